@@ -1,0 +1,118 @@
+"""Many histories as columns: flat ids, flat times, offsets. No Python object per event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ensue.records import History
+from ensue.vocabulary import PADDING, UNKNOWN, Vocabulary
+
+Ids = npt.NDArray[np.int32]
+Times = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Histories:
+    """Histories in columns.
+
+    Attributes:
+        ids: (events,) ids in ``vocabulary``, history after history, oldest event first.
+        offsets: (histories + 1,) history ``i`` is ``ids[offsets[i]:offsets[i + 1]]``.
+        vocabulary: the values behind the ids.
+        times: (events,) seconds, non-decreasing within a history; or empty where the data has no clock.
+        names: one id a history, or empty.
+    """
+
+    ids: Ids
+    offsets: Index
+    vocabulary: Vocabulary
+    times: Times = field(default_factory=lambda: np.empty(0, np.float64))
+    names: pl.Series = field(default_factory=lambda: pl.Series(dtype=pl.String))
+
+    def __len__(self) -> int:
+        """Number of histories."""
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> Index:
+        """(histories,) number of events of each."""
+        return np.diff(self.offsets)
+
+    @property
+    def timed(self) -> bool:
+        """Whether the events carry times."""
+        return len(self.times) > 0
+
+    @classmethod
+    def of(cls, records: Iterable[History], vocabulary: Vocabulary | None = None) -> Histories:
+        """Columns of a few records; their values get ids of a new vocabulary unless one is given.
+
+        Times are kept only if every non-empty record has them.
+        """
+        kept = list(records)
+        flat = [value for record in kept for value in record.values]
+        known = Vocabulary(flat) if vocabulary is None else vocabulary
+        lengths = np.array([len(record.values) for record in kept], np.int64)
+        timed = all(record.times for record in kept if record.values)
+        times = np.array([t for record in kept for t in record.times] if timed else [], np.float64)
+        return cls(
+            known.ids(flat),
+            _offsets(lengths),
+            known,
+            times,
+            pl.Series([record.id for record in kept], dtype=pl.String),
+        )
+
+    def record(self, index: int) -> History:
+        """One history as a record."""
+        low, high = self.offsets[index], self.offsets[index + 1]
+        values = tuple(self.vocabulary.value(i) for i in self.ids[low:high].tolist())
+        times = tuple(self.times[low:high].tolist()) if self.timed else ()
+        return History(values, times, self.names[index] if len(self.names) else "")
+
+    def records(self) -> Iterator[History]:
+        """All histories as records, one at a time."""
+        return (self.record(index) for index in range(len(self)))
+
+    def select(self, chosen: npt.NDArray[np.integer] | npt.NDArray[np.bool_] | slice) -> Histories:
+        """The chosen histories, in the order chosen."""
+        index = np.arange(len(self))[chosen]
+        lengths = self.lengths[index]
+        offsets = _offsets(lengths)
+        events = np.repeat(self.offsets[index] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        names = self.names.gather(index) if len(self.names) else self.names
+        times = self.times[events] if self.timed else self.times
+        return Histories(self.ids[events], offsets, self.vocabulary, times, names)
+
+    def keep(self, events: npt.NDArray[np.bool_]) -> Histories:
+        """The same histories without the events that are ``False`` (some may become empty)."""
+        ends = np.concatenate([[0], np.cumsum(events)])
+        times = self.times[events] if self.timed else self.times
+        return Histories(
+            self.ids[events], ends[self.offsets].astype(np.int64), self.vocabulary, times, self.names
+        )
+
+    def encode(self, vocabulary: Vocabulary, *, drop_unknown: bool = False) -> Histories:
+        """The same histories in the ids of another vocabulary.
+
+        A value that the other vocabulary lacks becomes ``UNKNOWN``, or is dropped together with its time.
+        """
+        if vocabulary is self.vocabulary:
+            return self
+        table = np.concatenate([[PADDING, UNKNOWN], vocabulary.ids(self.vocabulary.values)]).astype(np.int32)
+        recoded = Histories(table[self.ids], self.offsets, vocabulary, self.times, self.names)
+        return recoded.keep(recoded.ids != UNKNOWN) if drop_unknown else recoded
+
+    def sequence_index(self) -> Index:
+        """(events,) the index of the history each event belongs to."""
+        return np.repeat(np.arange(len(self)), self.lengths)
+
+
+def _offsets(lengths: Index) -> Index:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])

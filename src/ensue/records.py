@@ -1,0 +1,143 @@
+"""What comes in and what goes out: frozen records and their JSON form.
+
+The same JSON stands in a line of a file, a message of a stream and the body of a request.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ensue.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """One timed sequence: a cascade of users, a session of clicks.
+
+    ``values`` are raw ids, oldest first. ``times`` are seconds, non-decreasing, as many as values or none at all.
+    """
+
+    values: tuple[str, ...]
+    times: tuple[float, ...] = ()
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        if self.times and len(self.times) != len(self.values):
+            raise DataError(
+                f"history {self.id!r}: {len(self.values)} values but {len(self.times)} times; give one time a value, "
+                "or none"
+            )
+        for position, time in enumerate(self.times):
+            if not math.isfinite(time):
+                raise DataError(
+                    f"history {self.id!r}: times[{position}] is {time}; times must be finite numbers"
+                )
+            if position and time < self.times[position - 1]:
+                raise DataError(
+                    f"history {self.id!r}: times[{position}] = {time} comes after {self.times[position - 1]}; times "
+                    "must not decrease"
+                )
+
+    def to_json(self) -> str:
+        """One line of JSON, read back by :meth:`from_json`."""
+        return json.dumps({k: v for k, v in asdict(self).items() if v}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, line: str, where: str = "record") -> History:
+        """Read ``{"values": […], "times": […], "id": "…"}``.
+
+        Raises:
+            DataError: naming ``where`` (a file and line), the field and what to do.
+        """
+        try:
+            found = json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise DataError(f'{where}: not JSON ({error}); expected {{"values": ["a", "b"]}}') from error
+        if not isinstance(found, dict) or "values" not in found:
+            raise DataError(f'{where}: field "values" is missing; expected {{"values": ["a", "b"]}}')
+        return cls.from_fields(found, where)
+
+    @classmethod
+    def from_fields(cls, found: dict[str, Any], where: str = "record") -> History:
+        """The record in a decoded JSON object; unknown fields are refused.
+
+        Raises:
+            DataError: naming ``where``, the field and what to do.
+        """
+        unknown = sorted(set(found) - {"values", "times", "id"})
+        if unknown:
+            raise DataError(f"{where}: field {unknown[0]!r} is not known; a history has values, times and id")
+        values, times = found.get("values", []), found.get("times", [])
+        if not isinstance(values, list) or not all(
+            isinstance(v, str | int) and not isinstance(v, bool) for v in values
+        ):
+            raise DataError(f'{where}: field "values" must be a list of texts or whole numbers')
+        if not isinstance(times, list) or not all(
+            isinstance(t, int | float) and not isinstance(t, bool) for t in times
+        ):
+            raise DataError(f'{where}: field "times" must be a list of numbers (seconds)')
+        name = str(found.get("id", ""))
+        try:
+            return cls(tuple(map(str, values)), tuple(map(float, times)), name)
+        except (DataError, OverflowError) as error:
+            raise DataError(f"{where}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Heed:
+    """One earlier event an answer leaned on.
+
+    ``share`` is the event's part of the attention, in [0, 1]. ``lost`` is how much the choice's score falls when the
+    event is taken out of the history (a deletion test), or ``None`` where it was not measured.
+    """
+
+    value: str
+    position: int
+    share: float
+    lost: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One possible next value, its probability, and the earlier events it leaned on, most heeded first."""
+
+    value: str
+    score: float
+    heeded: tuple[Heed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The choices for one record, best first, and how many of its values the model knows."""
+
+    choices: tuple[Choice, ...]
+    known: int = 0
+    given: int = 0
+    id: str = ""
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a model leaned on inside one history.
+
+    ``dependency[j][k]`` is how much event j leaned on the earlier event k (rows sum to 1, or to 0 for the first);
+    ``influence[k]`` how much the answer leaned on event k. These are weights, not causes: ``answer`` carries a deletion
+    test for its most heeded events.
+    """
+
+    values: tuple[str, ...]
+    times: tuple[float, ...]
+    dependency: tuple[tuple[float, ...], ...]
+    influence: tuple[float, ...]
+    answer: Answer
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(asdict(self), ensure_ascii=False)

@@ -32,9 +32,7 @@ class History:
             )
         for position, time in enumerate(self.times):
             if not math.isfinite(time):
-                raise DataError(
-                    f"history {self.id!r}: times[{position}] is {time}; times must be finite numbers"
-                )
+                raise DataError(f"history {self.id!r}: times[{position}] is {time}; times must be finite numbers")
             if position and time < self.times[position - 1]:
                 raise DataError(
                     f"history {self.id!r}: times[{position}] = {time} comes after {self.times[position - 1]}; times "

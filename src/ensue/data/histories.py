@@ -94,9 +94,7 @@ class Histories:
         """The same histories without the events that are ``False`` (some may become empty)."""
         ends = np.concatenate([[0], np.cumsum(events)])
         times = self.times[events] if self.timed else self.times
-        return Histories(
-            self.ids[events], ends[self.offsets].astype(np.int64), self.vocabulary, times, self.names
-        )
+        return Histories(self.ids[events], ends[self.offsets].astype(np.int64), self.vocabulary, times, self.names)
 
     def encode(self, vocabulary: Vocabulary, *, drop_unknown: bool = False) -> Histories:
         """The same histories in the ids of another vocabulary.

@@ -85,7 +85,7 @@ class Histories:
         index = np.arange(len(self))[chosen]
         lengths = self.lengths[index]
         offsets = _offsets(lengths)
-        events = np.repeat(self.offsets[index] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        events = ranges(self.offsets[index], lengths)
         names = self.names.gather(index) if len(self.names) else self.names
         times = self.times[events] if self.timed else self.times
         return Histories(self.ids[events], offsets, self.vocabulary, times, names)
@@ -110,6 +110,12 @@ class Histories:
     def sequence_index(self) -> Index:
         """(events,) the index of the history each event belongs to."""
         return np.repeat(np.arange(len(self)), self.lengths)
+
+
+def ranges(starts: Index, lengths: Index) -> Index:
+    """All the ranges ``start, start + 1, …`` of the given lengths, one after the other, without a loop."""
+    ends = np.cumsum(lengths)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
 
 
 def _offsets(lengths: Index) -> Index:

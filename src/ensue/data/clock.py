@@ -1,0 +1,178 @@
+"""Times: which unit a file keeps, and everything in seconds.
+
+A stated unit wins; then the column's name (``time_ms``); then the values; then the layout's convention.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+import polars as pl
+
+from ensue.data.histories import Times
+from ensue.errors import DataError
+
+UNITS = ("s", "ms", "h", "iso")
+Where = Callable[[int], str]
+_WORDS = {"s": "seconds", "ms": "milliseconds", "h": "hours"}
+_SUFFIX = re.compile(r"_(?:(s|sec|seconds?)|(ms|millis|milliseconds?)|(h|hours?))$", re.IGNORECASE)
+# Numbers of 1973 and later: seconds since 1970 up to the year 5138, milliseconds from there on.
+_SECONDS, _MILLISECONDS = 1e8, 1e11
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Times in seconds, and one sentence on how they were understood."""
+
+    given: pl.Series
+    """As in the file."""
+    seconds: Times
+    unit: str
+    absolute: bool
+    sentence: str
+
+
+def read_clock(column: pl.Series, layout: str, where: Where, stated: str | None = None) -> Clock:
+    """Understand a column of numbers, dates or texts of either kind.
+
+    Args:
+        column: (events,) named as in the file.
+        layout: the file's layout, for its convention.
+        where: the place of an event in the file, for messages.
+        stated: a unit of ``UNITS``, or ``None`` to find out.
+
+    Raises:
+        DataError: a time that is empty, no number and no date, not finite, or in a different unit from the others.
+    """
+    if column.null_count():
+        raise DataError(f"{where(_first(column.is_null()))}: time is empty; give every event a time")
+    if _holds_dates(column, stated):
+        seconds = _parse_dates(column, where)
+        return Clock(column, seconds, "iso", True, f"ISO dates, read as UTC, {_range(seconds, 'iso', True)}")
+    numbers = _parse_numbers(column, where)
+    _refuse_mixture(numbers, where)
+    unit, reason = _unit(numbers, column.name, layout, stated)
+    seconds = numbers / 1000 if unit == "ms" else numbers * 3600 if unit == "h" else numbers
+    if seconds.max() >= _MILLISECONDS:
+        raise DataError(
+            f"{where(int(seconds.argmax()))}: time {numbers.max():g} cannot be {_WORDS[unit]} ({reason}); state the "
+            "unit with --time-unit"
+        )
+    absolute = bool(seconds.min() >= _SECONDS)
+    since = " since 1970" if absolute else " from 0" if seconds.min() == 0 else ""
+    return Clock(
+        column, seconds, unit, absolute, f"{_WORDS[unit]}{since} ({reason}), {_range(seconds, unit, absolute)}"
+    )
+
+
+def is_number(text: object) -> bool:
+    """Whether a text or a decoded JSON value reads as a number."""
+    try:
+        float(text)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def format_time(seconds: float, unit: str, absolute: bool) -> str:
+    """A time for people: a date to the minute, or a number in the file's unit."""
+    if absolute and abs(seconds) < _MILLISECONDS:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+    return f"{seconds * 1000 if unit == 'ms' else seconds / 3600 if unit == 'h' else seconds:g}"
+
+
+def _holds_dates(column: pl.Series, stated: str | None) -> bool:
+    if column.dtype.is_temporal() or stated == "iso":
+        return True
+    return column.dtype == pl.String and stated is None and not is_number(column[0])
+
+
+def _parse_dates(column: pl.Series, where: Where) -> Times:
+    if column.dtype.is_numeric():
+        column = column.cast(pl.String)
+    if column.dtype == pl.String:
+        dates = column.str.strip_chars().str.to_datetime(strict=False, time_zone="UTC", time_unit="us")
+        if dates.null_count():
+            dates = _parse_mixed_dates(column, where)
+    else:
+        dates = column.cast(pl.Datetime("us"))
+    return dates.dt.timestamp("us").to_numpy() / 1e6
+
+
+def _parse_mixed_dates(column: pl.Series, where: Where) -> pl.Series:
+    """Dates in more than one ISO form, each distinct text once."""
+    known = {text: _iso(text.strip()) for text in column.unique()}
+    dates = column.replace_strict(known, return_dtype=pl.Datetime("us", "UTC"))
+    if dates.null_count():
+        _refuse_text(column, dates, where)
+    return dates
+
+
+def _iso(text: str) -> datetime | None:
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return date.replace(tzinfo=UTC) if date.tzinfo is None else date.astimezone(UTC)
+
+
+def _parse_numbers(column: pl.Series, where: Where) -> Times:
+    texts = column.str.strip_chars() if column.dtype == pl.String else column
+    numbers = texts.cast(pl.Float64, strict=False)
+    if numbers.null_count():
+        _refuse_text(column, numbers, where)
+    times = numbers.to_numpy()
+    finite = np.isfinite(times)
+    if not finite.all():
+        place = int(np.argmin(finite))
+        raise DataError(f"{where(place)}: time {times[place]} is not a finite number")
+    return times
+
+
+def _refuse_text(column: pl.Series, parsed: pl.Series, where: Where) -> None:
+    place = _first(parsed.is_null())
+    raise DataError(f"{where(place)}: time {column[place]!r} is not a number or an ISO date")
+
+
+def _refuse_mixture(numbers: Times, where: Where) -> None:
+    if not _SECONDS <= numbers.min() < _MILLISECONDS <= numbers.max():
+        return
+    coarse = numbers < _MILLISECONDS
+    place = int(np.argmax(coarse != coarse[0]))
+    first, other = ("seconds", "milliseconds") if coarse[0] else ("milliseconds", "seconds")
+    raise DataError(
+        f"{where(place)}: time {numbers[place]:.0f} looks like {other} since 1970, but the file begins in {first}; "
+        "give all times in one unit"
+    )
+
+
+def _unit(numbers: Times, name: str, layout: str, stated: str | None) -> tuple[str, str]:
+    """The unit, and the reason given in the sentence."""
+    low, high = numbers.min(), numbers.max()
+    if stated is not None:
+        return stated, "as stated"
+    if named := _SUFFIX.search(name):
+        return UNITS[(named.lastindex or 1) - 1], f"by the column's name {name!r}"
+    if layout.endswith("histories"):
+        return "s", "the record's convention"
+    if low >= _SECONDS:
+        return "s" if low < _MILLISECONDS else "ms", f"inferred: values near {low:.1e}".replace("e+", "e").replace(
+            "e0", "e"
+        )
+    if layout == "forest" and low >= 2e5 and high <= 7e5:
+        return "h", f"inferred: values near {low:.0f}"
+    if layout == "hidan":
+        return "h", "the layout's convention"
+    return "s", "assumed: state the unit with --time-unit"
+
+
+def _range(seconds: Times, unit: str, absolute: bool) -> str:
+    return " to ".join(format_time(float(t), unit, absolute) for t in (seconds.min(), seconds.max()))
+
+
+def _first(mask: pl.Series) -> int:
+    return int(mask.arg_max() or 0)

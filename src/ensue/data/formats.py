@@ -1,0 +1,268 @@
+"""The public layouts with one sequence a line, recognised by their shape and read without a Python object per event.
+
+=================  ============================================
+hidan              ``user,user,…:time,time,…``
+forest             ``user,time user,time …``
+cyan-rnn           ``id,user,time,user,time,…``
+jsonl histories    ``{"values": […], "times": […], "id": "…"}``
+=================  ============================================
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from ensue.data.clock import Where, is_number
+from ensue.data.files import Content
+from ensue.data.histories import Index
+from ensue.errors import DataError
+from ensue.records import History
+
+_NUMBER = r"[-+]?\d[\d.]*(?:[eE][-+]?\d+)?"
+_HIDAN = re.compile(rf"[^:]+:\s*{_NUMBER}(,\s*{_NUMBER})*\s*")
+_FOREST = re.compile(rf"([^,\s]+,{_NUMBER}\s+)+([^,\s]+,{_NUMBER})?\s*")
+
+
+@dataclass(frozen=True)
+class Events:
+    """What a file holds, sequence after sequence, before its clock is understood."""
+
+    values: pl.Series
+    """(events,) categorical."""
+    times: pl.Series | None
+    """(events,) numbers, dates or texts of either."""
+    lengths: Index
+    """(sequences,) number of events of each."""
+    names: pl.Series
+    """(sequences,) texts, or empty."""
+    where: Where
+    """The place of an event in the file."""
+    columns: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def recognise(content: Content) -> str | None:
+    """The layout with one sequence a line, or ``None`` for a table (a header and one event a row).
+
+    JSON Lines of events are ``"jsonl events"``, Parquet is ``"parquet"``.
+    """
+    if content.parquet:
+        return "parquet"
+    head = content.head()
+    if head[0].lstrip().startswith("{"):
+        number = next(number for number, line in content.lines() if line.strip())
+        listed = isinstance(read_object(head[0], f"{content.path}:{number}").get("values"), list)
+        return "jsonl histories" if listed else "jsonl events"
+    if _HIDAN.fullmatch(head[0]):
+        return "hidan"
+    if any(_FOREST.fullmatch(line + " ") and " " in line for line in head[:2]):
+        return "forest"
+    return "cyan-rnn" if _is_cyan(head) else None
+
+
+def read_hidan(content: Content) -> Events:
+    """``user,user,…:time,time,…`` a line.
+
+    Raises:
+        DataError: a line of another shape, or with unequal counts.
+    """
+    lines, numbers, notes = _lines(content)
+    halves = lines.str.extract_groups(r"^(.*):([^:]*)$").struct.unnest()
+    _refuse(lines, halves["1"].is_null(), content, numbers, "expected user,user,…:time,time,…")
+    values, times = halves["1"].str.split(","), halves["2"].str.split(",")
+    counts = pl.DataFrame({"users": values.list.len(), "times": times.list.len()})
+    unequal = (counts["users"] != counts["times"]).arg_true()
+    if len(unequal):
+        place = unequal[0]
+        users, others = counts.row(place)
+        raise DataError(f"{content.path}:{numbers[place]}: {users} users but {others} times; give one time a user")
+    return _events(content, values, times, numbers, notes)
+
+
+def read_forest(content: Content) -> Events:
+    """``user,time user,time …`` a line.
+
+    Raises:
+        DataError: a pair of another shape.
+    """
+    lines, numbers, notes = _lines(content)
+    pairs = lines.str.extract_all(r"\S+")
+    lengths = pairs.list.len()
+    flat = pairs.explode()
+    halves = flat.str.extract_groups(r"^(.*),([^,]*)$").struct.unnest()
+    at = np.repeat(numbers, lengths.to_numpy())
+    _refuse(flat, halves["1"].is_null(), content, at, "expected user,time")
+    return _flat_events(content, halves["1"], halves["2"], lengths.to_numpy(), at, notes)
+
+
+def read_cyan(content: Content) -> Events:
+    """``id,user,time,user,time,…`` a line.
+
+    Raises:
+        DataError: a line with an even number of fields.
+    """
+    lines, numbers, notes = _lines(content)
+    fields = lines.str.split(",")
+    counts = fields.list.len()
+    _refuse(lines, (counts % 2 == 0) | (counts < 3), content, numbers, "expected id,user,time,user,time,…")
+    frame = pl.DataFrame({"fields": fields})
+    values = frame.select(pl.col("fields").list.gather_every(2, 1)).to_series()
+    times = frame.select(pl.col("fields").list.gather_every(2, 2)).to_series()
+    return _events(content, values, times, numbers, notes, fields.list.first())
+
+
+def read_histories(content: Content) -> Events:
+    """One :class:`~ensue.records.History` a line, as its JSON.
+
+    Raises:
+        DataError: a line that is no history, or times in some lines only.
+    """
+    _, numbers, notes = _lines(content)
+    schema: dict[str, pl.DataType | type[pl.DataType]] = {
+        "values": pl.List(pl.String),
+        "times": pl.List(pl.Float64),
+        "id": pl.String,
+    }
+    try:
+        for number, line in zip(numbers, content.head(), strict=False):
+            History.from_json(line, f"{content.path}:{number}")
+        frame = pl.read_ndjson(content.source, schema=schema)
+    except pl.exceptions.PolarsError as error:
+        _refuse_histories(content, error)
+    return list_events(content, frame, lambda row: f"{content.path}:{numbers[row]}", notes)
+
+
+def list_events(content: Content, frame: pl.DataFrame, where: Where, notes: tuple[str, ...] = ()) -> Events:
+    """Events of a frame with a list of ``values``, maybe a list of ``times`` and maybe an ``id`` in each row.
+
+    Raises:
+        DataError: a history without values, an empty value, or as many times as values in some rows only.
+    """
+    frame = frame.with_row_index()
+    counts = frame.select(
+        values=pl.col("values").list.len().fill_null(0).cast(pl.Int64),
+        times=(pl.col("times").list.len() if "times" in frame.columns else pl.lit(0)).fill_null(0).cast(pl.Int64),
+    )
+    filled = counts["values"] > 0
+    frame, counts = frame.filter(filled), counts.filter(filled)
+    if skipped := len(filled) - len(frame):
+        notes = (*notes, f"{skipped} empty histories skipped")
+    if not len(frame):
+        raise DataError(f"{content.path}: holds no event")
+    rows = frame["index"].to_numpy()
+    timed = bool((counts["times"] > 0).any())
+    unequal = (counts["values"] != counts["times"]).arg_true()
+    if timed and len(unequal):
+        values, times = counts.row(unequal[0])
+        raise DataError(
+            f"{where(int(rows[unequal[0]]))}: {values} values but {times} times; give one time a value, in every line "
+            "or in none"
+        )
+    at = np.repeat(rows, counts["values"].to_numpy())
+    names = frame["id"].fill_null("") if "id" in frame.columns else pl.Series(dtype=pl.String)
+    return Events(
+        _categorical(frame["values"].explode(), lambda event: where(int(at[event]))),
+        frame["times"].explode() if timed else None,
+        counts["values"].to_numpy(),
+        names,
+        lambda event: where(int(at[event])),
+        notes=notes,
+    )
+
+
+def read_object(line: str, where: str) -> dict[str, object]:
+    """The JSON object in a line.
+
+    Raises:
+        DataError: the line is none.
+    """
+    try:
+        found = json.loads(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise DataError(f"{where}: not JSON ({error}); expected one object a line") from error
+    if not isinstance(found, dict):
+        raise DataError(f"{where}: is not a JSON object; expected one object a line")
+    return found
+
+
+def _is_cyan(head: list[str]) -> bool:
+    fields = [line.strip().split(",") for line in head]
+    fitting = [len(row) % 2 == 1 and len(row) > 2 and all(map(is_number, row[2::2])) for row in fields]
+    varied = len(set(map(len, fields))) > 1 or (len(fields) == 1 and len(fields[0]) > 3)
+    return fitting[0] and sum(fitting) > len(fields) / 2 and varied
+
+
+def _lines(content: Content) -> tuple[pl.Series, Index, tuple[str, ...]]:
+    """The lines that are not empty, their numbers, and a note on the others."""
+    lines = content.column_of_lines().str.strip_chars()
+    kept = (lines != "").arg_true().to_numpy()
+    skipped = len(lines) - len(kept)
+    notes = (f"{skipped} empty lines skipped",) if skipped else ()
+    return lines.gather(kept), kept.astype(np.int64) + 1, notes
+
+
+def _refuse(texts: pl.Series, wrong: pl.Series, content: Content, numbers: Index, expected: str) -> None:
+    places = wrong.arg_true()
+    if len(places):
+        text = texts[places[0]]
+        shown = text if len(text) <= 40 else text[:40] + "…"
+        raise DataError(f"{content.path}:{numbers[places[0]]}: {shown!r} does not fit; {expected}")
+
+
+def _refuse_histories(content: Content, error: Exception) -> None:
+    for number, line in content.lines():
+        if line.strip():
+            History.from_json(line, f"{content.path}:{number}")
+    content.refuse(error)
+
+
+def _events(
+    content: Content,
+    values: pl.Series,
+    times: pl.Series,
+    numbers: Index,
+    notes: tuple[str, ...],
+    names: pl.Series | None = None,
+) -> Events:
+    lengths = values.list.len().to_numpy()
+    at = np.repeat(numbers, lengths)
+    return _flat_events(content, values.explode(), times.explode(), lengths, at, notes, names)
+
+
+def _flat_events(
+    content: Content,
+    values: pl.Series,
+    times: pl.Series,
+    lengths: Index,
+    at: Index,
+    notes: tuple[str, ...],
+    names: pl.Series | None = None,
+) -> Events:
+    def where(event: int) -> str:
+        return f"{content.path}:{at[event]}"
+
+    named = pl.Series(dtype=pl.String) if names is None else names
+    return Events(
+        _categorical(values.str.strip_chars(), where), times, lengths.astype(np.int64), named, where, notes=notes
+    )
+
+
+def _categorical(values: pl.Series, where: Where) -> pl.Series:
+    empty = (values.is_null() | (values == "")).arg_true()
+    if len(empty):
+        raise DataError(f"{where(empty[0])}: a value is empty; every event needs one")
+    return values.cast(pl.Categorical)
+
+
+READERS: dict[str, Callable[[Content], Events]] = {
+    "hidan": read_hidan,
+    "forest": read_forest,
+    "cyan-rnn": read_cyan,
+    "jsonl histories": read_histories,
+}

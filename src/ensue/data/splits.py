@@ -1,0 +1,38 @@
+"""Which histories train a model and which watch it: by time where there is a clock."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ensue.data.histories import Histories
+from ensue.errors import DataError, SettingError
+
+
+def hold_out(histories: Histories, share: float = 0.1, *, by_time: bool = True) -> tuple[Histories, Histories, str]:
+    """Split off the last histories: by the time of their first event, or as they stand.
+
+    Args:
+        histories: at least two.
+        share: part to hold out, between 0 and 1; at least one history stays on either side.
+        by_time: whether to go by time. Pass ``Understood.absolute``: clocks that start anew with every history
+            order nothing. Without times the order is the file's.
+
+    Returns:
+        The histories to train on, those held out (both in their former order), and the rule for the protocol card.
+
+    Raises:
+        DataError: fewer than two histories.
+        SettingError: a share outside (0, 1).
+    """
+    if not 0 < share < 1:
+        raise SettingError(f"share: {share} is not between 0 and 1")
+    if len(histories) < 2:
+        raise DataError(f"{len(histories)} history cannot be split in two; give at least 2")
+    num_held = min(max(round(share * len(histories)), 1), len(histories) - 1)
+    order = np.arange(len(histories))
+    timed = by_time and histories.timed and bool((histories.lengths > 0).all())
+    if timed:
+        order = np.argsort(histories.times[histories.offsets[:-1]], kind="stable")
+    train, held = np.sort(order[:-num_held]), np.sort(order[-num_held:])
+    rule = "by start time" if timed else "in file order"
+    return histories.select(train), histories.select(held), f"the last {num_held} of {len(histories)} {rule}"

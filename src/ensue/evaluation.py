@@ -1,0 +1,239 @@
+"""The referee: one protocol card, counting rows beside every model, intervals from resampling whole sequences.
+
+``full``: every event after the first is a target; all values are candidates; what the sequence already holds is ruled
+out if the training data never repeats a value; targets the model cannot know count as misses; micro average.
+
+``paper``: HiDAN's (section 3.3): values outside the training vocabulary are dropped from the sequences; nothing is
+ruled out; macro average, the mean over a sequence's targets, then over sequences.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ensue import metrics
+from ensue.data.check import fingerprints
+from ensue.data.histories import Histories
+from ensue.errors import DataError, SettingError
+from ensue.metrics import Floats
+from ensue.next_event import COUNTING
+from ensue.next_event.predictor import CELLS, NextPredictor
+from ensue.next_event.task import Pieces, hide_seen
+from ensue.vocabulary import FIRST, UNKNOWN
+
+PROTOCOLS = ("full", "paper")
+AT = (10, 20, 50, 100)
+RESAMPLES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What the figures mean: stands beside every table."""
+
+    name: str
+    data: str
+    targets: str
+    candidates: str
+    repeats: str
+    averaging: str
+    ties: str = "count against the target"
+    interval: str = f"95 %, {RESAMPLES} resamples of whole sequences"
+    leaked: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One model's figures, as fractions, with 95 % intervals by measure."""
+
+    model: str
+    figures: Mapping[str, float]
+    interval: Mapping[str, tuple[float, float]]
+    seconds_per_1000: float | None = None
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Flat JSON form: ``{"model", "mrr", …, "interval": {…}}``."""
+        speed = {} if self.seconds_per_1000 is None else {"seconds_per_1000": self.seconds_per_1000}
+        return {"model": self.model, **self.figures, "interval": dict(self.interval), **speed, **self.notes}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A table, its card, and whether the first rows beat counting."""
+
+    protocol: Card
+    rows: tuple[Row, ...]
+    best_counting: str
+    beats_counting: bool
+    p_value: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object that ``evaluate --json`` and ``compare --json`` print."""
+        card = {name: getattr(self.protocol, name) for name in self.protocol.__slots__}
+        return {
+            "task": "next",
+            "protocol": card,
+            "rows": [row.to_dict() for row in self.rows],
+            "best_counting": self.best_counting,
+            "beats_counting": self.beats_counting,
+            "p_value": self.p_value,
+        }
+
+    @property
+    def verdict(self) -> str:
+        """The line under the table."""
+        word = "yes" if self.beats_counting else "no"
+        return f"beats the best counting baseline ({self.best_counting}, by MRR): {word} (p = {self.p_value:.3f})"
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The ranks one model gives to every target of a data set."""
+
+    model: str
+    rank: Floats
+    sequence: npt.NDArray[np.int64]
+    seconds: float
+
+
+def evaluate(predictor: NextPredictor, data: Histories, protocol: str = "full", at: Sequence[int] = AT) -> Result:
+    """Score a predictor and the counting models that were fitted on the same data.
+
+    Raises:
+        DataError: the data holds nothing to score.
+        SettingError: an unknown protocol.
+    """
+    return compare([[predictor]], data, protocol, at)
+
+
+def compare(
+    entries: Sequence[Sequence[NextPredictor]], data: Histories, protocol: str = "full", at: Sequence[int] = AT
+) -> Result:
+    """Score several models, each a list of predictors that differ in their seed alone.
+
+    Figures are means over seeds; intervals resample sequences, and seeds where there are several.
+
+    Raises:
+        DataError: the data holds nothing to score.
+        SettingError: an unknown protocol.
+    """
+    if protocol not in PROTOCOLS:
+        raise SettingError(f"protocol {protocol!r} is not known; choose from {', '.join(PROTOCOLS)}")
+    first = entries[0][0]
+    names, runs = [], []
+    for seeds in entries:
+        names.append(seeds[0].model_name)
+        runs.append([score(predictor, data, protocol) for predictor in seeds])
+    for name in COUNTING:
+        if name not in names:
+            names.append(name)
+            runs.append([score(first, data, protocol, counting=name)])
+    table = [[_sums(run, len(data), at) for run in seeds] for seeds in runs]
+    figures, resampled = _resample(table, macro=protocol == "paper")
+    measures = metrics.names(at)
+    rows = tuple(
+        Row(
+            name,
+            dict(zip(measures, figures[index].tolist(), strict=True)),
+            dict(zip(measures, _interval(resampled[index]), strict=True)),
+            1000 * sum(run.seconds for run in seeds) / max(1, sum(len(run.rank) for run in seeds)),
+            {"seeds": len(seeds)} if len(seeds) > 1 else {},
+        )
+        for index, (name, seeds) in enumerate(zip(names, runs, strict=True))
+    )
+    counted = [index for index, name in enumerate(names) if name in COUNTING]
+    others = [index for index in range(len(names)) if index not in counted] or [0]
+    rival = max(counted, key=lambda index: figures[index][0])
+    ours = max(others, key=lambda index: figures[index][0])
+    ahead = resampled[ours][:, 0] - resampled[rival][:, 0]
+    p_value = float((1 + (ahead <= 0).sum()) / (1 + len(ahead)))
+    card = _card(first, data, protocol, runs[0][0])
+    return Result(card, rows, names[rival], bool(ours != rival and p_value < 0.05), p_value)
+
+
+def score(predictor: NextPredictor, data: Histories, protocol: str, counting: str | None = None) -> Scored:
+    """Rank every target of the data, by the predictor's model or by one of its counting models.
+
+    Raises:
+        DataError: the data holds nothing to score.
+    """
+    module = predictor.counting[counting] if counting else predictor.network
+    known = data.encode(predictor.vocabulary, drop_unknown=True)
+    pieces = Pieces(known, module.reach)
+    owner = known.sequence_index()
+    hide = protocol == "full" and not predictor.facts["repeats"]
+    found_ranks, found_owners = [np.empty(0)], [np.empty(0, np.int64)]
+    begun = time.perf_counter()
+    for index in pieces.groups(max(1, CELLS // len(predictor.vocabulary))):
+        output, targets = predictor.scores(pieces, index, module)
+        positions = pieces.positions(index)
+        scores = hide_seen(output.scores, known, positions) if hide else output.scores
+        found_ranks.append(metrics.torch_ranks(scores, targets))
+        found_owners.append(owner[positions])
+    seconds = time.perf_counter() - begun
+    rank, sequence = np.concatenate(found_ranks), np.concatenate(found_owners)
+    if protocol == "full":
+        missed = np.maximum(data.lengths - 1, 0) - np.bincount(sequence, minlength=len(data))
+        rank = np.concatenate([rank, np.full(int(missed.sum()), metrics.MISS)])
+        sequence = np.concatenate([sequence, np.repeat(np.arange(len(data)), missed)])
+    if not len(rank):
+        raise DataError("nothing to score: no sequence has two events whose values the model knows")
+    return Scored(counting or predictor.model_name, rank, sequence, seconds)
+
+
+def _sums(run: Scored, num_sequences: int, at: Sequence[int]) -> tuple[Floats, Floats]:
+    return metrics.per_sequence(metrics.values(run.rank, at), run.sequence, num_sequences)
+
+
+def _resample(table: list[list[tuple[Floats, Floats]]], *, macro: bool) -> tuple[Floats, Floats]:
+    """Figures (models, measures), and as many (models, resamples, measures) for the same resampled sequences."""
+    random = np.random.default_rng(0)
+    counts = table[0][0][1]
+    used = counts > 0
+    counts = np.ones(int(used.sum())) if macro else counts[used]
+    models = [[(sums[used] / own[used, None] if macro else sums[used]) for sums, own in seeds] for seeds in table]
+    figures = np.stack([np.mean([sums.sum(0) for sums in seeds], 0) / counts.sum() for seeds in models])
+    resampled = np.empty((len(models), RESAMPLES, figures.shape[1]))
+    for number in range(RESAMPLES):
+        weight = np.bincount(random.integers(len(counts), size=len(counts)), minlength=len(counts))
+        for index, seeds in enumerate(models):
+            drawn = random.integers(len(seeds), size=len(seeds)) if len(seeds) > 1 else [0]
+            resampled[index, number] = np.mean([weight @ seeds[seed] for seed in drawn], 0) / (weight @ counts)
+    return figures, resampled
+
+
+def _interval(resampled: Floats) -> list[tuple[float, float]]:
+    low, high = np.percentile(resampled, [2.5, 97.5], axis=0)
+    return list(zip(low.tolist(), high.tolist(), strict=True))
+
+
+def _card(predictor: NextPredictor, data: Histories, protocol: str, run: Scored) -> Card:
+    missed = int(np.isinf(run.rank).sum())
+    coded = data.encode(predictor.vocabulary)
+    leaked = np.isin(fingerprints(coded).view(np.int64), predictor.train_prints.numpy())
+    unknown = float((coded.ids == UNKNOWN).mean()) if len(coded.ids) else 0.0
+    full = protocol == "full"
+    hide = full and not predictor.facts["repeats"]
+    twins = f"{int(leaked.sum()):,} sequences ({100 * leaked.mean():.1f} %)"
+    return Card(
+        protocol,
+        f"{len(data):,} sequences, {len(data.ids):,} events",
+        f"{len(run.rank):,}: every event after the first"
+        + (
+            f", {missed:,} of them unknown to the model and counted as misses"
+            if full
+            else f"; {100 * unknown:.1f} % of events are unknown to the model and were dropped"
+        ),
+        f"all {len(predictor.vocabulary) - FIRST:,} values",
+        "what the sequence already holds is ruled out"
+        if hide
+        else "what the sequence already holds stays in the ranking",
+        "micro: over targets" if full else "macro: over a sequence's targets, then over sequences",
+        leaked=f"{twins} stand value for value in the training data",
+    )

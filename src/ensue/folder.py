@@ -1,0 +1,178 @@
+"""Folders and files that are replaced as a whole: a reader sees the old one or the new one, never half.
+
+A model folder holds ``settings.json`` (task, model, settings, versions), tensors as safetensors, the vocabulary, the
+optimiser's state and ``CARD.md``. Nothing in it is code, and nothing in it is run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load as tensors_from_bytes
+from safetensors.torch import save as tensors_to_bytes
+from torch import Tensor
+
+from ensue.errors import ModelFolderError
+
+FORMAT = 1
+"""Version of the folder's layout; a newer one is refused."""
+
+_EXCHANGE, _HERE = 2, -100  # renameat2(2): RENAME_EXCHANGE, AT_FDCWD
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Replace one file at once: a temporary sibling is written, flushed to the disk and renamed.
+
+    Raises:
+        ModelFolderError: the disk is full or the place cannot be written; the old file stands.
+    """
+    sibling = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _flush(sibling, data)
+        sibling.replace(path)
+        _flush_names(path.parent)
+    except OSError as error:
+        sibling.unlink(missing_ok=True)
+        raise ModelFolderError(
+            f"{path}: cannot be written ({error.strerror}); what stood there is unchanged"
+        ) from error
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Replace a model folder at once.
+
+    Args:
+        folder: where it shall stand; an older model folder there is replaced, anything else is refused.
+        files: contents by file name.
+
+    Raises:
+        ModelFolderError: not a model folder, not writable or the disk is full; what stood there is unchanged.
+    """
+    new = _new_sibling(folder)
+    try:
+        for name, data in files.items():
+            _flush(new / name, data)
+        new.chmod(0o755)
+        _flush_names(new)
+        _put_in_place(new, folder)
+        _flush_names(folder.parent)
+    except OSError as error:
+        raise ModelFolderError(
+            f"{folder}: cannot be saved ({error.strerror}); what stood there is unchanged"
+        ) from error
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def require_writable(folder: Path) -> None:
+    """Find out before the work, not after it, whether a model can be saved here.
+
+    Raises:
+        ModelFolderError: the place is taken by something else, or cannot be written.
+    """
+    shutil.rmtree(_new_sibling(folder), ignore_errors=True)
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """``settings.json`` of a model folder.
+
+    Raises:
+        ModelFolderError: no folder, half a folder, somebody else's folder, or one of a newer ensue.
+    """
+    if not folder.is_dir():
+        raise ModelFolderError(f"{folder}: no such model folder; make one with `ensue fit TASK DATA -o {folder}`")
+    try:
+        found = json.loads(read_file(folder, "settings.json"))
+    except ValueError as error:
+        raise ModelFolderError(f"{folder}/settings.json: not JSON ({error}); the folder is damaged") from error
+    if not isinstance(found, dict) or not {"ensue", "format", "task", "model", "settings"} <= set(found):
+        raise ModelFolderError(f"{folder}/settings.json: not written by ensue; name a folder made by `ensue fit`")
+    if not isinstance(found["format"], int) or found["format"] > FORMAT:
+        raise ModelFolderError(
+            f"{folder}: written by ensue {found['ensue']} in format {found['format']}, this one reads up to {FORMAT}; "
+            "update ensue"
+        )
+    return found
+
+
+def read_file(folder: Path, name: str) -> bytes:
+    """One file of a model folder.
+
+    Raises:
+        ModelFolderError: the file is missing or cannot be read.
+    """
+    try:
+        return (folder / name).read_bytes()
+    except OSError as error:
+        raise ModelFolderError(
+            f"{folder}: {name} is missing or unreadable ({error.strerror}); this is not a whole model folder"
+        ) from error
+
+
+def read_tensors(folder: Path, name: str) -> dict[str, Tensor]:
+    """The tensors of one safetensors file of a model folder.
+
+    Raises:
+        ModelFolderError: the file is missing or damaged.
+    """
+    try:
+        return tensors_from_bytes(read_file(folder, name))
+    except SafetensorError as error:
+        raise ModelFolderError(f"{folder}/{name}: damaged ({error}); fit the model again or copy it anew") from error
+
+
+def tensor_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
+    """Tensors (and a few texts beside them) as one safetensors file."""
+    return tensors_to_bytes({name: tensor.contiguous() for name, tensor in tensors.items()}, dict(metadata or {}))
+
+
+def _new_sibling(folder: Path) -> Path:
+    if folder.exists() and not (folder / "settings.json").is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ModelFolderError(f"{folder}: exists and is not a model folder; name another place")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
+    except OSError as error:
+        raise ModelFolderError(f"{folder}: cannot be written here ({error.strerror}); name another place") from error
+
+
+def _put_in_place(new: Path, folder: Path) -> None:
+    """Rename, or swap with what stands there; the old one, now under the temporary name, goes with it."""
+    if not folder.exists():
+        new.rename(folder)
+        return
+    exchange = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if exchange and exchange(_HERE, os.fsencode(new), _HERE, os.fsencode(folder), _EXCHANGE) == 0:
+        return
+    old = new.with_suffix(".old")  # no swap on this system: two renames, a moment apart
+    folder.rename(old)
+    try:
+        new.rename(folder)
+    except OSError:
+        old.rename(folder)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _flush(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _flush_names(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

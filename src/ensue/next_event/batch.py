@@ -1,0 +1,42 @@
+"""What every ``next`` model reads and returns."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Batch(NamedTuple):
+    """Padded histories and the steps that are asked about.
+
+    Attributes:
+        ids: (batch, time) ids, padded with 0 at the end.
+        mask: (batch, time) True where an event is.
+        times: (batch, time) float32 seconds since the first event of the history; 0 where the data has no clock.
+        asked: (batch, time) True where the model shall say what follows this event.
+        targets: (asked,) the ids that really followed, in row order; empty when they are not known.
+    """
+
+    ids: Tensor
+    mask: Tensor
+    times: Tensor
+    asked: Tensor
+    targets: Tensor
+
+    @property
+    def num_targets(self) -> int:
+        """Number of asked steps: the weight of this batch's mean loss."""
+        return int(self.targets.shape[0])
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on another device."""
+        return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
+
+
+class Output(NamedTuple):
+    """Scores before normalising, (asked, ids), and the attention weights behind them."""
+
+    scores: Tensor
+    weights: tuple[Tensor, ...] = ()

@@ -1,0 +1,189 @@
+"""Counting predictors: what a model must beat to be worth its training. One pass over the data, nothing learned.
+
+Each is a module like the trained ones: ``forward`` gives scores (here logarithms of non-negative weights, so that a
+softmax returns their shares), and ``count`` takes the place of training. Counting more data later simply adds.
+
+``cooccurrence`` is directed: every pair of events at most ``window`` apart adds 1 / gap to (earlier, later). The score
+of a candidate is the sum over the latest events of count / (row total ** ``power``) / gap, plus ``popularity`` times
+the candidate's share of all events.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor, nn
+
+from ensue.data.histories import Histories, Index, ranges
+from ensue.errors import SettingError
+from ensue.next_event.batch import Batch, Output
+from ensue.nn.attention import band
+
+DENSE = 4096
+"""Catalogues up to this size are counted in a full table while scoring."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountingSettings:
+    """Settings of the counting predictors."""
+
+    window: int = 30
+    """How many of the latest events count."""
+    power: float = 0.7
+    """Row totals are divided out to this power: 1 trusts a rare value as much as a frequent one, 0 not at all."""
+    popularity: float = 0.05
+    """Weight of plain popularity beside the pair counts."""
+    keep: int = 1000
+    """Successors kept a value, the most counted ones; bounds memory on large catalogues."""
+
+    def __post_init__(self) -> None:
+        if self.window < 1 or self.keep < 1 or self.popularity <= 0:
+            raise SettingError("window and keep must be at least 1, popularity above 0")
+
+
+class Popularity(nn.Module):
+    """How often each value occurs, whatever the history."""
+
+    reach: int | None = 0
+
+    def __init__(self, settings: CountingSettings, num_ids: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.register_buffer("totals", torch.zeros(num_ids))
+        self.totals: Tensor
+
+    def count(self, histories: Histories) -> None:
+        """Add the events of encoded histories."""
+        self.totals += torch.from_numpy(np.bincount(histories.ids, minlength=len(self.totals)).astype(np.float32))
+
+    def grow(self, num_ids: int) -> Popularity:
+        """The same counts with room for more ids: ids are stable, new ones start at 0."""
+        grown = type(self)(self.settings, num_ids)
+        grown.totals[: len(self.totals)] = self.totals
+        return grown
+
+    def shares(self) -> Tensor:
+        """(ids,) each value's share of all events."""
+        return self.totals / self.totals.sum().clamp(min=1)
+
+    def forward(self, batch: Batch) -> Output:
+        """The same scores for every asked step; no event is heeded."""
+        scores = self.shares().log().expand(int(batch.asked.sum()), -1)
+        return Output(scores.clone(), (torch.zeros(batch.mask.shape + batch.mask.shape[-1:]),))
+
+
+class Cooccurrence(Popularity):
+    """Directed co-occurrence of the latest ``window`` events; see the module for the formula."""
+
+    def __init__(self, settings: CountingSettings, num_ids: int) -> None:
+        super().__init__(settings, num_ids)
+        self.register_buffer("rows", torch.zeros(num_ids + 1, dtype=torch.int64))
+        self.register_buffer("columns", torch.zeros(0, dtype=torch.int32))
+        self.register_buffer("counts", torch.zeros(0))
+        self.rows: Tensor
+        self.columns: Tensor
+        self.counts: Tensor
+        self.table: Tensor | None = None
+
+    @property
+    def gap(self) -> int:
+        """The largest distance at which a pair counts."""
+        return self.settings.window
+
+    @property
+    def reach(self) -> int | None:  # type: ignore[override]
+        """How many earlier events can matter to a step."""
+        return self.gap - 1
+
+    def count(self, histories: Histories) -> None:
+        """Add the events and pairs of encoded histories."""
+        super().count(histories)
+        owner, num_ids = histories.sequence_index(), len(self.totals)
+        found = pl.DataFrame({"pair": self._earlier() * num_ids + self.columns.numpy(), "count": self.counts.numpy()})
+        for gap in range(1, min(self.gap, int(histories.lengths.max(initial=1)) - 1) + 1):
+            same = owner[gap:] == owner[:-gap]
+            pair = histories.ids[:-gap][same].astype(np.int64) * num_ids + histories.ids[gap:][same]
+            new = pl.DataFrame({"pair": pair, "count": np.full(len(pair), 1 / gap, np.float32)})
+            found = pl.concat([found, new]).group_by("pair").agg(pl.col("count").sum())
+        earlier = pl.col("pair") // num_ids
+        kept = (
+            found.sort("count", "pair", descending=[True, False])
+            .filter(pl.int_range(pl.len()).over(earlier) < self.settings.keep)
+            .sort("pair")
+        )
+        pairs = kept["pair"].to_numpy()
+        self.rows = torch.from_numpy(np.searchsorted(pairs, np.arange(num_ids + 1) * num_ids))
+        self.columns = torch.from_numpy((pairs % num_ids).astype(np.int32))
+        self.table = None
+        self.counts = torch.from_numpy(kept["count"].to_numpy().copy())
+
+    def grow(self, num_ids: int) -> Cooccurrence:
+        """The same counts with room for more ids."""
+        grown = cast(Cooccurrence, super().grow(num_ids))
+        grown.rows[: len(self.rows)] = self.rows
+        grown.rows[len(self.rows) :] = self.rows[-1]
+        grown.columns, grown.counts = self.columns, self.counts
+        return grown
+
+    def _earlier(self) -> Index:
+        return np.repeat(np.arange(len(self.totals)), np.diff(self.rows.numpy()))
+
+    def row_totals(self) -> Tensor:
+        """(ids,) sum of each value's counts over its successors."""
+        sums = torch.cat([torch.zeros(1, dtype=torch.float64), self.counts.double().cumsum(0)])
+        return (sums[self.rows[1:]] - sums[self.rows[:-1]]).float()
+
+    def heed(self, batch: Batch) -> Tensor:
+        """(batch, step, event) weight 1 / gap of every event for every step, 0 outside the window."""
+        time = batch.mask.shape[1]
+        steps = torch.arange(time)
+        gaps = (steps[:, None] - steps[None, :] + 1).clamp(min=1)
+        visible = band(time, reach=self.gap, own=True) & batch.mask[:, None, :]
+        return visible / gaps
+
+    def forward(self, batch: Batch) -> Output:
+        """Scores (asked, ids) and each event's part of the counted mass, (batch, time, time)."""
+        num_ids, totals = len(self.totals), self.row_totals()
+        weights = self.heed(batch) * totals.clamp(min=1e-9).pow(-self.settings.power)[batch.ids][:, None, :]
+        asked = weights[batch.asked]  # (asked, time)
+        values = batch.ids[batch.asked.nonzero()[:, 0]]
+        target, event = asked.nonzero(as_tuple=True)
+        value = values[target, event]
+        heeded = asked[target, event]
+        scores = (self.settings.popularity * self.shares()).repeat(len(asked), 1)
+        if num_ids <= DENSE:
+            self._add_dense(scores, target, value, heeded)
+        else:
+            self._add_sparse(scores, target, value, heeded)
+        mass = weights * totals[batch.ids][:, None, :]
+        shares = mass / mass.sum(-1, keepdim=True).clamp(min=1e-30)
+        return Output(scores.log(), (shares,))
+
+    def _add_dense(self, scores: Tensor, target: Tensor, value: Tensor, heeded: Tensor) -> None:
+        """Add weighted rows of a full (ids, ids) table: the faster way while the table is small."""
+        if self.table is None:
+            self.table = torch.zeros(len(self.totals), len(self.totals))
+            self.table[self._earlier(), self.columns] = self.counts
+        weights = torch.zeros_like(scores).index_put_((target, value), heeded, accumulate=True)
+        scores.addmm_(weights, self.table)
+
+    def _add_sparse(self, scores: Tensor, target: Tensor, value: Tensor, heeded: Tensor) -> None:
+        """Add the same sums over the kept entries alone."""
+        starts, stops = self.rows[value].numpy(), self.rows[value + 1].numpy()
+        entry = torch.from_numpy(ranges(starts, stops - starts))
+        pair = torch.from_numpy(np.repeat(np.arange(len(value)), stops - starts))
+        at = (target * len(self.totals))[pair] + self.columns[entry]
+        scores.view(-1).index_add_(0, at, heeded[pair] * self.counts[entry])
+
+
+class Markov(Cooccurrence):
+    """First order: what followed the last event, popularity where nothing did."""
+
+    @property
+    def gap(self) -> int:
+        """Only the next event counts."""
+        return 1

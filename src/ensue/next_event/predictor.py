@@ -1,0 +1,438 @@
+"""The predictor of task ``next``: raw ids in, ranked answers out, for trained and counting models alike."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Adam
+
+from ensue.data.check import fingerprints, require_targets
+from ensue.data.histories import Histories
+from ensue.data.splits import hold_out
+from ensue.errors import ModelFolderError, SettingError
+from ensue.folder import FORMAT, read_file, read_settings, read_tensors, tensor_bytes, write_folder
+from ensue.next_event import BEST, COUNTING, MODELS
+from ensue.next_event.batch import Output
+from ensue.next_event.task import Pieces, hide_seen, repeats
+from ensue.records import Answer, Choice, Explanation, Heed, History
+from ensue.settings import changed
+from ensue.training import Report, Schedule, make_optimizer, optimizer_tensors, restore_optimizer, train
+from ensue.version import VERSION
+from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
+
+DATED = 1e8
+"""Times after this (seconds, 1973) count from 1970, so that histories can be put in order of their start."""
+CELLS = 2**24
+"""Scores held at once (64 MB in float32): bounds memory whatever the catalogue."""
+TESTED = 3
+"""How many of the most heeded events are taken out, one at a time, to see what the answer loses."""
+
+
+class NextPredictor:
+    """Ranks what follows a history.
+
+    Args:
+        model: a name in ``MODELS``, or ``best``.
+        settings: settings of the model and of its schedule to change, by name; texts are read as numbers.
+        seed: the same seed, data and machine give the same bytes on the CPU.
+        device: where the network runs; a GPU is used when there is one.
+
+    Raises:
+        SettingError: an unknown model or setting.
+    """
+
+    task = "next"
+
+    def __init__(
+        self,
+        model: str = "best",
+        *,
+        settings: Mapping[str, object] | None = None,
+        seed: int = 0,
+        device: str | None = None,
+    ) -> None:
+        name = BEST if model == "best" else model
+        if name not in MODELS:
+            raise SettingError(f"model {model!r} is not known for task next; choose from best, {', '.join(MODELS)}")
+        self.model_name = name
+        _, defaults, schedule = MODELS[name]
+        self.settings, self.schedule = changed(settings or {}, defaults, schedule)
+        self.seed = seed
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.vocabulary = Vocabulary()
+        self.model: nn.Module | None = None
+        self.counting: dict[str, Any] = {}
+        self.facts: dict[str, Any] = {}
+        self.train_prints = torch.zeros(0, dtype=torch.int64)
+        self._optimizer: Adam | None = None
+
+    @property
+    def network(self) -> Any:
+        """The trained module.
+
+        Raises:
+            SettingError: nothing was trained or loaded yet.
+        """
+        if self.model is None:
+            raise SettingError("this predictor is not trained yet: loop over fit(data), or load a folder")
+        return self.model
+
+    def fit(
+        self, data: Histories, valid: Histories | None = None, *, checkpoint: Path | None = None, resume: bool = False
+    ) -> Iterator[Report]:
+        """Count and train, yielding a report a step; the predictor can be used once the loop is over.
+
+        Without ``valid`` the last tenth of ``data`` is held out for early stopping; then, unless ``refit`` is off, the
+        network is trained anew on all of it for as many epochs as were best. Counting needs no held-out part.
+
+        Args:
+            data: what to learn.
+            valid: what early stopping looks at.
+            checkpoint: a file that lets a killed run continue (and one beside it, for the second training).
+            resume: continue from there.
+
+        Raises:
+            DataError: nothing follows anything in the data.
+            SettingError: the loss is no longer a number, or the checkpoint is another run's.
+        """
+        require_targets(data, "training data")
+        if self.schedule is None:
+            self._learn_values(data)
+            self.model = self.counting[self.model_name]
+            return
+        if valid is not None:
+            self._learn_values(data)
+            yield from self._train(data, valid, "fit", self.schedule, checkpoint, resume)
+            return
+        train_part, held, rule = hold_out(data, by_time=data.timed and float(data.times.min()) > DATED)
+        self._learn_values(train_part if not self.schedule.refit else data)
+        epochs = yield from self._train(train_part, held, "fit", self.schedule, checkpoint, resume)
+        self.facts["held_out"] = rule
+        if self.schedule.refit:
+            again = replace(self.schedule, epochs=epochs)
+            second = checkpoint.with_name(f"{checkpoint.name}-refit") if checkpoint else None
+            yield from self._train(data, None, "refit", again, second, resume)
+
+    def _learn_values(self, data: Histories) -> None:
+        """Take vocabulary, counts and facts from the training data."""
+        self.vocabulary = Vocabulary(data.vocabulary.value(i) for i in _distinct(data))
+        data = data.encode(self.vocabulary)
+        self.train_prints = torch.from_numpy(np.unique(fingerprints(data)).view(np.int64))
+        self.facts = {
+            "sequences": len(data),
+            "events": len(data.ids),
+            "values": len(self.vocabulary) - FIRST,
+            "repeats": repeats(data),
+            "timed": data.timed,
+        }
+        for name in COUNTING:
+            own = self.settings if name == self.model_name else MODELS[name][1]
+            self.counting[name] = self._new_module(name, own)
+            self.counting[name].count(data)
+
+    def _train(
+        self,
+        data: Histories,
+        valid: Histories | None,
+        stage: str,
+        schedule: Schedule,
+        checkpoint: Path | None,
+        resume: bool,
+    ) -> Generator[Report, None, int]:
+        torch.manual_seed(self.seed)
+        self.model = network = self._new_module(self.model_name, self.settings)
+        self._optimizer = make_optimizer(network, schedule)
+        parts = [part.encode(self.vocabulary, drop_unknown=True) for part in (data, valid) if part is not None]
+        for part, where in zip(parts, ("training data", "validation data"), strict=False):
+            require_targets(part, where)
+        sources = [Pieces(part, network.reach) for part in parts]
+        reports = train(
+            network,
+            sources[0],
+            sources[1] if valid is not None else None,
+            schedule,
+            optimizer=self._optimizer,
+            seed=self.seed,
+            stage=stage,
+            checkpoint=checkpoint,
+            resume=resume,
+            fingerprint=self._fingerprint(parts),
+        )
+        epochs = yield from reports
+        self.facts |= {"epochs": epochs}
+        return epochs
+
+    def update(self, data: Histories) -> Report:
+        """Learn new histories on top of what is known, in one pass; new values are welcome and old ids stay.
+
+        Raises:
+            DataError: nothing follows anything in the data.
+        """
+        require_targets(data, "new data")
+        old, network = len(self.vocabulary), self.network
+        self.vocabulary.add(data.vocabulary.value(i) for i in _distinct(data))
+        data = data.encode(self.vocabulary)
+        if len(self.vocabulary) > old:
+            self.counting = {name: module.grow(len(self.vocabulary)) for name, module in self.counting.items()}
+        for module in self.counting.values():
+            module.count(data)
+        self.train_prints = torch.cat(
+            [self.train_prints, torch.from_numpy(np.unique(fingerprints(data)).view(np.int64))]
+        )
+        updates = self.facts.get("updates", 0) + 1
+        self.facts |= {"updates": updates, "repeats": self.facts["repeats"] or repeats(data)}
+        self.facts["events"] += len(data.ids)
+        self.facts["sequences"] += len(data)
+        if self.schedule is None:
+            self.model = self.counting[self.model_name]
+            return Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True)
+        moments = optimizer_tensors(network, self._optimizer) if self._optimizer else {}
+        if len(self.vocabulary) > old:
+            torch.manual_seed(self.seed + updates)
+            self.model = network.grow(len(self.vocabulary)).to(self.device)
+        self._optimizer = make_optimizer(self.network, self.schedule)
+        restore_optimizer(self.network, self._optimizer, moments)
+        pieces, once = Pieces(data, self.network.reach), replace(self.schedule, epochs=1)
+        *_, last = train(
+            self.network, pieces, None, once, optimizer=self._optimizer, seed=self.seed + updates, stage="update"
+        )
+        return last
+
+    def predict(self, records: Sequence[History], k: int = 10, *, evidence: bool = True) -> list[Answer]:
+        """The ``k`` likeliest next values of each record, with the earlier events they leaned on.
+
+        Values the model never saw are left out of a history and counted in ``Answer.known``; with none known, the
+        answer is plain popularity. Where the training data never repeats a value, what a history holds is no answer.
+
+        Args:
+            records: any number.
+            k: choices a record, fewer if the catalogue is smaller.
+            evidence: whether to fill ``Choice.heeded`` (a few more passes).
+
+        Raises:
+            SettingError: not trained, or ``k`` below 1.
+        """
+        if k < 1:
+            raise SettingError(f"k is {k}; ask for at least 1 choice")
+        size = max(1, CELLS // max(1, len(self.vocabulary)) // (1 + TESTED * evidence))
+        parts = (records[low : low + size] for low in range(0, len(records), size))
+        return [answer for part in parts for answer in self._answers(part, k, evidence)]
+
+    def explain(self, records: Sequence[History], k: int = 10) -> list[Explanation]:
+        """What the model leaned on inside each record: weights between its events, and a deletion test.
+
+        A history longer than the model's reach is explained by the latest events that can matter.
+        """
+        return [
+            self._explanation(record, answer) for record, answer in zip(records, self.predict(records, k), strict=True)
+        ]
+
+    def scores(
+        self, pieces: Pieces, index: np.ndarray[Any, np.dtype[np.int64]], module: nn.Module | None = None
+    ) -> tuple[Output, Tensor]:
+        """Scores (asked, ids) on the CPU for some pieces, with the weights behind them, and the targets.
+
+        Args:
+            pieces: of histories in this predictor's vocabulary.
+            index: which pieces.
+            module: one of ``counting`` in place of the model.
+        """
+        chosen: Any = self.network if module is None else module
+        device = self.device if chosen is self.model and self.schedule is not None else torch.device("cpu")
+        chosen.eval()
+        batch = pieces.batch(index)
+        with torch.no_grad():
+            output = chosen(batch.to(device))
+        return Output(output.scores.float().cpu(), tuple(weight.cpu() for weight in output.weights)), batch.targets
+
+    def _answers(self, records: Sequence[History], k: int, evidence: bool) -> Iterator[Answer]:
+        raw = Histories.of(records, self.vocabulary)
+        known = raw.ids != UNKNOWN
+        histories = raw.keep(known)
+        shares, influence = self._shares(histories, histories)
+        best = shares.topk(min(k, max(0, len(self.vocabulary) - FIRST)), dim=1)
+        kept = np.split(np.flatnonzero(known) - np.repeat(raw.offsets[:-1], histories.lengths), histories.offsets[1:-1])
+        heeded = self._heeded(histories, influence, shares, best.indices) if evidence else {}
+        for row, record in enumerate(records):
+            choices = (
+                Choice(
+                    self.vocabulary.value(int(id)),
+                    float(score),
+                    tuple(
+                        Heed(record.values[kept[row][at]], int(kept[row][at]), share, lost[choice])
+                        for at, share, lost in heeded.get(row, ())
+                    ),
+                )
+                for choice, (score, id) in enumerate(zip(best.values[row], best.indices[row], strict=True))
+                if score > 0
+            )
+            yield Answer(tuple(choices), int(histories.lengths[row]), len(record.values), record.id)
+
+    def _shares(self, histories: Histories, seen: Histories) -> tuple[Tensor, list[Tensor]]:
+        """Probabilities (histories, ids) of what comes next, and each history's influence over its latest events.
+
+        Ids in ``seen`` are ruled out if the training data never repeats.
+        """
+        scores = self.counting["popularity"].shares().log().repeat(len(histories), 1)
+        influence = [torch.zeros(0)] * len(histories)
+        filled = np.flatnonzero(histories.lengths)
+        if len(filled):
+            pieces = Pieces(histories.select(filled), self.network.reach, last_only=True)
+            output, _ = self.scores(pieces, np.arange(len(filled)))
+            scores[torch.from_numpy(filled)] = output.scores
+            lengths = (pieces.stops - pieces.starts).tolist()
+            for row, at, length in zip(filled.tolist(), range(len(filled)), lengths, strict=True):
+                influence[row] = output.weights[-1][at, length - 1, :length]
+        if not self.facts["repeats"]:
+            full = np.flatnonzero(seen.lengths)
+            scores[full] = hide_seen(scores[full], seen, seen.offsets[1:][full] - 1)
+        return torch.nan_to_num(scores.softmax(dim=1)), influence
+
+    def _heeded(
+        self, histories: Histories, influence: list[Tensor], shares: Tensor, choices: Tensor
+    ) -> dict[int, list[tuple[int, float, list[float]]]]:
+        """By history, most heeded first: (position among known events, share, what each choice loses without it)."""
+        found = [
+            (row, int(at) + int(histories.lengths[row]) - len(weights), float(weights[at]))
+            for row, weights in enumerate(influence)
+            for at in weights.topk(min(TESTED, len(weights))).indices
+            if weights[at] > 0
+        ]
+        if not found:
+            return {}
+        rows = np.array([row for row, _, _ in found])
+        repeated = histories.select(rows)
+        keep = np.ones(len(repeated.ids), np.bool_)
+        keep[repeated.offsets[:-1] + np.array([at for _, at, _ in found])] = False
+        without, _ = self._shares(repeated.keep(keep), repeated)
+        asked = choices[torch.from_numpy(rows)]
+        lost = (shares[torch.from_numpy(rows)] - without).gather(1, asked)
+        heeded: dict[int, list[tuple[int, float, list[float]]]] = {}
+        for (row, at, share), losses in zip(found, lost.tolist(), strict=True):
+            heeded.setdefault(row, []).append((at, share, losses))
+        return heeded
+
+    def _explanation(self, record: History, answer: Answer) -> Explanation:
+        histories = Histories.of([record], self.vocabulary)
+        histories = histories.keep(histories.ids != UNKNOWN)
+        if not len(histories.ids):
+            return Explanation((), (), (), (), answer)
+        pieces = Pieces(histories, self.network.reach, last_only=True)
+        output, _ = self.scores(pieces, np.zeros(1, np.int64))
+        latest = histories.record(0)
+        size = int(pieces.stops[0] - pieces.starts[0])
+        dependency = output.weights[0][0].tolist() if len(output.weights) > 1 else []
+        return Explanation(
+            latest.values[-size:],
+            latest.times[-size:],
+            tuple(tuple(row) for row in dependency),
+            tuple(output.weights[-1][0, -1].tolist()),
+            answer,
+        )
+
+    def save(self, folder: str | Path, card: str = "") -> None:
+        """Write the model folder at once; an older model there is replaced whole.
+
+        Args:
+            folder: where.
+            card: the text of ``CARD.md``.
+
+        Raises:
+            ModelFolderError: not writable, full, or taken by something that is no model.
+        """
+        settings = {
+            "ensue": VERSION,
+            "format": FORMAT,
+            "task": self.task,
+            "model": self.model_name,
+            "settings": asdict(self.settings),
+            "schedule": asdict(self.schedule) if self.schedule else None,
+            "seed": self.seed,
+            "facts": self.facts,
+        }
+        counts = {
+            f"{name}.{key}": tensor
+            for name, module in self.counting.items()
+            for key, tensor in module.state_dict().items()
+        }
+        files = {
+            "settings.json": json.dumps(settings, indent=1).encode(),
+            "vocabulary.json": json.dumps(list(self.vocabulary.values), ensure_ascii=False).encode(),
+            "model.safetensors": tensor_bytes(self.network.state_dict()),
+            "counting.safetensors": tensor_bytes({**counts, "train_prints": self.train_prints}),
+            "CARD.md": card.encode(),
+        }
+        if self._optimizer is not None:
+            files["optimizer.safetensors"] = tensor_bytes(optimizer_tensors(self.network, self._optimizer))
+        write_folder(Path(folder), files)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: str | None = None) -> Self:
+        """Read a folder written by :meth:`save`.
+
+        Raises:
+            ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
+        """
+        path = Path(folder)
+        found = read_settings(path)
+        try:
+            options = {**found["settings"], **(found["schedule"] or {})}
+            self = cls(found["model"], settings=options, seed=found["seed"], device=device)
+            self.facts = found["facts"]
+            self.vocabulary = Vocabulary(json.loads(read_file(path, "vocabulary.json")))
+            counts = read_tensors(path, "counting.safetensors")
+            self.train_prints = counts.pop("train_prints")
+            for name in COUNTING:
+                module = self._new_module(name, MODELS[name][1])
+                self.counting[name] = _filled(module, counts, f"{name}.")
+            if self.schedule is None:
+                self.model = _filled(
+                    self._new_module(self.model_name, self.settings), read_tensors(path, "model.safetensors")
+                )
+                self.counting[self.model_name] = self.model
+            else:
+                self.model = _filled(
+                    self._new_module(self.model_name, self.settings), read_tensors(path, "model.safetensors")
+                )
+                self._optimizer = make_optimizer(self.model, self.schedule)
+                restore_optimizer(self.model, self._optimizer, read_tensors(path, "optimizer.safetensors"))
+        except (KeyError, TypeError, ValueError, RuntimeError, SettingError) as error:
+            raise ModelFolderError(f"{folder}: damaged ({error}); fit the model again or copy it anew") from error
+        return self
+
+    def _new_module(self, name: str, settings: Any) -> Any:
+        module, _, schedule = MODELS[name]
+        made = module(settings, len(self.vocabulary))
+        return made.to(self.device) if schedule is not None else made
+
+    def _fingerprint(self, parts: Sequence[Histories]) -> str:
+        seen = hashlib.blake2b(json.dumps([self.model_name, asdict(self.settings)]).encode(), digest_size=16)
+        for part in parts:
+            for column in (part.ids, part.offsets, part.times):
+                seen.update(np.ascontiguousarray(column).data)
+        return seen.hexdigest()
+
+
+def _distinct(data: Histories) -> list[int]:
+    """Ids that occur, in order of their numbers; unknown is none."""
+    counts = np.bincount(data.ids, minlength=FIRST)
+    counts[:FIRST] = 0
+    return np.flatnonzero(counts).tolist()
+
+
+def _filled(module: Any, tensors: Mapping[str, Tensor], prefix: str = "") -> Any:
+    """A module with the tensors under ``prefix``; counting tables take the size they were saved with."""
+    own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    for name, buffer in module.named_buffers():
+        if name in own and buffer.shape != own[name].shape:
+            setattr(module, name, torch.empty_like(own[name]))
+    module.load_state_dict(own)
+    return module

@@ -1,0 +1,1 @@
+"""Tensors only: no record, no vocabulary, no settings object."""

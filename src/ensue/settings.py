@@ -1,0 +1,53 @@
+"""Settings by name: ``key=value`` texts become fields of the frozen settings of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from ensue.errors import SettingError
+
+
+def changed(changes: Mapping[str, object], *defaults: Any) -> list[Any]:
+    """Each of the frozen settings with the changes that name its fields; ``None`` stays ``None``.
+
+    Args:
+        changes: field name to value; a text is read as the field's type (``"0.2"``, ``"false"``).
+        defaults: dataclass instances, or ``None``.
+
+    Raises:
+        SettingError: a name that none of them has, or a value that is not of the field's type.
+    """
+    known = {field.name for settings in defaults if settings is not None for field in fields(settings)}
+    for name in changes:
+        if name not in known:
+            raise SettingError(f"setting {name!r} is not known here; choose from {', '.join(sorted(known))}")
+    return [None if settings is None else _changed(changes, settings) for settings in defaults]
+
+
+def _changed(changes: Mapping[str, object], settings: Any) -> Any:
+    own = {field.name: changes[field.name] for field in fields(settings) if field.name in changes}
+    if not own:
+        return settings
+    try:
+        return TypeAdapter(type(settings)).validate_python({**asdict(settings), **own})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise SettingError(
+            f"setting {'.'.join(map(str, first['loc']))}: {first['msg']} (got {first['input']!r})"
+        ) from error
+
+
+def parse(pairs: list[str]) -> dict[str, str]:
+    """``["window=50", "dropout=0.3"]`` as a dictionary.
+
+    Raises:
+        SettingError: a text without ``=``.
+    """
+    for pair in pairs:
+        if "=" not in pair:
+            raise SettingError(f"{pair!r} is not of the form key=value")
+    return {key.strip(): value.strip() for key, _, value in (pair.partition("=") for pair in pairs)}

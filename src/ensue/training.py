@@ -1,0 +1,349 @@
+"""One loop for every model: a generator of reports. It knows ``torch.distributed`` and no task.
+
+Under ``torchrun`` each rank takes every n-th part of each batch and gradients are averaged by the number of targets, so
+the sum over ranks is the gradient of the whole batch. Only rank 0 writes.
+
+The random state is a function of (seed, step, rank): nothing of it needs saving, and a run that was killed continues
+bit for bit from its last checkpoint, on the same number of ranks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, distributed, nn
+from torch.optim import Adam
+
+from ensue.errors import ModelFolderError, SettingError
+from ensue.folder import tensor_bytes, write_file
+
+Index = npt.NDArray[np.int64]
+
+
+class TrainingBatch(Protocol):
+    """A batch: tensors that can be moved, and the number of terms in its mean loss."""
+
+    @property
+    def num_targets(self) -> int:
+        """Number of targets."""
+        ...
+
+    def to(self, device: torch.device) -> TrainingBatch:
+        """The same batch on another device."""
+        ...
+
+
+class Source(Protocol):
+    """Training data: a shuffled plan an epoch, and batches on demand."""
+
+    def plan(self, size: int, seed: int | tuple[int, ...]) -> list[Index]:
+        """The batches of an epoch, as index arrays; the same for the same seed."""
+        ...
+
+    def groups(self, targets: int) -> Iterator[Index]:
+        """All the data once, in groups of about this many targets."""
+        ...
+
+    def batch(self, index: Index) -> Any:
+        """One batch on the CPU (:class:`TrainingBatch`)."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """How a model is trained; each model names its paper's own."""
+
+    epochs: int = 200
+    """Epochs at most."""
+    batch_size: int = 32
+    """Histories (or texts) a batch, over all ranks."""
+    learning_rate: float = 1e-3
+    """Adam's step size."""
+    weight_decay: float = 5e-5
+    """L2: this times half the squared norm of all weights is added to the loss."""
+    patience: int = 5
+    """Checks without a better validation loss before training stops."""
+    check_every: int = 1
+    """Epochs between two checks on the validation data."""
+    refit: bool = True
+    """Where no validation data was given: after early stopping, train anew on everything for as many epochs."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "patience", "check_every"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.learning_rate <= 0 or self.weight_decay < 0:
+            raise SettingError("learning_rate must be above 0 and weight_decay 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Where training stands. ``valid`` is set at the end of an epoch that was checked; losses are means in nats."""
+
+    stage: str
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    loss: float
+    seconds: float
+    valid: float | None = None
+    best: float | None = None
+    stopped: bool = False
+
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def make_optimizer(model: nn.Module, schedule: Schedule) -> Adam:
+    """Adam with L2 as in the papers (added to the gradient, not decoupled)."""
+    return Adam(model.parameters(), lr=schedule.learning_rate, weight_decay=schedule.weight_decay)
+
+
+def optimizer_tensors(model: nn.Module, optimizer: Adam) -> dict[str, Tensor]:
+    """The optimiser's state as tensors named ``parameter.field``; empty before the first step."""
+    return {
+        f"{name}.{field}": value
+        for name, parameter in model.named_parameters()
+        for field, value in optimizer.state.get(parameter, {}).items()
+    }
+
+
+def restore_optimizer(model: nn.Module, optimizer: Adam, tensors: Mapping[str, Tensor]) -> None:
+    """Put back what :func:`optimizer_tensors` gave; moments of rows that are new since then start at 0."""
+    for name, parameter in model.named_parameters():
+        fields = {field: tensors.get(f"{name}.{field}") for field in ("step", "exp_avg", "exp_avg_sq")}
+        if fields["step"] is not None:
+            optimizer.state[parameter] = {
+                field: _fitted(value, parameter) if value.dim() else value.clone()
+                for field, value in cast(dict[str, Tensor], fields).items()
+            }
+
+
+def _fitted(saved: Tensor, parameter: Tensor) -> Tensor:
+    fitted = torch.zeros_like(parameter, requires_grad=False)
+    fitted[: len(saved)] = saved.to(parameter.device)
+    return fitted
+
+
+@contextmanager
+def ranks() -> Iterator[tuple[int, int]]:
+    """(rank, ranks) of this process, after joining the group if it was started by ``torchrun``."""
+    if "WORLD_SIZE" not in os.environ:
+        yield 0, 1
+        return
+    gpu = torch.cuda.is_available()
+    if gpu:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    distributed.init_process_group("nccl" if gpu else "gloo")
+    try:
+        yield distributed.get_rank(), distributed.get_world_size()
+    finally:
+        distributed.destroy_process_group()
+
+
+def here() -> tuple[int, int]:
+    """(rank, ranks) of this process; (0, 1) outside a group."""
+    joined = distributed.is_available() and distributed.is_initialized()
+    return (distributed.get_rank(), distributed.get_world_size()) if joined else (0, 1)
+
+
+def train(
+    model: nn.Module,
+    data: Source,
+    valid: Source | None,
+    schedule: Schedule,
+    *,
+    optimizer: Adam,
+    seed: int,
+    stage: str = "fit",
+    checkpoint: Path | None = None,
+    resume: bool = False,
+    fingerprint: str = "",
+    every_seconds: float = 30.0,
+) -> Generator[Report, None, int]:
+    """Train a model until the validation loss stops falling; it ends with its best weights.
+
+    Args:
+        model: a module with ``loss(batch) -> Tensor``, the mean over the batch's targets.
+        data: what to learn.
+        valid: what early stopping looks at, never the test data; ``None`` to train for all the epochs.
+        schedule: epochs, sizes, rates.
+        optimizer: made by :func:`make_optimizer`; ends in the state that goes with the best weights.
+        seed: the same seed gives the same bytes on the CPU.
+        stage: a word for the reports.
+        checkpoint: a file that lets a killed run continue; a finished run leaves it, for the caller to remove.
+        resume: continue from ``checkpoint`` if it is there.
+        fingerprint: names data and settings, so that a checkpoint of another run is refused.
+        every_seconds: time between two checkpoints.
+
+    Returns:
+        The number of epochs behind the best weights.
+
+    Raises:
+        SettingError: the checkpoint belongs to other data or settings, or the loss is no longer a number.
+        ModelFolderError: the checkpoint is damaged or cannot be written.
+    """
+    run = _Run(model, optimizer, seed, f"{fingerprint} {json.dumps(asdict(schedule))} {seed} {here()[1]}")
+    if resume and checkpoint is not None and checkpoint.exists():
+        run.load(checkpoint)
+    saved = begun = time.monotonic()
+
+    def report(epoch: int, step: int, steps: int, loss: float, valid: float | None, stopped: bool) -> Report:
+        seconds = time.monotonic() - begun
+        return Report(stage, epoch, schedule.epochs, step, steps, loss, seconds, valid, run.best, stopped)
+
+    while run.epoch < schedule.epochs and run.waited < schedule.patience:
+        plan = data.plan(schedule.batch_size, (seed, run.epoch))
+        for number in range(run.step, len(plan)):
+            run.learn(data, plan[number], step=run.epoch * len(plan) + number)
+            run.step = number + 1
+            if checkpoint is not None and time.monotonic() - saved > every_seconds:
+                run.save(checkpoint)
+                saved = time.monotonic()
+            yield report(run.epoch + 1, run.step, len(plan), run.mean, None, False)
+        checked = (run.epoch + 1) % schedule.check_every == 0 or run.epoch + 1 == schedule.epochs
+        found = mean_loss(model, valid) if checked and valid is not None else None
+        mean = run.close_epoch(found)
+        over = run.epoch == schedule.epochs or run.waited >= schedule.patience
+        if checkpoint is not None and (over or time.monotonic() - saved > every_seconds):
+            run.save(checkpoint)
+            saved = time.monotonic()
+        yield report(run.epoch, len(plan), len(plan), mean, found, over)
+    return run.restore_best()
+
+
+def mean_loss(model: nn.Module, source: Source, targets: int = 4096) -> float:
+    """Mean loss over all targets of a source, in evaluation mode, shared among the ranks."""
+    rank, world = here()
+    device = next(model.parameters()).device
+    was_training = model.training
+    model.eval()
+    sums = torch.zeros(2, dtype=torch.float64)
+    with torch.no_grad():
+        for number, index in enumerate(source.groups(targets)):
+            if number % world == rank:
+                batch: TrainingBatch = source.batch(index).to(device)
+                sums += torch.tensor([float(cast(Any, model).loss(batch)) * batch.num_targets, batch.num_targets])
+    model.train(was_training)
+    if world > 1:
+        sums = sums.to(device)
+        distributed.all_reduce(sums)
+    return float(sums[0] / sums[1])
+
+
+class _Run:
+    """The state of one training run: everything a checkpoint must hold."""
+
+    def __init__(self, model: nn.Module, optimizer: Adam, seed: int, fingerprint: str) -> None:
+        self.model, self.optimizer, self.seed, self.fingerprint = model, optimizer, seed, fingerprint
+        self.device = next(model.parameters()).device
+        self.epoch = self.step = self.waited = self.best_epoch = 0
+        self.loss_sum = self.loss_count = 0.0
+        self.best: float | None = None
+        self.best_tensors: dict[str, Tensor] = {}
+
+    @property
+    def mean(self) -> float:
+        """Mean training loss of this epoch so far."""
+        return self.loss_sum / max(self.loss_count, 1.0)
+
+    def learn(self, data: Source, index: Index, step: int) -> None:
+        """One step of the optimiser on this rank's part of a batch."""
+        rank, world = here()
+        state = np.random.SeedSequence([self.seed, step, rank]).generate_state(1, np.uint64)
+        torch.manual_seed(int(state[0] >> np.uint64(1)))
+        self.model.train()
+        self.optimizer.zero_grad()
+        part = index[rank::world]
+        total = torch.zeros(2, dtype=torch.float64)
+        if len(part):
+            batch: TrainingBatch = data.batch(part).to(self.device)
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+                loss: Tensor = cast(Any, self.model).loss(batch)
+            torch.autograd.backward(loss * batch.num_targets if world > 1 else loss)
+            total = torch.tensor([loss.item() * batch.num_targets, batch.num_targets], dtype=torch.float64)
+        if world > 1:
+            total = self._average(total)
+        if not torch.isfinite(total[0]):
+            raise SettingError(
+                f"the loss became {float(total[0])} in epoch {self.epoch + 1}; try a smaller learning_rate"
+            )
+        self.loss_sum += float(total[0])
+        self.loss_count += float(total[1])
+        self.optimizer.step()
+
+    def _average(self, total: Tensor) -> Tensor:
+        """Sum the gradients of all ranks in one message and divide by the number of targets."""
+        parameters = [p for p in self.model.parameters() if p.requires_grad]
+        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in parameters])
+        total = total.to(self.device)
+        distributed.all_reduce(total)
+        distributed.all_reduce(flat)
+        flat /= total[1].to(flat.dtype)
+        for parameter, part in zip(parameters, torch.split(flat, [p.numel() for p in parameters]), strict=True):
+            parameter.grad = part.view_as(parameter)
+        return total.cpu()
+
+    def close_epoch(self, valid: float | None) -> float:
+        """Count the epoch, remember the weights if they are the best so far; returns the mean training loss."""
+        mean = self.mean
+        self.epoch, self.step, self.loss_sum, self.loss_count = self.epoch + 1, 0, 0.0, 0.0
+        if valid is not None and (self.best is None or valid < self.best):
+            self.best, self.waited, self.best_epoch = valid, 0, self.epoch
+            self.best_tensors = {name: tensor.detach().clone() for name, tensor in self._tensors().items()}
+        elif valid is not None:
+            self.waited += 1
+        return mean
+
+    def restore_best(self) -> int:
+        """Go back to the weights and the optimiser's state of the best check, if there was one; returns its epoch."""
+        if self.best_tensors:
+            self._put(self.best_tensors)
+        return self.best_epoch or self.epoch
+
+    def save(self, path: Path) -> None:
+        """Write everything to one file (rank 0 only)."""
+        if here()[0]:
+            return
+        counts = {name: getattr(self, name) for name in ("epoch", "step", "waited", "best", "loss_sum", "loss_count")}
+        tensors = self._tensors() | {f"best.{name}": tensor for name, tensor in self.best_tensors.items()}
+        write_file(path, tensor_bytes(tensors, {"fingerprint": self.fingerprint, "counts": json.dumps(counts)}))
+
+    def load(self, path: Path) -> None:
+        """Continue from :meth:`save`."""
+        try:
+            with safe_open(path, "pt", device=str(self.device)) as file:
+                metadata = file.metadata()
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError) as error:
+            raise ModelFolderError(f"{path}: the checkpoint is damaged ({error}); start without --resume") from error
+        if metadata["fingerprint"] != self.fingerprint:
+            raise SettingError(f"{path}: the checkpoint is of other data or settings; start without --resume")
+        for name, value in json.loads(metadata["counts"]).items():
+            setattr(self, name, value)
+        best = {name.removeprefix("best."): t for name, t in tensors.items() if name.startswith("best.")}
+        self.best_tensors = best
+        self._put({name: tensor for name, tensor in tensors.items() if not name.startswith("best.")})
+
+    def _tensors(self) -> dict[str, Tensor]:
+        moments = optimizer_tensors(self.model, self.optimizer)
+        weights = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        return weights | {f"optimizer.{name}": tensor for name, tensor in moments.items()}
+
+    def _put(self, tensors: Mapping[str, Tensor]) -> None:
+        weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+        self.model.load_state_dict(weights)
+        moments = {name.removeprefix("optimizer."): t for name, t in tensors.items() if name.startswith("optimizer.")}
+        restore_optimizer(self.model, self.optimizer, moments)

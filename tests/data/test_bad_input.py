@@ -1,0 +1,175 @@
+"""Each kind of bad input gives one line: file, line, field, what to do."""
+
+import gzip
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ensue.data.tables import read
+from ensue.errors import DataError, SettingError
+
+from .test_read import CLICKS, write, zstd
+
+HEAD = "session,item,time\n"
+
+LINES: dict[str, tuple[str | bytes, str]] = {
+    "text time": (HEAD + "1,a,5\n1,b,abc\n", ":3: time 'abc' is not a number or an ISO date"),
+    "text time first": (HEAD + "1,a,abc\n1,b,5\n", ":2: time 'abc' is not a number or an ISO date"),
+    "bad date": (HEAD + "1,a,2014-05-13\n1,b,soon\n", ":3: time 'soon' is not a number or an ISO date"),
+    "nan": (HEAD + "1,a,5\n1,b,nan\n", ":3: time nan is not a finite number"),
+    "infinite": (HEAD + "1,a,5\n1,b,1e999\n", ":3: time inf is not a finite number"),
+    "no time": (HEAD + "1,a,5\n1,b,\n", ":3: time is empty; give every event a time"),
+    "no value": (HEAD + "1,a,5\n\n1,,6\n", ":4: column 'item' is empty; every event needs a value"),
+    "quoted nothing": (HEAD + '1,a,5\n1,"",6\n', ":3: column 'item' is empty; every event needs a value"),
+    "no sequence": (HEAD + ",a,5\n", ":2: column 'session' is empty; every event needs a sequence"),
+    "decreasing": (
+        HEAD + '1,"a\nb",5\n2,x,1\n1,c,3\n',
+        ":5: time 3.0 comes after 5.0 in the same sequence; times must not decrease: sort with --sort",
+    ),
+    "too few": (HEAD + "1,a,5\n1,b\n", ":3: 2 fields, but the header has 3; is a quote left open?"),
+    "too few, shifted": (
+        "session,item,time,note\n1,a,5,x\n1,6,y\n",
+        ":3: 3 fields, but the header has 4; is a quote left open?",
+    ),
+    "too many": (HEAD + "1,a,5\n1,b,6,7\n", ":3: 4 fields, but the header has 3; is a quote left open?"),
+    "too many, unused": (
+        "session,item,time,note\n1,a,5,x\n1,b,6,y,z\n",
+        ":3: 5 fields, but the header has 4; is a quote left open?",
+    ),
+    "open quote": (HEAD + '1,"a,5\n1,b,6\n', ":2: 2 fields, but the header has 3; is a quote left open?"),
+    "twice": ("session,item,time,item\n1,a,5,b\n", ":1: column 'item' appears twice; rename one"),
+    "encoding": (HEAD.encode() + b"1,a,5\n1,b\xff,6\n", ":3: not UTF-8 text; save the file as UTF-8"),
+    "encoding, cascade": (b"a:1\nb\xff:2\n", ":2: not UTF-8 text; save the file as UTF-8"),
+    "mixed units": (
+        HEAD + "1,a,1400000000\n1,b,1400000005\n2,c,1400000000000\n",
+        ":4: time 1400000000000 looks like milliseconds since 1970, but the file begins in seconds; give all times in "
+        "one unit",
+    ),
+    "wrong unit": (
+        "session,item,time_s\n1,a,1400000000000\n",
+        ":2: time 1.4e+12 cannot be seconds (by the column's name 'time_s'); state the unit with --time-unit",
+    ),
+    "no header": (
+        "832,2014-04-06T20:21:58.444Z,214717095,0\n",
+        ":1: a header was expected, but '832,2014-04-06T20:21:58.444Z,214717095,0' looks like data; add a line of "
+        "column names",
+    ),
+    "no layout": (
+        "just some words\n",
+        ":1: 'just some words' is neither a header nor a layout known here; see ensue check --help",
+    ),
+    "missing names": (
+        "a,b,time\n1,2,3\n",
+        ": no column is known as the sequence; the columns are 'a', 'b', 'time'; name them with --columns "
+        "sequence=…,value=…,time=…",
+    ),
+    "one stream": (
+        "item,time\n1,2\n",
+        ": no column is known as the sequence; the columns are 'item', 'time'; name them with --columns "
+        "sequence=…,value=…,time=…",
+    ),
+    "empty": ("", ": is empty"),
+    "white": (" \n\n", ": is empty"),
+    "header only": (HEAD, ": has a header but no event"),
+    "hidan counts": ("a,b:1,2\na,b,c:1,2\n", ":2: 3 users but 2 times; give one time a user"),
+    "hidan shape": ("a,b:1,2\n\nabc\n", ":3: 'abc' does not fit; expected user,user,…:time,time,…"),
+    "hidan time": ("a,b:1,2\na,b:1,x\n", ":2: time 'x' is not a number or an ISO date"),
+    "hidan value": ("a,b:1,2\na,:1,2\n", ":2: a value is empty; every event needs one"),
+    "forest shape": ("a,1 b,2\na,1 b\n", ":2: 'b' does not fit; expected user,time"),
+    "cyan shape": ("1,a,0,b,2\n2,a,0\n3,a\n", ":3: '3,a' does not fit; expected id,user,time,user,time,…"),
+    "json": ('{"session":1,"item":2}\n{"session":1,\n', ":2: not JSON ("),
+    "json, list": ('{"session":1,"item":2}\n[1]\n', ":2: is not a JSON object; expected one object a line"),
+    "json, empty": (
+        '{"session":1,"item":2}\n\n{"session":1}\n',
+        ":3: column 'item' is empty; every event needs a value",
+    ),
+    "json, nested": ('{"session":1,"item":[2]}\n', ": field 'item' holds more than a text or a number"),
+    "history": ('{"values":["a"]}\n{"values":"b"}\n', ':2: field "values" must be a list of texts or whole numbers'),
+    "history times": (
+        '{"values":["a"],"times":[1]}\n{"values":["b"]}\n',
+        ":2: 1 values but 0 times; give one time a value, in every line or in none",
+    ),
+    "binary": (
+        b"\x7fELF\0\0\0",
+        ": is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parquet or cascades",
+    ),
+    "parquet": (b"PAR1 cut short", ": is damaged or unusual Parquet ("),
+    "gzip": (
+        gzip.compress(CLICKS.encode() * 99)[:60],
+        ": the gzip data is truncated or damaged; fetch or pack the file",
+    ),
+    "long line": (
+        (HEAD + "1,a,5\n").encode() + b"x" * 10_000_000,
+        ":3: a line is longer than 8 MiB; put one event or one sequence on a line",
+    ),
+}
+
+
+def refusal(path: Path, columns: dict[str, str] | None = None) -> str:
+    with pytest.raises(DataError) as caught:
+        read(path, columns=columns)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith(str(path))
+    return message.removeprefix(str(path))
+
+
+@pytest.mark.parametrize(("content", "expected"), LINES.values(), ids=LINES.keys())
+def test_message(tmp_path: Path, content: str | bytes, expected: str) -> None:
+    message = refusal(write(tmp_path, content))
+    assert message == expected or (expected.endswith(("(", "file")) and message.startswith(expected))
+
+
+@pytest.mark.parametrize("name", ["text time", "encoding", "decreasing", "hidan counts", "json"])
+@pytest.mark.parametrize("packed", ["gzip", "zst"])
+def test_message_of_packed_file(tmp_path: Path, name: str, packed: str) -> None:
+    content, expected = LINES[name]
+    raw = content.encode() if isinstance(content, str) else content
+    message = refusal(write(tmp_path, gzip.compress(raw) if packed == "gzip" else zstd(raw, tmp_path)))
+    assert message.startswith(expected)
+
+
+def test_truncated_zst(tmp_path: Path) -> None:
+    cut = zstd(np.random.default_rng(0).bytes(9999).hex().encode(), tmp_path)[:500]
+    expected = ": the zst data is truncated or damaged; fetch or pack the file again"
+    assert refusal(write(tmp_path, cut)) == expected
+
+
+def test_missing_folder_and_forbidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refusal(tmp_path / "none.csv") == ": no such file; check the name"
+    assert refusal(tmp_path) == ": is a folder; name a file in it"
+    path = write(tmp_path, CLICKS)
+
+    def forbid(self: Path, *_: object) -> None:
+        raise PermissionError(13, os.strerror(13), str(self))
+
+    monkeypatch.setattr(Path, "open", forbid)
+    assert refusal(path) == ": may not be read; change its permissions"
+
+
+def test_missing_column_names_the_others(tmp_path: Path) -> None:
+    expected = ": column 'user' (value) is missing; the columns are 'session_id', 'item_id', 'timestamp'"
+    assert refusal(write(tmp_path, CLICKS), {"value": "user"}) == expected
+
+
+def test_parquet_names_the_row(tmp_path: Path) -> None:
+    pl.DataFrame({"session": ["1", "1"], "item": ["a", None]}).write_parquet(tmp_path / "p")
+    assert refusal(tmp_path / "p") == " row 2: column 'item' is empty; every event needs a value"
+    pl.DataFrame({"session": ["1"], "item": [["a"]]}).write_parquet(tmp_path / "p")
+    assert refusal(tmp_path / "p") == ": column 'item' (value) holds lists; give texts or numbers"
+
+
+def test_settings(tmp_path: Path) -> None:
+    path = write(tmp_path, CLICKS)
+    with pytest.raises(SettingError, match=re.escape("time_unit: 'm' is not known; the units are s, ms, h, iso")):
+        read(path, time_unit="m")
+    with pytest.raises(SettingError, match="role 'user' is not known; the roles are sequence, value, time"):
+        read(path, columns={"user": "item_id"})
+    with pytest.raises(SettingError, match="names one column twice; give each role its own"):
+        read(path, columns={"sequence": "item_id", "value": "item_id"})
+    with pytest.raises(SettingError, match="the layout hidan has no columns; leave --columns out"):
+        read(write(tmp_path, "a:1\n"), columns={"value": "a"})

@@ -1,0 +1,64 @@
+"""Public files in their original layouts: recognised, counted, and their clocks understood."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ensue.data.tables import read
+
+DATA = Path(os.environ.get("ENSUE_DATA", Path(__file__).parents[2] / "../shared/data"))
+pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"no real data at {DATA}; set ENSUE_DATA")
+
+# file, layout, unit, since 1970, sequences (the sources' own counts, which are the lines of the files)
+FILES = [
+    ("hidan/meme-cascades-time-val.gz", "hidan", "s", True, 4249),
+    ("hidan/meme-cascades-time-test.gz", "hidan", "s", True, 4250),
+    ("hidan/weibo-cascades-time-val.gz", "hidan", "h", False, 4336),
+    ("hidan/weibo-cascades-time-test.gz", "hidan", "h", False, 4337),
+    ("hidan/twitter-cascades-time-val.gz", "hidan", "h", False, 7210),
+    ("hidan/twitter-cascades-time-test.gz", "hidan", "h", False, 7211),
+    ("twitter/cascade.txt.gz", "forest", "ms", True, 2768),
+    ("twitter/cascadevalid.txt.gz", "forest", "ms", True, 347),
+    ("twitter/cascadetest.txt.gz", "forest", "ms", True, 346),
+    ("memetracker/cascade.txt.gz", "forest", "h", True, 10131),
+    ("memetracker/cascadevalid.txt.gz", "forest", "h", True, 1266),
+    ("memetracker/cascadetest.txt.gz", "forest", "h", True, 1266),
+    ("hc-exp/hc-exp-cascades-train.gz", "hidan", "h", False, 16000),
+    ("hc-exp/hc-exp-cascades-val.gz", "hidan", "h", False, 2000),
+    ("hc-exp/hc-exp-cascades-test.gz", "hidan", "h", False, 2000),
+    ("cp-exp/net32-cp-exp-cascades.train.gz", "cyan-rnn", "s", False, 18003),
+    ("cp-exp/net32-cp-exp-cascades.val.gz", "cyan-rnn", "s", False, 987),
+    ("cp-exp/net32-cp-exp-cascades.test.gz", "cyan-rnn", "s", False, 1010),
+    ("rd-exp/net32-random-exp-cascades.train.gz", "cyan-rnn", "s", False, 17988),
+    ("rd-exp/net32-random-exp-cascades.val.gz", "cyan-rnn", "s", False, 1022),
+    ("rd-exp/net32-random-exp-cascades.test.gz", "cyan-rnn", "s", False, 990),
+]
+
+
+@pytest.mark.parametrize(("name", "layout", "unit", "absolute", "sequences"), FILES, ids=[row[0] for row in FILES])
+def test_cascades(name: str, layout: str, unit: str, absolute: bool, sequences: int) -> None:
+    histories, understood = read(DATA / "cascades" / name)
+    assert (understood.layout, understood.unit, understood.absolute) == (layout, unit, absolute)
+    assert (len(histories), understood.notes) == (sequences, ())
+
+
+@pytest.mark.parametrize(("name", "users"), [("hidan/meme", 1109), ("hidan/weibo", 8110), ("hidan/twitter", 13309)])
+def test_users_of_both_files(name: str, users: int) -> None:
+    files = [DATA / "cascades" / f"{name}-cascades-time-{part}.gz" for part in ("val", "test")]
+    assert len({value for file in files for value in read(file)[0].vocabulary.values}) == users
+
+
+def test_globo() -> None:
+    histories, understood = read(DATA / "sessions/globo/clicks.csv.gz")
+    assert (len(histories), len(histories.ids), len(histories.vocabulary.values)) == (1_048_594, 2_988_181, 46_033)
+    assert understood.columns == {"sequence": "session", "value": "item", "time": "time_s"}
+    assert understood.time.startswith("seconds since 1970 (by the column's name 'time_s'), 2017-10-01 03:00 to")
+
+
+def test_raw_heads() -> None:
+    folder = DATA / "sessions/raw-samples"
+    views, understood = read(folder / "sample_train-item-views.csv", sort=True)
+    assert (understood.layout, understood.unit, len(views.ids)) == ("csv", "iso", 12391)
+    assert understood.notes[0] == "time is 'eventdate'; 'timeframe' would fit too, choose with --columns"
+    assert read(folder / "sample_retailrocket.csv")[1].layout == "tsv"

@@ -1,0 +1,138 @@
+"""The house's floors: a module imports from its own room and from the rooms below it, never from above."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "ensue"
+
+# From the ground up. A new room gets one line here.
+FLOORS = [
+    "errors",
+    "records",
+    "vocabulary",
+    "data",
+    "nn",
+    "folder",
+    "training",
+    "next_event",
+    "suggest",
+    "classify",
+    "link",
+    "predictor",
+    "metrics",
+    "evaluation",
+    "stream",
+    "figures",
+    "studies",
+    "serve",
+    "cli",
+    "__init__",
+    "__main__",
+]
+
+
+def imported_rooms(source: str, package: str) -> Iterator[tuple[int, str]]:
+    """(line, room) of every import of ensue in a module of ``package``, those inside functions and ``if`` included."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            parents = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            origin = ".".join([*parents, *filter(None, [node.module])])
+            names = [f"{origin}.{alias.name}" for alias in node.names] if origin == "ensue" else [origin]
+        else:
+            continue
+        for name in names:
+            top, _, rest = name.partition(".")
+            room = rest.split(".")[0]
+            if top == "ensue":
+                yield node.lineno, room if room in FLOORS else "__init__"
+
+
+def back_edges(source: Path) -> list[str]:
+    """Every import that climbs, as ``file:line: room imports room``."""
+    found = []
+    for path in sorted(source.rglob("*.py")):
+        inside = path.relative_to(source)
+        room = inside.parts[0].removesuffix(".py")
+        package = ".".join(["ensue", *inside.parts[:-1]])
+        found += [
+            f"{inside.as_posix()}:{line}: {room} imports {target}"
+            for line, target in imported_rooms(path.read_text(encoding="utf-8"), package)
+            if FLOORS.index(target) > FLOORS.index(room)
+        ]
+    return found
+
+
+def rooms_on_disk(source: Path) -> set[str]:
+    """The top-level modules and packages that hold any code."""
+    return {path.relative_to(source).parts[0].removesuffix(".py") for path in source.rglob("*.py")}
+
+
+def test_every_room_is_in_the_list_once() -> None:
+    assert len(set(FLOORS)) == len(FLOORS)
+    assert rooms_on_disk(SOURCE) <= set(FLOORS), "give the new room its floor in FLOORS"
+    assert {"errors", "records", "data", "__init__"} <= rooms_on_disk(SOURCE)
+
+
+def test_no_module_imports_from_above() -> None:
+    assert back_edges(SOURCE) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "edge"),
+    [
+        ("records.py", "import ensue.cli", "records imports cli"),
+        ("records.py", "from ensue.data.histories import Histories", "records imports data"),
+        ("data/tables.py", "from ensue.nn import attention", "data imports nn"),
+        ("data/tables.py", "from ensue import figures", "data imports figures"),
+        ("data/tables.py", "from ensue import History", "data imports __init__"),
+        ("data/tables.py", "import ensue", "data imports __init__"),
+        ("data/tables.py", "from ..nn import attention", "data imports nn"),
+        ("data/tables.py", "from .. import nn", "data imports nn"),
+        ("data/tables.py", "def read() -> None:\n    from ensue.training import fit", "data imports training"),
+        ("data/deep/far.py", "from ...cli import main", "data imports cli"),
+    ],
+)
+def test_the_walk_catches_a_planted_back_edge(tmp_path: Path, file: str, line: str, edge: str) -> None:
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text(f"{line}\n")
+    (found,) = back_edges(tmp_path)
+    assert found == f"{file}:{1 + line.count(chr(10))}: {edge}"
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("data/tables.py", "from ensue.records import History\nfrom ensue import errors"),
+        ("data/tables.py", "from .histories import Histories\nfrom . import splits\nfrom ensue.data import check"),
+        ("data/tables.py", "import numpy\nfrom ensuelike.cli import main"),
+        ("__init__.py", "from ensue.cli import main"),
+    ],
+)
+def test_the_walk_lets_honest_imports_pass(tmp_path: Path, file: str, line: str) -> None:
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text(f"{line}\n")
+    assert back_edges(tmp_path) == []
+
+
+def test_data_knows_no_torch() -> None:
+    paths = sorted((SOURCE / "data").rglob("*.py"))
+    names = [".".join(["ensue", *path.relative_to(SOURCE).with_suffix("").parts]) for path in paths]
+    assert "ensue.data.histories" in names
+    code = f"""
+import importlib, sys
+for name in {names!r}:
+    importlib.import_module(name)
+    if "torch" in sys.modules:
+        sys.exit(name + " imports torch")
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr

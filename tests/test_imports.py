@@ -15,6 +15,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "ensue"
 # From the ground up. A new room gets one line here.
 FLOORS = [
     "errors",
+    "version",
+    "settings",
     "records",
     "vocabulary",
     "data",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from ensue.metrics import Floats
 from ensue.next_event import COUNTING
 from ensue.next_event.predictor import CELLS, NextPredictor
 from ensue.next_event.task import Pieces, hide_seen
+from ensue.version import __version__
 from ensue.vocabulary import FIRST, UNKNOWN
 
 PROTOCOLS = ("full", "paper")
@@ -75,10 +76,9 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that ``evaluate --json`` and ``compare --json`` print."""
-        card = {name: getattr(self.protocol, name) for name in self.protocol.__slots__}
         return {
             "task": "next",
-            "protocol": card,
+            "protocol": asdict(self.protocol),
             "rows": [row.to_dict() for row in self.rows],
             "best_counting": self.best_counting,
             "beats_counting": self.beats_counting,
@@ -237,3 +237,37 @@ def _card(predictor: NextPredictor, data: Histories, protocol: str, run: Scored)
         "micro: over targets" if full else "macro: over a sequence's targets, then over sequences",
         leaked=f"{twins} stand value for value in the training data",
     )
+
+
+def table(result: Result, measures: Sequence[str]) -> str:
+    """A Markdown table, figures x 100 with the half-width of their interval."""
+    lines = [f"| model | {' | '.join(measures)} |", "|---" * (1 + len(measures)) + "|"]
+    for row in result.rows:
+        cells = [f"{100 * row.figures[name]:.2f} ± {50 * np.ptp(row.interval[name]):.2f}" for name in measures]
+        lines.append(f"| {row.model} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def describe(predictor: NextPredictor, result: Result | None = None) -> str:
+    """The text of ``CARD.md``: what was learned from what, and the latest scores with counting beside them."""
+    summary = predictor.summary()
+    lines = [
+        f"# {summary['model']} for task {summary['task']}",
+        "",
+        f"Written by ensue {__version__}. Same seed, data and machine give the same bytes on the CPU.",
+        "",
+        "## What it learned from",
+        *(f"- {name}: {value}" for name, value in summary["facts"].items()),
+        "",
+        "## How",
+        f"- seed: {summary['seed']}",
+        *(f"- {name}: {value}" for name, value in {**summary["settings"], **(summary["schedule"] or {})}.items()),
+        "",
+        "## Scores on data it has not seen",
+    ]
+    if result is None:
+        return "\n".join([*lines, "None yet: run `ensue evaluate FOLDER TEST`.", ""])
+    measures = [name for name in result.rows[0].figures if name == "mrr" or name.startswith("hit")]
+    card = [f"- {name}: {value}" for name, value in asdict(result.protocol).items()]
+    weights = "Attention weights say what the model leaned on, not why; trust them as far as a deletion test goes."
+    return "\n".join([*lines, table(result, measures), "", result.verdict, "", *card, "", weights, ""])

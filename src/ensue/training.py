@@ -16,7 +16,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -103,7 +103,11 @@ class Report:
     stopped: bool = False
 
 
-M = TypeVar("M", bound=nn.Module)
+class Trained(NamedTuple):
+    """How a finished run went: the epochs behind the best weights, and seconds an epoch, checks included."""
+
+    best_epoch: int
+    seconds_an_epoch: float
 
 
 def make_optimizer(model: nn.Module, schedule: Schedule) -> Adam:
@@ -172,7 +176,7 @@ def train(
     resume: bool = False,
     fingerprint: str = "",
     every_seconds: float = 30.0,
-) -> Generator[Report, None, int]:
+) -> Generator[Report, None, Trained]:
     """Train a model until the validation loss stops falling; it ends with its best weights.
 
     Args:
@@ -189,7 +193,7 @@ def train(
         every_seconds: time between two checkpoints.
 
     Returns:
-        The number of epochs behind the best weights.
+        The number of epochs behind the best weights, and what an epoch took.
 
     Raises:
         SettingError: the checkpoint belongs to other data or settings, or the loss is no longer a number.
@@ -198,7 +202,7 @@ def train(
     run = _Run(model, optimizer, seed, f"{fingerprint} {json.dumps(asdict(schedule))} {seed} {here()[1]}")
     if resume and checkpoint is not None and checkpoint.exists():
         run.load(checkpoint)
-    saved = begun = time.monotonic()
+    first, saved, begun = run.epoch, time.monotonic(), time.monotonic()
 
     def report(epoch: int, step: int, steps: int, loss: float, valid: float | None, stopped: bool) -> Report:
         seconds = time.monotonic() - begun
@@ -221,7 +225,7 @@ def train(
             run.save(checkpoint)
             saved = time.monotonic()
         yield report(run.epoch, len(plan), len(plan), mean, found, over)
-    return run.restore_best()
+    return Trained(run.restore_best(), (time.monotonic() - begun) / max(1, run.epoch - first))
 
 
 def mean_loss(model: nn.Module, source: Source, targets: int = 4096) -> float:

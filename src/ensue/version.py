@@ -1,3 +1,3 @@
 """The version, as it stands in every model folder."""
 
-VERSION = "0.1.0"
+__version__ = "0.1.0"

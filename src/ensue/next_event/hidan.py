@@ -104,7 +104,7 @@ class HiDAN(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Xavier for matrices, zero for biases; the user table normal, so that its scale does not shrink with its size."""
+        """Xavier for matrices, zero for biases; the user table normal, so that its size does not shrink it."""
         for name, parameter in self.named_parameters():
             if name == "users.weight":
                 nn.init.normal_(parameter, std=0.1)

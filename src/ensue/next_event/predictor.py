@@ -20,20 +20,19 @@ from ensue.data.splits import hold_out
 from ensue.errors import ModelFolderError, SettingError
 from ensue.folder import FORMAT, read_file, read_settings, read_tensors, tensor_bytes, write_folder
 from ensue.next_event import BEST, COUNTING, MODELS
+from ensue.next_event.answers import TESTED, Said, answers, explanation
 from ensue.next_event.batch import Output
 from ensue.next_event.task import Pieces, hide_seen, repeats
-from ensue.records import Answer, Choice, Explanation, Heed, History
+from ensue.records import Answer, Explanation, History
 from ensue.settings import changed
 from ensue.training import Report, Schedule, make_optimizer, optimizer_tensors, restore_optimizer, train
-from ensue.version import VERSION
-from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
+from ensue.version import __version__
+from ensue.vocabulary import FIRST, Vocabulary
 
 DATED = 1e8
 """Times after this (seconds, 1973) count from 1970, so that histories can be put in order of their start."""
 CELLS = 2**24
 """Scores held at once (64 MB in float32): bounds memory whatever the catalogue."""
-TESTED = 3
-"""How many of the most heeded events are taken out, one at a time, to see what the answer loses."""
 
 
 class NextPredictor:
@@ -166,9 +165,9 @@ class NextPredictor:
             resume=resume,
             fingerprint=self._fingerprint(parts),
         )
-        epochs = yield from reports
-        self.facts |= {"epochs": epochs}
-        return epochs
+        trained = yield from reports
+        self.facts |= {"epochs": trained.best_epoch, "seconds_an_epoch": round(trained.seconds_an_epoch, 3)}
+        return trained.best_epoch
 
     def update(self, data: Histories) -> Report:
         """Learn new histories on top of what is known, in one pass; new values are welcome and old ids stay.
@@ -222,18 +221,17 @@ class NextPredictor:
         """
         if k < 1:
             raise SettingError(f"k is {k}; ask for at least 1 choice")
-        size = max(1, CELLS // max(1, len(self.vocabulary)) // (1 + TESTED * evidence))
+        size = max(1, CELLS // len(self.vocabulary) // (1 + TESTED * evidence))
         parts = (records[low : low + size] for low in range(0, len(records), size))
-        return [answer for part in parts for answer in self._answers(part, k, evidence)]
+        return [answer for part in parts for answer in answers(part, self.vocabulary, self._say, k, evidence=evidence)]
 
-    def explain(self, records: Sequence[History], k: int = 10) -> list[Explanation]:
+    def explain(self, records: Sequence[History], k: int = 3) -> list[Explanation]:
         """What the model leaned on inside each record: weights between its events, and a deletion test.
 
         A history longer than the model's reach is explained by the latest events that can matter.
         """
-        return [
-            self._explanation(record, answer) for record, answer in zip(records, self.predict(records, k), strict=True)
-        ]
+        found = zip(records, self.predict(records, k), strict=True)
+        return [explanation(record, self.vocabulary, self._say, answer) for record, answer in found]
 
     def scores(
         self, pieces: Pieces, index: np.ndarray[Any, np.dtype[np.int64]], module: nn.Module | None = None
@@ -253,90 +251,37 @@ class NextPredictor:
             output = chosen(batch.to(device))
         return Output(output.scores.float().cpu(), tuple(weight.cpu() for weight in output.weights)), batch.targets
 
-    def _answers(self, records: Sequence[History], k: int, evidence: bool) -> Iterator[Answer]:
-        raw = Histories.of(records, self.vocabulary)
-        known = raw.ids != UNKNOWN
-        histories = raw.keep(known)
-        shares, influence = self._shares(histories, histories)
-        best = shares.topk(min(k, max(0, len(self.vocabulary) - FIRST)), dim=1)
-        kept = np.split(np.flatnonzero(known) - np.repeat(raw.offsets[:-1], histories.lengths), histories.offsets[1:-1])
-        heeded = self._heeded(histories, influence, shares, best.indices) if evidence else {}
-        for row, record in enumerate(records):
-            choices = (
-                Choice(
-                    self.vocabulary.value(int(id)),
-                    float(score),
-                    tuple(
-                        Heed(record.values[kept[row][at]], int(kept[row][at]), share, lost[choice])
-                        for at, share, lost in heeded.get(row, ())
-                    ),
-                )
-                for choice, (score, id) in enumerate(zip(best.values[row], best.indices[row], strict=True))
-                if score > 0
-            )
-            yield Answer(tuple(choices), int(histories.lengths[row]), len(record.values), record.id)
-
-    def _shares(self, histories: Histories, seen: Histories) -> tuple[Tensor, list[Tensor]]:
-        """Probabilities (histories, ids) of what comes next, and each history's influence over its latest events.
-
-        Ids in ``seen`` are ruled out if the training data never repeats.
-        """
+    def _say(self, histories: Histories, seen: Histories) -> Said:
+        """See :data:`ensue.next_event.answers.Say`; a history without events gets plain popularity."""
+        network = self.network
         scores = self.counting["popularity"].shares().log().repeat(len(histories), 1)
         influence = [torch.zeros(0)] * len(histories)
+        dependency = [torch.zeros(0, 0)] * len(histories)
         filled = np.flatnonzero(histories.lengths)
         if len(filled):
-            pieces = Pieces(histories.select(filled), self.network.reach, last_only=True)
+            pieces = Pieces(histories.select(filled), network.reach, last_only=True)
             output, _ = self.scores(pieces, np.arange(len(filled)))
-            scores[torch.from_numpy(filled)] = output.scores
+            scores[filled] = output.scores
             lengths = (pieces.stops - pieces.starts).tolist()
-            for row, at, length in zip(filled.tolist(), range(len(filled)), lengths, strict=True):
+            for at, (row, length) in enumerate(zip(filled.tolist(), lengths, strict=True)):
                 influence[row] = output.weights[-1][at, length - 1, :length]
+                if len(output.weights) > 1:
+                    dependency[row] = output.weights[0][at, :length, :length]
         if not self.facts["repeats"]:
             full = np.flatnonzero(seen.lengths)
             scores[full] = hide_seen(scores[full], seen, seen.offsets[1:][full] - 1)
-        return torch.nan_to_num(scores.softmax(dim=1)), influence
+        return Said(torch.nan_to_num(scores.softmax(dim=1)), influence, dependency)
 
-    def _heeded(
-        self, histories: Histories, influence: list[Tensor], shares: Tensor, choices: Tensor
-    ) -> dict[int, list[tuple[int, float, list[float]]]]:
-        """By history, most heeded first: (position among known events, share, what each choice loses without it)."""
-        found = [
-            (row, int(at) + int(histories.lengths[row]) - len(weights), float(weights[at]))
-            for row, weights in enumerate(influence)
-            for at in weights.topk(min(TESTED, len(weights))).indices
-            if weights[at] > 0
-        ]
-        if not found:
-            return {}
-        rows = np.array([row for row, _, _ in found])
-        repeated = histories.select(rows)
-        keep = np.ones(len(repeated.ids), np.bool_)
-        keep[repeated.offsets[:-1] + np.array([at for _, at, _ in found])] = False
-        without, _ = self._shares(repeated.keep(keep), repeated)
-        asked = choices[torch.from_numpy(rows)]
-        lost = (shares[torch.from_numpy(rows)] - without).gather(1, asked)
-        heeded: dict[int, list[tuple[int, float, list[float]]]] = {}
-        for (row, at, share), losses in zip(found, lost.tolist(), strict=True):
-            heeded.setdefault(row, []).append((at, share, losses))
-        return heeded
-
-    def _explanation(self, record: History, answer: Answer) -> Explanation:
-        histories = Histories.of([record], self.vocabulary)
-        histories = histories.keep(histories.ids != UNKNOWN)
-        if not len(histories.ids):
-            return Explanation((), (), (), (), answer)
-        pieces = Pieces(histories, self.network.reach, last_only=True)
-        output, _ = self.scores(pieces, np.zeros(1, np.int64))
-        latest = histories.record(0)
-        size = int(pieces.stops[0] - pieces.starts[0])
-        dependency = output.weights[0][0].tolist() if len(output.weights) > 1 else []
-        return Explanation(
-            latest.values[-size:],
-            latest.times[-size:],
-            tuple(tuple(row) for row in dependency),
-            tuple(output.weights[-1][0, -1].tolist()),
-            answer,
-        )
+    def summary(self) -> dict[str, Any]:
+        """What was learned from what, and how: goes into ``settings.json`` and the card."""
+        return {
+            "task": self.task,
+            "model": self.model_name,
+            "settings": asdict(self.settings),
+            "schedule": asdict(self.schedule) if self.schedule else None,
+            "seed": self.seed,
+            "facts": self.facts,
+        }
 
     def save(self, folder: str | Path, card: str = "") -> None:
         """Write the model folder at once; an older model there is replaced whole.
@@ -348,16 +293,7 @@ class NextPredictor:
         Raises:
             ModelFolderError: not writable, full, or taken by something that is no model.
         """
-        settings = {
-            "ensue": VERSION,
-            "format": FORMAT,
-            "task": self.task,
-            "model": self.model_name,
-            "settings": asdict(self.settings),
-            "schedule": asdict(self.schedule) if self.schedule else None,
-            "seed": self.seed,
-            "facts": self.facts,
-        }
+        settings = {"ensue": __version__, "format": FORMAT, **self.summary()}
         counts = {
             f"{name}.{key}": tensor
             for name, module in self.counting.items()

@@ -1,0 +1,26 @@
+"""The command line: verbs to functions. It alone prints and exits.
+
+A mistake a user can mend is one line on stderr and exit code 2; nothing is half written.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # idle threads that spin slow a busy machine a hundredfold
+
+
+def main() -> None:
+    """Run the command line."""
+    from ensue.cli.verbs import app
+    from ensue.errors import EnsueError
+
+    try:
+        app()
+    except EnsueError as error:
+        sys.stderr.write(f"ensue: {error}\n")
+        sys.exit(2)
+    except BrokenPipeError:  # the reader of a pipe has gone, as in `ensue … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)

@@ -1,0 +1,142 @@
+"""How things look in a terminal: tables on stdout, progress and remarks on stderr."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from ensue.data.check import Findings
+from ensue.data.tables import Understood
+from ensue.evaluation import Result
+from ensue.records import Answer, Explanation
+from ensue.studies.demo import Demo
+from ensue.training import Report
+
+out = Console(soft_wrap=True)
+remarks = Console(stderr=True, soft_wrap=True)
+
+
+def put_json(found: Any) -> None:
+    """One JSON object on stdout."""
+    out.print(json.dumps(found, ensure_ascii=False, default=str), markup=False, highlight=False)
+
+
+def remark(text: str) -> None:
+    """One line for the person at the terminal, out of the way of pipes."""
+    remarks.print(escape(text), highlight=False)
+
+
+def understood(found: Understood) -> None:
+    """What the reader made of a file: always shown."""
+    columns = ", ".join(f"{role}={name}" for role, name in found.columns.items())
+    remark(f"{found.path}: {found.layout}{f' ({columns})' if columns else ''}; time: {found.time}")
+    for note in found.notes:
+        remark(f"  note: {note}")
+
+
+def findings(found: Findings) -> None:
+    """The answer of ``ensue check``."""
+    out.print(
+        f"{found.sequences:,} sequences, {found.events:,} events, {found.distinct:,} distinct values; length mean "
+        f"{found.mean_length:.1f}, median {found.median_length:g}, longest {found.longest:,}",
+        highlight=False,
+    )
+    table = Table("sequence", "values", "times (s)", title="the first three, as understood", title_justify="left")
+    for number, row in enumerate(found.rows):
+        times = " ".join(f"{time:.15g}" for time in row.times)
+        table.add_row(escape(row.id or str(number)), escape(" ".join(row.values)), times)
+    out.print(table)
+    for warning in found.warnings:
+        out.print(f"[yellow]would spoil a result:[/] {escape(warning)}", highlight=False)
+    if not found.warnings:
+        out.print("nothing found that would spoil a result")
+
+
+def training(reports: Iterable[Report]) -> None:
+    """Run a training loop to its end under a live bar."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=remarks, transient=True) as progress:
+        task = progress.add_task("preparing", total=None)
+        for report in reports:
+            best = f", best valid {report.best:.4f}" if report.best is not None else ""
+            progress.update(
+                task,
+                description=f"{report.stage} epoch {report.epoch}/{report.epochs} loss {report.loss:.4f}{best}",
+                total=report.steps,
+                completed=report.step,
+            )
+            if report.stopped:
+                remark(f"{report.stage}: {report.epoch} epochs, {report.seconds:.0f} s, loss {report.loss:.4f}{best}")
+
+
+def result(found: Result, at: Sequence[int]) -> None:
+    """A table of figures with its protocol card and verdict."""
+    measures = ["mrr", *(f"hit@{k}" for k in at), f"ndcg@{at[0]}"]
+    table = Table(
+        "model",
+        *measures,
+        "s / 1,000",
+        title=f"protocol {found.protocol.name}: figures x 100, ± 95 %",
+        title_justify="left",
+    )
+    for row in found.rows:
+        cells = [_cell(row.figures[name], row.interval[name]) for name in measures]
+        speed = "" if row.seconds_per_1000 is None else f"{row.seconds_per_1000:.2f}"
+        table.add_row(row.model, *cells, speed)
+    out.print(table)
+    card = found.protocol
+    for name in ("data", "targets", "candidates", "repeats", "averaging", "ties", "interval", "leaked"):
+        out.print(f"  {name}: {getattr(card, name)}", highlight=False)
+    out.print(found.verdict, highlight=False)
+
+
+def _cell(value: float, interval: tuple[float, float]) -> str:
+    return f"{100 * value:.2f} ±{50 * (interval[1] - interval[0]):.2f}"
+
+
+def answer(found: Answer) -> None:
+    """One ranked answer."""
+    table = Table("#", "value", "score", "leaned on (share; score lost when removed)")
+    for rank, choice in enumerate(found.choices, 1):
+        heeded = "   ".join(
+            f"{escape(heed.value)} {heed.share:.2f}" + ("" if heed.lost is None else f" ({-heed.lost:+.3f})")
+            for heed in choice.heeded
+        )
+        table.add_row(str(rank), escape(choice.value), f"{choice.score:.3f}", heeded)
+    if found.id:
+        out.print(escape(found.id), highlight=False)
+    out.print(table)
+    popular = "" if found.known else ": nothing known, so this is plain popularity"
+    out.print(f"{found.known} of {found.given} ids known{popular}", highlight=False)
+
+
+def explanation(found: Explanation) -> None:
+    """Who leaned on whom, as a list: each event with the earlier one it heeded most, then the answer."""
+    table = Table("event", "leaned most on", "weight", title="weights: what the model leaned on, not causes")
+    for at, row in enumerate(found.dependency):
+        if any(row):
+            best = max(range(len(row)), key=row.__getitem__)
+            table.add_row(escape(found.values[at]), escape(found.values[best]), f"{row[best]:.2f}")
+    if table.rows:
+        out.print(table)
+    answer(found.answer)
+
+
+def demo(found: Demo) -> None:
+    """The synthetic world: the table, one explained cascade, and how often the strongest weight is a true edge."""
+    result(found.result, (10, 20))
+    explanation(found.explanation)
+    for line in found.lines():
+        out.print(line, highlight=False)

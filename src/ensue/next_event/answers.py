@@ -1,0 +1,123 @@
+"""From scores to answers: probabilities, the events they leaned on, and what is lost without them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from ensue.data.histories import Histories, Index
+from ensue.records import Answer, Choice, Explanation, Heed, History
+from ensue.vocabulary import UNKNOWN, Vocabulary
+
+TESTED = 3
+"""How many of the most heeded events are taken out, one at a time, to see what the answer loses."""
+
+
+class Said(NamedTuple):
+    """What a model says after each of some histories."""
+
+    shares: Tensor
+    """(histories, ids) probabilities of what comes next."""
+    influence: Sequence[Tensor]
+    """A history's weights over its latest events, as far back as the model reaches."""
+    dependency: Sequence[Tensor]
+    """A history's (events, events) weights between its latest events; empty where the model has none."""
+
+
+Say = Callable[[Histories, Histories], Said]
+"""What comes after the first histories, the values of the second ruled out where the data never repeats."""
+
+
+class Known(NamedTuple):
+    """Records in ids, without the values the model never saw."""
+
+    histories: Histories
+    positions: list[Index]
+    """For each record, where in its values the known ones stand."""
+
+
+def known(records: Sequence[History], vocabulary: Vocabulary) -> Known:
+    """Records in the ids of a vocabulary; unknown values are left out."""
+    raw = Histories.of(records, vocabulary)
+    keep = raw.ids != UNKNOWN
+    histories = raw.keep(keep)
+    where = np.flatnonzero(keep) - np.repeat(raw.offsets[:-1], histories.lengths)
+    return Known(histories, np.split(where, histories.offsets[1:-1]))
+
+
+def answers(
+    records: Sequence[History], vocabulary: Vocabulary, say: Say, k: int, *, evidence: bool
+) -> Iterator[Answer]:
+    """The ``k`` likeliest next values of each record; with ``evidence``, what each leaned on and a deletion test."""
+    histories, positions = known(records, vocabulary)
+    said = say(histories, histories)
+    best = said.shares.topk(min(k, said.shares.shape[1]), dim=1)
+    tests = _deletions(histories, said, say, best.indices) if evidence else [[] for _ in records]
+    for row, record in enumerate(records):
+        where = positions[row]
+        choices = (
+            Choice(
+                vocabulary.value(id),
+                score,
+                tuple(
+                    Heed(record.values[where[test.event]], int(where[test.event]), test.share, test.lost[number])
+                    for test in tests[row]
+                ),
+            )
+            for number, (id, score) in enumerate(
+                zip(best.indices[row].tolist(), best.values[row].tolist(), strict=True)
+            )
+            if score > 0
+        )
+        yield Answer(tuple(choices), len(where), len(record.values), record.id)
+
+
+def explanation(record: History, vocabulary: Vocabulary, say: Say, answer: Answer) -> Explanation:
+    """The weights inside one record, over the latest known events that can matter."""
+    histories = known([record], vocabulary).histories
+    said = say(histories, histories)
+    size, inside = len(said.influence[0]), histories.record(0)
+    return Explanation(
+        inside.values[len(inside.values) - size :],
+        inside.times[max(0, len(inside.times) - size) :],
+        tuple(map(tuple, said.dependency[0].tolist())),
+        tuple(said.influence[0].tolist()),
+        answer,
+    )
+
+
+class _Deletion(NamedTuple):
+    event: int  # among the known events
+    share: float
+    lost: list[float]  # by choice
+
+
+def _deletions(histories: Histories, said: Said, say: Say, choices: Tensor) -> list[list[_Deletion]]:
+    """Each history again without one of its most heeded events: what every choice loses."""
+    rows, events, shares = _most_heeded(histories, said.influence)
+    found: list[list[_Deletion]] = [[] for _ in range(len(histories))]
+    if not len(rows):
+        return found
+    repeated = histories.select(rows)
+    keep = np.ones(len(repeated.ids), np.bool_)
+    keep[repeated.offsets[:-1] + events] = False
+    without = say(repeated.keep(keep), repeated).shares
+    lost = (said.shares[rows] - without).gather(1, choices[rows])
+    for row, event, share, losses in zip(rows.tolist(), events.tolist(), shares, lost.tolist(), strict=True):
+        found[row].append(_Deletion(event, share, losses))
+    return found
+
+
+def _most_heeded(histories: Histories, influence: Sequence[Tensor]) -> tuple[Index, Index, list[float]]:
+    top = [
+        (row, int(at) + length - len(weights), float(weights[at]))
+        for row, (weights, length) in enumerate(zip(influence, histories.lengths.tolist(), strict=True))
+        for at in weights.topk(min(TESTED, len(weights))).indices
+        if weights[at] > 0
+    ]
+    columns: npt.NDArray[np.int64] = np.array([(row, event) for row, event, _ in top], np.int64).reshape(-1, 2)
+    return columns[:, 0], columns[:, 1], [share for _, _, share in top]

@@ -1,0 +1,5 @@
+"""One file a paper: its tables and figures, rebuilt by ``ensue reproduce PAPER``."""
+
+from ensue.studies import hidan
+
+PAPERS = {"hidan": hidan.run}

@@ -1,0 +1,60 @@
+"""Where a figure comes from: the command, the commit and the machine stand in every file of results."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ensue.folder import write_file
+from ensue.training import Report
+from ensue.version import __version__
+
+Tell = Callable[[str], None]
+"""Takes a line for the person who waits."""
+Follow = Callable[[Iterable[Report]], None]
+"""Runs a training loop to its end, showing where it stands."""
+
+
+def provenance() -> dict[str, Any]:
+    """Command, commit (with ``+`` where files differ from it) and machine."""
+    command = " ".join(["ensue" if "ensue" in Path(sys.argv[0]).name else Path(sys.argv[0]).name, *sys.argv[1:]])
+    return {"command": command, "commit": _commit(), "machine": _machine()}
+
+
+def _commit() -> str:
+    here = Path(__file__).parent
+    try:
+        run = ["git", "-C", str(here), "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"]
+        return subprocess.run(run, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return f"ensue {__version__}"
+
+
+def _machine() -> str:
+    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
+    system = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}, torch {torch.__version__}"
+    return f"{os.cpu_count()} cores{gpu}, {system}"
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """The outcome of a study: tables as rows of plain values, and the page that shows them."""
+
+    paper: str
+    tables: dict[str, list[dict[str, Any]]]
+    page: str
+
+    def write(self, path: Path) -> None:
+        """Write ``{"paper", "command", "commit", "machine", "tables"}`` as JSON, and the page as Markdown beside it."""
+        found = {"paper": self.paper, **provenance(), "tables": self.tables}
+        write_file(path, (json.dumps(found, indent=1) + "\n").encode())
+        write_file(path.with_suffix(".md"), self.page.encode())

@@ -23,7 +23,7 @@ from ensue.data.histories import Histories
 from ensue.errors import DataError, SettingError
 from ensue.metrics import Floats
 from ensue.next_event import COUNTING
-from ensue.next_event.predictor import CELLS, NextPredictor
+from ensue.next_event.predictor import CELLS, LEAST, NextPredictor
 from ensue.next_event.task import Pieces, hide_seen
 from ensue.version import __version__
 from ensue.vocabulary import FIRST, UNKNOWN
@@ -170,7 +170,7 @@ def score(predictor: NextPredictor, data: Histories, protocol: str, counting: st
     hide = protocol == "full" and not predictor.facts["repeats"]
     found_ranks, found_owners = [np.empty(0)], [np.empty(0, np.int64)]
     begun = time.perf_counter()
-    for index in pieces.groups(max(1, CELLS // len(predictor.vocabulary))):
+    for index in pieces.groups(max(1, CELLS // max(len(predictor.vocabulary), LEAST))):
         output, targets = predictor.scores(pieces, index, module)
         positions = pieces.positions(index)
         scores = hide_seen(output.scores, known, positions) if hide else output.scores

@@ -11,9 +11,10 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from safetensors import SafetensorError
 from safetensors.torch import load as tensors_from_bytes
@@ -22,9 +23,11 @@ from torch import Tensor
 
 from ensue.errors import ModelFolderError
 
+T = TypeVar("T")
 FORMAT = 1
 """Version of the folder's layout; a newer one is refused."""
 
+_KEYS = {"ensue", "format", "task", "model", "settings"}
 _EXCHANGE, _HERE = 2, -100  # renameat2(2): RENAME_EXCHANGE, AT_FDCWD
 
 
@@ -41,7 +44,8 @@ def write_file(path: Path, data: bytes) -> None:
         sibling.replace(path)
         _flush_names(path.parent)
     except OSError as error:
-        sibling.unlink(missing_ok=True)
+        with suppress(OSError):
+            sibling.unlink()
         raise ModelFolderError(
             f"{path}: cannot be written ({error.strerror}); what stood there is unchanged"
         ) from error
@@ -57,14 +61,14 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     Raises:
         ModelFolderError: not a model folder, not writable or the disk is full; what stood there is unchanged.
     """
-    new = _new_sibling(folder)
+    new, place = _new_sibling(folder), folder.resolve()
     try:
         for name, data in files.items():
             _flush(new / name, data)
         new.chmod(0o755)
         _flush_names(new)
-        _put_in_place(new, folder)
-        _flush_names(folder.parent)
+        _put_in_place(new, place)
+        _flush_names(place.parent)
     except OSError as error:
         raise ModelFolderError(
             f"{folder}: cannot be saved ({error.strerror}); what stood there is unchanged"
@@ -92,9 +96,9 @@ def read_settings(folder: Path) -> dict[str, Any]:
         raise ModelFolderError(f"{folder}: no such model folder; make one with `ensue fit TASK DATA -o {folder}`")
     try:
         found = json.loads(read_file(folder, "settings.json"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelFolderError(f"{folder}/settings.json: not JSON ({error}); the folder is damaged") from error
-    if not isinstance(found, dict) or not {"ensue", "format", "task", "model", "settings"} <= set(found):
+    if not isinstance(found, dict) or not set(found) >= _KEYS:
         raise ModelFolderError(f"{folder}/settings.json: not written by ensue; name a folder made by `ensue fit`")
     if not isinstance(found["format"], int) or found["format"] > FORMAT:
         raise ModelFolderError(
@@ -102,6 +106,24 @@ def read_settings(folder: Path) -> dict[str, Any]:
             "update ensue"
         )
     return found
+
+
+def read_unchanged(folder: Path, read: Callable[[], T]) -> T:
+    """What ``read`` makes of a folder; read anew if the folder was replaced meanwhile, so that nobody sees two halves.
+
+    Raises:
+        ModelFolderError: what ``read`` raises while the folder stays as it is.
+    """
+    while True:
+        before = _identity(folder)
+        try:
+            found = read()
+        except ModelFolderError:
+            if _identity(folder) == before:
+                raise
+        else:
+            if _identity(folder) == before:
+                return found
 
 
 def read_file(folder: Path, name: str) -> bytes:
@@ -136,13 +158,30 @@ def tensor_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | No
 
 
 def _new_sibling(folder: Path) -> Path:
-    if folder.exists() and not (folder / "settings.json").is_file() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and not _is_model(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise ModelFolderError(f"{folder}: exists and is not a model folder; name another place")
+    place = folder.resolve()  # a link stays a link, and what it points at is replaced
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent))
     except OSError as error:
         raise ModelFolderError(f"{folder}: cannot be written here ({error.strerror}); name another place") from error
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _is_model(folder: Path) -> bool:
+    """Whether its settings are ours: others keep a ``settings.json`` too."""
+    try:
+        return set(json.loads(read_file(folder, "settings.json"))) >= _KEYS
+    except (ModelFolderError, ValueError, TypeError, RecursionError):
+        return False
 
 
 def _put_in_place(new: Path, folder: Path) -> None:

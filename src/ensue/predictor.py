@@ -77,6 +77,6 @@ def load(folder: str | Path, **options: Any) -> NextPredictor:
         ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
     """
     task = read_settings(Path(folder))["task"]
-    if task not in TASKS:
+    if not isinstance(task, str) or task not in TASKS:
         raise ModelFolderError(f"{folder}: task {task!r} is not known to this ensue; update ensue")
     return TASKS[task].load(folder, **options)

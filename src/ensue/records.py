@@ -41,7 +41,7 @@ class History:
 
     def to_json(self) -> str:
         """One line of JSON, read back by :meth:`from_json`."""
-        return json.dumps({k: v for k, v in asdict(self).items() if v}, ensure_ascii=False)
+        return json.dumps({k: v for k, v in asdict(self).items() if v or k == "values"}, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, line: str, where: str = "record") -> History:
@@ -52,7 +52,7 @@ class History:
         """
         try:
             found = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f'{where}: not JSON ({error}); expected {{"values": ["a", "b"]}}') from error
         if not isinstance(found, dict) or "values" not in found:
             raise DataError(f'{where}: field "values" is missing; expected {{"values": ["a", "b"]}}')
@@ -78,6 +78,10 @@ class History:
         ):
             raise DataError(f'{where}: field "times" must be a list of numbers (seconds)')
         name = str(found.get("id", ""))
+        try:
+            "".join([name, *map(str, values)]).encode()
+        except UnicodeEncodeError as error:
+            raise DataError(f"{where}: a text holds half a character ({error.reason}); send whole Unicode") from error
         try:
             return cls(tuple(map(str, values)), tuple(map(float, times)), name)
         except (DataError, OverflowError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
@@ -33,12 +34,16 @@ def _changed(changes: Mapping[str, object], settings: Any) -> Any:
     if not own:
         return settings
     try:
-        return TypeAdapter(type(settings)).validate_python({**asdict(settings), **own})
+        made = TypeAdapter(type(settings)).validate_python({**asdict(settings), **own})
     except ValidationError as error:
         first = error.errors()[0]
         raise SettingError(
             f"setting {'.'.join(map(str, first['loc']))}: {first['msg']} (got {first['input']!r})"
         ) from error
+    for name in own:
+        if isinstance(value := getattr(made, name), float) and not math.isfinite(value):
+            raise SettingError(f"setting {name}: must be a finite number (got {own[name]!r})")
+    return made
 
 
 def parse(pairs: list[str]) -> dict[str, str]:

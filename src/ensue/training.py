@@ -10,6 +10,7 @@ bit for bit from its last checkpoint, on the same number of ranks.
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Generator, Iterator, Mapping
@@ -112,7 +113,7 @@ class Trained(NamedTuple):
 
 def make_optimizer(model: nn.Module, schedule: Schedule) -> Adam:
     """Adam with L2 as in the papers (added to the gradient, not decoupled)."""
-    return Adam(model.parameters(), lr=schedule.learning_rate, weight_decay=schedule.weight_decay)
+    return Adam(model.parameters(), lr=schedule.learning_rate, weight_decay=schedule.weight_decay, fused=True)
 
 
 def optimizer_tensors(model: nn.Module, optimizer: Adam) -> dict[str, Tensor]:
@@ -280,10 +281,7 @@ class _Run:
             total = torch.tensor([loss.item() * batch.num_targets, batch.num_targets], dtype=torch.float64)
         if world > 1:
             total = self._average(total)
-        if not torch.isfinite(total[0]):
-            raise SettingError(
-                f"the loss became {float(total[0])} in epoch {self.epoch + 1}; try a smaller learning_rate"
-            )
+        self._require_number(float(total[0]))
         self.loss_sum += float(total[0])
         self.loss_count += float(total[1])
         self.optimizer.step()
@@ -303,6 +301,7 @@ class _Run:
     def close_epoch(self, valid: float | None) -> float:
         """Count the epoch, remember the weights if they are the best so far; returns the mean training loss."""
         mean = self.mean
+        self._require_number(valid or 0.0)
         self.epoch, self.step, self.loss_sum, self.loss_count = self.epoch + 1, 0, 0.0, 0.0
         if valid is not None and (self.best is None or valid < self.best):
             self.best, self.waited, self.best_epoch = valid, 0, self.epoch
@@ -310,6 +309,10 @@ class _Run:
         elif valid is not None:
             self.waited += 1
         return mean
+
+    def _require_number(self, loss: float) -> None:
+        if not math.isfinite(loss):
+            raise SettingError(f"the loss became {loss} in epoch {self.epoch + 1}; try a smaller learning_rate")
 
     def restore_best(self) -> int:
         """Go back to the weights and the optimiser's state of the best check, if there was one; returns its epoch."""
@@ -321,7 +324,8 @@ class _Run:
         """Write everything to one file (rank 0 only)."""
         if here()[0]:
             return
-        counts = {name: getattr(self, name) for name in ("epoch", "step", "waited", "best", "loss_sum", "loss_count")}
+        names = ("epoch", "step", "waited", "best", "best_epoch", "loss_sum", "loss_count")
+        counts = {name: getattr(self, name) for name in names}
         tensors = self._tensors() | {f"best.{name}": tensor for name, tensor in self.best_tensors.items()}
         write_file(path, tensor_bytes(tensors, {"fingerprint": self.fingerprint, "counts": json.dumps(counts)}))
 
@@ -329,11 +333,11 @@ class _Run:
         """Continue from :meth:`save`."""
         try:
             with safe_open(path, "pt", device=str(self.device)) as file:
-                metadata = file.metadata()
+                metadata = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError) as error:
             raise ModelFolderError(f"{path}: the checkpoint is damaged ({error}); start without --resume") from error
-        if metadata["fingerprint"] != self.fingerprint:
+        if metadata.get("fingerprint") != self.fingerprint:
             raise SettingError(f"{path}: the checkpoint is of other data or settings; start without --resume")
         for name, value in json.loads(metadata["counts"]).items():
             setattr(self, name, value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # idle threads that spin slow a busy machine a hundredfold
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # threads that spin for long slow a busy machine a hundredfold
 
 
 def main() -> None:

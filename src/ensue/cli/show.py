@@ -18,8 +18,8 @@ from ensue.records import Answer, Explanation
 from ensue.studies.demo import Demo
 from ensue.training import Report
 
-out = Console(soft_wrap=True)
-remarks = Console(stderr=True, soft_wrap=True)
+out = Console(soft_wrap=True, emoji=False)
+remarks = Console(stderr=True, soft_wrap=True, emoji=False)
 
 
 def put_json(found: Any) -> None:
@@ -67,7 +67,7 @@ def training(reports: Iterable[Report]) -> None:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=remarks, transient=True) as progress:
+    with Progress(*columns, console=remarks, transient=True, disable=not remarks.is_terminal) as progress:
         task = progress.add_task("preparing", total=None)
         for report in reports:
             best = f", best valid {report.best:.4f}" if report.best is not None else ""

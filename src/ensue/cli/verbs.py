@@ -69,6 +69,13 @@ def _cuts(at: str) -> list[int]:
     return cuts
 
 
+def _require_protocol(protocol: str) -> None:
+    from ensue.evaluation import PROTOCOLS
+
+    if protocol not in PROTOCOLS:
+        raise SettingError(f"protocol {protocol!r} is not known; choose from {', '.join(PROTOCOLS)}")
+
+
 def _require_task(task: str) -> None:
     if task != "next":
         raise SettingError(f"task {task!r} is not known; choose from next")
@@ -122,7 +129,8 @@ def fit(
     with ranks() as (rank, _):
         histories, _ = _read(data, columns, time_unit, sort)
         held = _read(valid, columns, time_unit, sort)[0] if valid else None
-        checkpoint = output.with_name(f".{output.name}.checkpoint")
+        place = output.resolve()
+        checkpoint = place.with_name(f".{place.name}.checkpoint")
         reports = predictor.fit(histories, held, checkpoint=checkpoint, resume=resume)
         try:
             show.training(reports) if rank == 0 else [None for _ in reports]
@@ -185,6 +193,7 @@ def compare(
     from ensue.predictor import make
 
     _require_task(task)
+    _require_protocol(protocol)
     cuts = _cuts(at)
     names = [name.strip() for name in models.split(",")]
     if seeds < 1:

@@ -38,8 +38,10 @@ class Content:
 
     @property
     def source(self) -> Path | bytes:
-        """What polars reads from."""
-        return self.data if isinstance(self.data, bytes) else self.path
+        """What polars reads from; a name that it would take for a pattern of names is not shown to it."""
+        if isinstance(self.data, bytes):
+            return self.data
+        return self.data[:] if set(str(self.path)) & set("*?[~") else self.path
 
     @property
     def parquet(self) -> bool:
@@ -140,7 +142,13 @@ def _unzstd(path: Path) -> bytes:
     """Unpack with polars, the one Zstandard reader at hand."""
     try:
         lines = pl.read_csv(
-            path, has_header=False, separator="\x01", quote_char=None, infer_schema=False, encoding="utf8-lossy"
+            path,
+            has_header=False,
+            separator="\x01",
+            quote_char=None,
+            infer_schema=False,
+            encoding="utf8-lossy",
+            glob=False,
         )
     except pl.exceptions.NoDataError:
         return b""
@@ -150,7 +158,7 @@ def _unzstd(path: Path) -> bytes:
     data = text.encode()
     if "\ufffd" in text:  # it stands for what is not UTF-8, unless the file itself holds it
         try:
-            pl.read_lines(path)
+            pl.read_lines(path, glob=False)
         except pl.exceptions.ComputeError as error:
             line = text[: text.index("\ufffd")].count("\n") + 1
             raise DataError(f"{path}:{line}: not UTF-8 text; save the file as UTF-8") from error

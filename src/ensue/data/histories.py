@@ -101,10 +101,10 @@ class Histories:
 
         A value that the other vocabulary lacks becomes ``UNKNOWN``, or is dropped together with its time.
         """
-        if vocabulary is self.vocabulary:
-            return self
-        table = np.concatenate([[PADDING, UNKNOWN], vocabulary.ids(self.vocabulary.values)]).astype(np.int32)
-        recoded = Histories(table[self.ids], self.offsets, vocabulary, self.times, self.names)
+        recoded = self
+        if vocabulary is not self.vocabulary:
+            table = np.concatenate([[PADDING, UNKNOWN], vocabulary.ids(self.vocabulary.values)]).astype(np.int32)
+            recoded = Histories(table[self.ids], self.offsets, vocabulary, self.times, self.names)
         return recoded.keep(recoded.ids != UNKNOWN) if drop_unknown else recoded
 
     def sequence_index(self) -> Index:

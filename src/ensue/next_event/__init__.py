@@ -9,11 +9,13 @@ from ensue.next_event.counting import Cooccurrence, CountingSettings, Markov, Po
 from ensue.next_event.hidan import HiDAN, HiDANSettings
 from ensue.training import Schedule
 
+_HIDAN = Schedule(batch_size=16)
+
 MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
-    "hidan": (HiDAN, HiDANSettings(), Schedule()),
-    "hidan-nua": (HiDAN, HiDANSettings(user_attention=False), Schedule()),
-    "hidan-nca": (HiDAN, HiDANSettings(cascade_attention=False), Schedule()),
-    "hidan-nt": (HiDAN, HiDANSettings(time_decay=False), Schedule()),
+    "hidan": (HiDAN, HiDANSettings(), _HIDAN),
+    "hidan-nua": (HiDAN, HiDANSettings(user_attention=False), _HIDAN),
+    "hidan-nca": (HiDAN, HiDANSettings(cascade_attention=False), _HIDAN),
+    "hidan-nt": (HiDAN, HiDANSettings(time_decay=False), _HIDAN),
     "popularity": (Popularity, CountingSettings(), None),
     "markov": (Markov, CountingSettings(), None),
     "cooccurrence": (Cooccurrence, CountingSettings(), None),

@@ -41,12 +41,18 @@ class Known(NamedTuple):
 
 
 def known(records: Sequence[History], vocabulary: Vocabulary) -> Known:
-    """Records in the ids of a vocabulary; unknown values are left out."""
-    raw = Histories.of(records, vocabulary)
+    """Records in the ids of a vocabulary; unknown values are left out. Beside timed ones, untimed get time 0."""
+    timed = any(record.times for record in records)
+    whole = [record if record.times or not timed else _at_zero(record) for record in records]
+    raw = Histories.of(whole, vocabulary)
     keep = raw.ids != UNKNOWN
     histories = raw.keep(keep)
     where = np.flatnonzero(keep) - np.repeat(raw.offsets[:-1], histories.lengths)
     return Known(histories, np.split(where, histories.offsets[1:-1]))
+
+
+def _at_zero(record: History) -> History:
+    return History(record.values, (0.0,) * len(record.values), record.id)
 
 
 def answers(

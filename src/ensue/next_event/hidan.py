@@ -40,6 +40,8 @@ from torch.nn import functional
 from ensue.errors import SettingError
 from ensue.next_event.batch import Batch, Output
 from ensue.nn.attention import band, masked_mean, masked_softmax
+from ensue.nn.cross_entropy import linear_cross_entropy
+from ensue.nn.dropout import Dropout
 from ensue.vocabulary import FIRST, PADDING
 
 
@@ -100,7 +102,7 @@ class HiDAN(nn.Module):
                 self.decay = nn.Parameter(torch.empty(settings.intervals + 1, dim))
                 self.decay_bias = nn.Parameter(torch.zeros(dim))
         self.output = nn.Linear(dim, num_ids)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -161,7 +163,7 @@ class HiDAN(nn.Module):
         if not self.settings.user_attention:
             return context
         gate = torch.sigmoid(self.gate_own(users) + self.gate_context(context))
-        return gate * users + (1 - gate) * context
+        return torch.lerp(context, users, gate)
 
     def ages(self, times: Tensor) -> Tensor:
         """The interval of every pair: (batch, step, event) whole numbers in [0, intervals]; 0 only at age 0.
@@ -197,6 +199,14 @@ class HiDAN(nn.Module):
             scores = by_age.gather(1, self.ages(times))
         return masked_softmax(scores, visible)
 
+    def cascades(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Eq. 9 at the asked steps: (asked, dim), and both attentions, each (batch, time, time)."""
+        users = self.embed(batch.ids)
+        dependency = self.dependency(users, batch.mask)
+        fused = self.fuse(users, dependency @ users)
+        influence = self.influence(fused, batch.times, batch.mask)
+        return (influence @ fused)[batch.asked], dependency, influence
+
     def forward(self, batch: Batch) -> Output:
         """Scores after each asked step, and both attentions.
 
@@ -204,15 +214,12 @@ class HiDAN(nn.Module):
             ``scores`` (asked, ids), padding and unknown at -inf; ``weights``: dependency and influence, each
             (batch, time, time).
         """
-        users = self.embed(batch.ids)
-        dependency = self.dependency(users, batch.mask)
-        fused = self.fuse(users, dependency @ users)
-        influence = self.influence(fused, batch.times, batch.mask)
-        cascades = (influence @ fused)[batch.asked]
+        cascades, dependency, influence = self.cascades(batch)
         scores = self.output(cascades)
-        hidden = torch.arange(scores.shape[1], device=scores.device) < FIRST
-        return Output(scores.masked_fill(hidden, -torch.inf), (dependency, influence))
+        scores[:, :FIRST] = -torch.inf
+        return Output(scores, (dependency, influence))
 
     def loss(self, batch: Batch) -> Tensor:
-        """Eq. 11 as a mean over the targets of the batch, in nats."""
-        return functional.cross_entropy(self(batch).scores, batch.targets)
+        """Eq. 11 as a mean over the targets of the batch, in nats; padding and unknown are no candidates."""
+        weight, bias = self.output.weight[FIRST:], self.output.bias[FIRST:]
+        return linear_cross_entropy(self.cascades(batch)[0], weight, bias, batch.targets - FIRST)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +19,7 @@ from ensue.data.check import fingerprints, require_targets
 from ensue.data.histories import Histories
 from ensue.data.splits import hold_out
 from ensue.errors import ModelFolderError, SettingError
-from ensue.folder import FORMAT, read_file, read_settings, read_tensors, tensor_bytes, write_folder
+from ensue.folder import FORMAT, read_file, read_settings, read_tensors, read_unchanged, tensor_bytes, write_folder
 from ensue.next_event import BEST, COUNTING, MODELS
 from ensue.next_event.answers import TESTED, Said, answers, explanation
 from ensue.next_event.batch import Output
@@ -33,6 +34,8 @@ DATED = 1e8
 """Times after this (seconds, 1973) count from 1970, so that histories can be put in order of their start."""
 CELLS = 2**24
 """Scores held at once (64 MB in float32): bounds memory whatever the catalogue."""
+LEAST = 1024
+"""Smaller catalogues count as this large, since attention takes memory too."""
 
 
 class NextPredictor:
@@ -64,8 +67,10 @@ class NextPredictor:
         self.model_name = name
         _, defaults, schedule = MODELS[name]
         self.settings, self.schedule = changed(settings or {}, defaults, schedule)
+        if not isinstance(seed, int) or seed < 0:
+            raise SettingError(f"seed is {seed!r}; it must be a whole number, 0 or more")
         self.seed = seed
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = _device(device)
         self.vocabulary = Vocabulary()
         self.model: nn.Module | None = None
         self.counting: dict[str, Any] = {}
@@ -123,7 +128,7 @@ class NextPredictor:
     def _learn_values(self, data: Histories) -> None:
         """Take vocabulary, counts and facts from the training data."""
         self.vocabulary = Vocabulary(data.vocabulary.value(i) for i in _distinct(data))
-        data = data.encode(self.vocabulary)
+        data = data.encode(self.vocabulary, drop_unknown=True)
         self.train_prints = torch.from_numpy(np.unique(fingerprints(data)).view(np.int64))
         self.facts = {
             "sequences": len(data),
@@ -178,7 +183,7 @@ class NextPredictor:
         require_targets(data, "new data")
         old, network = len(self.vocabulary), self.network
         self.vocabulary.add(data.vocabulary.value(i) for i in _distinct(data))
-        data = data.encode(self.vocabulary)
+        data = data.encode(self.vocabulary, drop_unknown=True)
         if len(self.vocabulary) > old:
             self.counting = {name: module.grow(len(self.vocabulary)) for name, module in self.counting.items()}
         for module in self.counting.values():
@@ -221,7 +226,7 @@ class NextPredictor:
         """
         if k < 1:
             raise SettingError(f"k is {k}; ask for at least 1 choice")
-        size = max(1, CELLS // len(self.vocabulary) // (1 + TESTED * evidence))
+        size = max(1, CELLS // max(len(self.vocabulary), LEAST) // (1 + TESTED * evidence))
         parts = (records[low : low + size] for low in range(0, len(records), size))
         return [answer for part in parts for answer in answers(part, self.vocabulary, self._say, k, evidence=evidence)]
 
@@ -317,31 +322,38 @@ class NextPredictor:
         Raises:
             ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
         """
-        path = Path(folder)
+        return read_unchanged(Path(folder), lambda: cls._load(Path(folder), device))
+
+    @classmethod
+    def _load(cls, path: Path, device: str | None) -> Self:
         found = read_settings(path)
         try:
             options = {**found["settings"], **(found["schedule"] or {})}
             self = cls(found["model"], settings=options, seed=found["seed"], device=device)
             self.facts = found["facts"]
-            self.vocabulary = Vocabulary(json.loads(read_file(path, "vocabulary.json")))
+            if not {"sequences", "events", "repeats"} <= set(self.facts):
+                raise ValueError("facts are missing in settings.json")
+            self.vocabulary = _vocabulary(read_file(path, "vocabulary.json"))
             counts = read_tensors(path, "counting.safetensors")
             self.train_prints = counts.pop("train_prints")
             for name in COUNTING:
                 module = self._new_module(name, MODELS[name][1])
                 self.counting[name] = _filled(module, counts, f"{name}.")
+                if len(self.counting[name].totals) != len(self.vocabulary):
+                    raise ValueError("vocabulary.json is not as long as the tables")
+            module = self._new_module(self.model_name, self.settings)
+            self.model = _filled(module, read_tensors(path, "model.safetensors"))
             if self.schedule is None:
-                self.model = _filled(
-                    self._new_module(self.model_name, self.settings), read_tensors(path, "model.safetensors")
-                )
                 self.counting[self.model_name] = self.model
             else:
-                self.model = _filled(
-                    self._new_module(self.model_name, self.settings), read_tensors(path, "model.safetensors")
-                )
                 self._optimizer = make_optimizer(self.model, self.schedule)
-                restore_optimizer(self.model, self._optimizer, read_tensors(path, "optimizer.safetensors"))
+                moments = read_tensors(path, "optimizer.safetensors")
+                restore_optimizer(self.model, self._optimizer, moments)
+                if optimizer_tensors(self.model, self._optimizer).keys() != moments.keys():
+                    raise ValueError("optimizer.safetensors is of another model")
         except (KeyError, TypeError, ValueError, RuntimeError, SettingError) as error:
-            raise ModelFolderError(f"{folder}: damaged ({error}); fit the model again or copy it anew") from error
+            reason = " ".join(str(error).split())
+            raise ModelFolderError(f"{path}: damaged ({reason}); fit the model again or copy it anew") from error
         return self
 
     def _new_module(self, name: str, settings: Any) -> Any:
@@ -355,6 +367,22 @@ class NextPredictor:
             for column in (part.ids, part.offsets, part.times):
                 seen.update(np.ascontiguousarray(column).data)
         return seen.hexdigest()
+
+
+def _device(name: str | None) -> torch.device:
+    gpu = torch.cuda.is_available()
+    with suppress(RuntimeError):
+        found = torch.device(name or ("cuda" if gpu else "cpu"))
+        if gpu or found.type != "cuda":
+            return found
+    raise SettingError(f"device {name!r} is not at hand; choose from cpu{', cuda' if gpu else ''}")
+
+
+def _vocabulary(text: bytes) -> Vocabulary:
+    values = json.loads(text)
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ValueError("vocabulary.json is not a list of texts")
+    return Vocabulary(values)
 
 
 def _distinct(data: Histories) -> list[int]:

@@ -79,9 +79,9 @@ class Pieces:
         ids = np.where(mask, self.histories.ids[where], 0)
         if self.histories.timed:
             times = self.histories.times[where]
-            times = (times - times[:, :1]).astype(np.float32)
+            times = times - times[:, :1]
         else:
-            times = np.zeros(ids.shape, np.float32)
+            times = np.zeros(ids.shape)
         asked = mask & (where >= asked_from[:, None])
         targets = self.histories.ids[where[asked] + 1] if self.has_targets else np.empty(0, np.int32)
         return Batch(

@@ -1,0 +1,119 @@
+"""Seconds an epoch: HiDAN beside LSTMs of the same width, as ratios in one run.
+
+The paper (Table 3) measures HiDAN at 0.19 of an LSTM on Weibo, mean length 23. Its LSTM emits step by step; so does
+``step by step`` here (``torch.nn.LSTMCell``, the loss of a step as the step is made). ``one pass`` is the best case of
+an LSTM on this machine: the fused ``torch.nn.LSTM`` over whole cascades. Both read a table of the same width, and have
+the same hidden width (64), dropout, optimiser and batches as HiDAN.
+
+    python benchmarks/epoch.py [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ensue.data.histories import Histories
+from ensue.next_event import MODELS
+from ensue.next_event.batch import Batch
+from ensue.next_event.hidan import HiDAN
+from ensue.next_event.task import Pieces
+from ensue.studies.provenance import provenance
+from ensue.training import make_optimizer
+from ensue.vocabulary import FIRST, Vocabulary
+
+CASCADES, MEAN_LENGTH, REPEATS = 1500, 24, 5
+
+
+class OnePassLSTM(nn.Module):
+    """All steps of a batch by the fused LSTM, then the output layer and the loss."""
+
+    def __init__(self, num_ids: int) -> None:
+        super().__init__()
+        self.users, self.lstm = nn.Embedding(num_ids, 32), nn.LSTM(32, 64, batch_first=True)
+        self.output, self.dropout = nn.Linear(64, num_ids), nn.Dropout(0.2)
+
+    def loss(self, batch: Batch) -> Tensor:
+        states, _ = self.lstm(self.dropout(self.users(batch.ids)))
+        return functional.cross_entropy(self.output(self.dropout(states[batch.asked])), batch.targets)
+
+
+class StepLSTM(nn.Module):
+    """One step after the other, each with its output and loss."""
+
+    def __init__(self, num_ids: int) -> None:
+        super().__init__()
+        self.users, self.cell = nn.Embedding(num_ids, 32), nn.LSTMCell(32, 64)
+        self.output, self.dropout = nn.Linear(64, num_ids), nn.Dropout(0.2)
+
+    def loss(self, batch: Batch) -> Tensor:
+        users, state, total = self.dropout(self.users(batch.ids)), None, torch.zeros(())
+        targets = torch.zeros_like(batch.ids).masked_scatter(batch.asked, batch.targets)
+        for step in range(users.shape[1]):
+            state = self.cell(users[:, step], state)
+            asked = batch.asked[:, step]
+            scores = self.output(self.dropout(state[0][asked]))
+            total = total + functional.cross_entropy(scores, targets[asked, step], reduction="sum")
+        return total / batch.num_targets
+
+
+def made_up(num_users: int) -> Histories:
+    """Random cascades over ``num_users``, Poisson lengths of the given mean."""
+    random = np.random.default_rng(0)
+    offsets = np.concatenate([[0], np.cumsum(random.poisson(MEAN_LENGTH, CASCADES).clip(2))])
+    ids = random.integers(FIRST, num_users + FIRST, offsets[-1]).astype(np.int32)
+    return Histories(ids, offsets, Vocabulary(map(str, range(num_users))), np.sort(random.random(offsets[-1])) * 3e5)
+
+
+def seconds(model: Any, pieces: Pieces, repeats: int) -> list[float]:
+    """Seconds of each epoch, data to optimiser, after one to warm up."""
+    schedule = MODELS["hidan"][2]
+    assert schedule is not None
+    optimizer, found = make_optimizer(model, schedule), []
+    for number in range(repeats + 1):
+        begun = time.perf_counter()
+        for index in pieces.plan(schedule.batch_size, number):
+            optimizer.zero_grad()
+            model.loss(pieces.batch(index)).backward()
+            optimizer.step()
+        found.append(time.perf_counter() - begun)
+    return found[1:]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    rows = []
+    for num_users in (1109, 8110):
+        data = made_up(num_users)
+        peers = {"hidan": HiDAN(MODELS["hidan"][1], num_users + FIRST)}
+        peers |= {"lstm, step by step": StepLSTM(num_users + FIRST), "lstm, one pass": OnePassLSTM(num_users + FIRST)}
+        times = {
+            name: seconds(model, Pieces(data, None if "lstm" in name else 58), REPEATS) for name, model in peers.items()
+        }
+        for name, found in times.items():
+            ratio = statistics.median(times["hidan"]) / statistics.median(found)
+            row = {"users": num_users, "model": name, "seconds": round(statistics.median(found), 3)}
+            rows.append(
+                {**row, "spread": [round(min(found), 3), round(max(found), 3)], "hidan_over_it": round(ratio, 2)}
+            )
+            print(rows[-1])
+    if args.json:
+        args.json.write_text(
+            json.dumps({**provenance(), "threads": torch.get_num_threads(), "rows": rows}, indent=1) + "\n"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,430 @@
+"""Whatever goes in: exit code 2, one line that says where, what and what to do; and nothing half written."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensue import cli
+from tests.cli.conftest import SMALL, Ensue, Logs, Ran
+
+HEAD = "session,item,time\n"
+DECREASING = HEAD + "1,a,5\n1,b,1\n2,a,1\n2,b,4\n3,a,1\n3,b,2\n"
+
+# content, what the one line says after the file's name
+FILES: dict[str, tuple[str | bytes, str]] = {
+    "missing column": (
+        "a,item,time\n1,2,3\n",
+        ": no column is known as the sequence; the columns are 'a', 'item', 'time'; name them with --columns "
+        "sequence=…,value=…,time=…",
+    ),
+    "text in the time column": (HEAD + "1,a,5\n1,b,soon\n", ":3: time 'soon' is not a number or an ISO date"),
+    "NaN": (HEAD + "1,a,5\n1,b,nan\n", ":3: time nan is not a finite number"),
+    "infinite": (HEAD + "1,a,5\n1,b,inf\n", ":3: time inf is not a finite number"),
+    "decreasing": (
+        DECREASING,
+        ":3: time 1.0 comes after 5.0 in the same sequence; times must not decrease: sort with --sort",
+    ),
+    "empty": ("", ": is empty"),
+    "header only": (HEAD, ": has a header but no event"),
+    "mixed units": (
+        HEAD + "1,a,1400000000\n1,b,1400000005000\n",
+        ":3: time 1400000005000 looks like milliseconds since 1970, but the file begins in seconds; give all times in "
+        "one unit",
+    ),
+    "broken UTF-8": (HEAD.encode() + b"1,a,5\n1,b\xff,6\n", ":3: not UTF-8 text; save the file as UTF-8"),
+    "truncated gzip": (
+        gzip.compress((HEAD + "1,a,5\n" * 999).encode())[:60],
+        ": the gzip data is truncated or damaged; fetch or pack the file again",
+    ),
+    "a line of 10 MB": (
+        HEAD.encode() + b"1,a,5\n1," + b"x" * 10_000_000 + b",6\n",
+        ":3: a line is longer than 8 MiB; put one event or one sequence on a line",
+    ),
+    "binary": (
+        b"\x7fELF\0\0\0",
+        ": is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parquet or cascades",
+    ),
+    "bad JSON": ('{"values": ["a", "b"]}\n{"values": ["a"\n', ":2: not JSON ("),
+    "deep JSON": ('{"values": ["a", "b"]}\n' + '{"values":' + "[" * 10_000 + "]" * 10_000 + "}\n", ":2: not JSON ("),
+    "NaN in JSON": (
+        '{"values": ["a", "b"], "times": [1, 2]}\n{"values": ["a", "b"], "times": [1, NaN]}\n',
+        ":2: history '': times[1] is nan; times must be finite numbers",
+    ),
+}
+
+
+@pytest.fixture
+def own(model: Path, tmp_path: Path) -> Path:
+    """A model folder of this test's own, alone in its parent."""
+    (tmp_path / "models").mkdir()
+    return shutil.copytree(model, tmp_path / "models" / "m")
+
+
+def contents(parent: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in parent.rglob("*") if path.is_file()}
+
+
+def check_refused(ran: Ran, start: str) -> str:
+    """Exit code 2, nothing on stdout, one line on stderr."""
+    assert ran.code == 2, ran.err
+    assert ran.out == ""
+    assert len(ran.lines) == 1, ran.err
+    assert ran.err.endswith("\n")
+    assert "Traceback" not in ran.err
+    assert ran.err.startswith(f"ensue: {start}"), ran.err
+    return ran.lines[0].removeprefix("ensue: ")
+
+
+Command = Callable[[Path, Path, Logs], list[object]]
+COMMANDS: dict[str, Command] = {
+    "check": lambda bad, folder, logs: ["check", bad],
+    "fit": lambda bad, folder, logs: ["fit", "next", bad, "-o", folder, *SMALL],
+    "fit anew": lambda bad, folder, logs: ["fit", "next", bad, "-o", folder.with_name("new"), *SMALL],
+    "fit --valid": lambda bad, folder, logs: ["fit", "next", logs.train, "-o", folder, "--valid", bad, *SMALL],
+    "evaluate": lambda bad, folder, logs: ["evaluate", folder, bad],
+    "predict": lambda bad, folder, logs: ["predict", folder, bad],
+    "explain": lambda bad, folder, logs: ["explain", folder, bad],
+    "compare": lambda bad, folder, logs: ["compare", "next", bad, "--test", logs.test],
+}
+
+
+@pytest.mark.parametrize("command", ["fit", "fit anew", "evaluate", "predict"])
+@pytest.mark.parametrize("name", FILES)
+def test_a_bad_file(ensue: Ensue, logs: Logs, own: Path, tmp_path: Path, name: str, command: str) -> None:
+    content, expected = FILES[name]
+    path = tmp_path / "log"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    before = contents(own.parent)
+    message = check_refused(ensue(*COMMANDS[command](path, own, logs)), f"{path}{expected}")
+    assert message == f"{path}{expected}" or expected.endswith("(")
+    assert contents(own.parent) == before
+    assert [path.name for path in own.parent.iterdir()] == ["m"]  # no folder, no temporary sibling, no checkpoint
+
+
+@pytest.mark.parametrize("command", ["check", "explain", "compare", "fit --valid"])
+def test_a_bad_file_through_the_other_verbs(ensue: Ensue, logs: Logs, own: Path, tmp_path: Path, command: str) -> None:
+    content, expected = FILES["text in the time column"]
+    (tmp_path / "log").write_bytes(str(content).encode())
+    before = contents(own.parent)
+    ran = ensue(*COMMANDS[command](tmp_path / "log", own, logs))
+    if command == "fit --valid":  # the first file was fine, and says so
+        assert ran.lines[0].startswith(str(logs.train))
+        ran = ran._replace(err=ran.lines[1] + "\n")
+    check_refused(ran, f"{tmp_path / 'log'}{expected}")
+    assert contents(own.parent) == before
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_file_and_a_folder(ensue: Ensue, logs: Logs, own: Path, tmp_path: Path, command: str) -> None:
+    before = contents(own.parent)
+    for bad, expected in (
+        (tmp_path / "none", "no such file; check the name"),
+        (tmp_path, "is a folder; name a file in"),
+    ):
+        ran = ensue(*COMMANDS[command](bad, own, logs))
+        check_refused(ran._replace(err=ran.lines[-1] + "\n"), f"{bad}: {expected}")
+    assert contents(own.parent) == before
+
+
+def test_with_sort_the_file_out_of_order_is_read(ensue: Ensue, own: Path, tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(DECREASING)
+    ran = ensue("fit", "next", path, "-o", tmp_path / "new", "--sort", *SMALL)
+    assert ran.code == 0, ran.err
+    assert "  note: 1 of 3 sequences sorted by time" in ran.lines
+    for command in ("evaluate", "predict", "explain"):
+        assert ensue(command, own, path, "--sort", "--json").code == 0
+    (first, *_) = json.loads(ensue("check", path, "--sort", "--json").out)["rows"]
+    assert (first["values"], first["times"]) == (["b", "a"], [1.0, 5.0])
+
+
+def test_sequences_of_one_event(ensue: Ensue, own: Path, tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(HEAD + "1,u001,5\n2,u002,6\n3,u001,7\n")
+    before = contents(own.parent)
+    for command, expected in (
+        (["fit", "next", path, "-o", own, *SMALL], "nothing follows anything, so there is nothing to learn"),
+        (["evaluate", own, path], "nothing to score: no sequence has two events"),
+    ):
+        ran = ensue(*command)
+        assert ran.lines[0].startswith(f"{path}: csv ")
+        message = check_refused(ran._replace(err=ran.lines[1] + "\n"), "")
+        assert expected in message
+        assert len(ran.lines) == 2
+    assert contents(own.parent) == before
+    assert ensue("predict", own, path, "--json").out.count("\n") == 3  # one event is enough to ask what comes next
+
+
+# --- folders ---------------------------------------------------------------------------------------------------------
+
+
+def cut(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+def rewrite(**changes: Any) -> Callable[[Path], object]:
+    def apply(folder: Path) -> None:
+        path = folder / "settings.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+    return apply
+
+
+FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "none": (shutil.rmtree, ": no such model folder; make one with `ensue fit TASK DATA -o {}`"),
+    "no settings": (
+        lambda folder: (folder / "settings.json").unlink(),
+        ": settings.json is missing or unreadable (No such file or directory); this is not a whole model folder",
+    ),
+    "no weights": (
+        lambda folder: (folder / "model.safetensors").unlink(),
+        ": model.safetensors is missing or unreadable (No such file or directory); this is not a whole model folder",
+    ),
+    "weights cut": (cut, "/model.safetensors: damaged ("),
+    "not JSON": (lambda folder: (folder / "settings.json").write_text("{"), "/settings.json: not JSON ("),
+    "foreign": (
+        lambda folder: (folder / "settings.json").write_text("{}"),
+        "/settings.json: not written by ensue; name a folder made by `ensue fit`",
+    ),
+    "newer": (
+        rewrite(format=99, ensue="9.0"),
+        ": written by ensue 9.0 in format 99, this one reads up to 1; update ensue",
+    ),
+    "other sizes": (rewrite(settings={"dim": 16}), ": damaged ("),
+    "unknown model": (rewrite(model="os.system"), ": damaged (model 'os.system' is not known"),
+    "short vocabulary": (
+        lambda folder: (folder / "vocabulary.json").write_text('["a"]'),
+        ": damaged (",
+    ),
+}
+
+
+@pytest.mark.parametrize("command", ["evaluate", "predict", "explain"])
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_bad_folder(ensue: Ensue, logs: Logs, own: Path, name: str, command: str) -> None:
+    damage, expected = FOLDERS[name]
+    damage(own)
+    before = contents(own.parent)
+    check_refused(ensue(command, own, logs.test), f"{own}{expected.format(own)}")
+    assert contents(own.parent) == before
+
+
+# --- options ---------------------------------------------------------------------------------------------------------
+
+MODELS = "best, hidan, hidan-nua, hidan-nca, hidan-nt, popularity, markov, cooccurrence"
+OPTIONS: dict[str, tuple[list[str], str]] = {
+    "task": (["fit", "maybe", "TRAIN", "-o", "NEW"], "task 'maybe' is not known; choose from next"),
+    "task of compare": (
+        ["compare", "maybe", "TRAIN", "--test", "TEST"],
+        "task 'maybe' is not known; choose from next",
+    ),
+    "model": (
+        ["fit", "next", "TRAIN", "-o", "NEW", "--model=gpt"],
+        f"model 'gpt' is not known for task next; choose from {MODELS}",
+    ),
+    "one model of several": (
+        ["compare", "next", "TRAIN", "--test", "TEST", "--models=hidan,gpt"],
+        f"model 'gpt' is not known for task next; choose from {MODELS}",
+    ),
+    "seeds": (["compare", "next", "TRAIN", "--test", "TEST", "--seeds=0"], "--seeds 0: give at least 1"),
+    "protocol of compare, before any training": (
+        ["compare", "next", "TRAIN", "--test", "TEST", "--protocol=x"],
+        "protocol 'x' is not known; choose from full, paper",
+    ),
+    "at": (["evaluate", "MODEL", "TEST", "--at", "x"], "--at 'x' is not a list of ranks such as 10,20"),
+    "at nought": (["evaluate", "MODEL", "TEST", "--at", "0"], "--at '0' is not a list of ranks such as 10,20"),
+    "at nothing": (["evaluate", "MODEL", "TEST", "--at", ""], "--at '' is not a list of ranks such as 10,20"),
+    "set": (["fit", "next", "TRAIN", "-o", "NEW", "--set", "dim"], "'dim' is not of the form key=value"),
+    "set the unknown": (
+        ["fit", "next", "TRAIN", "-o", "NEW", "--set", "nonsense=1"],
+        "setting 'nonsense' is not known here; choose from batch_size, cascade_attention, ",
+    ),
+    "set a text": (["fit", "next", "TRAIN", "-o", "NEW", "--set", "dim=wide"], "setting dim: "),
+    "set nought": (["fit", "next", "TRAIN", "-o", "NEW", "--set", "dim=0"], "dim is 0; it must be at least 1"),
+    "set NaN": (["fit", "next", "TRAIN", "-o", "NEW", "--set", "learning_rate=nan"], "setting learning_rate: "),
+    "seed": (["fit", "next", "TRAIN", "-o", "NEW", "--seed=-1"], "seed is -1; it must be a whole number, 0 or more"),
+    "device": (
+        ["fit", "next", "TRAIN", "-o", "NEW", "--device=nonsense"],
+        "device 'nonsense' is not at hand; choose from cpu",
+    ),
+    "columns": (["check", "TRAIN", "--columns=item"], "'item' is not of the form key=value"),
+    "role": (
+        ["check", "CSV", "--columns=user=item"],
+        "columns: role 'user' is not known; the roles are sequence, value, time",
+    ),
+    "unit": (["check", "CSV", "--time-unit=m"], "time_unit: 'm' is not known; the units are s, ms, h, iso"),
+    "k": (["predict", "MODEL", "-k", "0"], "k is 0; ask for at least 1 choice"),
+    "k of explain": (["explain", "MODEL", "-", "-k", "0"], "k is 0; ask for at least 1 choice"),
+    "page": (["explain", "MODEL", "-", "--html", "/nowhere/page.html"], "/nowhere/page.html: the figure cannot be"),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_bad_option(ensue: Ensue, logs: Logs, model: Path, tmp_path: Path, name: str) -> None:
+    arguments, expected = OPTIONS[name]
+    (tmp_path / "log.csv").write_text(HEAD + "1,a,5\n1,b,6\n")
+    places = {
+        "TRAIN": str(logs.train),
+        "TEST": str(logs.test),
+        "MODEL": str(model),
+        "CSV": str(tmp_path / "log.csv"),
+        "NEW": str(tmp_path / "new"),
+    }
+    ran = ensue(*(places.get(argument, argument) for argument in arguments), stdin='{"values": ["u001"]}\n')
+    check_refused(ran, expected)
+    assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
+
+
+def test_the_protocol_of_evaluate(ensue: Ensue, logs: Logs, model: Path) -> None:
+    ran = ensue("evaluate", model, logs.test, "--protocol=x")
+    check_refused(ran._replace(err=ran.lines[-1] + "\n"), "protocol 'x' is not known; choose from full, paper")
+
+
+@pytest.mark.parametrize("arguments", [["fit"], ["fit", "next", "x", "--nonsense"], ["sing"], ["compare", "--seeds=x"]])
+def test_what_is_no_command_exits_with_2(ensue: Ensue, arguments: list[str]) -> None:
+    ran = ensue(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert "Traceback" not in ran.err
+
+
+def test_a_loss_that_is_no_number(ensue: Ensue, logs: Logs, own: Path) -> None:
+    before = contents(own.parent)
+    ran = ensue("fit", "next", logs.train, "-o", own, *SMALL, "--set=learning_rate=1e30", "--set=epochs=5")
+    assert (ran.code, ran.out, len(ran.lines)) == (2, "", 2)
+    assert ran.lines[1].startswith("ensue: the loss became ")
+    assert ran.lines[1].endswith("; try a smaller learning_rate")
+    assert contents(own.parent) == before
+
+
+@pytest.mark.parametrize("taken", ["folder", "settings", "file", "parent"])
+def test_an_output_that_cannot_be_written_is_found_out_before_the_work(
+    ensue: Ensue, logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: str
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("the work has begun")
+
+    monkeypatch.setattr("ensue.data.tables.read", never)
+    place = tmp_path / "m"
+    if taken in ("folder", "settings"):
+        place.mkdir()
+        (place / ("settings.json" if taken == "settings" else "thesis.tex")).write_text("{}")
+    else:
+        place.write_text("in the way")
+    before = contents(tmp_path)
+    output = place / "m" if taken == "parent" else place
+    problem = "cannot be written here (File exists)" if taken == "parent" else "exists and is not a model folder"
+    message = check_refused(ensue("fit", "next", logs.train, "-o", output), str(output))
+    assert message == f"{output}: {problem}; name another place"
+    assert contents(tmp_path) == before
+
+
+# --- records on a pipe -----------------------------------------------------------------------------------------------
+
+GOOD = '{"values": ["u001"]}\n'
+RECORDS: dict[str, tuple[str | bytes, str]] = {
+    "not JSON": ("{", "-:2: not JSON ("),
+    "a list": ("[1]", '-:2: field "values" is missing; expected {"values": ["a", "b"]}'),
+    "a number": ("3", '-:2: field "values" is missing; expected {"values": ["a", "b"]}'),
+    "no values": ('{"times": [1]}', '-:2: field "values" is missing; expected {"values": ["a", "b"]}'),
+    "unknown field": (
+        '{"values": [], "user": "x"}',
+        "-:2: field 'user' is not known; a history has values, times and id",
+    ),
+    "values": ('{"values": "u001"}', '-:2: field "values" must be a list of texts or whole numbers'),
+    "null": ('{"values": [null]}', '-:2: field "values" must be a list of texts or whole numbers'),
+    "NaN value": ('{"values": [NaN]}', '-:2: field "values" must be a list of texts or whole numbers'),
+    "times": ('{"values": ["a"], "times": ["x"]}', '-:2: field "times" must be a list of numbers (seconds)'),
+    "NaN": (
+        '{"values": ["a"], "times": [NaN]}',
+        "-:2: history '': times[0] is nan; times must be finite numbers",
+    ),
+    "infinite": (
+        '{"values": ["a"], "times": [1e999]}',
+        "-:2: history '': times[0] is inf; times must be finite numbers",
+    ),
+    "huge": ('{"values": ["a"], "times": [1' + "0" * 400 + "]}", "-:2: "),
+    "too many digits": ('{"values": ["a"], "times": [1' + "0" * 5000 + "]}", "-:2: not JSON ("),
+    "counts": (
+        '{"values": ["a", "b"], "times": [1], "id": "x"}',
+        "-:2: history 'x': 2 values but 1 times; give one time a value, or none",
+    ),
+    "decreasing": (
+        '{"values": ["a", "b"], "times": [2, 1]}',
+        "-:2: history '': times[1] = 1.0 comes after 2.0; times must not decrease",
+    ),
+    "deep": ("[" * 10_000 + "]" * 10_000, "-:2: not JSON ("),
+    "deep inside": ('{"values": ' + "[" * 10_000 + "]" * 10_000 + "}", "-:2: not JSON ("),
+    "half a character": (
+        '{"values": ["a"], "id": "\\ud800"}',
+        "-:2: a text holds half a character (surrogates not allowed); send whole Unicode",
+    ),
+    "half a value": ('{"values": ["\\udc00"]}', "-:2: a text holds half a character ("),
+    "broken UTF-8": (b'{"values": ["\xff"]}', "-: not UTF-8 ("),
+}
+
+
+@pytest.mark.parametrize("command", ["predict", "explain"])
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_bad_record_on_a_pipe_names_its_line(ensue: Ensue, model: Path, name: str, command: str) -> None:
+    line, expected = RECORDS[name]
+    given = GOOD.encode() + (line.encode() if isinstance(line, str) else line) + b"\n"
+    message = check_refused(ensue(command, model, "-", "--json", stdin=given), expected)
+    assert message == expected or not expected.endswith(("}", "numbers", "none", "id", "decrease", "(seconds)"))
+
+
+# --- real processes --------------------------------------------------------------------------------------------------
+
+
+def test_the_exit_code_of_a_real_process(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "ensue", "check", tmp_path / "none.csv"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == f"ensue: {tmp_path / 'none.csv'}: no such file; check the name\n"
+
+
+def test_a_reader_that_goes_away_is_no_crash(model: Path) -> None:
+    """As in ``ensue predict … | head -1``."""
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "ensue", "predict", str(model), "-", "--json"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    process.stdin.write(GOOD.encode() * 2000)
+    process.stdin.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    assert errors == b""
+    assert process.wait(60) in (1, 141)
+
+
+def test_main_lets_other_errors_through(monkeypatch: pytest.MonkeyPatch, ensue: Ensue, logs: Logs) -> None:
+    """A bug must look like a bug: it is no line of advice."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("ensue.data.tables.read", broken)
+    with pytest.raises(ZeroDivisionError):
+        ensue("check", logs.train)
+    assert cli.main.__doc__

@@ -1,0 +1,388 @@
+"""Every verb from end to end on small files; what they print for machines has an exact shape."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensue import History, __version__, load, read
+from tests.cli.conftest import SMALL, Ensue, Logs
+
+CLOCK = "jsonl histories; time: seconds from 0 (the record's convention), 0 to 1"
+MEASURES = ["mrr", "hit@5", "mrr@5", "ndcg@5", "hit@10", "mrr@10", "ndcg@10"]
+CARD = ["name", "data", "targets", "candidates", "repeats", "averaging", "ties", "interval", "leaked"]
+COUNTING = ["popularity", "markov", "cooccurrence"]
+
+
+def only_json(text: str) -> Any:
+    """The one JSON value that is all of stdout, in one line, without NaN."""
+    assert text.endswith("\n")
+    assert text.count("\n") == 1
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+# --- the program -----------------------------------------------------------------------------------------------------
+
+
+def test_version(ensue: Ensue) -> None:
+    assert ensue("--version") == (0, f"ensue {__version__}\n", "")
+
+
+def test_help_lists_the_verbs(ensue: Ensue) -> None:
+    ran = ensue("--help")
+    assert ran.code == 0
+    verbs = re.findall(r"^│ ([a-z]+) ", ran.out, re.MULTILINE)
+    assert verbs == ["check", "fit", "evaluate", "compare", "predict", "explain", "reproduce", "demo"]
+
+
+@pytest.mark.parametrize("verb", ["check", "fit", "evaluate", "compare", "predict", "explain", "reproduce", "demo"])
+def test_each_verb_has_a_help_that_tells_every_option(ensue: Ensue, verb: str) -> None:
+    ran = ensue(verb, "--help")
+    assert (ran.code, ran.err) == (0, "")
+    options = re.findall(r"^│ \*?\s*(--?[a-z-]+)(.*)│$", ran.out, re.MULTILINE)
+    assert options
+    for name, text in options:
+        assert len(re.findall(r"[a-z]{2,}", text)) >= 3, f"{name} is not explained"
+
+
+# --- check -----------------------------------------------------------------------------------------------------------
+
+
+def test_check_tells_what_was_understood(ensue: Ensue, logs: Logs) -> None:
+    ran = ensue("check", logs.train, "--other", logs.test)
+    assert ran.code == 0
+    assert ran.out.startswith("48 sequences, 303 events, 15 distinct values; length mean 6.3, median 5.5, longest 13\n")
+    assert "would spoil a result: every sequence starts at time 0: no global split by time is possible" in ran.out
+    assert [line.startswith(f"{path}: {CLOCK}") for path, line in zip((logs.train, logs.test), ran.lines, strict=True)]
+
+
+def test_check_as_json(ensue: Ensue, logs: Logs) -> None:
+    found = only_json(ensue("check", logs.train, "--json").out)
+    assert list(found) == [
+        "understood",
+        "sequences",
+        "events",
+        "distinct",
+        "mean_length",
+        "median_length",
+        "longest",
+        "single",
+        "rows",
+        "warnings",
+    ]
+    histories, understood = read(logs.train)
+    assert found["understood"]["path"] == str(logs.train)
+    assert found["understood"]["time"] == understood.time
+    assert (found["sequences"], found["events"]) == (len(histories), len(histories.ids))
+    first = histories.record(0)
+    assert found["rows"][0] == {"values": list(first.values[:6]), "times": list(first.times[:6]), "id": first.id}
+
+
+def test_names_that_look_like_markup_or_emoji_come_out_as_they_are(ensue: Ensue, tmp_path: Path) -> None:
+    path = tmp_path / ":fire:[bold].csv"
+    path.write_text("session,item,time\n:heart:,:smile:,1\n:heart:,[red]x[/red],2\n")
+    ran = ensue("check", path, "--json")
+    assert only_json(ran.out)["rows"] == [{"values": [":smile:", "[red]x[/red]"], "times": [1.0, 2.0], "id": ":heart:"}]
+    assert ran.err.startswith(f"{path}: csv (sequence=session, value=item, time=time); ")
+    shown = ensue("check", path).out
+    for text in (":heart:", ":smile:", "[red]x[/red]"):
+        assert text in shown
+
+
+# --- fit -------------------------------------------------------------------------------------------------------------
+
+
+def test_fit_writes_the_folder_and_nothing_else(ensue: Ensue, logs: Logs, tmp_path: Path) -> None:
+    ran = ensue("fit", "next", logs.train, "-o", tmp_path / "m", "--valid", logs.valid, "--seed=4", *SMALL)
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.lines[0].startswith(f"{logs.train}: {CLOCK}")
+    assert ran.lines[1].startswith(f"{logs.valid}: {CLOCK}")
+    assert re.fullmatch(r"fit: 2 epochs, \d+ s, loss \d\.\d{4}, best valid \d\.\d{4}", ran.lines[2])
+    assert ran.lines[-1] == f"saved {tmp_path / 'm'}"
+    assert "" not in ran.lines
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+    assert load(tmp_path / "m").seed == 4
+    card = (tmp_path / "m" / "CARD.md").read_text()
+    assert card.startswith("# hidan for task next\n")
+    assert "None yet: run `ensue evaluate FOLDER TEST`." in card
+
+
+def test_fit_as_json_tells_what_it_did(ensue: Ensue, logs: Logs, tmp_path: Path) -> None:
+    ran = ensue("fit", "next", logs.train, "-o", tmp_path / "m", "--json", "--set", "window=7", *SMALL)
+    found = only_json(ran.out)
+    assert list(found) == ["folder", "task", "model", "settings", "schedule", "seed", "facts"]
+    assert (found["folder"], found["task"], found["model"], found["seed"]) == (str(tmp_path / "m"), "next", "hidan", 0)
+    assert (found["settings"]["window"], found["settings"]["dim"], found["schedule"]["epochs"]) == (7, 8, 2)
+    assert found["facts"]["sequences"] == 48
+    assert ran.lines[0].startswith(f"{logs.train}: {CLOCK}")
+
+
+def test_fit_twice_gives_the_same_weights(ensue: Ensue, logs: Logs, tmp_path: Path, model: Path) -> None:
+    assert ensue("fit", "next", logs.train, "-o", tmp_path / "again", *SMALL).code == 0
+    for name in ("model.safetensors", "counting.safetensors", "optimizer.safetensors", "vocabulary.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (model / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", COUNTING)
+def test_counting_models_are_fitted_too(ensue: Ensue, logs: Logs, tmp_path: Path, name: str) -> None:
+    assert ensue("fit", "next", logs.train, "-o", tmp_path / "m", "--model", name).code == 0
+    assert ensue("evaluate", tmp_path / "m", logs.test, "--json").code == 0
+    assert ensue("predict", tmp_path / "m", logs.test, "--json").out.count("\n") == 6
+
+
+def test_resume_without_a_checkpoint_starts_anew(ensue: Ensue, logs: Logs, tmp_path: Path, model: Path) -> None:
+    ran = ensue("fit", "next", logs.train, "-o", tmp_path / "m", "--resume", *SMALL)
+    assert ran.code == 0
+    assert (tmp_path / "m" / "model.safetensors").read_bytes() == (model / "model.safetensors").read_bytes()
+
+
+def test_fit_into_the_working_folder(ensue: Ensue, logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    ran = ensue("fit", "next", logs.train, "-o", ".", *SMALL)
+    assert (ran.code, ran.lines[-1]) == (0, "saved .")
+    assert load(tmp_path / "here").model_name == "hidan"
+    assert [path.name for path in tmp_path.iterdir()] == ["here"]
+
+
+# --- evaluate and compare --------------------------------------------------------------------------------------------
+
+
+def check_result(found: Any, models: list[str], *, seeds: int = 1) -> None:
+    """The exact shape, and that all figures are fractions inside their intervals."""
+    assert list(found) == ["task", "protocol", "rows", "best_counting", "beats_counting", "p_value"]
+    assert found["task"] == "next"
+    assert list(found["protocol"]) == CARD
+    assert all(isinstance(text, str) and text for text in found["protocol"].values())
+    assert [row["model"] for row in found["rows"]] == models
+    for row in found["rows"]:
+        assert list(row) == ["model", *MEASURES, "interval", "seconds_per_1000", *(["seeds"] if "seeds" in row else [])]
+        assert row.get("seeds", 1) == (1 if row["model"] in COUNTING else seeds)
+        assert list(row["interval"]) == MEASURES
+        for name in MEASURES:
+            low, high = row["interval"][name]
+            assert 0 <= low <= row[name] <= high <= 1, (row["model"], name)
+        assert row["mrr@5"] <= row["mrr@10"] <= row["mrr"]
+        assert row["hit@5"] <= row["hit@10"]
+    assert (
+        found["best_counting"]
+        == max((row for row in found["rows"] if row["model"] in COUNTING), key=lambda row: float(row["mrr"]))["model"]
+    )
+    assert isinstance(found["beats_counting"], bool)
+    assert 0 < found["p_value"] <= 1
+
+
+def test_evaluate_as_json(ensue: Ensue, logs: Logs, model: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(model, tmp_path / "m")
+    ran = ensue("evaluate", folder, logs.test, "--at", "10,5", "--json")
+    found = only_json(ran.out)
+    check_result(found, ["hidan", *COUNTING])
+    assert found["protocol"]["name"] == "full"
+    assert found["protocol"]["data"] == "6 sequences, 45 events"
+    assert found["protocol"]["candidates"] == "all 15 values"
+    assert len(ran.lines) == 1
+    # The figures are those of a literal loop over the answers.
+    predictor = load(folder)
+    ranks = []
+    for record in read(logs.test)[0].records():
+        for cut in range(1, len(record.values)):
+            (answer,) = predictor.predict([History(record.values[:cut], record.times[:cut])], 15, evidence=False)
+            ranks.append([choice.value for choice in answer.choices].index(record.values[cut]) + 1)
+    (row, *_) = found["rows"]
+    assert row["mrr"] == pytest.approx(sum(1 / rank for rank in ranks) / len(ranks))
+    assert row["hit@5"] == pytest.approx(sum(rank <= 5 for rank in ranks) / len(ranks))
+    # And they stand in the card, x 100.
+    assert f"| hidan | {100 * row['mrr']:.2f} ± " in (folder / "CARD.md").read_text()
+
+
+def test_evaluate_under_the_papers_protocol(ensue: Ensue, logs: Logs, model: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(model, tmp_path / "m")
+    found = only_json(ensue("evaluate", folder, logs.test, "--protocol=paper", "--at=5,10", "--json").out)
+    check_result(found, ["hidan", *COUNTING])
+    assert found["protocol"]["name"] == "paper"
+    assert found["protocol"]["averaging"].startswith("macro")
+
+
+def test_evaluate_for_people_says_yes_or_no(ensue: Ensue, logs: Logs, model: Path, tmp_path: Path) -> None:
+    ran = ensue("evaluate", shutil.copytree(model, tmp_path / "m"), logs.test)
+    assert re.fullmatch(
+        r"beats the best counting baseline \((markov|cooccurrence), by MRR\): (yes|no) \(p = [01]\.\d{3}\)",
+        ran.out.splitlines()[-1],
+    )
+    assert re.search(r"^│ hidan +│ \d+\.\d\d ±\d+\.\d\d", ran.out, re.MULTILINE)
+    assert "  ties: count against the target\n" in ran.out
+
+
+def test_a_folder_that_may_only_be_read_is_scored_all_the_same(
+    ensue: Ensue, logs: Logs, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = (model / "CARD.md").read_bytes()
+
+    def forbid(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("ensue.folder._flush", forbid)
+    assert ensue("evaluate", model, logs.test, "--json").code == 0
+    assert (model / "CARD.md").read_bytes() == before
+
+
+def test_compare_trains_each_model_with_each_seed(ensue: Ensue, logs: Logs) -> None:
+    ran = ensue(
+        "compare",
+        *("next", logs.train, "--test", logs.test, "--models", "hidan, hidan-nt", "--seeds=2", "--at=5,10", "--json"),
+        *SMALL[:-1],
+    )
+    check_result(only_json(ran.out), ["hidan", "hidan-nt", *COUNTING], seeds=2)
+    told = [line for line in ran.lines if ", seed " in line]
+    assert told == [f"{name}, seed {seed}" for name in ("hidan", "hidan-nt") for seed in (0, 1)]
+
+
+def test_compare_of_a_counting_model_does_not_list_it_twice(ensue: Ensue, logs: Logs) -> None:
+    ran = ensue("compare", "next", logs.train, "--test", logs.test, "--models=markov", "--at=5,10", "--json")
+    check_result(only_json(ran.out), ["markov", "popularity", "cooccurrence"])
+
+
+# --- predict and explain ---------------------------------------------------------------------------------------------
+
+KNOWN = '{"values": ["u001", "nobody", "u002"], "times": [0, 60, 7200], "id": "one"}\n'
+STRANGE = '{"values": ["nobody", "else"]}\n'
+
+
+def test_predict_from_a_pipe_welcomes_unknown_values(ensue: Ensue, model: Path) -> None:
+    ran = ensue("predict", model, "-k3", "--json", stdin=KNOWN + "\n" + STRANGE + '{"values": []}\n')
+    assert (ran.code, ran.err) == (0, "")
+    one, strange, nothing = map(json.loads, ran.out.splitlines())
+    assert list(one) == ["choices", "known", "given", "id"]
+    assert (one["known"], one["given"], one["id"]) == (2, 3, "one")
+    assert len(one["choices"]) == 3
+    scores = [choice["score"] for choice in one["choices"]]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 < score < 1 for score in scores)
+    assert not {"u001", "u002"} & {choice["value"] for choice in one["choices"]}
+    heeded = one["choices"][0]["heeded"]
+    assert [list(heed) for heed in heeded] == [["value", "position", "share", "lost"]] * 2
+    assert {(heed["value"], heed["position"]) for heed in heeded} == {("u001", 0), ("u002", 2)}
+    assert sum(heed["share"] for heed in heeded) == pytest.approx(1, abs=1e-5)
+    assert (strange["known"], strange["given"]) == (0, 2)
+    assert strange["choices"] == nothing["choices"]  # nothing known: popularity
+    assert strange["choices"][0]["heeded"] == []
+
+
+def test_predict_for_people(ensue: Ensue, model: Path) -> None:
+    ran = ensue("predict", model, "-", "-k", "2", stdin=KNOWN + STRANGE)
+    assert ran.out.startswith("one\n")
+    assert "2 of 3 ids known\n" in ran.out
+    assert ran.out.endswith("0 of 2 ids known: nothing known, so this is plain popularity\n")
+    assert re.search(r"│ 1 │ u\d{3}  │ 0\.\d{3} │ u00[12] 0\.\d\d \([+-]0\.\d{3}\)   u00[12] 0\.\d\d ", ran.out)
+
+
+def test_predict_from_a_file_is_predict_from_a_pipe(ensue: Ensue, model: Path, logs: Logs) -> None:
+    from_file = ensue("predict", model, logs.test, "--json")
+    from_pipe = ensue("predict", model, "--json", stdin=logs.test.read_bytes())
+    assert from_file.out == from_pipe.out
+    assert from_file.out.count("\n") == 6
+    assert len(from_file.lines) == 1
+    assert from_pipe.err == ""
+
+
+def test_predict_of_nothing_is_nothing(ensue: Ensue, model: Path) -> None:
+    assert ensue("predict", model, "--json", stdin="") == (0, "", "")
+    assert ensue("predict", model, "-", "--json", stdin="\n\n") == (0, "", "")
+
+
+def test_predict_without_evidence(ensue: Ensue, model: Path) -> None:
+    with_, without = (
+        json.loads(ensue("predict", model, "--json", *flags, stdin=KNOWN).out) for flags in ((), ("--no-evidence",))
+    )
+    assert [choice["value"] for choice in with_["choices"]] == [choice["value"] for choice in without["choices"]]
+    assert all(choice["heeded"] == [] for choice in without["choices"])
+
+
+def test_k_beyond_the_catalogue_gives_all_there_is(ensue: Ensue, model: Path) -> None:
+    found = json.loads(ensue("predict", model, "-k", "1000", "--json", stdin=KNOWN).out)
+    assert len(found["choices"]) == 13  # 15 values, of which the history holds two
+
+
+def test_explain_as_json(ensue: Ensue, model: Path) -> None:
+    ran = ensue("explain", model, "-", "--json", stdin=KNOWN + STRANGE)
+    one, strange = map(json.loads, ran.out.splitlines())
+    assert list(one) == ["values", "times", "dependency", "influence", "answer"]
+    assert (one["values"], one["times"]) == (["u001", "u002"], [0.0, 7200.0])
+    assert one["dependency"] == [[0.0, 0.0], [1.0, 0.0]]  # the second can only lean on the first
+    assert sum(one["influence"]) == pytest.approx(1)
+    assert len(one["answer"]["choices"]) == 3
+    assert (strange["values"], strange["dependency"], strange["influence"]) == ([], [], [])
+
+
+class Page(HTMLParser):
+    """What a page fetches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.fetched += [f"{tag} {name}={value}" for name, value in attrs if name in ("src", "href", "data")]
+
+
+def test_explain_draws_a_page_that_needs_nothing_else(ensue: Ensue, model: Path, tmp_path: Path) -> None:
+    ran = ensue("explain", model, "-", "--html", tmp_path / "page.html", stdin=KNOWN + STRANGE)
+    assert (ran.code, ran.lines) == (0, [f"wrote {tmp_path / 'page.html'}"])
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    page = Page()
+    page.feed(text)
+    assert page.fetched == []
+    assert "u002 leaned on u001" in text
+    assert "weights: what the model leaned on, not causes" in ran.out
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_one_verb_reads_what_another_wrote(ensue: Ensue, logs: Logs, model: Path) -> None:
+    """A file's line, a pipe's line: the same JSON."""
+    line = logs.test.read_text().splitlines()[0]
+    (record, *_) = read(logs.test)[0].records()
+    assert json.loads(line)["values"] == list(record.values)
+    found = json.loads(ensue("predict", model, "-k1", "--json", stdin=line).out)
+    assert found["id"] == record.id
+    assert found == json.loads(load(model).predict([record], 1)[0].to_json())
+
+
+# --- demo and reproduce ----------------------------------------------------------------------------------------------
+
+
+def test_demo_tells_the_truth_beside_the_weights(ensue: Ensue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ensue.data.world import make_world
+    from ensue.studies import demo
+
+    monkeypatch.setattr(demo, "make_world", lambda **_: make_world(num_users=32, num_cascades=200))
+    monkeypatch.setattr(demo, "SETTINGS", {**demo.SETTINGS, "epochs": 1, "dim": 8})
+    ran = ensue("demo", "--json", "--html", tmp_path / "page.html")
+    found = only_json(ran.out)
+    assert list(found)[-2:] == ["explanation", "recovery"]
+    assert all(0 <= value <= 1 for name, value in found["recovery"].items() if name != "events")
+    assert "true edge" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    shown = ensue("demo").out
+    assert "the truth of this made-up world" in shown
+
+
+def test_reproduce_refuses_what_it_does_not_know(ensue: Ensue, tmp_path: Path) -> None:
+    ran = ensue("reproduce", "nonsense", "--data", tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.lines == ["ensue: paper 'nonsense' is not known; choose from hidan"]
+
+
+def test_a_name_with_brackets_is_that_file_and_no_other(ensue: Ensue, tmp_path: Path) -> None:
+    (tmp_path / "x1.csv").write_text("session,item\n1,other\n1,file\n")
+    (tmp_path / "x[1].csv").write_text("session,item\n1,this\n1,file\n")
+    found = only_json(ensue("check", tmp_path / "x[1].csv", "--json").out)
+    assert found["rows"][0]["values"] == ["this", "file"]

@@ -1,0 +1,64 @@
+"""The contract suite over every model of task ``next``: three lines a model."""
+
+from __future__ import annotations
+
+import pytest
+
+from ensue.data.histories import Histories
+from ensue.errors import DataError, SettingError
+from ensue.next_event import MODELS
+from ensue.next_event.predictor import NextPredictor
+from ensue.records import History
+from tests.next_event.contract import TRAINED, NextContract
+
+
+class TestHiDAN(NextContract):
+    model = "hidan"
+    options = TRAINED
+
+
+class TestHiDANWithoutUserAttention(NextContract):
+    model = "hidan-nua"
+    options = TRAINED
+
+
+class TestHiDANWithoutCascadeAttention(NextContract):
+    model = "hidan-nca"
+    options = TRAINED
+
+
+class TestHiDANWithoutTime(NextContract):
+    model = "hidan-nt"
+    options = TRAINED
+
+
+class TestPopularity(NextContract):
+    model = "popularity"
+    crowd = True
+
+
+class TestMarkov(NextContract):
+    model = "markov"
+
+
+class TestCooccurrence(NextContract):
+    model = "cooccurrence"
+
+
+def test_every_model_signs_the_contract() -> None:
+    assert sorted(contract.model for contract in NextContract.__subclasses__()) == sorted(MODELS)
+
+
+def test_an_unknown_model_is_refused() -> None:
+    with pytest.raises(SettingError) as error:
+        NextPredictor("hiden")
+    assert str(error.value) == f"model 'hiden' is not known for task next; choose from best, {', '.join(MODELS)}"
+
+
+@pytest.mark.parametrize("model", ["hidan", "markov"])
+def test_data_in_which_nothing_follows_is_refused(model: str) -> None:
+    with pytest.raises(DataError) as error:
+        list(NextPredictor(model).fit(Histories.of([History(("a",)), History(("b",))])))
+    assert str(error.value) == (
+        "training data: every sequence has one event; nothing follows anything, so there is nothing to learn"
+    )

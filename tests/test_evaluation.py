@@ -1,0 +1,294 @@
+"""The referee: both protocols by hand, intervals, the paired verdict, leaks, seeds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from ensue.data.histories import Histories
+from ensue.data.world import make_world
+from ensue.errors import DataError, SettingError
+from ensue.evaluation import RESAMPLES, compare, evaluate, score
+from ensue.next_event.batch import Batch, Output
+from ensue.next_event.predictor import NextPredictor
+from ensue.records import History
+from ensue.vocabulary import FIRST
+from tests import oracles
+
+AT = (1, 2)
+
+
+def histories(*sequences: str) -> Histories:
+    return Histories.of([History(tuple(values)) for values in sequences])
+
+
+def fitted(data: Histories, model: str = "popularity", seed: int = 0, **settings: object) -> NextPredictor:
+    predictor = NextPredictor(model, settings=settings, seed=seed, device="cpu")
+    for _ in predictor.fit(data):
+        pass
+    return predictor
+
+
+# Popularity: a 4, b 3, c 2, d 1 in both; only the second repeats a value within a sequence.
+UNIQUE = ("abcd", "abc", "ab", "a")
+REPEATING = ("abcd", "abc", "aba")
+TEST = ("ab", "dcaX", "Xb")
+
+
+def popularity_figures(train: Sequence[str], protocol: str) -> dict[str, float]:
+    result = evaluate(fitted(histories(*train)), histories(*TEST), protocol, AT)
+    assert [row.model for row in result.rows] == ["popularity", "markov", "cooccurrence"]
+    return dict(result.rows[0].figures)
+
+
+def test_full_by_hand_with_the_seen_ruled_out() -> None:
+    # a|b: b without a is first. d|c: a, b, then c: third. dc|a: a, b left, a first. X is unknown: a miss. X|b: b
+    # follows nothing that is known: a miss. Five targets.
+    figures = popularity_figures(UNIQUE, "full")
+    assert figures["mrr"] == pytest.approx((1 + 1 / 3 + 1 + 0 + 0) / 5)
+    assert (figures["hit@1"], figures["hit@2"]) == pytest.approx((2 / 5, 2 / 5))
+    assert list(figures.values()) == pytest.approx(oracles.micro([[1], [3, 1, np.inf], [np.inf]], AT))
+
+
+def test_full_by_hand_with_the_seen_kept() -> None:
+    # a|b: a stands above b: second. The rest as before.
+    figures = popularity_figures(REPEATING, "full")
+    assert figures["mrr"] == pytest.approx((1 / 2 + 1 / 3 + 1 + 0 + 0) / 5)
+    assert (figures["hit@1"], figures["hit@2"]) == pytest.approx((1 / 5, 2 / 5))
+
+
+@pytest.mark.parametrize("train", [UNIQUE, REPEATING])
+def test_paper_by_hand(train: Sequence[str]) -> None:
+    # X is dropped, which leaves ab, dca and b: ranks 2 | 3, 1 | nothing. Macro: (1/2 + (1/3 + 1)/2) / 2 = 7/12, where
+    # micro would be 11/18. Nothing is ruled out, whether the data repeats or not.
+    figures = popularity_figures(train, "paper")
+    assert figures["mrr"] == pytest.approx(7 / 12)
+    assert figures["mrr"] != pytest.approx(oracles.micro([[2], [3, 1]], AT)[0])
+    assert list(figures.values()) == pytest.approx(oracles.macro([[2], [3, 1], []], AT))
+
+
+def test_scores_name_every_target_once() -> None:
+    predictor = fitted(histories(*UNIQUE))
+    full = score(predictor, histories(*TEST), "full")
+    assert sorted(zip(full.sequence.tolist(), full.rank.tolist(), strict=True)) == [
+        (0, 1), (1, 1), (1, 3), (1, np.inf), (2, np.inf)
+    ]  # fmt: skip
+    paper = score(predictor, histories(*TEST), "paper")
+    assert sorted(zip(paper.sequence.tolist(), paper.rank.tolist(), strict=True)) == [(0, 2), (1, 1), (1, 3)]
+
+
+def test_cards_say_what_was_done() -> None:
+    full, paper = (
+        evaluate(fitted(histories(*UNIQUE)), histories(*TEST), name, AT).protocol for name in ("full", "paper")
+    )
+    assert (full.name, full.data) == ("full", "3 sequences, 8 events")
+    assert full.targets == "5: every event after the first, 2 of them unknown to the model and counted as misses"
+    assert full.candidates == "all 4 values"
+    assert full.repeats == "what the sequence already holds is ruled out"
+    assert full.averaging == "micro: over targets"
+    assert paper.targets == (
+        "3: every event after the first; 25.0 % of events are unknown to the model and were dropped"
+    )
+    assert paper.repeats == "what the sequence already holds stays in the ranking"
+    assert paper.averaging == "macro: over a sequence's targets, then over sequences"
+    kept = evaluate(fitted(histories(*REPEATING)), histories(*TEST), "full", AT).protocol
+    assert kept.repeats == "what the sequence already holds stays in the ranking"
+
+
+def test_leaks_are_counted_right() -> None:
+    predictor = fitted(histories("abcd", "abc", "ab", "a"))
+    # Value for value in the training data: abc (twice) and ab; not its parts, its permutations, nor one with X.
+    result = evaluate(predictor, histories("abc", "abc", "ab", "bc", "acb", "abX", "abcX", "cd"), "full", AT)
+    assert result.protocol.leaked == "3 sequences (37.5 %) stand value for value in the training data"
+    predictor.update(histories("cd"))
+    result = evaluate(predictor, histories("abc", "cd", "bc", "acb"), "full", AT)
+    assert result.protocol.leaked == "2 sequences (50.0 %) stand value for value in the training data"
+
+
+def test_a_test_set_already_in_the_predictors_ids_scores_the_same() -> None:
+    predictor = fitted(histories(*UNIQUE))
+    coded = histories(*TEST).encode(predictor.vocabulary)
+    for protocol in ("full", "paper"):
+        own, other = (evaluate(predictor, data, protocol, AT).rows[0].figures for data in (coded, histories(*TEST)))
+        assert own == other
+
+
+NUM_VALUES = 26
+
+
+def walk(start: int, step: int) -> str:
+    return "".join(chr(97 + (start + step * i) % NUM_VALUES) for i in range(4))
+
+
+def walks(num: int, step: int, seed: int) -> Histories:
+    return histories(*(walk(start, step) for start in np.random.default_rng(seed).integers(0, NUM_VALUES, num)))
+
+
+class Walk(nn.Module):
+    """Knows that the alphabet is walked by ``step``."""
+
+    reach = 0
+
+    def __init__(self, predictor: NextPredictor, step: int) -> None:
+        super().__init__()
+        values = predictor.vocabulary.values
+        after = [0, 0, *(predictor.vocabulary.id(chr(97 + (ord(v) - 97 + step) % NUM_VALUES)) for v in values)]
+        self.after = torch.tensor(after)
+
+    def forward(self, batch: Batch) -> Output:
+        return Output(nn.functional.one_hot(self.after[batch.ids[batch.asked]], len(self.after)).float())
+
+
+def planted(step: int) -> NextPredictor:
+    """A "hidan" that walks by ``step``, beside counting models that have learned a walk by 5."""
+    predictor = fitted(histories(*(walk(start, 5) for start in range(NUM_VALUES))), "hidan", epochs=1, dim=2)
+    predictor.model = Walk(predictor, step)
+    return predictor
+
+
+def test_a_perfect_model_beats_counting() -> None:
+    result = evaluate(planted(3), walks(60, 3, 0))
+    assert result.rows[0].model == "hidan"
+    assert set(result.rows[0].figures.values()) == {1.0}
+    assert set(result.rows[0].interval.values()) == {(1.0, 1.0)}
+    assert result.beats_counting and result.p_value == 1 / (1 + RESAMPLES)
+    assert result.verdict.startswith(f"beats the best counting baseline ({result.best_counting}, by MRR): yes (p = 0.0")
+
+
+def test_a_model_as_good_as_counting_does_not_beat_it() -> None:
+    result = evaluate(planted(5), walks(60, 5, 0))  # both know the walk
+    assert result.rows[0].figures["mrr"] == max(row.figures["mrr"] for row in result.rows[1:]) == 1
+    assert not result.beats_counting and result.p_value == 1
+    assert result.verdict == f"beats the best counting baseline ({result.best_counting}, by MRR): no (p = 1.000)"
+
+
+@pytest.mark.parametrize("model", ["popularity", "markov", "cooccurrence"])
+def test_counting_does_not_beat_itself(model: str) -> None:
+    world = make_world(num_users=16, num_cascades=200)
+    result = evaluate(fitted(world.train, model), world.test)
+    assert [row.model for row in result.rows].count(model) == 1
+    assert not result.beats_counting
+
+
+def test_counting_rows_are_the_predictors_own() -> None:
+    world = make_world(num_users=16, num_cascades=200)
+    counted = [fitted(world.train, name) for name in ("popularity", "markov", "cooccurrence")]
+    beside = evaluate(fitted(world.train, "hidan", epochs=1, dim=4), world.test).rows[1:]
+    for predictor, row in zip(counted, beside, strict=True):
+        assert evaluate(predictor, world.test).rows[0].figures == row.figures
+        assert row.model == predictor.model_name
+
+
+def test_intervals_hold_the_figure_and_shrink_with_more_data() -> None:
+    world = make_world(num_users=16, num_cascades=400)
+    predictor = fitted(world.train, "markov")
+    widths = []
+    for times in (1, 16):
+        row = evaluate(predictor, world.test.select(np.tile(np.arange(len(world.test)), times))).rows[0]
+        for name, (low, high) in row.interval.items():
+            assert low <= row.figures[name] <= high
+        low, high = row.interval["mrr"]
+        widths.append(high - low)
+    assert widths[0] / widths[1] == pytest.approx(4, rel=0.2)  # sixteen times the sequences: a quarter of the width
+
+
+@pytest.mark.parametrize("protocol", ["full", "paper"])
+def test_two_seeds_are_averaged(protocol: str) -> None:
+    world = make_world(num_users=16, num_cascades=120)
+    seeds = [fitted(world.train, "hidan", seed, epochs=2, dim=4) for seed in (0, 1)]
+    alone = [evaluate(predictor, world.test, protocol, AT).rows[0].figures for predictor in seeds]
+    result = compare([seeds, [fitted(world.train, "markov")]], world.test, protocol, AT)
+    assert [row.model for row in result.rows] == ["hidan", "markov", "popularity", "cooccurrence"]
+    for name, found in result.rows[0].figures.items():
+        assert found == pytest.approx((alone[0][name] + alone[1][name]) / 2)
+    assert (result.rows[0].notes, result.rows[1].notes) == ({"seeds": 2}, {})
+    assert alone[0] != alone[1]
+
+
+@pytest.mark.parametrize("protocol", ["full", "paper"])
+def test_figures_equal_the_loop_on_random_cascades(protocol: str) -> None:
+    world = make_world(num_users=16, num_cascades=120)
+    predictor = fitted(world.train.select(slice(12)), "markov")  # so few that users of the test are unknown
+    assert len(predictor.vocabulary) < len(world.test.vocabulary)
+    result = evaluate(predictor, world.test, protocol, AT)
+    ranks: list[list[float]] = []
+    for record in world.test.records():
+        known = [v for v in record.values if v in predictor.vocabulary]
+        own: list[float] = []
+        for place in range(1, len(known)):
+            (answer,) = predictor.predict([History(tuple(known[:place]))], 99, evidence=False)
+            shares = {choice.value: choice.score for choice in answer.choices}
+            if protocol == "paper":  # nothing ruled out: ask the model itself
+                scores = predictor.network(_question(predictor, known[:place])).scores[0].exp().tolist()
+                shares = dict(zip(predictor.vocabulary.values, scores[FIRST:], strict=True))
+            values = list(predictor.vocabulary.values)
+            own.append(oracles.rank([shares.get(v, 0.0) for v in values], values.index(known[place])))
+        missed = len(record.values) - 1 - len(own) if protocol == "full" else 0
+        ranks.append(own + [np.inf] * missed)
+    expected = (oracles.micro if protocol == "full" else oracles.macro)(ranks, AT)
+    assert list(result.rows[0].figures.values()) == pytest.approx(expected)
+
+
+def _question(predictor: NextPredictor, values: Sequence[str]) -> Batch:
+    ids = torch.from_numpy(predictor.vocabulary.ids(values)).long()[None]
+    asked = torch.zeros_like(ids, dtype=torch.bool)
+    asked[0, -1] = True
+    return Batch(ids, torch.ones_like(asked), torch.zeros(ids.shape), asked, torch.empty(0, dtype=torch.int64))
+
+
+def test_a_small_catalogue_does_not_make_large_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make_world(num_users=4, num_cascades=200)
+    predictor = fitted(world.train, "hidan", epochs=1, dim=2)
+    whole = evaluate(predictor, world.train).rows[0].figures
+    rows: list[int] = []
+    predictor.network.register_forward_pre_hook(lambda module, inputs: rows.append(len(inputs[0].ids)))
+    for module in ("ensue.evaluation", "ensue.next_event.predictor"):
+        monkeypatch.setattr(f"{module}.CELLS", 1024 * 16)  # 16 targets, or records, at once
+    parts = evaluate(predictor, world.train).rows[0].figures
+    assert parts == pytest.approx(whole) and 1 < max(rows) <= 16 < sum(rows)
+    rows.clear()
+    predictor.predict(list(world.train.records()), evidence=False)
+    assert 1 < max(rows) <= 16 < sum(rows)
+
+
+def test_json_form() -> None:
+    result = evaluate(fitted(histories(*UNIQUE)), histories(*TEST), "full", AT)
+    found: dict[str, Any] = json.loads(json.dumps(result.to_dict()))
+    assert found["protocol"]["ties"] == "count against the target"
+    assert found["best_counting"] == result.best_counting
+    row = found["rows"][0]
+    assert row["model"] == "popularity" and row["mrr"] == result.rows[0].figures["mrr"]
+    assert row["interval"]["mrr"] == list(result.rows[0].interval["mrr"])
+    assert row["seconds_per_1000"] >= 0
+
+
+def test_the_same_question_twice_gives_the_same_table() -> None:
+    predictor, data = fitted(histories(*UNIQUE)), histories(*TEST)
+    one, two = (evaluate(predictor, data, "full", AT) for _ in range(2))
+    for mine, other in zip(one.rows, two.rows, strict=True):
+        assert (mine.figures, mine.interval) == (other.figures, other.interval)
+    assert one.p_value == two.p_value
+
+
+def test_an_unknown_protocol_is_refused() -> None:
+    with pytest.raises(SettingError) as error:
+        evaluate(fitted(histories(*UNIQUE)), histories(*TEST), "best")
+    assert str(error.value) == "protocol 'best' is not known; choose from full, paper"
+
+
+@pytest.mark.parametrize(("protocol", "sequences"), [("paper", ("XY", "aX")), ("full", ("a", "X")), ("full", ())])
+def test_nothing_to_score_is_refused(protocol: str, sequences: Sequence[str]) -> None:
+    with pytest.raises(DataError) as error:
+        evaluate(fitted(histories(*UNIQUE)), histories(*sequences), protocol)
+    assert str(error.value) == "nothing to score: no sequence has two events whose values the model knows"
+
+
+def test_only_unknown_targets_are_all_misses_in_full() -> None:
+    result = evaluate(fitted(histories(*UNIQUE)), histories("XY", "aX"), "full", AT)
+    assert set(result.rows[0].figures.values()) == {0.0}

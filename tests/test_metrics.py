@@ -1,0 +1,86 @@
+"""Ranking measures: goldens, ties, the literal loop, scikit-learn."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import ndcg_score, top_k_accuracy_score
+from torch import Tensor
+
+from ensue import metrics
+from tests import oracles
+
+AT = (1, 3, 10)
+
+
+def random_scores(seed: int, num: int = 60, candidates: int = 12, *, tied: bool = False) -> tuple[Tensor, Tensor]:
+    random = np.random.default_rng(seed)
+    scores = random.integers(0, 4, (num, candidates)) if tied else random.normal(size=(num, candidates))
+    return torch.from_numpy(scores.astype(np.float64)), torch.from_numpy(random.integers(0, candidates, num))
+
+
+def test_ranks_by_hand() -> None:
+    scores = torch.tensor([[0.1, 0.7, 0.2], [0.1, 0.7, 0.2], [0.1, 0.7, 0.2], [0.5, 0.5, 0.1]])
+    # 0.7 is best; 0.2 second; 0.1 last; of two at 0.5 the target stands below the other.
+    assert metrics.ranks(scores, torch.tensor([1, 2, 0, 0])).tolist() == [1, 2, 3, 2]
+
+
+def test_a_constant_scorer_earns_the_last_rank() -> None:
+    assert metrics.ranks(torch.zeros(5, 12), torch.arange(5)).tolist() == [12] * 5
+
+
+def test_a_ruled_out_target_ranks_last_and_a_ruled_out_candidate_is_no_rival() -> None:
+    scores = torch.tensor([[-torch.inf, 1.0, 0.0], [-torch.inf, 1.0, 0.0]])
+    assert metrics.ranks(scores, torch.tensor([0, 2])).tolist() == [3, 2]
+
+
+def test_values_by_hand() -> None:
+    # Rank 1: everything is 1. Rank 3: 1/3, beyond 1, within 3 and 10 with gain 1 / log2 4 = 1/2. A miss: nothing.
+    third = [1 / 3, 0.0, 0.0, 0.0, 1.0, 1 / 3, 0.5, 1.0, 1 / 3, 0.5]
+    found = metrics.values(np.array([1, 3, metrics.MISS]), AT)
+    np.testing.assert_allclose(found, np.array([[1.0] * 10, third, [0.0] * 10]), rtol=0, atol=1e-15)
+    assert metrics.names(AT)[:5] == ["mrr", "hit@1", "mrr@1", "ndcg@1", "hit@3"]
+    assert len(metrics.names(AT)) == found.shape[1]
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_ranks_and_values_equal_the_loop(tied: bool) -> None:
+    scores, targets = random_scores(1, tied=tied)
+    found = metrics.torch_ranks(scores, targets)
+    expected = [oracles.rank(row, target) for row, target in zip(scores.tolist(), targets.tolist(), strict=True)]
+    assert found.tolist() == expected
+    values = np.array([oracles.measures(rank, AT) for rank in expected])
+    np.testing.assert_allclose(metrics.values(found, AT), values)
+
+
+def test_equals_scikit_learn_without_ties() -> None:
+    scores, targets = random_scores(2)
+    rank = metrics.torch_ranks(scores, targets)
+    truth = np.eye(scores.shape[1])[targets]
+    for k in AT:
+        accuracy = top_k_accuracy_score(targets, scores, k=k, labels=np.arange(scores.shape[1]))
+        assert metrics.hit(rank, k).mean() == pytest.approx(accuracy, abs=1e-12)
+        assert metrics.gain(rank, k).mean() == pytest.approx(ndcg_score(truth, scores, k=k), abs=1e-12)
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=20), st.integers(1, 40), st.integers(1, 40))
+def test_no_measure_falls_as_k_grows(ranks: list[int], one: int, other: int) -> None:
+    low, high = sorted((one, other))
+    rank = np.array(ranks, np.float64)
+    for measure in (metrics.hit, metrics.reciprocal_rank, metrics.gain):
+        assert (measure(rank, low) <= measure(rank, high)).all()
+        assert (measure(rank, high) <= 1).all()
+    assert (metrics.reciprocal_rank(rank, low) <= metrics.gain(rank, low)).all()  # log2(r + 1) <= r
+    assert (metrics.gain(rank, low) <= metrics.hit(rank, low)).all()
+
+
+@given(st.lists(st.lists(st.integers(1, 30), max_size=4), min_size=1, max_size=6).filter(any))
+def test_sums_by_sequence_give_micro_and_macro(ranks: list[list[int]]) -> None:
+    rank = np.array([rank for sequence in ranks for rank in sequence], np.float64)
+    owner = np.array([index for index, sequence in enumerate(ranks) for _ in sequence], np.int64)
+    sums, counts = metrics.per_sequence(metrics.values(rank, AT), owner, len(ranks))
+    assert counts.tolist() == [len(sequence) for sequence in ranks]
+    np.testing.assert_allclose(sums.sum(0) / counts.sum(), oracles.micro(ranks, AT))
+    used = counts > 0
+    np.testing.assert_allclose((sums[used] / counts[used, None]).mean(0), oracles.macro(ranks, AT))

@@ -1,0 +1,117 @@
+"""The public names: a short list that changes on purpose only, quick to import, every one of them explained."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import ensue
+
+NAMES = [
+    "Answer",
+    "Choice",
+    "DataError",
+    "EnsueError",
+    "Explanation",
+    "Heed",
+    "Histories",
+    "History",
+    "ModelFolderError",
+    "SettingError",
+    "__version__",
+    "compare",
+    "evaluate",
+    "load",
+    "make",
+    "read",
+]
+MODULES = sorted(
+    module.name for module in pkgutil.walk_packages(ensue.__path__, "ensue.") if module.name != "ensue.__main__"
+)
+
+
+def test_the_list() -> None:
+    assert ensue.__all__ == NAMES
+    assert sorted(NAMES) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_name_is_there_and_explained(name: str) -> None:
+    found = getattr(ensue, name)
+    assert name == "__version__" or inspect.getdoc(found)
+    scope: dict[str, Any] = {}
+    exec(f"from ensue import {name}", scope)
+    assert scope[name] is found
+
+
+def test_a_name_that_is_not_there_says_so() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'ensue' has no attribute 'nonsense'$"):
+        _ = ensue.nonsense
+
+
+def test_errors_have_one_base() -> None:
+    for error in (ensue.DataError, ensue.SettingError, ensue.ModelFolderError):
+        assert issubclass(error, ensue.EnsueError)
+    assert ensue.EnsueError.__base__ is Exception
+
+
+def test_importing_and_reading_need_no_torch() -> None:
+    code = (
+        "import sys, ensue; from ensue import *; ensue.History(('a',)).to_json()\n"
+        "print([name for name in ('torch', 'plotly', 'typer', 'rich') if name in sys.modules])"
+    )
+    lazy = code.replace("from ensue import *; ", "")
+    ran = subprocess.run([sys.executable, "-W", "error", "-c", lazy], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
+
+
+def test_importing_ensue_alone_is_all_it_takes() -> None:
+    """No module leans on another having been imported before it."""
+    code = "import importlib\n" + "".join(f"importlib.import_module({name!r})\n" for name in reversed(MODULES))
+    ran = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+def public(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """Functions and classes that a module defines, and the methods and properties of its classes."""
+    for name, value in vars(module).items():
+        if name.startswith("_") or getattr(value, "__module__", None) != module.__name__:
+            continue
+        if not (inspect.isfunction(value) or inspect.isclass(value)):
+            continue
+        yield name, value
+        for inner, method in vars(value).items() if inspect.isclass(value) else ():
+            function = method.fget if isinstance(method, property) else getattr(method, "__func__", method)
+            if not inner.startswith("_") and inspect.isfunction(function):
+                yield f"{name}.{inner}", function
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_everything_public_is_explained(name: str) -> None:
+    module = importlib.import_module(name)
+    assert module.__doc__, "the module has no docstring"
+    found = dict(public(module))
+    # A dataclass without a docstring is given its signature for one.
+    silent = [key for key, value in found.items() if not value.__doc__ or value.__doc__.startswith(f"{key}(")]
+    assert silent == []
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_settings_explain_every_field(name: str) -> None:
+    """A line of text under each field of a settings class: it becomes the help of ``--set``."""
+    module = importlib.import_module(name)
+    for key, value in public(module):
+        if inspect.isclass(value) and is_dataclass(value) and key.endswith(("Settings", "Schedule")):
+            source = inspect.getsource(value).splitlines()
+            for field in fields(value):
+                at = next(i for i, line in enumerate(source) if line.startswith(f"    {field.name}: "))
+                assert source[at + 1].startswith('    """'), f"{key}.{field.name}"

@@ -1,0 +1,134 @@
+"""Records: round trips, and the exact words of every refusal."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ensue.errors import DataError
+from ensue.records import Answer, Choice, Explanation, Heed, History
+
+SECONDS = st.floats(-1e12, 1e12, allow_nan=False)
+
+
+@st.composite
+def any_history(draw: st.DrawFn) -> History:
+    values = draw(st.lists(st.text(max_size=8), max_size=8))
+    times = sorted(draw(st.lists(SECONDS, min_size=len(values), max_size=len(values)))) if draw(st.booleans()) else []
+    return History(tuple(values), tuple(times), draw(st.text(max_size=8)))
+
+
+@given(any_history())
+def test_json_and_back(record: History) -> None:
+    line = record.to_json()
+    assert "\n" not in line
+    assert History.from_json(line) == record
+
+
+def test_json_by_hand() -> None:
+    record = History(("a", "ü"), (1.0, 2.5), "x")
+    assert record.to_json() == '{"values": ["a", "ü"], "times": [1.0, 2.5], "id": "x"}'
+    assert History(("a",)).to_json() == '{"values": ["a"]}'
+    assert History(()).to_json() == '{"values": []}'
+    assert History.from_json('{"values": ["a", 7], "times": [1, 1], "id": 5}') == History(("a", "7"), (1.0, 1.0), "5")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            (("a", "b"), (1.0,), "x"),
+            "history 'x': 2 values but 1 times; give one time a value, or none",
+        ),
+        (((), (1.0,)), "history '': 0 values but 1 times; give one time a value, or none"),
+        ((("a",), (float("nan"),)), "history '': times[0] is nan; times must be finite numbers"),
+        ((("a", "b"), (1.0, float("inf"))), "history '': times[1] is inf; times must be finite numbers"),
+        ((("a", "b"), (5.0, 3.0), "x"), "history 'x': times[1] = 3.0 comes after 5.0; times must not decrease"),
+    ],
+)
+def test_refused_histories(arguments: Any, message: str) -> None:
+    with pytest.raises(DataError) as error:
+        History(*arguments)
+    assert str(error.value) == message
+
+
+MISSING = 'f:3: field "values" is missing; expected {"values": ["a", "b"]}'
+VALUES = 'f:3: field "values" must be a list of texts or whole numbers'
+TIMES = 'f:3: field "times" must be a list of numbers (seconds)'
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("", 'f:3: not JSON (Expecting value: line 1 column 1 (char 0)); expected {"values": ["a", "b"]}'),
+        ("[]", MISSING),
+        ("7", MISSING),
+        ("null", MISSING),
+        ('{"value": ["a"]}', MISSING),
+        ('{"values": ["a"], "time": [1]}', "f:3: field 'time' is not known; a history has values, times and id"),
+        ('{"values": "ab"}', VALUES),
+        ('{"values": {"a": 1}}', VALUES),
+        ('{"values": null}', VALUES),
+        ('{"values": [1.5]}', VALUES),
+        ('{"values": [true]}', VALUES),
+        ('{"values": [["a"]]}', VALUES),
+        ('{"values": ["a"], "times": 3}', TIMES),
+        ('{"values": ["a"], "times": ["3"]}', TIMES),
+        ('{"values": ["a"], "times": [false]}', TIMES),
+        (
+            '{"values": ["a", "b"], "times": [2, 1], "id": "x"}',
+            "f:3: history 'x': times[1] = 1.0 comes after 2.0; times must not decrease",
+        ),
+        ('{"values": ["a"], "times": [NaN]}', "f:3: history '': times[0] is nan; times must be finite numbers"),
+        (
+            '{"values": ["a"], "times": [1' + "0" * 400 + "]}",
+            "f:3: int too large to convert to float",
+        ),
+    ],
+)
+def test_refused_lines(line: str, message: str) -> None:
+    with pytest.raises(DataError) as error:
+        History.from_json(line, "f:3")
+    assert str(error.value) == message
+
+
+def test_a_tower_of_brackets_is_one_line_of_error() -> None:
+    with pytest.raises(DataError, match=r"^record: not JSON \("):
+        History.from_json("[" * 200_000)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5))
+def test_whatever_the_fields_hold_the_error_is_ours(junk: Any) -> None:
+    for field in ("values", "times", "id"):
+        found = {"values": ["a"], field: junk}
+        try:
+            record = History.from_json(json.dumps(found))
+        except DataError as error:
+            assert "\n" not in str(error)
+        else:
+            assert all(isinstance(value, str) for value in record.values)
+
+
+def test_answers_are_json() -> None:
+    answer = Answer((Choice("ü", 0.5, (Heed("a", 0, 0.75, None),)),), 1, 2, "x")
+    plain = {
+        "choices": [
+            {"value": "ü", "score": 0.5, "heeded": [{"value": "a", "position": 0, "share": 0.75, "lost": None}]}
+        ],
+        "known": 1,
+        "given": 2,
+        "id": "x",
+    }
+    assert json.loads(answer.to_json()) == plain and "ü" in answer.to_json()
+    explanation = Explanation(("a", "b"), (0.0, 1.0), ((0.0, 0.0), (1.0, 0.0)), (0.25, 0.75), answer)
+    assert json.loads(explanation.to_json()) == {
+        "values": ["a", "b"],
+        "times": [0.0, 1.0],
+        "dependency": [[0.0, 0.0], [1.0, 0.0]],
+        "influence": [0.25, 0.75],
+        "answer": plain,
+    }

@@ -1,0 +1,118 @@
+"""Settings by name."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ensue.errors import SettingError
+from ensue.next_event.hidan import HiDANSettings
+from ensue.settings import changed, parse
+from ensue.training import Schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Small:
+    count: int = 3
+    rate: float = 0.5
+    on: bool = True
+    name: str = "x"
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise SettingError(f"count is {self.count}; it must be at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Other:
+    epochs: int = 7
+
+
+def test_each_takes_what_it_knows() -> None:
+    small, nothing, other = changed({"count": "5", "epochs": 9, "on": "false"}, Small(name="y"), None, Other())
+    assert small == Small(count=5, on=False, name="y")
+    assert nothing is None and other == Other(epochs=9)
+    assert [type(value) for value in asdict(small).values()] == [int, float, bool, str]
+
+
+def test_no_changes_are_no_changes() -> None:
+    small = Small(count=8)
+    assert changed({}, small) == [small]
+
+
+@given(st.integers(1, 10**9), st.floats(-1e9, 1e9), st.booleans(), st.text(max_size=9))
+def test_texts_and_values_mean_the_same(count: int, rate: float, on: bool, name: str) -> None:
+    wanted = Small(count=count, rate=rate, on=on, name=name)
+    assert changed(asdict(wanted), Small()) == [wanted]
+    assert changed({field: str(value) for field, value in asdict(wanted).items()}, Small()) == [wanted]
+
+
+INTEGER = "Input should be a valid integer, unable to parse string as an integer"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cuont": 1}, "setting 'cuont' is not known here; choose from count, epochs, name, on, rate"),
+        ({"count": "many"}, f"setting count: {INTEGER} (got 'many')"),
+        ({"count": "1.5"}, f"setting count: {INTEGER} (got '1.5')"),
+        ({"count": ""}, f"setting count: {INTEGER} (got '')"),
+        (
+            {"rate": "fast"},
+            "setting rate: Input should be a valid number, unable to parse string as a number (got 'fast')",
+        ),
+        ({"on": "perhaps"}, "setting on: Input should be a valid boolean, unable to interpret input (got 'perhaps')"),
+        ({"count": "0"}, "count is 0; it must be at least 1"),
+    ],
+)
+def test_refused_changes(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingError) as error:
+        changed(changes, Small(), Other())
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize(
+    ("name", "settings"), [("max_hours", HiDANSettings()), ("dropout", HiDANSettings()), ("learning_rate", Schedule())]
+)
+def test_no_setting_is_infinite(name: str, settings: Any, value: str) -> None:
+    with pytest.raises(SettingError) as error:
+        changed({name: value}, settings)
+    assert "\n" not in str(error.value)
+    if value == "inf" and name != "dropout":
+        assert str(error.value) == f"setting {name}: must be a finite number (got 'inf')"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        *(({name: 0}, f"{name} is 0; it must be at least 1") for name in ("epochs", "batch_size", "patience")),
+        ({"check_every": -2}, "check_every is -2; it must be at least 1"),
+        ({"learning_rate": 0.0}, "learning_rate must be above 0 and weight_decay 0 or more"),
+        ({"weight_decay": -1.0}, "learning_rate must be above 0 and weight_decay 0 or more"),
+    ],
+)
+def test_refused_schedules(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingError) as error:
+        Schedule(**changes)
+    assert str(error.value) == message
+
+
+def test_pairs_by_hand() -> None:
+    assert parse(["window=50", " dropout = 0.3 ", "name=a=b", "empty="]) == {
+        "window": "50",
+        "dropout": "0.3",
+        "name": "a=b",
+        "empty": "",
+    }
+    assert parse([]) == {}
+
+
+def test_a_pair_without_a_sign_is_refused() -> None:
+    with pytest.raises(SettingError) as error:
+        parse(["window=50", "window"])
+    assert str(error.value) == "'window' is not of the form key=value"

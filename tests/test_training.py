@@ -1,0 +1,585 @@
+"""The loop: early stopping, the same bytes from the same seed, and a run that was killed goes on as if it never was."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import asdict, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, distributed, nn
+
+from ensue import training
+from ensue.data.histories import Histories
+from ensue.data.world import World, make_world
+from ensue.errors import EnsueError, ModelFolderError, SettingError
+from ensue.folder import tensor_bytes
+from ensue.next_event.hidan import HiDAN, HiDANSettings
+from ensue.next_event.predictor import NextPredictor
+from ensue.next_event.task import Pieces
+from ensue.training import Index, Report, Schedule, Trained, make_optimizer, mean_loss, optimizer_tensors, train
+
+SMALL = HiDANSettings(dim=8, table_dim=4)
+# 48 cascades in batches of 16: 3 steps and 4 reports an epoch.
+SCHEDULE = Schedule(epochs=4, batch_size=16, learning_rate=0.02)
+OTHER_RUN = "{}: the checkpoint is of other data or settings; start without --resume"
+
+
+class Outcome(NamedTuple):
+    """All that a run leaves behind."""
+
+    weights: dict[str, Tensor]
+    moments: dict[str, Tensor]
+    reports: list[Report]
+    epochs: int
+
+
+class InterruptionError(Exception):
+    """What stops a run in these tests."""
+
+
+class Failing:
+    """A source that fails when a batch is asked for once too often."""
+
+    def __init__(self, source: Pieces, batches: int) -> None:
+        self.source, self.left = source, batches
+
+    def plan(self, size: int, seed: int | tuple[int, ...]) -> list[Index]:
+        return self.source.plan(size, seed)
+
+    def groups(self, targets: int) -> Iterator[Index]:
+        return self.source.groups(targets)
+
+    def batch(self, index: Index) -> Any:
+        if not self.left:
+            raise InterruptionError
+        self.left -= 1
+        return self.source.batch(index)
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return make_world(num_users=16, num_cascades=60, seed=1)
+
+
+@pytest.fixture
+def every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint after every step, for the predictor too, which keeps to the default."""
+    assert train.__kwdefaults__ is not None
+    monkeypatch.setitem(train.__kwdefaults__, "every_seconds", -1.0)
+
+
+def collect(reports: Generator[Report, None, Trained], seen: list[Report]) -> tuple[list[Report], int]:
+    """All the reports, without the clock, and the epochs behind the best weights."""
+    try:
+        while True:
+            seen.append(replace(next(reports), seconds=0.0))
+    except StopIteration as end:
+        trained: Trained = end.value
+        assert trained.seconds_an_epoch >= 0
+        return seen, trained.best_epoch
+
+
+def run(world: World, schedule: Schedule = SCHEDULE, *, batches: int = -1, seed: int = 5, **options: Any) -> Outcome:
+    """Train a small HiDAN; with ``batches``, fail at the batch after so many."""
+    torch.manual_seed(seed)
+    model = HiDAN(SMALL, len(world.train.vocabulary))
+    optimizer = make_optimizer(model, schedule)
+    data, valid = (Pieces(part, model.reach) for part in (world.train, world.valid))
+    seen: list[Report] = options.pop("seen", [])
+    reports = train(
+        model, Failing(data, batches), valid, schedule, optimizer=optimizer, seed=seed, every_seconds=-1.0, **options
+    )
+    seen, epochs = collect(reports, seen)
+    moments = {name: tensor.clone() for name, tensor in optimizer_tensors(model, optimizer).items()}
+    return Outcome(dict(model.state_dict()), moments, seen, epochs)
+
+
+def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    """Bit for bit."""
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(found[name], tensor), name
+
+
+# --- the same bytes --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def whole(world: World) -> Outcome:
+    """The run that nobody interrupts."""
+    return run(world)
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(world: World, whole: Outcome) -> None:
+    again = run(world)
+    assert tensor_bytes(again.weights) == tensor_bytes(whole.weights)
+    assert tensor_bytes(again.moments) == tensor_bytes(whole.moments)
+    assert again.reports == whole.reports
+    assert not torch.equal(run(world, seed=6).weights["users.weight"], whole.weights["users.weight"])
+
+
+def test_what_happened_before_does_not_change_the_bytes(world: World, whole: Outcome) -> None:
+    model = HiDAN(SMALL, len(world.train.vocabulary))
+    torch.manual_seed(5)
+    model = HiDAN(SMALL, len(world.train.vocabulary))
+    torch.rand(17)  # a draw between making the model and training it
+    optimizer = make_optimizer(model, SCHEDULE)
+    data, valid = (Pieces(part, model.reach) for part in (world.train, world.valid))
+    for _ in train(model, data, valid, SCHEDULE, optimizer=optimizer, seed=5):
+        torch.rand(3)  # and what the caller draws between two reports
+    assert_same(dict(model.state_dict()), whole.weights)
+
+
+def test_a_report_a_step_and_one_at_the_end_of_an_epoch(whole: Outcome) -> None:
+    places = [(report.epoch, report.step, report.valid is not None, report.stopped) for report in whole.reports]
+    expected = [(epoch, step, False, False) for epoch in range(1, 5) for step in (1, 2, 3)]
+    for epoch in range(1, 5):
+        expected.insert(4 * epoch - 1, (epoch, 3, True, epoch == 4))
+    assert places == expected
+    assert {(report.stage, report.epochs, report.steps) for report in whole.reports} == {("fit", 4, 3)}
+
+
+# --- resume ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batches", range(13))
+def test_a_run_that_failed_within_an_epoch_goes_on_bit_for_bit(
+    world: World, whole: Outcome, tmp_path: Path, batches: int
+) -> None:
+    checkpoint, seen = tmp_path / "checkpoint", list[Report]()
+    if batches < 12:
+        with pytest.raises(InterruptionError):
+            run(world, batches=batches, checkpoint=checkpoint, seen=seen)
+    else:  # all 4 epochs of 3 steps; killed before the caller could remove the checkpoint
+        run(world, batches=batches, checkpoint=checkpoint, seen=seen)
+    assert checkpoint.exists() == (batches > 0)
+    resumed = run(world, checkpoint=checkpoint, resume=True)
+    assert_same(resumed.weights, whole.weights)
+    assert_same(resumed.moments, whole.moments)
+    assert seen + resumed.reports == whole.reports
+    assert resumed.epochs == whole.epochs
+
+
+def test_a_run_killed_many_times_goes_on_bit_for_bit(world: World, whole: Outcome, tmp_path: Path) -> None:
+    checkpoint, seen = tmp_path / "checkpoint", list[Report]()
+    for batches in (2, 1, 3, 1, 4):
+        with pytest.raises(InterruptionError):
+            run(world, batches=batches, checkpoint=checkpoint, resume=True, seen=seen)
+    resumed = run(world, checkpoint=checkpoint, resume=True, seen=seen)
+    assert_same(resumed.weights, whole.weights)
+    assert_same(resumed.moments, whole.moments)
+    assert resumed.reports == whole.reports
+
+
+def test_resume_remembers_which_epoch_was_best(world: World, tmp_path: Path) -> None:
+    # A huge step size: the validation loss is best early on and waits from there, so the best epoch lies before the
+    # interruption.
+    hasty = replace(SCHEDULE, epochs=8, learning_rate=0.3, patience=3)
+    whole = run(world, hasty)
+    assert 1 <= whole.epochs <= 5
+    assert whole.reports[-1].epoch == whole.epochs + 3
+    with pytest.raises(InterruptionError):
+        run(world, hasty, batches=3 * (whole.epochs + 1) + 1, checkpoint=tmp_path / "c")
+    resumed = run(world, hasty, checkpoint=tmp_path / "c", resume=True)
+    assert resumed.epochs == whole.epochs
+    assert_same(resumed.weights, whole.weights)
+    assert_same(resumed.moments, whole.moments)
+
+
+def test_without_a_checkpoint_resume_starts_anew(world: World, whole: Outcome, tmp_path: Path) -> None:
+    found = run(world, checkpoint=tmp_path / "none", resume=True)
+    assert found.reports == whole.reports
+    assert_same(found.weights, whole.weights)
+
+
+def test_without_resume_a_checkpoint_is_not_read(world: World, whole: Outcome, tmp_path: Path) -> None:
+    (tmp_path / "c").write_bytes(b"rubbish")
+    assert run(world, checkpoint=tmp_path / "c").reports == whole.reports
+
+
+def test_a_checkpoint_of_another_run_is_refused(world: World, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    with pytest.raises(InterruptionError):
+        run(world, batches=2, checkpoint=checkpoint, fingerprint="one")
+    for changes in (
+        {"fingerprint": "two"},
+        {"fingerprint": "one", "seed": 6},
+        {"fingerprint": "one", "schedule": replace(SCHEDULE, learning_rate=0.03)},
+    ):
+        with pytest.raises(SettingError) as caught:
+            run(world, checkpoint=checkpoint, resume=True, **changes)
+        assert str(caught.value) == OTHER_RUN.format(checkpoint)
+
+
+def foreign(path: Path) -> None:
+    path.write_bytes(tensor_bytes({"a": torch.zeros(3)}))
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+@pytest.mark.parametrize(
+    "damage", [cut, Path.unlink, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"\xff" * 99)]
+)
+def test_a_damaged_checkpoint_is_refused(world: World, tmp_path: Path, damage: Any) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    with pytest.raises(InterruptionError):
+        run(world, batches=2, checkpoint=checkpoint)
+    damage(checkpoint)
+    if damage is Path.unlink:
+        checkpoint.mkdir()
+    with pytest.raises(ModelFolderError) as caught:
+        run(world, checkpoint=checkpoint, resume=True)
+    start, end = f"{checkpoint}: the checkpoint is damaged (", "); start without --resume"
+    assert str(caught.value).startswith(start)
+    assert str(caught.value).endswith(end)
+    assert "\n" not in str(caught.value)
+
+
+def test_tensors_that_are_no_checkpoint_are_refused(world: World, tmp_path: Path) -> None:
+    foreign(tmp_path / "c")
+    with pytest.raises(EnsueError) as caught:
+        run(world, checkpoint=tmp_path / "c", resume=True)
+    assert str(caught.value) == OTHER_RUN.format(tmp_path / "c")
+
+
+def test_a_checkpoint_that_cannot_be_written_says_so(world: World, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ModelFolderError, match="cannot be written"):
+        run(world, checkpoint=tmp_path / "file" / "c")
+
+
+# --- early stopping, worked out by hand ------------------------------------------------------------------------------
+
+
+class One:
+    """One target a batch; nothing to move."""
+
+    num_targets = 1
+
+    def to(self, _: torch.device) -> One:
+        return self
+
+
+class Single:
+    """A source of one batch."""
+
+    def plan(self, size: int, seed: int | tuple[int, ...]) -> list[Index]:
+        return [np.zeros(1, np.int64)]
+
+    def groups(self, targets: int) -> Iterator[Index]:
+        yield np.zeros(1, np.int64)
+
+    def batch(self, index: Index) -> Any:
+        return One()
+
+
+class Scripted(nn.Module):
+    """A model whose losses are written down beforehand. Its gradient is 1, so that Adam steps by the learning rate."""
+
+    def __init__(self, valid: list[float], start: float = 0.0, train_losses: list[float] | None = None) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([start], dtype=torch.float64))
+        self.valid, self.train_losses = iter(valid), iter(train_losses or [])
+
+    def loss(self, _: One) -> Tensor:
+        if not self.training:
+            return torch.tensor(next(self.valid))
+        return self.weight.sum() - self.weight.detach().sum() + next(self.train_losses, 1.0)
+
+
+def play(model: Scripted, schedule: Schedule, *, valid: bool = True) -> tuple[list[Report], int]:
+    optimizer = make_optimizer(model, schedule)
+    source = Single() if valid else None
+    return collect(train(model, Single(), source, schedule, optimizer=optimizer, seed=0), [])
+
+
+def plain(**changes: Any) -> Schedule:
+    """Steps of exactly 1 (Adam divides the gradient by its own size), no decay."""
+    return replace(Schedule(epochs=9, learning_rate=1.0, weight_decay=0.0, patience=2), **changes)
+
+
+def test_patience_counts_checks_without_a_better_loss_and_the_best_weights_come_back() -> None:
+    # Best: 3, 2 (epoch 2); then 2.5 and 2, which equals but does not beat it: two checks waited, so 4 is the last.
+    model = Scripted([3.0, 2.0, 2.5, 2.0, 0.0])
+    reports, epochs = play(model, plain())
+    checks = [report for report in reports if report.valid is not None]
+    assert [(c.epoch, c.valid, c.best, c.stopped) for c in checks] == [
+        (1, 3.0, 3.0, False),
+        (2, 2.0, 2.0, False),
+        (3, 2.5, 2.0, False),
+        (4, 2.0, 2.0, True),
+    ]
+    assert epochs == 2
+    torch.testing.assert_close(model.weight.detach(), torch.tensor([-2.0], dtype=torch.float64))  # two steps of -1
+
+
+def test_a_better_loss_starts_the_waiting_anew() -> None:
+    # Epoch 2 waits once, epoch 3 is better, 4 and 5 wait: the end, with the weights of epoch 3.
+    model = Scripted([3.0, 4.0, 2.0, 4.0, 4.0, 0.0])
+    reports, epochs = play(model, plain())
+    assert (epochs, reports[-1].epoch) == (3, 5)
+    assert model.weight.item() == pytest.approx(-3)
+
+
+def test_check_every_looks_at_each_second_epoch_and_at_the_last() -> None:
+    model = Scripted([3.0, 2.0, 1.0])  # epochs 2, 4 and 5
+    reports, epochs = play(model, plain(epochs=5, check_every=2))
+    assert [report.epoch for report in reports if report.valid is not None] == [2, 4, 5]
+    assert epochs == 5
+
+
+def test_without_validation_data_all_epochs_run_and_the_last_weights_stay() -> None:
+    model = Scripted([])
+    reports, epochs = play(model, plain(epochs=4), valid=False)
+    assert (epochs, reports[-1].epoch, reports[-1].stopped) == (4, 4, True)
+    assert model.weight.item() == pytest.approx(-4)
+
+
+def test_the_optimiser_goes_back_with_the_weights() -> None:
+    model, schedule = Scripted([1.0, 2.0, 2.0]), plain()
+    optimizer = make_optimizer(model, schedule)
+    collect(train(model, Single(), Single(), schedule, optimizer=optimizer, seed=0), [])
+    # Best after one step: m = (1 - 0.9) * 1, v = (1 - 0.999) * 1.
+    moments = {name: tensor.item() for name, tensor in optimizer_tensors(model, optimizer).items()}
+    assert moments == pytest.approx({"weight.step": 1.0, "weight.exp_avg": 0.1, "weight.exp_avg_sq": 0.001})
+
+
+def test_weight_decay_adds_decay_times_weight_to_the_gradient() -> None:
+    # The loss's own gradient is 1, the weight 4: with decay 0.5 Adam sees g = 1 + 0.5 * 4 = 3, so m = 0.1 * 3 and
+    # v = 0.001 * 9 after one step.
+    model, schedule = Scripted([], start=4.0), plain(epochs=1, weight_decay=0.5)
+    optimizer = make_optimizer(model, schedule)
+    collect(train(model, Single(), None, schedule, optimizer=optimizer, seed=0), [])
+    moments = {name: tensor.item() for name, tensor in optimizer_tensors(model, optimizer).items()}
+    assert moments == pytest.approx({"weight.step": 1.0, "weight.exp_avg": 0.3, "weight.exp_avg_sq": 0.009})
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_loss_that_is_no_number_stops_and_says_what_to_do(bad: float) -> None:
+    model = Scripted([1.0, 1.0], train_losses=[1.0, 1.0, bad])
+    with pytest.raises(SettingError) as caught:
+        play(model, plain())
+    assert str(caught.value) == f"the loss became {bad} in epoch 3; try a smaller learning_rate"
+
+
+def test_a_validation_loss_that_is_no_number_stops_too() -> None:
+    with pytest.raises(SettingError, match=re.escape("the loss became nan in epoch 2; try a smaller learning_rate")):
+        play(Scripted([1.0, float("nan"), 1.0]), plain())
+
+
+def test_a_real_model_that_diverges_says_so(world: World) -> None:
+    predictor = NextPredictor("hidan", settings={"learning_rate": 1e30, "epochs": 5, "batch_size": 16}, device="cpu")
+    with pytest.raises(SettingError, match=r"^the loss became (nan|inf) in epoch \d; try a smaller learning_rate$"):
+        list(predictor.fit(world.train))
+
+
+def test_the_mean_loss_weighs_targets_not_batches(world: World) -> None:
+    torch.manual_seed(0)
+    model = HiDAN(SMALL, len(world.valid.vocabulary)).train()
+    source = Pieces(world.valid, model.reach)
+    every = source.batch(np.arange(len(source)))
+    model.eval()
+    with torch.no_grad():
+        expected = float(model.loss(every))
+    model.train()
+    assert mean_loss(model, source, targets=5) == pytest.approx(expected, rel=1e-6)
+    assert model.training
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epochs": 0}, "epochs is 0; it must be at least 1"),
+        ({"batch_size": 0}, "batch_size is 0; it must be at least 1"),
+        ({"patience": 0}, "patience is 0; it must be at least 1"),
+        ({"check_every": 0}, "check_every is 0; it must be at least 1"),
+        ({"learning_rate": 0.0}, "learning_rate must be above 0 and weight_decay 0 or more"),
+        ({"weight_decay": -1.0}, "learning_rate must be above 0 and weight_decay 0 or more"),
+    ],
+)
+def test_a_schedule_without_meaning_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        Schedule(**changes)
+    assert str(caught.value) == message
+
+
+# --- both stages of a predictor --------------------------------------------------------------------------------------
+
+SETTINGS = {**asdict(SMALL), "epochs": 5, "batch_size": 16, "learning_rate": 0.3, "patience": 2}
+
+
+def predictor_run(
+    data: Histories,
+    *,
+    stop_after: int | None = None,
+    settings: dict[str, Any] = SETTINGS,
+    seed: int = 0,
+    **options: Any,
+) -> tuple[NextPredictor, list[Report]]:
+    predictor = NextPredictor("hidan", settings=settings, seed=seed, device="cpu")
+    reports = islice(predictor.fit(data, **options), stop_after)
+    return predictor, [replace(report, seconds=0.0) for report in reports]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files of a model folder, without the one figure that tells how long it took."""
+    return {path.name: re.sub(rb".*seconds_an_epoch.*", b"", path.read_bytes()) for path in folder.iterdir()}
+
+
+def state(predictor: NextPredictor, folder: Path) -> dict[str, bytes]:
+    predictor.save(folder)
+    return contents(folder)
+
+
+@pytest.fixture(scope="module")
+def two_stages(world: World, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], list[Report]]:
+    predictor, reports = predictor_run(world.train)
+    return state(predictor, tmp_path_factory.mktemp("whole") / "m"), reports
+
+
+def test_refit_learns_everything_for_as_many_epochs_as_were_best(
+    world: World, two_stages: tuple[dict[str, bytes], list[Report]]
+) -> None:
+    files, reports = two_stages
+    first = [report for report in reports if report.stage == "fit"]
+    second = [report for report in reports if report.stage == "refit"]
+    best = min((report.valid, report.epoch) for report in first if report.valid is not None)[1]
+    assert 1 <= best < first[-1].epoch, "the case must tell the best epoch from the last"
+    assert {report.epochs for report in second} == {best}
+    assert second[-1].epoch == best
+    assert second[-1].steps == 3  # 48 cascades; the first stage had 43 of them, which is 3 batches of 16 as well
+    assert f'"epochs": {best}'.encode() in files["settings.json"]
+    assert b'"held_out": "the last 5 of 48 in file order"' in files["settings.json"]
+    # The second training is the same as one without any validation: from the same start, on all of the data.
+    alone = NextPredictor("hidan", settings={**SETTINGS, "epochs": best}, device="cpu")
+    alone._learn_values(world.train)
+    for _ in alone._train(world.train, None, "refit", alone.schedule, None, False):
+        pass
+    assert tensor_bytes(alone.network.state_dict()) == files["model.safetensors"]
+
+
+def test_without_refit_there_is_one_stage(world: World) -> None:
+    _, reports = predictor_run(world.train, settings={**SETTINGS, "refit": False})
+    assert {report.stage for report in reports} == {"fit"}
+    _, reports = predictor_run(world.train, valid=world.valid)
+    assert {report.stage for report in reports} == {"fit"}
+
+
+@pytest.mark.usefixtures("every_step")
+@pytest.mark.parametrize("place", [0.1, 0.3, 0.5, 0.7, 0.85, 0.95, "seam"])
+def test_resume_is_exact_in_either_stage(
+    world: World, tmp_path: Path, two_stages: tuple[dict[str, bytes], list[Report]], place: float | str
+) -> None:
+    files, reports = two_stages
+    seam = sum(report.stage == "fit" for report in reports)
+    number = seam if isinstance(place, str) else int(place * len(reports))
+    checkpoint = tmp_path / "checkpoint"
+    _, before = predictor_run(world.train, stop_after=number, checkpoint=checkpoint)
+    predictor, after = predictor_run(world.train, checkpoint=checkpoint, resume=True)
+    assert before + after == reports
+    assert state(predictor, tmp_path / "m") == files
+
+
+@pytest.mark.usefixtures("every_step")
+def test_a_predictor_refuses_the_checkpoint_of_another_run(world: World, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    predictor_run(world.train, stop_after=4, checkpoint=checkpoint)
+    others: list[tuple[Histories, dict[str, Any]]] = [
+        (world.train.select(slice(1, None)), {}),
+        (world.train.select(slice(None, None, -1)), {}),
+        (world.train, {"settings": {**SETTINGS, "dropout": 0.3}}),
+        (world.train, {"settings": {**SETTINGS, "patience": 3}}),
+        (world.train, {"seed": 1}),
+        (world.train, {"valid": world.valid}),
+        (replace(world.train, times=world.train.times * 2), {}),
+    ]
+    for data, options in others:
+        with pytest.raises(SettingError) as caught:
+            predictor_run(data, checkpoint=checkpoint, resume=True, **options)
+        assert str(caught.value) == OTHER_RUN.format(checkpoint)
+
+
+# --- real processes --------------------------------------------------------------------------------------------------
+
+FIT = ["--set=dim=8", "--set=table_dim=4", "--set=batch_size=8", "--set=learning_rate=0.01", "--device=cpu"]
+EAGER = (
+    "from ensue import cli, training; training.train.__kwdefaults__['every_seconds'] = -1.0; cli.main()"  # every step
+)
+
+
+@pytest.fixture(scope="module")
+def log(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The training cascades as a file."""
+    path = tmp_path_factory.mktemp("log") / "train.jsonl"
+    path.write_text("".join(f"{record.to_json()}\n" for record in world.train.records()))
+    return path
+
+
+def fit(start: list[str], *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *start, "fit", "next", *arguments, *FIT],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error", "CUDA_VISIBLE_DEVICES": ""},
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    out, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    return out + errors
+
+
+def test_a_killed_process_goes_on_byte_for_byte(log: Path, tmp_path: Path) -> None:
+    options = ["--set=epochs=60", "--set=patience=60"]
+    whole = fit(["-m", "ensue"], str(log), f"-o{tmp_path / 'whole'}", *options)
+    finish(whole)
+    output, checkpoint = tmp_path / "m", tmp_path / ".m.checkpoint"
+    killed = fit(["-c", EAGER], str(log), f"-o{output}", *options)
+    while not checkpoint.exists() and killed.poll() is None:
+        time.sleep(0.01)
+    time.sleep(random.uniform(0, 0.4))
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.communicate(timeout=60)
+    assert killed.returncode == -signal.SIGKILL, "the run was over before it could be killed"
+    assert not output.exists()
+    finish(fit(["-m", "ensue"], str(log), f"-o{output}", "--resume", *options))
+    assert contents(output) == contents(tmp_path / "whole")
+    assert [path.name for path in tmp_path.iterdir() if "checkpoint" in path.name and "tmp" not in path.name] == []
+
+
+@pytest.mark.skipif(
+    not (distributed.is_available() and distributed.is_gloo_available()), reason="this torch has no gloo"
+)
+def test_two_processes_learn_what_one_does(log: Path, tmp_path: Path) -> None:
+    options = ["--set=epochs=3", "--set=dropout=0", "--seed=3"]
+    alone = fit(["-m", "ensue"], str(log), f"-o{tmp_path / 'one'}", *options)
+    launcher = ["-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "ensue"]
+    together = fit(launcher, str(log), f"-o{tmp_path / 'two'}", *options)
+    finish(alone)
+    finish(together)
+    one, two = (NextPredictor.load(tmp_path / name, device="cpu").network.state_dict() for name in ("one", "two"))
+    # A bias of the keys moves all scores of a softmax alike: its gradient is rounding noise, which Adam blows up.
+    del one["context.bias"], two["context.bias"]
+    for name, tensor in one.items():
+        torch.testing.assert_close(two[name], tensor, rtol=1e-5, atol=1e-6)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
+
+
+def test_here_is_alone_outside_a_group() -> None:
+    assert training.here() == (0, 1)

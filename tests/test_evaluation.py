@@ -248,8 +248,7 @@ def test_a_small_catalogue_does_not_make_large_batches(monkeypatch: pytest.Monke
     whole = evaluate(predictor, world.train).rows[0].figures
     rows: list[int] = []
     predictor.network.register_forward_pre_hook(lambda module, inputs: rows.append(len(inputs[0].ids)))
-    for module in ("ensue.evaluation", "ensue.next_event.predictor"):
-        monkeypatch.setattr(f"{module}.CELLS", 1024 * 16)  # 16 targets, or records, at once
+    monkeypatch.setattr("ensue.next_event.predictor.CELLS", 1024 * 16)  # 16 targets, or records, at once
     parts = evaluate(predictor, world.train).rows[0].figures
     assert parts == pytest.approx(whole) and 1 < max(rows) <= 16 < sum(rows)
     rows.clear()

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -98,8 +99,9 @@ def run(world: World, schedule: Schedule = SCHEDULE, *, batches: int = -1, seed:
     optimizer = make_optimizer(model, schedule)
     data, valid = (Pieces(part, model.reach) for part in (world.train, world.valid))
     seen: list[Report] = options.pop("seen", [])
+    watched = partial(mean_loss, model, valid)
     reports = train(
-        model, Failing(data, batches), valid, schedule, optimizer=optimizer, seed=seed, every_seconds=-1.0, **options
+        model, Failing(data, batches), watched, schedule, optimizer=optimizer, seed=seed, every_seconds=-1.0, **options
     )
     seen, epochs = collect(reports, seen)
     moments = {name: tensor.clone() for name, tensor in optimizer_tensors(model, optimizer).items()}
@@ -137,7 +139,7 @@ def test_what_happened_before_does_not_change_the_bytes(world: World, whole: Out
     torch.rand(17)  # a draw between making the model and training it
     optimizer = make_optimizer(model, SCHEDULE)
     data, valid = (Pieces(part, model.reach) for part in (world.train, world.valid))
-    for _ in train(model, data, valid, SCHEDULE, optimizer=optimizer, seed=5):
+    for _ in train(model, data, partial(mean_loss, model, valid), SCHEDULE, optimizer=optimizer, seed=5):
         torch.rand(3)  # and what the caller draws between two reports
     assert_same(dict(model.state_dict()), whole.weights)
 
@@ -303,8 +305,8 @@ class Scripted(nn.Module):
 
 def play(model: Scripted, schedule: Schedule, *, valid: bool = True) -> tuple[list[Report], int]:
     optimizer = make_optimizer(model, schedule)
-    source = Single() if valid else None
-    return collect(train(model, Single(), source, schedule, optimizer=optimizer, seed=0), [])
+    watched = partial(mean_loss, model, Single()) if valid else None
+    return collect(train(model, Single(), watched, schedule, optimizer=optimizer, seed=0), [])
 
 
 def plain(**changes: Any) -> Schedule:
@@ -335,6 +337,14 @@ def test_a_better_loss_starts_the_waiting_anew() -> None:
     assert model.weight.item() == pytest.approx(-3)
 
 
+def test_watching_mrr_more_is_better() -> None:
+    figures = iter([0.1, 0.3, 0.2, 0.3])  # best in epoch 2; 0.2 and an equal 0.3 wait
+    model, schedule = Scripted([]), plain(watch="mrr")
+    reports = train(model, Single(), lambda: next(figures), schedule, optimizer=make_optimizer(model, schedule), seed=0)
+    seen, epochs = collect(reports, [])
+    assert (epochs, seen[-1].epoch, seen[-1].best) == (2, 4, 0.3)
+
+
 def test_check_every_looks_at_each_second_epoch_and_at_the_last() -> None:
     model = Scripted([3.0, 2.0, 1.0])  # epochs 2, 4 and 5
     reports, epochs = play(model, plain(epochs=5, check_every=2))
@@ -352,7 +362,8 @@ def test_without_validation_data_all_epochs_run_and_the_last_weights_stay() -> N
 def test_the_optimiser_goes_back_with_the_weights() -> None:
     model, schedule = Scripted([1.0, 2.0, 2.0]), plain()
     optimizer = make_optimizer(model, schedule)
-    collect(train(model, Single(), Single(), schedule, optimizer=optimizer, seed=0), [])
+    watched = partial(mean_loss, model, Single())
+    collect(train(model, Single(), watched, schedule, optimizer=optimizer, seed=0), [])
     # Best after one step: m = (1 - 0.9) * 1, v = (1 - 0.999) * 1.
     moments = {name: tensor.item() for name, tensor in optimizer_tensors(model, optimizer).items()}
     assert moments == pytest.approx({"weight.step": 1.0, "weight.exp_avg": 0.1, "weight.exp_avg_sq": 0.001})
@@ -457,7 +468,7 @@ def test_refit_learns_everything_for_as_many_epochs_as_were_best(
     files, reports = two_stages
     first = [report for report in reports if report.stage == "fit"]
     second = [report for report in reports if report.stage == "refit"]
-    best = min((report.valid, report.epoch) for report in first if report.valid is not None)[1]
+    best = -max((report.valid, -report.epoch) for report in first if report.valid is not None)[1]
     assert 1 <= best < first[-1].epoch, "the case must tell the best epoch from the last"
     assert {report.epochs for report in second} == {best}
     assert second[-1].epoch == best

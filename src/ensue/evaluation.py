@@ -23,8 +23,7 @@ from ensue.data.histories import Histories
 from ensue.errors import DataError, SettingError
 from ensue.metrics import Floats
 from ensue.next_event import COUNTING
-from ensue.next_event.predictor import CELLS, LEAST, NextPredictor
-from ensue.next_event.task import Pieces, hide_seen
+from ensue.next_event.predictor import NextPredictor
 from ensue.version import __version__
 from ensue.vocabulary import FIRST, UNKNOWN
 
@@ -163,21 +162,10 @@ def score(predictor: NextPredictor, data: Histories, protocol: str, counting: st
     Raises:
         DataError: the data holds nothing to score.
     """
-    module = predictor.counting[counting] if counting else predictor.network
     known = data.encode(predictor.vocabulary, drop_unknown=True)
-    pieces = Pieces(known, module.reach)
-    owner = known.sequence_index()
-    hide = protocol == "full" and not predictor.facts["repeats"]
-    found_ranks, found_owners = [np.empty(0)], [np.empty(0, np.int64)]
     begun = time.perf_counter()
-    for index in pieces.groups(max(1, CELLS // max(len(predictor.vocabulary), LEAST))):
-        output, targets = predictor.scores(pieces, index, module)
-        positions = pieces.positions(index)
-        scores = hide_seen(output.scores, known, positions) if hide else output.scores
-        found_ranks.append(metrics.torch_ranks(scores, targets))
-        found_owners.append(owner[positions])
+    rank, sequence = predictor.ranks(known, hide=_hides(predictor, protocol), counting=counting)
     seconds = time.perf_counter() - begun
-    rank, sequence = np.concatenate(found_ranks), np.concatenate(found_owners)
     if protocol == "full":
         missed = np.maximum(data.lengths - 1, 0) - np.bincount(sequence, minlength=len(data))
         rank = np.concatenate([rank, np.full(int(missed.sum()), metrics.MISS)])
@@ -185,6 +173,10 @@ def score(predictor: NextPredictor, data: Histories, protocol: str, counting: st
     if not len(rank):
         raise DataError("nothing to score: no sequence has two events whose values the model knows")
     return Scored(counting or predictor.model_name, rank, sequence, seconds)
+
+
+def _hides(predictor: NextPredictor, protocol: str) -> bool:
+    return protocol == "full" and not predictor.facts["repeats"]
 
 
 def _sums(run: Scored, num_sequences: int, at: Sequence[int]) -> tuple[Floats, Floats]:
@@ -219,7 +211,7 @@ def _card(predictor: NextPredictor, data: Histories, protocol: str, run: Scored)
     leaked = np.isin(fingerprints(coded).view(np.int64), predictor.train_prints.numpy())
     unknown = float((coded.ids == UNKNOWN).mean()) if len(coded.ids) else 0.0
     full = protocol == "full"
-    hide = full and not predictor.facts["repeats"]
+    hide = _hides(predictor, protocol)
     twins = f"{int(leaked.sum()):,} sequences ({100 * leaked.mean():.1f} %)"
     return Card(
         protocol,

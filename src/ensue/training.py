@@ -13,7 +13,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -73,8 +73,10 @@ class Schedule:
     """Adam's step size."""
     weight_decay: float = 5e-5
     """L2: this times half the squared norm of all weights is added to the loss."""
+    watch: str = "loss"
+    """What early stopping looks at on the validation data: ``loss``, or ``mrr``, how well its targets are ranked."""
     patience: int = 5
-    """Checks without a better validation loss before training stops."""
+    """Checks without a better validation figure before training stops."""
     check_every: int = 1
     """Epochs between two checks on the validation data."""
     refit: bool = True
@@ -84,13 +86,19 @@ class Schedule:
         for name in ("epochs", "batch_size", "patience", "check_every"):
             if getattr(self, name) < 1:
                 raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.watch not in ("loss", "mrr"):
+            raise SettingError(f"watch is {self.watch!r}; choose from loss, mrr")
         if self.learning_rate <= 0 or self.weight_decay < 0:
             raise SettingError("learning_rate must be above 0 and weight_decay 0 or more")
+
+    def better(self, new: float, old: float) -> bool:
+        """Whether one watched figure is better than another."""
+        return new > old if self.watch == "mrr" else new < old
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Where training stands. ``valid`` is set at the end of an epoch that was checked; losses are means in nats."""
+    """Where training stands. Losses are means in nats; ``valid``, the watched figure, is set after an epoch's check."""
 
     stage: str
     epoch: int
@@ -167,7 +175,7 @@ def here() -> tuple[int, int]:
 def train(
     model: nn.Module,
     data: Source,
-    valid: Source | None,
+    valid: Callable[[], float] | None,
     schedule: Schedule,
     *,
     optimizer: Adam,
@@ -178,12 +186,13 @@ def train(
     fingerprint: str = "",
     every_seconds: float = 30.0,
 ) -> Generator[Report, None, Trained]:
-    """Train a model until the validation loss stops falling; it ends with its best weights.
+    """Train a model until the watched figure stops getting better; it ends with its best weights.
 
     Args:
         model: a module with ``loss(batch) -> Tensor``, the mean over the batch's targets.
         data: what to learn.
-        valid: what early stopping looks at, never the test data; ``None`` to train for all the epochs.
+        valid: the figure that early stopping watches, as ``schedule.watch`` says, on data that is neither learned nor
+            used as a test; ``None`` to train for all the epochs.
         schedule: epochs, sizes, rates.
         optimizer: made by :func:`make_optimizer`; ends in the state that goes with the best weights.
         seed: the same seed gives the same bytes on the CPU.
@@ -219,8 +228,8 @@ def train(
                 saved = time.monotonic()
             yield report(run.epoch + 1, run.step, len(plan), run.mean, None, False)
         checked = (run.epoch + 1) % schedule.check_every == 0 or run.epoch + 1 == schedule.epochs
-        found = mean_loss(model, valid) if checked and valid is not None else None
-        mean = run.close_epoch(found)
+        found = valid() if checked and valid is not None else None
+        mean = run.close_epoch(found, better=schedule.better)
         over = run.epoch == schedule.epochs or run.waited >= schedule.patience
         if checkpoint is not None and (over or time.monotonic() - saved > every_seconds):
             run.save(checkpoint)
@@ -298,12 +307,12 @@ class _Run:
             parameter.grad = part.view_as(parameter)
         return total.cpu()
 
-    def close_epoch(self, valid: float | None) -> float:
+    def close_epoch(self, valid: float | None, better: Callable[[float, float], bool]) -> float:
         """Count the epoch, remember the weights if they are the best so far; returns the mean training loss."""
         mean = self.mean
         self._require_number(valid or 0.0)
         self.epoch, self.step, self.loss_sum, self.loss_count = self.epoch + 1, 0, 0.0, 0.0
-        if valid is not None and (self.best is None or valid < self.best):
+        if valid is not None and (self.best is None or better(valid, self.best)):
             self.best, self.waited, self.best_epoch = valid, 0, self.epoch
             self.best_tensors = {name: tensor.detach().clone() for name, tensor in self._tensors().items()}
         elif valid is not None:

@@ -107,7 +107,7 @@ def test_fit_writes_the_folder_and_nothing_else(ensue: Ensue, logs: Logs, tmp_pa
     assert (ran.code, ran.out) == (0, "")
     assert ran.lines[0].startswith(f"{logs.train}: {CLOCK}")
     assert ran.lines[1].startswith(f"{logs.valid}: {CLOCK}")
-    assert re.fullmatch(r"fit: 2 epochs, \d+ s, loss \d\.\d{4}, best valid \d\.\d{4}", ran.lines[2])
+    assert re.fullmatch(r"fit: 2 epochs, \d+ s, loss \d\.\d{4}, best on validation \d\.\d{4}", ran.lines[2])
     assert ran.lines[-1] == f"saved {tmp_path / 'm'}"
     assert "" not in ran.lines
     assert [path.name for path in tmp_path.iterdir()] == ["m"]

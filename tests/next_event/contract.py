@@ -218,12 +218,12 @@ class NextContract:
 
     def test_update_goes_on_with_the_optimisers_moments(self, own: NextPredictor) -> None:
         if own.schedule is None:
-            assert own._optimizer is None
+            assert own.optimizer is None
             return
 
         def steps() -> set[float]:
-            assert own._optimizer is not None
-            tensors = optimizer_tensors(own.network, own._optimizer)
+            assert own.optimizer is not None
+            tensors = optimizer_tensors(own.network, own.optimizer)
             return {float(tensor) for name, tensor in tensors.items() if name.endswith(".step")}
 
         (before,) = steps()

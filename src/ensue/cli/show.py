@@ -70,7 +70,7 @@ def training(reports: Iterable[Report]) -> None:
     with Progress(*columns, console=remarks, transient=True, disable=not remarks.is_terminal) as progress:
         task = progress.add_task("preparing", total=None)
         for report in reports:
-            best = f", best valid {report.best:.4f}" if report.best is not None else ""
+            best = f", best on validation {report.best:.4f}" if report.best is not None else ""
             progress.update(
                 task,
                 description=f"{report.stage} epoch {report.epoch}/{report.epochs} loss {report.loss:.4f}{best}",

@@ -76,6 +76,10 @@ def _require_protocol(protocol: str) -> None:
         raise SettingError(f"protocol {protocol!r} is not known; choose from {', '.join(PROTOCOLS)}")
 
 
+def _names(models: str) -> list[str]:
+    return [name.strip() for name in models.split(",") if name.strip()]
+
+
 def _require_task(task: str) -> None:
     if task != "next":
         raise SettingError(f"task {task!r} is not known; choose from next")
@@ -195,7 +199,7 @@ def compare(
     _require_task(task)
     _require_protocol(protocol)
     cuts = _cuts(at)
-    names = [name.strip() for name in models.split(",")]
+    names = _names(models) or ["best"]
     if seeds < 1:
         raise SettingError(f"--seeds {seeds}: give at least 1")
     entries = [[make(task, name, settings=parse(set_ or []), seed=seed) for seed in range(seeds)] for name in names]
@@ -277,6 +281,7 @@ def reproduce(
     paper: Annotated[str, typer.Argument(help="the paper: hidan")],
     data: Annotated[Path, typer.Option(help="the folder with the paper's data sets")],
     quick: Annotated[bool, typer.Option("--quick", help="fewer models and epochs: an impression in minutes")] = False,
+    models: Annotated[str, typer.Option(help="only these rows; names, separated by commas")] = "",
     seeds: Annotated[int, typer.Option(help="trainings a model")] = 1,
     json: Annotated[Path | None, typer.Option(help="write {paper, command, commit, machine, tables} here")] = None,
 ) -> None:
@@ -286,7 +291,7 @@ def reproduce(
 
     if paper not in PAPERS:
         raise SettingError(f"paper {paper!r} is not known; choose from {', '.join(PAPERS)}")
-    found = PAPERS[paper](data, quick=quick, seeds=seeds, tell=show.remark, follow=show.training)
+    found = PAPERS[paper](data, models=_names(models), quick=quick, seeds=seeds, tell=show.remark, follow=show.training)
     show.out.print(found.page, markup=False, highlight=False)
     if json:
         found.write(json)

@@ -9,7 +9,7 @@ from ensue.next_event.counting import Cooccurrence, CountingSettings, Markov, Po
 from ensue.next_event.hidan import HiDAN, HiDANSettings
 from ensue.training import Schedule
 
-_HIDAN = Schedule(batch_size=16)
+_HIDAN = Schedule(batch_size=16, watch="mrr")
 
 MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
     "hidan": (HiDAN, HiDANSettings(), _HIDAN),

@@ -25,8 +25,9 @@ one pass serves all steps; the released program cuts the cascade first, which hi
 ``window`` users there is no difference. The two projections of Eq. 2 carry biases, as the paper's own count of
 parameters (Table 3) implies; the scalar bias of Eq. 8's score, which a softmax cannot see, is left out. The user
 table starts normal with deviation 0.1, not Xavier. HiDAN-NUA's mean includes the user itself: read literally, it would
-never see the newest one. When no validation data is given, the part held out for early stopping is learned too: the
-network is trained anew on everything for as many epochs as were best.
+never see the newest one. Early stopping watches how well validation targets are ranked (MRR), not their loss, which on
+sparse data is lowest before anything was learned; batches hold 16 cascades. When no validation data is given, the part
+held out for early stopping is learned too: the network is trained anew on everything for as many epochs as were best.
 """
 
 from __future__ import annotations

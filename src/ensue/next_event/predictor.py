@@ -15,19 +15,20 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Adam
 
+from ensue import metrics
 from ensue.data.check import fingerprints, require_targets
-from ensue.data.histories import Histories
+from ensue.data.histories import Histories, Index
 from ensue.data.splits import hold_out
-from ensue.errors import ModelFolderError, SettingError
-from ensue.folder import FORMAT, read_file, read_settings, read_tensors, read_unchanged, tensor_bytes, write_folder
-from ensue.next_event import BEST, COUNTING, MODELS
+from ensue.errors import SettingError
+from ensue.folder import read_settings, read_unchanged, write_folder
+from ensue.metrics import Floats
+from ensue.next_event import BEST, COUNTING, MODELS, storage
 from ensue.next_event.answers import TESTED, Said, answers, explanation
 from ensue.next_event.batch import Output
 from ensue.next_event.task import Pieces, hide_seen, repeats
 from ensue.records import Answer, Explanation, History
 from ensue.settings import changed
-from ensue.training import Report, Schedule, make_optimizer, optimizer_tensors, restore_optimizer, train
-from ensue.version import __version__
+from ensue.training import Report, Schedule, make_optimizer, mean_loss, optimizer_tensors, restore_optimizer, train
 from ensue.vocabulary import FIRST, Vocabulary
 
 DATED = 1e8
@@ -76,7 +77,7 @@ class NextPredictor:
         self.counting: dict[str, Any] = {}
         self.facts: dict[str, Any] = {}
         self.train_prints = torch.zeros(0, dtype=torch.int64)
-        self._optimizer: Adam | None = None
+        self.optimizer: Adam | None = None
 
     @property
     def network(self) -> Any:
@@ -117,13 +118,14 @@ class NextPredictor:
             yield from self._train(data, valid, "fit", self.schedule, checkpoint, resume)
             return
         train_part, held, rule = hold_out(data, by_time=data.timed and float(data.times.min()) > DATED)
-        self._learn_values(train_part if not self.schedule.refit else data)
+        self._learn_values(train_part)
         epochs = yield from self._train(train_part, held, "fit", self.schedule, checkpoint, resume)
-        self.facts["held_out"] = rule
         if self.schedule.refit:
             again = replace(self.schedule, epochs=epochs)
+            self._learn_values(data)
             second = checkpoint.with_name(f"{checkpoint.name}-refit") if checkpoint else None
             yield from self._train(data, None, "refit", again, second, resume)
+        self.facts["held_out"] = rule
 
     def _learn_values(self, data: Histories) -> None:
         """Take vocabulary, counts and facts from the training data."""
@@ -139,7 +141,7 @@ class NextPredictor:
         }
         for name in COUNTING:
             own = self.settings if name == self.model_name else MODELS[name][1]
-            self.counting[name] = self._new_module(name, own)
+            self.counting[name] = self.new_module(name, own)
             self.counting[name].count(data)
 
     def _train(
@@ -152,18 +154,17 @@ class NextPredictor:
         resume: bool,
     ) -> Generator[Report, None, int]:
         torch.manual_seed(self.seed)
-        self.model = network = self._new_module(self.model_name, self.settings)
-        self._optimizer = make_optimizer(network, schedule)
+        self.model = network = self.new_module(self.model_name, self.settings)
+        self.optimizer = make_optimizer(network, schedule)
         parts = [part.encode(self.vocabulary, drop_unknown=True) for part in (data, valid) if part is not None]
         for part, where in zip(parts, ("training data", "validation data"), strict=False):
             require_targets(part, where)
-        sources = [Pieces(part, network.reach) for part in parts]
         reports = train(
             network,
-            sources[0],
-            sources[1] if valid is not None else None,
+            Pieces(parts[0], network.reach),
+            (lambda: self._watch(parts[1])) if valid is not None else None,
             schedule,
-            optimizer=self._optimizer,
+            optimizer=self.optimizer,
             seed=self.seed,
             stage=stage,
             checkpoint=checkpoint,
@@ -173,6 +174,13 @@ class NextPredictor:
         trained = yield from reports
         self.facts |= {"epochs": trained.best_epoch, "seconds_an_epoch": round(trained.seconds_an_epoch, 3)}
         return trained.best_epoch
+
+    def _watch(self, valid: Histories) -> float:
+        """The figure that early stopping looks at: mean loss, or micro MRR as in protocol ``full``."""
+        if self.schedule.watch == "loss":
+            return mean_loss(self.network, Pieces(valid, self.network.reach))
+        found, _ = self.ranks(valid, hide=not self.facts["repeats"])
+        return float(metrics.reciprocal_rank(found).mean())
 
     def update(self, data: Histories) -> Report:
         """Learn new histories on top of what is known, in one pass; new values are welcome and old ids stay.
@@ -198,15 +206,15 @@ class NextPredictor:
         if self.schedule is None:
             self.model = self.counting[self.model_name]
             return Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True)
-        moments = optimizer_tensors(network, self._optimizer) if self._optimizer else {}
+        moments = optimizer_tensors(network, self.optimizer) if self.optimizer else {}
         if len(self.vocabulary) > old:
             torch.manual_seed(self.seed + updates)
             self.model = network.grow(len(self.vocabulary)).to(self.device)
-        self._optimizer = make_optimizer(self.network, self.schedule)
-        restore_optimizer(self.network, self._optimizer, moments)
+        self.optimizer = make_optimizer(self.network, self.schedule)
+        restore_optimizer(self.network, self.optimizer, moments)
         pieces, once = Pieces(data, self.network.reach), replace(self.schedule, epochs=1)
         *_, last = train(
-            self.network, pieces, None, once, optimizer=self._optimizer, seed=self.seed + updates, stage="update"
+            self.network, pieces, None, once, optimizer=self.optimizer, seed=self.seed + updates, stage="update"
         )
         return last
 
@@ -256,6 +264,25 @@ class NextPredictor:
             output = chosen(batch.to(device))
         return Output(output.scores.float().cpu(), tuple(weight.cpu() for weight in output.weights)), batch.targets
 
+    def ranks(self, data: Histories, *, hide: bool, counting: str | None = None) -> tuple[Floats, Index]:
+        """The rank of every event after the first of each history, and the index of its history.
+
+        Args:
+            data: in this predictor's vocabulary, without unknown values.
+            hide: whether to rule out what a history already holds.
+            counting: one of ``COUNTING`` in place of the model.
+        """
+        module = self.counting[counting] if counting else self.network
+        pieces, owner = Pieces(data, module.reach), data.sequence_index()
+        ranks, owners = [np.empty(0)], [np.empty(0, np.int64)]
+        for index in pieces.groups(max(1, CELLS // max(len(self.vocabulary), LEAST))):
+            output, targets = self.scores(pieces, index, module)
+            positions = pieces.positions(index)
+            scores = hide_seen(output.scores, data, positions) if hide else output.scores
+            ranks.append(metrics.torch_ranks(scores, targets))
+            owners.append(owner[positions])
+        return np.concatenate(ranks), np.concatenate(owners)
+
     def _say(self, histories: Histories, seen: Histories) -> Said:
         """See :data:`ensue.next_event.answers.Say`; a history without events gets plain popularity."""
         network = self.network
@@ -298,22 +325,7 @@ class NextPredictor:
         Raises:
             ModelFolderError: not writable, full, or taken by something that is no model.
         """
-        settings = {"ensue": __version__, "format": FORMAT, **self.summary()}
-        counts = {
-            f"{name}.{key}": tensor
-            for name, module in self.counting.items()
-            for key, tensor in module.state_dict().items()
-        }
-        files = {
-            "settings.json": json.dumps(settings, indent=1).encode(),
-            "vocabulary.json": json.dumps(list(self.vocabulary.values), ensure_ascii=False).encode(),
-            "model.safetensors": tensor_bytes(self.network.state_dict()),
-            "counting.safetensors": tensor_bytes({**counts, "train_prints": self.train_prints}),
-            "CARD.md": card.encode(),
-        }
-        if self._optimizer is not None:
-            files["optimizer.safetensors"] = tensor_bytes(optimizer_tensors(self.network, self._optimizer))
-        write_folder(Path(folder), files)
+        write_folder(Path(folder), storage.files(self, card))
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str | None = None) -> Self:
@@ -327,36 +339,14 @@ class NextPredictor:
     @classmethod
     def _load(cls, path: Path, device: str | None) -> Self:
         found = read_settings(path)
-        try:
+        with storage.damage(path):
             options = {**found["settings"], **(found["schedule"] or {})}
             self = cls(found["model"], settings=options, seed=found["seed"], device=device)
-            self.facts = found["facts"]
-            if not {"sequences", "events", "repeats"} <= set(self.facts):
-                raise ValueError("facts are missing in settings.json")
-            self.vocabulary = _vocabulary(read_file(path, "vocabulary.json"))
-            counts = read_tensors(path, "counting.safetensors")
-            self.train_prints = counts.pop("train_prints")
-            for name in COUNTING:
-                module = self._new_module(name, MODELS[name][1])
-                self.counting[name] = _filled(module, counts, f"{name}.")
-                if len(self.counting[name].totals) != len(self.vocabulary):
-                    raise ValueError("vocabulary.json is not as long as the tables")
-            module = self._new_module(self.model_name, self.settings)
-            self.model = _filled(module, read_tensors(path, "model.safetensors"))
-            if self.schedule is None:
-                self.counting[self.model_name] = self.model
-            else:
-                self._optimizer = make_optimizer(self.model, self.schedule)
-                moments = read_tensors(path, "optimizer.safetensors")
-                restore_optimizer(self.model, self._optimizer, moments)
-                if optimizer_tensors(self.model, self._optimizer).keys() != moments.keys():
-                    raise ValueError("optimizer.safetensors is of another model")
-        except (KeyError, TypeError, ValueError, RuntimeError, SettingError) as error:
-            reason = " ".join(str(error).split())
-            raise ModelFolderError(f"{path}: damaged ({reason}); fit the model again or copy it anew") from error
+            storage.fill(self, path, found["facts"])
         return self
 
-    def _new_module(self, name: str, settings: Any) -> Any:
+    def new_module(self, name: str, settings: Any) -> Any:
+        """An untrained module of this predictor's vocabulary, on its device (counting stays on the CPU)."""
         module, _, schedule = MODELS[name]
         made = module(settings, len(self.vocabulary))
         return made.to(self.device) if schedule is not None else made
@@ -378,25 +368,8 @@ def _device(name: str | None) -> torch.device:
     raise SettingError(f"device {name!r} is not at hand; choose from cpu{', cuda' if gpu else ''}")
 
 
-def _vocabulary(text: bytes) -> Vocabulary:
-    values = json.loads(text)
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise ValueError("vocabulary.json is not a list of texts")
-    return Vocabulary(values)
-
-
 def _distinct(data: Histories) -> list[int]:
     """Ids that occur, in order of their numbers; unknown is none."""
     counts = np.bincount(data.ids, minlength=FIRST)
     counts[:FIRST] = 0
     return np.flatnonzero(counts).tolist()
-
-
-def _filled(module: Any, tensors: Mapping[str, Tensor], prefix: str = "") -> Any:
-    """A module with the tensors under ``prefix``; counting tables take the size they were saved with."""
-    own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-    for name, buffer in module.named_buffers():
-        if name in own and buffer.shape != own[name].shape:
-            setattr(module, name, torch.empty_like(own[name]))
-    module.load_state_dict(own)
-    return module

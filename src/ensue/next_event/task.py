@@ -11,7 +11,6 @@ from torch import Tensor
 
 from ensue.data.histories import Histories, Index, ranges
 from ensue.next_event.batch import Batch
-from ensue.vocabulary import FIRST
 
 STEPS = 128
 """Asked steps a piece: a longer history is cut into overlapping pieces, which changes no answer."""
@@ -116,9 +115,3 @@ def repeats(histories: Histories) -> bool:
     """Whether any history holds the same value twice."""
     pairs: npt.NDArray[np.int64] = histories.sequence_index() * len(histories.vocabulary) + histories.ids
     return len(np.unique(pairs)) < len(pairs)
-
-
-def never_targets(scores: Tensor) -> Tensor:
-    """Rule out padding and unknown, which are no answers."""
-    hidden = torch.arange(scores.shape[1], device=scores.device) < FIRST
-    return scores.masked_fill(hidden, -torch.inf)

@@ -13,7 +13,7 @@ BLOCK = 2**21
 """Scores held at once (8 MB in float32): a block stays in the processor's cache from product to gradient."""
 
 
-def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
     """Mean of -log softmax(hidden @ weight.T + bias) at the targets, in nats.
 
     Equal to ``cross_entropy(linear(hidden, weight, bias), targets)``. On the CPU scores are made in blocks of rows,
@@ -22,7 +22,7 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, targets: 
     Args:
         hidden: (targets, dim).
         weight: (choices, dim).
-        bias: (choices,).
+        bias: (choices,), or ``None``.
         targets: (targets,) which choice came.
 
     Returns:
@@ -32,6 +32,7 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, targets: 
         return hidden.sum() * 0.0
     if hidden.is_cuda:
         return functional.cross_entropy(functional.linear(hidden, weight, bias), targets)
+    bias = torch.zeros_like(weight[:, 0]) if bias is None else bias
     return cast(Tensor, cast(Any, _LinearCrossEntropy).apply(hidden, weight, bias, targets))
 
 

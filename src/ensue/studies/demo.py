@@ -14,7 +14,7 @@ from ensue.next_event.predictor import NextPredictor
 from ensue.records import Explanation
 from ensue.studies.provenance import Follow, Tell
 
-SETTINGS = {"epochs": 20, "batch_size": 32, "max_hours": 4.0, "weight_decay": 0.0, "refit": False}
+SETTINGS = {"epochs": 25, "batch_size": 32, "max_hours": 4.0, "weight_decay": 0.0}
 """Made-up delays are hours, not days: 40 intervals over 4 hours."""
 
 
@@ -58,7 +58,7 @@ class Demo:
 
 def run(seed: int, *, tell: Tell, follow: Follow) -> Demo:
     """Make the world, train, score, explain and compare with the truth."""
-    world = make_world(num_cascades=8000, seed=seed)
+    world = make_world(num_cascades=5000, seed=seed)
     tell(f"a made-up world: {len(world.train.vocabulary.values)} users, {len(world.edges)} edges, seed {seed}")
     tell(f"HiDAN sees {len(world.train):,} cascades and none of the edges; {len(world.test):,} are kept for the test")
     predictor = NextPredictor("hidan", settings=SETTINGS, seed=seed)

@@ -1,0 +1,93 @@
+"""A ``next`` predictor as the files of a model folder, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ensue.errors import ModelFolderError, SettingError
+from ensue.folder import FORMAT, read_file, read_tensors, tensor_bytes
+from ensue.next_event import COUNTING, MODELS
+from ensue.training import make_optimizer, optimizer_tensors, restore_optimizer
+from ensue.version import __version__
+from ensue.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from ensue.next_event.predictor import NextPredictor
+
+
+def files(predictor: NextPredictor, card: str) -> dict[str, bytes]:
+    """The contents of a model folder, by file name."""
+    settings = {"ensue": __version__, "format": FORMAT, **predictor.summary()}
+    counts = {
+        f"{name}.{key}": tensor
+        for name, module in predictor.counting.items()
+        for key, tensor in module.state_dict().items()
+    }
+    found = {
+        "settings.json": json.dumps(settings, indent=1).encode(),
+        "vocabulary.json": json.dumps(list(predictor.vocabulary.values), ensure_ascii=False).encode(),
+        "model.safetensors": tensor_bytes(predictor.network.state_dict()),
+        "counting.safetensors": tensor_bytes({**counts, "train_prints": predictor.train_prints}),
+        "CARD.md": card.encode(),
+    }
+    if predictor.optimizer is not None:
+        found["optimizer.safetensors"] = tensor_bytes(optimizer_tensors(predictor.network, predictor.optimizer))
+    return found
+
+
+def fill(predictor: NextPredictor, path: Path, facts: dict[str, Any]) -> None:
+    """Give a new predictor what :func:`files` kept."""
+    if not {"sequences", "events", "repeats"} <= set(facts):
+        raise ValueError("facts are missing in settings.json")
+    predictor.facts = facts
+    predictor.vocabulary = _vocabulary(read_file(path, "vocabulary.json"))
+    counts = read_tensors(path, "counting.safetensors")
+    predictor.train_prints = counts.pop("train_prints")
+    for name in COUNTING:
+        predictor.counting[name] = _filled(predictor.new_module(name, MODELS[name][1]), counts, f"{name}.")
+        if len(predictor.counting[name].totals) != len(predictor.vocabulary):
+            raise ValueError("vocabulary.json is not as long as the tables")
+    module = predictor.new_module(predictor.model_name, predictor.settings)
+    predictor.model = _filled(module, read_tensors(path, "model.safetensors"))
+    if predictor.schedule is None:
+        predictor.counting[predictor.model_name] = predictor.model
+        return
+    predictor.optimizer = make_optimizer(predictor.network, predictor.schedule)
+    moments = read_tensors(path, "optimizer.safetensors")
+    restore_optimizer(predictor.network, predictor.optimizer, moments)
+    if optimizer_tensors(predictor.network, predictor.optimizer).keys() != moments.keys():
+        raise ValueError("optimizer.safetensors is of another model")
+
+
+@contextmanager
+def damage(path: Path) -> Iterator[None]:
+    """Whatever does not fit together while a folder is read is one error that names the folder."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, RuntimeError, SettingError) as error:
+        reason = " ".join(str(error).split())
+        raise ModelFolderError(f"{path}: damaged ({reason}); fit the model again or copy it anew") from error
+
+
+def _vocabulary(text: bytes) -> Vocabulary:
+    values = json.loads(text)
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ValueError("vocabulary.json is not a list of texts")
+    return Vocabulary(values)
+
+
+def _filled(module: Any, tensors: Mapping[str, Tensor], prefix: str = "") -> Any:
+    """A module with the tensors under ``prefix``; counting tables take the size they were saved with."""
+    own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    for name, buffer in module.named_buffers():
+        if name in own and buffer.shape != own[name].shape:
+            setattr(module, name, torch.empty_like(own[name]))
+    module.load_state_dict(own)
+    return module

@@ -25,9 +25,9 @@ Follow = Callable[[Iterable[Report]], None]
 
 
 def provenance() -> dict[str, Any]:
-    """Command, commit (with ``+`` where files differ from it) and machine."""
-    command = " ".join(["ensue" if "ensue" in Path(sys.argv[0]).name else Path(sys.argv[0]).name, *sys.argv[1:]])
-    return {"command": command, "commit": _commit(), "machine": _machine()}
+    """Command, commit (with ``+`` where files differ from it) and machine; of paths outside, the name alone."""
+    words = [Path(word).name if word.startswith(("/", "..", "~")) else word for word in sys.argv]
+    return {"command": " ".join(words), "commit": _commit(), "machine": _machine()}
 
 
 def _commit() -> str:

@@ -432,7 +432,7 @@ def test_tensors_of_something_else(folder: Path, name: str) -> None:
     assert refusal(load, folder).startswith(f"{folder}: damaged (")
 
 
-@pytest.mark.parametrize("model", ["hidan", "popularity", "markov", "cooccurrence"])
+@pytest.mark.parametrize("model", ["hidan", "popularity", "markov", "rules", "cooccurrence"])
 @pytest.mark.parametrize("fault", ["shorter", "longer", "double", "empty"])
 def test_a_vocabulary_of_the_wrong_length(
     trained: NextPredictor, world: World, tmp_path: Path, model: str, fault: str

@@ -1,10 +1,19 @@
 """The referee: one protocol card, counting rows beside every model, intervals from resampling whole sequences.
 
-``full``: every event after the first is a target; all values are candidates; what the sequence already holds is ruled
-out if the training data never repeats a value; targets the model cannot know count as misses; micro average.
+Under every protocol each event after the first of its sequence is a target; histories are cut down to the values the
+model knows, and a target that it does not know, or that follows nothing it knows, counts as a miss.
 
-``paper``: HiDAN's (section 3.3): values outside the training vocabulary are dropped from the sequences; nothing is
-ruled out; macro average, the mean over a sequence's targets, then over sequences.
+``full``: all values are candidates; what the sequence already holds is ruled out if the training data never repeats a
+value; micro average, the mean over targets.
+
+``paper``: what the first model's paper does, one of the next two.
+
+``macro`` (HiDAN, section 3.3): all values are candidates, nothing is ruled out; macro average, the mean over a
+sequence's targets, then over sequences.
+
+``sampled`` (SANSR, section IV.A): each target is ranked against 100 candidates drawn at random, nothing is ruled out;
+micro average. Figures of this kind are high for any ranker and may order models wrongly (Krichene & Rendle 2020): the
+card states the level of chance.
 """
 
 from __future__ import annotations
@@ -25,9 +34,11 @@ from ensue.metrics import Floats
 from ensue.next_event import COUNTING
 from ensue.next_event.predictor import NextPredictor
 from ensue.version import __version__
-from ensue.vocabulary import FIRST, UNKNOWN
+from ensue.vocabulary import FIRST
 
-PROTOCOLS = ("full", "paper")
+PROTOCOLS = ("full", "paper", "macro", "sampled")
+SAMPLED = 100
+SAMPLED_IN_PAPER = ("sansr", "sansr-rc")
 AT = (10, 20, 50, 100)
 RESAMPLES = 1000
 
@@ -125,6 +136,9 @@ def compare(
     if protocol not in PROTOCOLS:
         raise SettingError(f"protocol {protocol!r} is not known; choose from {', '.join(PROTOCOLS)}")
     first = entries[0][0]
+    asked = protocol
+    if protocol == "paper":
+        protocol = "sampled" if first.model_name in SAMPLED_IN_PAPER else "macro"
     names, runs = [], []
     for seeds in entries:
         names.append(seeds[0].model_name)
@@ -134,7 +148,7 @@ def compare(
             names.append(name)
             runs.append([score(first, data, protocol, counting=name)])
     table = [[_sums(run, len(data), at) for run in seeds] for seeds in runs]
-    figures, resampled = _resample(table, macro=protocol == "paper")
+    figures, resampled = _resample(table, macro=protocol == "macro")
     measures = metrics.names(at)
     rows = tuple(
         Row(
@@ -152,7 +166,7 @@ def compare(
     ours = max(others, key=lambda index: figures[index][0])
     ahead = resampled[ours][:, 0] - resampled[rival][:, 0]
     p_value = float((1 + (ahead <= 0).sum()) / (1 + len(ahead)))
-    card = _card(first, data, protocol, runs[0][0])
+    card = _card(first, data, asked, protocol, runs[0][0])
     return Result(card, rows, names[rival], bool(ours != rival and p_value < 0.05), p_value)
 
 
@@ -163,15 +177,15 @@ def score(predictor: NextPredictor, data: Histories, protocol: str, counting: st
         DataError: the data holds nothing to score.
     """
     known = data.encode(predictor.vocabulary, drop_unknown=True)
+    sampled = min(SAMPLED, len(predictor.vocabulary) - FIRST - 1) if protocol == "sampled" else 0
     begun = time.perf_counter()
-    rank, sequence = predictor.ranks(known, hide=_hides(predictor, protocol), counting=counting)
+    rank, sequence = predictor.ranks(known, hide=_hides(predictor, protocol), sampled=sampled, counting=counting)
     seconds = time.perf_counter() - begun
-    if protocol == "full":
-        missed = np.maximum(data.lengths - 1, 0) - np.bincount(sequence, minlength=len(data))
-        rank = np.concatenate([rank, np.full(int(missed.sum()), metrics.MISS)])
-        sequence = np.concatenate([sequence, np.repeat(np.arange(len(data)), missed)])
+    missed = np.maximum(data.lengths - 1, 0) - np.bincount(sequence, minlength=len(data))
+    rank = np.concatenate([rank, np.full(int(missed.sum()), metrics.MISS)])
+    sequence = np.concatenate([sequence, np.repeat(np.arange(len(data)), missed)])
     if not len(rank):
-        raise DataError("nothing to score: no sequence has two events whose values the model knows")
+        raise DataError("nothing to score: no sequence has two events")
     return Scored(counting or predictor.model_name, rank, sequence, seconds)
 
 
@@ -205,30 +219,31 @@ def _interval(resampled: Floats) -> list[tuple[float, float]]:
     return list(zip(low.tolist(), high.tolist(), strict=True))
 
 
-def _card(predictor: NextPredictor, data: Histories, protocol: str, run: Scored) -> Card:
-    missed = int(np.isinf(run.rank).sum())
+def _card(predictor: NextPredictor, data: Histories, asked: str, protocol: str, run: Scored) -> Card:
     coded = data.encode(predictor.vocabulary)
     leaked = np.isin(fingerprints(coded).view(np.int64), predictor.train_prints.numpy())
-    unknown = float((coded.ids == UNKNOWN).mean()) if len(coded.ids) else 0.0
-    full = protocol == "full"
     hide = _hides(predictor, protocol)
     twins = f"{int(leaked.sum()):,} sequences ({100 * leaked.mean():.1f} %)"
+    misses = f"{int(np.isinf(run.rank).sum()):,} of them unknown to the model and counted as misses"
+    values = len(predictor.vocabulary) - FIRST
     return Card(
-        protocol,
+        asked,
         f"{len(data):,} sequences, {len(data.ids):,} events",
-        f"{len(run.rank):,}: every event after the first"
-        + (
-            f", {missed:,} of them unknown to the model and counted as misses"
-            if full
-            else f"; {100 * unknown:.1f} % of events are unknown to the model and were dropped"
-        ),
-        f"all {len(predictor.vocabulary) - FIRST:,} values",
+        f"{len(run.rank):,}: every event after the first, {misses}",
+        chance(min(SAMPLED, values - 1)) if protocol == "sampled" else f"all {values:,} values",
         "what the sequence already holds is ruled out"
         if hide
         else "what the sequence already holds stays in the ranking",
-        "micro: over targets" if full else "macro: over a sequence's targets, then over sequences",
+        "micro: over targets" if protocol != "macro" else "macro: over a sequence's targets, then over sequences",
         leaked=f"{twins} stand value for value in the training data",
     )
+
+
+def chance(sampled: int) -> str:
+    """What a random order scores against so many sampled candidates: any row near or below it has learned nothing."""
+    ranks = np.arange(1, sampled + 2)
+    hits = ", ".join(f"HR@{k} {min(k / len(ranks), 1):.3f}" for k in (10, 20))
+    return f"the target and {sampled} drawn at random; chance is {hits}, MRR {(1 / ranks).mean():.3f}"
 
 
 def table(result: Result, measures: Sequence[str]) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 Floats = npt.NDArray[np.float64]
@@ -28,6 +27,20 @@ def ranks(scores: Tensor, targets: Tensor) -> Tensor:
     """
     own = scores.gather(1, targets[:, None])
     return (scores >= own).sum(dim=1)
+
+
+def sampled_ranks(scores: Tensor, targets: Tensor, negatives: Tensor) -> Tensor:
+    """Rank of each target among itself and a few sampled candidates, 1 is best, ties count against it.
+
+    Args:
+        scores: (targets, candidates).
+        targets: (targets,) column of the true candidate.
+        negatives: (targets, sampled) columns, none of them the target's.
+
+    Returns:
+        (targets,) whole numbers up to ``sampled + 1``.
+    """
+    return 1 + (scores.gather(1, negatives) >= scores.gather(1, targets[:, None])).sum(dim=1)
 
 
 def reciprocal_rank(rank: Floats, at: float = np.inf) -> Floats:
@@ -77,8 +90,3 @@ def per_sequence(values: Floats, sequence: npt.NDArray[np.int64], num_sequences:
     counts = np.bincount(sequence, minlength=num_sequences).astype(np.float64)
     sums = [np.bincount(sequence, column, num_sequences) for column in values.T]
     return np.stack(sums, axis=1), counts
-
-
-def torch_ranks(scores: Tensor, targets: Tensor) -> Floats:
-    """:func:`ranks` as a NumPy column."""
-    return ranks(scores, targets).to(torch.float64).cpu().numpy()

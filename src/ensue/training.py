@@ -9,6 +9,7 @@ bit for bit from its last checkpoint, on the same number of ranks.
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import os
@@ -159,6 +160,9 @@ def ranks() -> Iterator[tuple[int, int]]:
     gpu = torch.cuda.is_available()
     if gpu:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    # Its functions take the group that stands at import as a default and would keep it, and its threads, past the end:
+    # now and then a rank then aborts on leaving, and torchrun kills the others before they have saved.
+    importlib.import_module("torch.distributed.nn")
     distributed.init_process_group("nccl" if gpu else "gloo")
     try:
         yield distributed.get_rank(), distributed.get_world_size()
@@ -327,6 +331,8 @@ class _Run:
         """Go back to the weights and the optimiser's state of the best check, if there was one; returns its epoch."""
         if self.best_tensors:
             self._put(self.best_tensors)
+        if not all(bool(torch.isfinite(parameter).all()) for parameter in self.model.parameters()):
+            raise SettingError("the weights are no longer numbers; try a smaller learning_rate")
         return self.best_epoch or self.epoch
 
     def save(self, path: Path) -> None:

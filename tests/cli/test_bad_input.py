@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ensue import cli
+from ensue import cli, next_event
 from tests.cli.conftest import SMALL, Ensue, Logs, Ran
 
 HEAD = "session,item,time\n"
@@ -222,7 +222,7 @@ def test_a_bad_folder(ensue: Ensue, logs: Logs, own: Path, name: str, command: s
 
 # --- options ---------------------------------------------------------------------------------------------------------
 
-MODELS = "best, hidan, hidan-nua, hidan-nca, hidan-nt, popularity, markov, cooccurrence"
+MODELS = ", ".join(["best", *next_event.MODELS])
 OPTIONS: dict[str, tuple[list[str], str]] = {
     "task": (["fit", "maybe", "TRAIN", "-o", "NEW"], "task 'maybe' is not known; choose from next"),
     "task of compare": (
@@ -240,7 +240,7 @@ OPTIONS: dict[str, tuple[list[str], str]] = {
     "seeds": (["compare", "next", "TRAIN", "--test", "TEST", "--seeds=0"], "--seeds 0: give at least 1"),
     "protocol of compare, before any training": (
         ["compare", "next", "TRAIN", "--test", "TEST", "--protocol=x"],
-        "protocol 'x' is not known; choose from full, paper",
+        "protocol 'x' is not known; choose from full, paper, macro, sampled",
     ),
     "at": (["evaluate", "MODEL", "TEST", "--at", "x"], "--at 'x' is not a list of ranks such as 10,20"),
     "at nought": (["evaluate", "MODEL", "TEST", "--at", "0"], "--at '0' is not a list of ranks such as 10,20"),
@@ -288,7 +288,9 @@ def test_a_bad_option(ensue: Ensue, logs: Logs, model: Path, tmp_path: Path, nam
 
 def test_the_protocol_of_evaluate(ensue: Ensue, logs: Logs, model: Path) -> None:
     ran = ensue("evaluate", model, logs.test, "--protocol=x")
-    check_refused(ran._replace(err=ran.lines[-1] + "\n"), "protocol 'x' is not known; choose from full, paper")
+    check_refused(
+        ran._replace(err=ran.lines[-1] + "\n"), "protocol 'x' is not known; choose from full, paper, macro, sampled"
+    )
 
 
 @pytest.mark.parametrize("arguments", [["fit"], ["fit", "next", "x", "--nonsense"], ["sing"], ["compare", "--seeds=x"]])

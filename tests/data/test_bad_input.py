@@ -54,8 +54,8 @@ LINES: dict[str, tuple[str | bytes, str]] = {
         ":2: time 1.4e+12 cannot be seconds (by the column's name 'time_s'); state the unit with --time-unit",
     ),
     "no header": (
-        "832,2014-04-06T20:21:58.444Z,214717095,0\n",
-        ":1: a header was expected, but '832,2014-04-06T20:21:58.444Z,214717095,0' looks like data; add a line of "
+        "832,2014-04-06T20:21:58.444Z,214717095\n",
+        ":1: a header was expected, but '832,2014-04-06T20:21:58.444Z,214717095' looks like data; add a line of "
         "column names",
     ),
     "no layout": (

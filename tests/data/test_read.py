@@ -93,7 +93,7 @@ def test_empty_rows_quotes_and_mark(tmp_path: Path) -> None:
 def test_columns_are_found_by_name(tmp_path: Path, header: str, expected: dict[str, str], separator: str) -> None:
     _, understood = read(write(tmp_path, f"{header}\n1,2,3\n".replace(",", separator)))
     assert understood.columns == expected
-    assert understood.layout == ("tsv" if separator == "\t" else "csv")
+    assert understood.layout == ("recbole" if ":" in header else "tsv" if separator == "\t" else "csv")
 
 
 def test_columns_stated(tmp_path: Path) -> None:
@@ -248,6 +248,6 @@ def test_numbers_in_json_are_texts(tmp_path: Path) -> None:
 def test_parquet_dates(tmp_path: Path) -> None:
     frame = pl.DataFrame({"user": [1, 1], "item": [5, 6], "date": ["2014-05-13", "2014-05-14"]})
     frame.with_columns(pl.col("date").str.to_date()).write_parquet(tmp_path / "clicks")
-    histories, understood = read(tmp_path / "clicks")
+    histories, understood = read(tmp_path / "clicks", gap=0)
     assert records(histories) == [History(("5", "6"), (1399939200.0, 1400025600.0), "1")]
     assert understood.time == "ISO dates, read as UTC, 2014-05-13 00:00 to 2014-05-14 00:00"

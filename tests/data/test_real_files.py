@@ -1,5 +1,6 @@
 """Public files in their original layouts: recognised, counted, and their clocks understood."""
 
+import csv
 import os
 from pathlib import Path
 
@@ -58,7 +59,39 @@ def test_globo() -> None:
 
 def test_raw_heads() -> None:
     folder = DATA / "sessions/raw-samples"
-    views, understood = read(folder / "sample_train-item-views.csv", sort=True)
-    assert (understood.layout, understood.unit, len(views.ids)) == ("csv", "iso", 12391)
-    assert understood.notes[0] == "time is 'eventdate'; 'timeframe' would fit too, choose with --columns"
-    assert read(folder / "sample_retailrocket.csv")[1].layout == "tsv"
+    views, understood = read(folder / "sample_train-item-views.csv")
+    assert (understood.layout, understood.unit, len(views.ids)) == ("diginetica", "iso", 12391)
+    assert understood.notes == (
+        "time is the day 'eventdate' plus 'timeframe', milliseconds within the session",
+        "1670 of 2986 sequences sorted by time",
+    )
+    # The session's rows as they stand: 81766 at 526309 ms, 31331 at 1031018, 32118 at 243569, 9654 at 75848, …
+    assert views.record(0).values[:3] == ("9654", "33043", "32118")
+    assert views.times[0] == 1462752000 + 75.848  # 2016-05-09
+    clicks, understood = read(folder / "sample_yoochoose.dat")
+    assert (understood.layout, understood.unit, len(clicks.ids), understood.notes) == ("yoochoose", "iso", 1913, ())
+    visits, understood = read(folder / "sample_retailrocket.csv")
+    assert (understood.layout, len(visits.ids), understood.notes) == ("tsv", 10080, ())
+
+
+def test_diginetica_order_equals_a_plain_loop() -> None:
+    path = DATA / "sessions/raw-samples/sample_train-item-views.csv"
+    rows: dict[str, list[tuple[str, int, str]]] = {}
+    with path.open(newline="") as stream:
+        for row in csv.DictReader(stream, delimiter=";"):
+            rows.setdefault(row["session_id"], []).append((row["eventdate"], int(row["timeframe"]), row["item_id"]))
+    expected = [(name, *(click[2] for click in sorted(clicks, key=lambda c: c[:2]))) for name, clicks in rows.items()]
+    assert [(record.id, *record.values) for record in read(path)[0].records()] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "train", "test", "clicks", "items"),
+    [("diginetica", 186_670, 15_963, 982_961, 43_097), ("yoochoose-1-64", 116_167, 15_324, 557_248, 17_745)],
+)
+def test_plain_sessions(name: str, train: int, test: int, clicks: int, items: int) -> None:
+    parts = [read(DATA / "sessions" / name / f"{part}.txt.gz") for part in ("train", "test")]
+    assert [understood.layout for _, understood in parts] == ["sessions", "sessions"]
+    assert [understood.notes for _, understood in parts] == [(), ()]
+    assert [len(histories) for histories, _ in parts] == [train, test]
+    assert sum(len(histories.ids) for histories, _ in parts) == clicks
+    assert len({value for histories, _ in parts for value in histories.vocabulary.values}) == items

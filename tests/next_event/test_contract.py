@@ -11,6 +11,16 @@ from ensue.next_event.predictor import NextPredictor
 from ensue.records import History
 from tests.next_event.contract import TRAINED, NextContract
 
+SESSIONS = {
+    "dim": 16,
+    "dropout": 0.0,
+    "loss": "ce",
+    "epochs": 30,
+    "learning_rate": 0.02,
+    "batch_size": 8,
+    "refit": True,
+}
+
 
 class TestHiDAN(NextContract):
     model = "hidan"
@@ -32,6 +42,18 @@ class TestHiDANWithoutTime(NextContract):
     options = TRAINED
 
 
+class TestSANSR(NextContract):
+    model = "sansr"
+    options = SESSIONS
+    short = {"length": 2}  # noqa: RUF012
+
+
+class TestSANSRWithoutResiduals(NextContract):
+    model = "sansr-rc"
+    options = SESSIONS
+    short = {"length": 2}  # noqa: RUF012
+
+
 class TestPopularity(NextContract):
     model = "popularity"
     crowd = True
@@ -39,6 +61,10 @@ class TestPopularity(NextContract):
 
 class TestMarkov(NextContract):
     model = "markov"
+
+
+class TestSequentialRules(NextContract):
+    model = "rules"
 
 
 class TestCooccurrence(NextContract):

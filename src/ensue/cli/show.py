@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from ensue.data.check import Findings
 from ensue.data.tables import Understood
@@ -85,7 +85,7 @@ def result(found: Result, at: Sequence[int]) -> None:
     """A table of figures with its protocol card and verdict."""
     measures = ["mrr", *(f"hit@{k}" for k in at), f"ndcg@{at[0]}"]
     table = Table(
-        "model",
+        Column("model", no_wrap=True),
         *measures,
         "s / 1,000",
         title=f"protocol {found.protocol.name}: figures x 100, ± 95 %",

@@ -27,6 +27,7 @@ app = typer.Typer(
 Columns = Annotated[str, typer.Option(help="roles to column names: sequence=…,value=…,time=…")]
 TimeUnit = Annotated[str | None, typer.Option(help="unit of the times: s, ms, h or iso; found out unless stated")]
 Sort = Annotated[bool, typer.Option("--sort", help="put the events of a sequence in order of time")]
+Gap = Annotated[float | None, typer.Option(help="minutes of pause that end a session; 0 never cuts")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 Data = Annotated[
     Path, typer.Argument(help="a log: CSV, TSV, JSON Lines, Parquet, HiDAN, FOREST, CYAN-RNN; plain, .gz, .zst")
@@ -36,7 +37,7 @@ Folder = Annotated[Path, typer.Argument(help="a model folder made by `ensue fit`
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="key=value: change a setting of the model or its schedule")
 ]
-Protocol = Annotated[str, typer.Option(help="full (micro, seen ruled out) or paper (macro, seen kept)")]
+Protocol = Annotated[str, typer.Option(help="full (micro, all candidates), paper (the model's own), macro or sampled")]
 At = Annotated[str, typer.Option(help="cut-offs of the figures")]
 Seed = Annotated[int, typer.Option(help="the same seed gives the same model")]
 
@@ -48,12 +49,12 @@ def _version(version: Annotated[bool, typer.Option("--version", help="print the 
         raise typer.Exit
 
 
-def _read(path: Path, columns: str, time_unit: str | None, sort: bool) -> tuple[Any, Any]:
+def _read(path: Path, columns: str, time_unit: str | None, sort: bool, gap: float | None) -> tuple[Any, Any]:
     from ensue.cli import show
     from ensue.data.tables import read
 
     histories, understood = read(
-        path, columns=parse(columns.split(",")) if columns else None, time_unit=time_unit, sort=sort
+        path, columns=parse(columns.split(",")) if columns else None, time_unit=time_unit, sort=sort, gap=gap
     )
     show.understood(understood)
     return histories, understood
@@ -92,14 +93,15 @@ def check(
     columns: Columns = "",
     time_unit: TimeUnit = None,
     sort: Sort = False,
+    gap: Gap = None,
     json: Json = False,
 ) -> None:
     """Show what was understood of a file, and what in it would spoil a result."""
     from ensue.cli import show
     from ensue.data.check import check as look
 
-    histories, understood = _read(data, columns, time_unit, sort)
-    others = {str(path): _read(path, columns, time_unit, sort)[0] for path in other or []}
+    histories, understood = _read(data, columns, time_unit, sort, gap)
+    others = {str(path): _read(path, columns, time_unit, sort, gap)[0] for path in other or []}
     found = look(histories, understood, others)
     show.put_json(asdict(found)) if json else show.findings(found)
 
@@ -118,10 +120,12 @@ def fit(
     columns: Columns = "",
     time_unit: TimeUnit = None,
     sort: Sort = False,
+    gap: Gap = None,
     json: Json = False,
 ) -> None:
     """Train a model (or count) and write its folder."""
     from ensue.cli import show
+    from ensue.data.check import require_targets
     from ensue.evaluation import describe
     from ensue.folder import require_writable
     from ensue.predictor import make
@@ -131,8 +135,9 @@ def fit(
     predictor = make(task, model, settings=parse(set_ or []), seed=seed, device=device)
     require_writable(output)
     with ranks() as (rank, _):
-        histories, _ = _read(data, columns, time_unit, sort)
-        held = _read(valid, columns, time_unit, sort)[0] if valid else None
+        histories, _ = _read(data, columns, time_unit, sort, gap)
+        require_targets(histories, str(data))
+        held = _read(valid, columns, time_unit, sort, gap)[0] if valid else None
         place = output.resolve()
         checkpoint = place.with_name(f".{place.name}.checkpoint")
         reports = predictor.fit(histories, held, checkpoint=checkpoint, resume=resume)
@@ -157,6 +162,7 @@ def evaluate(
     columns: Columns = "",
     time_unit: TimeUnit = None,
     sort: Sort = False,
+    gap: Gap = None,
     json: Json = False,
 ) -> None:
     """Score a model on data it has not seen, counting beside it; the table also goes into its CARD.md."""
@@ -168,7 +174,7 @@ def evaluate(
     from ensue.predictor import load
 
     predictor, cuts = load(folder), _cuts(at)
-    histories, _ = _read(data, columns, time_unit, sort)
+    histories, _ = _read(data, columns, time_unit, sort, gap)
     found = score(predictor, histories, protocol, cuts)
     with suppress(ModelFolderError):  # a folder that may only be read keeps its old card
         write_file(folder / "CARD.md", describe(predictor, found).encode())
@@ -189,10 +195,12 @@ def compare(
     columns: Columns = "",
     time_unit: TimeUnit = None,
     sort: Sort = False,
+    gap: Gap = None,
     json: Json = False,
 ) -> None:
     """Train several models on the same data and score them side by side, counting always among them."""
     from ensue.cli import show
+    from ensue.data.check import require_targets
     from ensue.evaluation import compare as score
     from ensue.predictor import make
 
@@ -203,9 +211,11 @@ def compare(
     if seeds < 1:
         raise SettingError(f"--seeds {seeds}: give at least 1")
     entries = [[make(task, name, settings=parse(set_ or []), seed=seed) for seed in range(seeds)] for name in names]
-    histories, _ = _read(data, columns, time_unit, sort)
-    tested, _ = _read(test, columns, time_unit, sort)
-    held = _read(valid, columns, time_unit, sort)[0] if valid else None
+    histories, _ = _read(data, columns, time_unit, sort, gap)
+    tested, _ = _read(test, columns, time_unit, sort, gap)
+    for part, path in ((histories, data), (tested, test)):
+        require_targets(part, str(path))
+    held = _read(valid, columns, time_unit, sort, gap)[0] if valid else None
     for predictors in entries:
         for predictor in predictors:
             show.remark(f"{predictor.model_name}, seed {predictor.seed}")
@@ -214,9 +224,9 @@ def compare(
     show.put_json(found.to_dict()) if json else show.result(found, cuts)
 
 
-def _records(source: str, columns: str, time_unit: str | None, sort: bool) -> Iterator[History]:
+def _records(source: str, columns: str, time_unit: str | None, sort: bool, gap: float | None) -> Iterator[History]:
     if source != "-":
-        yield from _read(Path(source), columns, time_unit, sort)[0].records()
+        yield from _read(Path(source), columns, time_unit, sort, gap)[0].records()
         return
     try:
         for number, line in enumerate(sys.stdin, 1):
@@ -235,6 +245,7 @@ def predict(
     columns: Columns = "",
     time_unit: TimeUnit = None,
     sort: Sort = False,
+    gap: Gap = None,
     json: Json = False,
 ) -> None:
     """Rank what comes next after each history; ids never seen are welcome."""
@@ -242,7 +253,7 @@ def predict(
     from ensue.predictor import load
 
     predictor = load(folder)
-    records = _records(source, columns, time_unit, sort)
+    records = _records(source, columns, time_unit, sort, gap)
     while part := list(islice(records, 1 if source == "-" and sys.stdin.isatty() else 512)):
         for answer in predictor.predict(part, k, evidence=evidence):
             typer.echo(answer.to_json()) if json else show.answer(answer)
@@ -257,6 +268,7 @@ def explain(
     columns: Columns = "",
     time_unit: TimeUnit = None,
     sort: Sort = False,
+    gap: Gap = None,
     json: Json = False,
 ) -> None:
     """Show who leaned on whom inside each history, and what the answer loses without its most heeded events."""
@@ -265,7 +277,7 @@ def explain(
     from ensue.predictor import load
 
     predictor = load(folder)
-    records = _records(source, columns, time_unit, sort)
+    records = _records(source, columns, time_unit, sort, gap)
     drawn = False
     while part := list(islice(records, 256)):
         for explanation in predictor.explain(part, k):

@@ -9,19 +9,23 @@ from pathlib import Path
 from ensue.errors import DataError, SettingError
 
 ROLES = ("sequence", "value", "time")
+WITHIN = "within"
+"""The role of Diginetica's ``timeframe``, milliseconds within a session whose ``time`` is only a day. Never stated."""
 _SESSIONS = ("session", "sessionid", "sequence", "sequenceid")
 _STORIES = ("cascade", "cascadeid", "story", "storyid", "conversationid", "threadid")
 _PAGES = ("url", "pageurl")
 _USERS = ("user", "userid", "visitorid", "author", "authorid", "username", "account", "customerid")
 _ITEMS = ("item", "itemid", "articleid", "article", "productid", "product", "page", "pageid", "value", "valueid")
+_RETAILROCKET = {"timestamp", "visitorid", "event", "itemid", "transactionid"}
+_TYPED = re.compile(r"[^:]+:(token|token_seq|float|float_seq)")
 _TIMES = ("time", "timestamp", "ts", "datetime", "createdat", "date", "eventdate", "timeframe")
 
 
 def find_columns(path: Path, names: Sequence[str], stated: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """The column of each role, and a note wherever two columns would have fitted.
 
-    A session holds items. A story (a cascade, a page's address) holds the users who passed it on. A user without
-    either holds items.
+    A session holds items, never users. A story (a cascade, a page's address) holds the users who passed it on. A user
+    without either holds items.
 
     Raises:
         DataError: a column that is missing, or no column for the sequence or the value.
@@ -43,7 +47,8 @@ def find_columns(path: Path, names: Sequence[str], stated: Mapping[str, str]) ->
 
     fill("sequence", _SESSIONS + _STORIES + (_USERS + _PAGES if _named(names, _ITEMS) else _PAGES + _USERS))
     story = found.get("sequence") in _named(names, _STORIES + _PAGES)
-    fill("value", _USERS + _ITEMS if story else _ITEMS + _PAGES + _USERS)
+    visit = _plain(found.get("sequence", "")) in _SESSIONS[:2]
+    fill("value", _USERS + _ITEMS if story else _ITEMS + _PAGES + (() if visit else _USERS))
     fill("time", _TIMES)
     for role in ROLES[:2]:
         if role not in found:
@@ -51,9 +56,46 @@ def find_columns(path: Path, names: Sequence[str], stated: Mapping[str, str]) ->
                 f"{path}: no column is known as the {role}; the columns are {_list(names)}; name them with --columns "
                 "sequence=…,value=…,time=…"
             )
+    if "time" not in stated and (within := _within(names, found)):
+        day, offset = within
+        roles = {"sequence": found["sequence"], "value": found["value"], "time": day, WITHIN: offset}
+        return roles, (f"time is the day {day!r} plus {offset!r}, milliseconds within the session",)
     others = [name for name in _named(names, _TIMES) if name not in found.values()]
     doubt = tuple(f"time is {found['time']!r}; {name!r} would fit too, choose with --columns" for name in others)
     return {role: found[role] for role in ROLES if role in found}, () if "time" in stated else doubt
+
+
+def is_user_log(columns: Mapping[str, str]) -> bool:
+    """Whether a sequence is all that a user clicked: the columns are a user and an item."""
+    return _plain(columns.get("sequence", "")) in _USERS and _plain(columns.get("value", "")) in _ITEMS
+
+
+def is_retailrocket(names: Sequence[str]) -> bool:
+    """Whether these are the columns of RetailRocket's ``events.csv``."""
+    return set(map(_plain, names)) == _RETAILROCKET
+
+
+def is_typed(names: Sequence[str], where: str) -> bool:
+    """Whether this is RecBole's header, where every name carries a type: ``item_id:token``.
+
+    Raises:
+        DataError: some names carry a type and another none.
+    """
+    typed = [bool(_TYPED.fullmatch(name)) for name in names]
+    if any(typed) and not all(typed):
+        name = names[typed.index(False)]
+        raise DataError(
+            f"{where}: column {name!r} has no RecBole type; write {name.split(':')[0] + ':token'!r}, or :token_seq, "
+            ":float or :float_seq"
+        )
+    return all(typed)
+
+
+def _within(names: Sequence[str], found: Mapping[str, str]) -> tuple[str, str] | None:
+    """Diginetica's day and its milliseconds within the session."""
+    days, offsets = _named(names, ("eventdate",)), _named(names, ("timeframe",))
+    session = _plain(found["sequence"]) in _SESSIONS and not {*days, *offsets} & {found["sequence"], found["value"]}
+    return (days[0], offsets[0]) if days and offsets and session else None
 
 
 def _named(names: Sequence[str], known: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@
 hidan              ``user,user,…:time,time,…``
 forest             ``user,time user,time …``
 cyan-rnn           ``id,user,time,user,time,…``
+sessions           ``item item item …``, no times
 jsonl histories    ``{"values": […], "times": […], "id": "…"}``
 =================  ============================================
 """
@@ -27,6 +28,8 @@ from ensue.records import History
 _NUMBER = r"[-+]?\d[\d.]*(?:[eE][-+]?\d+)?"
 _HIDAN = re.compile(rf"[^:]+:\s*{_NUMBER}(,\s*{_NUMBER})*\s*")
 _FOREST = re.compile(rf"([^,\s]+,{_NUMBER}\s+)+([^,\s]+,{_NUMBER})?\s*")
+_YOOCHOOSE = re.compile(r"[^,\s]+,\d{4}-\d\d-\d\d[T ][\d:.]+Z?,[^,\s]+,[^,]*")
+_IDS = re.compile(r"[\w \ufffd-]+")  # what is not UTF-8 is refused by line, later
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,15 @@ class Events:
     """The place of an event in the file."""
     columns: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    unordered: bool = False
+    """Whether the layout is known to keep events in no order of time."""
 
 
 def recognise(content: Content) -> str | None:
     """The layout with one sequence a line, or ``None`` for a table (a header and one event a row).
 
-    JSON Lines of events are ``"jsonl events"``, Parquet is ``"parquet"``.
+    JSON Lines of events are ``"jsonl events"``, Parquet is ``"parquet"``, a table of Yoochoose clicks, which has no
+    header, is ``"yoochoose"``.
     """
     if content.parquet:
         return "parquet"
@@ -63,6 +69,10 @@ def recognise(content: Content) -> str | None:
         return "hidan"
     if any(_FOREST.fullmatch(line + " ") and " " in line for line in head[:2]):
         return "forest"
+    if _YOOCHOOSE.fullmatch(head[0]):
+        return "yoochoose"
+    if _is_sessions(head):
+        return "sessions"
     return "cyan-rnn" if _is_cyan(head) else None
 
 
@@ -115,6 +125,30 @@ def read_cyan(content: Content) -> Events:
     values = frame.select(pl.col("fields").list.gather_every(2, 1)).to_series()
     times = frame.select(pl.col("fields").list.gather_every(2, 2)).to_series()
     return _events(content, values, times, numbers, notes, fields.list.first())
+
+
+def read_sessions(content: Content) -> Events:
+    """``item item item …`` a line.
+
+    Raises:
+        DataError: a line with the separators of another layout.
+    """
+    lines, numbers, notes = _lines(content)
+    _refuse(lines, lines.str.contains(r"[,;|\t]"), content, numbers, "expected ids with spaces between them")
+    values = split_ids(lines)
+    lengths = values.list.len()
+    width = lengths[0]
+    if len(lengths) > 2 and width > 1 and bool((lengths == width).all()):
+        notes = (*notes, f"every line has {width} ids and is read as a session; if they are columns, add a header")
+    return _events(content, values, None, numbers, notes)
+
+
+def split_ids(lines: pl.Series) -> pl.Series:
+    """(lines,) lists of the words between spaces, however many spaces there are."""
+    lines = lines.str.strip_chars()
+    if lines.str.contains("  ", literal=True).any():
+        lines = lines.str.replace_all(" +", " ")
+    return lines.str.split(" ")
 
 
 def read_histories(content: Content) -> Events:
@@ -198,6 +232,13 @@ def _is_cyan(head: list[str]) -> bool:
     return fitting[0] and sum(fitting) > len(fields) / 2 and varied
 
 
+def _is_sessions(head: list[str]) -> bool:
+    """Whether most lines are words of letters and digits, each with a digit; ``just some words`` are no ids."""
+    fields = [line.split() if _IDS.fullmatch(line) else [""] for line in head]
+    fitting = [all(any(map(str.isdigit, word)) for word in words) for words in fields]
+    return fitting[0] and sum(fitting) > len(fitting) / 2 and max(map(len, fields)) > 1
+
+
 def _lines(content: Content) -> tuple[pl.Series, Index, tuple[str, ...]]:
     """The lines that are not empty, their numbers, and a note on the others."""
     lines = content.column_of_lines().str.strip_chars()
@@ -225,20 +266,21 @@ def _refuse_histories(content: Content, error: Exception) -> None:
 def _events(
     content: Content,
     values: pl.Series,
-    times: pl.Series,
+    times: pl.Series | None,
     numbers: Index,
     notes: tuple[str, ...],
     names: pl.Series | None = None,
 ) -> Events:
     lengths = values.list.len().to_numpy()
     at = np.repeat(numbers, lengths)
-    return _flat_events(content, values.explode(), times.explode(), lengths, at, notes, names)
+    flat_times = None if times is None else times.explode()
+    return _flat_events(content, values.explode(), flat_times, lengths, at, notes, names)
 
 
 def _flat_events(
     content: Content,
     values: pl.Series,
-    times: pl.Series,
+    times: pl.Series | None,
     lengths: Index,
     at: Index,
     notes: tuple[str, ...],
@@ -264,5 +306,6 @@ READERS: dict[str, Callable[[Content], Events]] = {
     "hidan": read_hidan,
     "forest": read_forest,
     "cyan-rnn": read_cyan,
+    "sessions": read_sessions,
     "jsonl histories": read_histories,
 }

@@ -118,5 +118,13 @@ def ranges(starts: Index, lengths: Index) -> Index:
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
 
 
+def scrambled(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """A well mixed 64-bit number for each number: splitmix64 (Steele, Lea & Flood 2014)."""
+    mixed = numbers + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
 def _offsets(lengths: Index) -> Index:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])

@@ -16,14 +16,16 @@ import numpy as np
 import polars as pl
 
 from ensue.data.clock import UNITS, Clock, Where, is_number, read_clock
-from ensue.data.columns import find_columns
+from ensue.data.columns import WITHIN, find_columns, is_retailrocket, is_typed, is_user_log
 from ensue.data.files import Content, open_file
 from ensue.data.formats import READERS, Events, list_events, read_object, recognise
 from ensue.data.histories import Histories, Ids, Index
+from ensue.data.sessions import GAP, add_offsets, check_gap, cut, drop_prefixes, find_lists, read_lists
 from ensue.errors import DataError, SettingError
 from ensue.vocabulary import FIRST, Vocabulary
 
 _SEPARATORS = ("\t", ",", ";", "|")
+_YOOCHOOSE = ["session", "time", "item", "category"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +45,12 @@ class Understood:
 
 
 def read(
-    path: str | Path, *, columns: Mapping[str, str] | None = None, time_unit: str | None = None, sort: bool = False
+    path: str | Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    time_unit: str | None = None,
+    sort: bool = False,
+    gap: float | None = None,
 ) -> tuple[Histories, Understood]:
     """Read a file of events or of sequences; its layout is found by its shape.
 
@@ -51,27 +58,30 @@ def read(
         path: a plain, gzip or Zstandard file, or Parquet.
         columns: ``sequence``, ``value`` and ``time`` to column names, where the names do not speak for themselves.
         time_unit: ``s``, ``ms``, ``h`` or ``iso``; found out unless stated.
-        sort: whether to put the events of a sequence in order of time; ties keep the file's order.
+        sort: whether to put the events of a sequence in order of time; ties keep the file's order. Layouts known to
+            be in no order (Diginetica, RetailRocket's events, RecBole) are sorted anyway.
+        gap: minutes: a sequence is cut wherever the next event comes later than that, ``u`` into ``u#1``, ``u#2``, ….
+            0 never cuts. Unless stated, 30 for a click log that knows users, items and times since 1970 but no
+            sessions, and otherwise 0.
 
     Returns:
         Histories in order of first appearance, times in seconds, and what was understood.
 
     Raises:
         DataError: naming the file, the line, the field and what to do.
-        SettingError: an unknown role or unit.
+        SettingError: an unknown role or unit, a gap that is no pause, or one for a file without times.
     """
     if time_unit not in (None, *UNITS):
         raise SettingError(f"time_unit: {time_unit!r} is not known; the units are {', '.join(UNITS)}")
+    check_gap(gap)
     content = open_file(Path(path))
     layout, events = _read_events(content, dict(columns or {}), time_unit)
     clock = None if events.times is None else read_clock(events.times, layout, events.where, time_unit)
-    ids, distinct = _first_arrival(events.values)
-    offsets = np.concatenate([[0], np.cumsum(events.lengths)]).astype(np.int64)
-    histories = Histories(ids + np.int32(FIRST), offsets, Vocabulary(distinct), names=events.names)
-    notes = events.notes
-    if clock is not None:
-        histories, sorted_notes = _in_order(histories, clock, events.where, sort)
-        notes += sorted_notes
+    if gap and clock is None:
+        raise SettingError(f"{path}: has no times to cut by; leave --gap out")
+    histories, notes = _histories(events, clock, sort)
+    users = is_user_log(events.columns) and "sequence" not in (columns or {})
+    histories, cut_notes = _cut(histories, gap, layout, users and clock is not None and clock.absolute)
     understood = Understood(
         path=str(path),
         layout=layout,
@@ -79,17 +89,51 @@ def read(
         time=clock.sentence if clock else "none: no usable clock",
         unit=clock.unit if clock else None,
         absolute=clock is not None and clock.absolute,
-        notes=notes,
+        notes=events.notes + notes + cut_notes,
     )
     return histories, understood
 
 
+def _histories(events: Events, clock: Clock | None, sort: bool) -> tuple[Histories, tuple[str, ...]]:
+    ids, distinct = _first_arrival(events.values)
+    offsets = np.concatenate([[0], np.cumsum(events.lengths)]).astype(np.int64)
+    histories = Histories(ids + np.int32(FIRST), offsets, Vocabulary(distinct), names=events.names)
+    return (histories, ()) if clock is None else _in_order(histories, clock, events.where, sort or events.unordered)
+
+
+def _cut(histories: Histories, gap: float | None, layout: str, users: bool) -> tuple[Histories, tuple[str, ...]]:
+    """Sequences cut by pauses where that is wanted, and rows left out that begin a longer row."""
+    if layout == "recbole lists":
+        whole = drop_prefixes(histories)
+        left = len(histories) - len(whole)
+        note = f"{left:,} of {len(histories):,} rows left out: a longer row of the same session begins with them"
+        histories, notes = whole, (note,) if left else ()
+    elif gap is None and users and layout == "recbole":
+        return histories, (f"a user is one sequence, as in RecBole; cut it into sessions with --gap {GAP:g}",)
+    else:
+        notes = ()
+    minutes = GAP if gap is None and users else gap
+    if not minutes:
+        return histories, notes
+    parts = cut(histories, minutes)
+    owners = "users" if users else "sequences"
+    keep = "; --gap 0 keeps users whole" if gap is None else ""
+    note = f"{len(parts):,} sessions cut from {len(histories):,} {owners} at pauses over {minutes:g} minutes{keep}"
+    return parts, (*notes, note)
+
+
 def _read_events(content: Content, columns: dict[str, str], time_unit: str | None) -> tuple[str, Events]:
     layout = recognise(content)
+    if columns and (layout in READERS or layout == "yoochoose"):
+        raise SettingError(f"{content.path}: the layout {layout} has no columns; leave --columns out")
     if layout in READERS:
-        if columns:
-            raise SettingError(f"{content.path}: the layout {layout} has no columns; leave --columns out")
         return layout, READERS[layout](content)
+    if layout == "yoochoose":
+        roles, _ = find_columns(content.path, _YOOCHOOSE, {})
+        frame, where = _read_rows(
+            content, ",", _YOOCHOOSE, list(roles.values()), {"item": pl.Categorical}, headed=False
+        )
+        return layout, replace(_group(content, frame, roles, where, ()), columns={})
     if layout == "parquet":
         return layout, _read_parquet(content, columns)
     if layout == "jsonl events":
@@ -98,36 +142,68 @@ def _read_events(content: Content, columns: dict[str, str], time_unit: str | Non
 
 
 def _read_delimited(content: Content, stated: dict[str, str], time_unit: str | None) -> tuple[str, Events]:
-    separator, header = _header(content, stated)
+    separator, header, typed = _header(content, stated)
+    lists = find_lists(header) if typed and not stated else None
+    if lists is not None:
+        frame, where = _read_rows(content, separator, header, lists.used, {})
+        return "recbole lists", read_lists(content, frame, lists, where)
     columns, doubts = find_columns(content.path, header, stated)
+    if content.path.suffix == ".inter" and not typed:
+        doubts = (*doubts, "the header has no RecBole types such as item_id:token; columns are found by their names")
     rows = islice(content.rows(separator), 1, 100)
     at = header.index(columns["time"]) if "time" in columns else 0
     first = next((row[at] for _, row in rows if len(row) > at and row[at]), "")
-    numeric = "time" in columns and time_unit != "iso" and is_number(first)
     types: dict[str, type[pl.DataType]] = {columns["value"]: pl.Categorical}
-    if numeric:
+    if "time" in columns and time_unit != "iso" and is_number(first):
         types[columns["time"]] = pl.Float64
+    frame, where = _read_rows(content, separator, header, list(columns.values()), types)
+    events = _group(content, frame, columns, where, doubts)
+    if is_retailrocket(header):
+        kinds = "rows of every kind of event are kept, views, carts and transactions"
+        return "retailrocket", replace(events, unordered=True, notes=(*events.notes, kinds))
+    if typed:
+        return "recbole", replace(events, unordered=True)
+    return "diginetica" if WITHIN in columns else "tsv" if separator == "\t" else "csv", events
+
+
+def _read_rows(
+    content: Content,
+    separator: str,
+    header: list[str],
+    columns: list[str],
+    types: dict[str, type[pl.DataType]],
+    *,
+    headed: bool = True,
+) -> tuple[pl.DataFrame, Where]:
+    """The columns wanted, as texts unless a type is given, and the place of a row in the file."""
+    time = next((header.index(name) for name, type_ in types.items() if type_ == pl.Float64), None)
     # The last column tells polars, and us, whether a row is too long or too short.
-    wanted = [name for name in header if name in {*columns.values(), header[-1]}]
+    wanted = [name for name in header if name in {*columns, header[-1]}]
     try:
         frame = pl.read_csv(
-            content.source, columns=wanted, separator=separator, schema_overrides=types, infer_schema=False
+            content.source,
+            columns=wanted if headed else None,
+            has_header=headed,
+            new_columns=None if headed else header,
+            separator=separator,
+            schema_overrides=types,
+            infer_schema=False,
         )
     except pl.exceptions.PolarsError as error:
-        _refuse_rows(content, separator, header, at if numeric else None)
+        _refuse_rows(content, separator, header, time, headed)
         content.refuse(error)
     if frame[header[-1]].null_count() and _some_rows_short(content, separator, len(header)):
-        _refuse_rows(content, separator, header, None)
+        _refuse_rows(content, separator, header, None, headed)
 
     def where(row: int) -> str:
-        line, _ = next(islice(content.rows(separator), row + 1, None))
+        line, _ = next(islice(content.rows(separator), row + headed, None))
         return f"{content.path}:{line}"
 
-    layout = "tsv" if separator == "\t" else "csv"
-    return layout, _group(content, frame.select(columns.values()), columns, where, doubts)
+    return frame.select(columns), where
 
 
-def _header(content: Content, stated: dict[str, str]) -> tuple[str, list[str]]:
+def _header(content: Content, stated: dict[str, str]) -> tuple[str, list[str], bool]:
+    """The separator, the names of the columns, and whether they carry RecBole's types."""
     line = content.head(1)[0]
     separator = max(_SEPARATORS, key=line.count)
     number, header = next((number, row) for number, row in content.rows(separator) if row)
@@ -143,7 +219,7 @@ def _header(content: Content, stated: dict[str, str]) -> tuple[str, list[str]]:
         raise DataError(f"{where}: column {double!r} appears twice; rename one")
     if number > 1:
         raise DataError(f"{content.path}:1: is empty, the header stands in line {number}; delete the lines before it")
-    return separator, header
+    return separator, header, is_typed(header, where)
 
 
 def _some_rows_short(content: Content, separator: str, num_fields: int) -> bool:
@@ -153,12 +229,13 @@ def _some_rows_short(content: Content, separator: str, num_fields: int) -> bool:
     return bool(((short | lines.str.contains('"', literal=True)) & (lines != "")).any())
 
 
-def _refuse_rows(content: Content, separator: str, header: list[str], time: int | None) -> None:
+def _refuse_rows(content: Content, separator: str, header: list[str], time: int | None, headed: bool) -> None:
     """Raise at the first row of another width, or whose time (a column index) is no number."""
     for line, row in content.rows(separator):
         where = f"{content.path}:{line}"
         if row and len(row) != len(header):
-            raise DataError(f"{where}: {len(row)} fields, but the header has {len(header)}; is a quote left open?")
+            whole = "header" if headed else "layout"
+            raise DataError(f"{where}: {len(row)} fields, but the {whole} has {len(header)}; is a quote left open?")
         if time is not None and row and line > 1 and row[time] and not is_number(row[time]):
             raise DataError(f"{where}: time {row[time]!r} is not a number or an ISO date")
 
@@ -231,6 +308,8 @@ def _group(
         return where(row if rows is None else int(rows[row]))
 
     _refuse_empty(frame, columns, place)
+    if WITHIN in columns:
+        frame = add_offsets(frame, columns, place)
     order, lengths, names = _runs(frame[columns["sequence"]])
     frame = frame.drop(columns["sequence"])
     if order is not None:
@@ -243,6 +322,7 @@ def _group(
         lambda event: place(event if order is None else int(order[event])),
         columns,
         notes,
+        unordered=WITHIN in columns,
     )
 
 

@@ -5,21 +5,26 @@
 
 from typing import Any
 
-from ensue.next_event.counting import Cooccurrence, CountingSettings, Markov, Popularity
+from ensue.next_event.counting import Cooccurrence, CountingSettings, Markov, Popularity, SequentialRules
 from ensue.next_event.hidan import HiDAN, HiDANSettings
+from ensue.next_event.sansr import SANSR, SANSRSettings
 from ensue.training import Schedule
 
 _HIDAN = Schedule(batch_size=16, watch="mrr")
+_SANSR = Schedule(epochs=30, batch_size=256, weight_decay=0.0, watch="mrr", patience=3, refit=False)
 
 MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
     "hidan": (HiDAN, HiDANSettings(), _HIDAN),
     "hidan-nua": (HiDAN, HiDANSettings(user_attention=False), _HIDAN),
     "hidan-nca": (HiDAN, HiDANSettings(cascade_attention=False), _HIDAN),
     "hidan-nt": (HiDAN, HiDANSettings(time_decay=False), _HIDAN),
+    "sansr": (SANSR, SANSRSettings(), _SANSR),
+    "sansr-rc": (SANSR, SANSRSettings(residual=False), _SANSR),
     "popularity": (Popularity, CountingSettings(), None),
     "markov": (Markov, CountingSettings(), None),
+    "rules": (SequentialRules, CountingSettings(), None),
     "cooccurrence": (Cooccurrence, CountingSettings(), None),
 }
-COUNTING = ("popularity", "markov", "cooccurrence")
+COUNTING = ("popularity", "markov", "rules", "cooccurrence")
 BEST = "hidan"
 """The model that ``--model best`` names."""

@@ -95,9 +95,14 @@ class Cooccurrence(Popularity):
         return self.settings.window
 
     @property
+    def latest(self) -> int:
+        """How many of the latest events have a say in an answer."""
+        return self.gap
+
+    @property
     def reach(self) -> int | None:  # type: ignore[override]
         """How many earlier events can matter to a step."""
-        return self.gap - 1
+        return self.latest - 1
 
     def count(self, histories: Histories) -> None:
         """Add the events and pairs of encoded histories."""
@@ -142,7 +147,7 @@ class Cooccurrence(Popularity):
         time = batch.mask.shape[1]
         steps = torch.arange(time)
         gaps = (steps[:, None] - steps[None, :] + 1).clamp(min=1)
-        visible = band(time, reach=self.gap, own=True) & batch.mask[:, None, :]
+        visible = band(time, reach=self.latest, own=True) & batch.mask[:, None, :]
         return visible / gaps
 
     def forward(self, batch: Batch) -> Output:
@@ -186,4 +191,18 @@ class Markov(Cooccurrence):
     @property
     def gap(self) -> int:
         """Only the next event counts."""
+        return 1
+
+
+class SequentialRules(Cooccurrence):
+    """What came up to ten events after the last one, by 1 / gap (Ludewig & Jannach 2018); popularity elsewhere."""
+
+    @property
+    def gap(self) -> int:
+        """Pairs at most ten events apart count."""
+        return min(10, self.settings.window)
+
+    @property
+    def latest(self) -> int:
+        """The last event alone has a say."""
         return 1

@@ -25,7 +25,7 @@ from ensue.metrics import Floats
 from ensue.next_event import BEST, COUNTING, MODELS, storage
 from ensue.next_event.answers import TESTED, Said, answers, explanation
 from ensue.next_event.batch import Output
-from ensue.next_event.task import Pieces, hide_seen, repeats
+from ensue.next_event.task import Pieces, draw_negatives, hide_seen, repeats
 from ensue.records import Answer, Explanation, History
 from ensue.settings import changed
 from ensue.training import Report, Schedule, make_optimizer, mean_loss, optimizer_tensors, restore_optimizer, train
@@ -76,6 +76,7 @@ class NextPredictor:
         self.model: nn.Module | None = None
         self.counting: dict[str, Any] = {}
         self.facts: dict[str, Any] = {}
+        self.seconds_an_epoch: float | None = None
         self.train_prints = torch.zeros(0, dtype=torch.int64)
         self.optimizer: Adam | None = None
 
@@ -155,6 +156,7 @@ class NextPredictor:
     ) -> Generator[Report, None, int]:
         torch.manual_seed(self.seed)
         self.model = network = self.new_module(self.model_name, self.settings)
+        self._count_negatives()
         self.optimizer = make_optimizer(network, schedule)
         parts = [part.encode(self.vocabulary, drop_unknown=True) for part in (data, valid) if part is not None]
         for part, where in zip(parts, ("training data", "validation data"), strict=False):
@@ -172,8 +174,14 @@ class NextPredictor:
             fingerprint=self._fingerprint(parts),
         )
         trained = yield from reports
-        self.facts |= {"epochs": trained.best_epoch, "seconds_an_epoch": round(trained.seconds_an_epoch, 3)}
+        self.facts |= {"epochs": trained.best_epoch}
+        self.seconds_an_epoch = trained.seconds_an_epoch
         return trained.best_epoch
+
+    def _count_negatives(self) -> None:
+        """Tell a network that draws negatives how often each id occurs."""
+        if hasattr(self.network, "sampler"):
+            self.network.sampler.count(self.counting["popularity"].totals)
 
     def _watch(self, valid: Histories) -> float:
         """The figure that early stopping looks at: mean loss, or micro MRR as in protocol ``full``."""
@@ -210,6 +218,7 @@ class NextPredictor:
         if len(self.vocabulary) > old:
             torch.manual_seed(self.seed + updates)
             self.model = network.grow(len(self.vocabulary)).to(self.device)
+        self._count_negatives()
         self.optimizer = make_optimizer(self.network, self.schedule)
         restore_optimizer(self.network, self.optimizer, moments)
         pieces, once = Pieces(data, self.network.reach), replace(self.schedule, epochs=1)
@@ -264,12 +273,15 @@ class NextPredictor:
             output = chosen(batch.to(device))
         return Output(output.scores.float().cpu(), tuple(weight.cpu() for weight in output.weights)), batch.targets
 
-    def ranks(self, data: Histories, *, hide: bool, counting: str | None = None) -> tuple[Floats, Index]:
+    def ranks(
+        self, data: Histories, *, hide: bool = False, sampled: int = 0, counting: str | None = None
+    ) -> tuple[Floats, Index]:
         """The rank of every event after the first of each history, and the index of its history.
 
         Args:
             data: in this predictor's vocabulary, without unknown values.
             hide: whether to rule out what a history already holds.
+            sampled: rank against so many sampled candidates in place of all; the same ones for every model.
             counting: one of ``COUNTING`` in place of the model.
         """
         module = self.counting[counting] if counting else self.network
@@ -279,7 +291,11 @@ class NextPredictor:
             output, targets = self.scores(pieces, index, module)
             positions = pieces.positions(index)
             scores = hide_seen(output.scores, data, positions) if hide else output.scores
-            ranks.append(metrics.torch_ranks(scores, targets))
+            if sampled:
+                negatives = draw_negatives(targets, positions, len(self.vocabulary), sampled)
+                ranks.append(metrics.sampled_ranks(scores, targets, negatives).double().numpy())
+            else:
+                ranks.append(metrics.ranks(scores, targets).double().numpy())
             owners.append(owner[positions])
         return np.concatenate(ranks), np.concatenate(owners)
 
@@ -348,7 +364,10 @@ class NextPredictor:
     def new_module(self, name: str, settings: Any) -> Any:
         """An untrained module of this predictor's vocabulary, on its device (counting stays on the CPU)."""
         module, _, schedule = MODELS[name]
-        made = module(settings, len(self.vocabulary))
+        try:
+            made = module(settings, len(self.vocabulary))
+        except (RuntimeError, MemoryError) as error:
+            raise SettingError(f"{name} with these settings does not fit into memory; make it smaller") from error
         return made.to(self.device) if schedule is not None else made
 
     def _fingerprint(self, parts: Sequence[Histories]) -> str:

@@ -141,10 +141,6 @@ class SANSR(nn.Module):
         """How many earlier events can change a step's answer."""
         return self.settings.length - 1
 
-    def count(self, totals: Tensor) -> None:
-        """Take how often each id occurs, which the negatives are drawn by."""
-        self.sampler.count(totals)
-
     def grow(self, num_ids: int) -> SANSR:
         """The same network with room for more items; a new item starts at random."""
         grown = SANSR(self.settings, num_ids)

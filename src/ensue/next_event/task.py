@@ -9,8 +9,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ensue.data.histories import Histories, Index, ranges
+from ensue.data.histories import Histories, Index, ranges, scrambled
 from ensue.next_event.batch import Batch
+from ensue.vocabulary import FIRST
 
 STEPS = 128
 """Asked steps a piece: a longer history is cut into overlapping pieces, which changes no answer."""
@@ -109,6 +110,27 @@ def hide_seen(scores: Tensor, histories: Histories, positions: Index) -> Tensor:
     columns = histories.ids[ranges(starts, lengths)]
     scores[torch.from_numpy(rows), torch.from_numpy(columns).long()] = -torch.inf
     return scores
+
+
+def draw_negatives(targets: Tensor, positions: Index, num_ids: int, sampled: int) -> Tensor:
+    """Uniform candidates for every target, never the target itself, the same for every model.
+
+    They are a hash of the target's place in the data, so no order of scoring changes them.
+
+    Args:
+        targets: (asked,) ids.
+        positions: (asked,) where in the data each asked step stands.
+        num_ids: ids in use, padding and unknown included.
+        sampled: how many a target.
+
+    Returns:
+        (asked, sampled) ids.
+    """
+    places = positions.astype(np.uint64)[:, None] * np.uint64(2**16) + np.arange(sampled).astype(np.uint64)
+    draws = scrambled(places)
+    values = num_ids - FIRST
+    steps = torch.from_numpy((draws % np.uint64(max(1, values - 1))).astype(np.int64))
+    return FIRST + (targets[:, None] - FIRST + 1 + steps) % values
 
 
 def repeats(histories: Histories) -> bool:

@@ -40,10 +40,10 @@ class Sampler(nn.Module):
 
 
 def sampled_cross_entropy(hidden: Tensor, items: nn.Embedding, targets: Tensor, sampler: Sampler, drawn: int) -> Tensor:
-    """Softmax over the target and ``drawn`` negatives shared by the batch, each score less log(its expected draws).
+    """Softmax over the target and ``drawn`` negatives shared by the batch, a negative less log(its expected draws).
 
-    The correction makes the gradient an estimate of the full softmax's (Bengio & Senécal 2008); a negative that is a
-    row's own target is left out of that row.
+    So the sum over the negatives has the mean of the sum over the catalogue without the target (Bengio & Senécal 2008);
+    a negative that is a row's own target is left out of that row.
 
     Args:
         hidden: (targets, dim).
@@ -57,7 +57,7 @@ def sampled_cross_entropy(hidden: Tensor, items: nn.Embedding, targets: Tensor, 
     """
     negatives = sampler.draw(drawn)
     expected = (sampler.shares() * drawn).log()
-    own = (hidden * items(targets)).sum(1, keepdim=True) - expected[targets, None]
+    own = (hidden * items(targets)).sum(1, keepdim=True)
     others = torch.addmm(-expected[negatives], hidden, items(negatives).T)
     others = others.masked_fill(negatives == targets[:, None], -torch.inf)
     loss: Tensor = (torch.cat([own, others], dim=1).logsumexp(1) - own[:, 0]).mean()

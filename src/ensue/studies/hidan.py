@@ -97,7 +97,7 @@ def _cost(name: str, predictor: NextPredictor) -> dict[str, Any]:
         "model": predictor.model_name,
         "parameters": sum(counted),
         "epochs": predictor.facts["epochs"],
-        "seconds_an_epoch": predictor.facts["seconds_an_epoch"],
+        "seconds_an_epoch": round(predictor.seconds_an_epoch or 0, 2),
     }
 
 

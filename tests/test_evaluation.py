@@ -66,7 +66,7 @@ def test_full_by_hand_with_the_seen_kept() -> None:
 
 @pytest.mark.parametrize("train", [UNIQUE, REPEATING])
 def test_paper_by_hand(train: Sequence[str]) -> None:
-    # X is a miss, and so is b after X alone: ranks 2 | 3, 1, miss | miss. Macro: (1/2 + (1/3 + 1 + 0)/3 + 0) / 3 = 17/54,
+    # X is a miss, and so is b after X alone: 2; 3, 1, miss; miss. (1/2 + (1/3 + 1 + 0)/3 + 0)/3 = 17/54,
     # where micro would be 11/30. Nothing is ruled out, whether the data repeats or not.
     figures = popularity_figures(train, "paper")
     assert figures["mrr"] == pytest.approx(17 / 54)

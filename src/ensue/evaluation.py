@@ -38,7 +38,7 @@ from ensue.vocabulary import FIRST
 
 PROTOCOLS = ("full", "paper", "macro", "sampled")
 SAMPLED = 100
-SAMPLED_IN_PAPER = ("sansr", "sansr-rc")
+SAMPLED_IN_PAPER = ("sansr", "sansr-rc", "bpr-mf", "fpmc", "gru4rec", "narm", "stamp")
 AT = (10, 20, 50, 100)
 RESAMPLES = 1000
 

@@ -7,6 +7,8 @@ import pytest
 from ensue.data.histories import Histories
 from ensue.errors import DataError, SettingError
 from ensue.next_event import MODELS
+from ensue.next_event.gru4rec import GRU4Rec, GRU4RecSettings
+from ensue.next_event.narm import NARM, NARMSettings
 from ensue.next_event.predictor import NextPredictor
 from ensue.records import History
 from tests.next_event.contract import TRAINED, NextContract
@@ -51,6 +53,46 @@ class TestSANSR(NextContract):
 class TestSANSRWithoutResiduals(NextContract):
     model = "sansr-rc"
     options = SESSIONS
+    short = {"length": 2}  # noqa: RUF012
+
+
+RIVALS = {"dim": 16, "epochs": 20, "learning_rate": 0.02, "batch_size": 8, "patience": 30, "refit": True}
+
+
+class TestBPRMF(NextContract):
+    model = "bpr-mf"
+    options = RIVALS
+    short = {"length": 2}  # noqa: RUF012
+    crowd = True
+
+
+class TestFPMC(NextContract):
+    model = "fpmc"
+    options = RIVALS
+    short = {"length": 2}  # noqa: RUF012
+
+
+class TestGRU4Rec(NextContract):
+    model = "gru4rec"
+    options = RIVALS
+
+    def test_evidence_in_a_history_longer_than_the_reach_names_the_right_events(self) -> None:
+        """Its state remembers the whole session: no history is longer than its reach."""
+        assert GRU4Rec(GRU4RecSettings(dim=4), 5).reach is None
+
+
+class TestNARM(NextContract):
+    model = "narm"
+    options = RIVALS
+
+    def test_evidence_in_a_history_longer_than_the_reach_names_the_right_events(self) -> None:
+        """Its state remembers the whole session: no history is longer than its reach."""
+        assert NARM(NARMSettings(dim=4), 5).reach is None
+
+
+class TestSTAMP(NextContract):
+    model = "stamp"
+    options = RIVALS
     short = {"length": 2}  # noqa: RUF012
 
 

@@ -5,9 +5,14 @@
 
 from typing import Any
 
+from ensue.next_event import factors, gru4rec, narm, stamp
 from ensue.next_event.counting import Cooccurrence, CountingSettings, Markov, Popularity, SequentialRules
+from ensue.next_event.factors import BPRMF, FPMC, BPRMFSettings, FPMCSettings
+from ensue.next_event.gru4rec import GRU4Rec, GRU4RecSettings
 from ensue.next_event.hidan import HiDAN, HiDANSettings
+from ensue.next_event.narm import NARM, NARMSettings
 from ensue.next_event.sansr import SANSR, SANSRSettings
+from ensue.next_event.stamp import STAMP, STAMPSettings
 from ensue.training import Schedule
 
 _HIDAN = Schedule(batch_size=16, watch="mrr")
@@ -20,6 +25,11 @@ MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
     "hidan-nt": (HiDAN, HiDANSettings(time_decay=False), _HIDAN),
     "sansr": (SANSR, SANSRSettings(), _SANSR),
     "sansr-rc": (SANSR, SANSRSettings(residual=False), _SANSR),
+    "bpr-mf": (BPRMF, BPRMFSettings(), factors.SCHEDULE),
+    "fpmc": (FPMC, FPMCSettings(), factors.FPMC_SCHEDULE),
+    "gru4rec": (GRU4Rec, GRU4RecSettings(), gru4rec.SCHEDULE),
+    "narm": (NARM, NARMSettings(), narm.SCHEDULE),
+    "stamp": (STAMP, STAMPSettings(), stamp.SCHEDULE),
     "popularity": (Popularity, CountingSettings(), None),
     "markov": (Markov, CountingSettings(), None),
     "rules": (SequentialRules, CountingSettings(), None),

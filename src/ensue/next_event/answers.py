@@ -118,11 +118,17 @@ def _deletions(histories: Histories, said: Said, say: Say, choices: Tensor) -> l
     return found
 
 
+def _heaviest(weights: Tensor) -> list[int]:
+    """The places of the largest weights, largest first; of those that differ by rounding alone, the latest."""
+    order = (weights * 1e5).round().flip(0).argsort(descending=True, stable=True)
+    return (len(weights) - 1 - order[:TESTED]).tolist()
+
+
 def _most_heeded(histories: Histories, influence: Sequence[Tensor]) -> tuple[Index, Index, list[float]]:
     top = [
-        (row, int(at) + length - len(weights), float(weights[at]))
+        (row, at + length - len(weights), float(weights[at]))
         for row, (weights, length) in enumerate(zip(influence, histories.lengths.tolist(), strict=True))
-        for at in weights.topk(min(TESTED, len(weights))).indices
+        for at in _heaviest(weights)
         if weights[at] > 0
     ]
     columns: npt.NDArray[np.int64] = np.array([(row, event) for row, event, _ in top], np.int64).reshape(-1, 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -27,8 +29,11 @@ def masked_mean(mask: Tensor, dtype: torch.dtype) -> Tensor:
     return mask.to(dtype) / mask.sum(-1, keepdim=True).clamp(min=1)
 
 
+@lru_cache(maxsize=256)
 def band(time: int, *, reach: int | None, own: bool, device: torch.device | None = None) -> Tensor:
     """Which earlier steps a step may see: (time, time) bool, row = the step that looks, column = the step seen.
+
+    The masks are kept and shared: do not write into them.
 
     Args:
         time: number of steps.

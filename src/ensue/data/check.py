@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ensue.data.histories import Histories, Index
+from ensue.data.histories import Histories, Index, scrambled
 from ensue.data.tables import Understood
 from ensue.errors import DataError
 from ensue.records import History
@@ -144,10 +144,8 @@ def fingerprints(histories: Histories) -> npt.NDArray[np.uint64]:
     """(histories,) a 64-bit number each, equal for equal sequences of values: a sum over (position, value) hashes."""
     owners = histories.sequence_index()
     positions = np.arange(len(histories.ids)) - histories.offsets[owners]
-    mixed = (positions << 32 | histories.ids).astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # splitmix64
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    ends = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed ^ (mixed >> np.uint64(31)), dtype=np.uint64)])
+    mixed = scrambled((positions << 32 | histories.ids).astype(np.uint64))
+    ends = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
     prints: npt.NDArray[np.uint64] = ends[histories.offsets[1:]] - ends[histories.offsets[:-1]]
     return prints
 

@@ -5,6 +5,7 @@ The oracles read one prefix, one click, one item at a time. ``weights`` is a mod
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from ensue.data.histories import Histories
 from ensue.next_event.factors import BPRMFSettings, FPMCSettings
 from ensue.next_event.gru4rec import GRU4RecSettings
 from ensue.next_event.narm import NARMSettings
+from ensue.next_event.session_knn import VSKNNSettings
 from ensue.next_event.stamp import STAMPSettings
 from ensue.next_event.task import Pieces, hide_seen
 from ensue.training import Schedule, make_optimizer, train
@@ -52,6 +54,34 @@ def fpmc_scores(settings: FPMCSettings, weights: Weights, ids: Sequence[int]) ->
     to_user, to_item = weights["items.weight"].chunk(2, dim=1)
     user = mean([to_user[id] for id in ids[-settings.length :]])
     return products(user, to_user) + products(weights["latest.weight"][ids[-1]], to_item)
+
+
+def vsknn_scores(
+    settings: VSKNNSettings, train: Sequence[Sequence[int]], ids: Sequence[int], num_ids: int
+) -> list[float]:
+    """(ids,) what VS-kNN says after one prefix, before the logarithm; past sessions in order, the latest last."""
+
+    def decay(away: int) -> float:
+        return {"linear": max(0.0, 1 - away / 10), "reciprocal": 1 / (away + 1), "quadratic": 1 / (away + 1) ** 2}[
+            settings.decay
+        ]
+
+    place: dict[int, int] = {}  # of an item that comes twice, the latest place counts
+    for away, id in enumerate(reversed(ids[-settings.window :])):
+        place.setdefault(id, away)
+    sampled = [set(past) for past in train if set(past) & set(place)][-settings.sample :]
+    similar = [(sum(decay(place[id]) for id in past if id in place), past) for past in reversed(sampled)]
+    nearest = sorted(similar, key=lambda pair: -pair[0])[: settings.neighbours]
+    said = [0.0] * num_ids
+    for similarity, past in nearest:
+        shared = min(place[id] for id in past if id in place)
+        for id in past:
+            holders = sum(id in other for other in train)
+            rarity = 1 + settings.idf * math.log(sum(len(other) > 0 for other in train) / holders)
+            said[id] += similarity * decay(shared) * rarity
+    events = [id for past in train for id in past]
+    total = sum(said) or 1.0
+    return [score / total + settings.popularity * events.count(id) / len(events) for id, score in enumerate(said)]
 
 
 def gru_states(weights: Weights, ids: Sequence[int]) -> list[Tensor]:

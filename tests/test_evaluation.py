@@ -14,7 +14,8 @@ from torch import nn
 from ensue.data.histories import Histories
 from ensue.data.world import make_world
 from ensue.errors import DataError, SettingError
-from ensue.evaluation import RESAMPLES, compare, evaluate, score
+from ensue.evaluation import RESAMPLES, compare, describe, evaluate, evaluate_alone, score, table
+from ensue.next_event import COUNTING
 from ensue.next_event.batch import Batch, Output
 from ensue.next_event.predictor import NextPredictor
 from ensue.next_event.task import draw_negatives
@@ -44,7 +45,7 @@ TEST = ("ab", "dcaX", "Xb")
 
 def popularity_figures(train: Sequence[str], protocol: str) -> dict[str, float]:
     result = evaluate(fitted(histories(*train)), histories(*TEST), protocol, AT)
-    assert [row.model for row in result.rows] == ["popularity", "markov", "rules", "cooccurrence"]
+    assert [row.model for row in result.rows] == ["popularity", "markov", "rules", "cooccurrence", "vsknn"]
     return dict(result.rows[0].figures)
 
 
@@ -169,7 +170,7 @@ def test_a_model_as_good_as_counting_does_not_beat_it() -> None:
     assert result.verdict == f"beats the best counting baseline ({result.best_counting}, by MRR): no (p = 1.000)"
 
 
-@pytest.mark.parametrize("model", ["popularity", "markov", "rules", "cooccurrence"])
+@pytest.mark.parametrize("model", COUNTING)
 def test_counting_does_not_beat_itself(model: str) -> None:
     world = make_world(num_users=16, num_cascades=200)
     result = evaluate(fitted(world.train, model), world.test)
@@ -179,7 +180,7 @@ def test_counting_does_not_beat_itself(model: str) -> None:
 
 def test_counting_rows_are_the_predictors_own() -> None:
     world = make_world(num_users=16, num_cascades=200)
-    counted = [fitted(world.train, name) for name in ("popularity", "markov", "rules", "cooccurrence")]
+    counted = [fitted(world.train, name) for name in COUNTING]
     beside = evaluate(fitted(world.train, "hidan", epochs=1, dim=4), world.test).rows[1:]
     for predictor, row in zip(counted, beside, strict=True):
         assert evaluate(predictor, world.test).rows[0].figures == row.figures
@@ -205,7 +206,7 @@ def test_two_seeds_are_averaged(protocol: str) -> None:
     seeds = [fitted(world.train, "hidan", seed, epochs=2, dim=4) for seed in (0, 1)]
     alone = [evaluate(predictor, world.test, protocol, AT).rows[0].figures for predictor in seeds]
     result = compare([seeds, [fitted(world.train, "markov")]], world.test, protocol, AT)
-    assert [row.model for row in result.rows] == ["hidan", "markov", "popularity", "rules", "cooccurrence"]
+    assert [row.model for row in result.rows] == ["hidan", "markov", "popularity", "rules", "cooccurrence", "vsknn"]
     for name, found in result.rows[0].figures.items():
         assert found == pytest.approx((alone[0][name] + alone[1][name]) / 2)
     assert (result.rows[0].notes, result.rows[1].notes) == ({"seeds": 2}, {})
@@ -324,3 +325,50 @@ def test_paper_is_what_the_first_models_paper_does() -> None:
     found = evaluate(fitted(data, "sansr", epochs=1, dim=4, heads=1), data, "paper")
     assert found.protocol.candidates.startswith("the target and 2 drawn at random")
     assert evaluate(fitted(data, "markov"), data, "paper").protocol.averaging.startswith("macro")
+
+
+def noise(seed: int, num: int = 300) -> Histories:
+    """Nothing follows from anything: 400 values in a random order, of which the training data of seed 0 holds 395."""
+    random = np.random.default_rng(seed)
+    return Histories.of([History(tuple(f"v{i}" for i in random.permutation(400)[:6])) for _ in range(num)])
+
+
+@pytest.mark.parametrize(("protocol", "candidates"), [("sampled", 101), ("full", 395), ("macro", 395)])
+def test_a_row_that_is_not_above_chance_carries_a_warning(protocol: str, candidates: int) -> None:
+    result = evaluate(fitted(noise(0), "markov"), noise(1), protocol, (10, 20))
+    for row in result.rows:
+        assert row.interval["hit@10"][0] <= 10 / candidates  # no ranker can do better here
+        expected = f"{row.model}: HR@10 {row.figures['hit@10']:.4f} is not above chance, {10 / candidates:.4f}"
+        assert row.warning == f"{expected}: no better than a random order"
+        assert row.to_dict()["below_chance"] is True
+    lines = table(result, ["mrr"]).splitlines()
+    assert lines[2].startswith("| markov (chance!) | ") and f"Warning: {result.rows[0].warning}" in lines
+    assert "markov (chance!)" in describe(fitted(noise(0), "markov"), result)
+
+
+def test_a_row_above_chance_carries_none() -> None:
+    result = evaluate(fitted(noise(0), "markov"), noise(0), "sampled", (10, 20))  # learned by heart
+    above = {row.model: row for row in result.rows}["markov"]
+    assert above.interval["hit@10"][0] > 10 / 101 and above.warning == "" and "below_chance" not in above.to_dict()
+    assert "| markov | " in table(result, ["mrr"])
+
+
+def test_chance_is_no_matter_where_every_candidate_is_within_the_cut_off() -> None:
+    assert not any(row.warning for row in evaluate(fitted(histories(*UNIQUE)), histories(*TEST), "full", (10,)).rows)
+
+
+@pytest.mark.parametrize("k", [10, 20])
+def test_ndcg_is_among_the_measures(k: int) -> None:
+    result = evaluate(fitted(histories(*UNIQUE)), histories(*TEST), "full", (10, 20))
+    # Ranks by hand, see above: a|b first, d|c third, dc|a first, two misses of five. log2(1 + 3) = 2.
+    assert result.rows[0].figures[f"ndcg@{k}"] == pytest.approx((1 + 1 / 2 + 1) / 5)
+
+
+@pytest.mark.parametrize("protocol", ["full", "sampled"])
+def test_a_row_alone_is_the_row_among_others(protocol: str) -> None:
+    predictor = fitted(histories(*UNIQUE), "markov")
+    whole = evaluate(predictor, histories(*TEST), protocol, AT)
+    for among, counting in ((whole.rows[0], None), (whole.rows[1], "popularity")):
+        row, card = evaluate_alone(predictor, histories(*TEST), protocol, AT, counting)
+        assert (row.model, row.figures, row.warning) == (among.model, among.figures, among.warning)
+        assert card == whole.protocol

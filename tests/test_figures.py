@@ -4,11 +4,13 @@ import stat
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ensue import figures
 from ensue.errors import SettingError
 from ensue.records import Answer, Explanation
+from ensue.stream.board import Board
 
 # b at 90 s leaned on a wholly; the second a, at 2 h, a quarter on the first a and the rest on b.
 STORY = Explanation(
@@ -141,3 +143,48 @@ def test_a_page_that_cannot_be_written_is_one_line_and_leaves_nothing(tmp_path: 
         figures.write_html(figures.dependency(STORY), tmp_path / "no" / "story.html")
     assert "\n" not in str(missing.value)
     assert [file.name for file in tmp_path.iterdir()] == ["folder.html"]
+
+
+def test_a_stream_is_drawn_by_hour_and_name() -> None:
+    board = Board()
+    hour = 3600.0 * 480_000
+    board.add(np.array([hour, hour + 3600]), np.array([hour, hour + 3600]), {"model": np.array([1.0, 30.0])})
+    board.add(np.array([hour + 3600]), np.array([hour + 3600]), {"model": np.array([2.0]), "frozen": np.array([21.0])})
+    model, frozen = figures.stream(board.rows()).data
+    assert [time.isoformat() for time in model.x] == ["2024-10-04T00:00:00+00:00", "2024-10-04T01:00:00+00:00"]
+    assert (model.name, model.y) == ("model", (1.0, 0.5))  # ranks 1; then 30 and 2
+    assert (frozen.name, frozen.y) == ("frozen", (None, 0.0))
+    assert [row[0] for row in model.customdata] == [1, 2]
+
+
+def test_a_stream_without_dates_or_events_is_drawn_too() -> None:
+    board = Board()
+    assert len(figures.stream(board.rows()).data) == 0
+    board.add(np.array([7200.0]), np.array([7200.0]), {"model": np.array([1.0])})
+    assert figures.stream(board.rows()).data[0].x == (2.0,)
+
+
+def test_bars_and_lines_hold_a_series_each() -> None:
+    values: dict[str, list[float | None]] = {"one": [1.0, 0.25], "two": [None, 3.0]}
+    for draw in (figures.bars, figures.lines):
+        figure = draw("title", "axis", ["32", "64"], values)
+        assert [part.name for part in figure.data] == ["one", "two"] and figure.layout.showlegend
+        assert [list(part.x) for part in figure.data] == [["32", "64"]] * 2
+        assert [list(part.y) for part in figure.data] == list(values.values())
+        assert figure.layout.xaxis.type == "category"  # sizes stand at equal distances
+        assert (figure.layout.title.text, figure.layout.yaxis.title.text) == ("title", "axis")
+    assert list(figures.bars("", "", ["a", "b"], values).data[1].text) == ["", "3"]
+    assert not figures.lines("", "", ["a"], {"": [1.0]}).layout.showlegend
+
+
+def test_several_figures_share_a_page(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    bars = figures.bars("</body>", "axis", ["a"], {"": [1.0]})
+    figures.write_html(figures.dependency(STORY), path, bars, figures.lines("lines", "axis", ["a"], {"": [1.0]}))
+    page = path.read_text(encoding="utf-8")
+    assert fetches(page) == []
+    for name in ("figure", "figure2", "figure3"):
+        assert page.count(f'<div id="{name}"') == 1
+    assert page.rstrip().endswith("</html>") and page.index('id="figure3"') < page.rindex("</body>")
+    figures.write_html(bars, path)
+    assert len(page) < 1.1 * len(path.read_text(encoding="utf-8"))  # Plotly's code is inside once

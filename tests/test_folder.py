@@ -30,8 +30,10 @@ FILES = {
     "model.safetensors",
     "counting.safetensors",
     "optimizer.safetensors",
+    "reservoir.safetensors",
     "CARD.md",
 }
+TENSORS = sorted(name for name in FILES if name.endswith(".safetensors"))
 load = partial(ensue.load, device="cpu")
 HALF = "{0}: {1} is missing or unreadable (No such file or directory); this is not a whole model folder"
 TAKEN = "{}: exists and is not a model folder; name another place"
@@ -120,7 +122,7 @@ def test_saving_what_was_loaded_gives_the_same_bytes(folder: Path) -> None:
 def test_a_model_takes_the_place_of_an_older_one_whole(folder: Path, world: World) -> None:
     counted = fitted(world, seed=0, model="markov")
     counted.save(folder)
-    assert set(names(folder)) == FILES - {"optimizer.safetensors"}
+    assert set(names(folder)) == FILES - {"optimizer.safetensors", "reservoir.safetensors"}
     assert load(folder).model_name == "markov"
     assert names(folder.parent) == ["m"]
 
@@ -417,7 +419,7 @@ def test_settings_that_do_not_fit_are_refused(folder: Path, changes: dict[str, A
     assert message.endswith("); fit the model again or copy it anew")
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "counting.safetensors", "optimizer.safetensors"])
+@pytest.mark.parametrize("name", TENSORS)
 @pytest.mark.parametrize("size", [0, 7, 60, -1])
 def test_truncated_tensors(folder: Path, name: str, size: int) -> None:
     (folder / name).write_bytes((folder / name).read_bytes()[:size])
@@ -426,13 +428,13 @@ def test_truncated_tensors(folder: Path, name: str, size: int) -> None:
     assert message.endswith("); fit the model again or copy it anew")
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "counting.safetensors", "optimizer.safetensors"])
+@pytest.mark.parametrize("name", TENSORS)
 def test_tensors_of_something_else(folder: Path, name: str) -> None:
     (folder / name).write_bytes(tensor_bytes({"users.weight": torch.zeros(3)}))
     assert refusal(load, folder).startswith(f"{folder}: damaged (")
 
 
-@pytest.mark.parametrize("model", ["hidan", "popularity", "markov", "rules", "cooccurrence"])
+@pytest.mark.parametrize("model", ["hidan", "popularity", "markov", "rules", "cooccurrence", "vsknn"])
 @pytest.mark.parametrize("fault", ["shorter", "longer", "double", "empty"])
 def test_a_vocabulary_of_the_wrong_length(
     trained: NextPredictor, world: World, tmp_path: Path, model: str, fault: str

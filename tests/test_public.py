@@ -111,7 +111,8 @@ def test_settings_explain_every_field(name: str) -> None:
     module = importlib.import_module(name)
     for key, value in public(module):
         if inspect.isclass(value) and is_dataclass(value) and key.endswith(("Settings", "Schedule")):
-            source = inspect.getsource(value).splitlines()
+            classes = [one for one in value.__mro__ if is_dataclass(one)]
+            source = [line for one in classes for line in inspect.getsource(one).splitlines()]
             for field in fields(value):
                 at = next(i for i, line in enumerate(source) if line.startswith(f"    {field.name}: "))
                 assert source[at + 1].startswith('    """'), f"{key}.{field.name}"

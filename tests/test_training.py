@@ -21,7 +21,7 @@ import pytest
 import torch
 from torch import Tensor, distributed, nn
 
-from ensue import training
+from ensue import group
 from ensue.data.histories import Histories
 from ensue.data.world import World, make_world
 from ensue.errors import EnsueError, ModelFolderError, SettingError
@@ -593,4 +593,4 @@ def test_two_processes_learn_what_one_does(log: Path, tmp_path: Path) -> None:
 
 
 def test_here_is_alone_outside_a_group() -> None:
-    assert training.here() == (0, 1)
+    assert group.here() == (0, 1)

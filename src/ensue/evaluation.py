@@ -13,7 +13,7 @@ sequence's targets, then over sequences.
 
 ``sampled`` (SANSR, section IV.A): each target is ranked against 100 candidates drawn at random, nothing is ruled out;
 micro average. Figures of this kind are high for any ranker and may order models wrongly (Krichene & Rendle 2020): the
-card states the level of chance.
+card states the level of chance, and under any protocol a warning stands beside a row that is not above it.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from ensue.errors import DataError, SettingError
 from ensue.metrics import Floats
 from ensue.next_event import COUNTING
 from ensue.next_event.predictor import NextPredictor
+from ensue.next_event.reservoir import LATEST
 from ensue.version import __version__
 from ensue.vocabulary import FIRST
 
@@ -67,11 +68,14 @@ class Row:
     interval: Mapping[str, tuple[float, float]]
     seconds_per_1000: float | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
+    warning: str = ""
+    """Says so where the figures are not above those of a random order."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Flat JSON form: ``{"model", "mrr", …, "interval": {…}}``."""
+        """Flat JSON form: ``{"model", "mrr", …, "interval": {…}}``; ``"below_chance": true`` where a warning stands."""
+        below = {"below_chance": True} if self.warning else {}
         speed = {} if self.seconds_per_1000 is None else {"seconds_per_1000": self.seconds_per_1000}
-        return {"model": self.model, **self.figures, "interval": dict(self.interval), **speed, **self.notes}
+        return {"model": self.model, **self.figures, "interval": dict(self.interval), **speed, **self.notes, **below}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,15 +153,8 @@ def compare(
             runs.append([score(first, data, protocol, counting=name)])
     table = [[_sums(run, len(data), at) for run in seeds] for seeds in runs]
     figures, resampled = _resample(table, macro=protocol == "macro")
-    measures = metrics.names(at)
     rows = tuple(
-        Row(
-            name,
-            dict(zip(measures, figures[index].tolist(), strict=True)),
-            dict(zip(measures, _interval(resampled[index]), strict=True)),
-            1000 * sum(run.seconds for run in seeds) / max(1, sum(len(run.rank) for run in seeds)),
-            {"seeds": len(seeds)} if len(seeds) > 1 else {},
-        )
+        _row(name, seeds, at, figures[index], resampled[index], _candidates(first, protocol))
         for index, (name, seeds) in enumerate(zip(names, runs, strict=True))
     )
     counted = [index for index, name in enumerate(names) if name in COUNTING]
@@ -170,6 +167,54 @@ def compare(
     return Result(card, rows, names[rival], bool(ours != rival and p_value < 0.05), p_value)
 
 
+def evaluate_alone(
+    predictor: NextPredictor, data: Histories, protocol: str, at: Sequence[int] = AT, counting: str | None = None
+) -> tuple[Row, Card]:
+    """One row without the others, for a study that puts its table together from many runs: counting stands beside.
+
+    Args:
+        predictor: fitted.
+        data: to score.
+        protocol: full, macro or sampled.
+        at: the cut-offs.
+        counting: one of the predictor's counting models in its place.
+
+    Raises:
+        DataError: the data holds nothing to score.
+    """
+    run = score(predictor, data, protocol, counting)
+    figures, resampled = _resample([[_sums(run, len(data), at)]], macro=protocol == "macro")
+    row = _row(run.model, [run], at, figures[0], resampled[0], _candidates(predictor, protocol))
+    return row, _card(predictor, data, protocol, protocol, run)
+
+
+def _candidates(predictor: NextPredictor, protocol: str) -> int:
+    values = len(predictor.vocabulary) - FIRST
+    return min(SAMPLED + 1, values) if protocol == "sampled" else values
+
+
+def _row(
+    name: str, seeds: Sequence[Scored], at: Sequence[int], figures: Floats, resampled: Floats, candidates: int
+) -> Row:
+    measures = metrics.names(at)
+    found = dict(zip(measures, figures.tolist(), strict=True))
+    interval = dict(zip(measures, _interval(resampled), strict=True))
+    seconds = 1000 * sum(run.seconds for run in seeds) / max(1, sum(len(run.rank) for run in seeds))
+    notes = {"seeds": len(seeds)} if len(seeds) > 1 else {}
+    return Row(name, found, interval, seconds, notes, _warning(name, found, interval, min(at), candidates))
+
+
+def _warning(
+    name: str, figures: Mapping[str, float], interval: Mapping[str, tuple[float, float]], k: int, candidates: int
+) -> str:
+    """Says so unless the whole interval at the first cut-off lies above a random order's k / candidates."""
+    level = k / candidates
+    if level >= 1 or interval[f"hit@{k}"][0] > level:
+        return ""
+    found = f"{name}: HR@{k} {figures[f'hit@{k}']:.4f} is not above chance, {level:.4f}"
+    return f"{found}: no better than a random order"
+
+
 def score(predictor: NextPredictor, data: Histories, protocol: str, counting: str | None = None) -> Scored:
     """Rank every target of the data, by the predictor's model or by one of its counting models.
 
@@ -179,7 +224,7 @@ def score(predictor: NextPredictor, data: Histories, protocol: str, counting: st
     known = data.encode(predictor.vocabulary, drop_unknown=True)
     sampled = min(SAMPLED, len(predictor.vocabulary) - FIRST - 1) if protocol == "sampled" else 0
     begun = time.perf_counter()
-    rank, sequence = predictor.ranks(known, hide=_hides(predictor, protocol), sampled=sampled, counting=counting)
+    rank, sequence, _ = predictor.ranks(known, hide=_hides(predictor, protocol), sampled=sampled, counting=counting)
     seconds = time.perf_counter() - begun
     missed = np.maximum(data.lengths - 1, 0) - np.bincount(sequence, minlength=len(data))
     rank = np.concatenate([rank, np.full(int(missed.sum()), metrics.MISS)])
@@ -247,12 +292,21 @@ def chance(sampled: int) -> str:
 
 
 def table(result: Result, measures: Sequence[str]) -> str:
-    """A Markdown table, figures x 100 with the half-width of their interval."""
+    """A Markdown table, figures x 100 with the half-width of their interval; below it what is not above chance."""
     lines = [f"| model | {' | '.join(measures)} |", "|---" * (1 + len(measures)) + "|"]
     for row in result.rows:
         cells = [f"{100 * row.figures[name]:.2f} ± {50 * np.ptp(row.interval[name]):.2f}" for name in measures]
-        lines.append(f"| {row.model} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append(f"| {row.model}{' (chance!)' if row.warning else ''} | {' | '.join(cells)} |")
+    return "\n".join([*lines, *(f"\nWarning: {row.warning}" for row in result.rows if row.warning)])
+
+
+def _kept(num: int) -> list[str]:
+    """What a card says of past histories in the folder: they may be personal data."""
+    if not num:
+        return []
+    what = f"{num:,} past histories (ids and times, no names; of each the latest {LATEST} events)"
+    why = "for updates to learn anew; `ensue fit --set replay=0` keeps none"
+    return ["## What it keeps", f"- {what} in `reservoir.safetensors`, {why}.", ""]
 
 
 def describe(predictor: NextPredictor, result: Result | None = None) -> str:
@@ -266,6 +320,7 @@ def describe(predictor: NextPredictor, result: Result | None = None) -> str:
         "## What it learned from",
         *(f"- {name}: {value}" for name, value in summary["facts"].items()),
         "",
+        *_kept(summary["facts"]["remembered"]),
         "## How",
         f"- seed: {summary['seed']}",
         *(f"- {name}: {value}" for name, value in {**summary["settings"], **(summary["schedule"] or {})}.items()),

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import plotly.graph_objects as go
 
 from ensue.errors import SettingError
 from ensue.records import Explanation
+from ensue.stream.board import Hour
 
 UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+DATED = 1e8
+"""Times after this (seconds, 1973) count from 1970."""
 
 
 def dependency(explanation: Explanation, *, truth: Collection[tuple[str, str]] | None = None) -> go.Figure:
@@ -54,13 +58,75 @@ def dependency(explanation: Explanation, *, truth: Collection[tuple[str, str]] |
     return figure
 
 
-def write_html(figure: go.Figure, path: Path) -> None:
-    """Write a page that holds the figure and all it needs; whoever reads the path sees the old page or the new one.
+def stream(hours: Sequence[Hour]) -> go.Figure:
+    """HR@20 by hour of the events' own time: the model that learns, and everyone beside it."""
+    names = list(dict.fromkeys(name for row in hours for name in row.sums))
+    dated = all(row.to_dict()["begins"] > DATED for row in hours)
+    figure = go.Figure()
+    for name in names:
+        rows = [(row, row.figures().get(name)) for row in hours]
+        begins = [row.to_dict()["begins"] for row, _ in rows]
+        figure.add_scatter(
+            x=[datetime.fromtimestamp(time, UTC) for time in begins] if dated else [time / 3600 for time in begins],
+            y=[None if found is None else found["hr@20"] for _, found in rows],
+            customdata=[[row.targets, None if found is None else found["mrr@20"]] for row, found in rows],
+            hovertemplate="HR@20 %{y:.3f}, MRR@20 %{customdata[1]:.3f}, %{customdata[0]:,} targets",
+            mode="lines",
+            name=name,
+            line={"width": 3 if name == "model" else 1.5},
+        )
+    figure.update_layout(
+        title={"text": "HR@20 by hour: each event predicted before it was learned"},
+        template="simple_white",
+        xaxis={"title": {"text": "hour of the events (UTC)" if dated else "hour of the events"}},
+        yaxis={"title": {"text": "HR@20"}, "rangemode": "tozero"},
+        hovermode="x unified",
+        height=480,
+    )
+    return figure
+
+
+def bars(title: str, axis: str, names: Sequence[str], series: Mapping[str, Sequence[float | None]]) -> go.Figure:
+    """Bars side by side for each name, a colour a series, the values above them."""
+    figure = go.Figure()
+    for name, values in series.items():
+        text = ["" if value is None else f"{value:.3g}" for value in values]
+        figure.add_bar(x=list(names), y=list(values), name=name, text=text, textposition="outside")
+    return _plain(figure, title, axis)
+
+
+def lines(title: str, axis: str, names: Sequence[str], series: Mapping[str, Sequence[float | None]]) -> go.Figure:
+    """A line a series over names at equal distances, such as sizes that double."""
+    figure = go.Figure()
+    for name, values in series.items():
+        figure.add_scatter(x=list(names), y=list(values), name=name, mode="lines+markers")
+    return _plain(figure, title, axis)
+
+
+def _plain(figure: go.Figure, title: str, axis: str) -> go.Figure:
+    return figure.update_layout(
+        title={"text": title},
+        template="simple_white",
+        xaxis={"type": "category"},
+        yaxis={"title": {"text": axis}, "rangemode": "tozero"},
+        showlegend=len(figure.data) > 1,
+        height=420,
+    )
+
+
+def write_html(figure: go.Figure, path: Path, *more: go.Figure) -> None:
+    """Write a page that holds the figures and all they need; whoever reads the path sees the old page or the new one.
 
     Raises:
         SettingError: the page cannot be written there.
     """
     page = figure.to_html(include_plotlyjs=True, div_id="figure", config={"displaylogo": False})
+    for number, other in enumerate(more, 2):
+        part = other.to_html(
+            include_plotlyjs=False, full_html=False, div_id=f"figure{number}", config={"displaylogo": False}
+        )
+        before, after = page.rsplit("</body>", 1)
+        page = f"{before}{part}</body>{after}"
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         draft.write_text(page, encoding="utf-8")

@@ -7,10 +7,12 @@ optimiser's state and ``CARD.md``. Nothing in it is code, and nothing in it is r
 from __future__ import annotations
 
 import ctypes
+import glob
 import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +28,9 @@ from ensue.errors import ModelFolderError
 T = TypeVar("T")
 FORMAT = 1
 """Version of the folder's layout; a newer one is refused."""
+
+STALE = 3600
+"""Seconds after which a half-written folder is nobody's."""
 
 _KEYS = {"ensue", "format", "task", "model", "settings"}
 _EXCHANGE, _HERE = 2, -100  # renameat2(2): RENAME_EXCHANGE, AT_FDCWD
@@ -61,20 +66,38 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     Raises:
         ModelFolderError: not a model folder, not writable or the disk is full; what stood there is unchanged.
     """
-    new, place = _new_sibling(folder), folder.resolve()
-    try:
+
+    def fill(new: Path) -> None:
         for name, data in files.items():
             _flush(new / name, data)
-        new.chmod(0o755)
-        _flush_names(new)
-        _put_in_place(new, place)
-        _flush_names(place.parent)
-    except OSError as error:
-        raise ModelFolderError(
-            f"{folder}: cannot be saved ({error.strerror}); what stood there is unchanged"
-        ) from error
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
+
+    _replace(folder, fill)
+
+
+def clone_folder(source: Path, folder: Path) -> None:
+    """Put a copy of a model folder in the place of another, at once; files are linked, not copied, where that works.
+
+    Raises:
+        ModelFolderError: as :func:`write_folder`.
+    """
+
+    def fill(new: Path) -> None:
+        for path in source.iterdir():
+            try:
+                os.link(path, new / path.name)
+            except OSError:  # no links on this file system
+                _flush(new / path.name, path.read_bytes())
+
+    _replace(folder, fill)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed processes left beside a folder while they wrote it; what is younger may still be at work."""
+    place = folder.resolve()
+    for left in place.parent.glob(f".{glob.escape(place.name)}.*.tmp"):
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > STALE:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def require_writable(folder: Path) -> None:
@@ -155,6 +178,22 @@ def read_tensors(folder: Path, name: str) -> dict[str, Tensor]:
 def tensor_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
     """Tensors (and a few texts beside them) as one safetensors file."""
     return tensors_to_bytes({name: tensor.contiguous() for name, tensor in tensors.items()}, dict(metadata or {}))
+
+
+def _replace(folder: Path, fill: Callable[[Path], None]) -> None:
+    new, place = _new_sibling(folder), folder.resolve()
+    try:
+        fill(new)
+        new.chmod(0o755)
+        _flush_names(new)
+        _put_in_place(new, place)
+        _flush_names(place.parent)
+    except OSError as error:
+        raise ModelFolderError(
+            f"{folder}: cannot be saved ({error.strerror}); what stood there is unchanged"
+        ) from error
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
 
 
 def _new_sibling(folder: Path) -> Path:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 Floats = npt.NDArray[np.float64]
@@ -25,8 +26,10 @@ def ranks(scores: Tensor, targets: Tensor) -> Tensor:
     Returns:
         (targets,) whole numbers.
     """
-    own = scores.gather(1, targets[:, None])
-    return (scores >= own).sum(dim=1)
+    above = scores >= scores.gather(1, targets[:, None])
+    if above.is_cpu:  # NumPy counts bits, torch adds up whole numbers: 20 times slower over a large catalogue
+        return torch.from_numpy(np.count_nonzero(above.numpy(), axis=1))
+    return above.sum(dim=1)
 
 
 def sampled_ranks(scores: Tensor, targets: Tensor, negatives: Tensor) -> Tensor:

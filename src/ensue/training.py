@@ -9,13 +9,10 @@ bit for bit from its last checkpoint, on the same number of ranks.
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
-import os
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
@@ -29,8 +26,11 @@ from torch.optim import Adam
 
 from ensue.errors import ModelFolderError, SettingError
 from ensue.folder import tensor_bytes, write_file
+from ensue.group import here
 
 Index = npt.NDArray[np.int64]
+WARM_UP = 200
+"""Steps in which a decaying step size first rises."""
 
 
 class TrainingBatch(Protocol):
@@ -72,6 +72,8 @@ class Schedule:
     """Histories (or texts) a batch, over all ranks."""
     learning_rate: float = 1e-3
     """Adam's step size."""
+    decay: bool = False
+    """Whether the step size rises over the first steps and falls to 0 along a cosine, over all the epochs."""
     weight_decay: float = 5e-5
     """L2: this times half the squared norm of all weights is added to the loss."""
     watch: str = "loss"
@@ -82,6 +84,8 @@ class Schedule:
     """Epochs between two checks on the validation data."""
     refit: bool = True
     """Where no validation data was given: after early stopping, train anew on everything for as many epochs."""
+    replay: int = 20_000
+    """Past histories kept in the model folder (ids and times, no names), for updates to learn anew; 0 keeps none."""
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "patience", "check_every"):
@@ -91,6 +95,14 @@ class Schedule:
             raise SettingError(f"watch is {self.watch!r}; choose from loss, mrr")
         if self.learning_rate <= 0 or self.weight_decay < 0:
             raise SettingError("learning_rate must be above 0 and weight_decay 0 or more")
+        if self.replay < 0:
+            raise SettingError(f"replay is {self.replay}; it must be 0 or more")
+
+    def rate(self, step: int, steps: int) -> float:
+        """The step size of step ``step`` of ``steps`` in all."""
+        if not self.decay:
+            return self.learning_rate
+        return self.learning_rate * min(1.0, (step + 1) / WARM_UP) * (0.5 + 0.5 * math.cos(math.pi * step / steps))
 
     def better(self, new: float, old: float) -> bool:
         """Whether one watched figure is better than another."""
@@ -151,31 +163,6 @@ def _fitted(saved: Tensor, parameter: Tensor) -> Tensor:
     return fitted
 
 
-@contextmanager
-def ranks() -> Iterator[tuple[int, int]]:
-    """(rank, ranks) of this process, after joining the group if it was started by ``torchrun``."""
-    if "WORLD_SIZE" not in os.environ:
-        yield 0, 1
-        return
-    gpu = torch.cuda.is_available()
-    if gpu:
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    # Its functions take the group that stands at import as a default and would keep it, and its threads, past the end:
-    # now and then a rank then aborts on leaving, and torchrun kills the others before they have saved.
-    importlib.import_module("torch.distributed.nn")
-    distributed.init_process_group("nccl" if gpu else "gloo")
-    try:
-        yield distributed.get_rank(), distributed.get_world_size()
-    finally:
-        distributed.destroy_process_group()
-
-
-def here() -> tuple[int, int]:
-    """(rank, ranks) of this process; (0, 1) outside a group."""
-    joined = distributed.is_available() and distributed.is_initialized()
-    return (distributed.get_rank(), distributed.get_world_size()) if joined else (0, 1)
-
-
 def train(
     model: nn.Module,
     data: Source,
@@ -225,7 +212,9 @@ def train(
     while run.epoch < schedule.epochs and run.waited < schedule.patience:
         plan = data.plan(schedule.batch_size, (seed, run.epoch))
         for number in range(run.step, len(plan)):
-            run.learn(data, plan[number], step=run.epoch * len(plan) + number)
+            step = run.epoch * len(plan) + number
+            run.set_rate(schedule.rate(step, schedule.epochs * len(plan)))
+            run.learn(data, plan[number], step)
             run.step = number + 1
             if checkpoint is not None and time.monotonic() - saved > every_seconds:
                 run.save(checkpoint)
@@ -240,6 +229,30 @@ def train(
             saved = time.monotonic()
         yield report(run.epoch, len(plan), len(plan), mean, found, over)
     return Trained(run.restore_best(), (time.monotonic() - begun) / max(1, run.epoch - first))
+
+
+def one_pass(
+    model: nn.Module, data: Source, plan: Sequence[Index], *, optimizer: Adam, rate: float, seed: int, first: int = 0
+) -> float:
+    """Learn the batches of a plan once, without checks and reports; returns the mean loss.
+
+    Args:
+        model: as in :func:`train`.
+        data: what the plan was made of.
+        plan: the batches.
+        optimizer: goes on from its state.
+        rate: the step size.
+        seed: of the random state, together with the number of the step.
+        first: number of the first step.
+
+    Raises:
+        SettingError: the loss is no longer a number.
+    """
+    run = _Run(model, optimizer, seed, "")
+    run.set_rate(rate)
+    for step, index in enumerate(plan, first):
+        run.learn(data, index, step)
+    return run.mean
 
 
 def mean_loss(model: nn.Module, source: Source, targets: int = 4096) -> float:
@@ -276,6 +289,11 @@ class _Run:
     def mean(self) -> float:
         """Mean training loss of this epoch so far."""
         return self.loss_sum / max(self.loss_count, 1.0)
+
+    def set_rate(self, rate: float) -> None:
+        """The optimiser's step size from here on."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
 
     def learn(self, data: Source, index: Index, step: int) -> None:
         """One step of the optimiser on this rank's part of a batch."""

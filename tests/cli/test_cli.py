@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from ensue import History, __version__, load, next_event, read
+from ensue.studies import PAPERS
+from ensue.studies.provenance import Study
 from tests.cli.conftest import SMALL, Ensue, Logs
 
 CLOCK = "jsonl histories; time: seconds from 0 (the record's convention), 0 to 1"
@@ -42,10 +44,23 @@ def test_help_lists_the_verbs(ensue: Ensue) -> None:
     ran = ensue("--help")
     assert ran.code == 0
     verbs = re.findall(r"^│ ([a-z]+) ", ran.out, re.MULTILINE)
-    assert verbs == ["check", "fit", "evaluate", "compare", "predict", "explain", "reproduce", "demo"]
+    assert verbs == [
+        "check",
+        "fit",
+        "evaluate",
+        "compare",
+        "predict",
+        "explain",
+        "update",
+        "stream",
+        "reproduce",
+        "demo",
+    ]
 
 
-@pytest.mark.parametrize("verb", ["check", "fit", "evaluate", "compare", "predict", "explain", "reproduce", "demo"])
+@pytest.mark.parametrize(
+    "verb", ["check", "fit", "evaluate", "compare", "predict", "explain", "update", "stream", "reproduce", "demo"]
+)
 def test_each_verb_has_a_help_that_tells_every_option(ensue: Ensue, verb: str) -> None:
     ran = ensue(verb, "--help")
     assert (ran.code, ran.err) == (0, "")
@@ -107,7 +122,9 @@ def test_fit_writes_the_folder_and_nothing_else(ensue: Ensue, logs: Logs, tmp_pa
     assert (ran.code, ran.out) == (0, "")
     assert ran.lines[0].startswith(f"{logs.train}: {CLOCK}")
     assert ran.lines[1].startswith(f"{logs.valid}: {CLOCK}")
-    assert re.fullmatch(r"fit: 2 epochs, \d+ s, loss \d\.\d{4}, best on validation \d\.\d{4}", ran.lines[2])
+    figures = r"\d+ s, loss \d\.\d{4}, best on validation \d\.\d{4}"
+    assert re.fullmatch(f"fit: epoch 1, {figures}", ran.lines[2])  # the log of a long run shows that it goes on
+    assert re.fullmatch(f"fit: 2 epochs, {figures}", ran.lines[3])
     assert ran.lines[-1] == f"saved {tmp_path / 'm'}"
     assert "" not in ran.lines
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
@@ -166,7 +183,8 @@ def check_result(found: Any, models: list[str], *, seeds: int = 1) -> None:
     assert all(isinstance(text, str) and text for text in found["protocol"].values())
     assert [row["model"] for row in found["rows"]] == models
     for row in found["rows"]:
-        assert list(row) == ["model", *MEASURES, "interval", "seconds_per_1000", *(["seeds"] if "seeds" in row else [])]
+        extra = [name for name in ("seeds", "below_chance") if name in row]
+        assert list(row) == ["model", *MEASURES, "interval", "seconds_per_1000", *extra]
         assert row.get("seeds", 1) == (1 if row["model"] in COUNTING else seeds)
         assert list(row["interval"]) == MEASURES
         for name in MEASURES:
@@ -378,7 +396,27 @@ def test_demo_tells_the_truth_beside_the_weights(ensue: Ensue, tmp_path: Path, m
 def test_reproduce_refuses_what_it_does_not_know(ensue: Ensue, tmp_path: Path) -> None:
     ran = ensue("reproduce", "nonsense", "--data", tmp_path)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.lines == ["ensue: paper 'nonsense' is not known; choose from hidan"]
+    assert ran.lines == ["ensue: paper 'nonsense' is not known; choose from hidan, sansr"]
+
+
+def test_reproduce_keeps_finished_cells_beside_its_json(
+    ensue: Ensue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def study(data: Path, **options: Any) -> Study:
+        asked.append(options)
+        return Study("sansr", {"overall": [{"hit@10": 0.5}]}, "# a page")
+
+    monkeypatch.setitem(PAPERS, "sansr", study)
+    ran = ensue("reproduce", "sansr", "--data", tmp_path, "--models=narm,sansr", "--json", tmp_path / "out.json")
+    assert ran.code == 0 and "# a page" in ran.out
+    assert asked[0]["kept"] == tmp_path / "out.cells.json" and asked[0]["models"] == ["narm", "sansr"]
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert list(found) == ["paper", "command", "commit", "machine", "tables"]
+    assert (tmp_path / "out.md").read_text() == "# a page" and not (tmp_path / "out.html").exists()
+    ensue("reproduce", "sansr", "--data", tmp_path)
+    assert asked[1]["kept"] is None
 
 
 def test_a_name_with_brackets_is_that_file_and_no_other(ensue: Ensue, tmp_path: Path) -> None:

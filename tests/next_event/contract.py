@@ -224,7 +224,7 @@ class NextContract:
 
         (before,) = steps()
         own.update(Histories.of([*self.data(20, 4), History(("a1", "new"), (0.0, 9.0))]))
-        assert steps() == {before + 3}  # 21 histories in batches of 8
+        assert steps() == {before + 6}  # 21 histories and as many remembered ones in batches of 8
 
     def test_update_learns_that_values_repeat(self, own: NextPredictor) -> None:
         question = [History(("a1", "a2"), (0.0, HOUR))]

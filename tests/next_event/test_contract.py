@@ -59,6 +59,18 @@ class TestSANSRWithoutResiduals(NextContract):
 RIVALS = {"dim": 16, "epochs": 20, "learning_rate": 0.02, "batch_size": 8, "patience": 30, "refit": True}
 
 
+class TestCORE(NextContract):
+    model = "core"
+    options = {**RIVALS, "negatives": 32}  # noqa: RUF012
+    short = {"length": 2}  # noqa: RUF012
+
+
+class TestBlend(NextContract):
+    model = "blend"
+    options = {**RIVALS, "negatives": 32}  # noqa: RUF012
+    short = {"length": 2, "window": 2}  # noqa: RUF012
+
+
 class TestBPRMF(NextContract):
     model = "bpr-mf"
     options = RIVALS
@@ -111,6 +123,11 @@ class TestSequentialRules(NextContract):
 
 class TestCooccurrence(NextContract):
     model = "cooccurrence"
+
+
+class TestVSKNN(NextContract):
+    model = "vsknn"
+    crowd = True
 
 
 def test_every_model_signs_the_contract() -> None:

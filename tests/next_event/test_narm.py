@@ -1,16 +1,14 @@
-"""NARM against its equations, its attention by distances, and the promises of a session model."""
+"""NARM against its equations, and the promises of a session model."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from ensue.errors import SettingError
-from ensue.next_event.narm import NARM, NARMSettings, absolute_shares, additive_scores
+from ensue.next_event.narm import NARM, NARMSettings
 from ensue.training import Schedule
 from tests import oracles_sessions as oracles
 from tests.next_event.test_hidan import NUM_IDS, pad, ragged
@@ -21,36 +19,6 @@ LOSSES = pytest.mark.parametrize("loss", ["ce", "sampled"])
 def small(num_ids: int = NUM_IDS, **changes: Any) -> NARM:
     settings = {"dim": 5, "table_dim": 4, "negatives": 12, "dropout_items": 0.0, "dropout_session": 0.0, **changes}
     return NARM(NARMSettings(**settings), num_ids)
-
-
-def triple(time: int = 6) -> list[Tensor]:
-    torch.manual_seed(3)
-    return [torch.randn(2, time, 3).double(), torch.randn(2, time, 3).double(), torch.randn(3).double()]
-
-
-@pytest.mark.parametrize("length", [1, 2, 6, 9])
-def test_additive_scores_equal_the_whole_tensor(length: int) -> None:
-    queries, keys, vector = triple()
-    found = additive_scores(queries, keys, vector, length)
-    for step in range(6):
-        for event in range(6):
-            expected = torch.sigmoid(queries[:, step] + keys[:, event]) @ vector
-            if not step - length < event <= step:
-                expected = torch.zeros(2).double()
-            torch.testing.assert_close(found[:, step, event], expected, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("length", [1, 2, 9])
-def test_gradients_of_additive_scores(length: int) -> None:
-    inputs = [tensor.requires_grad_() for tensor in triple(4)]
-    assert torch.autograd.gradcheck(partial(additive_scores, length=length), inputs)
-
-
-def test_absolute_shares_by_hand() -> None:
-    scores = torch.tensor([[[2.0, 9.0, 0.0], [-1.0, 3.0, 0.0], [0.0, 0.0, 0.0]]])
-    shares = absolute_shares(scores, torch.tensor([[True, True, False]]))
-    torch.testing.assert_close(shares[0, 1], torch.tensor([0.25, 0.75, 0.0]))
-    assert (shares[0, 2] == 0).all()
 
 
 @pytest.mark.parametrize("length", [1, 3, 19])
@@ -120,19 +88,6 @@ def test_growing_changes_no_old_score() -> None:
 def test_no_tensor_of_time_by_time_by_dim() -> None:
     # The largest are the three gates of all steps, 3 * 64 * 64; (time, time, dim) would be 262,144.
     assert oracles.largest_tensor(lambda dim: small(dim=dim, table_dim=dim, length=64), 64) <= 3 * 64 * 64
-
-
-def test_nothing_is_kept_for_the_way_back_but_the_inputs() -> None:
-    queries, keys, vector = inputs = [tensor.requires_grad_() for tensor in triple(4)]
-    kept: list[Tensor] = []
-
-    def keep(tensor: Tensor) -> Tensor:
-        kept.append(tensor)
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        additive_scores(queries, keys, vector, 4)
-    assert [tensor.data_ptr() for tensor in kept] == [tensor.data_ptr() for tensor in inputs]
 
 
 def test_dropout_is_off_in_evaluation_and_on_in_training() -> None:

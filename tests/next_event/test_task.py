@@ -62,6 +62,33 @@ def test_a_question_asks_after_the_last_event_alone() -> None:
     assert batch.times.tolist() == [[0, 3600], [0, 0], [0, 3600]] and batch.num_targets == 0
 
 
+@pytest.mark.parametrize("reach", [None, 0, 7, 58])
+def test_only_fresh_events_are_targets_and_all_before_them_is_context(reach: int | None) -> None:
+    data = counting_up(*LENGTHS)
+    known = np.array([2, 0, 1, 0, 150, 129, 128])
+    pieces = Pieces(data, reach, known=known)
+    found: list[int] = []
+    for number in range(len(pieces)):
+        batch = pieces.batch(np.array([number]))
+        found += batch.targets.tolist()
+        first = int(batch.targets[0])  # ids count up, so what precedes a target is known without looking
+        start = int(data.offsets[np.searchsorted(data.offsets, first - FIRST, side="right") - 1])
+        reached = first - FIRST - start if reach is None else min(reach + 1, first - FIRST - start)
+        assert batch.ids[0, :reached].tolist() == list(range(first - reached, first))
+    expected = [
+        start + place + FIRST
+        for start, length, old in zip(data.offsets[:-1].tolist(), LENGTHS, known.tolist(), strict=True)
+        for place in range(max(old, 1), length)
+    ]
+    assert sorted(found) == sorted(expected) and pieces.targets == len(expected)
+
+
+def test_nothing_known_is_as_without() -> None:
+    data = counting_up(*LENGTHS)
+    one, other = Pieces(data, 7), Pieces(data, 7, known=np.zeros(len(data), np.int64))
+    assert all((getattr(one, name) == getattr(other, name)).all() for name in ("starts", "asked_from", "stops"))
+
+
 def test_a_batch_by_hand() -> None:
     data = Histories.of([History(("a", "b", "c"), (10.0, 15.0, 99.0)), History(("c", "a"), (7.0, 7.0))])
     batch = Pieces(data, None).batch(np.array([1, 0]))

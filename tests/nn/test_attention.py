@@ -1,10 +1,12 @@
-"""The masked softmax and the band, against torch and by hand."""
+"""The masked softmax, additive scores and the band, against torch and by hand."""
+
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor
 
-from ensue.nn.attention import band, masked_mean, masked_softmax
+from ensue.nn.attention import absolute_shares, additive_scores, band, masked_mean, masked_softmax
 
 
 def bits(*rows: str) -> Tensor:
@@ -88,3 +90,46 @@ def test_band_by_hand(reach: int | None, own: bool, rows: tuple[str, ...]) -> No
 
 def test_band_of_no_time() -> None:
     assert band(0, reach=None, own=True).shape == (0, 0)
+
+
+def triple(time: int = 6) -> list[Tensor]:
+    torch.manual_seed(3)
+    return [torch.randn(2, time, 3).double(), torch.randn(2, time, 3).double(), torch.randn(3).double()]
+
+
+@pytest.mark.parametrize("length", [1, 2, 6, 9])
+def test_additive_scores_equal_the_whole_tensor(length: int) -> None:
+    queries, keys, vector = triple()
+    found = additive_scores(queries, keys, vector, length)
+    for step in range(6):
+        for event in range(6):
+            expected = torch.sigmoid(queries[:, step] + keys[:, event]) @ vector
+            if not step - length < event <= step:
+                expected = torch.zeros(2).double()
+            torch.testing.assert_close(found[:, step, event], expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("length", [1, 2, 9])
+def test_gradients_of_additive_scores(length: int) -> None:
+    inputs = [tensor.requires_grad_() for tensor in triple(4)]
+    assert torch.autograd.gradcheck(partial(additive_scores, length=length), inputs)
+
+
+def test_absolute_shares_by_hand() -> None:
+    scores = torch.tensor([[[2.0, 9.0, 0.0], [-1.0, 3.0, 0.0], [0.0, 0.0, 0.0]]])
+    shares = absolute_shares(scores, torch.tensor([[True, True, False]]))
+    torch.testing.assert_close(shares[0, 1], torch.tensor([0.25, 0.75, 0.0]))
+    assert (shares[0, 2] == 0).all()
+
+
+def test_nothing_is_kept_for_the_way_back_but_the_inputs() -> None:
+    queries, keys, vector = inputs = [tensor.requires_grad_() for tensor in triple(4)]
+    kept: list[Tensor] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        additive_scores(queries, keys, vector, 4)
+    assert [tensor.data_ptr() for tensor in kept] == [tensor.data_ptr() for tensor in inputs]

@@ -15,6 +15,7 @@ from ensue.data.check import Findings
 from ensue.data.tables import Understood
 from ensue.evaluation import Result
 from ensue.records import Answer, Explanation
+from ensue.refresh import AT, Refreshed
 from ensue.studies.demo import Demo
 from ensue.training import Report
 
@@ -59,7 +60,7 @@ def findings(found: Findings) -> None:
 
 
 def training(reports: Iterable[Report]) -> None:
-    """Run a training loop to its end under a live bar."""
+    """Run a training loop to its end under a live bar; a log, which shows no bar, gets a line an epoch."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -68,7 +69,7 @@ def training(reports: Iterable[Report]) -> None:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=remarks, transient=True, disable=not remarks.is_terminal) as progress:
-        task = progress.add_task("preparing", total=None)
+        task, last = progress.add_task("preparing", total=None), (0, 0)
         for report in reports:
             best = f", best on validation {report.best:.4f}" if report.best is not None else ""
             progress.update(
@@ -77,33 +78,42 @@ def training(reports: Iterable[Report]) -> None:
                 total=report.steps,
                 completed=report.step,
             )
+            closed = last == (report.epoch, report.step)  # an epoch's last step is reported again after its check
+            last = report.epoch, report.step
             if report.stopped:
                 remark(f"{report.stage}: {report.epoch} epochs, {report.seconds:.0f} s, loss {report.loss:.4f}{best}")
+            elif closed and not remarks.is_terminal:
+                remark(f"{report.stage}: epoch {report.epoch}, {report.seconds:.0f} s, loss {report.loss:.4f}{best}")
 
 
 def result(found: Result, at: Sequence[int]) -> None:
     """A table of figures with its protocol card and verdict."""
-    measures = ["mrr", *(f"hit@{k}" for k in at), f"ndcg@{at[0]}"]
+    measures = ["mrr", *(f"hit@{k}" for k in at), *(f"ndcg@{k}" for k in at[: 2 if len(at) < 3 else 1])]
+    apart = " " if out.width >= 16 * (len(measures) + 2) else "\n"  # a narrow terminal gets the intervals below
     table = Table(
         Column("model", no_wrap=True),
         *measures,
-        "s / 1,000",
+        f"s /{apart}1,000",
         title=f"protocol {found.protocol.name}: figures x 100, ± 95 %",
         title_justify="left",
     )
     for row in found.rows:
-        cells = [_cell(row.figures[name], row.interval[name]) for name in measures]
-        speed = "" if row.seconds_per_1000 is None else f"{row.seconds_per_1000:.2f}"
-        table.add_row(row.model, *cells, speed)
+        cells = [_cell(row.figures[name], row.interval[name], apart) for name in measures]
+        seconds = row.seconds_per_1000
+        speed = "" if seconds is None else f"{seconds:.2f}" if seconds < 10 else f"{seconds:.0f}"
+        table.add_row(f"{row.model}\n[yellow]chance![/]" if row.warning else row.model, *cells, speed)
     out.print(table)
+    for row in found.rows:
+        if row.warning:
+            out.print(f"  [yellow]warning:[/] {row.warning}", highlight=False)
     card = found.protocol
     for name in ("data", "targets", "candidates", "repeats", "averaging", "ties", "interval", "leaked"):
         out.print(f"  {name}: {getattr(card, name)}", highlight=False)
     out.print(found.verdict, highlight=False)
 
 
-def _cell(value: float, interval: tuple[float, float]) -> str:
-    return f"{100 * value:.2f} ±{50 * (interval[1] - interval[0]):.2f}"
+def _cell(value: float, interval: tuple[float, float], apart: str) -> str:
+    return f"{100 * value:.2f}{apart}±{50 * (interval[1] - interval[0]):.2f}"
 
 
 def answer(found: Answer) -> None:
@@ -132,6 +142,27 @@ def explanation(found: Explanation) -> None:
     if table.rows:
         out.print(table)
     answer(found.answer)
+
+
+def refreshed(found: Refreshed) -> None:
+    """Old model beside new on the slices an update was tested on."""
+    table = Table(
+        Column("slice", no_wrap=True),
+        *("targets", "old mrr", "new mrr", "change", f"old hit@{AT}", f"new hit@{AT}", "best counting mrr"),
+        title="full ranking, figures x 100",
+        title_justify="left",
+    )
+    for part in found.slices:
+        hits = [f"{100 * figures[f'hit@{AT}']:.2f}" for figures in (part.old, part.new)]
+        ranked = [f"{100 * figures['mrr']:.2f}" for figures in (part.old, part.new)]
+        counted = f"{100 * part.counting['mrr']:.2f} ({part.best_counting})"
+        table.add_row(part.name, f"{part.targets:,}", *ranked, f"{100 * part.change:+.1f} %", *hits, counted)
+    out.print(table)
+    out.print(f"  newest: {found.held} of the new log, held out of the training for this test", highlight=False)
+    if len(found.slices) == 1:
+        out.print("  remembered: none, the model keeps no past histories; forgetting was not tested", highlight=False)
+    if found.accepted:
+        out.print(escape(found.verdict), highlight=False)
 
 
 def demo(found: Demo) -> None:

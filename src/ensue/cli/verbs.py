@@ -8,10 +8,12 @@ from contextlib import suppress
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from ensue.cli import keeping, streaming
+from ensue.cli.options import Columns, Folder, Gap, Json, Sort, TimeUnit, read_log
 from ensue.errors import DataError, SettingError
 from ensue.records import History
 from ensue.settings import parse
@@ -24,16 +26,10 @@ app = typer.Typer(
     help="Who passes it on next, what is read next: answers from the logs you hold, with what they leaned on.",
 )
 
-Columns = Annotated[str, typer.Option(help="roles to column names: sequence=…,value=…,time=…")]
-TimeUnit = Annotated[str | None, typer.Option(help="unit of the times: s, ms, h or iso; found out unless stated")]
-Sort = Annotated[bool, typer.Option("--sort", help="put the events of a sequence in order of time")]
-Gap = Annotated[float | None, typer.Option(help="minutes of pause that end a session; 0 never cuts")]
-Json = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 Data = Annotated[
     Path, typer.Argument(help="a log: CSV, TSV, JSON Lines, Parquet, HiDAN, FOREST, CYAN-RNN; plain, .gz, .zst")
 ]
 Task = Annotated[str, typer.Argument(help="the question: next")]
-Folder = Annotated[Path, typer.Argument(help="a model folder made by `ensue fit`")]
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="key=value: change a setting of the model or its schedule")
 ]
@@ -47,17 +43,6 @@ def _version(version: Annotated[bool, typer.Option("--version", help="print the 
     if version:
         typer.echo(f"ensue {__version__}")
         raise typer.Exit
-
-
-def _read(path: Path, columns: str, time_unit: str | None, sort: bool, gap: float | None) -> tuple[Any, Any]:
-    from ensue.cli import show
-    from ensue.data.tables import read
-
-    histories, understood = read(
-        path, columns=parse(columns.split(",")) if columns else None, time_unit=time_unit, sort=sort, gap=gap
-    )
-    show.understood(understood)
-    return histories, understood
 
 
 def _cuts(at: str) -> list[int]:
@@ -100,8 +85,8 @@ def check(
     from ensue.cli import show
     from ensue.data.check import check as look
 
-    histories, understood = _read(data, columns, time_unit, sort, gap)
-    others = {str(path): _read(path, columns, time_unit, sort, gap)[0] for path in other or []}
+    histories, understood = read_log(data, columns, time_unit, sort, gap)
+    others = {str(path): read_log(path, columns, time_unit, sort, gap)[0] for path in other or []}
     found = look(histories, understood, others)
     show.put_json(asdict(found)) if json else show.findings(found)
 
@@ -128,16 +113,16 @@ def fit(
     from ensue.data.check import require_targets
     from ensue.evaluation import describe
     from ensue.folder import require_writable
+    from ensue.group import ranks
     from ensue.predictor import make
-    from ensue.training import ranks
 
     _require_task(task)
     predictor = make(task, model, settings=parse(set_ or []), seed=seed, device=device)
     require_writable(output)
     with ranks() as (rank, _):
-        histories, _ = _read(data, columns, time_unit, sort, gap)
+        histories, _ = read_log(data, columns, time_unit, sort, gap)
         require_targets(histories, str(data))
-        held = _read(valid, columns, time_unit, sort, gap)[0] if valid else None
+        held = read_log(valid, columns, time_unit, sort, gap)[0] if valid else None
         place = output.resolve()
         checkpoint = place.with_name(f".{place.name}.checkpoint")
         reports = predictor.fit(histories, held, checkpoint=checkpoint, resume=resume)
@@ -174,7 +159,7 @@ def evaluate(
     from ensue.predictor import load
 
     predictor, cuts = load(folder), _cuts(at)
-    histories, _ = _read(data, columns, time_unit, sort, gap)
+    histories, _ = read_log(data, columns, time_unit, sort, gap)
     found = score(predictor, histories, protocol, cuts)
     with suppress(ModelFolderError):  # a folder that may only be read keeps its old card
         write_file(folder / "CARD.md", describe(predictor, found).encode())
@@ -211,11 +196,11 @@ def compare(
     if seeds < 1:
         raise SettingError(f"--seeds {seeds}: give at least 1")
     entries = [[make(task, name, settings=parse(set_ or []), seed=seed) for seed in range(seeds)] for name in names]
-    histories, _ = _read(data, columns, time_unit, sort, gap)
-    tested, _ = _read(test, columns, time_unit, sort, gap)
+    histories, _ = read_log(data, columns, time_unit, sort, gap)
+    tested, _ = read_log(test, columns, time_unit, sort, gap)
     for part, path in ((histories, data), (tested, test)):
         require_targets(part, str(path))
-    held = _read(valid, columns, time_unit, sort, gap)[0] if valid else None
+    held = read_log(valid, columns, time_unit, sort, gap)[0] if valid else None
     for predictors in entries:
         for predictor in predictors:
             show.remark(f"{predictor.model_name}, seed {predictor.seed}")
@@ -226,7 +211,7 @@ def compare(
 
 def _records(source: str, columns: str, time_unit: str | None, sort: bool, gap: float | None) -> Iterator[History]:
     if source != "-":
-        yield from _read(Path(source), columns, time_unit, sort, gap)[0].records()
+        yield from read_log(Path(source), columns, time_unit, sort, gap)[0].records()
         return
     try:
         for number, line in enumerate(sys.stdin, 1):
@@ -288,22 +273,31 @@ def explain(
             typer.echo(explanation.to_json()) if json else show.explanation(explanation)
 
 
+app.command()(keeping.update)
+app.command()(streaming.stream)
+
+
 @app.command()
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="the paper: hidan")],
+    paper: Annotated[str, typer.Argument(help="the paper: hidan or sansr")],
     data: Annotated[Path, typer.Option(help="the folder with the paper's data sets")],
     quick: Annotated[bool, typer.Option("--quick", help="fewer models and epochs: an impression in minutes")] = False,
     models: Annotated[str, typer.Option(help="only these rows; names, separated by commas")] = "",
     seeds: Annotated[int, typer.Option(help="trainings a model")] = 1,
     json: Annotated[Path | None, typer.Option(help="write {paper, command, commit, machine, tables} here")] = None,
 ) -> None:
-    """Rebuild a paper's tables on the data at hand, both protocols, counting beside."""
+    """Rebuild a paper's tables on the data at hand, both protocols, counting beside.
+
+    Long studies keep their finished cells beside the JSON file: the same command goes on where it was stopped.
+    """
     from ensue.cli import show
     from ensue.studies import PAPERS
 
     if paper not in PAPERS:
         raise SettingError(f"paper {paper!r} is not known; choose from {', '.join(PAPERS)}")
-    found = PAPERS[paper](data, models=_names(models), quick=quick, seeds=seeds, tell=show.remark, follow=show.training)
+    kept = json.with_suffix(".cells.json") if json else None
+    names, tell, follow = _names(models), show.remark, show.training
+    found = PAPERS[paper](data, models=names, quick=quick, seeds=seeds, tell=tell, follow=follow, kept=kept)
     show.out.print(found.page, markup=False, highlight=False)
     if json:
         found.write(json)

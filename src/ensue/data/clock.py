@@ -18,10 +18,10 @@ from ensue.errors import DataError
 
 UNITS = ("s", "ms", "h", "iso")
 Where = Callable[[int], str]
-_WORDS = {"s": "seconds", "ms": "milliseconds", "h": "hours"}
+WORDS = {"s": "seconds", "ms": "milliseconds", "h": "hours", "iso": "ISO dates"}
 _SUFFIX = re.compile(r"_(?:(s|sec|seconds?)|(ms|millis|milliseconds?)|(h|hours?))$", re.IGNORECASE)
 # Numbers of 1973 and later: seconds since 1970 up to the year 5138, milliseconds from there on.
-_SECONDS, _MILLISECONDS = 1e8, 1e11
+_SECONDS, MILLISECONDS = 1e8, 1e11
 
 
 @dataclass(frozen=True)
@@ -57,16 +57,14 @@ def read_clock(column: pl.Series, layout: str, where: Where, stated: str | None 
     _refuse_mixture(numbers, where)
     unit, reason = _unit(numbers, column.name, layout, stated)
     seconds = numbers / 1000 if unit == "ms" else numbers * 3600 if unit == "h" else numbers
-    if seconds.max() >= _MILLISECONDS:
+    if seconds.max() >= MILLISECONDS:
         raise DataError(
-            f"{where(int(seconds.argmax()))}: time {numbers.max():g} cannot be {_WORDS[unit]} ({reason}); state the "
+            f"{where(int(seconds.argmax()))}: time {numbers.max():g} cannot be {WORDS[unit]} ({reason}); state the "
             "unit with --time-unit"
         )
     absolute = bool(seconds.min() >= _SECONDS)
     since = " since 1970" if absolute else " from 0" if seconds.min() == 0 else ""
-    return Clock(
-        column, seconds, unit, absolute, f"{_WORDS[unit]}{since} ({reason}), {_range(seconds, unit, absolute)}"
-    )
+    return Clock(column, seconds, unit, absolute, f"{WORDS[unit]}{since} ({reason}), {_range(seconds, unit, absolute)}")
 
 
 def is_number(text: object) -> bool:
@@ -78,9 +76,15 @@ def is_number(text: object) -> bool:
     return True
 
 
+def named_unit(name: str) -> str | None:
+    """The unit that a column's name ends with, as in ``time_ms``."""
+    found = _SUFFIX.search(name)
+    return UNITS[(found.lastindex or 1) - 1] if found else None
+
+
 def format_time(seconds: float, unit: str, absolute: bool) -> str:
     """A time for people: a date to the minute, or a number in the file's unit."""
-    if absolute and abs(seconds) < _MILLISECONDS:
+    if absolute and abs(seconds) < MILLISECONDS:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
     return f"{seconds * 1000 if unit == 'ms' else seconds / 3600 if unit == 'h' else seconds:g}"
 
@@ -139,9 +143,9 @@ def _refuse_text(column: pl.Series, parsed: pl.Series, where: Where) -> None:
 
 
 def _refuse_mixture(numbers: Times, where: Where) -> None:
-    if not _SECONDS <= numbers.min() < _MILLISECONDS <= numbers.max():
+    if not _SECONDS <= numbers.min() < MILLISECONDS <= numbers.max():
         return
-    coarse = numbers < _MILLISECONDS
+    coarse = numbers < MILLISECONDS
     place = int(np.argmax(coarse != coarse[0]))
     first, other = ("seconds", "milliseconds") if coarse[0] else ("milliseconds", "seconds")
     raise DataError(
@@ -155,12 +159,12 @@ def _unit(numbers: Times, name: str, layout: str, stated: str | None) -> tuple[s
     low, high = numbers.min(), numbers.max()
     if stated is not None:
         return stated, "as stated"
-    if named := _SUFFIX.search(name):
-        return UNITS[(named.lastindex or 1) - 1], f"by the column's name {name!r}"
+    if named := named_unit(name):
+        return named, f"by the column's name {name!r}"
     if layout.endswith("histories"):
         return "s", "the record's convention"
     if low >= _SECONDS:
-        return "s" if low < _MILLISECONDS else "ms", f"inferred: values near {low:.1e}".replace("e+", "e").replace(
+        return "s" if low < MILLISECONDS else "ms", f"inferred: values near {low:.1e}".replace("e+", "e").replace(
             "e0", "e"
         )
     if layout == "forest" and low >= 2e5 and high <= 7e5:

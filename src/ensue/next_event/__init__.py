@@ -5,13 +5,16 @@
 
 from typing import Any
 
-from ensue.next_event import factors, gru4rec, narm, stamp
+from ensue.next_event import core, factors, gru4rec, narm, stamp
+from ensue.next_event.blend import Blend, BlendSettings
+from ensue.next_event.core import CORE, CORESettings
 from ensue.next_event.counting import Cooccurrence, CountingSettings, Markov, Popularity, SequentialRules
 from ensue.next_event.factors import BPRMF, FPMC, BPRMFSettings, FPMCSettings
 from ensue.next_event.gru4rec import GRU4Rec, GRU4RecSettings
 from ensue.next_event.hidan import HiDAN, HiDANSettings
 from ensue.next_event.narm import NARM, NARMSettings
 from ensue.next_event.sansr import SANSR, SANSRSettings
+from ensue.next_event.session_knn import VSKNN, VSKNNSettings
 from ensue.next_event.stamp import STAMP, STAMPSettings
 from ensue.training import Schedule
 
@@ -25,6 +28,8 @@ MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
     "hidan-nt": (HiDAN, HiDANSettings(time_decay=False), _HIDAN),
     "sansr": (SANSR, SANSRSettings(), _SANSR),
     "sansr-rc": (SANSR, SANSRSettings(residual=False), _SANSR),
+    "core": (CORE, CORESettings(), core.SCHEDULE),
+    "blend": (Blend, BlendSettings(), core.SCHEDULE),
     "bpr-mf": (BPRMF, BPRMFSettings(), factors.SCHEDULE),
     "fpmc": (FPMC, FPMCSettings(), factors.FPMC_SCHEDULE),
     "gru4rec": (GRU4Rec, GRU4RecSettings(), gru4rec.SCHEDULE),
@@ -34,7 +39,8 @@ MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
     "markov": (Markov, CountingSettings(), None),
     "rules": (SequentialRules, CountingSettings(), None),
     "cooccurrence": (Cooccurrence, CountingSettings(), None),
+    "vsknn": (VSKNN, VSKNNSettings(), None),
 }
-COUNTING = ("popularity", "markov", "rules", "cooccurrence")
+COUNTING = ("popularity", "markov", "rules", "cooccurrence", "vsknn")
 BEST = "hidan"
 """The model that ``--model best`` names."""

@@ -6,7 +6,7 @@ table the clicks were read from (one shared table for both ends).
 ====================  =======================================================================================
 the network           ``GRU4Rec.sessions``: table, dropout, GRU, dropout
 shared embedding      ``GRU4Rec.forward``: scores by the table the clicks were read from, and a bias an item
-additional samples    ``PowerSampler``: negatives for the whole batch, drawn by count to the power alpha
+additional samples    ``Sampler``: negatives for the whole batch, drawn by count to the power alpha
 cross-entropy         ``GRU4Rec.loss`` with ``ce``: softmax over the target and the negatives
 BPR-max               ``bpr_max``: with score regularisation, on scores through ELU
 ====================  =======================================================================================
@@ -84,20 +84,6 @@ class GRU4RecSettings:
             raise SettingError(f"loss {self.loss!r} is not known; choose from {', '.join(LOSSES)}")
 
 
-class PowerSampler(Sampler):
-    """Draws ids with replacement, by their count to a power of choice."""
-
-    def __init__(self, num_ids: int, power: float) -> None:
-        super().__init__(num_ids)
-        self.power = power
-
-    def shares(self) -> Tensor:
-        """(ids,) the chance of each id; padding and unknown have none."""
-        raised = self.totals.pow(self.power)
-        raised[:FIRST] = 0
-        return raised / raised.sum()
-
-
 def bpr_max(target: Tensor, others: Tensor, hidden: Tensor, regularisation: float) -> Tensor:
     """BPR-max: -ln sum_j s_j sigmoid(target - other_j) + regularisation * sum_j s_j other_j^2, s = softmax(others).
 
@@ -132,7 +118,7 @@ class GRU4Rec(nn.Module):
         self.bias = nn.Parameter(torch.zeros(num_ids))
         self.gru = nn.GRU(settings.dim, settings.dim, batch_first=True)
         self.dropout_items, self.dropout_state = Dropout(settings.dropout_items), Dropout(settings.dropout_state)
-        self.sampler = PowerSampler(num_ids, settings.power)
+        self.sampler = Sampler(num_ids, settings.power)
         nn.init.uniform_(self.items.weight, -(settings.dim**-0.5), settings.dim**-0.5)
         with torch.no_grad():
             self.items.weight[PADDING].zero_()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Self
@@ -16,19 +13,20 @@ from torch import Tensor, nn
 from torch.optim import Adam
 
 from ensue import metrics
-from ensue.data.check import fingerprints, require_targets
+from ensue.data.check import require_targets
 from ensue.data.histories import Histories, Index
 from ensue.data.splits import hold_out
 from ensue.errors import SettingError
 from ensue.folder import read_settings, read_unchanged, write_folder
 from ensue.metrics import Floats
-from ensue.next_event import BEST, COUNTING, MODELS, storage
+from ensue.next_event import BEST, COUNTING, MODELS, storage, updating
 from ensue.next_event.answers import TESTED, Said, answers, explanation
 from ensue.next_event.batch import Output
-from ensue.next_event.task import Pieces, draw_negatives, hide_seen, repeats
+from ensue.next_event.reservoir import Reservoir
+from ensue.next_event.task import Pieces, draw_negatives, find_device, hide_seen, repeats
 from ensue.records import Answer, Explanation, History
 from ensue.settings import changed
-from ensue.training import Report, Schedule, make_optimizer, mean_loss, optimizer_tensors, restore_optimizer, train
+from ensue.training import Report, Schedule, make_optimizer, mean_loss, train
 from ensue.vocabulary import FIRST, Vocabulary
 
 DATED = 1e8
@@ -71,7 +69,7 @@ class NextPredictor:
         if not isinstance(seed, int) or seed < 0:
             raise SettingError(f"seed is {seed!r}; it must be a whole number, 0 or more")
         self.seed = seed
-        self.device = _device(device)
+        self.device = find_device(device)
         self.vocabulary = Vocabulary()
         self.model: nn.Module | None = None
         self.counting: dict[str, Any] = {}
@@ -79,6 +77,8 @@ class NextPredictor:
         self.seconds_an_epoch: float | None = None
         self.train_prints = torch.zeros(0, dtype=torch.int64)
         self.optimizer: Adam | None = None
+        self.reservoir = self.new_reservoir()
+        self.newborns: tuple[int, dict[str, Tensor]] | None = None
 
     @property
     def network(self) -> Any:
@@ -130,9 +130,9 @@ class NextPredictor:
 
     def _learn_values(self, data: Histories) -> None:
         """Take vocabulary, counts and facts from the training data."""
-        self.vocabulary = Vocabulary(data.vocabulary.value(i) for i in _distinct(data))
+        self.vocabulary = Vocabulary(updating.distinct(data))
         data = data.encode(self.vocabulary, drop_unknown=True)
-        self.train_prints = torch.from_numpy(np.unique(fingerprints(data)).view(np.int64))
+        self.train_prints = updating.prints(data)
         self.facts = {
             "sequences": len(data),
             "events": len(data.ids),
@@ -144,6 +144,8 @@ class NextPredictor:
             own = self.settings if name == self.model_name else MODELS[name][1]
             self.counting[name] = self.new_module(name, own)
             self.counting[name].count(data)
+        self.reservoir = self.new_reservoir()
+        self.reservoir.add(data)
 
     def _train(
         self,
@@ -155,8 +157,9 @@ class NextPredictor:
         resume: bool,
     ) -> Generator[Report, None, int]:
         torch.manual_seed(self.seed)
+        earlier = self.model
         self.model = network = self.new_module(self.model_name, self.settings)
-        self._count_negatives()
+        updating.count_negatives(self)
         self.optimizer = make_optimizer(network, schedule)
         parts = [part.encode(self.vocabulary, drop_unknown=True) for part in (data, valid) if part is not None]
         for part, where in zip(parts, ("training data", "validation data"), strict=False):
@@ -171,23 +174,20 @@ class NextPredictor:
             stage=stage,
             checkpoint=checkpoint,
             resume=resume,
-            fingerprint=self._fingerprint(parts),
+            fingerprint=storage.fingerprint(self, parts),
         )
         trained = yield from reports
+        if hasattr(network, "finish"):
+            network.finish(parts[0], parts[1] if valid is not None else None, earlier)
         self.facts |= {"epochs": trained.best_epoch}
         self.seconds_an_epoch = trained.seconds_an_epoch
         return trained.best_epoch
-
-    def _count_negatives(self) -> None:
-        """Tell a network that draws negatives how often each id occurs."""
-        if hasattr(self.network, "sampler"):
-            self.network.sampler.count(self.counting["popularity"].totals)
 
     def _watch(self, valid: Histories) -> float:
         """The figure that early stopping looks at: mean loss, or micro MRR as in protocol ``full``."""
         if self.schedule.watch == "loss":
             return mean_loss(self.network, Pieces(valid, self.network.reach))
-        found, _ = self.ranks(valid, hide=not self.facts["repeats"])
+        found, *_ = self.ranks(valid, hide=not self.facts["repeats"])
         return float(metrics.reciprocal_rank(found).mean())
 
     def update(self, data: Histories) -> Report:
@@ -196,36 +196,34 @@ class NextPredictor:
         Raises:
             DataError: nothing follows anything in the data.
         """
-        require_targets(data, "new data")
-        old, network = len(self.vocabulary), self.network
-        self.vocabulary.add(data.vocabulary.value(i) for i in _distinct(data))
-        data = data.encode(self.vocabulary, drop_unknown=True)
-        if len(self.vocabulary) > old:
-            self.counting = {name: module.grow(len(self.vocabulary)) for name, module in self.counting.items()}
-        for module in self.counting.values():
-            module.count(data)
-        self.train_prints = torch.cat(
-            [self.train_prints, torch.from_numpy(np.unique(fingerprints(data)).view(np.int64))]
-        )
-        updates = self.facts.get("updates", 0) + 1
-        self.facts |= {"updates": updates, "repeats": self.facts["repeats"] or repeats(data)}
-        self.facts["events"] += len(data.ids)
-        self.facts["sequences"] += len(data)
-        if self.schedule is None:
-            self.model = self.counting[self.model_name]
-            return Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True)
-        moments = optimizer_tensors(network, self.optimizer) if self.optimizer else {}
-        if len(self.vocabulary) > old:
-            torch.manual_seed(self.seed + updates)
-            self.model = network.grow(len(self.vocabulary)).to(self.device)
-        self._count_negatives()
-        self.optimizer = make_optimizer(self.network, self.schedule)
-        restore_optimizer(self.network, self.optimizer, moments)
-        pieces, once = Pieces(data, self.network.reach), replace(self.schedule, epochs=1)
-        *_, last = train(
-            self.network, pieces, None, once, optimizer=self.optimizer, seed=self.seed + updates, stage="update"
-        )
+        *_, last = updating.passes(self, data)
         return last
+
+    def welcome(self, values: Iterable[str]) -> None:
+        """Give new values ids, rows and counts of 0, so that histories that hold them can be encoded and learned."""
+        updating.welcome(self, values)
+
+    def learn(self, histories: Histories, known: Index | None = None) -> float:
+        """Take a few optimiser steps: every fresh event is learned once. Nothing is counted, nothing made anew.
+
+        The same state and data give the same bytes; ``facts["steps"]`` numbers the steps.
+
+        Args:
+            histories: encoded in this predictor's vocabulary, without unknown values.
+            known: (histories,) how many leading events of each are old: context, not targets.
+
+        Returns:
+            The mean loss in nats; 0 where nothing is fresh. Counting models learn by ``updating.count`` alone.
+
+        Raises:
+            SettingError: the loss is no longer a number.
+        """
+        return updating.learn(self, histories, known)
+
+    def observe(self, ids: Index) -> None:
+        """Tell a model that weighs what came lately which events a stream just brought, after they were learned."""
+        if hasattr(self.network, "observe"):
+            self.network.observe(torch.from_numpy(ids).long().to(self.device))
 
     def predict(self, records: Sequence[History], k: int = 10, *, evidence: bool = True) -> list[Answer]:
         """The ``k`` likeliest next values of each record, with the earlier events they leaned on.
@@ -274,19 +272,26 @@ class NextPredictor:
         return Output(output.scores.float().cpu(), tuple(weight.cpu() for weight in output.weights)), batch.targets
 
     def ranks(
-        self, data: Histories, *, hide: bool = False, sampled: int = 0, counting: str | None = None
-    ) -> tuple[Floats, Index]:
-        """The rank of every event after the first of each history, and the index of its history.
+        self,
+        data: Histories,
+        *,
+        hide: bool = False,
+        sampled: int = 0,
+        counting: str | None = None,
+        known: Index | None = None,
+    ) -> tuple[Floats, Index, Index]:
+        """The rank of every event after the first of each history, the index of its history, and its own in the data.
 
         Args:
             data: in this predictor's vocabulary, without unknown values.
             hide: whether to rule out what a history already holds.
             sampled: rank against so many sampled candidates in place of all; the same ones for every model.
             counting: one of ``COUNTING`` in place of the model.
+            known: (histories,) how many leading events of each are not to be ranked.
         """
         module = self.counting[counting] if counting else self.network
-        pieces, owner = Pieces(data, module.reach), data.sequence_index()
-        ranks, owners = [np.empty(0)], [np.empty(0, np.int64)]
+        pieces = Pieces(data, module.reach, known=known)
+        ranks, steps = [np.empty(0)], [np.empty(0, np.int64)]
         for index in pieces.groups(max(1, CELLS // max(len(self.vocabulary), LEAST))):
             output, targets = self.scores(pieces, index, module)
             positions = pieces.positions(index)
@@ -296,8 +301,9 @@ class NextPredictor:
                 ranks.append(metrics.sampled_ranks(scores, targets, negatives).double().numpy())
             else:
                 ranks.append(metrics.ranks(scores, targets).double().numpy())
-            owners.append(owner[positions])
-        return np.concatenate(ranks), np.concatenate(owners)
+            steps.append(positions)
+        asked = np.concatenate(steps)
+        return np.concatenate(ranks), data.sequence_index()[asked], asked + 1
 
     def _say(self, histories: Histories, seen: Histories) -> Said:
         """See :data:`ensue.next_event.answers.Say`; a history without events gets plain popularity."""
@@ -328,7 +334,7 @@ class NextPredictor:
             "settings": asdict(self.settings),
             "schedule": asdict(self.schedule) if self.schedule else None,
             "seed": self.seed,
-            "facts": self.facts,
+            "facts": {**self.facts, "remembered": len(self.reservoir)},
         }
 
     def save(self, folder: str | Path, card: str = "") -> None:
@@ -361,6 +367,10 @@ class NextPredictor:
             storage.fill(self, path, found["facts"])
         return self
 
+    def new_reservoir(self) -> Reservoir:
+        """An empty memory of past histories; counting keeps none, for it forgets nothing."""
+        return Reservoir(self.schedule.replay if self.schedule else 0, self.seed, self.vocabulary)
+
     def new_module(self, name: str, settings: Any) -> Any:
         """An untrained module of this predictor's vocabulary, on its device (counting stays on the CPU)."""
         module, _, schedule = MODELS[name]
@@ -369,26 +379,3 @@ class NextPredictor:
         except (RuntimeError, MemoryError) as error:
             raise SettingError(f"{name} with these settings does not fit into memory; make it smaller") from error
         return made.to(self.device) if schedule is not None else made
-
-    def _fingerprint(self, parts: Sequence[Histories]) -> str:
-        seen = hashlib.blake2b(json.dumps([self.model_name, asdict(self.settings)]).encode(), digest_size=16)
-        for part in parts:
-            for column in (part.ids, part.offsets, part.times):
-                seen.update(np.ascontiguousarray(column).data)
-        return seen.hexdigest()
-
-
-def _device(name: str | None) -> torch.device:
-    gpu = torch.cuda.is_available()
-    with suppress(RuntimeError):
-        found = torch.device(name or ("cuda" if gpu else "cpu"))
-        if gpu or found.type != "cuda":
-            return found
-    raise SettingError(f"device {name!r} is not at hand; choose from cpu{', cuda' if gpu else ''}")
-
-
-def _distinct(data: Histories) -> list[int]:
-    """Ids that occur, in order of their numbers; unknown is none."""
-    counts = np.bincount(data.ids, minlength=FIRST)
-    counts[:FIRST] = 0
-    return np.flatnonzero(counts).tolist()

@@ -6,12 +6,12 @@ item.
 
 ==================  ================================================================================================
 external memory     ``STAMP.sessions``: m_s, the mean of the clicks; m_t = x_t, the latest one
-attention           ``narm.additive_scores``: a_i = W0 sigmoid(W1 x_i + W2 x_t + W3 m_s + b); m_a is the sum of a_i x_i
+attention           ``additive_scores``: a_i = W0 sigmoid(W1 x_i + W2 x_t + W3 m_s + b); m_a is the sum of a_i x_i
 cells               ``STAMP.sessions``: h_s = tanh(W_s m_a + b_s), h_t = tanh(W_t m_t + b_t)
 trilinear product   ``STAMP.forward``: scores <h_s, h_t, x_i>
 ==================  ================================================================================================
 
-All clicks of a session are answered in one pass and no (time x time x dim) tensor exists; see ``narm``.
+All clicks of a session are answered in one pass and no (time x time x dim) tensor exists; see ``nn.attention``.
 
 Defaults are the authors': 100 wide, Adam with 0.003, the table normal with deviation 0.002, all else with 0.05.
 
@@ -32,8 +32,7 @@ from torch import Tensor, nn
 
 from ensue.errors import SettingError
 from ensue.next_event.batch import Batch, Output
-from ensue.next_event.narm import absolute_shares, additive_scores
-from ensue.nn.attention import band, masked_mean
+from ensue.nn.attention import absolute_shares, additive_scores, band, masked_mean
 from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.sampling import Sampler, sampled_cross_entropy
 from ensue.training import Schedule

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from ensue.data.histories import Histories
 from ensue.errors import ModelFolderError, SettingError
 from ensue.folder import FORMAT, read_file, read_tensors, tensor_bytes
 from ensue.next_event import COUNTING, MODELS
@@ -20,6 +24,12 @@ from ensue.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from ensue.next_event.predictor import NextPredictor
+
+RESERVOIR = "reservoir.safetensors"
+NAMES = {"settings.json", "vocabulary.json", "CARD.md", RESERVOIR} | {
+    f"{part}.safetensors" for part in ("model", "counting", "optimizer")
+}
+"""All that a predictor may write; whatever else a folder holds goes with it, such as a stream's position."""
 
 
 def files(predictor: NextPredictor, card: str) -> dict[str, bytes]:
@@ -39,6 +49,8 @@ def files(predictor: NextPredictor, card: str) -> dict[str, bytes]:
     }
     if predictor.optimizer is not None:
         found["optimizer.safetensors"] = tensor_bytes(optimizer_tensors(predictor.network, predictor.optimizer))
+    if len(predictor.reservoir):
+        found[RESERVOIR] = tensor_bytes(predictor.reservoir.tensors())
     return found
 
 
@@ -46,6 +58,7 @@ def fill(predictor: NextPredictor, path: Path, facts: dict[str, Any]) -> None:
     """Give a new predictor what :func:`files` kept."""
     if not {"sequences", "events", "repeats"} <= set(facts):
         raise ValueError("facts are missing in settings.json")
+    remembered = facts.pop("remembered", 0)  # folders of before there was a reservoir lack it
     predictor.facts = facts
     predictor.vocabulary = _vocabulary(read_file(path, "vocabulary.json"))
     counts = read_tensors(path, "counting.safetensors")
@@ -64,6 +77,18 @@ def fill(predictor: NextPredictor, path: Path, facts: dict[str, Any]) -> None:
     restore_optimizer(predictor.network, predictor.optimizer, moments)
     if optimizer_tensors(predictor.network, predictor.optimizer).keys() != moments.keys():
         raise ValueError("optimizer.safetensors is of another model")
+    predictor.reservoir = predictor.new_reservoir()
+    if remembered:
+        predictor.reservoir.restore(read_tensors(path, RESERVOIR))
+
+
+def fingerprint(predictor: NextPredictor, parts: Iterable[Histories]) -> str:
+    """Names a training run by its model, settings and data."""
+    seen = hashlib.blake2b(json.dumps([predictor.model_name, asdict(predictor.settings)]).encode(), digest_size=16)
+    for part in parts:
+        for column in (part.ids, part.offsets, part.times):
+            seen.update(np.ascontiguousarray(column).data)
+    return seen.hexdigest()
 
 
 @contextmanager
@@ -86,8 +111,9 @@ def _vocabulary(text: bytes) -> Vocabulary:
 def _filled(module: Any, tensors: Mapping[str, Tensor], prefix: str = "") -> Any:
     """A module with the tensors under ``prefix``; counting tables take the size they were saved with."""
     own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-    for name, buffer in module.named_buffers():
+    for name, buffer in list(module.named_buffers()):
         if name in own and buffer.shape != own[name].shape:
-            setattr(module, name, torch.empty_like(own[name]))
+            place, _, attribute = name.rpartition(".")
+            setattr(module.get_submodule(place), attribute, torch.empty_like(own[name]))
     module.load_state_dict(own)
     return module

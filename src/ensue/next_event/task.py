@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Histories, Index, ranges, scrambled
+from ensue.errors import SettingError
 from ensue.next_event.batch import Batch
 from ensue.vocabulary import FIRST
 
@@ -24,18 +26,22 @@ class Pieces:
         histories: encoded in the model's vocabulary, without unknown values.
         reach: how many earlier events can matter to a step; ``None`` for all, which keeps histories whole.
         last_only: ask only what follows the last event (a question) instead of what followed each (training, scoring).
+        known: (histories,) how many leading events of each are old: only later ones are targets, those are context.
     """
 
-    def __init__(self, histories: Histories, reach: int | None, *, last_only: bool = False) -> None:
+    def __init__(
+        self, histories: Histories, reach: int | None, *, last_only: bool = False, known: Index | None = None
+    ) -> None:
         self.histories = histories
         self.has_targets = not last_only
         starts, stops = histories.offsets[:-1], histories.offsets[1:] - (0 if last_only else 1)
-        asked = np.minimum(stops - starts, 1) if last_only else np.maximum(stops - starts, 0)
+        first = starts if known is None else starts + np.maximum(known - 1, 0)
+        asked = np.minimum(stops - starts, 1) if last_only else np.maximum(stops - first, 0)
         steps = STEPS if reach is not None else max(1, int(asked.max(initial=1)))
         pieces = -(-asked // steps)
         owner = np.repeat(np.arange(len(histories)), pieces)
         part = ranges(np.zeros_like(pieces), pieces)
-        self.asked_from = (stops[owner] - 1) if last_only else starts[owner] + part * steps
+        self.asked_from = (stops[owner] - 1) if last_only else first[owner] + part * steps
         self.stops = np.minimum(self.asked_from + steps, stops[owner])
         self.starts = starts[owner] if reach is None else np.maximum(starts[owner], self.asked_from - reach)
 
@@ -137,3 +143,17 @@ def repeats(histories: Histories) -> bool:
     """Whether any history holds the same value twice."""
     pairs: npt.NDArray[np.int64] = histories.sequence_index() * len(histories.vocabulary) + histories.ids
     return len(np.unique(pairs)) < len(pairs)
+
+
+def find_device(name: str | None) -> torch.device:
+    """A device by name; a GPU, if there is one, where none is named.
+
+    Raises:
+        SettingError: the device is not at hand.
+    """
+    gpu = torch.cuda.is_available()
+    with suppress(RuntimeError):
+        found = torch.device(name or ("cuda" if gpu else "cpu"))
+        if gpu or found.type != "cuda":
+            return found
+    raise SettingError(f"device {name!r} is not at hand; choose from cpu{', cuda' if gpu else ''}")

@@ -1,11 +1,13 @@
-"""The one masked softmax and the masks of sequence models. ``True`` means may be attended to, everywhere."""
+"""The one masked softmax, additive scores, and the masks of sequence models. ``True`` means may be attended to."""
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
@@ -46,3 +48,55 @@ def band(time: int, *, reach: int | None, own: bool, device: torch.device | None
     if reach is None:
         return visible
     return visible & ones.triu(1 - reach if own else -reach)
+
+
+def additive_scores(queries: Tensor, keys: Tensor, vector: Tensor, length: int) -> Tensor:
+    """Scores vector . sigmoid(query_i + key_j) for the latest ``length`` events j up to i; exactly 0 elsewhere.
+
+    A sum over dim after a sigmoid is no matrix product, and all pairs at once would be a (time x time x dim) tensor. So
+    this goes over distances i - j, (batch x time x dim) at a time, and makes each part anew on the way back.
+
+    Args:
+        queries: (batch, time, dim) one a step.
+        keys: (batch, time, dim) one an event.
+        vector: (dim,).
+        length: how many events a step sees, itself included.
+
+    Returns:
+        (batch, step, event) scores.
+    """
+    return cast(Tensor, cast(Any, _AdditiveScores).apply(queries, keys, vector, length))
+
+
+class _AdditiveScores(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, keys: Tensor, vector: Tensor, length: int) -> Tensor:
+        ctx.save_for_backward(queries, keys, vector)
+        ctx.distances = min(length, queries.shape[1])
+        time = queries.shape[1]
+        scores = queries.new_zeros(len(queries), time, time)
+        for distance in range(ctx.distances):
+            part = (queries[:, distance:] + keys[:, : time - distance]).sigmoid_()
+            scores.diagonal(-distance, 1, 2).copy_(part @ vector.to(part.dtype))
+        return scores
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        queries, keys, vector = ctx.saved_tensors
+        grads = [torch.zeros_like(tensor) for tensor in (queries, keys, vector)]
+        time = queries.shape[1]
+        for distance in range(ctx.distances):
+            errors = grad.diagonal(-distance, 1, 2)[..., None]  # (batch, time - distance, 1)
+            part = (queries[:, distance:] + keys[:, : time - distance]).sigmoid_()
+            grads[2] += (errors * part).sum((0, 1))
+            back = (part - part.square()).mul_(errors).mul_(vector)
+            grads[0][:, distance:] += back
+            grads[1][:, : time - distance] += back
+        return (*grads, None)
+
+
+def absolute_shares(scores: Tensor, mask: Tensor) -> Tensor:
+    """What share of a row's absolute scores each event has, where ``mask`` is True: rows sum to 1, or to 0."""
+    sizes = scores.detach().abs() * mask[:, None, :]
+    return sizes / sizes.sum(-1, keepdim=True).clamp(min=torch.finfo(sizes.dtype).tiny)

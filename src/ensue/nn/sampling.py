@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -9,16 +11,22 @@ from torch.nn import functional
 from ensue.vocabulary import FIRST
 
 POWER = 0.5
-"""Ids are drawn by their count to this power: between uniform (0) and by popularity (1)."""
+"""Ids are drawn by their count to this power, unless told otherwise."""
 PAIRS = 32
 """Negatives a target for the pairwise losses."""
 
 
 class Sampler(nn.Module):
-    """Draws ids with replacement, by their count to the power ``POWER``; uniformly until counts are given."""
+    """Draws ids with replacement, by their count to a power; uniformly until counts are given.
 
-    def __init__(self, num_ids: int) -> None:
+    Args:
+        num_ids: size of the catalogue, padding and unknown included.
+        power: between uniform (0) and by popularity (1).
+    """
+
+    def __init__(self, num_ids: int, power: float = POWER) -> None:
         super().__init__()
+        self.power = power
         self.register_buffer("totals", torch.ones(num_ids))
         self.totals: Tensor
 
@@ -28,7 +36,7 @@ class Sampler(nn.Module):
 
     def shares(self) -> Tensor:
         """(ids,) the chance of each id; padding and unknown have none."""
-        raised = self.totals.pow(POWER)
+        raised = self.totals.pow(self.power)
         raised[:FIRST] = 0
         return raised / raised.sum()
 
@@ -39,7 +47,9 @@ class Sampler(nn.Module):
         return torch.searchsorted(ends, places, right=True).clamp(max=len(ends) - 1)
 
 
-def sampled_cross_entropy(hidden: Tensor, items: nn.Embedding, targets: Tensor, sampler: Sampler, drawn: int) -> Tensor:
+def sampled_cross_entropy(
+    hidden: Tensor, items: Callable[[Tensor], Tensor], targets: Tensor, sampler: Sampler, drawn: int
+) -> Tensor:
     """Softmax over the target and ``drawn`` negatives shared by the batch, a negative less log(its expected draws).
 
     So the sum over the negatives has the mean of the sum over the catalogue without the target (Bengio & Senécal 2008);
@@ -47,7 +57,7 @@ def sampled_cross_entropy(hidden: Tensor, items: nn.Embedding, targets: Tensor, 
 
     Args:
         hidden: (targets, dim).
-        items: the table of candidates, ids as rows.
+        items: from ids to the vectors of candidates, (…, dim): a table, say.
         targets: (targets,) ids.
         sampler: draws the negatives.
         drawn: how many.
@@ -75,7 +85,7 @@ def sampled_pairwise_loss(hidden: Tensor, items: nn.Embedding, targets: Tensor, 
     """
     negatives = sampler.draw(PAIRS)
     apart = (hidden * items(targets)).sum(1, keepdim=True) - hidden @ items(negatives).T
-    return -functional.logsigmoid(apart)[negatives != targets[:, None]].mean()
+    return _mean_loss(apart, negatives != targets[:, None])
 
 
 def pairwise_softmax_loss(hidden: Tensor, items: nn.Embedding, targets: Tensor, sampler: Sampler) -> Tensor:
@@ -90,4 +100,9 @@ def pairwise_softmax_loss(hidden: Tensor, items: nn.Embedding, targets: Tensor, 
     negatives = sampler.draw(PAIRS)
     shares = (hidden @ items.weight[FIRST:].T).softmax(dim=1)
     apart = shares.gather(1, targets[:, None] - FIRST) - shares[:, negatives - FIRST]
-    return -functional.logsigmoid(apart)[negatives != targets[:, None]].mean()
+    return _mean_loss(apart, negatives != targets[:, None])
+
+
+def _mean_loss(apart: Tensor, pairs: Tensor) -> Tensor:
+    """Mean of -ln sigmoid over the true pairs; 0, with a gradient of 0, where a catalogue of one item leaves none."""
+    return -(functional.logsigmoid(apart) * pairs).sum() / pairs.sum().clamp(min=1)

@@ -26,7 +26,16 @@ AT = (10, 50, 100)
 SHOWN = ("mrr", "hit@10", "hit@50", "hit@100")
 
 
-def run(data: Path, *, models: Sequence[str], quick: bool, seeds: int, tell: Tell, follow: Follow) -> Study:
+def run(
+    data: Path,
+    *,
+    models: Sequence[str],
+    quick: bool,
+    seeds: int,
+    tell: Tell,
+    follow: Follow,
+    kept: Path | None = None,
+) -> Study:
     """Rebuild Tables 1 (statistics), 2 (prediction) and 3 (parameters, seconds an epoch).
 
     Args:
@@ -36,6 +45,7 @@ def run(data: Path, *, models: Sequence[str], quick: bool, seeds: int, tell: Tel
         seeds: trainings a model.
         tell: takes a line of progress.
         follow: shows a training.
+        kept: not used; this study is not long enough to be kept in parts.
 
     Raises:
         DataError: a file is missing.

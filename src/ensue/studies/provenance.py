@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import plotly.graph_objects as go
 import torch
 
+from ensue import figures
 from ensue.folder import write_file
 from ensue.training import Report
 from ensue.version import __version__
@@ -47,14 +49,20 @@ def _machine() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """The outcome of a study: tables as rows of plain values, and the page that shows them."""
+    """The outcome of a study: tables as rows of plain values, the page that shows them, and its figures."""
 
     paper: str
     tables: dict[str, list[dict[str, Any]]]
     page: str
+    drawn: tuple[go.Figure, ...] = ()
 
     def write(self, path: Path) -> None:
-        """Write ``{"paper", "command", "commit", "machine", "tables"}`` as JSON, and the page as Markdown beside it."""
+        """Write ``{"paper", "command", "commit", "machine", "tables"}`` as JSON, and beside it the page as Markdown.
+
+        What was drawn goes into a page of HTML beside them.
+        """
         found = {"paper": self.paper, **provenance(), "tables": self.tables}
         write_file(path, (json.dumps(found, indent=1) + "\n").encode())
         write_file(path.with_suffix(".md"), self.page.encode())
+        if self.drawn:
+            figures.write_html(self.drawn[0], path.with_suffix(".html"), *self.drawn[1:])

@@ -1,0 +1,99 @@
+"""Predict, then learn: a news site's clicks as a stream, the model beside its rivals, hour by hour.
+
+A model is fitted on the sessions that begin on the first day; then every click of the others is predicted, scored and
+learned in order of time. Beside it: the same model frozen after day 1, the same model fitted anew every night on the
+latest three days, and popularity over the last 15 minutes, hour and six hours. All rank all articles known so far.
+
+    python benchmarks/globo.py CLICKS [--model core] [--events N] [--beside frozen,nightly] [--set dim=64] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as the command line does
+
+import polars as pl
+
+from ensue.data.tables import read
+from ensue.lock import only_writer
+from ensue.next_event.predictor import NextPredictor
+from ensue.settings import parse
+from ensue.stream.board import Hour
+from ensue.stream.engine import Stream
+from ensue.stream.sources import open_source
+from ensue.stream.status import Status, StreamSettings
+from ensue.studies.provenance import provenance
+
+DAY, LEAST = 86400, 1000
+"""Seconds; targets an hour needs to be compared."""
+
+
+def split(clicks: Path, folder: Path) -> tuple[Path, Path]:
+    """The sessions that begin within a day of the first click, as CSV; all other clicks in order of time, as JSON."""
+    table = pl.read_csv(clicks).sort("time_s", maintain_order=True)
+    begins = pl.col("time_s").min().over("session")
+    early = begins < table["time_s"].min() + DAY
+    first, rest = folder / "first.csv", folder / "rest.jsonl"
+    table.filter(early).write_csv(first)
+    table.filter(~early).write_ndjson(rest)
+    return first, rest
+
+
+def verdict(hours: list[Hour]) -> dict[str, Any]:
+    """In how many hours the model is above each rival, of those with enough targets; and the hours where it is not."""
+    full = [hour.to_dict() for hour in hours if hour.targets >= LEAST]
+    rivals = [name for name in full[0]["figures"] if name != "model"]
+    found: dict[str, Any] = {"hours": len(full), "least_targets": LEAST}
+    for name in rivals:
+        pairs = [(hour["figures"]["model"]["hr@20"], hour["figures"].get(name, {}).get("hr@20", 0.0)) for hour in full]
+        found[name] = {"above": sum(ours > theirs for ours, theirs in pairs)}
+        found[name]["closest"] = round(min(ours - theirs for ours, theirs in pairs), 4)
+    return found
+
+
+def main() -> None:
+    """Fit, stream, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("clicks", type=Path)
+    parser.add_argument("--model", default="core")
+    parser.add_argument("--events", type=int)
+    parser.add_argument("--beside", default="frozen,nightly")
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        first, rest = split(args.clicks, Path(name))
+        model = Path(name) / "model"
+        predictor = NextPredictor(args.model, settings=parse(args.set), device="cpu")
+        for report in predictor.fit(read(first)[0]):
+            if report.stopped:
+                print(report, flush=True)
+        predictor.save(model)
+        settings = StreamSettings(beside=tuple(name for name in args.beside.split(",") if name))
+        begun, last = time.perf_counter(), None
+        with only_writer(model):
+            running = Stream(model, open_source(str(rest), print), settings)
+            for status in running.run(follow=False, until=args.events):
+                last = status
+                print(f"{time.perf_counter() - begun:.0f} s: {status.sentence}", flush=True)
+                for hour in status.closed:
+                    print(hour.to_dict(), flush=True)
+        assert isinstance(last, Status)
+        found = last.to_dict() | {"seconds": round(time.perf_counter() - begun, 1)}
+        found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        found["hour_by_hour"] = verdict(last.board.rows())
+    print(json.dumps({name: value for name, value in found.items() if name != "hours"}, indent=1))
+    if args.json:
+        args.json.write_text(json.dumps({**provenance(), "model": args.model, **found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

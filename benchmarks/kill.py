@@ -1,0 +1,245 @@
+"""Kill a stream with SIGKILL at random moments, start it again, and compare with a run that nobody touched.
+
+Every source gets as many kills as asked for. After each the folder must load; at the end every count, the events and
+targets of every hour, the position and the file of rejects must be those of the undisturbed run. The log holds late
+and repeated events, lines that are no events, and new values. Commits follow closely, so that many kills hit one.
+
+    python benchmarks/kill.py [--kills 50] [--sources jsonl,folder,sqlite,redis] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+os.environ["OMP_NUM_THREADS"] = "1"  # children are forked from here: no pool of threads may exist
+
+from ensue.data.histories import Histories
+from ensue.lock import only_writer
+from ensue.predictor import load, make
+from ensue.records import History
+from ensue.stream.engine import Stream
+from ensue.stream.queue import SQLiteQueue
+from ensue.stream.sources import open_source
+from ensue.stream.status import StreamSettings
+from ensue.studies.provenance import provenance
+
+SOURCES = ("jsonl", "folder", "sqlite", "redis")
+LONGEST = 0.4
+"""Seconds a run reads at most before it is killed."""
+
+
+def made_up(num: int, seed: int) -> list[str]:
+    """Lines of a log with everything that goes wrong in one."""
+    draw = random.Random(seed)
+    lines: list[str] = []
+    for at in range(num):
+        event = {
+            "session": f"s{draw.randrange(40)}",
+            "item": f"v{int(30 * draw.random() ** 2 + at / 400)}",
+            "time": at * 7,
+        }
+        if draw.random() < 0.3:
+            event["id"] = f"e{at}"
+        if draw.random() < 0.05:
+            event["time"] = max(0, at * 7 - draw.randrange(900))
+        lines.append(json.dumps(event))
+        if draw.random() < 0.03:
+            lines.append(draw.choice(lines[-50:]))
+        if draw.random() < 0.02:
+            lines.append(
+                draw.choice(["{", "[1]", '{"session": "s1"}', "\u00e9", "", json.dumps({**event, "time": "noon"})])
+            )
+    return lines
+
+
+def fit(folder: Path) -> None:
+    """A small model that knows the first values."""
+    draw = random.Random(0)
+    sessions = [History(tuple(f"v{draw.randrange(30)}" for _ in range(4)), (0.0, 1.0, 2.0, 3.0)) for _ in range(200)]
+    predictor = make("next", "sansr", settings={"dim": 8, "epochs": 1, "negatives": 16}, device="cpu")
+    for _ in predictor.fit(Histories.of(sessions)):
+        pass
+    predictor.save(folder)
+
+
+def prepare(kind: str, lines: list[str], place: Path, stack: ExitStack) -> str:
+    """Put the lines where a source of this kind reads them; returns its address."""
+    text = [f"{line}\n" for line in lines]
+    if kind == "jsonl":
+        (place / "clicks.jsonl").write_text("".join(text))
+        return str(place / "clicks.jsonl")
+    if kind == "folder":
+        (place / "clicks").mkdir()
+        for number, low in enumerate(range(0, len(text), 500)):
+            (place / "clicks" / f"{number:04}.jsonl").write_text("".join(text[low : low + 500]))
+        return str(place / "clicks")
+    if kind == "sqlite":
+        SQLiteQueue(place / "queue.db").put(lines)
+        return f"sqlite:{place / 'queue.db'}"
+    port = serve_redis(place, stack)
+    import redis
+
+    with redis.Redis(port=port) as server:
+        for name in ("clicks", "untouched"):
+            for line in lines:
+                server.xadd(name, {"line": line})
+    return f"redis://127.0.0.1:{port}/0?stream=clicks"
+
+
+def serve_redis(place: Path, stack: ExitStack) -> int:
+    """A server of our own on a free port of this machine; it ends with the stack."""
+    import redis
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(place)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    stack.callback(server.wait)
+    stack.callback(server.terminate)
+    with redis.Redis(port=port) as client:
+        for _ in range(100):
+            try:
+                client.ping()
+                break
+            except redis.ConnectionError:
+                time.sleep(0.05)
+    return port
+
+
+def forked(task: Callable[[], None]) -> int:
+    """Start a task in a process of its own; it leaves with 0 once done, with 1 after an error."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        task()
+        os._exit(0)
+    except BaseException as error:  # noqa: BLE001 - said, and the process ends
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        os._exit(1)
+
+
+def run(folder: Path, address: str, began: Callable[[], None] = lambda: None) -> None:
+    """Stream to the end."""
+    settings = StreamSettings(every=0.03, batch=16, gap=10)
+    with only_writer(folder):
+        stream = Stream(folder, open_source(address, print), settings)
+        began()
+        for _ in stream.run(follow=False):
+            pass
+
+
+def killed(folder: Path, address: str, draw: random.Random) -> int:
+    """Start a run and kill it at a random moment, one in five while it still starts; its exit status."""
+    hear, say = os.pipe()
+    child = forked(lambda: run(folder, address, lambda: os.write(say, b".") and None))
+    if draw.random() < 0.8:
+        os.close(say)
+        os.read(hear, 1)
+        time.sleep(LONGEST * draw.random())
+    else:
+        time.sleep(0.1 * draw.random())
+        os.close(say)
+    os.kill(child, signal.SIGKILL)
+    os.close(hear)
+    return os.waitpid(child, 0)[1]
+
+
+def state(folder: Path) -> dict[str, Any]:
+    """What must be equal, whatever was killed."""
+    found = json.loads((folder / "stream.json").read_text())
+    rejects = folder.with_name(f"{folder.name}.rejects.jsonl")
+    places = [json.loads(line) for line in rejects.read_text().splitlines()]
+    return {
+        "counts": found["counts"],
+        "hours": [[row["hour"], row["events"], row["targets"]] for row in found["hours"]],
+        "position": found["position"] if "entry" not in found["position"] else None,
+        "rejects": [[entry["reason"], entry["line"]] for entry in places],
+    }
+
+
+def check(kind: str, kills: int, events: int, place: Path, draw: random.Random) -> dict[str, Any]:
+    """One source."""
+    with ExitStack() as stack:
+        lines = made_up(events, seed=1)
+        address = prepare(kind, lines, place, stack)
+        model, folder = place / "model", place / "killed"
+        assert os.waitpid(forked(lambda: fit(model)), 0)[1] == 0
+        shutil.copytree(model, place / "whole")
+        untouched = address.replace("stream=clicks", "stream=untouched")
+        assert os.waitpid(forked(lambda: run(place / "whole", untouched)), 0)[1] == 0
+        expected = state(place / "whole")
+        hit, halves, unloadable, rounds, wrong = 0, 0, 0, 0, 0
+        while hit < kills:
+            rounds += 1
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(model, folder)
+            folder.with_name("killed.rejects.jsonl").unlink(missing_ok=True)
+            while True:
+                if hit < kills:
+                    code = killed(folder, address, draw)
+                else:
+                    code = os.waitpid(forked(lambda: run(folder, address)), 0)[1]
+                if not os.WIFSIGNALED(code):
+                    assert code == 0, f"{kind}: a run failed"
+                    break
+                hit += 1
+                for half in place.glob(".killed.*.tmp"):
+                    halves += 1
+                    shutil.rmtree(half)
+                try:
+                    load(folder)
+                except Exception as error:  # noqa: BLE001 - counted and said
+                    unloadable += 1
+                    sys.stderr.write(f"{error}\n")
+            if state(folder) != expected:
+                wrong += 1
+                (place / "expected.json").write_text(json.dumps(expected))
+                (place / "found.json").write_text(json.dumps(state(folder)))
+    return {
+        "source": kind,
+        "kills": hit,
+        "kills_within_a_commit": halves,
+        "rounds": rounds,
+        "rounds_that_differ": wrong,
+        "folders_that_do_not_load": unloadable,
+        "counts": expected["counts"],
+    }
+
+
+def main() -> None:
+    """Kill and print; the exit code is 1 if anything differed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--sources", default=",".join(SOURCES))
+    parser.add_argument("--events", type=int, default=6000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    rows = []
+    for kind in args.sources.split(","):
+        with tempfile.TemporaryDirectory() as place:
+            rows.append(check(kind, args.kills, args.events, Path(place), random.Random(args.seed)))
+        print(json.dumps(rows[-1]), flush=True)
+    if args.json:
+        args.json.write_text(json.dumps({**provenance(), "rows": rows}, indent=1) + "\n")
+    sys.exit(any(row["rounds_that_differ"] or row["folders_that_do_not_load"] for row in rows))
+
+
+if __name__ == "__main__":
+    main()

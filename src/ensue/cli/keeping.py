@@ -1,0 +1,60 @@
+"""Verbs that keep a model folder fresh."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ensue.cli.options import Columns, Folder, Gap, Json, Sort, TimeUnit, read_log
+from ensue.errors import SettingError
+
+
+def update(
+    folder: Folder,
+    new: Annotated[str | None, typer.Argument(help="a log of what is new; with --rollback a version's number")] = None,
+    max_drop: Annotated[
+        float, typer.Option(help="the largest relative fall of MRR let pass, on the newest or on a remembered slice")
+    ] = 0.05,
+    keep: Annotated[int, typer.Option(help="former versions kept in FOLDER.versions, at most")] = 5,
+    rollback: Annotated[
+        bool, typer.Option("--rollback", help="put back the newest older version, or the one numbered")
+    ] = False,
+    columns: Columns = "",
+    time_unit: TimeUnit = None,
+    sort: Sort = False,
+    gap: Gap = None,
+    json: Json = False,
+) -> None:
+    """Learn a new log on top of a model, unless that makes it worse (exit code 1); or put an old version back."""
+    from ensue.cli import show
+    from ensue.refresh import refresh
+    from ensue.versions import current
+
+    if rollback:
+        _roll_back(folder, new, json)
+        return
+    if new is None:
+        raise SettingError("name a log of what is new, as in `ensue update FOLDER new.csv`, or give --rollback")
+    current(folder)  # a wrong folder is found before a long log is read
+    histories, _ = read_log(Path(new), columns, time_unit, sort, gap)
+    found = refresh(folder, histories, max_drop=max_drop, keep=keep, follow=show.training)
+    show.put_json({"folder": str(folder), **found.to_dict()}) if json else show.refreshed(found)
+    if not found.accepted:
+        show.remark(f"{folder}: {found.verdict}")
+        raise typer.Exit(1)
+
+
+def _roll_back(folder: Path, number: str | None, json: bool) -> None:
+    from ensue.cli import show
+    from ensue.refresh import roll_back
+    from ensue.versions import kept
+
+    if number is not None and not number.isdecimal():
+        raise SettingError(f"--rollback {number}: give the number of a kept version, or none for the newest older one")
+    stands, replaced = roll_back(folder, None if number is None else int(number))
+    if json:
+        show.put_json({"folder": str(folder), "version": stands, "kept": kept(folder)})
+    else:
+        show.remark(f"{folder}: version {stands} stands again; version {replaced} is kept")

@@ -1,0 +1,124 @@
+"""A bounded memory of past histories: every one ever added has the same chance of still being there.
+
+Each history draws a 64-bit key from the seed and its number, and the histories of the ``size`` smallest keys stay: a
+uniform sample without replacement, whatever the calls of ``add`` that the histories came in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ensue.data.histories import Histories, ranges, scrambled
+from ensue.vocabulary import FIRST, Vocabulary
+
+LATEST = 50
+"""Events kept of a history, the latest: bounds the memory, and the personal data in a model folder."""
+
+
+class Reservoir:
+    """A uniform sample of past histories: ids and times, no names.
+
+    Args:
+        size: histories at most; 0 keeps none.
+        seed: the same seed and histories give the same sample.
+        vocabulary: the ids' values; it may grow.
+    """
+
+    def __init__(self, size: int, seed: int, vocabulary: Vocabulary) -> None:
+        self.size, self.seed, self.seen = size, seed, 0
+        self.keys = np.empty(0, np.uint64)
+        self.histories = Histories(np.empty(0, np.int32), np.zeros(1, np.int64), vocabulary)
+
+    def __len__(self) -> int:
+        """Number of histories kept."""
+        return len(self.keys)
+
+    def add(self, histories: Histories) -> None:
+        """Let the sample take its share of encoded histories; those of one event teach nothing and are passed over."""
+        if not self.size:
+            return
+        whole = np.flatnonzero(histories.lengths > 1)
+        keys = self._keys(len(whole))
+        self.seen += len(whole)
+        joint = np.concatenate([self.keys, keys])
+        if len(joint) > self.size:
+            stay = np.sort(np.argpartition(joint, self.size - 1)[: self.size])
+        else:
+            stay = np.arange(len(joint))
+        old = len(self.keys)
+        entering = _latest(histories.select(whole[stay[stay >= old] - old]))
+        self.histories = joined(self.histories.select(stay[stay < old]), entering)
+        self.keys = joint[stay]
+
+    def draw(self, num: int, seed: int) -> Histories:
+        """``num`` of the histories kept (all, if fewer), without replacement; the same for the same seed."""
+        return self.histories.select(self._drawn(num, seed))
+
+    def part(self, num: int, seed: int) -> tuple[Histories, Reservoir]:
+        """What :meth:`draw` gives, and a reservoir of the rest; this one stays as it is."""
+        drawn = self._drawn(num, seed)
+        left = np.setdiff1d(np.arange(len(self)), drawn)
+        rest = Reservoir(self.size, self.seed, self.histories.vocabulary)
+        rest.seen, rest.keys, rest.histories = self.seen, self.keys[left], self.histories.select(left)
+        return self.histories.select(drawn), rest
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything but size, seed and vocabulary."""
+        return {
+            "ids": torch.from_numpy(self.histories.ids),
+            "offsets": torch.from_numpy(self.histories.offsets),
+            "times": torch.from_numpy(self.histories.times),
+            "keys": torch.from_numpy(self.keys.view(np.int64)),
+            "seen": torch.tensor(self.seen),
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put back what :meth:`tensors` gave.
+
+        Raises:
+            ValueError: the columns do not fit together or hold ids that the vocabulary lacks.
+        """
+        ids, offsets, times = (tensors[name].numpy() for name in ("ids", "offsets", "times"))
+        vocabulary = self.histories.vocabulary
+        whole = len(offsets) and offsets[0] == 0 and offsets[-1] == len(ids) and (np.diff(offsets) > 0).all()
+        if not whole or len(tensors["keys"]) != len(offsets) - 1 or len(times) not in (0, len(ids)):
+            raise ValueError("the columns of reservoir.safetensors do not fit together")
+        if len(ids) and not (ids.min() >= FIRST and ids.max() < len(vocabulary)):
+            raise ValueError("reservoir.safetensors holds ids that vocabulary.json lacks")
+        self.histories = Histories(ids, offsets, vocabulary, times)
+        self.keys, self.seen = tensors["keys"].numpy().view(np.uint64), int(tensors["seen"])
+
+    def _keys(self, num: int) -> npt.NDArray[np.uint64]:
+        stream = scrambled(np.array([self.seed], np.uint64))
+        return scrambled(stream + np.arange(self.seen, self.seen + num).astype(np.uint64))
+
+    def _drawn(self, num: int, seed: int) -> npt.NDArray[np.int64]:
+        return np.sort(np.random.default_rng([self.seed, seed]).permutation(len(self))[:num])
+
+
+def joined(first: Histories, second: Histories) -> Histories:
+    """Histories one after the other, names left out; beside timed ones, untimed get time 0.
+
+    Args:
+        first: encoded histories.
+        second: more, in the same vocabulary.
+    """
+    parts = (first, second)
+    times = np.empty(0)
+    if any(part.timed for part in parts):
+        times = np.concatenate([part.times if part.timed else np.zeros(len(part.ids)) for part in parts])
+    offsets = np.concatenate([first.offsets, first.offsets[-1] + second.offsets[1:]])
+    return Histories(np.concatenate([first.ids, second.ids]), offsets, first.vocabulary, times)
+
+
+def _latest(histories: Histories) -> Histories:
+    """The latest events of each history."""
+    lengths = np.minimum(histories.lengths, LATEST)
+    keep = np.zeros(len(histories.ids), np.bool_)
+    keep[ranges(histories.offsets[1:] - lengths, lengths)] = True
+    return histories.keep(keep)

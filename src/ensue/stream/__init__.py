@@ -1,0 +1,5 @@
+"""Learning from a stream: predict, score, learn; position and weights are committed together."""
+
+from ensue.stream.queue import SQLiteQueue
+
+__all__ = ["SQLiteQueue"]

@@ -1,0 +1,73 @@
+"""What every source gives: blocks of lines with the position after them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+MOST_BYTES = 2**23
+"""A block ends after so many bytes of lines, however few they are."""
+POLL = 0.05
+"""Seconds between two looks at a source that has nothing new."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some lines in the source's order.
+
+    Attributes:
+        lines: as they came, without the newline.
+        places: where each stands, for people.
+        position: where to go on after them, as JSON.
+        at_end: whether the source held no more when it was asked.
+    """
+
+    lines: list[bytes]
+    places: list[str]
+    position: dict[str, Any]
+    at_end: bool
+
+
+class Behind(NamedTuple):
+    """How much of a source is still to be read: an amount and its unit, such as 12 lines."""
+
+    amount: float
+    unit: str
+
+
+class Source(Protocol):
+    """A log that grows at its end and can be read again from any position."""
+
+    @property
+    def name(self) -> str:
+        """What tells this source from another, without the machine's paths."""
+        ...
+
+    def begin(self, position: Mapping[str, Any] | None) -> None:
+        """Go to a position that was committed, or to the beginning.
+
+        Raises:
+            DataError: the source is not there, or no longer what was read up to that position.
+        """
+        ...
+
+    def read(self, limit: int, wait: float) -> Block:
+        """Up to ``limit`` lines, or what arrived within ``wait`` seconds, perhaps none.
+
+        Raises:
+            DataError: the source is no longer what was read so far.
+        """
+        ...
+
+    def committed(self, position: Mapping[str, Any]) -> None:
+        """Hear that everything up to a position is safe."""
+        ...
+
+    def behind(self) -> Behind:
+        """How much is left."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        ...

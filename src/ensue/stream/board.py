@@ -1,0 +1,105 @@
+"""The figures of a stream, by hour of the events' own time: HR@20 and MRR@20 of the model and of each rival."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ensue import metrics
+from ensue.data.histories import Times
+from ensue.metrics import Floats
+
+AT = 20
+HOUR = 3600.0
+ROWS = 20_000
+"""Hours that are kept: more than two years; beyond that the earliest are dropped."""
+
+
+@dataclass
+class Hour:
+    """One hour: what came, and by name the sums behind the figures (targets answered, hits, reciprocal ranks)."""
+
+    hour: int
+    events: int = 0
+    targets: int = 0
+    sums: dict[str, list[float]] = field(default_factory=dict)
+
+    def figures(self) -> dict[str, dict[str, float]]:
+        """HR@20 and MRR@20 of everyone who answered."""
+        return {
+            name: {"hr@20": hits / answered, "mrr@20": reciprocals / answered}
+            for name, (answered, hits, reciprocals) in self.sums.items()
+            if answered
+        }
+
+    def add(self, name: str, sums: Sequence[float]) -> None:
+        """Add to somebody's sums."""
+        self.sums[name] = [old + new for old, new in zip(self.sums.get(name, [0, 0, 0.0]), sums, strict=True)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As shown: the hour begins ``begins`` seconds after 1970."""
+        begins = self.hour * HOUR
+        return {"begins": begins, "events": self.events, "targets": self.targets, "figures": self.figures()}
+
+
+class Board:
+    """All hours."""
+
+    def __init__(self) -> None:
+        self.hours: dict[int, Hour] = {}
+
+    def add(self, times: Times, asked: Times, ranks: Mapping[str, Floats]) -> None:
+        """Count a batch.
+
+        Args:
+            times: (events,) seconds of all events.
+            asked: (targets,) seconds of those that were predicted.
+            ranks: name to (targets,) ranks.
+        """
+        for hour, events in _tally(times, None):
+            self._row(hour).events += int(events)
+        for hour, count in _tally(asked, None):
+            self._row(hour).targets += int(count)
+        for name, found in ranks.items():
+            measures = np.ones_like(found), metrics.hit(found, AT), metrics.reciprocal_rank(found, AT)
+            columns = [_tally(asked, measure) for measure in measures]
+            for (hour, answered), (_, hits), (_, reciprocals) in zip(*columns, strict=True):
+                self._row(hour).add(name, [int(answered), int(hits), reciprocals])
+
+    def rows(self) -> list[Hour]:
+        """The hours in order."""
+        return [self.hours[hour] for hour in sorted(self.hours)]
+
+    def total(self) -> Hour:
+        """All hours as one."""
+        whole = Hour(0)
+        for row in self.rows():
+            whole.events += row.events
+            whole.targets += row.targets
+            for name, sums in row.sums.items():
+                whole.add(name, sums)
+        return whole
+
+    def state(self) -> list[dict[str, Any]]:
+        """All hours, for :meth:`restore`."""
+        return [vars(row) for row in self.rows()]
+
+    def restore(self, state: list[dict[str, Any]]) -> None:
+        """Put back what :meth:`state` gave."""
+        self.hours = {row["hour"]: Hour(**row) for row in state}
+
+    def _row(self, hour: int) -> Hour:
+        if hour not in self.hours:
+            self.hours[hour] = Hour(hour)
+            if len(self.hours) > ROWS:
+                del self.hours[min(self.hours)]
+        return self.hours[hour]
+
+
+def _tally(times: Times, weights: Floats | None) -> list[tuple[int, float]]:
+    """(hour, sum) of some weights, or of how many there are."""
+    hours, places = np.unique(np.floor(times / HOUR).astype(np.int64), return_inverse=True)
+    return list(zip(hours.tolist(), np.bincount(places, weights, len(hours)).tolist(), strict=True))

@@ -1,0 +1,234 @@
+"""The life of a stream: read, predict, score, learn, commit.
+
+Each batch is predicted and scored before it is learned. Then its fresh events are learned once, a share of remembered
+sessions among them, in small steps; sessions that ended join the reservoir and the counts.
+
+A commit replaces the model folder at once, and the folder holds everything: weights, the position in the source, open
+sessions, figures. So after a kill at any moment the folder that stands is a whole one, and reading goes on where its
+weights stopped: every event counts once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ensue.data.histories import Histories, Index
+from ensue.errors import DataError
+from ensue.folder import sweep, write_folder
+from ensue.next_event import reservoir, updating
+from ensue.next_event.predictor import NextPredictor
+from ensue.stream import saved
+from ensue.stream.blocks import Block, Source
+from ensue.stream.board import HOUR, Board, Hour
+from ensue.stream.events import Reader
+from ensue.stream.ranking import WINDOWS, Live, Recent, Still
+from ensue.stream.rejects import Rejects
+from ensue.stream.rivals import Nightly, keep_frozen
+from ensue.stream.sessions import OpenSessions, Taken, joined, targets
+from ensue.stream.status import Counts, Status, StreamSettings
+
+COUNTED = 65_536
+"""Events of ended sessions that are put into the reservoir and the counts together."""
+DATED = 1e8
+"""Times after this (seconds, 1973) count from 1970, and can be compared with the machine's clock."""
+
+
+class Stream:
+    """A model folder that learns from a source. The caller holds the folder's lock (:mod:`ensue.lock`).
+
+    Args:
+        folder: a model folder; where it was streaming, it goes on from there.
+        source: what to read.
+        settings: how.
+        columns: roles to fields, where stated.
+        unit: of the times, where stated.
+        anew: forget the position and the figures, keep what was learned.
+
+    Raises:
+        ModelFolderError: the folder is none, or damaged.
+        SettingError: the folder learns from another source.
+        DataError: the source is not there, or not what was read before.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        source: Source,
+        settings: StreamSettings,
+        *,
+        columns: Mapping[str, str] | None = None,
+        unit: str | None = None,
+        anew: bool = False,
+    ) -> None:
+        self.folder, self.source, self.settings = folder, source, settings
+        self.predictor = NextPredictor.load(folder)
+        sweep(folder)
+        self.reader = Reader(source.name, columns, unit)
+        self.sessions = OpenSessions(settings.gap * 60)
+        self.board, self.counts, self.popular = Board(), Counts(), [Recent(window) for window in WINDOWS]
+        self.position: dict[str, Any] | None = None
+        self.told = -(2**62)  # the latest hour that was told
+        self.ended = self._none()  # sessions that are over and not counted yet
+        self._busy, self._done, self._dirty, self._live = 0.0, 0, False, False
+        found = saved.read_state(folder)
+        begins = anew or found is None
+        self.rejects = Rejects(folder, found["rejects"] if found else 0)
+        self.live = Live(self.predictor)
+        self.still: dict[str, Still] = {}
+        self.nightly: Nightly | None = None
+        if settings.beside:
+            frozen = keep_frozen(folder, self.predictor, begins=begins)
+            if "frozen" in settings.beside:
+                self.still["frozen"] = Still(frozen, self.predictor.vocabulary)
+            if "nightly" in settings.beside:
+                self.nightly = Nightly(folder, frozen, self.predictor.vocabulary)
+        if found is not None and not anew:
+            saved.restore(self, found)
+        source.begin(self.position)
+
+    def run(
+        self, *, follow: bool = True, until: int | None = None, stopped: Callable[[], bool] = lambda: False
+    ) -> Iterator[Status]:
+        """Read, learn and commit until told to stop; a status a commit.
+
+        Args:
+            follow: wait for more at the end of the source.
+            until: stop once so many events were counted, over all restarts.
+            stopped: asked between batches.
+
+        Raises:
+            DataError: the source is no longer what was read so far; all before that is committed.
+            ModelFolderError: the folder cannot be written; the last commit stands.
+        """
+        committed = time.monotonic()
+        while not stopped() and (until is None or self.counts.events < until):
+            limit = min(self.settings.batch, self.settings.batch if until is None else until - self.counts.events)
+            try:
+                block = self.source.read(limit, self.settings.wait if follow else 0.0)
+            except DataError:
+                self.commit()
+                raise
+            self._live = follow and block.at_end
+            if block.lines:
+                self.step(block, stopped)
+            elif block.at_end and not follow:
+                break
+            if self._dirty and time.monotonic() - committed >= self.settings.every:
+                yield self.commit()
+                committed = time.monotonic()
+        yield self.commit(over=True)
+
+    def step(self, block: Block, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Predict, score and learn one block of lines."""
+        begun = time.perf_counter()
+        events, rejects = self.reader.read(block.lines, block.places)
+        for number, reason in rejects:
+            self.rejects.add(block.lines[number], block.places[number], reason)
+        vocabulary = self.predictor.vocabulary
+        old = len(vocabulary)
+        new = {
+            value: old + at for at, value in enumerate(dict.fromkeys(v for v in events.values if v not in vocabulary))
+        }
+        taken = self.sessions.take(events, [new[v] if v in new else vocabulary.id(v) for v in events.values])
+        asked, known = taken.asked.histories(vocabulary)
+        self._score(asked, known, old, taken)
+        self.predictor.welcome(new)
+        self._learn(asked, known, taken)
+        self.predictor.observe(np.array(taken.ids, np.int32))
+        self.counts.lines += len(block.lines)
+        self.counts.events += len(taken.ids)
+        self.counts.late += taken.num_late
+        self.counts.repeated += taken.num_repeated
+        self.counts.rejected += len(rejects)
+        self.counts.sessions += taken.num_opened
+        self.counts.new_values += len(new)
+        self.position, self._dirty = block.position, True
+        self._done += len(taken.ids)
+        self._busy += time.perf_counter() - begun
+        if self.nightly is not None and len(taken.ids):
+            self.nightly.pass_time(self.sessions.clock, stopped)
+
+    def _score(self, asked: Histories, known: Index, num_ids: int, taken: Taken) -> None:
+        """Ask everyone, then let recent popularity see the batch."""
+        ids, times = np.array(taken.ids, np.int32), np.array(taken.times, np.float64)
+        places = targets(asked, known)
+        ranks = {}
+        if len(places):
+            hide = not self.predictor.facts["repeats"]
+            everyone: dict[str, Live | Still] = {"model": self.live, **self.still}
+            if self.nightly is not None:
+                everyone["nightly"] = self.nightly.model
+            ranks = {name: one.ranks(asked, known, num_ids) for name, one in everyone.items()}
+            ranks |= {one.name: one.ranks(asked, known, num_ids, hide=hide) for one in self.popular}
+        self.board.add(times, asked.times[places], ranks)
+        self.counts.targets += len(places)
+        for one in self.popular:
+            one.see(ids, times, self.sessions.clock)
+
+    def _learn(self, asked: Histories, known: Index, taken: Taken) -> None:
+        vocabulary = self.predictor.vocabulary
+        parts = [(asked, known), taken.late.histories(vocabulary)]
+        num = len(asked) + len(taken.late.lengths)
+        share = self.settings.replay
+        if num and share:
+            drawn = self.predictor.reservoir.draw(round(num * share / (1 - share)), self.counts.lines)
+            parts.append((drawn, np.zeros(len(drawn), np.int64)))
+        if num:
+            histories, held = joined(parts)
+            histories = self._timed(histories)
+            order = np.random.default_rng([self.predictor.seed, self.counts.lines]).permutation(len(histories))
+            for low in range(0, len(order), self.settings.step):
+                index = order[low : low + self.settings.step]
+                self.predictor.learn(histories.select(index), held[index])
+        closed, _ = taken.closed.histories(vocabulary)
+        if len(closed):
+            self.ended = reservoir.joined(self.ended, closed)
+            if self.nightly is not None:
+                self.nightly.see(closed)
+        if len(self.ended.ids) >= COUNTED:
+            ended = self._timed(self.ended)
+            self.predictor.reservoir.add(ended)
+            updating.count(self.predictor, ended)
+            self.ended = self._none()
+
+    def _none(self) -> Histories:
+        return Histories(np.empty(0, np.int32), np.zeros(1, np.int64), self.predictor.vocabulary)
+
+    def _timed(self, histories: Histories) -> Histories:
+        """Without times, where the model was fitted without."""
+        if self.predictor.facts["timed"]:
+            return histories
+        return Histories(histories.ids, histories.offsets, histories.vocabulary)
+
+    def commit(self, *, over: bool = False) -> Status:
+        """Make everything so far safe, all at once.
+
+        Raises:
+            ModelFolderError: the folder cannot be written; the last commit stands.
+        """
+        begun = time.perf_counter()
+        closed = self._closed()
+        if self._dirty:
+            self.rejects.flush()
+            write_folder(self.folder, saved.files(self))
+            assert self.position is not None
+            self.source.committed(self.position)
+            if self.nightly is not None:
+                self.nightly.committed()
+        self._dirty = False
+        self._busy += time.perf_counter() - begun
+        rate = self._done / self._busy if self._busy else 0.0
+        lag = time.time() - self.sessions.clock if self._live and self.sessions.clock > DATED else None
+        return Status(self.counts, closed, self.board, len(self.sessions), rate, self.source.behind(), lag, over)
+
+    def _closed(self) -> list[Hour]:
+        """Hours that ended since this was last asked."""
+        now = self.sessions.clock // HOUR if np.isfinite(self.sessions.clock) else self.told
+        found = [row for row in self.board.rows() if self.told < row.hour < now]
+        self.told = max([self.told, *(row.hour for row in found)])
+        return found

@@ -1,0 +1,227 @@
+"""Lines to events in columns; a line that cannot be read is named with its reason, and the others go on.
+
+A line is an event, ``{"session": "s1", "item": "a7", "time": 1700000000}``, its fields under any of the names that
+:func:`ensue.data.columns.find_columns` knows, with perhaps an ``id`` that tells repeats; or a whole history,
+``{"values": ["a7", "b3"], "times": [1700000000, 1700000042], "id": "s1"}``, the record's JSON as everywhere.
+
+The first good event says which fields play which role and in which unit the times are; both then hold for the stream.
+One decoder reads every line: for blocks of 512 lines it takes as long as a reader in bulk, and it alone tells a number
+from a text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ensue.data.clock import MILLISECONDS, UNITS, WORDS, named_unit
+from ensue.data.columns import find_columns
+from ensue.errors import DataError, SettingError
+from ensue.records import History
+
+LONGEST = 2**20
+"""Bytes of a line; a longer one is put aside."""
+MARKS = ("id", "event_id", "eventid")
+"""Fields that tell one event from a repeat of it."""
+
+
+@dataclass(frozen=True)
+class Events:
+    """Events in order of arrival, one entry an event in each column.
+
+    Attributes:
+        sessions: what belongs together.
+        values: what was seen.
+        times: seconds.
+        marks: an id that a repeat of the event carries too, or nothing.
+    """
+
+    sessions: list[str] = field(default_factory=list)
+    values: list[str] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    marks: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        """Number of events."""
+        return len(self.values)
+
+
+class Reject(Exception):  # noqa: N818 - not an error of the run: the line is put aside
+    """Why a line is no event."""
+
+
+class Reader:
+    """Reads lines, and remembers what the first good one said.
+
+    Args:
+        source: the stream's name, for messages.
+        columns: roles to fields, where stated.
+        unit: of the times, where stated: s, ms, h or iso.
+
+    Raises:
+        SettingError: an unknown role or unit.
+    """
+
+    def __init__(self, source: str, columns: Mapping[str, str] | None = None, unit: str | None = None) -> None:
+        if unit is not None and unit not in UNITS:
+            raise SettingError(f"--time-unit {unit!r} is not known; choose from {', '.join(UNITS)}")
+        self.source, self.stated, self.stated_unit = Path(source), dict(columns or {}), unit
+        with suppress(DataError):  # that a role is not stated is no mistake; one that does not exist is
+            find_columns(self.source, list(self.stated.values()), self.stated)
+        self.columns: dict[str, str] = {}
+        self.unit = ""
+
+    @property
+    def understood(self) -> str:
+        """The fields of each role and the unit of the times, for people; nothing before the first event."""
+        fields = ", ".join(f"{role}={name}" for role, name in self.columns.items())
+        return f"{fields}; times in {WORDS[self.unit]}" if self.columns else ""
+
+    def state(self) -> dict[str, Any]:
+        """What was understood, for :meth:`restore`."""
+        return {"columns": self.columns, "unit": self.unit}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on with what was understood before; what is stated now comes first."""
+        self.columns = {} if self.stated else dict(state["columns"])
+        self.unit = self.stated_unit or str(state["unit"])
+
+    def read(self, lines: Sequence[bytes], places: Sequence[str]) -> tuple[Events, list[tuple[int, str]]]:
+        """The events of some lines, and (line, reason) for each that is none; empty lines are passed over.
+
+        Args:
+            lines: as they came, without the newline.
+            places: where each stands, a name for a history that has none.
+        """
+        found, rejects = Events(), []
+        for number, (line, place) in enumerate(zip(lines, places, strict=True)):
+            try:
+                self._read(line, place, found)
+            except Reject as reason:
+                rejects.append((number, str(reason)))
+        return found, rejects
+
+    def _read(self, line: bytes, place: str, found: Events) -> None:
+        record = decode(line)
+        if record is None:
+            return
+        if "values" in record:
+            self._read_history(record, place, found)
+            return
+        columns = self._roles(record)
+        session, value = (_name(record, columns[role], role) for role in ("sequence", "value"))
+        seconds, unit = self._seconds(record, columns["time"])
+        mark = next((str(record[name]) for name in MARKS if record.get(name) not in (None, "")), "")
+        _require_text(mark, "id")
+        self.columns, self.unit = columns, unit
+        found.sessions.append(session)
+        found.values.append(value)
+        found.times.append(seconds)
+        found.marks.append(mark)
+
+    def _read_history(self, record: dict[str, Any], place: str, found: Events) -> None:
+        try:
+            history = History.from_fields(record, "history")
+        except DataError as error:
+            raise Reject(str(error)) from error
+        if len(history.times) != len(history.values):
+            raise Reject('field "times" is missing; a stream needs one time a value')
+        if history.times and history.times[-1] >= MILLISECONDS:
+            raise Reject(f"times[{len(history.times) - 1}] cannot be seconds, a history's unit")
+        if "" in history.values:
+            raise Reject('field "values" holds an empty value')
+        found.sessions.extend([history.id or place] * len(history.values))
+        found.values.extend(history.values)
+        found.times.extend(history.times)
+        found.marks.extend([""] * len(history.values))
+
+    def _roles(self, record: dict[str, Any]) -> dict[str, str]:
+        if self.columns:
+            return self.columns
+        try:
+            found, _ = find_columns(self.source, list(record), self.stated)
+        except DataError as error:
+            raise Reject(str(error).removeprefix(f"{self.source}: ")) from error
+        if "time" not in found:
+            raise Reject(f"no field is known as the time; the fields are {', '.join(map(repr, record))}")
+        return {role: found[role] for role in ("sequence", "value", "time")}
+
+    def _seconds(self, record: dict[str, Any], name: str) -> tuple[float, str]:
+        given = record.get(name)
+        if given is None or given == "":
+            raise Reject(f"field {name!r} (time) is missing")
+        number, seems = _number(given, name)
+        unit = self.unit or self.stated_unit or named_unit(name) or seems
+        if (unit == "iso") != (seems == "iso"):
+            raise Reject(f"time {given!r} is not in the stream's unit, {WORDS[unit]}")
+        inferred = not (self.stated_unit or named_unit(name))
+        if unit in ("s", "ms") and inferred and unit != seems:
+            raise Reject(f"time {given!r} looks like {WORDS[seems]}, but the stream is in {WORDS[unit]}")
+        seconds = number / 1000 if unit == "ms" else number * 3600 if unit == "h" else number
+        if not abs(seconds) < MILLISECONDS:
+            raise Reject(f"time {given!r} cannot be {WORDS[unit]}")
+        return seconds, unit
+
+
+def decode(line: bytes) -> dict[str, Any] | None:
+    """The JSON object of a line, ``None`` for an empty one.
+
+    Raises:
+        Reject: too long, not UTF-8, not JSON, or no object.
+    """
+    if len(line) > LONGEST:
+        raise Reject(f"longer than {LONGEST:,} bytes")
+    try:
+        text = line.decode("utf-8-sig").strip()
+        found = json.loads(text) if text else None
+    except UnicodeDecodeError as error:
+        raise Reject(f"not UTF-8 ({error.reason} at byte {error.start})") from error
+    except (ValueError, RecursionError) as error:
+        raise Reject(f"not JSON ({error})") from error
+    if found is not None and not isinstance(found, dict):
+        raise Reject("not a JSON object")
+    if text and found is None:
+        raise Reject("not a JSON object")
+    return found
+
+
+def _name(record: dict[str, Any], field: str, role: str) -> str:
+    given = record.get(field)
+    if given is None or given == "":
+        raise Reject(f"field {field!r} ({role}) is missing")
+    if isinstance(given, bool) or not isinstance(given, str | int):
+        raise Reject(f"field {field!r} ({role}) must be a text or a whole number")
+    return _require_text(str(given), field)
+
+
+def _require_text(text: str, field: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise Reject(f"field {field!r} holds half a character ({error.reason})") from error
+    return text
+
+
+def _number(given: Any, field: str) -> tuple[float, str]:
+    """A time as a number, and the unit it looks like; dates in seconds since 1970."""
+    if isinstance(given, bool) or not isinstance(given, str | int | float):
+        raise Reject(f"field {field!r} (time) must be a number or a date")
+    try:
+        number = float(given)
+    except OverflowError as error:
+        raise Reject(f"field {field!r} (time) is too large") from error
+    except ValueError:
+        try:
+            date = datetime.fromisoformat(str(given).strip())
+        except ValueError as error:
+            raise Reject(f"time {given!r} is not a number or an ISO date") from error
+        return (date.replace(tzinfo=UTC) if date.tzinfo is None else date).timestamp(), "iso"
+    if not math.isfinite(number):
+        raise Reject(f"time {given!r} is not a finite number")
+    return number, "ms" if number >= MILLISECONDS else "s"

@@ -1,0 +1,49 @@
+"""Lines that are no events, put aside with their reason beside the model folder.
+
+The file's length is committed with the position. A restart cuts the file back to it and reads on from the position, so
+that a line is put aside once, whenever the process was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from ensue.errors import ModelFolderError
+from ensue.stream.events import LONGEST
+
+
+class Rejects:
+    """The file ``FOLDER.rejects.jsonl``; it is made with the first line.
+
+    Args:
+        folder: the model folder.
+        length: bytes that were committed.
+    """
+
+    def __init__(self, folder: Path, length: int) -> None:
+        place = folder.resolve()
+        self.path = place.with_name(f"{place.name}.rejects.jsonl")
+        self.length = 0
+        if self.path.exists():
+            self.length = min(length, self.path.stat().st_size)
+            os.truncate(self.path, self.length)
+
+    def add(self, line: bytes, place: str, reason: str) -> None:
+        """Put one line aside; of one that is too long, the beginning."""
+        text = line.decode("utf-8", "backslashreplace")
+        entry = {"place": place, "reason": reason, "line": text[:1000] if len(line) > LONGEST else text}
+        data = f"{json.dumps(entry)}\n".encode()
+        try:
+            with self.path.open("ab") as file:
+                file.write(data)
+        except OSError as error:
+            raise ModelFolderError(f"{self.path}: cannot be written ({error.strerror})") from error
+        self.length += len(data)
+
+    def flush(self) -> None:
+        """Everything so far is on the disk."""
+        if self.length:
+            with self.path.open("rb") as file:
+                os.fsync(file.fileno())

@@ -1,0 +1,114 @@
+"""What a commit holds beside the model, in the model's own folder: ``stream.json`` and ``stream.safetensors``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from ensue.errors import SettingError
+from ensue.folder import read_file, read_tensors, tensor_bytes
+from ensue.next_event import storage
+from ensue.stream.rivals import histories_of, history_tensors
+from ensue.stream.status import Counts
+
+if TYPE_CHECKING:
+    from ensue.stream.engine import Stream
+
+STATE, TENSORS = "stream.json", "stream.safetensors"
+VERSION = 1
+CARD = "\n## Learned from a stream\n"
+
+
+def read_state(folder: Path) -> dict[str, Any] | None:
+    """``stream.json``, ``None`` for a folder that never learned from a stream.
+
+    Raises:
+        ModelFolderError: it is damaged.
+    """
+    if not (folder / STATE).exists():
+        return None
+    with storage.damage(folder):
+        found: dict[str, Any] = json.loads(read_file(folder, STATE))
+        if found["version"] > VERSION:
+            raise ValueError(f"{STATE} is of a newer ensue")
+        return found
+
+
+def files(stream: Stream) -> dict[str, bytes]:
+    """All the files of a commit, the model's included."""
+    state = {
+        "version": VERSION,
+        "source": stream.source.name,
+        "position": stream.position,
+        "counts": asdict(stream.counts),
+        "reader": stream.reader.state(),
+        "hours": stream.board.state(),
+        "told": stream.told,
+        "rejects": stream.rejects.length,
+        "nightly": stream.nightly.state() if stream.nightly else None,
+    }
+    parts: dict[str, dict[str, Tensor]] = {
+        "sessions": stream.sessions.tensors(),
+        "ended": history_tensors(stream.ended),
+        **{one.name: one.tensors() for one in stream.popular},
+    }
+    if stream.nightly is not None:
+        parts["nightly"] = stream.nightly.tensors()
+    tensors = {f"{part}.{name}": tensor for part, found in parts.items() for name, tensor in found.items()}
+    return {
+        **storage.files(stream.predictor, _card(stream)),
+        STATE: json.dumps(state).encode(),
+        TENSORS: tensor_bytes(tensors),
+    }
+
+
+def restore(stream: Stream, found: Mapping[str, Any]) -> None:
+    """Put a new stream where a commit stood.
+
+    Raises:
+        SettingError: the folder learns from another source.
+        ModelFolderError: the commit is damaged.
+    """
+    if found["source"] != stream.source.name:
+        raise SettingError(
+            f"{stream.folder} learns from {found['source']}, not from {stream.source.name}; name that one, or begin "
+            "with this one by --anew"
+        )
+    tensors = read_tensors(stream.folder, TENSORS)
+    with storage.damage(stream.folder):
+        stream.position, stream.told = found["position"], found["told"]
+        stream.counts = Counts(**found["counts"])
+        stream.reader.restore(found["reader"])
+        stream.board.restore(found["hours"])
+        stream.sessions.restore(_part(tensors, "sessions"))
+        stream.ended = histories_of(_part(tensors, "ended"), stream.predictor.vocabulary)
+        for one in stream.popular:
+            one.restore(_part(tensors, one.name))
+        if stream.nightly is not None and found["nightly"]:
+            stream.nightly.restore(found["nightly"], _part(tensors, "nightly"))
+
+
+def _part(tensors: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
+    own = (key for key in tensors if key.startswith(f"{name}."))
+    return {key.removeprefix(f"{name}."): tensors[key] for key in own}
+
+
+def _card(stream: Stream) -> str:
+    """The card that stands, and how much was learned since."""
+    path = stream.folder / "CARD.md"
+    standing = path.read_text(encoding="utf-8") if path.exists() else ""
+    total = stream.board.total()
+    figures = [
+        f"- {name}: HR@20 {row['hr@20']:.4f}, MRR@20 {row['mrr@20']:.4f}" for name, row in total.figures().items()
+    ]
+    lines = [
+        f"{stream.counts.events:,} events of {stream.source.name}, each predicted before it was learned "
+        f"({total.targets:,} targets, all known values, ties against the target):",
+        *figures,
+    ]
+    return "\n".join([standing.split(CARD)[0].rstrip(), CARD, *lines, ""])

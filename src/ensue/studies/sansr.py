@@ -1,0 +1,262 @@
+"""SANSR's tables and figures (Sun et al., IEEE Access 2019) on the data at hand, every row under both protocols.
+
+Tables 1 (results), 2 (data) and 3 (heads x blocks), figures 2 (residuals), 3 (seconds an epoch) and 4 (width). It
+takes hours, so each finished cell is kept, and the same command goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ensue.data.histories import Histories
+from ensue.data.tables import read
+from ensue.errors import DataError, SettingError
+from ensue.evaluation import evaluate_alone
+from ensue.next_event import COUNTING, MODELS
+from ensue.next_event.predictor import NextPredictor
+from ensue.studies import sansr_page as page
+from ensue.studies.cells import Cell, Cells
+from ensue.studies.provenance import Follow, Study, Tell
+from ensue.studies.sansr_paper import AT, DIGINETICA, STATISTICS, YOOCHOOSE, impossible
+
+TRAINED = ("bpr-mf", "fpmc", "gru4rec", "narm", "stamp", "sansr", "sansr-rc")
+PROTOCOLS = ("full", "sampled")
+OPTIONS: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    (YOOCHOOSE, "gru4rec"): {
+        "loss": "ce",
+        "dim": 480,
+        "dropout_items": 0.0,
+        "dropout_state": 0.2,
+        "power": 0.2,
+        "logq": 1.0,
+    },
+}
+"""Where a model's authors set it otherwise for one data set."""
+HEADS, BLOCKS, SIZES = (1, 2, 3, 4, 5), (0, 1, 2, 3, 4), (32, 64, 128, 256, 512)
+WIDTH = 120
+"""The width of Table 3, which 1 to 5 heads divide."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How much is trained and scored."""
+
+    options: Mapping[str, Any]
+    """Of every training for Table 1."""
+    whole: int = 1
+    """Table 1 learns the newest 1 / ``whole`` of the training sessions."""
+    slice: int = 8
+    """Table 3 and figure 4 learn the newest 1 / ``slice``."""
+    epochs: int = 3
+    """Epochs at most for Table 3 and figure 4."""
+    tested: int | None = None
+    """Test sessions scored, the newest; all of them by default."""
+    grid: Sequence[tuple[int, int]] = tuple((heads, blocks) for blocks in BLOCKS for heads in HEADS)
+    sizes: Sequence[int] = SIZES
+
+
+FULL = Plan(options={})
+QUICK = Plan(
+    options={"epochs": 2, "refit": False},
+    whole=32,
+    slice=32,
+    epochs=1,
+    tested=500,
+    grid=((1, 0), (1, 1), (2, 1), (2, 2)),
+    sizes=(32, 128),
+)
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """One data set: its split as given, and a fingerprint of it."""
+
+    name: str
+    train: Histories
+    test: Histories
+    fingerprint: str
+
+    def newest(self, share: int) -> Histories:
+        """The newest 1 / ``share`` of the training sessions."""
+        return self.train.select(slice(len(self.train) - len(self.train) // share, None))
+
+
+def run(
+    data: Path,
+    *,
+    models: Sequence[str],
+    quick: bool,
+    seeds: int,
+    tell: Tell,
+    follow: Follow,
+    kept: Path | None = None,
+) -> Study:
+    """Rebuild the tables and figures.
+
+    Args:
+        data: the folder with ``diginetica`` and ``yoochoose-1-64``, each ``{train,test}.txt.gz``, or the folder above
+            it. One of the two is enough.
+        models: which trained models get a row; none for the paper's. Table 3 and figure 4 come with ``sansr``.
+        quick: small slices, few epochs and cells; not the paper's figures.
+        seeds: trainings a model for Table 1.
+        tell: takes a line of progress.
+        follow: shows a training.
+        kept: where finished cells are kept.
+
+    Raises:
+        DataError: no data set is there, or the file of cells is something else.
+        SettingError: a model that does not exist or is not trained.
+    """
+    if unknown := [name for name in models if name not in MODELS or MODELS[name][2] is None]:
+        rows = ", ".join(name for name, (_, _, schedule) in MODELS.items() if schedule is not None)
+        raise SettingError(f"model {unknown[0]!r} has no row here; choose from {rows} (counting rows are always there)")
+    study = _Study(Cells(kept), QUICK if quick else FULL, tell, follow)
+    if kept is None:
+        tell("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
+    tables: dict[str, list[dict[str, Any]]] = {"overall": [], "statistics": [], "grid": [], "sizes": []}
+    tables["impossible"] = impossible()
+    for sessions in _sets(data):
+        tell(f"{sessions.name}: {len(sessions.train):,} sessions to learn, {len(sessions.test):,} to score")
+        tables["statistics"] += _statistics(sessions.name, sessions.train, sessions.test)
+        tables["overall"] += study.overall(sessions, tuple(models) or TRAINED, seeds)
+        if not models or "sansr" in models:
+            tables["grid"] += study.grid(sessions)
+            tables["sizes"] += study.sizes(sessions)
+    plan = study.plan
+    about = page.about(plan.whole, plan.slice, plan.epochs, plan.tested, quick=quick)
+    return Study("sansr", tables, page.write(about, tables), page.draw(tables))
+
+
+class _Study:
+    """The trainings, each kept as it finishes."""
+
+    def __init__(self, cells: Cells, plan: Plan, tell: Tell, follow: Follow) -> None:
+        self.cells, self.plan, self.tell, self.follow = cells, plan, tell, follow
+
+    def overall(self, sessions: Sessions, models: Sequence[str], seeds: int) -> list[dict[str, Any]]:
+        """Table 1 and figures 2 and 3: counting rows, then trained ones."""
+        rows = []
+        for name in COUNTING:
+            key = self._key(sessions, name, {}, 0, self.plan.whole)
+            cell = self.cells.get(key, lambda name=name: self._counted(sessions, name))  # type: ignore[misc]
+            rows += _rows(key, cell)
+        for name in models:
+            options = {**OPTIONS.get((sessions.name, name), {}), **self.plan.options}
+            for seed in range(seeds):
+                rows += self._trained(sessions, name, options, seed, self.plan.whole)
+        return rows
+
+    def grid(self, sessions: Sessions) -> list[dict[str, Any]]:
+        """Table 3. Without a block there are no heads: k = 0 is one cell."""
+        rows, found = [], {}
+        for heads, blocks in self.plan.grid:
+            heads = heads if blocks else 1
+            options = {"dim": WIDTH, "heads": heads, "blocks": blocks, "epochs": self.plan.epochs, "refit": False}
+            if (heads, blocks) not in found:
+                found[heads, blocks] = self._trained(sessions, "sansr", options, 0, self.plan.slice)
+                rows += [{**row, "heads": heads, "blocks": blocks} for row in found[heads, blocks]]
+        return rows
+
+    def sizes(self, sessions: Sessions) -> list[dict[str, Any]]:
+        """Figure 4."""
+        rows = []
+        for size in self.plan.sizes:
+            options = {"dim": size, "epochs": self.plan.epochs, "refit": False}
+            rows += [{**row, "size": size} for row in self._trained(sessions, "sansr", options, 0, self.plan.slice)]
+        return rows
+
+    def _key(self, sessions: Sessions, model: str, options: Mapping[str, Any], seed: int, share: int) -> dict[str, Any]:
+        """All that decides a cell, but the program's version, which stands in the cell."""
+        part = {"data": sessions.name, "fingerprint": sessions.fingerprint, "newest": share, "tested": self.plan.tested}
+        return {**part, "model": model, "options": dict(options), "seed": seed}
+
+    def _trained(
+        self, sessions: Sessions, model: str, options: Mapping[str, Any], seed: int, share: int
+    ) -> list[dict[str, Any]]:
+        key = self._key(sessions, model, options, seed, share)
+
+        def make() -> Cell:
+            words = " ".join(f"{name}={value}" for name, value in options.items())
+            self.tell(f"{sessions.name}: {model} {words} seed {seed}, newest 1/{share}")
+            predictor = NextPredictor(model, settings=options, seed=seed)
+            self.follow(predictor.fit(sessions.newest(share)))
+            return self._scored(predictor, sessions)
+
+        return _rows(key, self.cells.get(key, make))
+
+    def _counted(self, sessions: Sessions, name: str) -> Cell:
+        self.tell(f"{sessions.name}: {name}")
+        predictor = NextPredictor(name)
+        self.follow(predictor.fit(sessions.newest(self.plan.whole)))
+        return self._scored(predictor, sessions)
+
+    def _scored(self, predictor: NextPredictor, sessions: Sessions) -> Cell:
+        """Both protocols on the same test sessions."""
+        begun = time.perf_counter()
+        tested = sessions.test
+        if self.plan.tested is not None:
+            tested = tested.select(slice(max(0, len(tested) - self.plan.tested), None))
+        cell: Cell = {"protocols": {}}
+        for protocol in PROTOCOLS:
+            row, card = evaluate_alone(predictor, tested, protocol, AT)
+            about = {"targets": card.targets, "candidates": card.candidates, "leaked": card.leaked}
+            cell["protocols"][protocol] = {**row.to_dict(), "warning": row.warning, **about}
+        if predictor.schedule is not None:
+            cell["epochs"] = predictor.facts["epochs"]
+            cell["seconds_an_epoch"] = round(predictor.seconds_an_epoch or 0.0, 2)
+            cell["parameters"] = sum(part.numel() for part in predictor.network.parameters())
+        cell["seconds_to_score"] = round(time.perf_counter() - begun, 1)
+        return cell
+
+
+def _rows(key: Mapping[str, Any], cell: Cell) -> list[dict[str, Any]]:
+    """One row a protocol, with all that decided it."""
+    shared = {name: value for name, value in cell.items() if name != "protocols"}
+    return [{**key, "protocol": name, **row, **shared} for name, row in cell["protocols"].items()]
+
+
+def _statistics(name: str, train: Histories, test: Histories) -> list[dict[str, Any]]:
+    """Table 2: what is here, and what the paper prints."""
+    clicks, sessions = len(train.ids) + len(test.ids), len(train) + len(test)
+    found = {
+        "clicks": clicks,
+        "training": len(train),
+        "test": len(test),
+        "items": len(set(train.vocabulary.values) | set(test.vocabulary.values)),
+        "mean length": round(clicks / sessions, 2),
+    }
+    return [{"data": name, "row": "here", **found}, {"data": name, "row": "paper", **STATISTICS[name]}]
+
+
+def _sets(data: Path) -> list[Sessions]:
+    found = []
+    for name in (DIGINETICA, YOOCHOOSE):
+        folder = next((place for place in (data / name, data / "sessions" / name) if place.is_dir()), None)
+        if folder is not None:
+            train, test = (_read(folder / f"{part}.txt.gz") for part in ("train", "test"))
+            found.append(Sessions(name, train, test, _fingerprint(train, test)))
+    if not found:
+        raise DataError(f"{data}: neither {DIGINETICA} nor {YOOCHOOSE} is there; name the folder that holds them")
+    return found
+
+
+def _read(path: Path) -> Histories:
+    if not path.is_file():
+        raise DataError(f"{path}: not there; each data set needs train.txt.gz and test.txt.gz")
+    return read(path)[0]
+
+
+def _fingerprint(*parts: Histories) -> str:
+    seen = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        seen.update("\n".join(part.vocabulary.values).encode())
+        for column in (part.ids, part.offsets):
+            seen.update(np.ascontiguousarray(column).data)
+    return seen.hexdigest()

@@ -1,0 +1,205 @@
+"""The page and the figures of SANSR's study, from its tables alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from ensue import figures
+from ensue.studies.sansr_paper import GRID, MEASURES, STATISTICS_NOTE, printed, suspects
+
+Rows = list[dict[str, Any]]
+LABELS = {"hit": "HR", "mrr": "MRR", "ndcg": "NDCG"}
+
+
+def label(measure: str) -> str:
+    """A measure as the paper writes it: ``HR@10``."""
+    name, _, k = measure.partition("@")
+    return f"{LABELS[name]}@{k}"
+
+
+def about(whole: int, part: int, epochs: int, tested: int | None, *, quick: bool) -> list[str]:
+    """What the reader must know before any figure."""
+    learned = "all training sessions" if whole == 1 else f"the newest 1/{whole} of the training sessions"
+    scored = "all test sessions" if tested is None else f"the newest {tested:,} test sessions"
+    lines = ["# SANSR: tables and figures rebuilt", ""]
+    if quick:
+        lines += ["**Quick run**: small slices, few epochs, few cells. An impression, not a result.", ""]
+    return [
+        *lines,
+        "Every row stands under two protocols. `full`: the target is ranked among all items. `sampled`: among itself "
+        "and 100 items drawn at random, as the paper evaluates SANSR; chance is HR@10 0.099 and HR@20 0.198 there. "
+        "Figures of the two cannot be compared. Ties count against the target; micro average over targets; what the "
+        "session already holds stays in the ranking; a target that the model does not know is a miss.",
+        "",
+        f"Table 1 learns {learned}, of which the newest tenth is held out to choose the epoch, and scores {scored}. "
+        f"Table 3 and figure 4 learn the newest 1/{part}, at most {epochs} epochs, seed 0: their figures compare with "
+        "each other, not with Table 1. ± is half a 95 % interval over resampled sessions.",
+        "",
+    ]
+
+
+def write(head: Sequence[str], tables: Mapping[str, Rows]) -> str:
+    """The page as Markdown."""
+    lines = [*head, *_impossible(tables["impossible"])]
+    for data in _distinct(tables["overall"], "data"):
+        rows = [row for row in tables["overall"] if row["data"] == data]
+        lines += [f"## Table 1: {data}", "", *_overall(data, rows), *_verdict(data, rows), ""]
+        lines += ["### Figure 2: without residuals", "", *_ablation(rows), ""]
+        lines += ["### Figure 3: seconds an epoch", "", *_cost(rows), ""]
+    lines += ["## Table 2: the data", "", *_plain(tables["statistics"]), "", STATISTICS_NOTE]
+    for data in _distinct(tables["grid"], "data"):
+        lines += ["", f"## Table 3: heads and blocks, NDCG@20, {data}", ""]
+        lines += _grid(data, [row for row in tables["grid"] if row["data"] == data])
+    for data in _distinct(tables["sizes"], "data"):
+        lines += ["", f"## Figure 4: width, {data}", ""]
+        lines += _plain([_size(row) for row in tables["sizes"] if row["data"] == data])
+    return "\n".join([*lines, ""])
+
+
+def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
+    """Figures 2, 3 and 4, a data set each."""
+    found = []
+    for data in _distinct(tables["overall"], "data"):
+        rows = [row for row in tables["overall"] if row["data"] == data]
+        for protocol in ("full", "sampled"):
+            series = {
+                name: [_mean(_of(rows, name, protocol), measure) for measure in MEASURES]
+                for name in ("sansr", "sansr-rc")
+                if _of(rows, name, protocol)
+            }
+            if series:
+                title = f"Figure 2: residuals ({data}, {protocol})"
+                found.append(figures.bars(title, "figure", [label(measure) for measure in MEASURES], series))
+        cost = {name: _mean(_of(rows, name, "full"), "seconds_an_epoch") for name in _trained(rows)}
+        if cost:
+            found.append(
+                figures.bars(f"Figure 3: seconds an epoch ({data})", "seconds", list(cost), {"": list(cost.values())})
+            )
+    for data in _distinct(tables["sizes"], "data"):
+        for protocol in ("full", "sampled"):
+            rows = [row for row in tables["sizes"] if (row["data"], row["protocol"]) == (data, protocol)]
+            series = {label(measure): [row[measure] for row in rows] for measure in MEASURES}
+            title = f"Figure 4: width ({data}, {protocol})"
+            found.append(figures.lines(title, "figure", [str(row["size"]) for row in rows], series))
+    return tuple(found)
+
+
+def _impossible(rows: Rows) -> list[str]:
+    table = [{**row, "cells": ", ".join(label(cell) if "@" in cell else cell for cell in row["cells"])} for row in rows]
+    text = "Found from the printed numbers alone: no ranking by one model gives them. They carry a † below."
+    return ["## Cells of the paper that cannot be", "", text, "", *_plain(table), ""]
+
+
+def _overall(data: str, rows: Rows) -> list[str]:
+    lines = [f"| model | row | {' | '.join(map(label, MEASURES))} |", "|---" * (2 + len(MEASURES)) + "|"]
+    trained, every = _trained(rows), _distinct(rows, "model")
+    names = list(dict.fromkeys(["popularity", *trained, *every]))
+    for name in names:
+        if paper := printed(data, name):
+            marks = suspects(data, name)
+            cells = [f"{paper[measure]:.4f}{' †' if measure in marks else ''}" for measure in MEASURES]
+            lines.append(f"| {name} | paper | {' | '.join(cells)} |")
+        for protocol in ("full", "sampled"):
+            own = _of(rows, name, protocol)
+            mark = " (chance!)" if any(row["warning"] for row in own) else ""
+            cells = [f"{_mean(own, measure):.4f} ± {_half(own, measure):.4f}" for measure in MEASURES]
+            lines.append(f"| {name} | {protocol}{mark} | {' | '.join(cells)} |")
+    warnings = dict.fromkeys(row["warning"] for row in rows if row["warning"])
+    about = f"{rows[0]['targets']}. {rows[0]['leaked']}."
+    return [*lines, "", about, *(f"\nWarning: {warning}" for warning in warnings)]
+
+
+def _verdict(data: str, rows: Rows) -> list[str]:
+    """Where the paper's own row lies between the two protocols, in our figures."""
+    own = [_mean(_of(rows, "sansr", protocol), "hit@20") for protocol in ("full", "sampled")]
+    if not all(own):
+        return []
+    counted = {row["model"]: row["hit@20"] for row in rows if "epochs" not in row and row["protocol"] == "sampled"}
+    best = max(counted, key=lambda name: counted[name])
+    return [
+        "",
+        f"The paper's SANSR has HR@20 {printed(data, 'sansr')['hit@20']:.4f}; ours {own[0]:.4f} in full ranking and "
+        f"{own[1]:.4f} among 101, where plain counting ({best}) reaches {counted[best]:.4f}.",
+    ]
+
+
+def _ablation(rows: Rows) -> list[str]:
+    found = [
+        {"model": name, "protocol": protocol, **{label(measure): _figure(_mean(own, measure)) for measure in MEASURES}}
+        for protocol in ("full", "sampled")
+        for name in ("sansr", "sansr-rc")
+        if (own := _of(rows, name, protocol))
+    ]
+    return _plain(found) if found else ["Neither SANSR nor SANSR-RC was asked for."]
+
+
+def _cost(rows: Rows) -> list[str]:
+    found = [
+        {
+            "model": name,
+            "seconds an epoch": _figure(_mean(_of(rows, name, "full"), "seconds_an_epoch")),
+            "epochs": ", ".join(str(row["epochs"]) for row in _of(rows, name, "full")),
+            "parameters": _of(rows, name, "full")[0]["parameters"],
+        }
+        for name in _trained(rows)
+    ]
+    return [*_plain(found), "", "Checks on the held-out sessions included."] if found else ["Nothing was trained."]
+
+
+def _grid(data: str, rows: Rows) -> list[str]:
+    blocks = sorted({row["blocks"] for row in rows})
+    lines = [f"| heads | row | {' | '.join(f'k = {k}' for k in blocks)} |", "|---" * (2 + len(blocks)) + "|"]
+    for heads in sorted({row["heads"] for row in rows}):
+        for protocol in ("paper", "full", "sampled"):
+            if protocol == "paper":
+                cells = [f"{GRID[data][heads - 1][k]:.4f}{' †' if k == 0 else ''}" for k in blocks]
+            else:
+                own = {row["blocks"]: row for row in rows if (row["heads"], row["protocol"]) == (heads, protocol)}
+                cells = [f"{own[k]['ndcg@20']:.4f}" if k in own else "" for k in blocks]
+            lines.append(f"| {heads} | {protocol} | {' | '.join(cells)} |")
+    return [*lines, "", "Without a block (k = 0) there are no heads: one cell, trained once."]
+
+
+def _size(row: Mapping[str, Any]) -> dict[str, Any]:
+    about = {"width": row["size"], "protocol": row["protocol"]}
+    cost = {"seconds an epoch": _figure(row["seconds_an_epoch"])}
+    return {**about, **{label(measure): _figure(row[measure]) for measure in MEASURES}, **cost}
+
+
+def _of(rows: Iterable[dict[str, Any]], model: str, protocol: str) -> Rows:
+    return [row for row in rows if row["model"] == model and row["protocol"] == protocol]
+
+
+def _trained(rows: Rows) -> list[str]:
+    return _distinct((row for row in rows if "epochs" in row), "model")
+
+
+def _distinct(rows: Iterable[dict[str, Any]], name: str) -> list[str]:
+    return list(dict.fromkeys(row[name] for row in rows))
+
+
+def _mean(rows: Rows, name: str) -> float:
+    return float(sum(row[name] for row in rows) / len(rows)) if rows else 0.0
+
+
+def _half(rows: Rows, name: str) -> float:
+    return float(sum(row["interval"][name][1] - row["interval"][name][0] for row in rows) / len(rows) / 2)
+
+
+def _figure(value: Any) -> str:
+    return (
+        f"{value:.4f}"
+        if isinstance(value, float) and value < 1
+        else f"{value:.1f}"
+        if isinstance(value, float)
+        else str(value)
+    )
+
+
+def _plain(rows: Rows) -> list[str]:
+    head = list(rows[0])
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    return [*lines, *(f"| {' | '.join(str(row[name]) for name in head)} |" for row in rows)]

@@ -1,0 +1,147 @@
+"""``ensue stream``: what it prints, where it stops, and what it leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ensue.lock import only_writer
+from ensue.predictor import load
+from tests.cli.conftest import Ensue
+
+
+@pytest.fixture
+def folder(model: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(model, tmp_path / "m"))
+
+
+@pytest.fixture
+def clicks(tmp_path: Path) -> Path:
+    """Six hours of events, and one line that is none."""
+    path = tmp_path / "clicks.jsonl"
+    events = [{"session": f"s{at // 4}", "item": f"u{at % 5}", "time": 1_700_000_000 + 60 * at} for at in range(360)]
+    path.write_text("".join(f"{json.dumps(event)}\n" for event in events) + "no event\n")
+    return path
+
+
+def test_hours_as_json_and_a_summary(ensue: Ensue, folder: Path, clicks: Path, tmp_path: Path) -> None:
+    ran = ensue("stream", folder, clicks, "--no-follow", "--json", "--chart", tmp_path / "page.html")
+    assert ran.code == 0, ran.err
+    *hours, last = (json.loads(line) for line in ran.out.splitlines())
+    assert [hour["begins"] % 3600 for hour in hours] == [0] * 6
+    assert hours == last["hours"][:6]
+    assert (last["events"], last["rejected"], last["behind"]) == (360, 1, {"amount": 0, "unit": "bytes"})
+    assert set(last["figures"]) == {"model", "popular 15 min", "popular 1 h", "popular 6 h"}
+    assert ran.lines[0] == f"{clicks}: sequence=session, value=item, time=time; times in seconds"
+    assert "360 events at" in ran.lines[-1]
+    assert "1 put aside" in ran.lines[-1]
+    page = (tmp_path / "page.html").read_text()
+    assert "HR@20 by hour" in page
+    assert (tmp_path / "m.rejects.jsonl").exists()
+    again = ensue("stream", folder, clicks, "--no-follow", "--json")
+    (same,) = (json.loads(line) for line in again.out.splitlines())  # every hour was told before
+    assert same["figures"] == last["figures"]
+
+
+def test_a_table_for_people(ensue: Ensue, folder: Path, clicks: Path) -> None:
+    ran = ensue("stream", folder, clicks, "--no-follow", "--until-events", "300")
+    rows = ran.out.splitlines()
+    assert " ".join(rows[0].split()).startswith("2023-11-14 22:00 47 events 35 targets model 0.")
+    assert rows[-1].startswith("all hours, popular 6 h: HR@20 0.")
+    assert json.loads((folder / "stream.json").read_text())["counts"]["events"] == 300
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["none.jsonl"], "none.jsonl: no such file or folder; name a JSON Lines file or a folder of them"),
+        (["clicks.jsonl", "--beside", "daily"], "--beside 'daily' is not known; choose from frozen, nightly"),
+        (["clicks.jsonl", "--time-unit", "min"], "--time-unit 'min' is not known; choose from s, ms, h, iso"),
+        (
+            ["clicks.jsonl", "--gap", "0"],
+            "gap must be above 0, every 0 or more, batch and step at least 1, replay in [0, 1)",
+        ),
+        (["redis://127.0.0.1:1/0"], "no stream is named"),
+        (["sqlite:none.db"], "none.db: no such queue"),
+    ],
+)
+def test_mistakes_are_one_line(
+    ensue: Ensue, folder: Path, clicks: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], told: str
+) -> None:
+    monkeypatch.chdir(clicks.parent)
+    ran = ensue("stream", folder, *options, "--no-follow")
+    assert ran.code == 2
+    assert len(ran.lines) == 1
+    assert told in ran.err
+
+
+def test_one_writer_a_folder(ensue: Ensue, folder: Path, clicks: Path) -> None:
+    with only_writer(folder):
+        ran = ensue("stream", folder, clicks, "--no-follow")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"ensue: {folder}: another ensue learns into it; stop that one first, or wait until it is done\n"
+
+
+def test_no_model_folder(ensue: Ensue, clicks: Path, tmp_path: Path) -> None:
+    ran = ensue("stream", tmp_path / "none", clicks)
+    assert ran.code == 2
+    assert "no such model folder" in ran.err
+
+
+def wait(folder: Path, events: int) -> bool:
+    """Until so many events are committed."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if (folder / "stream.json").exists() and counted(folder) >= events:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def counted(folder: Path) -> int:
+    try:
+        return int(json.loads((folder / "stream.json").read_text())["counts"]["events"])
+    except FileNotFoundError:  # between two folders, where the system cannot swap them
+        return 0
+
+
+def test_an_interrupt_commits_and_ends(folder: Path, clicks: Path) -> None:
+    command = [sys.executable, "-m", "ensue", "stream", str(folder), str(clicks), "--every", "0"]
+    quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=quiet) as process:
+        assert wait(folder, 360)
+        with clicks.open("a") as file:  # it is live: what is written now is learned too
+            file.write('{"session": "new", "item": "u1", "time": 1700021600}\n')
+        assert wait(folder, 361)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert "all hours, model" in out
+    assert "361 events" in err.splitlines()[-1]
+    assert "s after the latest event" in err.splitlines()[-1]
+    assert load(folder).facts["steps"] > 0
+
+
+def test_a_request_to_end_commits_too(ensue: Ensue, folder: Path, clicks: Path) -> None:
+    def end() -> None:
+        if wait(folder, 360):  # by then the verb listens
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=end)
+    thread.start()
+    ran = ensue("stream", folder, clicks, "--every", "0")
+    thread.join()
+    assert ran.code == 0, ran.err
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert "all hours, model" in ran.out

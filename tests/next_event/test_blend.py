@@ -1,0 +1,105 @@
+"""Blend: the sum of its parts, with a weight that the held-out part chose."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from ensue import metrics
+from ensue.data.histories import Histories
+from ensue.errors import SettingError
+from ensue.next_event.blend import FLOOR, WEIGHTS, Blend, BlendSettings
+from ensue.next_event.predictor import NextPredictor
+from ensue.next_event.task import Pieces
+from ensue.records import History
+from ensue.vocabulary import FIRST, Vocabulary
+
+VALUES = "abcdef"
+PAST = [History(tuple(text)) for text in ("abc", "abd", "cab", "fed", "abc")]
+
+
+def blend(weight: float) -> tuple[Blend, Vocabulary]:
+    torch.manual_seed(1)
+    vocabulary = Vocabulary(VALUES)
+    made = Blend(BlendSettings(dim=8, neighbours=3), len(vocabulary)).eval()
+    made.memory.count(Histories.of(PAST, vocabulary))
+    made.weight.fill_(weight)
+    return made, vocabulary
+
+
+def test_adds_the_logarithm_of_the_neighbours_share() -> None:
+    model, vocabulary = blend(0.7)
+    pieces = Pieces(Histories.of([History(("a", "b", "e", "d"))], vocabulary), model.reach)
+    batch = pieces.batch(np.arange(1))
+    with torch.no_grad():
+        scores = model(batch).scores
+        own = model.network(batch).scores
+        shares = model.memory(batch).scores.exp()
+    shares = shares / shares.sum(1, keepdim=True)
+    torch.testing.assert_close(scores[:, FIRST:], own[:, FIRST:] + 0.7 * (1 + shares[:, FIRST:] / FLOOR).log())
+    assert bool(scores[:, :FIRST].isneginf().all())
+
+
+def test_without_a_weight_it_is_the_network() -> None:
+    model, vocabulary = blend(0.0)
+    batch = Pieces(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
+    with torch.no_grad():
+        assert torch.equal(model(batch).scores, model.network(batch).scores)
+
+
+def test_heeded_events_are_shares_of_both_parts() -> None:
+    model, vocabulary = blend(1.0)
+    batch = Pieces(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
+    with torch.no_grad():
+        (weights,), (own,) = model(batch).weights, model.network(batch).weights
+        (heard,) = model.memory(batch).weights
+    torch.testing.assert_close(weights[0, 1], (own[0, 1] + heard[0, 1]) / 2)
+
+
+def test_the_weight_is_the_best_on_the_held_out_part() -> None:
+    model, vocabulary = blend(0.0)
+    held = Histories.of([History(tuple(text)) for text in ("abc", "bac", "fed", "abd")], vocabulary)
+    model.finish(Histories.of(PAST, vocabulary), held, None)
+    pieces, found = Pieces(held, model.reach), {}
+    chosen = float(model.weight)
+    for weight in WEIGHTS:
+        model.weight.fill_(weight)
+        batch = pieces.batch(np.arange(len(pieces)))
+        with torch.no_grad():
+            scores = model(batch).scores
+        # PAST never repeats a value, so what a session holds is no candidate.
+        for row, (place, step) in enumerate(batch.asked.nonzero().tolist()):
+            scores[row, batch.ids[place, : step + 1]] = -torch.inf
+        found[weight] = float(metrics.reciprocal_rank(metrics.ranks(scores, batch.targets).numpy()).mean())
+    best = max(found, key=lambda weight: found[weight])
+    assert found[best] > found[0.0]
+    assert chosen == pytest.approx(best)
+
+
+def test_the_second_training_keeps_the_weight_and_remembers_everything() -> None:
+    random = np.random.default_rng(0)
+    data = [History(tuple(f"v{(start + step) % 30}" for step in range(3))) for start in random.integers(0, 30, 200)]
+    made = NextPredictor("blend", settings={"dim": 8, "epochs": 1}, seed=0, device="cpu")
+    for _ in made.fit(Histories.of(data)):
+        pass
+    assert float(made.network.weight) in [pytest.approx(weight) for weight in WEIGHTS]
+    assert float(made.network.weight) > 0
+    assert float(made.network.memory.totals.sum()) == 600
+
+
+def test_update_reaches_the_memory() -> None:
+    made = NextPredictor("blend", settings={"dim": 8, "epochs": 1}, seed=0, device="cpu")
+    for _ in made.fit(Histories.of(PAST * 4)):
+        pass
+    before = float(made.network.memory.sessions)
+    made.update(Histories.of([History(("a", "new")), History(("b", "new", "a"))]))
+    assert float(made.network.memory.sessions) == before + 2
+    assert float(made.network.memory.totals[made.vocabulary.ids(["new"])[0]]) == 2
+
+
+def test_settings_that_cannot_be() -> None:
+    with pytest.raises(SettingError, match="neighbours is 0"):
+        BlendSettings(neighbours=0)
+    with pytest.raises(SettingError, match="dim is 0"):
+        BlendSettings(dim=0)

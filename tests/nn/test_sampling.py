@@ -1,0 +1,55 @@
+"""The drawing of negatives and the pairwise losses: by hand, and where there is nothing to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ensue.nn.sampling import PAIRS, Sampler, pairwise_softmax_loss, sampled_pairwise_loss
+from ensue.vocabulary import FIRST
+
+Loss = Callable[[Tensor, nn.Embedding, Tensor, Sampler], Tensor]
+LOSSES = pytest.mark.parametrize("loss", [sampled_pairwise_loss, pairwise_softmax_loss])
+
+
+@pytest.mark.parametrize(("power", "weights"), [(0.0, [1, 1, 1]), (0.5, [1, 2, 3]), (1.0, [1, 4, 9])])
+def test_ids_are_drawn_by_their_count_to_a_power(power: float, weights: list[int]) -> None:
+    sampler = Sampler(5, power)
+    sampler.count(torch.tensor([50.0, 50.0, 0.0, 4.0, 9.0]))  # what never came counts as once
+    assert sampler.shares().tolist() == pytest.approx([0, 0, *(weight / sum(weights) for weight in weights)])
+    torch.manual_seed(0)
+    counts = sampler.draw(60_000).bincount(minlength=5)
+    # A share p of 60,000 draws has a standard deviation of at most 0.5 / sqrt(60,000) = 0.002: within five of them.
+    assert (counts / 60_000).tolist() == pytest.approx(sampler.shares().tolist(), abs=0.01)
+
+
+@LOSSES
+def test_losses_are_the_mean_over_true_pairs(loss: Loss) -> None:
+    torch.manual_seed(1)
+    items, hidden, targets = nn.Embedding(6, 3).double(), torch.randn(4, 3).double(), torch.tensor([2, 3, 5, 2])
+    sampler = Sampler(6)
+    torch.manual_seed(2)
+    negatives = sampler.draw(PAIRS).tolist()
+    torch.manual_seed(2)
+    found = loss(hidden, items, targets, sampler)
+    terms = []
+    for vector, target in zip(hidden, targets.tolist(), strict=True):
+        scores = items.weight @ vector
+        if loss is pairwise_softmax_loss:
+            scores = torch.cat([torch.zeros(FIRST), scores[FIRST:].exp() / scores[FIRST:].exp().sum()])
+        terms += [-torch.sigmoid(scores[target] - scores[id]).log() for id in negatives if id != target]
+    assert 0 < len(terms) < 4 * PAIRS  # some draws were a row's own target
+    torch.testing.assert_close(found, torch.stack(terms).mean())
+
+
+@LOSSES
+def test_a_catalogue_of_one_has_no_pairs_and_costs_nothing(loss: Loss) -> None:
+    items, hidden = nn.Embedding(FIRST + 1, 3), torch.randn(4, 3, requires_grad=True)
+    found = loss(hidden, items, torch.full((4,), FIRST), Sampler(FIRST + 1))
+    assert found.item() == 0
+    found.backward()  # type: ignore[no-untyped-call]
+    assert hidden.grad is not None and items.weight.grad is not None
+    assert (hidden.grad == 0).all() and (items.weight.grad == 0).all()

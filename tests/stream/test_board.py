@@ -1,0 +1,48 @@
+"""The figures by hour, worked out by hand."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from ensue.stream import board
+from ensue.stream.board import Board
+
+
+def test_sums_by_hour() -> None:
+    found = Board()
+    times, asked = np.array([10.0, 3599.0, 3600.0, 7300.0]), np.array([3599.0, 3600.0, 7300.0])
+    found.add(times, asked, {"model": np.array([1.0, 20.0, 21.0]), "popular": np.array([4.0, np.inf, 2.0])})
+    found.add(np.array([20.0]), np.array([20.0]), {"model": np.array([np.inf]), "late comer": np.array([5.0])})
+    rows = [row.to_dict() for row in found.rows()]
+    assert [(row["begins"], row["events"], row["targets"]) for row in rows] == [
+        (0.0, 3, 2),
+        (3600.0, 1, 1),
+        (7200.0, 1, 1),
+    ]
+    assert rows[0]["figures"]["model"] == {"hr@20": 0.5, "mrr@20": 0.5}  # ranks 1 and none
+    assert rows[0]["figures"]["popular"] == {"hr@20": 1.0, "mrr@20": 0.25}  # asked once
+    assert rows[1]["figures"]["model"] == {"hr@20": 1.0, "mrr@20": 0.05}
+    assert rows[2]["figures"]["model"] == {"hr@20": 0.0, "mrr@20": 0.0}  # rank 21
+    total = found.total()
+    assert (total.events, total.targets) == (5, 4)
+    assert total.figures()["model"] == pytest.approx({"hr@20": 0.5, "mrr@20": (1 + 1 / 20) / 4})
+    assert total.figures()["late comer"] == {"hr@20": 1.0, "mrr@20": 0.2}
+
+
+def test_a_restart_keeps_every_sum() -> None:
+    one, other = Board(), Board()
+    one.add(np.array([1.0, 4000.0]), np.array([4000.0]), {"model": np.array([3.0])})
+    other.restore(json.loads(json.dumps(one.state())))
+    for each in (one, other):
+        each.add(np.array([4001.0]), np.array([4001.0]), {"model": np.array([7.0])})
+    assert one.hours == other.hours
+
+
+def test_hours_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(board, "ROWS", 2)
+    found = Board()
+    found.add(np.array([0.0, 3600.0, 7200.0]), np.empty(0), {})
+    assert sorted(found.hours) == [1, 2]

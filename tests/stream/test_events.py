@@ -1,0 +1,135 @@
+"""Lines to events: every name and unit, and a reason for every line that is none."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ensue.errors import SettingError
+from ensue.stream.events import LONGEST, Events, Reader
+
+GOOD = b'{"session": "s1", "item": "a", "time": 1700000000}'
+
+
+def read(*lines: bytes, **options: Any) -> tuple[Events, list[tuple[int, str]]]:
+    return Reader("log", **options).read(lines, [f"byte {n}" for n in range(len(lines))])
+
+
+def reason(line: bytes, *before: bytes, **options: Any) -> str:
+    """Why the last of some lines is put aside, all others being good."""
+    found, rejects = read(*before, line, **options)
+    assert len(found) == len(before)
+    ((number, why),) = rejects
+    assert number == len(before)
+    return why
+
+
+@pytest.mark.parametrize(
+    ("line", "event"),
+    [
+        ('{"session_id": 7, "item_id": 12, "timestamp": 1700000000.5}', ("7", "12", 1700000000.5, "")),
+        ('{"SessionId": "7", "url": "/a", "ts": "1700000000", "event_id": 3}', ("7", "/a", 1.7e9, "3")),
+        ('{"session": "s", "item": "a", "time": 1700000000123}', ("s", "a", 1700000000.123, "")),
+        ('{"session": "s", "item": "a", "time_ms": 1500}', ("s", "a", 1.5, "")),
+        ('{"session": "s", "item": "a", "time": "2023-11-14T22:13:20Z"}', ("s", "a", 1.7e9, "")),
+        ('{"session": "s", "item": "a", "time": "2023-11-14 22:13:20"}', ("s", "a", 1.7e9, "")),
+        ('\ufeff{"session": "s", "item": "é", "time": 5, "id": "x"}\r', ("s", "é", 5.0, "x")),
+    ],
+)
+def test_an_event_by_any_name(line: str, event: tuple[str, str, float, str]) -> None:
+    found, rejects = read(line.encode())
+    assert rejects == []
+    assert (found.sessions, found.values, found.times, found.marks) == tuple([part] for part in event)
+
+
+def test_stated_columns_and_unit_come_first() -> None:
+    line = b'{"who": "u", "what": "a", "session": "s", "item": "b", "at": 2}'
+    stated = {"sequence": "who", "value": "what", "time": "at"}
+    found, rejects = read(line, columns=stated, unit="h")
+    assert (rejects, found.sessions, found.values, found.times) == ([], ["u"], ["a"], [7200.0])
+
+
+def test_a_whole_history_is_its_events() -> None:
+    lines = [b'{"values": ["a", 5], "times": [1, 2], "id": "s"}', b'{"values": ["c"], "times": [3]}']
+    found, rejects = read(*lines)
+    assert rejects == []
+    assert found.sessions == ["s", "s", "byte 1"]  # one without a name is a session of its own
+    assert (found.values, found.times, found.marks) == (["a", "5", "c"], [1.0, 2.0, 3.0], ["", "", ""])
+
+
+def test_empty_lines_are_passed_over() -> None:
+    found, rejects = read(b"", b"  \r", GOOD)
+    assert (len(found), rejects) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b"{", "not JSON (Expecting property name"),
+        (b"[1]", "not a JSON object"),
+        (b"null", "not a JSON object"),
+        (b"5", "not a JSON object"),
+        (b'{"session": "s"} {}', "not JSON (Extra data"),
+        (b'{"session": "\xff"}', "not UTF-8 (invalid start byte at byte 13)"),
+        (b"[" * 100_000, "not JSON (maximum recursion"),
+        (b" " * (LONGEST + 1), "longer than 1,048,576 bytes"),
+        (b'{"session": "s", "item": "a"}', "field 'time' (time) is missing"),
+        (b'{"session": "s", "item": "a", "time": null}', "field 'time' (time) is missing"),
+        (b'{"session": "s", "time": 1700000000}', "field 'item' (value) is missing"),
+        (b'{"session": "", "item": "a", "time": 1700000000}', "field 'session' (sequence) is missing"),
+        (
+            b'{"session": "s", "item": true, "time": 1700000000}',
+            "field 'item' (value) must be a text or a whole number",
+        ),
+        (b'{"session": 1.5, "item": "a", "time": 1}', "field 'session' (sequence) must be a text or a whole number"),
+        (b'{"session": "s", "item": "\\ud800", "time": 1700000000}', "field 'item' holds half a character"),
+        (b'{"session": "s", "item": "a", "time": true}', "field 'time' (time) must be a number or a date"),
+        (b'{"session": "s", "item": "a", "time": "noon"}', "time 'noon' is not a number or an ISO date"),
+        (b'{"session": "s", "item": "a", "time": NaN}', "time nan is not a finite number"),
+        (b'{"session": "s", "item": "a", "time": 1' + b"0" * 400 + b"}", "field 'time' (time) is too large"),
+        (
+            b'{"session": "s", "item": "a", "time": 1700000000123}',
+            "looks like milliseconds, but the stream is in seconds",
+        ),
+        (
+            b'{"session": "s", "item": "a", "time": "2023-11-14"}',
+            "time '2023-11-14' is not in the stream's unit, seconds",
+        ),
+        (b'{"values": ["a", "b"]}', 'field "times" is missing; a stream needs one time a value'),
+        (b'{"values": ["a", "b"], "times": [2, 1]}', "history: history '': times[1] = 1.0 comes after 2.0"),
+        (b'{"values": ["a"], "times": [1700000000123]}', "times[0] cannot be seconds, a history's unit"),
+    ],
+)
+def test_a_bad_line_is_named_and_the_others_go_on(line: bytes, why: str) -> None:
+    assert why in reason(line, GOOD)
+
+
+def test_a_stream_in_milliseconds_refuses_seconds() -> None:
+    first = b'{"session": "s", "item": "a", "time": 1700000000123}'
+    assert reason(GOOD, first) == "time 1700000000 looks like seconds, but the stream is in milliseconds"
+
+
+def test_before_the_first_event_nothing_is_taken_for_granted() -> None:
+    assert "no column is known as the sequence" in reason(b'{"item": "a", "time": 1}')
+    assert "no field is known as the time" in reason(b'{"session": "s", "item": "a"}')
+    found, rejects = read(b'{"session": "s", "item": "a"}', b'{"user": "u", "item": "a", "time": 1}', GOOD)
+    assert found.sessions == ["u"]  # the first good line says that a sequence is a user
+    assert [number for number, _ in rejects] == [0, 2]
+
+
+def test_what_was_understood_survives_a_restart() -> None:
+    one, other = Reader("log"), Reader("log")
+    one.read([b'{"session": "s", "item": "a", "time": 1700000000123}'], [""])
+    other.restore(json.loads(json.dumps(one.state())))
+    assert other.understood == "sequence=session, value=item, time=time; times in milliseconds"
+    _, rejects = other.read([GOOD], [""])
+    assert "looks like seconds" in rejects[0][1]
+
+
+def test_options_without_meaning() -> None:
+    with pytest.raises(SettingError, match="--time-unit 'min' is not known; choose from s, ms, h, iso"):
+        Reader("log", unit="min")
+    with pytest.raises(SettingError, match="role 'item' is not known"):
+        Reader("log", columns={"item": "x"})

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+import torch
 
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
@@ -282,7 +283,8 @@ class NextContract:
                     rest = [place for place in range(len(record.values)) if place != heed.position]
                     less = History(tuple(record.values[p] for p in rest), tuple(record.times[p] for p in rest))
                     parts = [known([part], predictor.vocabulary).histories for part in (less, record)]
-                    without = predictor._say(*parts).shares[0, predictor.vocabulary.id(choice.value)]
+                    column = torch.tensor([[predictor.vocabulary.id(choice.value)]])
+                    without = predictor._say(*parts).shares(column)[0, 0]
                     assert heed.lost == pytest.approx(choice.score - float(without), abs=1e-5)
 
     def test_evidence_changes_no_answer(self, predictor: NextPredictor) -> None:

@@ -20,12 +20,18 @@ TESTED = 3
 class Said(NamedTuple):
     """What a model says after each of some histories."""
 
-    shares: Tensor
-    """(histories, ids) probabilities of what comes next."""
+    scores: Tensor
+    """(histories, ids) before normalising."""
+    totals: Tensor
+    """(histories,) the logarithm of the sum of exp(scores): what normalises them."""
     influence: Sequence[Tensor]
     """A history's weights over its latest events, as far back as the model reaches."""
     dependency: Sequence[Tensor]
     """A history's (events, events) weights between its latest events; empty where the model has none."""
+
+    def shares(self, columns: Tensor) -> Tensor:
+        """(histories, k) probabilities of some ids of each history; 0 where everything is ruled out."""
+        return (self.scores.gather(1, columns) - self.totals[:, None]).exp().nan_to_num_()
 
 
 Say = Callable[[Histories, Histories], Said]
@@ -61,8 +67,9 @@ def answers(
     """The ``k`` likeliest next values of each record; with ``evidence``, what each leaned on and a deletion test."""
     histories, positions = known(records, vocabulary)
     said = say(histories, histories)
-    best = said.shares.topk(min(k, said.shares.shape[1]), dim=1)
-    tests = _deletions(histories, said, say, best.indices) if evidence else [[] for _ in records]
+    best = said.scores.topk(min(k, said.scores.shape[1]), dim=1).indices
+    shares = said.shares(best)
+    tests = _deletions(histories, said, say, best) if evidence else [[] for _ in records]
     for row, record in enumerate(records):
         where = positions[row]
         choices = (
@@ -74,9 +81,7 @@ def answers(
                     for test in tests[row]
                 ),
             )
-            for number, (id, score) in enumerate(
-                zip(best.indices[row].tolist(), best.values[row].tolist(), strict=True)
-            )
+            for number, (id, score) in enumerate(zip(best[row].tolist(), shares[row].tolist(), strict=True))
             if score > 0
         )
         yield Answer(tuple(choices), len(where), len(record.values), record.id)
@@ -111,8 +116,8 @@ def _deletions(histories: Histories, said: Said, say: Say, choices: Tensor) -> l
     repeated = histories.select(rows)
     keep = np.ones(len(repeated.ids), np.bool_)
     keep[repeated.offsets[:-1] + events] = False
-    without = say(repeated.keep(keep), repeated).shares
-    lost = (said.shares[rows] - without).gather(1, choices[rows])
+    without = say(repeated.keep(keep), repeated).shares(choices[rows])
+    lost = said.shares(choices)[rows] - without
     for row, event, share, losses in zip(rows.tolist(), events.tolist(), shares, lost.tolist(), strict=True):
         found[row].append(_Deletion(event, share, losses))
     return found

@@ -307,15 +307,18 @@ class NextPredictor:
 
     def _say(self, histories: Histories, seen: Histories) -> Said:
         """See :data:`ensue.next_event.answers.Say`; a history without events gets plain popularity."""
-        network = self.network
-        scores = self.counting["popularity"].shares().log().repeat(len(histories), 1)
+        network, popular = self.network, self.counting["popularity"].shares().log()
         influence = [torch.zeros(0)] * len(histories)
         dependency = [torch.zeros(0, 0)] * len(histories)
         filled = np.flatnonzero(histories.lengths)
+        scores = popular.repeat(len(histories) if len(filled) < len(histories) else 0, 1)
         if len(filled):
             pieces = Pieces(histories.select(filled), network.reach, last_only=True)
             output, _ = self.scores(pieces, np.arange(len(filled)))
-            scores[filled] = output.scores
+            if len(filled) < len(histories):
+                scores[filled] = output.scores
+            else:
+                scores = output.scores
             lengths = (pieces.stops - pieces.starts).tolist()
             for at, (row, length) in enumerate(zip(filled.tolist(), lengths, strict=True)):
                 influence[row] = output.weights[-1][at, length - 1, :length]
@@ -324,7 +327,7 @@ class NextPredictor:
         if not self.facts["repeats"]:
             full = np.flatnonzero(seen.lengths)
             scores[full] = hide_seen(scores[full], seen, seen.offsets[1:][full] - 1)
-        return Said(torch.nan_to_num(scores.softmax(dim=1)), influence, dependency)
+        return Said(scores, scores.logsumexp(dim=1), influence, dependency)
 
     def summary(self) -> dict[str, Any]:
         """What was learned from what, and how: goes into ``settings.json`` and the card."""

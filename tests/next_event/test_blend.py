@@ -71,7 +71,7 @@ def test_the_weight_is_the_best_on_the_held_out_part() -> None:
         # PAST never repeats a value, so what a session holds is no candidate.
         for row, (place, step) in enumerate(batch.asked.nonzero().tolist()):
             scores[row, batch.ids[place, : step + 1]] = -torch.inf
-        found[weight] = float(metrics.reciprocal_rank(metrics.ranks(scores, batch.targets).numpy()).mean())
+        found[weight] = float(metrics.gain(metrics.ranks(scores, batch.targets).double().numpy(), 20).mean())
     best = max(found, key=lambda weight: found[weight])
     assert found[best] > found[0.0]
     assert chosen == pytest.approx(best)

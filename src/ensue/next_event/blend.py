@@ -3,7 +3,7 @@
 A network generalises but blurs rare items; nearest neighbours remember them but know nothing else. The score of a
 candidate is CORE's plus ``weight`` times ln(1 + its share among VS-kNN's neighbours / ``FLOOR``): nothing for what no
 neighbour holds, more and more slowly beyond. The one number between them, ``weight``, is the one of ``WEIGHTS`` with
-the best mean reciprocal rank on the held-out part, which neither side has seen then. After that both learn everything.
+the best NDCG@20 on the held-out part, which neither side has seen then. After that both learn everything.
 
 ======================  ========================================================
 network                 :class:`ensue.next_event.core.CORE`
@@ -34,6 +34,8 @@ FLOOR = 0.001
 """Shares among the neighbours well below this count as nothing."""
 WEIGHTS = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0)
 """What the memory may weigh."""
+AT = 20
+"""Length of the list whose NDCG chooses the weight."""
 TRIED = 20_000
 """Held-out targets, drawn at random, on which the weights are tried."""
 
@@ -78,12 +80,7 @@ class Blend(nn.Module):
     @property
     def reach(self) -> int | None:
         """How many earlier events can change a step's answer."""
-        return max(self.network.reach or 0, self.memory.reach or 0)
-
-    @property
-    def sampler(self) -> nn.Module:
-        """Draws the network's negatives."""
-        return self.network.sampler
+        return max(2 * (self.settings.length - 1), self.settings.window - 1)
 
     def grow(self, num_ids: int) -> Blend:
         """The same model with room for more items; a new item starts at random, and no past session holds it."""
@@ -146,5 +143,5 @@ class Blend(nn.Module):
             tried += batch.num_targets
             if tried >= TRIED:
                 break
-        quality = [float(metrics.reciprocal_rank(torch.cat(own).double().numpy()).mean()) for own in found]
+        quality = [float(metrics.gain(torch.cat(own).double().numpy(), AT).mean()) for own in found]
         self.weight.fill_(WEIGHTS[int(np.argmax(quality))])

@@ -220,7 +220,7 @@ class NextPredictor:
         """
         return updating.learn(self, histories, known)
 
-    def observe(self, ids: Index) -> None:
+    def observe(self, ids: np.ndarray[Any, np.dtype[np.signedinteger[Any]]]) -> None:
         """Tell a model that weighs what came lately which events a stream just brought, after they were learned."""
         if hasattr(self.network, "observe"):
             self.network.observe(torch.from_numpy(ids).long().to(self.device))

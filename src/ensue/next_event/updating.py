@@ -18,6 +18,7 @@ from ensue.data.check import fingerprints, require_targets
 from ensue.data.histories import Histories, Index
 from ensue.next_event.reservoir import Reservoir, joined
 from ensue.next_event.task import Pieces, repeats
+from ensue.nn.sampling import Sampler
 from ensue.training import Report, one_pass, train
 from ensue.vocabulary import FIRST
 
@@ -88,8 +89,9 @@ def count(predictor: NextPredictor, data: Histories) -> None:
 
 def count_negatives(predictor: NextPredictor) -> None:
     """Tell a network that draws negatives how often each id occurs."""
-    if hasattr(predictor.network, "sampler"):
-        predictor.network.sampler.count(predictor.counting["popularity"].totals)
+    for module in predictor.network.modules():
+        if isinstance(module, Sampler):
+            module.count(predictor.counting["popularity"].totals)
 
 
 def learn(predictor: NextPredictor, histories: Histories, known: Index | None = None) -> float:

@@ -26,6 +26,7 @@ from ensue.data.histories import Histories
 from ensue.data.world import World, make_world
 from ensue.errors import EnsueError, ModelFolderError, SettingError
 from ensue.folder import tensor_bytes
+from ensue.next_event import fitting
 from ensue.next_event.hidan import HiDAN, HiDANSettings
 from ensue.next_event.predictor import NextPredictor
 from ensue.next_event.task import Pieces
@@ -477,8 +478,9 @@ def test_refit_learns_everything_for_as_many_epochs_as_were_best(
     assert b'"held_out": "the last 5 of 48 in file order"' in files["settings.json"]
     # The second training is the same as one without any validation: from the same start, on all of the data.
     alone = NextPredictor("hidan", settings={**SETTINGS, "epochs": best}, device="cpu")
-    alone._learn_values(world.train)
-    for _ in alone._train(world.train, None, "refit", alone.schedule, None, False):
+    assert alone.schedule is not None
+    fitting.learn_values(alone, world.train)
+    for _ in fitting.train_once(alone, world.train, None, "refit", alone.schedule, None, False):
         pass
     assert tensor_bytes(alone.network.state_dict()) == files["model.safetensors"]
 
@@ -526,7 +528,14 @@ def test_a_predictor_refuses_the_checkpoint_of_another_run(world: World, tmp_pat
 
 # --- real processes --------------------------------------------------------------------------------------------------
 
-FIT = ["--set=dim=8", "--set=table_dim=4", "--set=batch_size=8", "--set=learning_rate=0.01", "--device=cpu"]
+FIT = [
+    "--model=hidan",
+    "--set=dim=8",
+    "--set=table_dim=4",
+    "--set=batch_size=8",
+    "--set=learning_rate=0.01",
+    "--device=cpu",
+]
 EAGER = (
     "from ensue import cli, training; training.train.__kwdefaults__['every_seconds'] = -1.0; cli.main()"  # every step
 )

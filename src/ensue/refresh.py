@@ -23,7 +23,8 @@ from ensue.evaluation import describe, score
 from ensue.folder import sweep, write_folder
 from ensue.lock import only_writer
 from ensue.next_event import COUNTING, storage
-from ensue.next_event.predictor import DATED, NextPredictor
+from ensue.next_event.fitting import DATED
+from ensue.next_event.predictor import NextPredictor
 from ensue.next_event.updating import passes
 from ensue.predictor import load
 from ensue.training import Report

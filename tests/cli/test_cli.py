@@ -122,15 +122,16 @@ def test_fit_writes_the_folder_and_nothing_else(ensue: Ensue, logs: Logs, tmp_pa
     assert (ran.code, ran.out) == (0, "")
     assert ran.lines[0].startswith(f"{logs.train}: {CLOCK}")
     assert ran.lines[1].startswith(f"{logs.valid}: {CLOCK}")
-    figures = r"\d+ s, loss \d\.\d{4}, best on validation \d\.\d{4}"
-    assert re.fullmatch(f"fit: epoch 1, {figures}", ran.lines[2])  # the log of a long run shows that it goes on
-    assert re.fullmatch(f"fit: 2 epochs, {figures}", ran.lines[3])
+    figures = r"\d+ s, loss \d+\.\d{4}, best on validation \d\.\d{4}"
+    assert re.fullmatch(f"fit blend: epoch 1, {figures}", ran.lines[2])  # a log shows that it goes on
+    assert re.fullmatch(f"fit blend: 2 epochs, {figures}", ran.lines[3])
+    assert re.fullmatch(f"fit hidan: 2 epochs, {figures}", ran.lines[5])
     assert ran.lines[-1] == f"saved {tmp_path / 'm'}"
     assert "" not in ran.lines
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
     assert load(tmp_path / "m").seed == 4
     card = (tmp_path / "m" / "CARD.md").read_text()
-    assert card.startswith("# hidan for task next\n")
+    assert card.startswith(f"# {load(tmp_path / 'm').model_name} for task next\n")
     assert "None yet: run `ensue evaluate FOLDER TEST`." in card
 
 

@@ -133,7 +133,7 @@ def fit(
             raise typer.Exit(130) from None
         if rank == 0:
             predictor.save(output, describe(predictor))
-            for done in (checkpoint, checkpoint.with_name(f"{checkpoint.name}-refit")):
+            for done in [path for path in place.parent.iterdir() if path.name.startswith(checkpoint.name)]:
                 done.unlink(missing_ok=True)
             show.put_json({"folder": str(output), **predictor.summary()}) if json else show.remark(f"saved {output}")
 

@@ -42,5 +42,5 @@ MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
     "vsknn": (VSKNN, VSKNNSettings(), None),
 }
 COUNTING = ("popularity", "markov", "rules", "cooccurrence", "vsknn")
-BEST = "hidan"
-"""The model that ``--model best`` names."""
+BEST = ("blend", "hidan")
+"""The models among which ``--model best`` decides, on held-out data."""

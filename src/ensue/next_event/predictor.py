@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,24 +13,20 @@ from torch import Tensor, nn
 from torch.optim import Adam
 
 from ensue import metrics
-from ensue.data.check import require_targets
 from ensue.data.histories import Histories, Index
-from ensue.data.splits import hold_out
 from ensue.errors import SettingError
 from ensue.folder import read_settings, read_unchanged, write_folder
 from ensue.metrics import Floats
-from ensue.next_event import BEST, COUNTING, MODELS, storage, updating
+from ensue.next_event import BEST, MODELS, fitting, storage, updating
 from ensue.next_event.answers import TESTED, Said, answers, explanation
 from ensue.next_event.batch import Output
 from ensue.next_event.reservoir import Reservoir
-from ensue.next_event.task import Pieces, draw_negatives, find_device, hide_seen, repeats
+from ensue.next_event.task import Pieces, draw_negatives, find_device, hide_seen
 from ensue.records import Answer, Explanation, History
 from ensue.settings import changed
-from ensue.training import Report, Schedule, make_optimizer, mean_loss, train
-from ensue.vocabulary import FIRST, Vocabulary
+from ensue.training import Report
+from ensue.vocabulary import Vocabulary
 
-DATED = 1e8
-"""Times after this (seconds, 1973) count from 1970, so that histories can be put in order of their start."""
 CELLS = 2**24
 """Scores held at once (64 MB in float32): bounds memory whatever the catalogue."""
 LEAST = 1024
@@ -41,7 +37,7 @@ class NextPredictor:
     """Ranks what follows a history.
 
     Args:
-        model: a name in ``MODELS``, or ``best``.
+        model: a name in ``MODELS``, or ``best``: those of ``BEST`` are trained, and held-out data decides.
         settings: settings of the model and of its schedule to change, by name; texts are read as numbers.
         seed: the same seed, data and machine give the same bytes on the CPU.
         device: where the network runs; a GPU is used when there is one.
@@ -60,12 +56,14 @@ class NextPredictor:
         seed: int = 0,
         device: str | None = None,
     ) -> None:
-        name = BEST if model == "best" else model
-        if name not in MODELS:
-            raise SettingError(f"model {model!r} is not known for task next; choose from best, {', '.join(MODELS)}")
-        self.model_name = name
-        _, defaults, schedule = MODELS[name]
-        self.settings, self.schedule = changed(settings or {}, defaults, schedule)
+        names = BEST if model == "best" else (model,)
+        if unknown := [name for name in names if name not in MODELS]:
+            raise SettingError(
+                f"model {unknown[0]!r} is not known for task next; choose from best, {', '.join(MODELS)}"
+            )
+        found = changed(settings or {}, *(part for name in names for part in MODELS[name][1:]))
+        self.rivals = {name: (found[2 * at], found[2 * at + 1]) for at, name in enumerate(names)}
+        self.become(names[0])
         if not isinstance(seed, int) or seed < 0:
             raise SettingError(f"seed is {seed!r}; it must be a whole number, 0 or more")
         self.seed = seed
@@ -96,8 +94,9 @@ class NextPredictor:
     ) -> Iterator[Report]:
         """Count and train, yielding a report a step; the predictor can be used once the loop is over.
 
-        Without ``valid`` the last tenth of ``data`` is held out for early stopping; then, unless ``refit`` is off, the
-        network is trained anew on all of it for as many epochs as were best. Counting needs no held-out part.
+        Without ``valid`` the last tenth of ``data`` is held out for early stopping and for the choice between rivals;
+        then, unless ``refit`` is off, the network is trained anew on all of it for as many epochs as were best.
+        Counting needs no held-out part.
 
         Args:
             data: what to learn.
@@ -109,86 +108,12 @@ class NextPredictor:
             DataError: nothing follows anything in the data.
             SettingError: the loss is no longer a number, or the checkpoint is another run's.
         """
-        require_targets(data, "training data")
-        if self.schedule is None:
-            self._learn_values(data)
-            self.model = self.counting[self.model_name]
-            return
-        if valid is not None:
-            self._learn_values(data)
-            yield from self._train(data, valid, "fit", self.schedule, checkpoint, resume)
-            return
-        train_part, held, rule = hold_out(data, by_time=data.timed and float(data.times.min()) > DATED)
-        self._learn_values(train_part)
-        epochs = yield from self._train(train_part, held, "fit", self.schedule, checkpoint, resume)
-        if self.schedule.refit:
-            again = replace(self.schedule, epochs=epochs)
-            self._learn_values(data)
-            second = checkpoint.with_name(f"{checkpoint.name}-refit") if checkpoint else None
-            yield from self._train(data, None, "refit", again, second, resume)
-        self.facts["held_out"] = rule
+        return fitting.fit(self, data, valid, checkpoint, resume)
 
-    def _learn_values(self, data: Histories) -> None:
-        """Take vocabulary, counts and facts from the training data."""
-        self.vocabulary = Vocabulary(updating.distinct(data))
-        data = data.encode(self.vocabulary, drop_unknown=True)
-        self.train_prints = updating.prints(data)
-        self.facts = {
-            "sequences": len(data),
-            "events": len(data.ids),
-            "values": len(self.vocabulary) - FIRST,
-            "repeats": repeats(data),
-            "timed": data.timed,
-        }
-        for name in COUNTING:
-            own = self.settings if name == self.model_name else MODELS[name][1]
-            self.counting[name] = self.new_module(name, own)
-            self.counting[name].count(data)
-        self.reservoir = self.new_reservoir()
-        self.reservoir.add(data)
-
-    def _train(
-        self,
-        data: Histories,
-        valid: Histories | None,
-        stage: str,
-        schedule: Schedule,
-        checkpoint: Path | None,
-        resume: bool,
-    ) -> Generator[Report, None, int]:
-        torch.manual_seed(self.seed)
-        earlier = self.model
-        self.model = network = self.new_module(self.model_name, self.settings)
-        updating.count_negatives(self)
-        self.optimizer = make_optimizer(network, schedule)
-        parts = [part.encode(self.vocabulary, drop_unknown=True) for part in (data, valid) if part is not None]
-        for part, where in zip(parts, ("training data", "validation data"), strict=False):
-            require_targets(part, where)
-        reports = train(
-            network,
-            Pieces(parts[0], network.reach),
-            (lambda: self._watch(parts[1])) if valid is not None else None,
-            schedule,
-            optimizer=self.optimizer,
-            seed=self.seed,
-            stage=stage,
-            checkpoint=checkpoint,
-            resume=resume,
-            fingerprint=storage.fingerprint(self, parts),
-        )
-        trained = yield from reports
-        if hasattr(network, "finish"):
-            network.finish(parts[0], parts[1] if valid is not None else None, earlier)
-        self.facts |= {"epochs": trained.best_epoch}
-        self.seconds_an_epoch = trained.seconds_an_epoch
-        return trained.best_epoch
-
-    def _watch(self, valid: Histories) -> float:
-        """The figure that early stopping looks at: mean loss, or micro MRR as in protocol ``full``."""
-        if self.schedule.watch == "loss":
-            return mean_loss(self.network, Pieces(valid, self.network.reach))
-        found, *_ = self.ranks(valid, hide=not self.facts["repeats"])
-        return float(metrics.reciprocal_rank(found).mean())
+    def become(self, name: str) -> None:
+        """Take the name and the settings of one of the rivals."""
+        self.model_name = name
+        self.settings, self.schedule = self.rivals[name]
 
     def update(self, data: Histories) -> Report:
         """Learn new histories on top of what is known, in one pass; new values are welcome and old ids stay.

@@ -1,0 +1,153 @@
+"""How a predictor is trained: a held-out part, early stopping, the choice between rivals, and everything once more."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from ensue import metrics
+from ensue.data.check import require_targets
+from ensue.data.histories import Histories
+from ensue.data.splits import hold_out
+from ensue.next_event import COUNTING, MODELS, storage, updating
+from ensue.next_event.task import Pieces, repeats
+from ensue.training import Report, Schedule, make_optimizer, mean_loss, train
+from ensue.vocabulary import FIRST, Vocabulary
+
+if TYPE_CHECKING:
+    from ensue.next_event.predictor import NextPredictor
+
+DATED = 1e8
+"""Times after this (seconds, 1973) count from 1970, so that histories can be put in order of their start."""
+
+
+def fit(
+    predictor: NextPredictor, data: Histories, valid: Histories | None, checkpoint: Path | None, resume: bool
+) -> Iterator[Report]:
+    """See :meth:`ensue.next_event.predictor.NextPredictor.fit`."""
+    require_targets(data, "training data")
+    if predictor.schedule is None:
+        learn_values(predictor, data)
+        predictor.model = predictor.counting[predictor.model_name]
+        return
+    part, held, rule = data, valid, None
+    if held is None:
+        part, held, rule = hold_out(data, by_time=data.timed and float(data.times.min()) > DATED)
+    learn_values(predictor, part)
+    yield from _choose(predictor, part, held, checkpoint, resume)
+    if rule is None:
+        return
+    chosen = predictor.facts.get("validation_mrr")
+    if predictor.schedule.refit:
+        again = replace(predictor.schedule, epochs=predictor.facts["epochs"])
+        learn_values(predictor, data)
+        yield from train_once(predictor, data, None, "refit", again, _beside(checkpoint, "refit"), resume)
+    predictor.facts |= {"held_out": rule} | ({"validation_mrr": chosen} if chosen else {})
+
+
+def learn_values(predictor: NextPredictor, data: Histories) -> None:
+    """Take vocabulary, counts and facts from the training data."""
+    predictor.vocabulary = Vocabulary(updating.distinct(data))
+    data = data.encode(predictor.vocabulary, drop_unknown=True)
+    predictor.train_prints = updating.prints(data)
+    predictor.facts = {
+        "sequences": len(data),
+        "events": len(data.ids),
+        "values": len(predictor.vocabulary) - FIRST,
+        "repeats": repeats(data),
+        "timed": data.timed,
+    }
+    for name in COUNTING:
+        own = predictor.settings if name == predictor.model_name else MODELS[name][1]
+        predictor.counting[name] = predictor.new_module(name, own)
+        predictor.counting[name].count(data)
+    predictor.reservoir = predictor.new_reservoir()
+    predictor.reservoir.add(data)
+
+
+def _choose(
+    predictor: NextPredictor, part: Histories, held: Histories, checkpoint: Path | None, resume: bool
+) -> Iterator[Report]:
+    """Train every rival that can win; the one that ranks the held-out part best stays.
+
+    HiDAN is for cascades, timed and without repeats: elsewhere it is not tried.
+    """
+    facts = predictor.facts
+    names = [name for name in predictor.rivals if name != "hidan" or (facts["timed"] and not facts["repeats"])]
+    names = names or list(predictor.rivals)
+    if len(names) == 1:
+        predictor.become(names[0])
+        assert predictor.schedule is not None
+        yield from train_once(predictor, part, held, "fit", predictor.schedule, checkpoint, resume)
+        return
+    found, kept = {}, {}
+    known = held.encode(predictor.vocabulary, drop_unknown=True)
+    for name in names:
+        predictor.become(name)
+        assert predictor.schedule is not None
+        place = _beside(checkpoint, name)
+        yield from train_once(predictor, part, held, f"fit {name}", predictor.schedule, place, resume)
+        found[name] = mean_reciprocal_rank(predictor, known)
+        kept[name] = predictor.model, predictor.optimizer, predictor.facts["epochs"], predictor.seconds_an_epoch
+    best = max(found, key=lambda name: found[name])
+    predictor.become(best)
+    predictor.model, predictor.optimizer, epochs, predictor.seconds_an_epoch = kept[best]
+    predictor.facts |= {"epochs": epochs, "validation_mrr": {name: round(mrr, 4) for name, mrr in found.items()}}
+
+
+def train_once(
+    predictor: NextPredictor,
+    data: Histories,
+    valid: Histories | None,
+    stage: str,
+    schedule: Schedule,
+    checkpoint: Path | None,
+    resume: bool,
+) -> Generator[Report, None, None]:
+    """Train the predictor's model from its beginning; it ends with its best weights."""
+    torch.manual_seed(predictor.seed)
+    earlier = predictor.model
+    predictor.model = network = predictor.new_module(predictor.model_name, predictor.settings)
+    updating.count_negatives(predictor)
+    predictor.optimizer = make_optimizer(network, schedule)
+    parts = [part.encode(predictor.vocabulary, drop_unknown=True) for part in (data, valid) if part is not None]
+    for part, where in zip(parts, ("training data", "validation data"), strict=False):
+        require_targets(part, where)
+    trained = yield from train(
+        network,
+        Pieces(parts[0], network.reach),
+        (lambda: _watch(predictor, parts[1])) if valid is not None else None,
+        schedule,
+        optimizer=predictor.optimizer,
+        seed=predictor.seed,
+        stage=stage,
+        checkpoint=checkpoint,
+        resume=resume,
+        fingerprint=storage.fingerprint(predictor, parts),
+    )
+    if hasattr(network, "finish"):
+        network.finish(parts[0], parts[1] if valid is not None else None, earlier)
+    predictor.facts |= {"epochs": trained.best_epoch}
+    predictor.seconds_an_epoch = trained.seconds_an_epoch
+
+
+def mean_reciprocal_rank(predictor: NextPredictor, valid: Histories) -> float:
+    """Micro MRR as in protocol ``full``, over targets that the predictor knows."""
+    found, *_ = predictor.ranks(valid, hide=not predictor.facts["repeats"])
+    return float(metrics.reciprocal_rank(found).mean())
+
+
+def _watch(predictor: NextPredictor, valid: Histories) -> float:
+    """The figure that early stopping looks at."""
+    assert predictor.schedule is not None
+    if predictor.schedule.watch == "loss":
+        return mean_loss(predictor.network, Pieces(valid, predictor.network.reach))
+    return mean_reciprocal_rank(predictor, valid)
+
+
+def _beside(checkpoint: Path | None, name: str) -> Path | None:
+    return checkpoint.with_name(f"{checkpoint.name}-{name}") if checkpoint else None

@@ -13,8 +13,8 @@ from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.next_event import MODELS, updating
 from ensue.next_event.predictor import NextPredictor
+from ensue.optimizer import optimizer_tensors
 from ensue.records import History
-from ensue.training import optimizer_tensors
 
 SMALL = {"dim": 8, "epochs": 1, "batch_size": 8}
 TRAINED = sorted(name for name, (_, _, schedule) in MODELS.items() if schedule is not None)

@@ -24,9 +24,10 @@ from ensue.next_event.answers import TESTED, Said, answers, explanation
 from ensue.next_event.batch import Output
 from ensue.next_event.reservoir import Reservoir
 from ensue.next_event.task import Pieces, draw_negatives, find_device, hide_seen, repeats
+from ensue.optimizer import make_optimizer
 from ensue.records import Answer, Explanation, History
 from ensue.settings import changed
-from ensue.training import Report, Schedule, make_optimizer, mean_loss, train
+from ensue.training import Report, Schedule, mean_loss, train
 from ensue.vocabulary import FIRST, Vocabulary
 
 DATED = 1e8

@@ -29,7 +29,8 @@ class Lookup(nn.Module):
 
     def loss(self, ids: Tensor) -> Tensor:
         """Squares, so that a row's gradient depends on how often it is asked for and on the row."""
-        return (self.matrix(self.table(ids)) - 1).square().mean() + self.table(ids[:2]).square().sum()
+        loss: Tensor = (self.matrix(self.table(ids)) - 1).square().mean() + self.table(ids[:2]).square().sum()
+        return loss
 
 
 def made(rows: int = ROWS, *, sparse: bool = True) -> Lookup:
@@ -199,6 +200,7 @@ def test_a_step_touches_the_rows_of_the_batch_and_of_the_draws(name: str, option
     network, defaults, schedule = MODELS[name]
     small = {"dim": 8, **({"negatives": 4} if hasattr(defaults, "negatives") else {}), **options}
     model = network(type(defaults)(**small), 500).train()
+    assert schedule is not None
     optimizer = make_optimizer(model, schedule)
     assert len(by_row(model)) == tables
     before = {table: table.detach().clone() for table in by_row(model)}

@@ -89,7 +89,7 @@ def make_optimizer(model: nn.Module, schedule: Rates) -> RowAdam:
     return RowAdam(model.parameters(), lr=schedule.learning_rate, weight_decay=schedule.weight_decay, fused=True)
 
 
-def by_row(model: nn.Module) -> set[nn.Parameter]:
+def by_row(model: nn.Module) -> set[Tensor]:
     """The tables whose lookups leave sparse gradients."""
     return {module.weight for module in model.modules() if isinstance(module, nn.Embedding) and module.sparse}
 

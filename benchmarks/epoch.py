@@ -30,8 +30,8 @@ from ensue.next_event import MODELS
 from ensue.next_event.batch import Batch
 from ensue.next_event.hidan import HiDAN
 from ensue.next_event.task import Pieces
+from ensue.optimizer import make_optimizer
 from ensue.studies.provenance import provenance
-from ensue.training import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
 
 CASCADES, MEAN_LENGTH, REPEATS = 1500, 24, 15

@@ -32,8 +32,9 @@ from ensue.data.tables import read
 from ensue.next_event.gru4rec import GRU4Rec, GRU4RecSettings
 from ensue.next_event.sansr import SANSR, SANSRSettings
 from ensue.next_event.task import Pieces
+from ensue.optimizer import make_optimizer
 from ensue.studies.provenance import provenance
-from ensue.training import Schedule, make_optimizer
+from ensue.training import Schedule
 from ensue.vocabulary import FIRST, Vocabulary
 
 DIM, TARGETS, BATCHES, TURNS = 128, 1024, 4, 5

@@ -25,6 +25,7 @@ FLOORS = [
     "lock",
     "versions",
     "group",
+    "optimizer",
     "training",
     "metrics",
     "next_event",

@@ -27,6 +27,7 @@ from torch.optim import Adam
 from ensue.errors import ModelFolderError, SettingError
 from ensue.folder import tensor_bytes, write_file
 from ensue.group import here
+from ensue.optimizer import by_row, optimizer_tensors, restore_optimizer
 
 Index = npt.NDArray[np.int64]
 WARM_UP = 200
@@ -132,37 +133,6 @@ class Trained(NamedTuple):
     seconds_an_epoch: float
 
 
-def make_optimizer(model: nn.Module, schedule: Schedule) -> Adam:
-    """Adam with L2 as in the papers (added to the gradient, not decoupled)."""
-    return Adam(model.parameters(), lr=schedule.learning_rate, weight_decay=schedule.weight_decay, fused=True)
-
-
-def optimizer_tensors(model: nn.Module, optimizer: Adam) -> dict[str, Tensor]:
-    """The optimiser's state as tensors named ``parameter.field``; empty before the first step."""
-    return {
-        f"{name}.{field}": value
-        for name, parameter in model.named_parameters()
-        for field, value in optimizer.state.get(parameter, {}).items()
-    }
-
-
-def restore_optimizer(model: nn.Module, optimizer: Adam, tensors: Mapping[str, Tensor]) -> None:
-    """Put back what :func:`optimizer_tensors` gave; moments of rows that are new since then start at 0."""
-    for name, parameter in model.named_parameters():
-        fields = {field: tensors.get(f"{name}.{field}") for field in ("step", "exp_avg", "exp_avg_sq")}
-        if fields["step"] is not None:
-            optimizer.state[parameter] = {
-                field: _fitted(value, parameter) if value.dim() else value.clone()
-                for field, value in cast(dict[str, Tensor], fields).items()
-            }
-
-
-def _fitted(saved: Tensor, parameter: Tensor) -> Tensor:
-    fitted = torch.zeros_like(parameter, requires_grad=False)
-    fitted[: len(saved)] = saved.to(parameter.device)
-    return fitted
-
-
 def train(
     model: nn.Module,
     data: Source,
@@ -185,7 +155,7 @@ def train(
         valid: the figure that early stopping watches, as ``schedule.watch`` says, on data that is neither learned nor
             used as a test; ``None`` to train for all the epochs.
         schedule: epochs, sizes, rates.
-        optimizer: made by :func:`make_optimizer`; ends in the state that goes with the best weights.
+        optimizer: made by :func:`ensue.optimizer.make_optimizer`; ends in the state that goes with the best weights.
         seed: the same seed gives the same bytes on the CPU.
         stage: a word for the reports.
         checkpoint: a file that lets a killed run continue; a finished run leaves it, for the caller to remove.
@@ -318,15 +288,20 @@ class _Run:
         self.optimizer.step()
 
     def _average(self, total: Tensor) -> Tensor:
-        """Sum the gradients of all ranks in one message and divide by the number of targets."""
-        parameters = [p for p in self.model.parameters() if p.requires_grad]
-        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in parameters])
+        """Sum the gradients of all ranks in one message and divide by the number of targets.
+
+        The message is as long as the model; what comes back for a table by rows is those that any rank touched.
+        """
+        parameters, tables = [p for p in self.model.parameters() if p.requires_grad], by_row(self.model)
+        grads = (torch.zeros_like(p) if p.grad is None else p.grad for p in parameters)
+        flat = torch.cat([(grad.to_dense() if grad.is_sparse else grad).flatten() for grad in grads])
         total = total.to(self.device)
         distributed.all_reduce(total)
         distributed.all_reduce(flat)
         flat /= total[1].to(flat.dtype)
         for parameter, part in zip(parameters, torch.split(flat, [p.numel() for p in parameters]), strict=True):
-            parameter.grad = part.view_as(parameter)
+            grad = part.view_as(parameter)
+            parameter.grad = grad.to_sparse(1) if parameter in tables else grad
         return total.cpu()
 
     def close_epoch(self, valid: float | None, better: Callable[[float, float], bool]) -> float:

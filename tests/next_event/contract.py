@@ -15,8 +15,8 @@ from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.next_event.answers import known
 from ensue.next_event.predictor import NextPredictor
+from ensue.optimizer import optimizer_tensors
 from ensue.records import Answer, History
-from ensue.training import optimizer_tensors
 from ensue.vocabulary import UNKNOWN, Vocabulary
 
 CYCLE = 10

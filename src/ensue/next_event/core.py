@@ -87,7 +87,7 @@ class CORE(nn.Module):
         super().__init__()
         self.settings = settings
         dim, length = settings.dim, settings.length
-        self.items = nn.Embedding(num_ids, dim, padding_idx=PADDING)
+        self.items = nn.Embedding(num_ids, dim, padding_idx=PADDING, sparse=settings.loss == "sampled")
         self.before, self.after = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.query, self.key, self.value, self.joined = (nn.Linear(dim, dim, bias=False) for _ in range(4))
         self.wide, self.narrow = nn.Linear(dim, 2 * dim), nn.Linear(2 * dim, dim)

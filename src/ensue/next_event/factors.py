@@ -80,8 +80,8 @@ class FPMCSettings:
 
 
 def factors(num_ids: int, dim: int) -> nn.Embedding:
-    """A table of small normal factors; padding has none."""
-    table = nn.Embedding(num_ids, dim, padding_idx=PADDING)
+    """A table of small normal factors, learned by the rows that are looked up; padding has none."""
+    table = nn.Embedding(num_ids, dim, padding_idx=PADDING, sparse=True)
     nn.init.normal_(table.weight, std=0.1)
     with torch.no_grad():
         table.weight[PADDING].zero_()

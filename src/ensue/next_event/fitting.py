@@ -15,7 +15,8 @@ from ensue.data.histories import Histories
 from ensue.data.splits import hold_out
 from ensue.next_event import COUNTING, MODELS, storage, updating
 from ensue.next_event.task import Pieces, repeats
-from ensue.training import Report, Schedule, make_optimizer, mean_loss, train
+from ensue.optimizer import make_optimizer
+from ensue.training import Report, Schedule, mean_loss, train
 from ensue.vocabulary import FIRST, Vocabulary
 
 if TYPE_CHECKING:

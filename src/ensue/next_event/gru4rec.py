@@ -114,7 +114,7 @@ class GRU4Rec(nn.Module):
     def __init__(self, settings: GRU4RecSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
-        self.items = nn.Embedding(num_ids, settings.dim, padding_idx=PADDING)
+        self.items = nn.Embedding(num_ids, settings.dim, padding_idx=PADDING, sparse=True)
         self.bias = nn.Parameter(torch.zeros(num_ids))
         self.gru = nn.GRU(settings.dim, settings.dim, batch_first=True)
         self.dropout_items, self.dropout_state = Dropout(settings.dropout_items), Dropout(settings.dropout_state)

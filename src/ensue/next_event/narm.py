@@ -89,7 +89,7 @@ class NARM(nn.Module):
         super().__init__()
         dim = settings.dim
         self.settings = settings
-        self.items = nn.Embedding(num_ids, settings.table_dim, padding_idx=PADDING)
+        self.items = nn.Embedding(num_ids, settings.table_dim, padding_idx=PADDING, sparse=settings.loss == "sampled")
         self.gru = nn.GRU(settings.table_dim, dim, batch_first=True)
         self.query, self.key = nn.Linear(dim, dim, bias=False), nn.Linear(dim, dim, bias=False)
         self.vector = nn.Parameter(torch.empty(dim).uniform_(-(dim**-0.5), dim**-0.5))

@@ -126,7 +126,8 @@ class SANSR(nn.Module):
     def __init__(self, settings: SANSRSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
-        self.items = nn.Embedding(num_ids, settings.dim, padding_idx=PADDING)
+        sparse = settings.loss in ("sampled", "bpr")  # these touch some rows only
+        self.items = nn.Embedding(num_ids, settings.dim, padding_idx=PADDING, sparse=sparse)
         self.positions = nn.Embedding(settings.length, settings.dim)
         self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.blocks))
         self.dropout = Dropout(settings.dropout)

@@ -79,7 +79,7 @@ class STAMP(nn.Module):
         super().__init__()
         dim = settings.dim
         self.settings = settings
-        self.items = nn.Embedding(num_ids, dim, padding_idx=PADDING)
+        self.items = nn.Embedding(num_ids, dim, padding_idx=PADDING, sparse=settings.loss == "sampled")
         self.event, self.latest, self.mean = nn.Linear(dim, dim), *(nn.Linear(dim, dim, bias=False) for _ in range(2))
         self.vector = nn.Parameter(torch.empty(dim))
         self.session_cell, self.latest_cell = nn.Linear(dim, dim), nn.Linear(dim, dim)

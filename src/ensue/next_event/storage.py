@@ -18,7 +18,7 @@ from ensue.data.histories import Histories
 from ensue.errors import ModelFolderError, SettingError
 from ensue.folder import FORMAT, read_file, read_tensors, tensor_bytes
 from ensue.next_event import COUNTING, MODELS
-from ensue.training import make_optimizer, optimizer_tensors, restore_optimizer
+from ensue.optimizer import make_optimizer, optimizer_tensors, restore_optimizer
 from ensue.version import __version__
 from ensue.vocabulary import Vocabulary
 

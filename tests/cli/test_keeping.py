@@ -28,7 +28,6 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_an_update_shows_old_beside_new(ensue: Ensue, own: Path, logs: Logs) -> None:
     ran = ensue("update", own, logs.test, *LENIENT)
     assert ran.code == 0, ran.err
-    assert "newest" in ran.out and "counting" in ran.out
     assert "accepted: version 2 stands, and has also learned the newest part (the last 1 of 6" in ran.out
     assert load(own, device="cpu").facts["version"] == 2
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.errors import DataError
-from ensue.records import Answer, Choice, Explanation, Heed, History
+from ensue.records import Answer, Choice, Explanation, Heed, History, Text
 
 SECONDS = st.floats(-1e12, 1e12, allow_nan=False)
 
@@ -111,6 +111,81 @@ def test_whatever_the_fields_hold_the_error_is_ours(junk: Any) -> None:
             assert "\n" not in str(error)
         else:
             assert all(isinstance(value, str) for value in record.values)
+
+
+ONE_OR_TWO = st.lists(st.text(max_size=8), min_size=1, max_size=2).map(tuple)
+
+
+@given(st.builds(Text, ONE_OR_TWO, st.none() | st.text(min_size=1, max_size=8), st.text(max_size=8)))
+def test_text_to_json_and_back(record: Text) -> None:
+    line = record.to_json()
+    assert "\n" not in line
+    assert Text.from_json(line) == record
+
+
+def test_text_json_by_hand() -> None:
+    record = Text(("a", "ü"), "x", "1")
+    assert record.to_json() == '{"texts": ["a", "ü"], "label": "x", "id": "1"}'
+    assert Text(("",)).to_json() == '{"texts": [""]}'
+    assert Text.from_json('{"texts": ["a"], "label": 4, "id": 7}') == Text(("a",), "4", "7")
+    assert Text.from_json('{"texts": ["a"], "label": null}') == Text(("a",))
+
+
+def test_refused_texts() -> None:
+    for texts in ((), ("a", "b", "c")):
+        with pytest.raises(DataError) as error:
+            Text(texts, id="x")
+        assert str(error.value) == f"text 'x': {len(texts)} texts; give one text, or a pair"
+    with pytest.raises(DataError) as error:
+        Text(("a",), "", "x")
+    assert str(error.value) == "text 'x': label is empty; name one, or leave it out"
+
+
+NO_TEXTS = 'f:3: field "texts" is missing; expected {"texts": ["a text"]}'
+TEXTS = 'f:3: field "texts" must be a list of one or two texts'
+LABEL = 'f:3: field "label" must be a text or a whole number'
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("", 'f:3: not JSON (Expecting value: line 1 column 1 (char 0)); expected {"texts": ["a text"]}'),
+        ("[]", NO_TEXTS),
+        ("null", NO_TEXTS),
+        ('{"text": "a"}', NO_TEXTS),
+        ('{"texts": ["a"], "y": 1}', "f:3: field 'y' is not known; a text has texts, label and id"),
+        ('{"texts": "a"}', TEXTS),
+        ('{"texts": null}', TEXTS),
+        ('{"texts": [1]}', TEXTS),
+        ('{"texts": [["a"]]}', TEXTS),
+        ('{"texts": []}', "f:3: text '': 0 texts; give one text, or a pair"),
+        ('{"texts": ["a", "b", "c"], "id": 5}', "f:3: text '5': 3 texts; give one text, or a pair"),
+        ('{"texts": ["a"], "label": 1.5}', LABEL),
+        ('{"texts": ["a"], "label": true}', LABEL),
+        ('{"texts": ["a"], "label": ["x"]}', LABEL),
+        ('{"texts": ["a"], "label": ""}', "f:3: text '': label is empty; name one, or leave it out"),
+        (
+            '{"texts": ["a\\ud800"]}',
+            "f:3: a text holds half a character (surrogates not allowed); send whole Unicode",
+        ),
+    ],
+)
+def test_refused_lines_of_texts(line: str, message: str) -> None:
+    with pytest.raises(DataError) as error:
+        Text.from_json(line, "f:3")
+    assert str(error.value) == message
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5))
+def test_whatever_the_fields_of_a_text_hold_the_error_is_ours(junk: Any) -> None:
+    for field in ("texts", "label", "id"):
+        found = {"texts": ["a"], field: junk}
+        try:
+            record = Text.from_json(json.dumps(found))
+        except DataError as error:
+            assert "\n" not in str(error)
+        else:
+            assert all(isinstance(text, str) for text in (*record.texts, record.label or "", record.id))
 
 
 def test_answers_are_json() -> None:

@@ -89,6 +89,65 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
+class Text:
+    """One text, or a pair of texts, and maybe its label: a review, a question, a premise and its hypothesis."""
+
+    texts: tuple[str, ...]
+    label: str | None = None
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.texts) not in (1, 2):
+            raise DataError(f"text {self.id!r}: {len(self.texts)} texts; give one text, or a pair")
+        if self.label == "":
+            raise DataError(f"text {self.id!r}: label is empty; name one, or leave it out")
+
+    def to_json(self) -> str:
+        """One line of JSON, read back by :meth:`from_json`."""
+        return json.dumps({k: v for k, v in asdict(self).items() if v or k == "texts"}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, line: str, where: str = "record") -> Text:
+        """Read ``{"texts": […], "label": "…", "id": "…"}``.
+
+        Raises:
+            DataError: naming ``where`` (a file and line), the field and what to do.
+        """
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f'{where}: not JSON ({error}); expected {{"texts": ["a text"]}}') from error
+        if not isinstance(found, dict) or "texts" not in found:
+            raise DataError(f'{where}: field "texts" is missing; expected {{"texts": ["a text"]}}')
+        return cls.from_fields(found, where)
+
+    @classmethod
+    def from_fields(cls, found: dict[str, Any], where: str = "record") -> Text:
+        """The record in a decoded JSON object; unknown fields are refused.
+
+        Raises:
+            DataError: naming ``where``, the field and what to do.
+        """
+        unknown = sorted(set(found) - {"texts", "label", "id"})
+        if unknown:
+            raise DataError(f"{where}: field {unknown[0]!r} is not known; a text has texts, label and id")
+        texts, label = found.get("texts", []), found.get("label")
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise DataError(f'{where}: field "texts" must be a list of one or two texts')
+        if label is not None and (not isinstance(label, str | int) or isinstance(label, bool)):
+            raise DataError(f'{where}: field "label" must be a text or a whole number')
+        name, known = str(found.get("id", "")), None if label is None else str(label)
+        try:
+            "".join([name, known or "", *texts]).encode()
+        except UnicodeEncodeError as error:
+            raise DataError(f"{where}: a text holds half a character ({error.reason}); send whole Unicode") from error
+        try:
+            return cls(tuple(texts), known, name)
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
 class Heed:
     """One earlier event an answer leaned on.
 

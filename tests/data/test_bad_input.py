@@ -1,6 +1,7 @@
 """Each kind of bad input gives one line: file, line, field, what to do."""
 
 import gzip
+import lzma
 import os
 import re
 from pathlib import Path
@@ -98,6 +99,10 @@ LINES: dict[str, tuple[str | bytes, str]] = {
         ": is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parquet or cascades",
     ),
     "parquet": (b"PAR1 cut short", ": is damaged or unusual Parquet ("),
+    "xz": (
+        lzma.compress(CLICKS.encode() * 99)[:60],
+        ": the xz data is truncated or damaged; fetch or pack the file again",
+    ),
     "gzip": (
         gzip.compress(CLICKS.encode() * 99)[:60],
         ": the gzip data is truncated or damaged; fetch or pack the file",

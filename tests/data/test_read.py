@@ -3,9 +3,11 @@
 import csv
 import gzip
 import json
+import lzma
 import random
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +49,12 @@ def test_csv_by_hand(tmp_path: Path) -> None:
     assert understood.notes == ()
 
 
-@pytest.mark.parametrize("packed", ["plain", "gzip", "zst"])
+@pytest.mark.parametrize("packed", ["plain", "gzip", "xz", "zst"])
 @pytest.mark.parametrize("name", ["clicks.csv", "clicks.txt", "clicks.parquet", "clicks.gz"])
 def test_extensions_lie(tmp_path: Path, packed: str, name: str) -> None:
     expected = records(read(write(tmp_path, CLICKS, "plain.csv"))[0])
-    path = write(tmp_path, gzip.compress(CLICKS.encode()) if packed == "gzip" else CLICKS, name)
+    packs: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "xz": lzma.compress}
+    path = write(tmp_path, packs[packed](CLICKS.encode()) if packed in packs else CLICKS, name)
     if packed == "zst":
         path.write_bytes(zstd(CLICKS.encode(), tmp_path))
     assert records(read(path)[0]) == expected

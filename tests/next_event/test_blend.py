@@ -35,8 +35,8 @@ def test_adds_the_logarithm_of_the_neighbours_share() -> None:
     with torch.no_grad():
         scores = model(batch).scores
         own = model.network(batch).scores
-        shares = model.memory(batch).scores.exp()
-    shares = shares / shares.sum(1, keepdim=True)
+        shares = model.memory(batch).scores.exp() - model.memory.settings.popularity * model.memory.shares()
+    torch.testing.assert_close(shares.sum(1), torch.ones(len(shares)))
     torch.testing.assert_close(scores[:, FIRST:], own[:, FIRST:] + 0.7 * (1 + shares[:, FIRST:] / FLOOR).log())
     assert bool(scores[:, :FIRST].isneginf().all())
 

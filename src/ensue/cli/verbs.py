@@ -27,7 +27,7 @@ app = typer.Typer(
 )
 
 Data = Annotated[
-    Path, typer.Argument(help="a log: CSV, TSV, JSON Lines, Parquet, HiDAN, FOREST, CYAN-RNN; plain, .gz, .zst")
+    Path, typer.Argument(help="a log: CSV, TSV, JSON Lines, Parquet, HiDAN, FOREST, CYAN-RNN; plain, .gz, .xz, .zst")
 ]
 Task = Annotated[str, typer.Argument(help="the question: next")]
 Set = Annotated[

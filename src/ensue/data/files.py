@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import lzma
 import mmap
 import zlib
 from collections.abc import Iterator
@@ -106,7 +107,7 @@ class Content:
 
 
 def open_file(path: Path) -> Content:
-    """Open a file, plain, gzip or Zstandard whatever its name says.
+    """Open a file, plain, gzip, xz or Zstandard whatever its name says.
 
     Raises:
         DataError: a missing, empty, truncated or binary file, or a line over 8 MiB.
@@ -114,6 +115,8 @@ def open_file(path: Path) -> Content:
     data = _bytes(path)
     if data[:2] == b"\x1f\x8b":
         data = _gunzip(path, data[:])
+    elif data[:6] == b"\xfd7zXZ\x00":
+        data = _unxz(path, data[:])
     elif data[:4] == b"\x28\xb5\x2f\xfd":
         data = _unzstd(path)
     content = Content(path, data)
@@ -136,6 +139,13 @@ def _gunzip(path: Path, packed: bytes) -> bytes:
         return gzip.decompress(packed)
     except (EOFError, OSError, zlib.error) as error:
         raise DataError(f"{path}: the gzip data is truncated or damaged; fetch or pack the file again") from error
+
+
+def _unxz(path: Path, packed: bytes) -> bytes:
+    try:
+        return lzma.decompress(packed)
+    except (EOFError, lzma.LZMAError) as error:
+        raise DataError(f"{path}: the xz data is truncated or damaged; fetch or pack the file again") from error
 
 
 def _unzstd(path: Path) -> bytes:

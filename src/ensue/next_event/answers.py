@@ -7,12 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from ensue.data.histories import Histories, Index
 from ensue.records import Answer, Choice, Explanation, Heed, History
 from ensue.vocabulary import UNKNOWN, Vocabulary
 
+CACHED = 2**18
+"""Scores normalised at once."""
 TESTED = 3
 """How many of the most heeded events are taken out, one at a time, to see what the answer loses."""
 
@@ -24,14 +27,34 @@ class Said(NamedTuple):
     """(histories, ids) before normalising."""
     totals: Tensor
     """(histories,) the logarithm of the sum of exp(scores): what normalises them."""
-    influence: Sequence[Tensor]
-    """A history's weights over its latest events, as far back as the model reaches."""
-    dependency: Sequence[Tensor]
-    """A history's (events, events) weights between its latest events; empty where the model has none."""
+    weights: tuple[Tensor, ...]
+    """(rows, time, time) each: between a history's latest events, where a model has those; those of the answer."""
+    rows: Sequence[int]
+    """A history's row in ``weights``; -1 for one without events."""
+    lengths: Sequence[int]
+    """How many of a history's latest events have weights, as far back as the model reaches."""
 
     def shares(self, columns: Tensor) -> Tensor:
         """(histories, k) probabilities of some ids of each history; 0 where everything is ruled out."""
         return (self.scores.gather(1, columns) - self.totals[:, None]).exp().nan_to_num_()
+
+    def influence(self, history: int) -> Tensor:
+        """A history's weights over its latest events."""
+        row, length = self.rows[history], self.lengths[history]
+        return self.weights[-1][row, length - 1, :length] if length else torch.zeros(0)
+
+    def dependency(self, history: int) -> Tensor:
+        """A history's (events, events) weights between its latest events; empty where the model has none."""
+        row, length = self.rows[history], self.lengths[history]
+        return self.weights[0][row, :length, :length] if length and len(self.weights) > 1 else torch.zeros(0, 0)
+
+
+def log_totals(scores: Tensor) -> Tensor:
+    """(rows,) logsumexp of (rows, ids), a few rows at a time: what it needs beside them stays in the cache."""
+    totals, size = scores.new_empty(len(scores)), max(1, CACHED // scores.shape[1])
+    for low in range(0, len(scores), size):
+        totals[low : low + size] = scores[low : low + size].logsumexp(dim=1)
+    return totals
 
 
 Say = Callable[[Histories, Histories], Said]
@@ -91,12 +114,13 @@ def explanation(record: History, vocabulary: Vocabulary, say: Say, answer: Answe
     """The weights inside one record, over the latest known events that can matter."""
     histories = known([record], vocabulary).histories
     said = say(histories, histories)
-    size, inside = len(said.influence[0]), histories.record(0)
+    influence, inside = said.influence(0), histories.record(0)
+    size = len(influence)
     return Explanation(
         inside.values[len(inside.values) - size :],
         inside.times[max(0, len(inside.times) - size) :],
-        tuple(map(tuple, said.dependency[0].tolist())),
-        tuple(said.influence[0].tolist()),
+        tuple(map(tuple, said.dependency(0).tolist())),
+        tuple(influence.tolist()),
         answer,
     )
 
@@ -109,7 +133,7 @@ class _Deletion(NamedTuple):
 
 def _deletions(histories: Histories, said: Said, say: Say, choices: Tensor) -> list[list[_Deletion]]:
     """Each history again without one of its most heeded events: what every choice loses."""
-    rows, events, shares = _most_heeded(histories, said.influence)
+    rows, events, shares = _most_heeded(histories, said)
     found: list[list[_Deletion]] = [[] for _ in range(len(histories))]
     if not len(rows):
         return found
@@ -129,10 +153,11 @@ def _heaviest(weights: Tensor) -> list[int]:
     return (len(weights) - 1 - order[:TESTED]).tolist()
 
 
-def _most_heeded(histories: Histories, influence: Sequence[Tensor]) -> tuple[Index, Index, list[float]]:
+def _most_heeded(histories: Histories, said: Said) -> tuple[Index, Index, list[float]]:
     top = [
         (row, at + length - len(weights), float(weights[at]))
-        for row, (weights, length) in enumerate(zip(influence, histories.lengths.tolist(), strict=True))
+        for row, length in enumerate(histories.lengths.tolist())
+        for weights in (said.influence(row),)
         for at in _heaviest(weights)
         if weights[at] > 0
     ]

@@ -102,10 +102,11 @@ class Blend(nn.Module):
         output: Output = self.network(batch)
         if not float(self.weight):
             return output
-        remembered, heard = self._recall(batch)
+        cell, remembered, heard = self._recall(batch)
         weights = output.weights[0] + self.weight * heard
         weights = weights / weights.sum(-1, keepdim=True).clamp(min=1e-30)
-        return Output(output.scores.add_(self.weight * remembered), (weights,))
+        output.scores.view(-1).index_add_(0, cell, self.weight * remembered)
+        return Output(output.scores, (weights,))
 
     def finish(self, learned: Histories, valid: Histories | None, earlier: Blend | None) -> None:
         """Remember what the network was trained on, and choose the weight.
@@ -121,11 +122,14 @@ class Blend(nn.Module):
         elif earlier is not None:
             self.weight.copy_(earlier.weight)
 
-    def _recall(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """(asked, ids) what the neighbours add at weight 1, and each event's part in finding them."""
+    def _recall(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Row x ids + item of what the neighbours hold, what it adds at weight 1, and each event's part in it."""
         device = batch.ids.device
-        found = self.memory.cpu()(batch.to(torch.device("cpu")))  # it searches in NumPy, wherever the network is
-        return found.scores.softmax(dim=1).div_(FLOOR).log1p_().to(device), found.weights[0].to(device)
+        # They are found in NumPy, wherever the network is.
+        cell, said, weights = self.memory.cpu().hear(batch.to(torch.device("cpu")))
+        cell, number = torch.unique(cell, return_inverse=True)
+        share = torch.zeros(len(cell)).index_add_(0, number, said)
+        return cell.to(device), share.div_(FLOOR).log1p_().to(device), weights.to(device)
 
     @torch.no_grad()
     def _choose(self, valid: Histories, *, hide: bool) -> None:
@@ -135,9 +139,9 @@ class Blend(nn.Module):
         found: list[list[Tensor]] = [[] for _ in WEIGHTS]
         for index in np.array_split(order, -(-len(order) // 64)):
             batch = pieces.batch(index).to(device)
-            scores, (remembered, _) = self.network(batch).scores.cpu(), self._recall(batch)
+            scores, (cell, remembered, _) = self.network(batch).scores, self._recall(batch)
             for own, weight in zip(found, WEIGHTS, strict=True):
-                summed = scores + weight * remembered.cpu()
+                summed = scores.view(-1).index_add(0, cell, weight * remembered).view_as(scores).cpu()
                 shown = hide_seen(summed, valid, pieces.positions(index)) if hide else summed
                 own.append(metrics.ranks(shown, batch.targets.cpu()))
             tried += batch.num_targets

@@ -98,6 +98,7 @@ class CORE(nn.Module):
         self.sampler = Sampler(num_ids)
         self.register_buffer("lately", torch.zeros(num_ids, len(HALVES)))
         self.lately: Tensor
+        self._table: tuple[list[int], Tensor] | None = None
         nn.init.normal_(self.items.weight, std=0.1)
         with torch.no_grad():
             self.items.weight[PADDING].zero_()
@@ -146,18 +147,33 @@ class CORE(nn.Module):
         weights = masked_softmax(scores + self.by_distance[-1, distance], visible)
         return functional.normalize((weights @ items)[batch.asked], dim=-1), weights
 
-    def candidates(self, ids: Tensor) -> Tensor:
+    def candidates(self, ids: Tensor | slice) -> Tensor:
         """(…, dim + counts) unit vectors of items and logarithms of their counts, over the temperature."""
+        vectors = self.items.weight if isinstance(ids, slice) else self.items(ids)
         ever, lately = self.sampler.totals[ids].log()[..., None], self.lately[ids].log1p()
-        vectors = functional.normalize(self.items(ids), dim=-1)
-        return torch.cat([vectors, ever, lately], dim=-1) / self.settings.temperature
+        return torch.cat([functional.normalize(vectors, dim=-1), ever, lately], dim=-1) / self.settings.temperature
+
+    def table(self) -> Tensor:
+        """(ids, dim + counts) :meth:`candidates` of all ids; without a gradient it is kept until something changes."""
+        if torch.is_grad_enabled():
+            return self.candidates(slice(None))
+        sources = (self.items.weight, self.sampler.totals, self.lately)
+        state = [number for tensor in sources for number in (tensor.data_ptr(), tensor._version)]
+        if self._table is None or self._table[0] != state:
+            self._table = state, self.candidates(slice(None))
+        return self._table[1]
+
+    def train(self, mode: bool = True) -> CORE:
+        """As ever; and forget :meth:`table`, for an optimiser's step leaves no trace in a tensor's version."""
+        if mode or self.training:
+            self._table = None
+        super().train(mode)
+        return self
 
     def forward(self, batch: Batch) -> Output:
         """Scores (asked, ids), padding and unknown at -inf; weights (batch, time, time)."""
         sessions, weights = self.sessions(batch)
-        items = functional.normalize(self.items.weight, dim=-1)
-        counts = torch.cat([self.sampler.totals.log()[:, None], self.lately.log1p()], dim=1)
-        scores = torch.addmm(counts @ self.prior, sessions, items.T) / self.settings.temperature
+        scores = torch.cat([sessions, self.prior.expand(len(sessions), -1)], dim=1) @ self.table().T
         scores[:, :FIRST] = -torch.inf
         return Output(scores, (weights,))
 
@@ -167,5 +183,4 @@ class CORE(nn.Module):
         asked = torch.cat([sessions, self.prior.expand(len(sessions), -1)], dim=1)
         if self.settings.loss == "sampled" and self.training:
             return sampled_cross_entropy(asked, self.candidates, batch.targets, self.sampler, self.settings.negatives)
-        everything = self.candidates(torch.arange(FIRST, len(self.items.weight), device=batch.ids.device))
-        return linear_cross_entropy(asked, everything, None, batch.targets - FIRST)
+        return linear_cross_entropy(asked, self.table()[FIRST:], None, batch.targets - FIRST)

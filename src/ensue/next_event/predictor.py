@@ -18,7 +18,7 @@ from ensue.errors import SettingError
 from ensue.folder import read_settings, read_unchanged, write_folder
 from ensue.metrics import Floats
 from ensue.next_event import BEST, MODELS, fitting, storage, updating
-from ensue.next_event.answers import TESTED, Said, answers, explanation
+from ensue.next_event.answers import TESTED, Said, answers, explanation, log_totals
 from ensue.next_event.batch import Output
 from ensue.next_event.reservoir import Reservoir
 from ensue.next_event.task import Pieces, draw_negatives, find_device, hide_seen
@@ -232,27 +232,20 @@ class NextPredictor:
 
     def _say(self, histories: Histories, seen: Histories) -> Said:
         """See :data:`ensue.next_event.answers.Say`; a history without events gets plain popularity."""
-        network, popular = self.network, self.counting["popularity"].shares().log()
-        influence = [torch.zeros(0)] * len(histories)
-        dependency = [torch.zeros(0, 0)] * len(histories)
         filled = np.flatnonzero(histories.lengths)
-        scores = popular.repeat(len(histories) if len(filled) < len(histories) else 0, 1)
-        if len(filled):
-            pieces = Pieces(histories.select(filled), network.reach, last_only=True)
-            output, _ = self.scores(pieces, np.arange(len(filled)))
-            if len(filled) < len(histories):
-                scores[filled] = output.scores
-            else:
-                scores = output.scores
-            lengths = (pieces.stops - pieces.starts).tolist()
-            for at, (row, length) in enumerate(zip(filled.tolist(), lengths, strict=True)):
-                influence[row] = output.weights[-1][at, length - 1, :length]
-                if len(output.weights) > 1:
-                    dependency[row] = output.weights[0][at, :length, :length]
+        rows, lengths = np.full(len(histories), -1), np.zeros(len(histories), np.int64)
+        pieces = Pieces(histories.select(filled), self.network.reach, last_only=True)
+        rows[filled], lengths[filled] = np.arange(len(filled)), pieces.stops - pieces.starts
+        scores, weights = self.scores(pieces, np.arange(len(filled)))[0] if len(filled) else Output(torch.empty(0), ())
+        if len(filled) < len(histories):
+            some, popular = scores, self.counting["popularity"].shares().log()
+            scores = popular.repeat(len(histories), 1)
+            if len(filled):
+                scores[filled] = some
         if not self.facts["repeats"]:
             full = np.flatnonzero(seen.lengths)
             scores[full] = hide_seen(scores[full], seen, seen.offsets[1:][full] - 1)
-        return Said(scores, scores.logsumexp(dim=1), influence, dependency)
+        return Said(scores, log_totals(scores), weights, rows.tolist(), lengths.tolist())
 
     def summary(self) -> dict[str, Any]:
         """What was learned from what, and how: goes into ``settings.json`` and the card."""

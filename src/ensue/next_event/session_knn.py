@@ -170,19 +170,34 @@ class VSKNN(nn.Module):
 
     def forward(self, batch: Batch) -> Output:
         """Scores (asked, ids), and each event's part of the neighbours' similarity, (batch, time, time)."""
-        clicks = self._clicks(batch)
+        cell, said, weights = self.hear(batch)
         scores = (self.settings.popularity * self.shares()).repeat(int(batch.asked.sum()), 1)
-        mass = torch.zeros(len(clicks.row))
-        for part in self._parts(clicks):
-            self._hear(Clicks(*(column[part] for column in clicks)), scores, mass[part])
+        scores.view(-1).index_add_(0, cell, said)
+        return Output(scores.log_(), (weights,))
 
+    def hear(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """What the neighbours hold, item by item.
+
+        Returns:
+            row x ids + item of every time a neighbour of an asked step holds an item, what that adds to the item's
+            share (a row's sum to 1), and each event's part of the neighbours' similarity, (batch, time, time).
+        """
+        clicks = self._clicks(batch)
+        mass = torch.zeros(len(clicks.row))
+        heard = [self._hear(Clicks(*(c[part] for c in clicks)), mass[part]) for part in self._parts(clicks)]
         row, step = batch.asked.nonzero(as_tuple=True)
         weights = torch.zeros(batch.mask.shape + batch.mask.shape[1:])
         weights[row[clicks.row], step[clicks.row], clicks.event] = mass
-        return Output(scores.log_(), (weights / weights.sum(-1, keepdim=True).clamp(min=1e-30),))
+        cells, said = ([part[side] for part in heard] for side in (0, 1))
+        none = torch.zeros(0)
+        return (
+            torch.cat([none.long(), *cells]),
+            torch.cat([none, *said]),
+            weights / weights.sum(-1, keepdim=True).clamp(min=1e-30),
+        )
 
-    def _hear(self, clicks: Clicks, scores: Tensor, mass: Tensor) -> None:
-        """Add what the neighbours of some rows say to ``scores``, and what each click brought to ``mass``."""
+    def _hear(self, clicks: Clicks, mass: Tensor) -> tuple[Tensor, Tensor]:
+        """What the neighbours of some rows say; what each click brought is added to ``mass``."""
         settings = self.settings
         decay = decayed(settings.decay, settings.window)
         found = self._meetings(clicks)
@@ -198,8 +213,8 @@ class VSKNN(nn.Module):
         entry = self.items[torch.from_numpy(ranges(starts, stops - starts))].long()
         pair = heard[torch.from_numpy(np.repeat(np.arange(len(heard)), stops - starts))]
         row, said = found.row[pair], say[pair] * self.rarity()[entry]
-        said /= torch.zeros(len(scores)).index_add_(0, row, said)[row]
-        scores.view(-1).index_add_(0, row * scores.shape[1] + entry, said)
+        said /= torch.zeros(int(clicks.row[-1]) + 1).index_add_(0, row, said)[row]
+        return row * len(self.totals) + entry, said
 
     def _parts(self, clicks: Clicks) -> Iterator[slice]:
         """Whole rows of clicks whose look-ups find at most about ``FOUND`` sessions."""

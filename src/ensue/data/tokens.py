@@ -1,0 +1,293 @@
+"""Texts into ids: flat words, with the offsets of sentences and of texts. No Python object per word.
+
+How a text is split into words is decided text by text, so that an answer never depends on the texts beside it:
+
+1. **Already tokenised**: more of its marks ``. , ! ? ; :`` and of ``n't``, ``'s``, ``-lrb-`` and their like stand alone
+   than hang on a word (full stops inside a sentence are not counted: abbreviations have them). Words are what stands
+   between spaces, unchanged. Most texts of SST, TREC and SNLI are of this kind.
+2. **Running text**: ``don't`` becomes ``do n't`` and ``it's`` becomes ``it 's``, as in the Penn Treebank. A word keeps
+   its inner hyphens and apostrophes, a number its inner ``. , : /``; abbreviations keep their stops; brackets written
+   ``-lrb-``, dots, dashes and doubled quotes stay whole; every other mark is a word of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ensue.data.histories import Ids, Index, ranges
+from ensue.errors import DataError, SettingError
+from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
+
+BREAK = "<sssss>"
+"""Ends a sentence wherever it stands, as in the files of Tang et al."""
+FORMAT = 1
+_ABBREVIATIONS = "mr|mrs|ms|dr|prof|st|jr|sr|vs|etc|e\\.g|i\\.e|cf|vol|fig|inc|ltd|co|corp|gen|col|capt|lt|sgt|rev"
+_CLITIC = r"(?:[nN]'[tT]|'(?:[sSmMdD]|[rR][eE]|[vV][eE]|[lL][lL]))"
+_ALONE = rf"(?:^|\s)(?:[.,!?;:`]|``|''|-[lr]rb-|-[LR]RB-|{_CLITIC})(?:\s|$)|\\/"
+_HANGING = rf"\w(?:[,!?;:]|{_CLITIC})(?:\s|$)|\w\.\s*(?:{BREAK}|$)"
+_SPLITS = ((r"[’ʼ]", "'"), (rf"(\w)({_CLITIC})\b", "$1 $2"))
+_WORDS = "|".join(
+    (
+        r"(?i:-[lr][rsc]b-)",
+        r"https?://\S+",
+        rf"(?i:\b(?:{_ABBREVIATIONS})\.\B)",
+        r"(?:\b\p{L}\.){2,}",
+        rf"{_CLITIC}\b|'(?:em|n)\b",
+        r"\d+(?:[.,:/]\d+)+",
+        r"\w+(?:['-]\w+)*",
+        r"\.{2,}|-{2,}|``|''",
+        r"[^\w\s]",
+    )
+)
+# A stop after one of these, or after a capital that is no "I", ends no sentence.
+_HOLD = rf"\b((?i:{_ABBREVIATIONS})|[A-HJ-Z])\.\s"
+_HELD = "\ue000"
+_END = r"([.!?…]['\"”’)\]]*)\s"
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """The words of many texts, before they have ids.
+
+    Attributes:
+        words: (words,) text after text.
+        sentences: (sentences + 1,) sentence ``s`` is ``words[sentences[s]:sentences[s + 1]]``.
+        texts: (texts + 1,) text ``t`` has the sentences ``texts[t]`` to ``texts[t + 1]``, at least one; only a text
+            without words has an empty one.
+    """
+
+    words: pl.Series
+    sentences: Index
+    texts: Index
+
+    def text(self, index: int) -> list[list[str]]:
+        """The words of one text, sentence by sentence."""
+        bounds = self.sentences[self.texts[index] : self.texts[index + 1] + 1].tolist()
+        return [self.words[low:high].to_list() for low, high in pairwise(bounds)]
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """Texts as ids.
+
+    Attributes:
+        ids: (words,) ids in the tokenizer's vocabulary, text after text.
+        sentences: (sentences + 1,) sentence ``s`` is ``ids[sentences[s]:sentences[s + 1]]``.
+        texts: (texts + 1,) text ``t`` has the sentences ``texts[t]`` to ``texts[t + 1]``, at least one; only a text
+            without words has an empty one.
+        cut_words: words left out by a cap, those of left out sentences included.
+        cut_sentences: sentences left out by a cap.
+        cut_texts: texts that lost any word.
+    """
+
+    ids: Ids
+    sentences: Index
+    texts: Index
+    cut_words: int = 0
+    cut_sentences: int = 0
+    cut_texts: int = 0
+
+    def __len__(self) -> int:
+        """Number of texts."""
+        return len(self.texts) - 1
+
+    @property
+    def lengths(self) -> Index:
+        """(texts,) number of words of each."""
+        return np.diff(self.sentences[self.texts])
+
+    @property
+    def known(self) -> float:
+        """Share of the words that the vocabulary knows; 1 where there are no words."""
+        return 1.0 - float((self.ids == UNKNOWN).mean()) if len(self.ids) else 1.0
+
+    def select(self, chosen: npt.NDArray[np.integer] | npt.NDArray[np.bool_] | slice) -> Tokens:
+        """The chosen texts, in the order chosen; what was cut is not counted again."""
+        index = np.arange(len(self))[chosen]
+        num_sentences = np.diff(self.texts)[index]
+        kept = ranges(self.texts[index], num_sentences)
+        num_words = np.diff(self.sentences)[kept]
+        ids = self.ids[ranges(self.sentences[kept], num_words)]
+        return Tokens(ids, _offsets(num_words), _offsets(num_sentences))
+
+
+class Tokenizer:
+    """Words and their ids: padding 0, unknown 1, then the words by how often they occur.
+
+    Args:
+        words: the vocabulary, in order of ids from 2 on.
+        lower: whether case is dropped.
+    """
+
+    def __init__(self, words: Iterable[str] = (), *, lower: bool = True) -> None:
+        self.vocabulary = Vocabulary(words)
+        self.lower = lower
+
+    @classmethod
+    def fit(cls, columns: Iterable[pl.Series], *, lower: bool = True, min_count: int = 1) -> Tokenizer:
+        """A tokenizer that knows the words of some columns of texts.
+
+        Args:
+            columns: columns of texts, such as both of a pair.
+            lower: whether case is dropped.
+            min_count: how often a word must occur, in all columns together, to get an id.
+
+        Raises:
+            SettingError: a count below 1.
+        """
+        tokenizer = cls(lower=lower)
+        tokenizer.add(columns, min_count=min_count)
+        return tokenizer
+
+    def add(self, columns: Iterable[pl.Series], *, min_count: int = 1) -> int:
+        """Give ids to the new words of some columns, the most frequent first, and return how many there were.
+
+        Raises:
+            SettingError: a count below 1.
+        """
+        if min_count < 1:
+            raise SettingError(f"min_count: {min_count} is below 1; 1 keeps every word")
+        words = [split_words(column, lower=self.lower).words.rename("word") for column in columns]
+        if not words:
+            return 0
+        counts = pl.concat(words).to_frame().group_by("word").len()
+        often = counts.filter(pl.col("len") >= min_count).sort(["len", "word"], descending=[True, False])
+        return self.vocabulary.add(often["word"])
+
+    def encode(
+        self,
+        column: pl.Series,
+        *,
+        sentences: bool = False,
+        max_words: int | None = None,
+        max_sentences: int | None = None,
+    ) -> Tokens:
+        """Ids of a column of texts.
+
+        Args:
+            column: (texts,) texts.
+            sentences: whether to find the sentences of each text; otherwise each text is one.
+            max_words: a cap on the words of a sentence (of a text, where sentences are not asked for); what comes
+                later is cut and counted. Everything is read unless a cap is given.
+            max_sentences: a cap on the sentences of a text.
+
+        Raises:
+            SettingError: a cap below 1.
+        """
+        for name, cap in (("max_words", max_words), ("max_sentences", max_sentences)):
+            if cap is not None and cap < 1:
+                raise SettingError(f"{name}: {cap} is below 1; leave it out to read everything")
+        split = split_words(column, lower=self.lower, sentences=sentences)
+        tokens = Tokens(self._ids(split.words), split.sentences, split.texts)
+        return tokens if max_words is None and max_sentences is None else _cut(tokens, max_words, max_sentences)
+
+    def _ids(self, words: pl.Series) -> Ids:
+        """(words,) ids, looked up once a distinct word."""
+        distinct = words.unique()
+        found = pl.Series(self.vocabulary.ids(distinct))
+        ids: Ids = words.replace_strict(distinct, found, default=UNKNOWN, return_dtype=pl.Int32).to_numpy()
+        return ids
+
+    def to_json(self) -> str:
+        """The settings and the words, read back by :meth:`from_json`."""
+        kept = {"format": FORMAT, "lower": self.lower, "words": list(self.vocabulary.values)}
+        return json.dumps(kept, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str, where: str = "tokenizer") -> Tokenizer:
+        """Read what :meth:`to_json` wrote.
+
+        Raises:
+            DataError: naming ``where`` (a file) and what is wrong.
+        """
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{where}: not JSON ({error}); save the tokenizer again") from error
+        if not isinstance(found, dict) or found.get("format") != FORMAT:
+            raise DataError(f"{where}: is no tokenizer of format {FORMAT}; save it again with this version")
+        words, lower = found.get("words"), found.get("lower")
+        if not isinstance(lower, bool) or not isinstance(words, list) or not all(isinstance(w, str) for w in words):
+            raise DataError(f'{where}: expected "lower" true or false and "words" a list of texts; save it again')
+        tokenizer = cls(words, lower=lower)
+        if len(tokenizer.vocabulary) != len(words) + FIRST:
+            raise DataError(f"{where}: a word stands twice, so ids are unsure; save the tokenizer again")
+        return tokenizer
+
+
+def split_words(column: pl.Series, *, lower: bool = True, sentences: bool = False) -> Words:
+    """The words of a column of texts, and its sentences where they are asked for.
+
+    Sentences end at ``<sssss>`` in a text that has one. In other texts they end at ``. ! ?`` and what closes a quote
+    or bracket after it, if a space follows and no abbreviation or initial stands before.
+    """
+    column = column.cast(pl.String).fill_null("").rename("text")
+    tokenised = column.str.count_matches(_ALONE) > column.str.count_matches(_HANGING)
+    owners = np.arange(len(column))
+    if sentences:
+        parts = _sentences(column)
+        counts = parts.list.len().to_numpy()
+        owners, column = np.repeat(owners, counts), parts.explode()
+        tokenised = tokenised.gather(owners)
+    else:
+        column = column.str.replace_all(BREAK, " ", literal=True)
+    words = _words(column, tokenised, lower)
+    lengths = words.list.len().to_numpy().astype(np.int64)
+    if sentences:
+        # Empty sentences go, but for the first of a text that has no words at all.
+        first = np.concatenate([[True], owners[1:] != owners[:-1]])[: len(owners)]
+        silent = np.bincount(owners, lengths, minlength=1)[owners] == 0 if len(owners) else np.zeros(0, bool)
+        kept = (lengths > 0) | (first & silent)
+        owners, lengths = owners[kept], lengths[kept]
+    num_texts = int(owners[-1]) + 1 if len(owners) else 0
+    flat = words.explode().drop_nulls()
+    return Words(flat, _offsets(lengths), _offsets(np.bincount(owners, minlength=num_texts)))
+
+
+def _sentences(column: pl.Series) -> pl.Series:
+    """(texts,) lists of sentences."""
+    held = column.str.replace_all(_HOLD, f"${{1}}.{_HELD}")
+    found = held.str.replace_all(_END, f"${{1}} {BREAK} ").str.replace_all(_HELD, " ", literal=True)
+    marked = column.str.contains(BREAK, literal=True)
+    return column.zip_with(marked, found).str.split(BREAK)
+
+
+def _words(column: pl.Series, tokenised: pl.Series, lower: bool) -> pl.Series:
+    """(sentences,) lists of words, by the rule of each."""
+    if lower:
+        column = column.str.to_lowercase()
+    running = column.filter(~tokenised)
+    for pattern, replacement in _SPLITS:
+        running = running.str.replace_all(pattern, replacement)
+    plain = column.filter(tokenised).str.extract_all(r"\S+")
+    places = np.argsort(np.concatenate([tokenised.arg_true().to_numpy(), (~tokenised).arg_true().to_numpy()]))
+    return pl.concat([plain, running.str.extract_all(_WORDS)]).gather(places)
+
+
+def _cut(tokens: Tokens, max_words: int | None, max_sentences: int | None) -> Tokens:
+    """The first words of the first sentences, and how much that leaves out."""
+    num_sentences, num_words = np.diff(tokens.texts), np.diff(tokens.sentences)
+    few = num_sentences if max_sentences is None else np.minimum(num_sentences, max_sentences)
+    kept = ranges(tokens.texts[:-1], few)
+    short = num_words[kept] if max_words is None else np.minimum(num_words[kept], max_words)
+    ids = tokens.ids[ranges(tokens.sentences[kept], short)]
+    left = Tokens(ids, _offsets(short), _offsets(few))
+    return Tokens(
+        ids,
+        left.sentences,
+        left.texts,
+        cut_words=len(tokens.ids) - len(ids),
+        cut_sentences=int((num_sentences - few).sum()),
+        cut_texts=int((tokens.lengths > left.lengths).sum()),
+    )
+
+
+def _offsets(lengths: Index) -> Index:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])

@@ -1,0 +1,166 @@
+"""Word vectors as others publish them: GloVe, fastText and word2vec text, or npz. Only those asked for are kept."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ensue.errors import DataError
+
+_DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError)
+# NumPy reads the head of an array as Python literals; damage may break it at any point.
+_DAMAGED_NPZ = (*_DAMAGED, ValueError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile)
+Places = dict[bytes, list[int]]
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """Vectors of some words, in the order the words were given.
+
+    Attributes:
+        matrix: (words, dim) zeros where a word was not found.
+        known: (words,) whether it was found.
+    """
+
+    matrix: npt.NDArray[np.float32]
+    known: npt.NDArray[np.bool_]
+
+    @property
+    def dim(self) -> int:
+        """Numbers in a vector."""
+        return int(self.matrix.shape[1])
+
+
+def read_vectors(path: str | Path, words: Sequence[str]) -> Vectors:
+    """The vectors of some words.
+
+    Args:
+        path: lines of ``word number number …``, plain, .gz or .xz, with or without a first line ``count dim`` (a word
+            may hold spaces: the numbers are counted from the right); or an npz with ``vectors`` (words, dim) and
+            ``words``, an array of texts or all of them in one text with a line each.
+        words: as they stand in the file: most have no capitals. Where a file holds a word twice, the first counts.
+
+    Raises:
+        DataError: naming the file, the line and what is wrong; or no word at all is found.
+    """
+    path = Path(path)
+    places: Places = {}
+    for place, word in enumerate(words):
+        places.setdefault(word.encode(), []).append(place)
+    try:
+        with path.open("rb") as stream:
+            magic = stream.read(6)
+        if magic[:4] == b"PK\x03\x04":
+            vectors = _read_npz(path, places, len(words))
+        else:
+            with _unpacked(path, magic) as stream:
+                vectors = _read_lines(path, stream, places, len(words))
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such file; check the name") from error
+    except _DAMAGED as error:
+        raise DataError(f"{path}: cannot be read ({error}); fetch or pack the file again") from error
+    if not vectors.known.any():
+        example = f", such as {words[0]!r}" if words else ""
+        raise DataError(f"{path}: holds none of the {len(words)} words{example}; do language and capitals agree?")
+    return vectors
+
+
+def _unpacked(path: Path, magic: bytes) -> io.BufferedIOBase:
+    if magic[:2] == b"\x1f\x8b":
+        return gzip.open(path, "rb")
+    return lzma.open(path, "rb") if magic == b"\xfd7zXZ\x00" else path.open("rb")
+
+
+def _read_lines(path: Path, stream: io.BufferedIOBase, places: Places, num_words: int) -> Vectors:
+    lines = _lines(stream)
+    number, first = next(lines, (1, b""))
+    if not first:
+        raise DataError(f"{path}: is empty")
+    stated, dim = _header(first)
+    if stated is None:
+        dim = first.count(b" ")
+    if dim < 1:
+        raise DataError(f"{path}:{number}: {_shown(first)} is no vector; expected a word and its numbers")
+    matrix, known = np.zeros((num_words, dim), np.float32), np.zeros(num_words, bool)
+    count = 0
+    for place, line in lines if stated is not None else chain([(number, first)], lines):
+        count += 1
+        width = line.count(b" ")
+        if width < dim:
+            raise DataError(f"{path}:{place}: {width} numbers, but the file begins with {dim}; is the line cut short?")
+        word = line[: line.index(b" ")] if width == dim else line.rsplit(b" ", dim)[0]
+        rows = places.get(word)
+        if rows is not None and not known[rows[0]]:
+            matrix[rows] = _numbers(line, dim, f"{path}:{place}")
+            known[rows] = True
+    if stated is not None and count < stated:
+        raise DataError(f"{path}: ends after {count:,} of {stated:,} vectors; fetch the file again")
+    return Vectors(matrix, known)
+
+
+def _lines(stream: io.BufferedIOBase) -> Iterator[tuple[int, bytes]]:
+    """The lines that hold anything, without the spaces that fastText leaves at their ends."""
+    stripped = ((number, line.replace(b"\t", b" ").rstrip(b" \r\n")) for number, line in enumerate(stream, 1))
+    return ((number, line) for number, line in stripped if line)
+
+
+def _header(line: bytes) -> tuple[int | None, int]:
+    """``count dim`` of word2vec and fastText; no count where the line is a vector."""
+    fields = line.split(b" ")
+    return (int(fields[0]), int(fields[1])) if len(fields) == 2 and all(map(bytes.isdigit, fields)) else (None, 0)
+
+
+def _numbers(line: bytes, dim: int, where: str) -> npt.NDArray[np.float32]:
+    fields = line.rsplit(b" ", dim)[1:]
+    try:
+        with np.errstate(over="ignore"):
+            numbers = np.array(fields).astype(np.float64).astype(np.float32)
+    except ValueError as error:
+        raise DataError(f"{where}: {_shown(line)} is followed by what is no number; fetch the file again") from error
+    if not np.isfinite(numbers).all():
+        raise DataError(f"{where}: {_shown(line)} has a number that is not finite; delete the line")
+    return numbers
+
+
+def _shown(line: bytes) -> str:
+    return repr(line[:40].split(b" ")[0].decode(errors="replace"))
+
+
+def _read_npz(path: Path, places: Places, num_words: int) -> Vectors:
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+            missing = next((name for name in ("vectors", "words") if name not in arrays), None)
+            if missing is not None:
+                raise DataError(f"{path}: has no array {missing!r}; give vectors and words, or unpack a zip of texts")
+            table, listed = np.asarray(arrays["vectors"]), np.asarray(arrays["words"])
+    except _DAMAGED_NPZ as error:
+        raise DataError(f"{path}: the npz is damaged or holds Python objects; write plain arrays") from error
+    if listed.dtype.kind not in "SU" or table.ndim != 2 or table.dtype.kind not in "fiu" or not table.shape[1]:
+        raise DataError(f"{path}: expected vectors (words, dim) of numbers and words as texts; write it again")
+    if listed.ndim == 0:
+        text = listed.item()
+        found = (text if isinstance(text, bytes) else text.encode()).split(b"\n")
+    else:
+        found = [word if isinstance(word, bytes) else word.encode() for word in listed.ravel().tolist()]
+    if len(found) != len(table):
+        raise DataError(f"{path}: {len(found)} words but {len(table)} vectors; write it again")
+    matrix, known = np.zeros((num_words, table.shape[1]), np.float32), np.zeros(num_words, bool)
+    for row, word in enumerate(found):
+        rows = places.get(word)
+        if rows is not None and not known[rows[0]]:
+            matrix[rows] = table[row]
+            known[rows] = True
+    if not np.isfinite(matrix).all():
+        raise DataError(f"{path}: some vectors hold numbers that are not finite; write it again")
+    return Vectors(matrix, known)

@@ -1,0 +1,211 @@
+"""The centrality of words: the dominant eigenvector of a word graph, three ways to its gradient, and how fast it mixes.
+
+Gong et al., Text Information Aggregation with Centrality Attention, Science China Information Sciences 2020.
+
+=============  ======================================================================
+Eq. 6          ``connections``: the softmax of section 3; the scores are in ``word_graph``
+Eqs. 7-8       ``centrality``
+Algorithm 1    ``method="power"``, with the two phases of section 3.3
+Theorem 2      ``method="series"``: Eq. 9 in memory that no step adds to
+Fig. 4         ``steps_to_converge``
+=============  ======================================================================
+
+The columns of A sum to 1, so the dominant eigenvalue is 1 and the centrality is the stationary distribution p = A p of
+a walk from column to row. All three methods give dL/dA = u p', where (I - A') u = g - (g . p) 1 and p . u = 0 for the
+error g that arrives at p: the derivative of the dominant eigenvector of sum 1, along any change of A.
+
+**Departures.** ``solve``, the default, is not in the paper: one factorisation gives p and, on the way back, u, both to
+rounding; 20 taped steps can be off by 8 % where the second eigenvalue is 0.92. The power method starts uniform, not
+random, divides by the sum (which every step keeps), and a text that has converged stands still, so that an answer
+depends neither on chance nor on batch-mates. Theorem 2 is taken with the sum as the norm, where lambda is 1 and its
+projection keeps p . u at 0; without one the series diverges.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ensue.errors import SettingError
+from ensue.nn.attention import masked_mean, masked_softmax
+
+Method = Literal["solve", "power", "series"]
+
+
+def connections(scores: Tensor, mask: Tensor) -> Tensor:
+    """The column-stochastic matrix of a word graph: a softmax over the rows of each column.
+
+    Args:
+        scores: (batch, words, words) any finite numbers, also at padding.
+        mask: (batch, words) bool, ``True`` = a word.
+
+    Returns:
+        (batch, words, words); rows of padding are 0, columns of padding uniform over the words. All 0 where a text has
+        no word.
+    """
+    return masked_softmax(scores.mT.masked_fill(~mask[:, :, None], 0.0), mask[:, None, :]).mT
+
+
+def centrality(
+    matrix: Tensor,
+    mask: Tensor,
+    *,
+    method: Method = "solve",
+    steps: int | None = None,
+    tolerance: float | None = None,
+    cap: int = 1000,
+) -> Tensor:
+    """The stationary distribution of each word graph; 0 at padding, and all 0 where a text has no word.
+
+    Args:
+        matrix: (batch, words, words) whose columns sum to 1 over the words, as from ``connections``.
+        mask: (batch, words) bool, ``True`` = a word.
+        method: ``"solve"``: one factorisation, exact both ways. ``"power"``: the power method without a tape until it
+            stands, then ``steps`` with one, whose gradient errs as the ``steps``-th power of the second eigenvalue.
+            ``"series"``: the power method, and Theorem 2's series on the way back. Only ``"power"`` can be
+            differentiated twice; the others say so.
+        steps: taped steps of ``"power"`` (20 as in the paper if ``None``), terms of ``"series"`` at most (``cap`` if
+            ``None``).
+        tolerance: the power method stands when a step moves less than this, in L1, and the series when a term is this
+            small beside the sum; 32 roundings of the number format if ``None``.
+        cap: steps without a tape at most.
+
+    Returns:
+        (batch, words), rows of sum 1, or 0.
+
+    Raises:
+        SettingError: an unknown method.
+    """
+    if method not in ("solve", "power", "series"):
+        raise SettingError(f"centrality method is {method!r}; it must be solve, power or series")
+    tolerance = 32 * torch.finfo(matrix.dtype).eps if tolerance is None else tolerance
+    if method == "solve":
+        return cast(Tensor, cast(Any, _Solve).apply(matrix, mask))
+    if method == "series":
+        return cast(Tensor, cast(Any, _Series).apply(matrix, mask, tolerance, cap, cap if steps is None else steps))
+    matrix = _among_words(matrix, mask)
+    with torch.no_grad():
+        share, _ = _iterate(matrix, mask, tolerance, cap)
+    for _ in range(20 if steps is None else steps):
+        share = _times(matrix, share)
+    return share / _sums(share, mask)
+
+
+class _Solve(torch.autograd.Function):
+    """(I - A + 11'/n) p = 1/n, where padding has 1 on the diagonal and 0 elsewhere; back by the same factors.
+
+    Perron's theorem wants every entry of A above 0, but a softmax can round to exact zeros, which may leave the graph
+    in pieces and the system singular. So every entry gets 8 eps / n, which comes to 8 eps on the system's diagonal.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, mask: Tensor) -> Tensor:
+        uniform = masked_mean(mask, matrix.dtype)
+        system = (uniform[:, None] * mask[..., None]).sub_(_among_words(matrix, mask))
+        system.diagonal(0, 1, 2).add_(1 + 8 * torch.finfo(matrix.dtype).eps)
+        factors, pivots, _ = torch.linalg.lu_factor_ex(system)
+        share: Tensor = torch.linalg.lu_solve(factors, pivots, uniform[..., None])[..., 0]
+        share = share.clamp_(min=0).masked_fill_(~mask, 0.0)
+        share /= _sums(share, mask)
+        ctx.save_for_backward(factors, pivots, share, mask)
+        return share
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        factors, pivots, share, mask = ctx.saved_tensors
+        errors = _project(grad.masked_fill(~mask, 0), share, mask)
+        back = torch.linalg.lu_solve(factors, pivots, errors[..., None], adjoint=True)[..., 0]
+        return _project(back, share, mask)[..., None] * share[:, None], None
+
+
+class _Series(torch.autograd.Function):
+    """Theorem 2: u = sum over k of (A')^k (g - (g . p) 1), each term made from the one before it."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, mask: Tensor, tolerance: float, cap: int, steps: int) -> Tensor:
+        matrix = _among_words(matrix, mask)
+        share, _ = _iterate(matrix, mask, tolerance, cap)
+        share /= _sums(share, mask)
+        ctx.save_for_backward(matrix, share, mask)
+        ctx.tolerance, ctx.steps = tolerance, steps
+        return share
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        matrix, share, mask = ctx.saved_tensors
+        term = _project(grad.masked_fill(~mask, 0), share, mask)
+        total = term.clone()
+        for _ in range(ctx.steps - 1):
+            term = _project(_times(matrix.mT, term), share, mask)
+            term *= term.abs().amax(-1, keepdim=True) > ctx.tolerance * total.abs().amax(-1, keepdim=True)
+            if not term.any():
+                break
+            total += term
+        return total[..., None] * share[:, None], None, None, None, None
+
+
+def _among_words(matrix: Tensor, mask: Tensor) -> Tensor:
+    """The matrix with rows and columns of padding at 0."""
+    return matrix.masked_fill(~(mask[:, :, None] & mask[:, None, :]), 0.0)
+
+
+def _sums(shares: Tensor, mask: Tensor) -> Tensor:
+    """(batch, 1) sums to divide by: 1 where a text has no word."""
+    return shares.sum(-1, keepdim=True).masked_fill(~mask.any(-1, keepdim=True), 1.0)
+
+
+def _times(matrix: Tensor, vectors: Tensor) -> Tensor:
+    return (vectors[:, None] @ matrix.mT)[:, 0]  # a row times a matrix: nine times as fast as a matrix times a column
+
+
+def _project(vectors: Tensor, share: Tensor, mask: Tensor) -> Tensor:
+    """Without the part along 1, which no distribution can see: share . vector becomes 0."""
+    return (vectors - (share * vectors).sum(-1, keepdim=True)) * mask
+
+
+def _iterate(matrix: Tensor, mask: Tensor, tolerance: float, cap: int) -> tuple[Tensor, Tensor]:
+    """The power method: p <- A p, from uniform, until a step moves p by at most ``tolerance`` in L1.
+
+    A text that stands is left as it is, and one without a word stands at once. ``matrix`` is 0 at padding. Gives the
+    (batch, words) distributions and the (batch,) steps each took.
+    """
+    share = masked_mean(mask, matrix.dtype)
+    moving, taken = mask.any(-1), torch.zeros(len(mask), dtype=torch.int64, device=mask.device)
+    for _ in range(cap):
+        if not moving.any():
+            break
+        moved = _times(matrix, share)
+        taken += moving
+        share, before = torch.where(moving[:, None], moved, share), share
+        moving = (share - before).abs().sum(-1) > tolerance
+    return share, taken
+
+
+@torch.no_grad()
+def steps_to_converge(matrix: Tensor, mask: Tensor, tolerance: float = 1e-10, cap: int = 5000) -> Tensor:
+    """(batch,) steps of the power method until one moves p by at most ``tolerance`` in L1 (Fig. 4); ``cap`` if none."""
+    return _iterate(_among_words(matrix, mask), mask, tolerance, cap)[1]
+
+
+@torch.no_grad()
+def second_eigenvalue(matrix: Tensor, mask: Tensor) -> Tensor:
+    """(batch,) |lambda_2|: how slowly the walk forgets its start. Near 0, the layer is plain self-attention.
+
+    The eigenvalues of A - p 1' are A's, but for a 0 in the place of the 1. Taken in float64.
+    """
+    matrix = _among_words(matrix, mask).double()
+    deflated = matrix - centrality(matrix, mask)[..., None] * mask[:, None, :]
+    return cast(Tensor, torch.linalg.eigvals(deflated)).abs().amax(-1)
+
+
+@torch.no_grad()
+def dobrushin(matrix: Tensor, mask: Tensor) -> Tensor:
+    """(batch,) half the largest L1 distance between two columns: an upper bound of |lambda_2| without eigenvalues."""
+    columns = _among_words(matrix, mask).mT.contiguous()
+    apart = torch.cdist(columns, columns, p=1.0) * (mask[:, :, None] & mask[:, None, :])
+    return apart.amax((1, 2)) / 2

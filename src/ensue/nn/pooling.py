@@ -1,0 +1,203 @@
+"""From the vectors of words to the vector of a text: five poolings behind one call, on equal terms.
+
+Each is built with ``(dim, …)``, knows its ``width``, and maps (batch, words, dim) vectors and a (batch, words) mask to
+``Pooled``. Every one sees the words through a LayerNorm and passes its vector through another, as in the released
+program of Gong et al. 2020 (section 2.1 and 3), whose baselines went without. Padding never counts, and a text without
+a word gets zeros, with no gradient.
+
+===================  ==================================================================
+``Max``              Eq. 4
+``Mean``             average pooling
+``SelfAttention``    Eq. 5, with the hidden layer of the paper's ref. 15 under the query
+``DynamicRouting``   Gong et al., COLING 2018, standard and reverse
+``Centrality``       Eqs. 3, 6-8
+===================  ==================================================================
+
+**Departures.** Bilinear scores are divided by the root of their width (``word_graph``). Self-attention's hidden layer
+is as wide as that of the word graph, so that the two differ in nothing but the graph; it pools the words themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ensue.errors import SettingError
+from ensue.nn.attention import masked_mean, masked_softmax
+from ensue.nn.centrality import Method, centrality, connections
+from ensue.nn.word_graph import AdditiveScores, BilinearScores
+
+
+class Pooled(NamedTuple):
+    """One vector a text, and what it leaned on."""
+
+    vector: Tensor
+    """(batch, width)."""
+    weights: Tensor
+    """(batch, words) shares of the words: 0 at padding, rows of sum 1, or 0 where a text has no word."""
+    graph: Tensor | None = None
+    """(batch, words, words): entry (i, j) is how much of its weight word j hands to word i; columns of sum 1."""
+
+
+def _normalize(norm: nn.LayerNorm, vector: Tensor, mask: Tensor) -> Tensor:
+    """LayerNorm of each text's vector; zeros where a text has no word."""
+    normal: Tensor = norm(vector)
+    return normal.masked_fill(~mask.any(-1, keepdim=True), 0.0)
+
+
+def _mix(weights: Tensor, words: Tensor) -> Tensor:
+    """Eq. 3: the weighted sum of the words, (batch, dim)."""
+    return (weights[:, None] @ words)[:, 0]
+
+
+class Max(nn.Module):
+    """The largest value of each feature. A word's weight is the share of features that are largest there."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.width = dim
+        self.before, self.after = nn.LayerNorm(dim), nn.LayerNorm(dim)
+
+    def forward(self, vectors: Tensor, mask: Tensor) -> Pooled:
+        """(batch, words, dim) vectors and (batch, words) bool, words at least 1."""
+        words = self.before(vectors)
+        hidden = words.masked_fill(~mask[..., None], torch.finfo(words.dtype).min)
+        vector, places = hidden.masked_fill(~mask.any(-1)[:, None, None], 0.0).max(1)
+        weights = torch.zeros_like(hidden[..., 0]).scatter_add_(1, places, torch.ones_like(vector)) / self.width
+        return Pooled(_normalize(self.after, vector, mask), weights * mask)
+
+
+class Mean(nn.Module):
+    """The mean of the words."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.width = dim
+        self.before, self.after = nn.LayerNorm(dim), nn.LayerNorm(dim)
+
+    def forward(self, vectors: Tensor, mask: Tensor) -> Pooled:
+        """(batch, words, dim) vectors and (batch, words) bool."""
+        weights = masked_mean(mask, vectors.dtype)
+        return Pooled(_normalize(self.after, _mix(weights, self.before(vectors)), mask), weights)
+
+
+class SelfAttention(nn.Module):
+    """Weights softmax(w . tanh(W h_i + b)): a word is weighed without a look at the others.
+
+    Args:
+        dim: width of the words.
+        score_dim: width inside the tanh.
+    """
+
+    def __init__(self, dim: int, *, score_dim: int = 50) -> None:
+        super().__init__()
+        self.width = dim
+        self.before, self.after = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.hidden, self.query = nn.Linear(dim, score_dim), nn.Parameter(torch.empty(score_dim))
+        nn.init.xavier_uniform_(self.hidden.weight)
+        nn.init.zeros_(self.hidden.bias)
+        nn.init.xavier_uniform_(self.query[None])
+
+    def forward(self, vectors: Tensor, mask: Tensor) -> Pooled:
+        """(batch, words, dim) vectors and (batch, words) bool."""
+        words = self.before(vectors)
+        weights = masked_softmax(self.hidden(words).tanh() @ self.query, mask)
+        return Pooled(_normalize(self.after, _mix(weights, words), mask), weights)
+
+
+class DynamicRouting(nn.Module):
+    """Routing by agreement (Sabour et al. 2017) from words to capsules, which stand side by side in the vector.
+
+    Word i offers capsule k the vector tanh(W_k h_i + b_k), with one W_k for all places. A softmax over capsules (each
+    word shares itself out) or, in reverse, over words (each capsule chooses) turns agreements into routing weights.
+
+    Args:
+        dim: width of the words, and of a capsule.
+        reverse: softmax over words instead of capsules.
+        capsules: number of capsules.
+        iterations: rounds of routing, the first with equal weights.
+    """
+
+    def __init__(self, dim: int, *, reverse: bool = False, capsules: int = 5, iterations: int = 3) -> None:
+        super().__init__()
+        self.reverse, self.capsules, self.iterations = reverse, capsules, iterations
+        self.width = capsules * dim
+        self.before, self.after = nn.LayerNorm(dim), nn.LayerNorm(self.width)
+        self.offer = nn.Linear(dim, self.width)
+        nn.init.xavier_uniform_(self.offer.weight)
+        nn.init.zeros_(self.offer.bias)
+
+    def forward(self, vectors: Tensor, mask: Tensor) -> Pooled:
+        """(batch, words, dim) vectors and (batch, words) bool. A word's weight is its mean share in the capsules."""
+        offers = vectors.new_zeros(*mask.shape, self.width)
+        offers[mask] = self.offer(self.before(vectors[mask])).tanh()  # a large product, so for the words alone
+        offers = offers.view(*mask.shape, self.capsules, -1).transpose(1, 2)
+        real = mask[:, None]
+        agreement = torch.zeros_like(offers[..., 0])  # (batch, capsules, words)
+        for iteration in range(self.iterations):
+            routing = masked_softmax(agreement, real) if self.reverse else agreement.softmax(1).masked_fill(~real, 0.0)
+            capsules = _squash((routing[:, :, None] @ offers)[:, :, 0])
+            if iteration < self.iterations - 1:
+                agreement = agreement + (offers @ capsules[..., None])[..., 0]
+        shares = routing / routing.sum(-1, keepdim=True).masked_fill(~real.any(-1, keepdim=True), 1.0)
+        return Pooled(_normalize(self.after, capsules.flatten(1), mask), shares.mean(1))
+
+
+def _squash(vectors: Tensor) -> Tensor:
+    """|s|² / (1 + |s|²) s / |s|: the direction kept, the length brought below 1."""
+    length: Tensor = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+    return length / (1 + length.square()) * vectors
+
+
+class Centrality(nn.Module):
+    """Weights are the centralities of the words in the graph of who leans on whom.
+
+    Args:
+        dim: width of the words.
+        score: ``"additive"`` or ``"bilinear"``, see ``word_graph``.
+        method: how the eigenvector and its gradient are found, see ``centrality``.
+        score_dim: width inside the score.
+
+    Raises:
+        SettingError: an unknown score; an unknown method at the first call.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        score: Literal["additive", "bilinear"] = "additive",
+        method: Method = "solve",
+        score_dim: int = 50,
+    ) -> None:
+        super().__init__()
+        if score not in ("additive", "bilinear"):
+            raise SettingError(f"score is {score!r}; it must be additive or bilinear")
+        self.width, self.method = dim, method
+        self.before, self.after = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.score = (AdditiveScores if score == "additive" else BilinearScores)(dim, score_dim)
+
+    def forward(self, vectors: Tensor, mask: Tensor) -> Pooled:
+        """(batch, words, dim) vectors and (batch, words) bool, words at least 1."""
+        words = self.before(vectors)
+        graph = connections(self.score(words, mask), mask)
+        weights = centrality(graph, mask, method=self.method)
+        return Pooled(_normalize(self.after, _mix(weights, words), mask), weights, graph)
+
+
+Pooling = Max | Mean | SelfAttention | DynamicRouting | Centrality
+"""What they share: ``width``, and the call."""
+POOLINGS: dict[str, Callable[..., Pooling]] = {
+    "max": Max,
+    "mean": Mean,
+    "self-attention": SelfAttention,
+    "routing": DynamicRouting,
+    "reverse-routing": partial(DynamicRouting, reverse=True),
+    "centrality": Centrality,
+    "centrality-bilinear": partial(Centrality, score="bilinear"),
+}
+"""The poolings by name; each is called with ``dim`` and its keywords."""

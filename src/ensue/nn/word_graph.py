@@ -1,0 +1,149 @@
+"""Scores between every two words of a text: additive, in blocks that stay in the cache, and bilinear.
+
+``scores[i, j]`` is the strength of the connection from word j to word i (Gong et al. 2020, Eq. 6). The additive form is
+w . tanh(a_i + b_j). Written with r = 1 / (1 + exp(2 a_i) exp(2 b_j)), tanh(a_i + b_j) is 1 - 2 r, and its slope
+4 r (1 - r): the exponentials are taken once a word, and a pair of words costs one product and one division.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+BLOCK = 2**18
+"""Numbers held at once (1 MB in float32): a block stays in the processor's cache from product to sum."""
+GPU_BLOCK = 2**26
+"""The same on a GPU, where blocks should be few."""
+_LARGEST = 40.0
+"""Up to here exp(2 a) and exp(2 b) are normal numbers in float32; beyond, r is taken from the sum a + b."""
+
+
+class AdditiveScores(nn.Module):
+    """w . tanh(W_r h_i + b_r + W_l h_j + b_l): what word i receives from word j.
+
+    The constant c of the paper's released program is left out: no softmax over words can see it.
+
+    Args:
+        dim: width of the words.
+        score_dim: width inside the tanh.
+    """
+
+    def __init__(self, dim: int, score_dim: int) -> None:
+        super().__init__()
+        self.sides = _sides(dim, score_dim)
+        self.vector = nn.Parameter(torch.empty(score_dim))
+        nn.init.xavier_uniform_(self.vector[None])
+
+    def forward(self, words: Tensor, mask: Tensor) -> Tensor:
+        """(batch, words, dim), (batch, words) to (batch, words, words) scores; those of padding mean nothing."""
+        receiving, giving = self.sides(words).chunk(2, dim=-1)
+        return additive_scores(receiving, giving, self.vector, mask)
+
+
+class BilinearScores(nn.Module):
+    """(W_r h_i + b_r) . (W_l h_j + b_l) / sqrt(score_dim): the division keeps the softmax from saturating at the start.
+
+    Args:
+        dim: width of the words.
+        score_dim: width of the two projections.
+    """
+
+    def __init__(self, dim: int, score_dim: int) -> None:
+        super().__init__()
+        self.sides, self.scale = _sides(dim, score_dim), score_dim**-0.5
+
+    def forward(self, words: Tensor, mask: Tensor) -> Tensor:
+        """(batch, words, dim), (batch, words) to (batch, words, words) scores; those of padding mean nothing."""
+        receiving, giving = self.sides(words).chunk(2, dim=-1)
+        return cast(Tensor, self.scale * receiving @ giving.mT)
+
+
+def _sides(dim: int, score_dim: int) -> nn.Linear:
+    """W_r and b_r on top of W_l and b_l: two projections of a word in one product, each with Glorot's start."""
+    layer = nn.Linear(dim, 2 * score_dim)
+    for part in layer.weight.chunk(2):
+        nn.init.xavier_uniform_(part)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def additive_scores(receiving: Tensor, giving: Tensor, vector: Tensor, mask: Tensor) -> Tensor:
+    """Scores vector . tanh(receiving_i + giving_j) of all pairs of words, without a (words x words x dim) tensor.
+
+    Texts are taken longest first and cut to their own length, so padding costs little. Blocks are made anew on the way
+    back; double backward is refused.
+
+    Args:
+        receiving: (batch, words, dim) of the row.
+        giving: (batch, words, dim) of the column.
+        vector: (dim,).
+        mask: (batch, words) bool.
+
+    Returns:
+        (batch, words, words); pairs with padding hold some finite number. Their gradient must be 0, as it is after
+        ``connections``.
+    """
+    return cast(Tensor, cast(Any, _AdditiveScores).apply(receiving, giving, vector, mask))
+
+
+class _Block(NamedTuple):
+    texts: slice
+    rows: slice
+    length: int
+
+
+def _blocks(lengths: list[int], dim: int, most: int) -> Iterator[_Block]:
+    """Cut texts of falling ``lengths`` into whole texts, or rows of one text, of about ``most`` numbers."""
+    first = 0
+    while first < len(lengths) and (length := lengths[first]):
+        texts = max(1, most // (length * length * dim))
+        rows = length if texts > 1 else max(1, most // (length * dim))
+        for low in range(0, length, rows):
+            yield _Block(slice(first, first + texts), slice(low, min(low + rows, length)), length)
+        first += texts
+
+
+class _AdditiveScores(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, receiving: Tensor, giving: Tensor, vector: Tensor, mask: Tensor) -> Tensor:
+        places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+        lengths, order = (mask * places).amax(1).sort(descending=True, stable=True)
+        ctx.blocks = list(_blocks(lengths.tolist(), len(vector), GPU_BLOCK if mask.is_cuda else BLOCK))
+        ctx.save_for_backward(receiving, giving, vector, order)
+        scores = receiving.new_zeros(*mask.shape, len(places))
+        parts = _parts(ctx.blocks, receiving[order], giving[order])
+        for (texts, rows, length), part in zip(ctx.blocks, parts, strict=True):
+            scores[texts, rows, :length] = part.sub_(0.5) @ (-2 * vector)  # 1/2 goes first: a smaller sum rounds less
+        return scores[order.argsort()]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        receiving, giving, vector, order = ctx.saved_tensors
+        errors, to_vector = grad[order], torch.zeros_like(vector)
+        to_receiving, to_giving = torch.zeros_like(receiving), torch.zeros_like(giving)
+        parts = _parts(ctx.blocks, receiving[order], giving[order])
+        for (texts, rows, length), part in zip(ctx.blocks, parts, strict=True):
+            error = errors[texts, rows, :length, None]
+            falls = part * error
+            to_vector += falls.sum((0, 1, 2))
+            slopes = falls.addcmul_(falls, part, value=-1)  # error r (1 - r)
+            to_receiving[texts, rows] += slopes.sum(2)
+            to_giving[texts, :length] += slopes.sum(1)
+        back, scale = order.argsort(), 4 * vector
+        return to_receiving[back] * scale, to_giving[back] * scale, grad.sum() - 2 * to_vector, None
+
+
+def _parts(blocks: list[_Block], receiving: Tensor, giving: Tensor) -> Iterator[Tensor]:
+    """For each block the (texts, rows, length, dim) numbers r = 1 / (1 + exp(2 (receiving_i + giving_j)))."""
+    product = max(receiving.abs().max().item(), giving.abs().max().item()) <= _LARGEST
+    receiving, giving = 2 * receiving[:, :, None], 2 * giving[:, None]
+    if product:
+        receiving, giving, one = receiving.exp_(), giving.exp_(), receiving.new_ones(())
+    for texts, rows, length in blocks:
+        row, column = receiving[texts, rows], giving[texts, :, :length]
+        yield torch.addcmul(one, row, column).reciprocal_() if product else (-row - column).sigmoid_()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ensue import load
+from ensue.lock import only_writer
 from tests.cli.conftest import Ensue, Logs
 from tests.cli.test_bad_input import FILES
 
@@ -108,3 +109,13 @@ def test_mistakes_are_one_line(ensue: Ensue, own: Path, arguments: tuple[str, ..
 def test_a_folder_that_is_no_model_is_found_first(ensue: Ensue, tmp_path: Path) -> None:
     ran = ensue("update", tmp_path / "none", tmp_path / "none.csv")
     assert ran.code == 2 and ran.err.startswith(f"ensue: {tmp_path / 'none'}: no such model folder")
+
+
+def test_fit_leaves_a_folder_to_the_one_that_learns_into_it(ensue: Ensue, own: Path, logs: Logs) -> None:
+    before = contents(own)
+    with only_writer(own):
+        ran = ensue("fit", "next", logs.train, "-o", own, "--model", "popularity")
+    assert (ran.code, contents(own)) == (2, before)
+    assert ran.err.endswith(
+        f"ensue: {own}: another ensue learns into it; stop that one first, or wait until it is done\n"
+    )

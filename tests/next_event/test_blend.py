@@ -9,7 +9,7 @@ import torch
 from ensue import metrics
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
-from ensue.next_event.blend import FLOOR, WEIGHTS, Blend, BlendSettings
+from ensue.next_event.blend import FLOOR, LEANS, WEIGHTS, Blend, BlendSettings
 from ensue.next_event.predictor import NextPredictor
 from ensue.next_event.task import Pieces
 from ensue.records import History
@@ -41,6 +41,41 @@ def test_adds_the_logarithm_of_the_neighbours_share() -> None:
     assert bool(scores[:, :FIRST].isneginf().all())
 
 
+def test_candidates_lean_towards_what_was_held_beside_them() -> None:
+    model, vocabulary = blend(0.0)
+    model.lean.fill_(1.5)
+    model.remember(Histories.of([History(("a", "f", "a"))], vocabulary))
+    own = torch.nn.functional.normalize(model.network.items.weight.detach(), dim=1)
+    sessions = [*(set(record.values) for record in PAST), {"a", "f"}]
+    expected = own.clone()
+    for value in VALUES:
+        id = vocabulary.id(value)
+        others = [own[vocabulary.id(other)] for held in sessions if value in held for other in held - {value}]
+        leaning = own[id] + 1.5 * torch.stack(others).mean(0)
+        expected[id] = leaning / leaning.norm()
+    with torch.no_grad():
+        found, plain = model.table(), model.network.table()
+    torch.testing.assert_close(found[:, :8], expected / model.settings.temperature)
+    assert torch.equal(found[:, 8:], plain[:, 8:])
+
+
+def test_the_table_follows_what_is_learned() -> None:
+    model, vocabulary = blend(0.0)
+    model.lean.fill_(1.0)
+    model.remember(Histories.of(PAST, vocabulary))
+    with torch.no_grad():
+        first = model.table()
+        assert model.table() is first
+        model.train()
+        model.network.items.weight.data[FIRST] *= -1  # as an optimiser's step does, without a trace
+        model.eval()
+        second = model.table()
+        model.lean.fill_(2.0)
+        third = model.table()
+    assert not torch.equal(first, second)
+    assert not torch.equal(second, third)
+
+
 def test_without_a_weight_it_is_the_network() -> None:
     model, vocabulary = blend(0.0)
     batch = Pieces(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
@@ -57,24 +92,28 @@ def test_heeded_events_are_shares_of_both_parts() -> None:
     torch.testing.assert_close(weights[0, 1], (own[0, 1] + heard[0, 1]) / 2)
 
 
-def test_the_weight_is_the_best_on_the_held_out_part() -> None:
+def test_the_numbers_are_the_best_on_the_held_out_part() -> None:
     model, vocabulary = blend(0.0)
     held = Histories.of([History(tuple(text)) for text in ("abc", "bac", "fed", "abd")], vocabulary)
     model.finish(Histories.of(PAST, vocabulary), held, None)
-    pieces, found = Pieces(held, model.reach), {}
-    chosen = float(model.weight)
-    for weight in WEIGHTS:
+    chosen = float(model.lean), float(model.weight)
+
+    def gain(lean: float, weight: float) -> float:
+        model.lean.fill_(lean)
         model.weight.fill_(weight)
+        pieces = Pieces(held, model.reach)
         batch = pieces.batch(np.arange(len(pieces)))
         with torch.no_grad():
             scores = model(batch).scores
         # PAST never repeats a value, so what a session holds is no candidate.
         for row, (place, step) in enumerate(batch.asked.nonzero().tolist()):
             scores[row, batch.ids[place, : step + 1]] = -torch.inf
-        found[weight] = float(metrics.gain(metrics.ranks(scores, batch.targets).double().numpy(), 20).mean())
-    best = max(found, key=lambda weight: found[weight])
-    assert found[best] > found[0.0]
-    assert chosen == pytest.approx(best)
+        return float(metrics.gain(metrics.ranks(scores, batch.targets).double().numpy(), 20).mean())
+
+    lean = max(LEANS, key=lambda lean: gain(lean, 1.0))
+    weight = max(WEIGHTS, key=lambda weight: gain(lean, weight))
+    assert gain(lean, weight) > gain(0.0, 0.0)
+    assert chosen == pytest.approx((lean, weight))
 
 
 def test_the_second_training_keeps_the_weight_and_remembers_everything() -> None:

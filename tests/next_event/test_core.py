@@ -137,8 +137,8 @@ def test_the_count_of_an_item_moves_its_score_by_the_prior() -> None:
 def test_what_was_observed_fades_by_halves() -> None:
     model = network()
     model.lately.zero_()
-    model.observe(torch.full((1,), FIRST))
-    model.observe(torch.full((HALVES[0],), FIRST + 1))
+    model.observe(torch.full((1,), FIRST), torch.zeros(1).double())
+    model.observe(torch.full((HALVES[0],), FIRST + 1), torch.zeros(HALVES[0]).double())
     assert model.lately[FIRST, 0] == pytest.approx(0.5)
     assert model.lately[FIRST, 1] == pytest.approx(0.5 ** (HALVES[0] / HALVES[1]))
     assert model.lately[FIRST + 1].tolist() == [HALVES[0]] * 2
@@ -163,7 +163,7 @@ def test_a_stream_teaches_what_lately_is_worth() -> None:
             ranks, *_ = made.ranks(data)
             found.append(float((1 / ranks).mean()))
             made.learn(data)
-            made.observe(data.ids)
+            made.observe(data.ids, np.zeros(len(data.ids)))
     hours = np.array(found).reshape(-1, 8)
     assert hours[-10:, 0].mean() < 0.1  # at first a new hour is a guess
     assert hours[-10:, 1:].mean() > 0.25
@@ -182,3 +182,25 @@ def test_a_stream_teaches_what_lately_is_worth() -> None:
 def test_settings_that_cannot_be(options: dict[str, object], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         CORESettings(**options)  # type: ignore[arg-type]
+
+
+def test_what_was_observed_fades_through_a_silence() -> None:
+    model = network()
+    model.lately.zero_()
+    ids = torch.full((1000,), FIRST)
+    model.observe(ids, torch.linspace(0, 1000, 1000).double())
+    assert model.lately[FIRST].tolist() == [1000.0, 1000.0]
+    model.observe(ids[:1], torch.tensor([1000.5]).double())
+    once = [1000 * 0.5 ** (1 / half) + 1 for half in HALVES]
+    torch.testing.assert_close(model.lately[FIRST], torch.tensor(once).double())
+    # At 1,001 events in 1,000.5 seconds, 2,001 seconds are worth 2,002 events.
+    model.observe(ids[:1], torch.tensor([3001.5]).double())
+    worth = 2001 * 1001 / 1000.5
+    expected = [found * 0.5 ** (worth / half) + 1 for found, half in zip(once, HALVES, strict=True)]
+    torch.testing.assert_close(model.lately[FIRST], torch.tensor(expected).double())
+    kept = model.lately.clone()
+    model.observe(ids[:0], torch.zeros(0).double())
+    model.observe(ids[:1] + 1, torch.tensor([5.0]).double())  # a late one fades the others by one event
+    torch.testing.assert_close(
+        model.lately[FIRST], kept[FIRST] * torch.tensor([0.5 ** (1 / half) for half in HALVES]).double()
+    )

@@ -146,9 +146,9 @@ def explanation(found: Explanation) -> None:
 
 def refreshed(found: Refreshed) -> None:
     """Old model beside new on the slices an update was tested on."""
+    names = ("slice", "targets", "old mrr", "new mrr", "change", f"old hit@{AT}", f"new hit@{AT}", "best counting mrr")
     table = Table(
-        Column("slice", no_wrap=True),
-        *("targets", "old mrr", "new mrr", "change", f"old hit@{AT}", f"new hit@{AT}", "best counting mrr"),
+        *(Column(name, no_wrap=True) for name in names),
         title="full ranking, figures x 100",
         title_justify="left",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -114,6 +114,7 @@ def fit(
     from ensue.evaluation import describe
     from ensue.folder import require_writable
     from ensue.group import ranks
+    from ensue.lock import only_writer
     from ensue.predictor import make
 
     _require_task(task)
@@ -123,19 +124,22 @@ def fit(
         histories, _ = read_log(data, columns, time_unit, sort, gap)
         require_targets(histories, str(data))
         held = read_log(valid, columns, time_unit, sort, gap)[0] if valid else None
-        place = output.resolve()
-        checkpoint = place.with_name(f".{place.name}.checkpoint")
-        reports = predictor.fit(histories, held, checkpoint=checkpoint, resume=resume)
-        try:
-            show.training(reports) if rank == 0 else [None for _ in reports]
-        except KeyboardInterrupt:
-            show.remark("stopped; the same command with --resume continues from the last checkpoint")
-            raise typer.Exit(130) from None
-        if rank == 0:
-            predictor.save(output, describe(predictor))
-            for done in [path for path in place.parent.iterdir() if path.name.startswith(checkpoint.name)]:
-                done.unlink(missing_ok=True)
-            show.put_json({"folder": str(output), **predictor.summary()}) if json else show.remark(f"saved {output}")
+        with only_writer(output) if rank == 0 and output.exists() else nullcontext():
+            place = output.resolve()
+            checkpoint = place.with_name(f".{place.name}.checkpoint")
+            reports = predictor.fit(histories, held, checkpoint=checkpoint, resume=resume)
+            try:
+                show.training(reports) if rank == 0 else [None for _ in reports]
+            except KeyboardInterrupt:
+                show.remark("stopped; the same command with --resume continues from the last checkpoint")
+                raise typer.Exit(130) from None
+            if rank == 0:
+                predictor.save(output, describe(predictor))
+                for done in [path for path in place.parent.iterdir() if path.name.startswith(checkpoint.name)]:
+                    done.unlink(missing_ok=True)
+                show.put_json({"folder": str(output), **predictor.summary()}) if json else show.remark(
+                    f"saved {output}"
+                )
 
 
 @app.command()

@@ -97,7 +97,10 @@ class CORE(nn.Module):
         self.dropout = Dropout(settings.dropout)
         self.sampler = Sampler(num_ids)
         self.register_buffer("lately", torch.zeros(num_ids, len(HALVES)))
+        self.register_buffer("pace", torch.zeros(3, dtype=torch.float64))
         self.lately: Tensor
+        self.pace: Tensor
+        """Events of the stream so far, the time of the first and of the latest (seconds)."""
         self._table: tuple[list[int], Tensor] | None = None
         nn.init.normal_(self.items.weight, std=0.1)
         with torch.no_grad():
@@ -117,9 +120,20 @@ class CORE(nn.Module):
         grown.load_state_dict(state)
         return grown
 
-    def observe(self, ids: Tensor) -> None:
-        """Count a few events of a stream, (events,), once they are learned: what was counted before fades."""
-        fading = torch.tensor([0.5 ** (len(ids) / half) for half in HALVES], device=self.lately.device)
+    def observe(self, ids: Tensor, times: Tensor) -> None:
+        """Count a few events of a stream, (events,) each, once they are learned: what was counted before fades.
+
+        It fades with the events since, and through a silence with those that would have come at the usual pace.
+        """
+        if not len(ids):
+            return
+        num_events, first, latest = self.pace.tolist()
+        now, passed = max(latest, float(times.max())) if num_events else float(times.max()), float(len(ids))
+        if num_events and latest > first:
+            passed = max(passed, (now - latest) * num_events / (latest - first))
+        first = first if num_events else float(times.min())
+        self.pace.copy_(torch.tensor([num_events + len(ids), first, now], dtype=torch.float64))
+        fading = torch.tensor([0.5 ** (passed / half) for half in HALVES], device=self.lately.device)
         self.lately.mul_(fading).index_add_(0, ids, self.lately.new_ones(len(ids), len(HALVES)))
 
     def contexts(self, vectors: Tensor, visible: Tensor, distance: Tensor) -> Tensor:
@@ -173,9 +187,13 @@ class CORE(nn.Module):
     def forward(self, batch: Batch) -> Output:
         """Scores (asked, ids), padding and unknown at -inf; weights (batch, time, time)."""
         sessions, weights = self.sessions(batch)
-        scores = torch.cat([sessions, self.prior.expand(len(sessions), -1)], dim=1) @ self.table().T
+        return Output(self.compare(sessions, self.table()), (weights,))
+
+    def compare(self, sessions: Tensor, table: Tensor) -> Tensor:
+        """Scores (sessions, ids) of unit vectors beside a :meth:`table`, padding and unknown at -inf."""
+        scores = torch.cat([sessions, self.prior.expand(len(sessions), -1)], dim=1) @ table.T
         scores[:, :FIRST] = -torch.inf
-        return Output(scores, (weights,))
+        return scores
 
     def loss(self, batch: Batch) -> Tensor:
         """Mean of -log softmax at the targets; in training over shared negatives, if the settings say so."""

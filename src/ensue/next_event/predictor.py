@@ -145,10 +145,10 @@ class NextPredictor:
         """
         return updating.learn(self, histories, known)
 
-    def observe(self, ids: np.ndarray[Any, np.dtype[np.signedinteger[Any]]]) -> None:
-        """Tell a model that weighs what came lately which events a stream just brought, after they were learned."""
+    def observe(self, ids: np.ndarray[Any, np.dtype[np.signedinteger[Any]]], times: Floats) -> None:
+        """Tell a model that weighs what came lately which events a stream just brought and when, once learned."""
         if hasattr(self.network, "observe"):
-            self.network.observe(torch.from_numpy(ids).long().to(self.device))
+            self.network.observe(torch.from_numpy(ids).long().to(self.device), torch.from_numpy(times))
 
     def predict(self, records: Sequence[History], k: int = 10, *, evidence: bool = True) -> list[Answer]:
         """The ``k`` likeliest next values of each record, with the earlier events they leaned on.

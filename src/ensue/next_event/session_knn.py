@@ -164,6 +164,14 @@ class VSKNN(nn.Module):
         """(ids,) each value's share of all events."""
         return self.totals / self.totals.sum().clamp(min=1)
 
+    def beside(self, vectors: Tensor) -> Tensor:
+        """(ids, dim) the mean vector of what past sessions held beside each item; 0 where they held nothing else."""
+        items, lengths = self.items.long(), self.starts.diff()
+        owner = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+        sessions = torch.zeros(len(lengths), vectors.shape[1]).index_add_(0, owner, vectors[items])
+        sums = torch.zeros_like(vectors).index_add_(0, items, sessions[owner] - vectors[items])
+        return sums / torch.zeros(len(vectors)).index_add_(0, items, lengths[owner] - 1.0).clamp(min=1)[:, None]
+
     def rarity(self) -> Tensor:
         """(ids,) the factor that inverse frequency gives an item."""
         return 1 + self.settings.idf * (self.sessions / self.holders.clamp(min=1)).clamp(min=1).log()

@@ -76,8 +76,8 @@ def count(predictor: NextPredictor, data: Histories) -> None:
     """Add whole encoded histories to the counting models and the facts; it takes a pass over the counted pairs."""
     for module in predictor.counting.values():
         module.count(data)
-    if hasattr(predictor.network, "memory"):
-        predictor.network.memory.count(data)
+    if hasattr(predictor.network, "remember"):
+        predictor.network.remember(data)
     predictor.train_prints = torch.cat([predictor.train_prints, prints(data)])
     predictor.facts["repeats"] = predictor.facts["repeats"] or repeats(data)
     predictor.facts["events"] += len(data.ids)
@@ -147,15 +147,14 @@ def passes(predictor: NextPredictor, data: Histories, replay: Reservoir | None =
 
 
 def _newborns(predictor: NextPredictor, block: int) -> dict[str, Tensor]:
-    """Rows for a block of ids, by the name of the tensor, as the network's own ``grow`` makes them."""
+    """Rows for a block of ids, by the name of the tensor, as ``grow`` gives them to a network of one value."""
     if predictor.newborns is None or predictor.newborns[0] != block:
         seeds = np.random.SeedSequence([predictor.seed, block]).generate_state(1, np.uint64)
         torch.manual_seed(int(seeds[0] >> np.uint64(1)))
-        network, low = predictor.network, block * NEWBORN
-        old, grown = network.state_dict(), network.grow(low + NEWBORN).state_dict()
+        least = type(predictor.network)(predictor.settings, FIRST + 1)
+        old, grown = least.state_dict(), least.grow(FIRST + 1 + NEWBORN).state_dict()
         longer = {name for name in grown if grown[name].shape != old[name].shape and not name.startswith("memory.")}
-        rows = {name: grown[name][low:].clone() for name in longer}
-        predictor.newborns = (block, rows)
+        predictor.newborns = (block, {name: grown[name][FIRST + 1 :].to(predictor.device) for name in longer})
     return predictor.newborns[1]
 
 

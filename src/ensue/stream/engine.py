@@ -139,7 +139,7 @@ class Stream:
         self._score(asked, known, old, taken)
         self.predictor.welcome(new)
         self._learn(asked, known, taken)
-        self.predictor.observe(np.array(taken.ids, np.int32))
+        self.predictor.observe(np.array(taken.ids, np.int32), np.array(taken.times, np.float64))
         self.counts.lines += len(block.lines)
         self.counts.events += len(taken.ids)
         self.counts.late += taken.num_late

@@ -36,7 +36,8 @@ def about(whole: int, part: int, epochs: int, tested: int | None, *, quick: bool
         "",
         f"Table 1 learns {learned}, of which the newest tenth is held out to choose the epoch, and scores {scored}. "
         f"Table 3 and figure 4 learn the newest 1/{part}, at most {epochs} epochs, seed 0: their figures compare with "
-        "each other, not with Table 1. ± is half a 95 % interval over resampled sessions.",
+        "each other, not with Table 1. NARM and STAMP learn with shared negatives in place of all items, for time. "
+        "± is half a 95 % interval over resampled sessions.",
         "",
     ]
 

@@ -60,7 +60,7 @@ def child(path: Path, model: str) -> dict[str, Any]:
     seconds["cut"] = time.perf_counter() - begun
     after_reading = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begun = time.perf_counter()
-    predictor = NextPredictor(model, settings={"epochs": 1}, seed=0, device="cpu")
+    predictor = NextPredictor(model, settings={"epochs": 1, "refit": False}, seed=0, device="cpu")
     *_, last = predictor.fit(sessions)
     seconds["train"] = time.perf_counter() - begun
     return {

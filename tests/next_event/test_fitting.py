@@ -12,6 +12,7 @@ from ensue.data.splits import hold_out
 from ensue.data.world import World, make_world
 from ensue.errors import SettingError
 from ensue.folder import tensor_bytes
+from ensue.next_event import fitting
 from ensue.next_event.fitting import mean_reciprocal_rank
 from ensue.next_event.predictor import NextPredictor
 from ensue.training import Report
@@ -60,3 +61,20 @@ def test_each_rival_takes_the_settings_it_knows() -> None:
     assert {settings.dim for settings, _ in made.rivals.values()} == {6}
     with pytest.raises(SettingError, match="setting 'wings' is not known here"):
         NextPredictor("best", settings={"wings": 2})
+
+
+def test_a_check_ranks_a_part_of_many_held_out_histories(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fitting, "WATCHED", 50)
+    ranked: list[Histories] = []
+
+    def watch(predictor: NextPredictor, valid: Histories) -> float:
+        ranked.append(valid)
+        return mean_reciprocal_rank(predictor, valid)
+
+    monkeypatch.setattr(fitting, "_watch", watch)
+    fitted("sansr", world.train)
+    first, second = ranked
+    whole = hold_out(world.train, by_time=False)[1]
+    assert len(whole.ids) > 100
+    assert 50 <= len(first.ids) < 50 + int(whole.lengths.max())
+    assert first.ids.tolist() == second.ids.tolist()

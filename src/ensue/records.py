@@ -202,3 +202,69 @@ class Explanation:
     def to_json(self) -> str:
         """One line of JSON."""
         return json.dumps(asdict(self), ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """What the best label's probability loses when the words it leaned on most are taken out together.
+
+    ``words`` is how many went, ``lost`` what that costs, and ``random`` what it costs on average, over ``draws`` draws,
+    to lose as many words at random: weights that mean something make ``lost`` the larger.
+    """
+
+    words: int
+    lost: float
+    random: float
+    draws: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextAnswer:
+    """The labels for one text or pair, likeliest first, and how many of its words the model knows.
+
+    A :class:`Heed` of a choice is a word; its position counts the words, and goes on in the second text of a pair.
+    """
+
+    choices: tuple[Choice, ...]
+    known: int = 0
+    given: int = 0
+    id: str = ""
+    deletion: Deletion | None = None
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Words that were pooled together: a sentence of a document, a whole short text, or a stretch of a long one.
+
+    ``side`` is 1 in the second text of a pair. ``share`` is the passage's part of the attention of its side (a side's
+    passages sum to 1), ``weights`` the words' parts within it. ``graph[i][j]`` is how much of its weight word j hands
+    to word i (columns sum to 1); empty for poolings without a graph.
+    """
+
+    words: tuple[str, ...]
+    weights: tuple[float, ...]
+    graph: tuple[tuple[float, ...], ...] = ()
+    share: float = 1.0
+    side: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TextExplanation:
+    """What a model leaned on inside one text or pair, passage by passage.
+
+    ``graph`` is between the passages of a document, as that of a passage is between its words; empty where there is
+    none, or where the document is so long that it was pooled in parts. These are weights, not causes: ``answer``
+    carries the deletion tests.
+    """
+
+    passages: tuple[Passage, ...]
+    graph: tuple[tuple[float, ...], ...]
+    answer: TextAnswer
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(asdict(self), ensure_ascii=False)

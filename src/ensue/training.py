@@ -75,10 +75,16 @@ class Schedule:
     """Adam's step size."""
     decay: bool = False
     """Whether the step size rises over the first steps and falls to 0 along a cosine, over all the epochs."""
+    decay_rate: float = 1.0
+    """The step size is multiplied by this every ``decay_steps`` steps, in equal parts a step."""
+    decay_steps: int = 1000
+    """Steps in which ``decay_rate`` is reached once."""
+    smallest_batch: int | None = None
+    """Where set, the batch size halves after every check without a better validation figure, down to this."""
     weight_decay: float = 5e-5
     """L2: this times half the squared norm of all weights is added to the loss."""
     watch: str = "loss"
-    """What early stopping looks at on the validation data: ``loss``, or ``mrr``, how well its targets are ranked."""
+    """What early stopping looks at on the validation data: ``loss``, ``accuracy``, or ``mrr``, how its targets rank."""
     patience: int = 5
     """Checks without a better validation figure before training stops."""
     check_every: int = 1
@@ -89,11 +95,15 @@ class Schedule:
     """Past histories kept in the model folder (ids and times, no names), for updates to learn anew; 0 keeps none."""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "patience", "check_every"):
+        for name in ("epochs", "batch_size", "patience", "check_every", "decay_steps"):
             if getattr(self, name) < 1:
                 raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.watch not in ("loss", "mrr"):
-            raise SettingError(f"watch is {self.watch!r}; choose from loss, mrr")
+        if self.watch not in ("loss", "mrr", "accuracy"):
+            raise SettingError(f"watch is {self.watch!r}; choose from loss, mrr, accuracy")
+        if not 0 < self.decay_rate <= 1:
+            raise SettingError(f"decay_rate is {self.decay_rate}; it must be above 0 and at most 1")
+        if self.smallest_batch is not None and self.smallest_batch < 1:
+            raise SettingError(f"smallest_batch is {self.smallest_batch}; it must be at least 1")
         if self.learning_rate <= 0 or self.weight_decay < 0:
             raise SettingError("learning_rate must be above 0 and weight_decay 0 or more")
         if self.replay < 0:
@@ -101,13 +111,20 @@ class Schedule:
 
     def rate(self, step: int, steps: int) -> float:
         """The step size of step ``step`` of ``steps`` in all."""
+        rate: float = self.learning_rate * self.decay_rate ** (step / self.decay_steps)
         if not self.decay:
-            return self.learning_rate
-        return self.learning_rate * min(1.0, (step + 1) / WARM_UP) * (0.5 + 0.5 * math.cos(math.pi * step / steps))
+            return rate
+        return rate * min(1.0, (step + 1) / WARM_UP) * (0.5 + 0.5 * math.cos(math.pi * step / steps))
+
+    def batch(self, halvings: int) -> int:
+        """The batch size after so many checks without a better figure."""
+        if self.smallest_batch is None:
+            return self.batch_size
+        return max(self.batch_size >> halvings, min(self.smallest_batch, self.batch_size))
 
     def better(self, new: float, old: float) -> bool:
         """Whether one watched figure is better than another."""
-        return new > old if self.watch == "mrr" else new < old
+        return new < old if self.watch == "loss" else new > old
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +197,11 @@ def train(
         return Report(stage, epoch, schedule.epochs, step, steps, loss, seconds, valid, run.best, stopped)
 
     while run.epoch < schedule.epochs and run.waited < schedule.patience:
-        plan = data.plan(schedule.batch_size, (seed, run.epoch))
+        plan = data.plan(schedule.batch(run.halvings), (seed, run.epoch))
         for number in range(run.step, len(plan)):
-            step = run.epoch * len(plan) + number
-            run.set_rate(schedule.rate(step, schedule.epochs * len(plan)))
-            run.learn(data, plan[number], step)
-            run.step = number + 1
+            run.set_rate(schedule.rate(run.taken, schedule.epochs * len(plan)))
+            run.learn(data, plan[number], run.taken)
+            run.step, run.taken = number + 1, run.taken + 1
             if checkpoint is not None and time.monotonic() - saved > every_seconds:
                 run.save(checkpoint)
                 saved = time.monotonic()
@@ -250,7 +266,7 @@ class _Run:
     def __init__(self, model: nn.Module, optimizer: Adam, seed: int, fingerprint: str) -> None:
         self.model, self.optimizer, self.seed, self.fingerprint = model, optimizer, seed, fingerprint
         self.device = next(model.parameters()).device
-        self.epoch = self.step = self.waited = self.best_epoch = 0
+        self.epoch = self.step = self.taken = self.waited = self.halvings = self.best_epoch = 0
         self.loss_sum = self.loss_count = 0.0
         self.best: float | None = None
         self.best_tensors: dict[str, Tensor] = {}
@@ -313,7 +329,7 @@ class _Run:
             self.best, self.waited, self.best_epoch = valid, 0, self.epoch
             self.best_tensors = {name: tensor.detach().clone() for name, tensor in self._tensors().items()}
         elif valid is not None:
-            self.waited += 1
+            self.waited, self.halvings = self.waited + 1, self.halvings + 1
         return mean
 
     def _require_number(self, loss: float) -> None:
@@ -332,7 +348,7 @@ class _Run:
         """Write everything to one file (rank 0 only)."""
         if here()[0]:
             return
-        names = ("epoch", "step", "waited", "best", "best_epoch", "loss_sum", "loss_count")
+        names = ("epoch", "step", "taken", "waited", "halvings", "best", "best_epoch", "loss_sum", "loss_count")
         counts = {name: getattr(self, name) for name in names}
         tensors = self._tensors() | {f"best.{name}": tensor for name, tensor in self.best_tensors.items()}
         write_file(path, tensor_bytes(tensors, {"fingerprint": self.fingerprint, "counts": json.dumps(counts)}))

@@ -78,3 +78,8 @@ def test_a_check_ranks_a_part_of_many_held_out_histories(world: World, monkeypat
     assert len(whole.ids) > 100
     assert 50 <= len(first.ids) < 50 + int(whole.lengths.max())
     assert first.ids.tolist() == second.ids.tolist()
+
+
+def test_accuracy_is_no_figure_of_a_ranking() -> None:
+    with pytest.raises(SettingError, match="watch is 'accuracy'; task next knows loss and mrr"):
+        NextPredictor("sansr", settings={"watch": "accuracy"})

@@ -125,7 +125,7 @@ class Blend(nn.Module):
         if self._leaning is None or self._leaning[0] is not table or self._leaning[1] != state:
             dim, temperature = self.settings.dim, self.settings.temperature
             leaning = functional.normalize(table[:, :dim] * temperature + self.lean * self.beside, dim=1) / temperature
-            self._leaning = table, state, torch.cat([leaning, table[:, dim:]], dim=1)
+            self._leaning = table, state, torch.cat([leaning.T, table[:, dim:].T]).T
         return self._leaning[2]
 
     def forward(self, batch: Batch) -> Output:

@@ -174,7 +174,8 @@ class CORE(nn.Module):
         sources = (self.items.weight, self.sampler.totals, self.lately)
         state = [number for tensor in sources for number in (tensor.data_ptr(), tensor._version)]
         if self._table is None or self._table[0] != state:
-            self._table = state, self.candidates(slice(None))
+            # Column after column in memory: for one session that is several times faster to multiply by.
+            self._table = state, self.candidates(slice(None)).T.contiguous().T
         return self._table[1]
 
     def train(self, mode: bool = True) -> CORE:

@@ -63,6 +63,8 @@ class NextPredictor:
             )
         found = changed(settings or {}, *(part for name in names for part in MODELS[name][1:]))
         self.rivals = {name: (found[2 * at], found[2 * at + 1]) for at, name in enumerate(names)}
+        if any(schedule is not None and schedule.watch == "accuracy" for _, schedule in self.rivals.values()):
+            raise SettingError("watch is 'accuracy'; task next knows loss and mrr")
         self.become(names[0])
         if not isinstance(seed, int) or seed < 0:
             raise SettingError(f"seed is {seed!r}; it must be a whole number, 0 or more")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+_LOSSES = {"sampled": "shared negatives", "ce": "softmax over all"}
 
 
 def main() -> None:
@@ -54,7 +55,41 @@ def speed() -> str:
     for row in reading["rows"]:
         if row["reader"] != "ensue":
             lines.append(f"| reading 10 million events from CSV, CPU time | {row['reader']} | {row['ensue_over_it']} |")
-    return "\n".join([*lines, "", _source(epoch), _source(reading)])
+    sessions = _load("benchmarks/results/sessions.json")
+    for row in sessions["rows"]:
+        if not row["model"].startswith("sansr"):
+            name, _, loss = row["model"].partition(", ")
+            what = f"an epoch of SANSR, {row['items']:,} items, {_LOSSES[loss]}"
+            lines.append(f"| {what} | {name} | {row['sansr_over_it']} |")
+    return "\n".join([*lines, "", *map(_source, (epoch, reading, sessions))])
+
+
+def stream() -> str:
+    """The news site's clicks, and the kills."""
+    news, kill = (_load(f"benchmarks/results/{name}.json") for name in ("globo", "kill"))
+    hours = news["hour_by_hour"]
+    lines = [f"| {news['events']:,} clicks of a news site, HR@20 | all | hours in which the model is above it |"]
+    lines += ["|---|---|---|", f"| the model ({news['model']}) | {_overall(news, 'model')} | |"]
+    for name in (name for name in hours if isinstance(hours[name], dict)):
+        above = f"{hours[name]['above']} of {hours['hours']}, the closest {hours[name]['closest']:+.3f}"
+        lines.append(f"| {name} | {_overall(news, name)} | {above} |")
+    killed = sum(row["kills"] for row in kill["rows"])
+    differ = sum(row["rounds_that_differ"] + row["folders_that_do_not_load"] for row in kill["rows"])
+    rate, peak = f"{news['events_a_second']:,.0f} events a second", f"{news['peak_mb'] / 1000:.2f} GB at most"
+    lines += [
+        "",
+        f"Hours with {hours['least_targets']:,} targets or more. One pass, rivals included: {rate}, {peak}.",
+        f"`kill -9` at {killed} random moments of a stream, {len(kill['rows'])} kinds of source: {differ} ended "
+        "otherwise than the stream left alone.",
+        "",
+    ]
+    return "\n".join([*lines, *map(_source, (news, kill))])
+
+
+def _overall(news: dict[str, Any], name: str) -> str:
+    """HR@20 over all hours."""
+    sums = [(hour["targets"], hour["figures"].get(name, {}).get("hr@20", 0.0)) for hour in news["hours"]]
+    return f"{sum(targets * figure for targets, figure in sums) / sum(targets for targets, _ in sums):.3f}"
 
 
 def _load(path: str) -> dict[str, Any]:
@@ -66,7 +101,7 @@ def _source(found: dict[str, Any]) -> str:
     return f"Made by `{found['command']}` at {found['commit']} on {found['machine']}."
 
 
-SECTIONS: dict[str, Callable[[], str]] = {"figures": hidan, "speed": speed}
+SECTIONS: dict[str, Callable[[], str]] = {"figures": hidan, "speed": speed, "stream": stream}
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-"""ensue: who passes it on next, what is read next, from logs people already hold.
+"""ensue: who passes it on next, what is read next, which label fits, from what people already hold.
 
     >>> from ensue import History, make, read
     >>> histories, understood = read("cascades.csv")
@@ -6,6 +6,13 @@
     >>> for report in predictor.fit(histories):
     ...     pass
     >>> predictor.predict([History(("ann", "bob"))], k=3)
+
+    >>> from ensue import Text, read_texts
+    >>> texts, understood = read_texts("reviews.csv")
+    >>> predictor = make("classify", settings={"hidden": 64})
+    >>> for report in predictor.fit(texts):
+    ...     pass
+    >>> predictor.explain([Text(("a fine film",))])
 
 The names below are the public ones; whatever needs torch is imported when it is first asked for.
 """
@@ -15,8 +22,20 @@ from typing import TYPE_CHECKING, Any
 
 from ensue.data.histories import Histories
 from ensue.data.tables import read
+from ensue.data.texts import Texts, read_texts
 from ensue.errors import DataError, EnsueError, ModelFolderError, SettingError
-from ensue.records import Answer, Choice, Explanation, Heed, History
+from ensue.records import (
+    Answer,
+    Choice,
+    Deletion,
+    Explanation,
+    Heed,
+    History,
+    Passage,
+    Text,
+    TextAnswer,
+    TextExplanation,
+)
 from ensue.version import __version__
 
 if TYPE_CHECKING:
@@ -27,19 +46,26 @@ __all__ = [
     "Answer",
     "Choice",
     "DataError",
+    "Deletion",
     "EnsueError",
     "Explanation",
     "Heed",
     "Histories",
     "History",
     "ModelFolderError",
+    "Passage",
     "SettingError",
+    "Text",
+    "TextAnswer",
+    "TextExplanation",
+    "Texts",
     "__version__",
     "compare",
     "evaluate",
     "load",
     "make",
     "read",
+    "read_texts",
 ]
 
 _LATER = {"compare": "evaluation", "evaluate": "evaluation", "load": "predictor", "make": "predictor"}

@@ -1,6 +1,7 @@
-"""Ranking measures as pure functions of the rank of the one true target.
+"""Measures as pure functions: of the rank of the one true target, and of the label that a text was given.
 
-Tie rule: a candidate that scores the same as the target stands above it, so a constant scorer earns nothing.
+Tie rule of ranks: a candidate that scores the same as the target stands above it, so a constant scorer earns nothing.
+Labels are counted once a text; how well probabilities are calibrated is in ``classify/calibration.py``.
 """
 
 from __future__ import annotations
@@ -93,3 +94,35 @@ def per_sequence(values: Floats, sequence: npt.NDArray[np.int64], num_sequences:
     counts = np.bincount(sequence, minlength=num_sequences).astype(np.float64)
     sums = [np.bincount(sequence, column, num_sequences) for column in values.T]
     return np.stack(sums, axis=1), counts
+
+
+def label_counts(given: npt.NDArray[np.int64], targets: npt.NDArray[np.int64], num_labels: int) -> Floats:
+    """(3, labels) how often each label was given and true, was given, and was true.
+
+    Args:
+        given: (texts,) labels as codes from 0.
+        targets: (texts,) the true ones.
+        num_labels: number of labels, those that no text has included.
+    """
+    right = given[given == targets]
+    counts = [np.bincount(codes, minlength=num_labels) for codes in (right, given, targets)]
+    return np.stack(counts).astype(np.float64)
+
+
+def precision_recall_f1(counts: Floats) -> Floats:
+    """(3, labels) precision, recall and F1 of each label from :func:`label_counts`; 0 where a share has no whole."""
+    right, given, true = counts
+    wholes = np.stack([given, true, (given + true) / 2])
+    shares: Floats = np.divide(right, wholes, out=np.zeros_like(wholes), where=wholes > 0)
+    return shares
+
+
+def macro_f1(counts: Floats) -> float:
+    """Mean F1 over the labels that texts truly have; one that is given but never true costs the others precision."""
+    return float(precision_recall_f1(counts)[2][counts[2] > 0].mean())
+
+
+def log_loss(shares: Floats) -> Floats:
+    """(texts,) -ln of the probability of the true label; one of 0 counts as 2.2e-16, as in scikit-learn."""
+    loss: Floats = 0.0 - np.log(np.clip(shares, np.finfo(np.float64).eps, 1.0))
+    return loss

@@ -4,34 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self, TypeVar, overload
 
-from ensue.data.histories import Histories
+from ensue.classify.predictor import ClassifyPredictor
 from ensue.errors import ModelFolderError, SettingError
 from ensue.folder import read_settings
 from ensue.next_event.predictor import NextPredictor
-from ensue.records import Answer, Explanation, History
 from ensue.training import Report
 
-TASKS: Mapping[str, type[NextPredictor]] = {"next": NextPredictor}
+TASKS: Mapping[str, type[NextPredictor] | type[ClassifyPredictor]] = {
+    "next": NextPredictor,
+    "classify": ClassifyPredictor,
+}
+Data = TypeVar("Data", contravariant=True)
+Record = TypeVar("Record", contravariant=True)
+Found = TypeVar("Found", covariant=True)
+Reasons = TypeVar("Reasons", covariant=True)
 
 
-class Predictor(Protocol):
-    """The six verbs, the same for trained and for counting models."""
+class Predictor(Protocol[Data, Record, Found, Reasons]):
+    """The six verbs, the same for every task, for trained and for counting models.
 
-    def fit(self, data: Histories, valid: Histories | None = None) -> Iterator[Report]:
+    Task ``next`` learns ``Histories`` and answers a ``History`` with an ``Answer`` and an ``Explanation``; ``classify``
+    learns ``Texts`` and answers a ``Text`` with a ``TextAnswer`` and a ``TextExplanation``.
+    """
+
+    def fit(self, data: Data, valid: Data | None = None) -> Iterator[Report]:
         """Learn from nothing, yielding a report a step."""
         ...
 
-    def update(self, data: Histories) -> Report:
-        """Go on from what is known; new values are welcome."""
+    def update(self, data: Data) -> Report:
+        """Go on from what is known; new values and words are welcome."""
         ...
 
-    def predict(self, records: Sequence[History], k: int = 10) -> list[Answer]:
+    def predict(self, records: Sequence[Record], k: int = 10) -> Sequence[Found]:
         """The ``k`` likeliest answers to each record, best first."""
         ...
 
-    def explain(self, records: Sequence[History]) -> list[Explanation]:
+    def explain(self, records: Sequence[Record]) -> Sequence[Reasons]:
         """What the model leaned on."""
         ...
 
@@ -45,6 +55,25 @@ class Predictor(Protocol):
         ...
 
 
+@overload
+def make(
+    task: Literal["next"],
+    model: str = "best",
+    *,
+    settings: Mapping[str, object] | None = None,
+    seed: int = 0,
+    device: str | None = None,
+) -> NextPredictor: ...
+@overload
+def make(
+    task: Literal["classify"],
+    model: str = "best",
+    *,
+    settings: Mapping[str, object] | None = None,
+    seed: int = 0,
+    device: str | None = None,
+) -> ClassifyPredictor: ...
+@overload
 def make(
     task: str,
     model: str = "best",
@@ -52,11 +81,19 @@ def make(
     settings: Mapping[str, object] | None = None,
     seed: int = 0,
     device: str | None = None,
-) -> NextPredictor:
+) -> Any: ...
+def make(
+    task: str,
+    model: str = "best",
+    *,
+    settings: Mapping[str, object] | None = None,
+    seed: int = 0,
+    device: str | None = None,
+) -> Any:
     """A predictor that has learned nothing yet.
 
     Args:
-        task: the question, ``next``.
+        task: the question, ``next`` or ``classify``.
         model: a model's name, or ``best``.
         settings: settings to change, by name.
         seed: the same seed, data and machine give the same bytes on the CPU.
@@ -70,13 +107,22 @@ def make(
     return TASKS[task](model, settings=settings, seed=seed, device=device)
 
 
-def load(folder: str | Path, **options: Any) -> NextPredictor:
-    """Read a model folder, whatever its task.
+def task_of(folder: str | Path) -> str:
+    """The task of a model folder.
 
     Raises:
-        ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
+        ModelFolderError: it is half, foreign, or of a newer ensue.
     """
     task = read_settings(Path(folder))["task"]
     if not isinstance(task, str) or task not in TASKS:
         raise ModelFolderError(f"{folder}: task {task!r} is not known to this ensue; update ensue")
-    return TASKS[task].load(folder, **options)
+    return task
+
+
+def load(folder: str | Path, **options: Any) -> Any:
+    """Read a model folder: a :class:`NextPredictor` or a :class:`ClassifyPredictor`, as the folder says.
+
+    Raises:
+        ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
+    """
+    return TASKS[task_of(folder)].load(folder, **options)

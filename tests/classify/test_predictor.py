@@ -70,6 +70,16 @@ def test_pairs_are_told_from_single_texts() -> None:
     assert str(error.value) == "text 0: is a single text, but the model learned pairs; give pairs"
 
 
+def test_counting_reads_documents_too() -> None:
+    record = Text(("One two three. Four five. Six w1 w2 good.",))
+    for settings, kept in (({}, ["good", "."]), ({"max_sentences": 2}, ["five", "."])):
+        made = fitted(documents(40, 0), "tfidf", **settings)
+        made.facts["architecture"] = "hierarchical"  # as when ``best`` gives way to counting
+        (found,) = made.explain([record])
+        assert [*found.passages[-1].words[-2:]] == kept
+        assert found.answer.choices[0].score == made.predict([record])[0].choices[0].score
+
+
 def test_documents_are_read_sentence_by_sentence() -> None:
     made = fitted(documents(40, 0))
     assert made.architecture == "hierarchical"

@@ -204,3 +204,24 @@ def test_what_was_observed_fades_through_a_silence() -> None:
     torch.testing.assert_close(
         model.lately[FIRST], kept[FIRST] * torch.tensor([0.5 ** (1 / half) for half in HALVES]).double()
     )
+
+
+def test_a_new_item_starts_near_what_came_lately() -> None:
+    model = network()
+    before = model.items.weight.detach().clone()
+    model.place(FIRST + 3)
+    model.lately.zero_()
+    model.place(FIRST + 3)
+    kept = model.items.weight.detach().clone()
+    model.observe(torch.tensor([FIRST, FIRST, FIRST + 1]), torch.zeros(3).double())
+    model.place(FIRST + 3)
+    after = model.items.weight.detach()
+    assert torch.equal(kept[: FIRST + 3], before[: FIRST + 3]) and torch.equal(after[: FIRST + 3], kept[: FIRST + 3])
+
+    def unit(vector: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.normalize(vector, dim=0)
+
+    mean = unit(2 * unit(kept[FIRST]) + unit(kept[FIRST + 1]))
+    for id in range(FIRST + 3, len(kept)):
+        torch.testing.assert_close(unit(after[id]), unit(mean + unit(kept[id])))
+        torch.testing.assert_close(after[id].norm(), kept[id].norm())

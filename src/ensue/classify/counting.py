@@ -43,12 +43,14 @@ class CountingSettings:
     min_count: int = 1
     """How often a word must occur in the training data to be known."""
     max_words: int | None = None
-    """A cap on the words of a text; everything is read without one."""
+    """A cap on the words of a text, of a sentence in documents; everything is read without one."""
+    max_sentences: int | None = None
+    """A cap on the sentences of a document; all are read without one."""
 
     def __post_init__(self) -> None:
         if self.strength <= 0:
             raise SettingError(f"strength is {self.strength}; it must be above 0")
-        for name in ("dim", "min_count", "max_words"):
+        for name in ("dim", "min_count", "max_words", "max_sentences"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise SettingError(f"{name} is {value}; it must be at least 1")
         if self.extra_words < 0:

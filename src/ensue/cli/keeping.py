@@ -7,13 +7,15 @@ from typing import Annotated
 
 import typer
 
-from ensue.cli.options import Columns, Folder, Gap, Json, Sort, TimeUnit, read_log
+from ensue.cli import tasks
+from ensue.cli.options import Columns, Folder, Gap, Json, Phrases, Reading, Sort, TimeUnit
 from ensue.errors import SettingError
 
 
 def update(
+    context: typer.Context,
     folder: Folder,
-    new: Annotated[str | None, typer.Argument(help="a log of what is new; with --rollback a version's number")] = None,
+    new: Annotated[str | None, typer.Argument(help="what is new; with --rollback a version's number")] = None,
     max_drop: Annotated[
         float, typer.Option(help="the largest relative fall of MRR let pass, on the newest or on a remembered slice")
     ] = 0.05,
@@ -25,11 +27,13 @@ def update(
     time_unit: TimeUnit = None,
     sort: Sort = False,
     gap: Gap = None,
+    phrases: Phrases = False,
     json: Json = False,
 ) -> None:
-    """Learn a new log on top of a model, unless that makes it worse (exit code 1); or put an old version back."""
-    from ensue.cli import show
-    from ensue.refresh import refresh
+    """Learn what is new on top of a model; or put an old version back.
+
+    Task next tests the model before and after, and refuses to make it worse (exit code 1).
+    """
     from ensue.versions import current
 
     if rollback:
@@ -38,12 +42,8 @@ def update(
     if new is None:
         raise SettingError("name a log of what is new, as in `ensue update FOLDER new.csv`, or give --rollback")
     current(folder)  # a wrong folder is found before a long log is read
-    histories, _ = read_log(Path(new), columns, time_unit, sort, gap)
-    found = refresh(folder, histories, max_drop=max_drop, keep=keep, follow=show.training)
-    show.put_json({"folder": str(folder), **found.to_dict()}) if json else show.refreshed(found)
-    if not found.accepted:
-        show.remark(f"{folder}: {found.verdict}")
-        raise typer.Exit(1)
+    reading = Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases)
+    tasks.of_folder(folder, context).update(folder, Path(new), reading, max_drop, keep, json)
 
 
 def _roll_back(folder: Path, number: str | None, json: bool) -> None:

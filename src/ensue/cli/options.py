@@ -1,35 +1,41 @@
-"""Arguments and options that several verbs share, and the reading of a log as they say."""
+"""Arguments and options that several verbs share."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ensue.settings import parse
 
-if TYPE_CHECKING:
-    from ensue.data.histories import Histories
-    from ensue.data.tables import Understood
-
-Columns = Annotated[str, typer.Option(help="roles to column names: sequence=…,value=…,time=…")]
+Columns = Annotated[
+    str, typer.Option(help="roles to column names: sequence=…,value=…,time=…; of texts text=…,second=…,label=…,group=…")
+]
 TimeUnit = Annotated[str | None, typer.Option(help="unit of the times: s, ms, h or iso; found out unless stated")]
 Sort = Annotated[bool, typer.Option("--sort", help="put the events of a sequence in order of time")]
 Gap = Annotated[float | None, typer.Option(help="minutes of pause that end a session; 0 never cuts")]
+Phrases = Annotated[bool, typer.Option("--phrases", help="of trees, read every labelled phrase, not only sentences")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 Folder = Annotated[Path, typer.Argument(help="a model folder made by `ensue fit`")]
 
 
-def read_log(
-    path: Path, columns: str, time_unit: str | None, sort: bool, gap: float | None
-) -> tuple[Histories, Understood]:
-    """The histories of a file, after showing what was understood of it."""
-    from ensue.cli import show
-    from ensue.data.tables import read
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How files are to be read, as the options say."""
 
-    histories, understood = read(
-        path, columns=parse(columns.split(",")) if columns else None, time_unit=time_unit, sort=sort, gap=gap
-    )
-    show.understood(understood)
-    return histories, understood
+    columns: str = ""
+    time_unit: str | None = None
+    sort: bool = False
+    gap: float | None = None
+    phrases: bool = False
+
+    @property
+    def roles(self) -> dict[str, str] | None:
+        """Roles to column names, or ``None``.
+
+        Raises:
+            SettingError: not of the form role=name.
+        """
+        return parse(self.columns.split(",")) if self.columns else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -13,7 +13,8 @@ from rich.table import Column, Table
 
 from ensue.data.check import Findings
 from ensue.data.tables import Understood
-from ensue.evaluation import Result
+from ensue.evaluation import Result, Row
+from ensue.evaluation.rows import cell
 from ensue.records import Answer, Explanation
 from ensue.refresh import AT, Refreshed
 from ensue.studies.demo import Demo
@@ -89,31 +90,32 @@ def training(reports: Iterable[Report]) -> None:
 def result(found: Result, at: Sequence[int]) -> None:
     """A table of figures with its protocol card and verdict."""
     measures = ["mrr", *(f"hit@{k}" for k in at), *(f"ndcg@{k}" for k in at[: 2 if len(at) < 3 else 1])]
-    apart = " " if out.width >= 16 * (len(measures) + 2) else "\n"  # a narrow terminal gets the intervals below
-    table = Table(
-        Column("model", no_wrap=True),
-        *measures,
-        f"s /{apart}1,000",
-        title=f"protocol {found.protocol.name}: figures x 100, ± 95 %",
-        title_justify="left",
-    )
-    for row in found.rows:
-        cells = [_cell(row.figures[name], row.interval[name], apart) for name in measures]
-        seconds = row.seconds_per_1000
-        speed = "" if seconds is None else f"{seconds:.2f}" if seconds < 10 else f"{seconds:.0f}"
-        table.add_row(f"{row.model}\n[yellow]chance![/]" if row.warning else row.model, *cells, speed)
-    out.print(table)
-    for row in found.rows:
-        if row.warning:
-            out.print(f"  [yellow]warning:[/] {row.warning}", highlight=False)
     card = found.protocol
+    figures(found.rows, dict(zip(measures, measures, strict=True)), f"protocol {card.name}: figures x 100, ± 95 %")
     for name in ("data", "targets", "candidates", "repeats", "averaging", "ties", "interval", "leaked"):
         out.print(f"  {name}: {getattr(card, name)}", highlight=False)
     out.print(found.verdict, highlight=False)
 
 
-def _cell(value: float, interval: tuple[float, float], apart: str) -> str:
-    return f"{100 * value:.2f}{apart}±{50 * (interval[1] - interval[0]):.2f}"
+def figures(rows: Sequence[Row], measures: Mapping[str, str], title: str) -> None:
+    """A row a model, a column a measure (by its name in the rows, and its head), then what is not above chance."""
+    apart = " " if out.width >= 16 * (len(measures) + 2) else "\n"  # a narrow terminal gets the intervals below
+    table = Table(
+        Column("model", no_wrap=True),
+        *measures.values(),
+        f"s /{apart}1,000",
+        title=title,
+        title_justify="left",
+    )
+    for row in rows:
+        cells = [cell(row, name, f"{apart}±") for name in measures]
+        seconds = row.seconds_per_1000
+        speed = "" if seconds is None else f"{seconds:.2f}" if seconds < 10 else f"{seconds:.0f}"
+        table.add_row(f"{row.model}\n[yellow]chance![/]" if row.warning else row.model, *cells, speed)
+    out.print(table)
+    for row in rows:
+        if row.warning:
+            out.print(f"  [yellow]warning:[/] {row.warning}", highlight=False)
 
 
 def answer(found: Answer) -> None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from contextlib import nullcontext, suppress
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ensue.cli import keeping, streaming
-from ensue.cli.options import Columns, Folder, Gap, Json, Sort, TimeUnit, read_log
-from ensue.errors import DataError, SettingError
-from ensue.records import History
+from ensue.cli import keeping, streaming, tasks
+from ensue.cli.options import Columns, Folder, Gap, Json, Phrases, Reading, Sort, TimeUnit
+from ensue.errors import SettingError
 from ensue.settings import parse
 from ensue.version import __version__
 
@@ -23,18 +20,21 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Who passes it on next, what is read next: answers from the logs you hold, with what they leaned on.",
+    help="Who passes it on next, what is read next, which label fits: answers from what you hold, with what they "
+    "leaned on.",
 )
 
 Data = Annotated[
-    Path, typer.Argument(help="a log: CSV, TSV, JSON Lines, Parquet, HiDAN, FOREST, CYAN-RNN; plain, .gz, .xz, .zst")
+    Path, typer.Argument(help="a log or labelled texts: CSV, TSV, JSON Lines, Parquet, or a layout known by its shape")
 ]
-Task = Annotated[str, typer.Argument(help="the question: next")]
+Task = Annotated[str, typer.Argument(help="the question: next or classify")]
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="key=value: change a setting of the model or its schedule")
 ]
-Protocol = Annotated[str, typer.Option(help="full (micro, all candidates), paper (the model's own), macro or sampled")]
-At = Annotated[str, typer.Option(help="cut-offs of the figures")]
+Protocol = Annotated[
+    str, typer.Option(help="of next: full (micro, all candidates), paper (the model's own), macro, sampled")
+]
+At = Annotated[str, typer.Option(help="of next: cut-offs of the figures")]
 Seed = Annotated[int, typer.Option(help="the same seed gives the same model")]
 
 
@@ -45,59 +45,35 @@ def _version(version: Annotated[bool, typer.Option("--version", help="print the 
         raise typer.Exit
 
 
-def _cuts(at: str) -> list[int]:
-    try:
-        cuts = sorted({int(k) for k in at.split(",")})
-    except ValueError:
-        cuts = []
-    if not cuts or cuts[0] < 1:
-        raise SettingError(f"--at {at!r} is not a list of ranks such as 10,20")
-    return cuts
-
-
-def _require_protocol(protocol: str) -> None:
-    from ensue.evaluation import PROTOCOLS
-
-    if protocol not in PROTOCOLS:
-        raise SettingError(f"protocol {protocol!r} is not known; choose from {', '.join(PROTOCOLS)}")
-
-
 def _names(models: str) -> list[str]:
     return [name.strip() for name in models.split(",") if name.strip()]
 
 
-def _require_task(task: str) -> None:
-    if task != "next":
-        raise SettingError(f"task {task!r} is not known; choose from next")
-
-
 @app.command()
 def check(
+    context: typer.Context,
     data: Data,
     other: Annotated[list[Path] | None, typer.Option(help="another split, to look for leaks; may be repeated")] = None,
     columns: Columns = "",
     time_unit: TimeUnit = None,
     sort: Sort = False,
     gap: Gap = None,
+    phrases: Phrases = False,
     json: Json = False,
 ) -> None:
     """Show what was understood of a file, and what in it would spoil a result."""
-    from ensue.cli import show
-    from ensue.data.check import check as look
-
-    histories, understood = read_log(data, columns, time_unit, sort, gap)
-    others = {str(path): read_log(path, columns, time_unit, sort, gap)[0] for path in other or []}
-    found = look(histories, understood, others)
-    show.put_json(asdict(found)) if json else show.findings(found)
+    reading = Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases)
+    tasks.of_file(data, reading, context).check(data, other or [], reading, json)
 
 
 @app.command()
 def fit(
+    context: typer.Context,
     task: Task,
     data: Data,
     output: Annotated[Path, typer.Option("--output", "-o", help="the model folder to write")],
     model: Annotated[str, typer.Option(help="a model's name, or best")] = "best",
-    valid: Annotated[Path | None, typer.Option(help="data for early stopping; else the last tenth is held out")] = None,
+    valid: Annotated[Path | None, typer.Option(help="data for early stopping; else a tenth is held out")] = None,
     set_: Set = None,
     seed: Seed = 0,
     resume: Annotated[bool, typer.Option("--resume", help="continue a run that was interrupted")] = False,
@@ -106,28 +82,29 @@ def fit(
     time_unit: TimeUnit = None,
     sort: Sort = False,
     gap: Gap = None,
+    phrases: Phrases = False,
     json: Json = False,
 ) -> None:
     """Train a model (or count) and write its folder."""
     from ensue.cli import show
-    from ensue.data.check import require_targets
     from ensue.evaluation import describe
     from ensue.folder import require_writable
     from ensue.group import ranks
     from ensue.lock import only_writer
     from ensue.predictor import make
 
-    _require_task(task)
+    chosen = tasks.named(task, context)
+    reading = Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases)
     predictor = make(task, model, settings=parse(set_ or []), seed=seed, device=device)
     require_writable(output)
     with ranks() as (rank, _):
-        histories, _ = read_log(data, columns, time_unit, sort, gap)
-        require_targets(histories, str(data))
-        held = read_log(valid, columns, time_unit, sort, gap)[0] if valid else None
+        known = chosen.read(data, reading)
+        chosen.require(known, data, learn=True)
+        held = chosen.read(valid, reading) if valid else None
         with only_writer(output) if rank == 0 and output.exists() else nullcontext():
             place = output.resolve()
             checkpoint = place.with_name(f".{place.name}.checkpoint")
-            reports = predictor.fit(histories, held, checkpoint=checkpoint, resume=resume)
+            reports = predictor.fit(known, held, checkpoint=checkpoint, resume=resume)
             try:
                 show.training(reports) if rank == 0 else [None for _ in reports]
             except KeyboardInterrupt:
@@ -137,6 +114,8 @@ def fit(
                 predictor.save(output, describe(predictor))
                 for done in [path for path in place.parent.iterdir() if path.name.startswith(checkpoint.name)]:
                     done.unlink(missing_ok=True)
+                for line in chosen.told(predictor):
+                    show.remark(line)
                 show.put_json({"folder": str(output), **predictor.summary()}) if json else show.remark(
                     f"saved {output}"
                 )
@@ -144,6 +123,7 @@ def fit(
 
 @app.command()
 def evaluate(
+    context: typer.Context,
     folder: Folder,
     data: Data,
     protocol: Protocol = "full",
@@ -152,6 +132,7 @@ def evaluate(
     time_unit: TimeUnit = None,
     sort: Sort = False,
     gap: Gap = None,
+    phrases: Phrases = False,
     json: Json = False,
 ) -> None:
     """Score a model on data it has not seen, counting beside it; the table also goes into its CARD.md."""
@@ -162,22 +143,26 @@ def evaluate(
     from ensue.folder import write_file
     from ensue.predictor import load
 
-    predictor, cuts = load(folder), _cuts(at)
-    histories, _ = read_log(data, columns, time_unit, sort, gap)
-    found = score(predictor, histories, protocol, cuts)
+    chosen = tasks.of_folder(folder, context)
+    scoring = chosen.scoring(protocol, at)
+    predictor = load(folder)
+    asked = chosen.read(data, Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases))
+    chosen.require_like(asked, data, predictor)
+    found = score(predictor, asked, **scoring)
     with suppress(ModelFolderError):  # a folder that may only be read keeps its old card
         write_file(folder / "CARD.md", describe(predictor, found).encode())
-    show.put_json(found.to_dict()) if json else show.result(found, cuts)
+    show.put_json(found.to_dict()) if json else chosen.show_result(found, scoring)
 
 
 @app.command()
 def compare(
+    context: typer.Context,
     task: Task,
     data: Data,
     test: Annotated[Path, typer.Option(help="what the models are scored on")],
     models: Annotated[str, typer.Option(help="names, separated by commas")] = "best",
     seeds: Annotated[int, typer.Option(help="trainings a model, with seeds 0, 1, …")] = 1,
-    valid: Annotated[Path | None, typer.Option(help="data for early stopping; else the last tenth is held out")] = None,
+    valid: Annotated[Path | None, typer.Option(help="data for early stopping; else a tenth is held out")] = None,
     set_: Set = None,
     protocol: Protocol = "full",
     at: At = "10,20,50,100",
@@ -185,96 +170,95 @@ def compare(
     time_unit: TimeUnit = None,
     sort: Sort = False,
     gap: Gap = None,
+    phrases: Phrases = False,
     json: Json = False,
 ) -> None:
     """Train several models on the same data and score them side by side, counting always among them."""
     from ensue.cli import show
-    from ensue.data.check import require_targets
     from ensue.evaluation import compare as score
     from ensue.predictor import make
 
-    _require_task(task)
-    _require_protocol(protocol)
-    cuts = _cuts(at)
+    chosen = tasks.named(task, context)
+    scoring = chosen.scoring(protocol, at)
+    reading = Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases)
     names = _names(models) or ["best"]
     if seeds < 1:
         raise SettingError(f"--seeds {seeds}: give at least 1")
     entries = [[make(task, name, settings=parse(set_ or []), seed=seed) for seed in range(seeds)] for name in names]
-    histories, _ = read_log(data, columns, time_unit, sort, gap)
-    tested, _ = read_log(test, columns, time_unit, sort, gap)
-    for part, path in ((histories, data), (tested, test)):
-        require_targets(part, str(path))
-    held = read_log(valid, columns, time_unit, sort, gap)[0] if valid else None
+    known, asked = chosen.read(data, reading), chosen.read(test, reading)
+    chosen.require(known, data, learn=True)
+    chosen.require(asked, test, learn=False)
+    held = chosen.read(valid, reading) if valid else None
     for predictors in entries:
         for predictor in predictors:
             show.remark(f"{predictor.model_name}, seed {predictor.seed}")
-            show.training(predictor.fit(histories, held))
-    found = score(entries, tested, protocol, cuts)
-    show.put_json(found.to_dict()) if json else show.result(found, cuts)
-
-
-def _records(source: str, columns: str, time_unit: str | None, sort: bool, gap: float | None) -> Iterator[History]:
-    if source != "-":
-        yield from read_log(Path(source), columns, time_unit, sort, gap)[0].records()
-        return
-    try:
-        for number, line in enumerate(sys.stdin, 1):
-            if line.strip():
-                yield History.from_json(line, f"-:{number}")
-    except UnicodeDecodeError as error:
-        raise DataError(f"-: not UTF-8 ({error.reason} at byte {error.start}); send UTF-8") from error
+            show.training(predictor.fit(known, held))
+    found = score(entries, asked, **scoring)
+    show.put_json(found.to_dict()) if json else chosen.show_result(found, scoring)
 
 
 @app.command()
 def predict(
+    context: typer.Context,
     folder: Folder,
-    source: Annotated[str, typer.Argument(metavar="[INPUT]", help="a log, or - for JSON Lines on stdin")] = "-",
+    source: Annotated[
+        str, typer.Argument(metavar="[INPUT]", help="a log or texts; - for JSON Lines, or plain texts, on stdin")
+    ] = "-",
     k: Annotated[int, typer.Option("-k", help="choices an answer")] = 10,
     evidence: Annotated[bool, typer.Option(help="show what each choice leaned on")] = True,
     columns: Columns = "",
     time_unit: TimeUnit = None,
     sort: Sort = False,
     gap: Gap = None,
+    phrases: Phrases = False,
     json: Json = False,
 ) -> None:
-    """Rank what comes next after each history; ids never seen are welcome."""
-    from ensue.cli import show
+    """Rank what comes next after each history, or the labels of each text; what was never seen is welcome."""
     from ensue.predictor import load
 
-    predictor = load(folder)
-    records = _records(source, columns, time_unit, sort, gap)
+    chosen, predictor = tasks.of_folder(folder, context), load(folder)
+    records = chosen.records(
+        source, Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases), predictor
+    )
     while part := list(islice(records, 1 if source == "-" and sys.stdin.isatty() else 512)):
         for answer in predictor.predict(part, k, evidence=evidence):
-            typer.echo(answer.to_json()) if json else show.answer(answer)
+            typer.echo(answer.to_json()) if json else chosen.show_answer(answer)
 
 
 @app.command()
 def explain(
+    context: typer.Context,
     folder: Folder,
-    source: Annotated[str, typer.Argument(metavar="INPUT", help="a log, or - for JSON Lines on stdin")],
-    html: Annotated[Path | None, typer.Option(help="draw the first history's weights into this page")] = None,
+    source: Annotated[
+        str, typer.Argument(metavar="INPUT", help="a log or texts; - for JSON Lines, or plain texts, on stdin")
+    ],
+    html: Annotated[Path | None, typer.Option(help="draw the first one's weights into this page")] = None,
     k: Annotated[int, typer.Option("-k", help="choices an answer")] = 3,
     columns: Columns = "",
     time_unit: TimeUnit = None,
     sort: Sort = False,
     gap: Gap = None,
+    phrases: Phrases = False,
     json: Json = False,
 ) -> None:
-    """Show who leaned on whom inside each history, and what the answer loses without its most heeded events."""
+    """Show what an answer leaned on inside each history or text, and what it loses without that."""
     from ensue import figures
     from ensue.cli import show
     from ensue.predictor import load
 
-    predictor = load(folder)
-    records = _records(source, columns, time_unit, sort, gap)
+    chosen, predictor = tasks.of_folder(folder, context), load(folder)
+    records = chosen.records(
+        source, Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases), predictor
+    )
     drawn = False
     while part := list(islice(records, 256)):
         for explanation in predictor.explain(part, k):
             if html and not drawn:
-                figures.write_html(figures.dependency(explanation), html)
+                first, *more = chosen.pictures(explanation)
+                figures.write_html(first, html, *more)
                 show.remark(f"wrote {html}")
                 drawn = True
-            typer.echo(explanation.to_json()) if json else show.explanation(explanation)
+            typer.echo(explanation.to_json()) if json else chosen.show_explanation(explanation)
 
 
 app.command()(keeping.update)

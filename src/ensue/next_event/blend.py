@@ -108,6 +108,10 @@ class Blend(nn.Module):
         grown.beside[: len(self.beside)] = self.beside
         return grown
 
+    def place(self, first: int) -> None:
+        """Let the items from id ``first`` on start near what came lately."""
+        self.network.place(first)
+
     def observe(self, ids: Tensor, times: Tensor) -> None:
         """Count a few events of a stream once they are learned; the memory gets whole sessions when they are over."""
         self.network.observe(ids, times)

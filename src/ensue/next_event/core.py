@@ -120,6 +120,19 @@ class CORE(nn.Module):
         grown.load_state_dict(state)
         return grown
 
+    @torch.no_grad()
+    def place(self, first: int) -> None:
+        """Let the items from id ``first`` on start near the mean of what came lately, each with its own random part.
+
+        A vector at random would be closer to some of very many old items than to any of its day.
+        """
+        latest = self.lately[:first, :1]
+        if float(latest.sum()) > 0:
+            mean = functional.normalize((latest * functional.normalize(self.items.weight[:first], dim=1)).sum(0), dim=0)
+            own = self.items.weight.data[first:]
+            placed = functional.normalize(mean + functional.normalize(own, dim=1), dim=1)
+            own.copy_(placed * own.norm(dim=1, keepdim=True))
+
     def observe(self, ids: Tensor, times: Tensor) -> None:
         """Count a few events of a stream, (events,) each, once they are learned: what was counted before fades.
 

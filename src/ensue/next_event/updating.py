@@ -46,9 +46,10 @@ def prints(data: Histories) -> Tensor:
 def welcome(predictor: NextPredictor, values: Iterable[str]) -> None:
     """Give new values the next ids: counts start at 0, weights at random, the optimiser's moments at 0.
 
-    What a new id starts from depends on the predictor's seed and on the id, not on when it came or with which others.
+    What a new id starts from depends on the predictor's seed and on the id, not on with which others it came; a model
+    that weighs what came lately puts it near that (``place``).
     """
-    old = len(predictor.vocabulary)
+    old = first = len(predictor.vocabulary)
     if not predictor.vocabulary.add(values):
         return
     num_ids = len(predictor.vocabulary)
@@ -69,6 +70,8 @@ def welcome(predictor: NextPredictor, values: Iterable[str]) -> None:
             module.num_embeddings = len(module.weight)
         elif isinstance(module, nn.Linear):
             module.out_features = len(module.weight)
+    if hasattr(predictor.network, "place"):
+        predictor.network.place(first)
     count_negatives(predictor)
 
 

@@ -1,4 +1,4 @@
-"""The referee: one protocol card, counting rows beside every model, intervals from resampling whole sequences.
+"""The referee of ``next``: one protocol card, counting rows beside every model, intervals by resampling sequences.
 
 Under every protocol each event after the first of its sequence is a target; histories are cut down to the values the
 model knows, and a target that it does not know, or that follows nothing it knows, counts as a miss.
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -30,18 +30,16 @@ from ensue import metrics
 from ensue.data.check import fingerprints
 from ensue.data.histories import Histories
 from ensue.errors import DataError, SettingError
+from ensue.evaluation.rows import RESAMPLES, Row, intervals
 from ensue.metrics import Floats
 from ensue.next_event import COUNTING
 from ensue.next_event.predictor import NextPredictor
-from ensue.next_event.reservoir import LATEST
-from ensue.version import __version__
 from ensue.vocabulary import FIRST
 
 PROTOCOLS = ("full", "paper", "macro", "sampled")
 SAMPLED = 100
 SAMPLED_IN_PAPER = ("sansr", "sansr-rc", "bpr-mf", "fpmc", "gru4rec", "narm", "stamp")
 AT = (10, 20, 50, 100)
-RESAMPLES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +55,6 @@ class Card:
     ties: str = "count against the target"
     interval: str = f"95 %, {RESAMPLES} resamples of whole sequences"
     leaked: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One model's figures, as fractions, with 95 % intervals by measure."""
-
-    model: str
-    figures: Mapping[str, float]
-    interval: Mapping[str, tuple[float, float]]
-    seconds_per_1000: float | None = None
-    notes: Mapping[str, Any] = field(default_factory=dict)
-    warning: str = ""
-    """Says so where the figures are not above those of a random order."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Flat JSON form: ``{"model", "mrr", …, "interval": {…}}``; ``"below_chance": true`` where a warning stands."""
-        below = {"below_chance": True} if self.warning else {}
-        speed = {} if self.seconds_per_1000 is None else {"seconds_per_1000": self.seconds_per_1000}
-        return {"model": self.model, **self.figures, "interval": dict(self.interval), **speed, **self.notes, **below}
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +177,7 @@ def _row(
 ) -> Row:
     measures = metrics.names(at)
     found = dict(zip(measures, figures.tolist(), strict=True))
-    interval = dict(zip(measures, _interval(resampled), strict=True))
+    interval = dict(zip(measures, intervals(resampled), strict=True))
     seconds = 1000 * sum(run.seconds for run in seeds) / max(1, sum(len(run.rank) for run in seeds))
     notes = {"seeds": len(seeds)} if len(seeds) > 1 else {}
     return Row(name, found, interval, seconds, notes, _warning(name, found, interval, min(at), candidates))
@@ -259,11 +238,6 @@ def _resample(table: list[list[tuple[Floats, Floats]]], *, macro: bool) -> tuple
     return figures, resampled
 
 
-def _interval(resampled: Floats) -> list[tuple[float, float]]:
-    low, high = np.percentile(resampled, [2.5, 97.5], axis=0)
-    return list(zip(low.tolist(), high.tolist(), strict=True))
-
-
 def _card(predictor: NextPredictor, data: Histories, asked: str, protocol: str, run: Scored) -> Card:
     coded = data.encode(predictor.vocabulary)
     leaked = np.isin(fingerprints(coded).view(np.int64), predictor.train_prints.numpy())
@@ -289,47 +263,3 @@ def chance(sampled: int) -> str:
     ranks = np.arange(1, sampled + 2)
     hits = ", ".join(f"HR@{k} {min(k / len(ranks), 1):.3f}" for k in (10, 20))
     return f"the target and {sampled} drawn at random; chance is {hits}, MRR {(1 / ranks).mean():.3f}"
-
-
-def table(result: Result, measures: Sequence[str]) -> str:
-    """A Markdown table, figures x 100 with the half-width of their interval; below it what is not above chance."""
-    lines = [f"| model | {' | '.join(measures)} |", "|---" * (1 + len(measures)) + "|"]
-    for row in result.rows:
-        cells = [f"{100 * row.figures[name]:.2f} ± {50 * np.ptp(row.interval[name]):.2f}" for name in measures]
-        lines.append(f"| {row.model}{' (chance!)' if row.warning else ''} | {' | '.join(cells)} |")
-    return "\n".join([*lines, *(f"\nWarning: {row.warning}" for row in result.rows if row.warning)])
-
-
-def _kept(num: int) -> list[str]:
-    """What a card says of past histories in the folder: they may be personal data."""
-    if not num:
-        return []
-    what = f"{num:,} past histories (ids and times, no names; of each the latest {LATEST} events)"
-    why = "for updates to learn anew; `ensue fit --set replay=0` keeps none"
-    return ["## What it keeps", f"- {what} in `reservoir.safetensors`, {why}.", ""]
-
-
-def describe(predictor: NextPredictor, result: Result | None = None) -> str:
-    """The text of ``CARD.md``: what was learned from what, and the latest scores with counting beside them."""
-    summary = predictor.summary()
-    lines = [
-        f"# {summary['model']} for task {summary['task']}",
-        "",
-        f"Written by ensue {__version__}. Same seed, data and machine give the same bytes on the CPU.",
-        "",
-        "## What it learned from",
-        *(f"- {name}: {value}" for name, value in summary["facts"].items()),
-        "",
-        *_kept(summary["facts"]["remembered"]),
-        "## How",
-        f"- seed: {summary['seed']}",
-        *(f"- {name}: {value}" for name, value in {**summary["settings"], **(summary["schedule"] or {})}.items()),
-        "",
-        "## Scores on data it has not seen",
-    ]
-    if result is None:
-        return "\n".join([*lines, "None yet: run `ensue evaluate FOLDER TEST`.", ""])
-    measures = [name for name in result.rows[0].figures if name == "mrr" or name.startswith("hit")]
-    card = [f"- {name}: {value}" for name, value in asdict(result.protocol).items()]
-    weights = "Attention weights say what the model leaned on, not why; trust them as far as a deletion test goes."
-    return "\n".join([*lines, table(result, measures), "", result.verdict, "", *card, "", weights, ""])

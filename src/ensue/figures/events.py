@@ -1,16 +1,13 @@
-"""Every picture as a Plotly figure: a notebook, an HTML file and the web page draw the same one."""
+"""Pictures of events: who leaned on whom inside one history, and a stream by the hour."""
 
 from __future__ import annotations
 
 import html
-import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 import plotly.graph_objects as go
 
-from ensue.errors import SettingError
 from ensue.records import Explanation
 from ensue.stream.board import Hour
 
@@ -84,58 +81,6 @@ def stream(hours: Sequence[Hour]) -> go.Figure:
         height=480,
     )
     return figure
-
-
-def bars(title: str, axis: str, names: Sequence[str], series: Mapping[str, Sequence[float | None]]) -> go.Figure:
-    """Bars side by side for each name, a colour a series, the values above them."""
-    figure = go.Figure()
-    for name, values in series.items():
-        text = ["" if value is None else f"{value:.3g}" for value in values]
-        figure.add_bar(x=list(names), y=list(values), name=name, text=text, textposition="outside")
-    return _plain(figure, title, axis)
-
-
-def lines(title: str, axis: str, names: Sequence[str], series: Mapping[str, Sequence[float | None]]) -> go.Figure:
-    """A line a series over names at equal distances, such as sizes that double."""
-    figure = go.Figure()
-    for name, values in series.items():
-        figure.add_scatter(x=list(names), y=list(values), name=name, mode="lines+markers")
-    return _plain(figure, title, axis)
-
-
-def _plain(figure: go.Figure, title: str, axis: str) -> go.Figure:
-    return figure.update_layout(
-        title={"text": title},
-        template="simple_white",
-        xaxis={"type": "category"},
-        yaxis={"title": {"text": axis}, "rangemode": "tozero"},
-        showlegend=len(figure.data) > 1,
-        height=420,
-    )
-
-
-def write_html(figure: go.Figure, path: Path, *more: go.Figure) -> None:
-    """Write a page that holds the figures and all they need; whoever reads the path sees the old page or the new one.
-
-    Raises:
-        SettingError: the page cannot be written there.
-    """
-    page = figure.to_html(include_plotlyjs=True, div_id="figure", config={"displaylogo": False})
-    for number, other in enumerate(more, 2):
-        part = other.to_html(
-            include_plotlyjs=False, full_html=False, div_id=f"figure{number}", config={"displaylogo": False}
-        )
-        before, after = page.rsplit("</body>", 1)
-        page = f"{before}{part}</body>{after}"
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_text(page, encoding="utf-8")
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise SettingError(
-            f"{path}: the figure cannot be written there ({error.strerror}); give another path"
-        ) from error
 
 
 def _hover(explanation: Explanation, labels: list[str], row: int, column: int) -> str:

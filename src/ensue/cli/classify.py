@@ -1,0 +1,213 @@
+"""Task ``classify`` at the command line: labelled texts, and texts that want a label."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ensue.cli.options import Reading
+from ensue.errors import DataError, SettingError
+from ensue.records import Text, TextAnswer, TextExplanation
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from ensue.classify.predictor import ClassifyPredictor
+    from ensue.data.texts import Texts, UnderstoodTexts
+    from ensue.evaluation import TextResult
+
+FOREIGN: tuple[str, ...] = ("time_unit", "sort", "gap", "protocol", "at", "max_drop")
+
+
+def read(path: Path, reading: Reading) -> Texts:
+    """The texts of a file, after showing what was understood of it."""
+    return _read(path, reading)[0]
+
+
+def _read(path: Path, reading: Reading) -> tuple[Texts, UnderstoodTexts]:
+    from ensue.cli import show_texts
+    from ensue.data.texts import read_texts
+
+    texts, understood = read_texts(path, columns=reading.roles, phrases=reading.phrases)
+    show_texts.understood(understood)
+    return texts, understood
+
+
+def require(data: Texts, path: Path, *, learn: bool) -> None:
+    """Refuse texts without labels, and for learning texts of one label.
+
+    Raises:
+        DataError: naming the file.
+    """
+    if data.labels is None:
+        raise DataError(f"{path}: the texts have no labels; name their column with --columns label=…")
+    if learn and data.labels.n_unique() < 2:
+        raise DataError(f"{path}: every text has the label {data.labels[0]!r}; give texts of at least two labels")
+
+
+def require_like(data: Texts, path: Path, predictor: ClassifyPredictor) -> None:
+    """Refuse texts without labels, and pairs where single texts were learned, or the reverse.
+
+    Raises:
+        DataError: naming the file.
+    """
+    _require_paired(data, path, predictor)
+    require(data, path, learn=False)
+
+
+def _require_paired(data: Texts, path: Path, predictor: ClassifyPredictor) -> None:
+    if data.paired != predictor.facts["paired"]:
+        kinds = ("pairs", "single texts") if data.paired else ("single texts", "pairs")
+        raise DataError(f"{path}: holds {kinds[0]}, but the model learned {kinds[1]}; give {kinds[1]}")
+
+
+def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
+    """Show what was understood of texts, and what in them would spoil a result."""
+    from ensue.cli import show, show_texts
+    from ensue.data.text_check import check_texts
+
+    texts, understood = _read(path, reading)
+    found = check_texts(texts, understood, {str(other): read(other, reading) for other in others})
+    show.put_json(asdict(found)) if json else show_texts.findings(found)
+
+
+def told(predictor: ClassifyPredictor) -> list[str]:
+    """How right and how sure each model is on the validation texts, and what was noted."""
+    right, off = predictor.facts["validation_accuracy"], predictor.facts["calibration_error"]
+    rows = (f"{name} {100 * right[name]:.1f} % (calibration error {100 * off[name]:.1f} %)" for name in right)
+    return [f"right on validation texts: {', '.join(rows)}", *(f"note: {note}" for note in predictor.facts["notes"])]
+
+
+def scoring(protocol: str, at: str) -> dict[str, Any]:
+    """There is one protocol, and no cut-off."""
+    return {}
+
+
+def show_result(found: TextResult, scoring: Mapping[str, Any]) -> None:
+    """The table, its card and the verdict."""
+    from ensue.cli import show_texts
+
+    show_texts.result(found)
+
+
+def records(source: str, reading: Reading, predictor: ClassifyPredictor) -> Iterator[Text]:
+    """The texts of a file, or of stdin: a text a line, or JSON Lines of records; a file may be a table as well.
+
+    Raises:
+        DataError: naming the file, the line, the field and what to do.
+    """
+    from ensue.cli import show
+    from ensue.data.files import open_file
+    from ensue.data.kinds import is_plain
+
+    paired = bool(predictor.facts["paired"])
+    if source == "-":
+        if reading.columns or reading.phrases:
+            raise SettingError("--columns and --phrases are for files; on stdin give a text a line, or JSON Lines")
+        yield from _of_lines(_stdin(), "-", paired)
+    elif not reading.columns and not reading.phrases and is_plain(source):
+        show.remark(f"{source}: one text a line")
+        yield from _of_lines(open_file(Path(source)).lines(), source, paired)
+    else:
+        texts = read(Path(source), reading)
+        _require_paired(texts, Path(source), predictor)
+        yield from texts.records()
+
+
+def _stdin() -> Iterator[tuple[int, str]]:
+    try:
+        yield from enumerate(sys.stdin, 1)
+    except UnicodeDecodeError as error:
+        raise DataError(f"-: not UTF-8 ({error.reason} at byte {error.start}); send UTF-8") from error
+
+
+def _of_lines(lines: Iterable[tuple[int, str]], where: str, paired: bool) -> Iterator[Text]:
+    """JSON Lines if the first line that is not empty opens a bracket; else every line is a text, an empty one too."""
+    listed, blanks = None, 0
+    for number, line in lines:
+        text = line.rstrip("\r\n")
+        if listed is None:
+            if not text.strip():
+                blanks += 1
+                continue
+            listed = text.lstrip().startswith("{")
+            yield from (_plain("", f"{where}:{place}", paired) for place in range(1, blanks * (not listed) + 1))
+        if not listed:
+            yield _plain(text, f"{where}:{number}", paired)
+        elif text.strip():
+            record = Text.from_json(text, f"{where}:{number}")
+            if (len(record.texts) == 2) != paired:
+                kinds = ("single texts", "pairs") if not paired else ("pairs", "single texts")
+                raise DataError(f"{where}:{number}: {len(record.texts)} texts, but the model learned {kinds[0]}")
+            yield record
+    if listed is None:
+        yield from (_plain("", f"{where}:{place}", paired) for place in range(1, blanks + 1))
+
+
+def _plain(line: str, where: str, paired: bool) -> Text:
+    if not paired:
+        return Text((line,))
+    parts = line.split("\t") if line else ["", ""]
+    if len(parts) != 2:
+        raise DataError(f"{where}: {len(parts)} texts, but the model learned pairs; write one, a tab, the other")
+    return Text(tuple(parts))
+
+
+def show_answer(found: TextAnswer) -> None:
+    """The labels of one text."""
+    from ensue.cli import show_texts
+
+    show_texts.answer(found)
+
+
+def show_explanation(found: TextExplanation) -> None:
+    """Every word with its share."""
+    from ensue.cli import show_texts
+
+    show_texts.explanation(found)
+
+
+def pictures(explanation: TextExplanation) -> list[go.Figure]:
+    """The word graph of the passage that counts most, of pairs one a side; then all words."""
+    from ensue import figures
+
+    parts = explanation.passages
+    sides = ([place for place, part in enumerate(parts) if part.side == side] for side in (0, 1))
+    chosen = [max(side, key=lambda place: parts[place].share) for side in sides if side]
+    return [*(figures.word_graph(explanation, place) for place in chosen), figures.document(explanation)]
+
+
+def update(folder: Path, new: Path, reading: Reading, max_drop: float, keep: int, json: bool) -> None:
+    """Learn new texts and keep the model that stood. There is no test: a folder holds no former text to test on."""
+    from ensue import versions
+    from ensue.classify import storage
+    from ensue.cli import show
+    from ensue.evaluation import describe
+    from ensue.folder import sweep, write_folder
+    from ensue.lock import only_writer
+    from ensue.predictor import load
+
+    if keep < 0:
+        raise SettingError(f"--keep {keep}: give 0 or more")
+    with only_writer(folder):
+        sweep(folder)
+        predictor, standing = load(folder), versions.current(folder)
+        texts = read(new, reading)
+        require_like(texts, new, predictor)
+        report = predictor.update(texts)
+        predictor.facts["version"] = version = versions.next_number(folder)
+        versions.keep(folder)
+        write_folder(folder, storage.files(predictor, describe(predictor)))
+        versions.prune(folder, keep)
+        kept = versions.kept(folder)
+    if json:
+        show.put_json(
+            {"folder": str(folder), "version": version, "texts": len(texts), "loss": report.loss, "kept": kept}
+        )
+        return
+    back = f"`ensue update {folder} --rollback` puts version {standing} back" if standing in kept else "none is kept"
+    show.remark(f"{folder}: learned {len(texts):,} texts; version {version} stands, {back}")
+    show.remark("note: only task next tests an update before it takes over; `ensue evaluate` tells what this is worth")

@@ -1,0 +1,147 @@
+"""Task ``next`` at the command line: logs of events."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ensue.cli.options import Reading
+from ensue.errors import DataError, SettingError
+from ensue.records import Answer, Explanation, History
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from ensue.data.histories import Histories
+    from ensue.data.tables import Understood
+    from ensue.evaluation import Result
+    from ensue.next_event.predictor import NextPredictor
+
+FOREIGN: tuple[str, ...] = ("phrases",)
+
+
+def read(path: Path, reading: Reading) -> Histories:
+    """The histories of a file, after showing what was understood of it."""
+    return _read(path, reading)[0]
+
+
+def _read(path: Path, reading: Reading) -> tuple[Histories, Understood]:
+    from ensue.cli import show
+    from ensue.data.tables import read as read_log
+
+    histories, understood = read_log(
+        path, columns=reading.roles, time_unit=reading.time_unit, sort=reading.sort, gap=reading.gap
+    )
+    show.understood(understood)
+    return histories, understood
+
+
+def require(data: Histories, path: Path, *, learn: bool) -> None:
+    """Refuse data in which nothing follows anything, for learning and for scoring alike."""
+    from ensue.data.check import require_targets
+
+    require_targets(data, str(path))
+
+
+def require_like(data: Histories, path: Path, predictor: NextPredictor) -> None:
+    """Any log will do; the referee says where there is nothing to score."""
+
+
+def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
+    """Show what was understood of a log, and what in it would spoil a result."""
+    from ensue.cli import show
+    from ensue.data.check import check as look
+
+    histories, understood = _read(path, reading)
+    found = look(histories, understood, {str(other): read(other, reading) for other in others})
+    show.put_json(asdict(found)) if json else show.findings(found)
+
+
+def told(predictor: NextPredictor) -> list[str]:
+    """The card says it all."""
+    return []
+
+
+def scoring(protocol: str, at: str) -> dict[str, Any]:
+    """The protocol and the cut-offs.
+
+    Raises:
+        SettingError: an unknown protocol, or no list of ranks.
+    """
+    from ensue.evaluation import PROTOCOLS
+
+    if protocol not in PROTOCOLS:
+        raise SettingError(f"protocol {protocol!r} is not known; choose from {', '.join(PROTOCOLS)}")
+    try:
+        cuts = sorted({int(k) for k in at.split(",")})
+    except ValueError:
+        cuts = []
+    if not cuts or cuts[0] < 1:
+        raise SettingError(f"--at {at!r} is not a list of ranks such as 10,20")
+    return {"protocol": protocol, "at": cuts}
+
+
+def show_result(found: Result, scoring: Mapping[str, Any]) -> None:
+    """The table with its cut-offs."""
+    from ensue.cli import show
+
+    show.result(found, scoring["at"])
+
+
+def records(source: str, reading: Reading, predictor: NextPredictor) -> Iterator[History]:
+    """The histories of a log, or JSON Lines on stdin.
+
+    Raises:
+        DataError: naming the file, the line, the field and what to do.
+    """
+    if source != "-":
+        yield from read(Path(source), reading).records()
+        return
+    try:
+        for number, line in enumerate(sys.stdin, 1):
+            if line.strip():
+                yield History.from_json(line, f"-:{number}")
+    except UnicodeDecodeError as error:
+        raise DataError(f"-: not UTF-8 ({error.reason} at byte {error.start}); send UTF-8") from error
+
+
+def show_answer(found: Answer) -> None:
+    """One ranked answer."""
+    from ensue.cli import show
+
+    show.answer(found)
+
+
+def show_explanation(found: Explanation) -> None:
+    """Who leaned on whom."""
+    from ensue.cli import show
+
+    show.explanation(found)
+
+
+def pictures(explanation: Explanation) -> list[go.Figure]:
+    """The heat map of who leaned on whom."""
+    from ensue import figures
+
+    return [figures.dependency(explanation)]
+
+
+def update(folder: Path, new: Path, reading: Reading, max_drop: float, keep: int, json: bool) -> None:
+    """Learn a new log unless that makes the model worse.
+
+    Raises:
+        Exit: with code 1, refused.
+    """
+    from ensue.cli import show
+    from ensue.refresh import refresh
+
+    found = refresh(folder, read(new, reading), max_drop=max_drop, keep=keep, follow=show.training)
+    show.put_json({"folder": str(folder), **found.to_dict()}) if json else show.refreshed(found)
+    if not found.accepted:
+        show.remark(f"{folder}: {found.verdict}")
+        raise typer.Exit(1)

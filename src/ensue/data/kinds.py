@@ -1,0 +1,93 @@
+"""What a file is for: a log of events (task ``next``) or labelled texts (task ``classify``), told by its shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+
+from ensue.data.columns import ROLES as LOG_ROLES
+from ensue.data.columns import find_columns
+from ensue.data.files import Content, open_file
+from ensue.data.formats import read_object, recognise
+from ensue.data.text_formats import ROLES as TEXT_ROLES
+from ensue.data.text_formats import Rows, read_rows
+from ensue.errors import DataError
+
+Kind = Literal["next", "classify"]
+_NO_HEADER = ("fasttext", "trees", "ss", "imdb", "snli", "jsonl texts")
+
+
+def kind_of(path: str | Path, columns: Mapping[str, str] | None = None, *, phrases: bool = False) -> Kind:
+    """The task whose reader shall have a file; a file that neither knows is left to that of logs.
+
+    A table is labelled texts if it has a text and a label, or a text and not what a log needs. The first line decides.
+
+    Args:
+        path: the file.
+        columns: stated roles; those of one reader alone decide.
+        phrases: asked for, which only texts have.
+
+    Raises:
+        DataError: a missing, empty, truncated or binary file.
+    """
+    stated = set(columns or {})
+    if phrases or (stated & set(TEXT_ROLES)):
+        return "classify"
+    content = open_file(Path(path))
+    if stated & set(LOG_ROLES):
+        return "next"
+    found = _as_texts(content)
+    if found is None:
+        return "next"
+    if found.layout in _NO_HEADER:
+        return "classify"
+    if found.layout == "labelled lines":
+        header = content.head(1)[0].split("\t")
+        return "next" if recognise(content) is not None or _is_log(header) else "classify"
+    return "classify" if "label" in found.columns or not _is_log(_names(content)) else "next"
+
+
+def is_plain(path: str | Path) -> bool:
+    """Whether a file is one text a line: no Parquet, no JSON, no tab, and no layout that its first line tells.
+
+    Raises:
+        DataError: a missing, empty, truncated or binary file.
+    """
+    content = open_file(Path(path))
+    if content.parquet or content.head(1)[0].lstrip().startswith("{") or "\t" in content.head(1)[0]:
+        return False
+    return _as_texts(content) is None
+
+
+def _as_texts(content: Content) -> Rows | None:
+    """What the reader of texts makes of the first line: as it is, or as a header above one row."""
+    line = ",".join(_names(content)) if content.parquet else content.head(1)[0]
+    row = re.sub(r"[^\t,;|]+", "x", line)
+    for probe in (line, f"{line}\n{row}"):
+        try:
+            return read_rows(Content(content.path, probe.encode()), {}, phrases=False)
+        except DataError:
+            continue
+    return None
+
+
+def _names(content: Content) -> list[str]:
+    if content.parquet:
+        return list(pl.read_parquet_schema(content.source))
+    line = content.head(1)[0]
+    if line.lstrip().startswith("{"):
+        return list(read_object(line, str(content.path)))
+    separator = "\t" if "\t" in line else max(",;|", key=line.count)
+    return [name.strip().strip('"') for name in line.split(separator)]
+
+
+def _is_log(names: list[str]) -> bool:
+    try:
+        find_columns(Path(), names, {})
+    except DataError:
+        return False
+    return True

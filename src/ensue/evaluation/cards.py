@@ -1,0 +1,83 @@
+"""``CARD.md``: what a model learned from what, and its latest scores with counting beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from ensue.classify.predictor import ClassifyPredictor
+from ensue.evaluation.classify import TextResult
+from ensue.evaluation.next_event import Result
+from ensue.evaluation.rows import table
+from ensue.next_event.predictor import NextPredictor
+from ensue.next_event.reservoir import LATEST
+from ensue.version import __version__
+
+_WEIGHTS = "Attention weights say what the model leaned on, not why; trust them as far as a deletion test goes."
+
+
+def describe(predictor: NextPredictor | ClassifyPredictor, result: Result | TextResult | None = None) -> str:
+    """The text of ``CARD.md``: what was learned from what, and the latest scores with counting beside them."""
+    summary = predictor.summary()
+    lines = [
+        f"# {summary['model']} for task {summary['task']}",
+        "",
+        f"Written by ensue {__version__}. Same seed, data and machine give the same bytes on the CPU.",
+        "",
+        "## What it learned from",
+        *(f"- {name}: {value}" for name, value in _facts(summary["facts"])),
+        "",
+        *(_kept_texts() if summary["task"] == "classify" else _kept(summary["facts"]["remembered"])),
+        "## How",
+        f"- seed: {summary['seed']}",
+        *(f"- {name}: {value}" for name, value in {**summary["settings"], **(summary["schedule"] or {})}.items()),
+        "",
+        "## Scores on data it has not seen",
+    ]
+    if result is None:
+        return "\n".join([*lines, "None yet: run `ensue evaluate FOLDER TEST`.", ""])
+    measures = [name for name in result.rows[0].figures if isinstance(result, TextResult) or _is_shown(name)]
+    card = [f"- {name}: {value}" for name, value in asdict(result.protocol).items()]
+    return "\n".join([*lines, table(result, measures), "", result.verdict, "", *card, "", _WEIGHTS, ""])
+
+
+def _is_shown(name: str) -> bool:
+    return name == "mrr" or name.startswith("hit")
+
+
+def _facts(facts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Facts as lines: lists joined, figures by model in a row, the log of training a line an epoch."""
+    for name, value in facts.items():
+        rows = value if name == "log" else ()
+        for row in rows:
+            yield f"epoch {row['epoch']}", _figures({key: own for key, own in row.items() if key != "epoch"})
+        if isinstance(value, Mapping):
+            yield name, _figures(value)
+        elif isinstance(value, list):
+            if value and not rows:
+                yield name, "; ".join(map(str, value)) if name == "notes" else ", ".join(map(str, value))
+        else:
+            yield name, value
+
+
+def _figures(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {own:.4g}" if isinstance(own, float) else f"{key} {own}" for key, own in values.items())
+
+
+def _kept(num: int) -> list[str]:
+    """What a card says of past histories in the folder: they may be personal data."""
+    if not num:
+        return []
+    what = f"{num:,} past histories (ids and times, no names; of each the latest {LATEST} events)"
+    why = "for updates to learn anew; `ensue fit --set replay=0` keeps none"
+    return ["## What it keeps", f"- {what} in `reservoir.safetensors`, {why}.", ""]
+
+
+def _kept_texts() -> list[str]:
+    """What a card says of the texts that were learned: single words may be personal data."""
+    words = (
+        "- every word of the training texts in `vocabulary.json` (`ensue fit --set min_count=5`: those seen 5 times)"
+    )
+    prints = "a 64-bit fingerprint of each text in `counting.safetensors`, to find test texts that were trained on"
+    return ["## What it keeps", f"{words}, and {prints}; no text.", ""]

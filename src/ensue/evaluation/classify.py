@@ -1,0 +1,283 @@
+"""The referee of ``classify``: accuracy, macro-F1, calibration error and log loss, counting rows beside every model.
+
+Every text counts, the empty ones too; a label that was never learned counts as wrong. Intervals resample what was
+drawn together: whole groups where the data has groups, all pairs of a first text, else single texts. They are moved so
+that the mean of the resamples lies on the figure: an empirical calibration error is larger in resamples than in truth.
+
+The verdict compares, on the same resamples, the accuracy of the best network and of the best counting row (two-sided).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ensue import metrics
+from ensue.classify import COUNTING
+from ensue.classify.calibration import BINS, calibration_error
+from ensue.classify.fitting import codes
+from ensue.classify.predictor import ClassifyPredictor
+from ensue.data.histories import Index
+from ensue.data.texts import Texts
+from ensue.errors import DataError
+from ensue.evaluation.rows import RESAMPLES, Row, intervals
+from ensue.metrics import Floats
+from ensue.vocabulary import UNKNOWN
+
+MEASURES = ("accuracy", "macro_f1", "calibration_error", "log_loss")
+SURE = 0.05
+"""A difference is called one where its p-value is below this."""
+_LISTED = 12
+
+
+@dataclass(frozen=True, slots=True)
+class TextCard:
+    """What the figures mean: stands beside every table."""
+
+    name: str
+    data: str
+    labels: str
+    averaging: str
+    leaked: str
+    unknown: str
+    interval: str
+    ties: str = "of labels that are equally likely the first is the answer"
+
+
+@dataclass(frozen=True, slots=True)
+class TextResult:
+    """A table, its card, and whether a network or counting wins."""
+
+    protocol: TextCard
+    rows: tuple[Row, ...]
+    model: str | None
+    """The network that is right most often; ``None`` where only counting models were scored."""
+    best_counting: str
+    accuracy: tuple[float, float]
+    """Of the network (or of the best counting row again) and of the best counting row."""
+    p_value: float
+
+    @property
+    def winner(self) -> str | None:
+        """Who is right more often, beyond what resampling explains; ``None`` where that is open."""
+        ours, theirs = self.accuracy
+        if self.model is None or ours == theirs or self.p_value >= SURE:
+            return None
+        return self.model if ours > theirs else self.best_counting
+
+    @property
+    def beats_counting(self) -> bool:
+        """Whether the network wins."""
+        return self.winner is not None and self.winner == self.model
+
+    @property
+    def verdict(self) -> str:
+        """The line under the table."""
+        names = (self.model, f"the best counting row ({self.best_counting})")
+        shares = [f"right on {100 * share:.2f} %" for share in self.accuracy]
+        if self.model is None:
+            return f"no network among these rows; {self.best_counting} is the best counting row, {shares[1]}"
+        if self.accuracy[0] == self.accuracy[1]:
+            return f"neither wins: {names[0]} and {names[1]} are both {shares[0]}"
+        first = int(self.accuracy[1] > self.accuracy[0])
+        ahead, behind = (f"{names[place]} is {shares[place]}" for place in (first, 1 - first))
+        if self.winner is None:
+            return f"neither wins: {ahead} and {behind}, which may be chance (p = {self.p_value:.3f})"
+        return f"{self.winner} wins: {ahead} of the texts, {behind} (p = {self.p_value:.3f})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object that ``evaluate --json`` and ``compare --json`` print."""
+        return {
+            "task": "classify",
+            "protocol": asdict(self.protocol),
+            "rows": [row.to_dict() for row in self.rows],
+            "best_counting": self.best_counting,
+            "beats_counting": self.beats_counting,
+            "winner": self.winner,
+            "p_value": self.p_value,
+            "verdict": self.verdict,
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextScored:
+    """What one model says of every text; labels are numbered across all models."""
+
+    model: str
+    given: Index
+    targets: Index
+    sure: Floats
+    """(texts,) probability of the label given."""
+    loss: Floats
+    """(texts,) log loss."""
+    seconds: float
+
+    def figures(self, rows: Index | slice = slice(None), num_labels: int = 0) -> list[float]:
+        """``MEASURES`` over some of the texts."""
+        given, targets = self.given[rows], self.targets[rows]
+        right = given == targets
+        sure, code = self.sure[rows][:, None], np.where(right, 0, -1)  # one column is enough for its bins
+        f1 = metrics.macro_f1(metrics.label_counts(given, targets, num_labels))
+        return [float(right.mean()), f1, calibration_error(sure, code), float(self.loss[rows].mean())]
+
+
+def compare(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> TextResult:
+    """Score several models, each a list of predictors that differ in their seed alone.
+
+    Raises:
+        DataError: no texts, no labels, or pairs where single texts were learned.
+    """
+    if not len(data):
+        raise DataError("nothing to score: there are no texts")
+    first = entries[0][0]
+    labels = _labels(entries, data)
+    names, runs = [], []
+    for seeds in entries:
+        names.append(seeds[0].model_name)
+        runs.append([score(predictor, data, labels) for predictor in seeds])
+    for name in (name for name in COUNTING if name in first.counting and name not in names):
+        names.append(name)
+        runs.append([score(first, data, labels, name)])
+    owners, interval = _owners(data)
+    figures, resampled = _resample(runs, owners, len(labels))
+    counted = [index for index, name in enumerate(names) if name in COUNTING]
+    networks = [index for index in range(len(names)) if index not in counted]
+    rival = max(counted, key=lambda index: figures[index][0])
+    ours = max(networks, key=lambda index: figures[index][0], default=rival)
+    base = names.index("majority")
+    warnings = [_warning(figures, resampled, index, base) for index in range(len(names))]
+    rows = tuple(map(partial(_row, labels), runs, figures, resampled, warnings))
+    return TextResult(
+        _card(first, data, labels, interval),
+        rows,
+        names[ours] if networks else None,
+        names[rival],
+        (float(figures[ours][0]), float(figures[rival][0])),
+        _p_value(resampled[ours][:, 0] - resampled[rival][:, 0]),
+    )
+
+
+def score(
+    predictor: ClassifyPredictor, data: Texts, labels: Sequence[str] | None = None, counting: str | None = None
+) -> TextScored:
+    """Label every text, by the predictor's model or by one of its counting models.
+
+    Args:
+        predictor: fitted.
+        data: labelled texts.
+        labels: a number for each label, those of the predictor and of the data at least; theirs unless stated.
+        counting: one of the predictor's counting models in its place.
+
+    Raises:
+        DataError: the texts have no labels, or are pairs where single texts were learned.
+    """
+    labels = _labels([[predictor]], data) if labels is None else labels
+    targets = codes(data, labels)
+    begun = time.perf_counter()
+    found = predictor.scores(data, counting)
+    seconds = time.perf_counter() - begun
+    columns = np.array([labels.index(label) for label in predictor.labels])
+    best, own = found.argmax(1), predictor.targets(data)
+    texts = np.arange(len(data))
+    true = np.where(own >= 0, found[texts, own], 0.0)
+    loss = metrics.log_loss(true)
+    return TextScored(counting or predictor.model_name, columns[best], targets, found[texts, best], loss, seconds)
+
+
+def _labels(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> list[str]:
+    """All labels of all models, then those of the data that no model has learned."""
+    learned = [label for seeds in entries for predictor in seeds for label in predictor.labels]
+    asked = [] if data.labels is None else data.labels.unique().sort().to_list()
+    return list(dict.fromkeys([*learned, *asked]))
+
+
+def _owners(data: Texts) -> tuple[Index, str]:
+    """(texts,) what each text was drawn with, and the words for the card."""
+    column = data.groups if data.groups is not None else data.texts[0] if data.paired else None
+    if column is None:
+        return np.arange(len(data)), f"95 %, {RESAMPLES} resamples of texts"
+    owners = column.rank("dense").to_numpy().astype(np.int64) - 1
+    what = "whole groups" if data.groups is not None else "first texts with all their pairs"
+    return owners, f"95 %, {RESAMPLES} resamples of {what}, {int(owners.max()) + 1:,} in all"
+
+
+def _resample(runs: Sequence[Sequence[TextScored]], owners: Index, num_labels: int) -> tuple[Floats, Floats]:
+    """Figures (models, measures), and as many (models, resamples, measures) on the same resampled texts."""
+    random, texts, num_owners = np.random.default_rng(0), np.arange(len(owners)), int(owners.max()) + 1
+    figures = np.array([np.mean([run.figures(num_labels=num_labels) for run in seeds], 0) for seeds in runs])
+    resampled = np.empty((len(runs), RESAMPLES, len(MEASURES)))
+    for number in range(RESAMPLES):
+        times = np.bincount(random.integers(num_owners, size=num_owners), minlength=num_owners)
+        rows = np.repeat(texts, times[owners])
+        for index, seeds in enumerate(runs):
+            drawn = random.integers(len(seeds), size=len(seeds)) if len(seeds) > 1 else [0]
+            resampled[index, number] = np.mean([seeds[seed].figures(rows, num_labels) for seed in drawn], 0)
+    return figures, resampled
+
+
+def _p_value(ahead: npt.NDArray[np.float64]) -> float:
+    """Two-sided: how often resampling turns the difference round, or to nothing."""
+    return float(min(1.0, 2 * (1 + min((ahead <= 0).sum(), (ahead >= 0).sum())) / (1 + len(ahead))))
+
+
+def _row(labels: Sequence[str], seeds: Sequence[TextScored], figures: Floats, resampled: Floats, warning: str) -> Row:
+    centred = resampled - resampled.mean(0) + figures
+    bounds = [1.0 if name != "log_loss" else np.inf for name in MEASURES]
+    ends = zip(figures.tolist(), intervals(np.clip(centred, 0.0, bounds)), strict=True)
+    interval = dict(zip(MEASURES, ((min(low, own), max(high, own)) for own, (low, high) in ends), strict=True))
+    counts = np.stack([metrics.label_counts(run.given, run.targets, len(labels)) for run in seeds])
+    shares = np.mean([metrics.precision_recall_f1(own) for own in counts], 0)
+    by_label = {
+        label: {"precision": float(p), "recall": float(r), "f1": float(f1), "texts": int(num)}
+        for label, p, r, f1, num in zip(labels, *shares, counts[0][2], strict=True)
+    }
+    notes = {"labels": by_label, **({"seeds": len(seeds)} if len(seeds) > 1 else {})}
+    seconds = 1000 * sum(run.seconds for run in seeds) / sum(len(run.given) for run in seeds)
+    found = dict(zip(MEASURES, figures.tolist(), strict=True))
+    return Row(seeds[0].model, found, interval, seconds, notes, warning and f"{seeds[0].model}: {warning}")
+
+
+def _warning(figures: Floats, resampled: Floats, index: int, base: int) -> str:
+    """Says so unless the whole interval of the difference in accuracy lies above 0."""
+    if index == base or np.percentile(resampled[index][:, 0] - resampled[base][:, 0], 2.5) > 0:
+        return ""
+    own, other = figures[index][0], figures[base][0]
+    return f"accuracy {own:.4f} is not clearly above {other:.4f}, that of always naming the most frequent label"
+
+
+def _card(predictor: ClassifyPredictor, data: Texts, labels: Sequence[str], interval: str) -> TextCard:
+    assert data.labels is not None
+    counts = data.labels.value_counts(sort=True, name="count")
+    listed = ", ".join(f"{label} {count:,}" for label, count in counts.head(_LISTED).iter_rows())
+    more = f", and {len(counts) - _LISTED:,} more" if len(counts) > _LISTED else ""
+    new = int((predictor.targets(data) < 0).sum())
+    sides = predictor.encode(data)
+    given = np.sum([tokens.lengths for tokens in sides], axis=0)
+    known = np.sum([_known(tokens.ids, tokens.sentences[tokens.texts]) for tokens in sides], axis=0)
+    cut = sum(tokens.cut_words for tokens in sides)
+    return TextCard(
+        "labels",
+        f"{len(data):,} {'pairs' if data.paired else 'texts'}",
+        f"{len(counts):,}: {listed}{more}; {_part(new, len(data))} have a label that was never learned and count as "
+        "wrong",
+        f"accuracy, calibration error ({BINS} bins) and log loss over texts; macro-F1 over the labels they have",
+        f"{_part(int(predictor.seen(data).sum()), len(data))} stand in the training data, case and spaces aside",
+        f"{_part(int((known == 0).sum()), len(data))} hold no word that the model knows, {int((given == 0).sum()):,} "
+        f"of them no word at all{f'; caps cut {cut:,} words' if cut else ''}",
+        f"{interval}; the verdict is paired and two-sided",
+    )
+
+
+def _known(ids: npt.NDArray[np.integer[Any]], offsets: Index) -> Index:
+    sums: Index = np.concatenate([np.zeros(1, np.int64), np.cumsum(ids != UNKNOWN, dtype=np.int64)])
+    return np.diff(sums[offsets])
+
+
+def _part(count: int, whole: int) -> str:
+    return f"{count:,} ({100 * count / whole:.1f} %)"

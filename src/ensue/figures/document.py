@@ -1,0 +1,115 @@
+"""A text word by word, and a document sentence by sentence."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import plotly.graph_objects as go
+
+from ensue.figures.texts import laid_out, name_of, note, short
+from ensue.records import Passage, TextExplanation
+
+WORDS = 5000
+"""Words that are drawn, at most."""
+_LINE = 100  # characters a row
+_EVEN = 4.0  # times an even share: the darkest shade
+
+
+def document(explanation: TextExplanation) -> go.Figure:
+    """All words in reading order, sentence by sentence: shades are shares within the sentence, set against even ones.
+
+    A sentence's own share stands at its first row; words of twice an even share, or more, carry their number.
+    """
+    rows = _rows(explanation)
+    bars, ticks, drawn = list[_Bar](), dict[int, str](), 0
+    for number, (passage, line) in enumerate(rows):
+        if line.start == 0:
+            ticks[number] = f"{name_of(explanation, passage)}: {explanation.passages[passage].share:.2f}"
+        bars += _bars(explanation.passages[passage], line, number)
+        drawn += len(line.words)
+    figure = go.Figure(
+        go.Bar(
+            orientation="h",
+            base=[bar.begin for bar in bars],
+            x=[bar.length for bar in bars],
+            y=[bar.row for bar in bars],
+            text=[bar.text for bar in bars],
+            hovertext=[bar.hover for bar in bars],
+            hoverinfo="text",
+            textposition="inside",
+            insidetextanchor="middle",
+            textangle=0,
+            constraintext="none",
+            textfont={"family": "monospace", "size": 12},
+            width=0.86,
+            marker={
+                "color": [bar.shade for bar in bars],
+                "colorscale": "Blues",
+                "cmin": 0,
+                "cmax": _EVEN,
+                "colorbar": {"title": {"text": "times an<br>even share"}, "thickness": 12},
+            },
+        )
+    )
+    total = sum(len(part.words) for part in explanation.passages)
+    capped = [f"The first {drawn:,} of {total:,} words are drawn; all of them were read."] if drawn < total else []
+    notes = [*capped, *note(explanation)]
+    return laid_out(figure, explanation, "word by word", notes).update_layout(
+        xaxis={"visible": False, "range": [0, _LINE + 1]},
+        yaxis={"tickvals": list(ticks), "ticktext": list(ticks.values()), "range": [len(rows) - 0.4, -0.6]},
+        width=1180,
+        barmode="overlay",
+        height=24 * len(rows) + 150 + 20 * len(notes),
+    )
+
+
+class _Line(NamedTuple):
+    """A row of words of one passage."""
+
+    start: int
+    words: tuple[str, ...]
+
+
+class _Bar(NamedTuple):
+    row: int
+    begin: float
+    length: float
+    text: str
+    hover: str
+    shade: float
+
+
+def _rows(explanation: TextExplanation) -> list[tuple[int, _Line]]:
+    """The words of each passage in rows of ``_LINE`` characters, up to ``WORDS`` words."""
+    found, left = list[tuple[int, _Line]](), WORDS
+    for number, part in enumerate(explanation.passages):
+        texts = [_shown(part, word) for word in range(min(len(part.words), left))]
+        left -= len(texts)
+        begins, used = [0], 0
+        for word, text in enumerate(texts):
+            used += len(text) + 1
+            if used > _LINE and word > begins[-1]:
+                begins.append(word)
+                used = len(text) + 1
+        cuts = [*begins, len(texts)]
+        found += [(number, _Line(low, tuple(texts[low:high]))) for low, high in pairwise(cuts) if low < high]
+    return found
+
+
+def _shown(part: Passage, word: int) -> str:
+    """A word, with its number where it is heavy."""
+    heavy = len(part.words) > 1 and part.weights[word] * len(part.words) >= 2
+    return f"{short(part.words[word], _LINE - 6)}{f' {part.weights[word]:.2f}' if heavy else ''}"
+
+
+def _bars(part: Passage, line: _Line, row: int) -> Iterator[_Bar]:
+    begin = 0
+    for word, text in enumerate(line.words, line.start):
+        even = part.weights[word] * len(part.words)
+        share = f"{part.weights[word]:.3f} of its passage, {even:.1f} times an even share"
+        hover = f"{html.escape(part.words[word], quote=False)}: {share}"
+        yield _Bar(row, begin + 0.1, len(text) + 0.8, html.escape(text, quote=False), hover, min(even, _EVEN))
+        begin += len(text) + 1

@@ -1,0 +1,69 @@
+"""What pictures of texts share: the answer above them, and below what the weights are and the deletion test."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+
+import plotly.graph_objects as go
+
+from ensue.records import TextExplanation
+
+
+def laid_out(figure: go.Figure, explanation: TextExplanation, what: str, notes: Sequence[str]) -> go.Figure:
+    """A figure with the answer in its title and notes below."""
+    best = explanation.answer.choices[0] if explanation.answer.choices else None
+    answer = f"{html.escape(best.value, quote=False)}, probability {best.score:.2f}: " if best is not None else ""
+    below = {
+        "text": "<br>".join(note for note in notes if note),
+        "showarrow": False,
+        "align": "left",
+        "xref": "paper",
+        "yref": "paper",
+        "x": 0,
+        "y": 0,
+        "xanchor": "left",
+        "yanchor": "top",
+        "yshift": -12,
+    }
+    return figure.update_layout(
+        title={"text": f"{answer}{what}"},
+        template="simple_white",
+        annotations=[below],
+        showlegend=False,
+        margin={"b": 50 + 20 * len(notes)},
+    )
+
+
+def note(explanation: TextExplanation) -> Iterator[str]:
+    """What the weights are, and what the deletion test says of them."""
+    yield "Weights are what the model leaned on, not causes."
+    test, best = explanation.answer.deletion, explanation.answer.choices[:1]
+    if test is None or not best:
+        yield "No deletion test: the answer leaned on no word."
+        return
+    words = f"{test.words} word{'s' * (test.words != 1)}"
+    label = html.escape(best[0].value, quote=False)
+    yield (
+        f"Deletion test: without the {words} it leaned on most, the probability of {label} {_moves(test.lost)}; "
+        f"without {words} at random, it {_moves(test.random)} (mean of {test.draws} draws)."
+    )
+    if test.lost <= test.random:
+        yield "Words at random matter as much: the weights tell nothing here."
+
+
+def _moves(lost: float) -> str:
+    return f"{'falls' if lost >= 0 else 'rises'} by {abs(lost):.2f}"
+
+
+def name_of(explanation: TextExplanation, passage: int) -> str:
+    """What a passage is called, counted within its text."""
+    sides = [part.side for part in explanation.passages]
+    side, alone = sides[passage], sides.count(sides[passage]) == 1
+    text = ("the first text", "the second text")[side] if 1 in sides else "the text"
+    return text if alone else f"passage {passage - sides.index(side) + 1} of {text}"
+
+
+def short(word: str, length: int) -> str:
+    """A word cut to some characters."""
+    return word if len(word) <= length else f"{word[: length - 1]}…"

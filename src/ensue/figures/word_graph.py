@@ -1,0 +1,172 @@
+"""The latent graph of words (Fig. 5 of Gong et al. 2020).
+
+It is drawn for poolings without a graph too, and for counting models: weights, and no connections.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+
+from ensue.errors import SettingError
+from ensue.figures.texts import laid_out, name_of, note, short
+from ensue.records import Passage, TextExplanation
+
+NODES = 40
+"""Words of a graph that are drawn, at most: the most central ones."""
+EDGES = 2
+"""Edges a word that are drawn: the strongest of all."""
+_WIDTHS = (0.8, 1.6, 2.8, 4.5)
+_LISTED = 5
+
+
+class _Edge(NamedTuple):
+    """Word ``source`` hands a part of its weight to word ``target``."""
+
+    source: int
+    target: int
+    weight: float
+
+
+def word_graph(explanation: TextExplanation, passage: int | None = None) -> go.Figure:
+    """Words around a circle, clockwise in reading order: shade and number are centrality, arrows the connections.
+
+    Args:
+        explanation: of one text.
+        passage: which of its passages; the one with the largest share unless stated.
+
+    Raises:
+        SettingError: there is no such passage, as in a text without words.
+    """
+    parts = explanation.passages
+    if passage is None:
+        passage = max(range(len(parts)), key=lambda place: parts[place].share, default=0)
+    if not 0 <= passage < len(parts):
+        raise SettingError(f"passage {passage} does not exist; the text has {len(parts)}")
+    part = parts[passage]
+    shown = np.sort(np.argsort(-np.array(part.weights), kind="stable")[:NODES]).tolist()
+    places = {word: _place(number, len(shown)) for number, word in enumerate(shown)}
+    edges = _strongest(part, shown)
+    figure = go.Figure([*_arrows(part, edges, places), _nodes(part, places)])
+    notes = [_of_words(part, len(shown)), _connections(part, edges), *note(explanation)]
+    return laid_out(figure, explanation, f"word graph of {name_of(explanation, passage)}", notes).update_layout(
+        xaxis={"visible": False, "range": [-1.6, 1.6]},
+        yaxis={"visible": False, "range": [-1.35, 1.35], "scaleanchor": "x"},
+        height=620 + 20 * len(notes),
+    )
+
+
+def _place(number: int, count: int) -> tuple[float, float]:
+    """Where a word stands on the circle, the first one at the top."""
+    angle = 2 * math.pi * number / count
+    return math.sin(angle), math.cos(angle)
+
+
+def _nodes(part: Passage, places: dict[int, tuple[float, float]]) -> go.Scatter:
+    weights = [part.weights[word] for word in places]
+    names = [html.escape(short(part.words[word], 20), quote=False) for word in places]
+    return go.Scatter(
+        x=[x for x, _ in places.values()],
+        y=[y for _, y in places.values()],
+        mode="markers+text",
+        text=[f"{name} {weight:.2f}" for name, weight in zip(names, weights, strict=True)],
+        textposition=[_beside(x, y) for x, y in places.values()],
+        hovertext=[
+            f"{html.escape(part.words[word], quote=False)}, word {word + 1}<br>weight {part.weights[word]:.3f}"
+            for word in places
+        ],
+        hoverinfo="text",
+        name="words",
+        marker={
+            "size": 22,
+            "color": weights,
+            "colorscale": "Blues",
+            "cmin": 0,
+            "line": {"color": "black", "width": 1},
+            "colorbar": {"title": {"text": "centrality" if part.graph else "weight"}, "thickness": 12, "x": 1.02},
+        },
+        cliponaxis=False,
+    )
+
+
+def _beside(x: float, y: float) -> str:
+    if abs(x) < 0.2:
+        return "top center" if y > 0 else "bottom center"
+    return "middle right" if x > 0 else "middle left"
+
+
+def _strongest(part: Passage, shown: Sequence[int]) -> list[_Edge]:
+    """The strongest connections between the words that are drawn, strongest first; a word's with itself is none."""
+    if not part.graph:
+        return []
+    graph = np.array(part.graph)[np.ix_(shown, shown)]
+    np.fill_diagonal(graph, 0.0)
+    order = np.argsort(-graph, axis=None, kind="stable")[: EDGES * len(shown)]
+    found = [(*divmod(place, len(shown)), float(graph.flat[place])) for place in order.tolist()]
+    return [_Edge(shown[source], shown[target], weight) for target, source, weight in found if weight > 0]
+
+
+def _arrows(part: Passage, edges: Sequence[_Edge], places: dict[int, tuple[float, float]]) -> list[go.Scatter]:
+    """Bent lines in a few widths, and a head in the middle of each that tells its numbers."""
+    if not edges:
+        return []
+    curves = [_curve(places[edge.source], places[edge.target]) for edge in edges]
+    most = edges[0].weight
+    ranks = [min(int(edge.weight / most * len(_WIDTHS)), len(_WIDTHS) - 1) for edge in edges]
+    traces = []
+    for rank, width in enumerate(_WIDTHS):
+        chosen = [curve for curve, own in zip(curves, ranks, strict=True) if own == rank]
+        if chosen:
+            points = [point for curve in chosen for point in (*curve, (None, None))]
+            line = {"width": width, "color": f"rgba(70, 70, 70, {0.25 + 0.2 * rank:.2f})"}
+            x, y = ([point[axis] for point in points] for axis in (0, 1))
+            traces.append(go.Scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip", name="connections"))
+    middles = [curve[len(curve) // 2 - 1 : len(curve) // 2 + 1] for curve in curves]
+    heads = go.Scatter(
+        x=[(low[0] + high[0]) / 2 for low, high in middles],
+        y=[(low[1] + high[1]) / 2 for low, high in middles],
+        mode="markers",
+        marker={
+            "symbol": "arrow",
+            "size": 9,
+            "color": "rgb(70, 70, 70)",
+            "angle": [math.degrees(math.atan2(high[0] - low[0], high[1] - low[1])) for low, high in middles],
+        },
+        hovertext=[_hands(part, edge) for edge in edges],
+        hoverinfo="text",
+        name="arrows",
+    )
+    return [*traces, heads]
+
+
+def _curve(begin: tuple[float, float], end: tuple[float, float], steps: int = 12) -> list[tuple[float, float]]:
+    """A quadratic Bézier curve that bends to the middle, and a little to its right: there and back do not coincide."""
+    right = (end[1] - begin[1], begin[0] - end[0])
+    bend = [0.35 * (begin[axis] + end[axis]) + 0.12 * right[axis] for axis in (0, 1)]
+
+    def at(share: float, axis: int) -> float:
+        parts = ((1 - share) ** 2, 2 * share * (1 - share), share**2)
+        return parts[0] * begin[axis] + parts[1] * bend[axis] + parts[2] * end[axis]
+
+    return [(at(step / (steps - 1), 0), at(step / (steps - 1), 1)) for step in range(steps)]
+
+
+def _hands(part: Passage, edge: _Edge) -> str:
+    source, target = (html.escape(part.words[word], quote=False) for word in (edge.source, edge.target))
+    return f"{source} hands {edge.weight:.3f} of its weight to {target}"
+
+
+def _connections(part: Passage, edges: Sequence[_Edge]) -> str:
+    if not part.graph:
+        return "This model has no graph of words: weights alone."
+    listed = "; ".join(_hands(part, edge) for edge in edges[:_LISTED])
+    return f"Strongest: {listed}." if listed else "One word: there is nothing it could be connected with."
+
+
+def _of_words(part: Passage, shown: int) -> str:
+    return f"The {shown} most central of {len(part.words):,} words." if shown < len(part.words) else ""

@@ -1,0 +1,466 @@
+"""Task ``classify`` as a person runs it: every verb, and one line for every mistake."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from ensue import Text, classify, load
+from ensue.cli import show, show_texts
+from ensue.evaluation import Row, TextCard, TextResult
+from ensue.evaluation.classify import MEASURES
+from ensue.records import Choice, Deletion, TextAnswer
+from tests.cli.conftest import Ensue, Logs, Ran, run
+from tests.cli.test_cli import only_json
+from tests.test_figures import fetches
+
+SIZES = {"hidden": 8, "dim": 8, "head": 8, "score_dim": 6, "dropout": 0, "learning_rate": 0.02, "batch_size": 16}
+SMALL = [*(f"--set={name}={value}" for name, value in {**SIZES, "epochs": 4}.items()), "--device=cpu"]
+COMPARED = [option for option in SMALL if not option.startswith("--device")]
+FILLERS = [f"w{place}" for place in range(12)]
+
+
+class Files(NamedTuple):
+    """Small files of texts, and folders of models that learned them."""
+
+    train: Path
+    test: Path
+    pairs: Path
+    model: Path
+    paired: Path
+
+
+def rows(num: int, seed: int) -> list[tuple[str, str]]:
+    """Words at random, among which one tells the label."""
+    random = np.random.default_rng(seed)
+    found = []
+    for _ in range(num):
+        words, sign = list(random.choice(FILLERS, random.integers(2, 6))), ("bad", "good", "good")[random.integers(3)]
+        words.insert(random.integers(0, len(words) + 1), sign)
+        found.append(({"bad": "no", "good": "yes"}[sign], " ".join(words)))
+    return found
+
+
+def write(path: Path, found: list[tuple[str, str]]) -> Path:
+    path.write_text("".join(f"{label}\t{text}\n" for label, text in found))
+    return path
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """Tests read them and leave them alone."""
+    place = tmp_path_factory.mktemp("texts")
+    train, test = write(place / "train.tsv", rows(100, 0)), write(place / "test.tsv", rows(40, 1))
+    pairs = write(place / "pairs.tsv", [(label, f"{text}\tw1 w2 {text}") for label, text in rows(40, 2)])
+    found = Files(train, test, pairs, place / "m", place / "paired")
+    with pytest.MonkeyPatch.context() as patch:
+        for data, folder, *options in ((train, found.model, *SMALL), (pairs, found.paired, "--model=tfidf")):
+            ran = run(patch, "fit", "classify", data, "-o", folder, *options)
+            assert ran.code == 0, ran.err
+    return found
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.evaluation.classify.RESAMPLES", 50)
+
+
+def check_refused(ran: Ran, message: str, *, before: int = 0) -> None:
+    """Exit code 2, nothing on stdout, one line after ``before`` remarks."""
+    assert (ran.code, ran.out, len(ran.lines)) == (2, "", 1 + before), ran.err
+    assert ran.lines[-1] == f"ensue: {message}"
+
+
+# --- check -----------------------------------------------------------------------------------------------------------
+
+
+def test_check_knows_texts_by_their_shape(ensue: Ensue, files: Files) -> None:
+    ran = ensue("check", files.train, "--other", files.test)
+    assert ran.code == 0, ran.err
+    assert ran.lines == [f"{path}: labelled lines (text=text, label=label)" for path in (files.train, files.test)]
+    first, second, *_ = ran.out.splitlines()
+    assert first.startswith("100 texts; words mean ")
+    labels = [label for label, _ in rows(100, 0)]
+    assert second == f"2 labels: yes {labels.count('yes')}, no {labels.count('no')}"
+    assert ran.out.endswith("nothing found that would spoil a result\n")
+
+
+def test_check_reports_duplicates_across_splits(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    (_, text), *_ = rows(100, 0)
+    test = write(tmp_path / "test.tsv", [("maybe", text.upper()), ("yes", "something new")])
+    found = only_json(ensue("check", files.train, "--other", test, "--json").out)
+    assert list(found) == [
+        *("understood", "texts", "paired", "labels", "mean_words", "median_words", "longest_words", "mean_sentences"),
+        *("longest_sentences", "silent", "rows", "splits", "warnings"),
+    ]
+    assert found["splits"][str(test)]["shared"] == found["splits"][str(test)]["shared_disagree"] == 1
+    assert found["warnings"] == [
+        f"1 of 2 (50.0 %) texts of {test} stand here too, such as {text!r}",
+        f"1 of 2 (50.0 %) texts of {test} stand here under another label",
+        f"1 of 2 (50.0 %) texts of {test} have a label never seen here ('maybe')",
+    ]
+
+
+def test_check_still_knows_a_log(ensue: Ensue, logs: Logs) -> None:
+    assert "sequences" in only_json(ensue("check", logs.train, "--json").out)
+
+
+# --- fit, evaluate, compare ------------------------------------------------------------------------------------------
+
+
+def test_fit_tells_how_right_and_how_sure_it_is(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    options = ("--model=mean", f"--valid={files.test}", "--seed=3", "--set=epochs=1", "--json")
+    ran = ensue("fit", "classify", files.train, "-o", tmp_path / "m", *SMALL, *options)
+    found = only_json(ran.out)
+    assert (found["task"], found["model"], found["seed"], found["settings"]["hidden"]) == ("classify", "mean", 3, 8)
+    assert found["facts"]["texts"] == 100 and "held_out" not in found["facts"]
+    assert any(line.startswith("fit: 1 epochs, ") for line in ran.lines)
+    right, off = found["facts"]["validation_accuracy"], found["facts"]["calibration_error"]
+    (told,) = [line for line in ran.lines if line.startswith("right on validation texts: ")]
+    assert f"mean {100 * right['mean']:.1f} % (calibration error {100 * off['mean']:.1f} %)" in told and "tfidf" in told
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+    assert (tmp_path / "m" / "CARD.md").read_text().startswith("# mean for task classify\n")
+
+
+def test_columns_are_stated_by_role(ensue: Ensue, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("words,mood\n" + "".join(f"{text},{label}\n" for label, text in rows(60, 0)))
+    ran = ensue("fit", "classify", path, "-o", tmp_path / "m", "--model=tfidf", "--columns=text=words,label=mood")
+    assert ran.code == 0 and ran.lines[0] == f"{path}: csv (text=words, label=mood)"
+    assert load(tmp_path / "m").labels == ["no", "yes"]
+
+
+def test_phrases_of_trees(ensue: Ensue, tmp_path: Path) -> None:
+    path = tmp_path / "trees.txt"
+    path.write_text("(3 (4 fine) (2 film))\n(1 (0 dull) (2 play))\n" * 3)
+    ran = ensue("fit", "classify", path, "-o", tmp_path / "m", "--model=tfidf", "--phrases", "--valid", path)
+    assert ran.code == 0, ran.err
+    assert load(tmp_path / "m").facts["labels"] == ["0", "1", "2", "3", "4"]
+    found = only_json(ensue("check", path, "--phrases", "--json").out)
+    assert found["texts"] == 6
+
+
+def test_evaluate_as_json(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    folder = shutil.copytree(files.model, tmp_path / "m")
+    found = only_json(ensue("evaluate", folder, files.test, "--json").out)
+    assert [row["model"] for row in found["rows"]] == ["centrality", "tfidf", "majority"]
+    row = found["rows"][0]
+    assert list(row)[:5] == ["model", *MEASURES] and set(row["labels"]) == {"no", "yes"}
+    asked = rows(40, 1)
+    answers = ensue("predict", folder, files.test, "--json", "--no-evidence").out.splitlines()
+    given = [json.loads(line)["choices"][0]["value"] for line in answers]
+    right = [answer == label for answer, (label, _) in zip(given, asked, strict=True)]
+    assert row["accuracy"] == np.mean(right)
+    assert f"| centrality | {100 * np.mean(right):.2f} ± " in (folder / "CARD.md").read_text()
+
+
+def test_evaluate_for_people_ends_in_the_verdict(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    ran = ensue("evaluate", shutil.copytree(files.model, tmp_path / "m"), files.test)
+    assert ran.code == 0, ran.err
+    assert ran.out.splitlines()[-1].startswith(("neither wins: ", "centrality wins: ", "tfidf wins: "))
+    assert "  leaked: " in ran.out and "  unknown: " in ran.out and "macro-F1" in ran.out
+
+
+def test_a_label_never_seen_in_training_counts_as_wrong(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    test = write(tmp_path / "test.tsv", [("never", "good w1"), ("yes", "good w2")])
+    folder = shutil.copytree(files.model, tmp_path / "m")
+    found = only_json(ensue("evaluate", folder, test, "--json").out)
+    assert found["rows"][0]["accuracy"] == 0.5
+    assert "1 (50.0 %) have a label that was never learned and count as wrong" in found["protocol"]["labels"]
+    assert found["rows"][0]["labels"]["never"] == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "texts": 1}
+
+
+def test_compare_trains_each_model_with_each_seed(ensue: Ensue, files: Files) -> None:
+    options = (f"--test={files.test}", "--models=mean, max", "--seeds=2", "--set=epochs=1", "--json")
+    ran = ensue("compare", "classify", files.train, *COMPARED, *options)
+    found = only_json(ran.out)
+    assert [row["model"] for row in found["rows"]] == ["mean", "max", "tfidf", "majority"]
+    assert [row.get("seeds") for row in found["rows"]] == [2, 2, None, None]
+    told = [line for line in ran.lines if ", seed " in line]
+    assert told == [f"{name}, seed {seed}" for name in ("mean", "max") for seed in (0, 1)]
+
+
+# --- predict and explain ---------------------------------------------------------------------------------------------
+
+
+def test_predict_takes_a_text_a_line_and_answers_empty_ones(ensue: Ensue, files: Files) -> None:
+    ran = ensue("predict", files.model, "--json", stdin="\nw1 good w3\n\n{curly} bad\n")
+    assert (ran.code, ran.err) == (0, "")
+    answers = list(map(json.loads, ran.out.splitlines()))
+    assert [answer["given"] for answer in answers] == [0, 3, 0, 4]
+    assert list(answers[1]) == ["choices", "known", "given", "id", "deletion"]
+    assert answers[0]["choices"] == answers[2]["choices"]
+    shares = load(files.model).counting["majority"].shares().tolist()
+    assert answers[0]["choices"][0]["score"] == max(shares)
+    assert answers[1]["choices"][0]["value"] == "yes" and answers[3]["choices"][0]["value"] == "no"
+    shown = ensue("predict", files.model, stdin="\n").out
+    assert "0 of 0 words known: no words, so these are the shares of the labels in training\n" in shown
+
+
+def test_predict_takes_records_tables_and_plain_files_alike(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    texts = [text for _, text in rows(40, 1)]
+    (tmp_path / "plain").write_text("\n".join(texts))
+    (tmp_path / "csv").write_text("text\n" + "\n".join(texts))
+    lines = "".join(json.dumps({"texts": [text], "label": "ignored"}) + "\n" for text in texts)
+    (tmp_path / "jsonl").write_text(lines)
+    told = [ensue("predict", files.model, tmp_path / name, "--json") for name in ("plain", "csv", "jsonl")]
+    told += [ensue("predict", files.model, files.test, "--json"), ensue("predict", files.model, "--json", stdin=lines)]
+    assert all(ran.out == told[0].out for ran in told) and told[0].out.count("\n") == 40
+    assert told[0].lines == [f"{tmp_path / 'plain'}: one text a line"]
+
+
+def test_pairs_stand_between_tabs(ensue: Ensue, files: Files) -> None:
+    ran = ensue("predict", files.paired, "-k1", "--json", stdin="good w1\tw2 good\n\n")
+    one, nothing = map(json.loads, ran.out.splitlines())
+    assert (one["choices"][0]["value"], one["given"], nothing["given"]) == ("yes", 4, 0)
+    check_refused(
+        ensue("predict", files.paired, "--json", stdin="good w1\n"),
+        "-:1: 1 texts, but the model learned pairs; write one, a tab, the other",
+    )
+
+
+def test_predict_for_people_tells_the_deletion_test(ensue: Ensue, files: Files) -> None:
+    (answer,) = map(json.loads, ensue("predict", files.model, "--json", stdin="w1 good w3 w4\n").out.splitlines())
+    shown, test = ensue("predict", files.model, stdin="w1 good w3 w4\n").out, answer["deletion"]
+    assert "4 of 4 words known\n" in shown
+    assert shown.endswith(
+        f"deletion test: yes {-test['lost']:+.3f} without the 2 words it leaned on most, {-test['random']:+.3f} "
+        "without 2 words at random (mean of 5)\n"
+    )
+
+
+@pytest.mark.parametrize(("lost", "random"), [(0.3, 0.1), (0.1, 0.1), (-0.2, 0.0)])
+def test_weights_that_a_random_choice_equals_are_said_to_tell_nothing(
+    monkeypatch: pytest.MonkeyPatch, lost: float, random: float
+) -> None:
+    text = io.StringIO()
+    monkeypatch.setattr(show, "out", Console(file=text, width=80, soft_wrap=True, emoji=False))
+    show_texts.answer(TextAnswer((Choice("[b]", 0.9),), 3, 3, "", Deletion(2, lost, random, 5)))
+    assert f"deletion test: [b] {-lost:+.3f} without the 2 words" in text.getvalue()
+    assert ("words at random matter as much: the weights tell nothing here\n" in text.getvalue()) == (lost <= random)
+
+
+def test_the_table_fits_80_columns_and_cuts_nothing_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures, interval = dict.fromkeys(MEASURES, 1.0), dict.fromkeys(MEASURES, (0.8, 1.0))
+    rows = tuple(Row(name, figures, interval, 123.4, warning="why") for name in ("centrality-bilinear", "tfidf"))
+    card = TextCard("labels", "9 texts", "2", "over texts", "0", "0", "95 %")
+    text = io.StringIO()
+    monkeypatch.setattr(show, "out", Console(file=text, width=80, soft_wrap=True, emoji=False))
+    show_texts.result(TextResult(card, rows, "centrality-bilinear", "tfidf", (1.0, 1.0), 1.0))
+    lines = text.getvalue().splitlines()
+    table = "\n".join(line for line in lines if line[:1] in "┏┃┡│└")
+    assert max(map(len, table.splitlines())) <= 80 and "…" not in table
+    for cell in ("centrality-bilinear", "100.00", "±10.00", "1.000", "±0.100", "log loss", "ECE", "123", "chance!"):
+        assert cell in table, cell
+    assert lines[-1] == "neither wins: centrality-bilinear and the best counting row (tfidf) are both right on 100.00 %"
+
+
+def test_explain_shows_each_word_and_draws_a_page(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    ran = ensue("explain", files.model, "-", "--html", page, stdin="w1 good w3\n")
+    assert (ran.code, ran.lines) == (0, [f"wrote {page}"])
+    assert ran.out.startswith("weights: what the model leaned on, not causes; ")
+    (found,) = load(files.model).explain([Text(("w1 good w3",))])
+    (part,) = found.passages
+    line = "  ".join(f"{word} {weight:.2f}" for word, weight in zip(part.words, part.weights, strict=True))
+    assert f"the text: 1.00\n  {line}\n" in ran.out
+    text = page.read_text(encoding="utf-8")
+    assert fetches(text) == [] and text.count('class="plotly-graph-div"') == 2
+    assert json.loads(ensue("explain", files.model, "-", "--json", stdin="w1 good w3\n").out) == json.loads(
+        found.to_json()
+    )
+
+
+def test_a_page_of_a_pair_has_a_graph_a_side_and_one_without_words_has_none(
+    ensue: Ensue, files: Files, tmp_path: Path
+) -> None:
+    for line, figures in (("good w1\tw2 good\n", 3), ("\n", 1)):
+        ran = ensue("explain", files.paired, "-", "--html", tmp_path / "page.html", stdin=line)
+        assert ran.code == 0, ran.err
+        assert (tmp_path / "page.html").read_text(encoding="utf-8").count('class="plotly-graph-div"') == figures
+
+
+# --- update ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_update_is_learned_and_can_be_taken_back(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    folder = shutil.copytree(files.model, tmp_path / "m")
+    before = (folder / "model.safetensors").read_bytes()
+    new = write(tmp_path / "new.tsv", [("no", "dreadful w1"), ("yes", "splendid w2")])
+    ran = ensue("update", folder, new)
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.lines[1:] == [
+        f"{folder}: learned 2 texts; version 2 stands, `ensue update {folder} --rollback` puts version 1 back",
+        "note: only task next tests an update before it takes over; `ensue evaluate` tells what this is worth",
+    ]
+    assert "splendid" in load(folder).tokenizer.vocabulary and load(folder).facts["texts"] == 92
+    found = only_json(ensue("update", folder, new, "--json").out)
+    assert list(found) == ["folder", "version", "texts", "loss", "kept"] and found["kept"] == [1, 2]
+    assert ensue("update", folder, "--rollback", "1").code == 0
+    assert (folder / "model.safetensors").read_bytes() == before
+
+
+def test_a_bad_update_changes_nothing(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    folder = shutil.copytree(files.model, tmp_path / "m")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    new = write(tmp_path / "new.tsv", [("maybe", "w1")])
+    check_refused(
+        ensue("update", folder, new),
+        "new data: the label 'maybe' is new to the model, which knows no, yes; fit anew on all the data",
+        before=1,
+    )
+    check_refused(
+        ensue("update", folder, files.pairs),
+        f"{files.pairs}: holds pairs, but the model learned single texts; give single texts",
+        before=1,
+    )
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+# --- bad input -------------------------------------------------------------------------------------------------------
+
+DATA: dict[str, tuple[str, str]] = {
+    "one class only": (
+        "yes\tw1\nyes\tw2\n",
+        "{}: every text has the label 'yes'; give texts of at least two labels",
+    ),
+    "no label column": (
+        "text\ngood\nbad\n",
+        "{}: the texts have no labels; name their column with --columns label=…",
+    ),
+    "an empty label": (
+        "text,label\ngood,yes\nbad,\n",
+        "{}:3: the label is empty; give every row one, or delete the row",
+    ),
+    "too many columns": (
+        "text,label\ngood,yes\nbad,no,perhaps\n",
+        "{}:3: 3 fields, but the header has 2; is a quote missing?",
+    ),
+    "too few fields": ("yes\tw1\nno\n", "{}:2: 1 field, but the file begins with 2: label TAB text"),
+    "an unknown header": (
+        "colour,size\nred,1\n",
+        "{}:1: 'colour,size' begins no known layout of texts; give label TAB text, or a header whose names are known "
+        "or stated with --columns text=…,label=…",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_a_bad_file_of_texts(ensue: Ensue, tmp_path: Path, name: str) -> None:
+    content, message = DATA[name]
+    path = tmp_path / "data"
+    path.write_text(content)
+    ran = ensue("fit", "classify", path, "-o", tmp_path / "m", *SMALL)
+    read = name in ("one class only", "no label column")
+    check_refused(ran, message.format(path), before=int(read))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["data"]
+
+
+def test_texts_that_cannot_be_scored(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("text\ngood\nbad\n")
+    message = f"{tmp_path / 'data'}: the texts have no labels; name their column with --columns label=…"
+    check_refused(ensue("evaluate", files.model, tmp_path / "data"), message, before=1)
+    ran = ensue("compare", "classify", files.train, f"--test={tmp_path / 'data'}", *COMPARED)
+    check_refused(ran, message, before=2)
+
+
+@pytest.mark.parametrize("verb", ["predict", "explain", "evaluate"])
+def test_pairs_for_a_model_of_single_texts_and_the_reverse(ensue: Ensue, files: Files, verb: str) -> None:
+    for folder, data, kinds in (
+        (files.model, files.pairs, ("pairs", "single texts")),
+        (files.paired, files.test, ("single texts", "pairs")),
+    ):
+        message = f"{data}: holds {kinds[0]}, but the model learned {kinds[1]}; give {kinds[1]}"
+        check_refused(ensue(verb, folder, data), message, before=1)
+
+
+def test_a_pair_on_a_pipe(ensue: Ensue, files: Files) -> None:
+    ran = ensue("predict", files.model, "--json", stdin='{"texts": ["a"]}\n{"texts": ["a", "b"]}\n')
+    check_refused(ran, "-:2: 2 texts, but the model learned single texts")
+    ran = ensue("predict", files.model, "--json", stdin='{"texts": ["a"]}\nplain\n')
+    assert ran.lines[0].startswith("ensue: -:2: not JSON (") and ran.code == 2
+    ran = ensue("predict", files.model, "--json", stdin=b"good\n\xff\n")
+    assert ran.lines[0].startswith("ensue: -: not UTF-8 (") and ran.code == 2
+
+
+def test_a_megabyte_of_text_is_read_whole(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    text = f"w1 bad {'x' * 40} " * 2**15  # 1.6 MB in one field
+    (tmp_path / "long.csv").write_text(f"text,label\n{text},no\n")
+    ran = ensue("predict", files.model, tmp_path / "long.csv", "--json", "--no-evidence")
+    found = only_json(ran.out)
+    assert (found["given"], found["known"]) == (3 * 2**15, 2**16)
+    assert only_json(ensue("check", tmp_path / "long.csv", "--json").out)["longest_words"] == 3 * 2**15
+
+
+def test_vectors_of_another_width(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("".join(f"{word} 0.1 0.2 0.3\n" for word in ("good", "bad", "w1")))
+    options = [option for option in SMALL if option != "--set=dim=8"]
+    ran = ensue(
+        "fit", "classify", files.train, "-o", tmp_path / "m", *options, f"--set=vectors={vectors}", "--set=dim=8"
+    )
+    message = f"dim is 8, but the vectors of {vectors} have 3 numbers; leave dim out"
+    check_refused(ran, message, before=1)
+    ran = ensue("fit", "classify", files.train, "-o", tmp_path / "m", *options, f"--set=vectors={vectors}")
+    assert ran.code == 0 and load(tmp_path / "m").counting.keys() == {"tfidf", "vectors", "majority"}
+
+
+FOREIGN: dict[str, tuple[list[str], str]] = {
+    "gap": (["fit", "classify", "TRAIN", "-o", "NEW", "--gap=3"], "--gap means nothing to task classify; leave it out"),
+    "time unit": (["predict", "MODEL", "--time-unit=s"], "--time-unit means nothing to task classify; leave it out"),
+    "sort": (["check", "TRAIN", "--sort"], "--sort means nothing to task classify; leave it out"),
+    "protocol, though it is the default": (
+        ["evaluate", "MODEL", "TEST", "--protocol=full"],
+        "--protocol means nothing to task classify; leave it out",
+    ),
+    "at": (
+        ["compare", "classify", "TRAIN", "--test=TEST", "--at=10"],
+        "--at means nothing to task classify; leave it out",
+    ),
+    "max drop": (
+        ["update", "MODEL", "TEST", "--max-drop=0.1"],
+        "--max-drop means nothing to task classify; leave it out",
+    ),
+    "phrases of a log": (
+        ["fit", "next", "LOG", "-o", "NEW", "--phrases"],
+        "--phrases means nothing to task next; leave it out",
+    ),
+    "a stream": (["stream", "MODEL", "LOG"], "MODEL: is of task classify; only task next learns from a stream"),
+    "model": (
+        ["fit", "classify", "TRAIN", "-o", "NEW", "--model=hidan"],
+        f"model 'hidan' is not known for task classify; choose from best, {', '.join(classify.MODELS)}",
+    ),
+    "task": (["fit", "label", "TRAIN", "-o", "NEW"], "task 'label' is not known; choose from next, classify"),
+    "columns on a pipe": (
+        ["predict", "MODEL", "-", "--columns=text=x"],
+        "--columns and --phrases are for files; on stdin give a text a line, or JSON Lines",
+    ),
+    "phrases of no trees": (
+        ["check", "TRAIN", "--phrases"],
+        "TRAIN: only trees have labelled phrases; leave phrases out",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_an_option_without_meaning(ensue: Ensue, files: Files, logs: Logs, tmp_path: Path, name: str) -> None:
+    arguments, message = FOREIGN[name]
+    places = {
+        "TRAIN": str(files.train),
+        "TEST": str(files.test),
+        "MODEL": str(files.model),
+        "LOG": str(logs.train),
+        "NEW": str(tmp_path / "new"),
+    }
+    for place, path in places.items():
+        message = message.replace(place, path)
+    ran = ensue(*(places.get(argument, argument.replace("=TEST", f"={files.test}")) for argument in arguments))
+    check_refused(ran, message)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,84 @@
+"""Which files are logs and which are labelled texts, by their shape alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from ensue.data.kinds import is_plain, kind_of
+from ensue.errors import DataError
+
+TEXTS = {
+    "labelled lines": "pos\ta fine film\nneg\ta dull one\n",
+    "labelled lines, numbers": "1\ta fine film\n0\ta dull one\n",
+    "pairs": "yes\ta man sleeps\ta man rests\n",
+    "csv": "text,label\na fine film,pos\n",
+    "csv over several lines": 'id,review,stars\n1,"fine\n\nfilm",5\n',
+    "a text and no log": "id,body,colour\n1,a fine film,red\n",
+    "user and item beside text and label": "user_id,business_id,stars,text\nu1,b1,5,a fine film\n",
+    "tsv": "sentence\tlabel\na fine film\t1\n",
+    "snli": '{"gold_label": "neutral", "sentence1": "a man sleeps", "sentence2": "he dreams"}\n',
+    "jsonl": '{"review": "a fine film", "sentiment": "pos"}\n',
+    "records": '{"texts": ["a fine film"], "label": "pos"}\n',
+    "fasttext": "__label__pos a fine film\n",
+    "trees": "(3 (2 fine) (2 film))\n",
+    "ss": "u1\t\tp1\t\t5\t\ta fine film <sssss> yes\n",
+    "imdb": "pos/17\ttt01\t9\ta fine film\n",
+}
+LOGS = {
+    "histories": '{"values": ["a", "b"], "times": [1, 2]}\n',
+    "events": '{"session": "s", "item": "a", "time": 1}\n',
+    "csv": "session,item,time\ns,a,1\n",
+    "tsv": "SessionId\tItemId\tTime\n1\ta\t5\n",
+    "two columns": "user\titem\n1\ta\n",
+    "hidan": "ann,bob:1,2\n",
+    "forest": "ann,1 bob,2\n",
+    "sessions": "a1 b2 c3\nd4 e5\n",
+    "posts without a label": "session,item,text\ns,a,hello there\n",
+    "neither": "colour,size\nred,1\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [*(("classify", name) for name in TEXTS), *(("next", name) for name in LOGS)]
+)
+def test_the_shape_decides(tmp_path: Path, kind: str, name: str) -> None:
+    path = tmp_path / "data"
+    path.write_text((TEXTS if kind == "classify" else LOGS)[name])
+    assert kind_of(path) == kind
+
+
+def test_stated_columns_decide(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("colour,size\nred,1\n")
+    assert kind_of(path, {"text": "colour"}) == "classify" == kind_of(path, phrases=True)
+    assert kind_of(path, {"sequence": "colour", "value": "size"}) == "next"
+    path.write_text("text,label\nfine,1\n")
+    assert kind_of(path, {"sequence": "text"}) == "next"
+
+
+@pytest.mark.parametrize(("columns", "kind"), [(("review", "stars"), "classify"), (("session", "item"), "next")])
+def test_parquet_is_told_by_its_columns(tmp_path: Path, columns: tuple[str, str], kind: str) -> None:
+    pl.DataFrame({columns[0]: ["a"], columns[1]: ["b"], "odd": [[1]]}).write_parquet(tmp_path / "data")
+    assert kind_of(tmp_path / "data") == kind
+    assert not is_plain(tmp_path / "data")
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_known_layouts_are_not_plain(tmp_path: Path, name: str) -> None:
+    (tmp_path / "data").write_text(TEXTS[name])
+    assert not is_plain(tmp_path / "data")
+
+
+@pytest.mark.parametrize("line", ["a fine film", "Fine, truly: a film; really!", "fine", "12 monkeys | a film"])
+def test_a_text_a_line_is_plain(tmp_path: Path, line: str) -> None:
+    (tmp_path / "data").write_text(f"\n{line}\ntext,label\n")
+    assert is_plain(tmp_path / "data")
+
+
+def test_no_file(tmp_path: Path) -> None:
+    for ask in (kind_of, is_plain):
+        with pytest.raises(DataError, match=r"none: no such file; check the name$"):
+            ask(tmp_path / "none")

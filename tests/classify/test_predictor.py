@@ -72,7 +72,8 @@ def test_pairs_are_told_from_single_texts() -> None:
 
 def test_counting_reads_documents_too() -> None:
     record = Text(("One two three. Four five. Six w1 w2 good.",))
-    for settings, kept in (({}, ["good", "."]), ({"max_sentences": 2}, ["five", "."])):
+    cases: list[tuple[dict[str, Any], list[str]]] = [({}, ["good", "."]), ({"max_sentences": 2}, ["five", "."])]
+    for settings, kept in cases:
         made = fitted(documents(40, 0), "tfidf", **settings)
         made.facts["architecture"] = "hierarchical"  # as when ``best`` gives way to counting
         (found,) = made.explain([record])

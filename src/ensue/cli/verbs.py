@@ -267,7 +267,7 @@ app.command()(streaming.stream)
 
 @app.command()
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="the paper: hidan or sansr")],
+    paper: Annotated[str, typer.Argument(help="the paper: hidan, sansr or centrality")],
     data: Annotated[Path, typer.Option(help="the folder with the paper's data sets")],
     quick: Annotated[bool, typer.Option("--quick", help="fewer models and epochs: an impression in minutes")] = False,
     models: Annotated[str, typer.Option(help="only these rows; names, separated by commas")] = "",

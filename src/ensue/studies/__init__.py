@@ -1,5 +1,5 @@
 """One file a paper: its tables and figures, rebuilt by ``ensue reproduce PAPER``."""
 
-from ensue.studies import hidan, sansr
+from ensue.studies import centrality, hidan, sansr
 
-PAPERS = {"hidan": hidan.run, "sansr": sansr.run}
+PAPERS = {"centrality": centrality.run, "hidan": hidan.run, "sansr": sansr.run}

@@ -1,0 +1,292 @@
+"""Centrality attention's tables and figures (Gong et al., Science China Information Sciences 2020) on the data at hand.
+
+Tables 1 (data), 2 (settings), 3 (accuracy) and 4 (SNLI), figure 4 (steps of the power method), and what each pooling
+costs. It takes days, so each finished cell is kept, and the same command goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ensue.classify import COUNTING, MODELS
+from ensue.classify.fitting import codes
+from ensue.classify.predictor import ClassifyPredictor
+from ensue.data.texts import Texts
+from ensue.errors import SettingError
+from ensue.evaluation import RESAMPLES
+from ensue.evaluation.classify import score
+from ensue.studies import centrality_page as page
+from ensue.studies.cells import Cell, Cells
+from ensue.studies.centrality_measures import MEASURES, Answers, Resampled, convergence, owners, resample, step_times
+from ensue.studies.centrality_paper import SETTINGS, SETTINGS_NAMES, printed
+from ensue.studies.centrality_sets import VECTORS, TextSet, find_sets, text_folder
+from ensue.studies.provenance import Follow, Study, Tell
+
+TRAINED = tuple(name for name, (_, _, schedule) in MODELS.items() if schedule is not None)
+GRAPHS = ("centrality", "centrality-bilinear")
+"""Poolings by a word graph."""
+REVIEWS = ("imdb", "imdb-ratings")
+LENGTHS = {"like SST": np.array([52, *np.random.default_rng(0).gamma((19 / 9) ** 2, 81 / 19, 63).round().clip(2, 52)])}
+"""Words a text where a step is timed: gamma of mean 19 and deviation 9 up to 52; and 200 each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How much is trained and scored."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of every network; Table 2 for the rest."""
+    learned: int | None = None
+    """Texts learned at most, evenly from the file; all of them by default."""
+    reviews: int | None = None
+    """The same for reviews, which are ten times as long."""
+    tested: int | None = None
+    """Texts scored at most."""
+    graphs: int = 500
+    """Test texts whose graphs figure 4 looks at."""
+    batch: int = 64
+    """Texts of a step that is timed."""
+    long: int = 200
+    """Words of each where all are long."""
+    repeats: int = 5
+    """Steps that are timed."""
+    resamples: int = RESAMPLES
+    """Of the test texts."""
+
+
+FULL = Plan()
+QUICK = Plan(
+    options={
+        "hidden": 48,
+        "head": 48,
+        "epochs": 4,
+        "learning_rate": 3e-3,
+        "batch_size": 16,
+        "dropout": 0.3,
+        "extra_words": 0,
+    },
+    learned=2000,
+    reviews=240,
+    tested=500,
+    graphs=100,
+    batch=32,
+    long=100,
+    repeats=3,
+)
+
+
+def run(
+    data: Path,
+    *,
+    models: Sequence[str],
+    quick: bool,
+    seeds: int,
+    tell: Tell,
+    follow: Follow,
+    kept: Path | None = None,
+) -> Study:
+    """Rebuild the tables and the figure.
+
+    Args:
+        data: the folder with any of ``sst1``, ``sst2``, ``sst_trees``, ``trec``, ``imdb50k`` and ``snli`` (with
+            ``snli_cad`` beside it), or the folder above it; word vectors are ``vectors/sgns100.npz`` there.
+        models: which poolings get a row; none for all.
+        quick: small slices, few epochs and small networks; not the paper's figures.
+        seeds: trainings a pooling.
+        tell: takes a line of progress.
+        follow: shows a training.
+        kept: where finished cells are kept.
+
+    Raises:
+        DataError: no data set is there, or half of one, or the file of cells is something else.
+        SettingError: a model that is no pooling.
+    """
+    if unknown := [name for name in models if name not in TRAINED]:
+        listed = ", ".join(TRAINED)
+        raise SettingError(
+            f"model {unknown[0]!r} has no row here; choose from {listed} (counting rows are always there)"
+        )
+    vectors = text_folder(data) / VECTORS
+    plan, chosen = QUICK if quick else FULL, tuple(models) or TRAINED
+    study = _Study(Cells(kept), plan, vectors if vectors.is_file() else None, tell, follow)
+    if kept is None:
+        tell("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
+    names = ("statistics", "leaks", "settings", "overall", "verdicts", "curves", "convergence", "cost")
+    tables: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    sets, absent = find_sets(data)
+    for texts in sets:
+        tell(f"{texts.name}: {len(texts.train):,} texts to learn, {len(texts.test):,} to score")
+        tables["statistics"] += texts.statistics()
+        tables["leaks"].append(texts.leaked())
+        for name, rows in study.tables(texts, chosen, seeds).items():
+            tables[name] += rows
+    tables["cost"] = study.cost(chosen)
+    about = page.about({texts.name: texts.about for texts in sets}, absent, study.amounts(seeds), quick=quick)
+    return Study("centrality", tables, page.write(about, tables), page.draw(tables))
+
+
+class _Study:
+    """The trainings, each kept as it finishes."""
+
+    def __init__(self, cells: Cells, plan: Plan, vectors: Path | None, tell: Tell, follow: Follow) -> None:
+        self.cells, self.plan, self.vectors, self.tell, self.follow = cells, plan, vectors, tell, follow
+        self.vectors_print = hashlib.blake2b(vectors.read_bytes(), digest_size=8).hexdigest() if vectors else ""
+
+    def amounts(self, seeds: int) -> page.Amounts:
+        """What the page must say of how much was trained."""
+        plan, has_vectors = self.plan, self.vectors is not None
+        limits = (plan.learned, plan.reviews, plan.tested, plan.graphs)
+        return page.Amounts(*limits, options=plan.options, has_vectors=has_vectors, seeds=seeds)
+
+    def tables(self, texts: TextSet, models: Sequence[str], seeds: int) -> dict[str, list[dict[str, Any]]]:
+        """All rows of one data set."""
+        whole = texts.fingerprint
+        texts = texts.few(self.plan.reviews if texts.name in REVIEWS else self.plan.learned, self.plan.tested)
+        cells = {name: [self._trained(texts, whole, name, seed) for seed in range(seeds)] for name in models}
+        counted = self._counted(texts, whole)
+        cells |= {name: [counted["rows"][name]] for name in COUNTING if name in counted["rows"]}
+        labels = _labels(texts)
+        answers = {name: [Answers.unpack(cell) for cell in own] for name, own in cells.items()}
+        found = resample(answers, codes(texts.test, labels), owners(texts.test), self.plan.resamples)
+        rows = [_row(texts.name, name, own, found[name], len(texts.test)) for name, own in cells.items()]
+        return {
+            "settings": _settings(texts.name, next(iter(cells.values()))[0]),
+            "overall": rows,
+            "verdicts": _verdicts(texts.name, found),
+            "curves": [row for name in GRAPHS for row in _curve(texts.name, name, cells.get(name, []))],
+            "convergence": [
+                {"data": texts.name, "model": name, **row}
+                for name in GRAPHS
+                for row in (cells[name][0].get("convergence", []) if name in cells else [])
+            ],
+        }
+
+    def cost(self, models: Sequence[str]) -> list[dict[str, Any]]:
+        """The time of a step under each pooling, self-attention always among them."""
+        plan = self.plan
+        own = {key: value for key, value in plan.options.items() if key in ("hidden", "head", "score_dim")}
+        names = list(dict.fromkeys(("self-attention", *models)))
+        sizes = {"like SST": LENGTHS["like SST"][: plan.batch], f"{plan.long} each": np.full(plan.batch, plan.long)}
+        key = {"timed": names, "options": own, "batch": plan.batch, "long": plan.long, "repeats": plan.repeats}
+
+        def make() -> Cell:
+            self.tell("the time of a step under each pooling")
+            lengths = {kind: words.astype(np.int64) for kind, words in sizes.items()}
+            return {"rows": step_times(names, own, lengths, dim=100, repeats=plan.repeats)}
+
+        rows: list[dict[str, Any]] = self.cells.get(key, make)["rows"]
+        return rows
+
+    def _key(self, texts: TextSet, whole: str, model: str, seed: int) -> dict[str, Any]:
+        """All that decides a cell, but the program's version, which stands in the cell."""
+        part = {"data": texts.name, "fingerprint": whole, "learned": len(texts.train), "tested": len(texts.test)}
+        options = dict(self.plan.options) if model != "counting" else {}
+        return {**part, "vectors": self.vectors_print, "model": model, "options": options, "seed": seed}
+
+    def _options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        return {**options, **({"vectors": str(self.vectors)} if self.vectors else {})}
+
+    def _trained(self, texts: TextSet, whole: str, model: str, seed: int) -> Cell:
+        def make() -> Cell:
+            self.tell(f"{texts.name}: {model} seed {seed}")
+            predictor = ClassifyPredictor(model, settings=self._options(self.plan.options), seed=seed)
+            self.follow(predictor.fit(texts.train, texts.valid))
+            cell = {**_scored(predictor, texts.test, _labels(texts)), **_about(predictor)}
+            if model in GRAPHS and seed == 0:
+                cell["convergence"] = convergence(predictor, texts.test, self.plan.graphs)
+            return cell
+
+        return self.cells.get(self._key(texts, whole, model, seed), make)
+
+    def _counted(self, texts: TextSet, whole: str) -> Cell:
+        """The rows that need no network, learned from the same texts."""
+
+        def make() -> Cell:
+            self.tell(f"{texts.name}: {', '.join(COUNTING)}")
+            predictor = ClassifyPredictor("tfidf", settings=self._options({}))
+            self.follow(predictor.fit(texts.train, texts.valid))
+            names = [name for name in COUNTING if name in predictor.counting]
+            return {"rows": {name: _scored(predictor, texts.test, _labels(texts), name) for name in names}}
+
+        return self.cells.get(self._key(texts, whole, "counting", 0), make)
+
+
+def _labels(texts: TextSet) -> list[str]:
+    """All labels in one order, the same for every model."""
+    parts = [part.labels for part in (texts.train, texts.test) if part.labels is not None]
+    return sorted({label for part in parts for label in part.unique().to_list()})
+
+
+def _scored(predictor: ClassifyPredictor, test: Texts, labels: Sequence[str], counting: str | None = None) -> Cell:
+    begun = time.perf_counter()
+    found = Answers.of(score(predictor, test, labels, counting)).pack()
+    return {**found, "seconds_to_score": round(time.perf_counter() - begun, 2)}
+
+
+def _about(predictor: ClassifyPredictor) -> Cell:
+    """What a training leaves behind beside its answers."""
+    facts, made = predictor.facts, predictor.summary()
+    settings = {**made["settings"], **(made["schedule"] or {})}
+    settings["dim"] = predictor.network.table.embedding_dim
+    return {
+        "epochs": facts["epochs"],
+        "seconds_an_epoch": round(predictor.seconds_an_epoch or 0.0, 2),
+        "parameters": sum(part.numel() for part in predictor.network.parameters()),
+        "architecture": facts["architecture"],
+        "held_out": facts.get("held_out", "its own part"),
+        "log": facts["log"],
+        "notes": facts["notes"],
+        "settings": {name: settings[name] for name in SETTINGS_NAMES},
+    }
+
+
+def _row(data: str, name: str, cells: Sequence[Cell], found: Resampled, tested: int) -> dict[str, Any]:
+    """A row of Table 3 (of SNLI, Table 4): means over seeds, intervals, the paper's figure."""
+    row: dict[str, Any] = {"data": data, "model": name, "seeds": len(cells), "tested": tested}
+    row |= {measure: float(value) for measure, value in zip(MEASURES, found.figures, strict=True)}
+    row |= {"interval": found.interval(), "paper": printed(data, name)}
+    if name in TRAINED:
+        first = cells[0]
+        row |= {key: first[key] for key in ("parameters", "architecture", "held_out")}
+        row |= {"epochs": [cell["epochs"] for cell in cells]}
+        row["seconds_an_epoch"] = round(_mean(cell["seconds_an_epoch"] for cell in cells), 2)
+    return {**row, "seconds_to_score": round(_mean(cell["seconds_to_score"] for cell in cells), 2)}
+
+
+def _settings(data: str, cell: Cell) -> list[dict[str, Any]]:
+    """Table 2: what was set, and what the paper prints."""
+    rows = [{"data": data, "row": "here", **cell["settings"]}] if "settings" in cell else []
+    if data in SETTINGS:
+        rows.append({"data": data, "row": "paper", **dict(zip(SETTINGS_NAMES, SETTINGS[data], strict=True))})
+    return rows
+
+
+def _verdicts(data: str, found: Mapping[str, Resampled]) -> list[dict[str, Any]]:
+    """Centrality (each of its two) against every other row, on the same texts."""
+    return [
+        {"data": data, "model": name, "other": other, **found[name].against(found[other])}
+        for name in GRAPHS
+        if name in found
+        for other in found
+        if other not in (name, "majority") and not (name == GRAPHS[1] and other == GRAPHS[0])
+    ]
+
+
+def _curve(data: str, model: str, cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Accuracy on validation texts and |lambda_2| by epoch of the first seed; ``best`` marks the epoch that is kept."""
+    if not cells:
+        return []
+    return [
+        {"data": data, "model": model, **row, "best": row["epoch"] == cells[0]["epochs"]} for row in cells[0]["log"]
+    ]
+
+
+def _mean(values: Iterable[float]) -> float:
+    return float(np.mean(list(values)))

@@ -1,0 +1,317 @@
+"""The page and the figures of centrality's study, from its tables alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Any
+
+import plotly.graph_objects as go
+
+from ensue import figures
+from ensue.classify.mixing import COLLAPSED
+from ensue.evaluation.classify import SURE
+from ensue.studies.centrality_paper import COST, ENTAILMENT, SLIPS, STEPS, TOLERANCE, half
+
+Rows = list[dict[str, Any]]
+LABELS = {"accuracy": "accuracy", "macro_f1": "macro-F1", "calibration_error": "ECE"}
+PEER = "self-attention"
+NEAR = 0.3
+"""Below this |lambda_2| the graph's columns are so alike that little can differ from self-attention."""
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """How much was trained and scored; ``None`` is all there is."""
+
+    learned: int | None
+    reviews: int | None
+    tested: int | None
+    graphs: int
+    options: Mapping[str, Any]
+    has_vectors: bool
+    seeds: int
+
+
+def about(sets: Mapping[str, str], absent: Sequence[str], amounts: Amounts, *, quick: bool) -> list[str]:
+    """What the reader must know before any figure."""
+    lines = ["# Centrality attention: tables and figures rebuilt", ""]
+    if quick:
+        options = ", ".join(f"{name} {value}" for name, value in amounts.options.items())
+        lines += [
+            f"**Quick run**: at most {amounts.learned or 0:,} texts learned ({amounts.reviews or 0:,} reviews) and "
+            f"{amounts.tested or 0:,} scored, and {options}. An impression, not a result: no figure here compares with "
+            "the paper's.",
+            "",
+        ]
+    start = "vectors of a file (the paper: GloVe)" if amounts.has_vectors else "vectors that are learned"
+    lines += [
+        f"Every pooling stands under the same network and has the same LayerNorms and masks: {start}, a BiLSTM, the "
+        "pooling, a classifier. Pairs are compared as [p; h; |p - h|; p * h]; reviews are read sentence by sentence. "
+        f"Each is trained {_times(amounts.seeds)}; figures are means over seeds. ± is half a 95 % interval over "
+        "resampled test texts, and seeds where there are several. Every test text counts, the empty ones too. "
+        "Probabilities are calibrated by one temperature, found on validation texts; ECE is the calibration error in "
+        "15 bins. Macro-F1 is over the labels that test texts have. Figures are per cent. tfidf (word 1- and 2-grams "
+        "under logistic regression), vectors (the mean vector under the same) and majority need no network.",
+        "",
+        *(f"- **{name}**: {text}" for name, text in sets.items()),
+    ]
+    if absent:
+        lines.append(f"- Not at hand, and left out: {', '.join(absent)}.")
+    return [
+        *lines,
+        "- Yelp-13, Yelp-14 and the paper's IMDB (ten ratings) are not among them, nor is the training part of SNLI.",
+        "",
+    ]
+
+
+def write(head: Sequence[str], tables: Mapping[str, Rows]) -> str:
+    """The page as Markdown."""
+    lines = [*head, "## Table 1: the data", "", *_plain(tables["statistics"]), "", *_leaks(tables["leaks"])]
+    lines += ["", "## Table 2: the settings", "", *_plain(tables["settings"])]
+    for data in _distinct(tables["overall"], "data"):
+        rows, verdicts, curves = (_of(tables[name], data) for name in ("overall", "verdicts", "curves"))
+        lines += ["", f"## Table {4 if data == 'snli' else 3}: {data}", "", *_overall(data, rows), ""]
+        lines += [*_verdict(rows, verdicts), *_explained(rows, verdicts, curves)]
+    lines += ["", "## Figure 4: steps of the power method", "", *_convergence(tables["convergence"])]
+    lines += ["", "## Cost", "", *_cost(tables["overall"], tables["cost"])]
+    lines += ["", "## Before comparing with the paper", "", *(f"- {slip}" for slip in SLIPS)]
+    return "\n".join([*lines, ""])
+
+
+def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
+    """Accuracy, |lambda_2| by epoch and figure 4, a data set each; then the cost."""
+    found = []
+    for data in _distinct(tables["overall"], "data"):
+        rows, curves, steps = (_of(tables[name], data) for name in ("overall", "curves", "convergence"))
+        names = [row["model"] for row in rows]
+        series = {"here": [100 * row["accuracy"] for row in rows], "the paper": [row["paper"] for row in rows]}
+        if not any(series["the paper"]) or data == "snli":
+            del series["the paper"]
+        found.append(figures.bars(f"Table {4 if data == 'snli' else 3}: accuracy ({data})", "per cent", names, series))
+        mixing = {
+            name: [row.get("second_eigenvalue") for row in curves if row["model"] == name]
+            for name in _distinct(curves, "model")
+        }
+        if mixing:
+            epochs = [str(epoch + 1) for epoch in range(max(map(len, mixing.values())))]
+            found.append(figures.lines(f"|lambda_2| by epoch ({data})", "|lambda_2|", epochs, mixing))
+        for model in _distinct(steps, "model"):
+            own = [row for row in steps if row["model"] == model]
+            lengths = [f"{row['graphs_of']} {row['length']}" for row in own]
+            parts = {"median": "median", "ninth decile": "ninth_decile", "largest": "largest"}
+            bars = {name: [row[key] for row in own] for name, key in parts.items()}
+            found.append(figures.bars(f"Figure 4: steps to converge ({data}, {model})", "steps", lengths, bars))
+    kinds = _distinct(tables["cost"], "lengths")
+    models = _distinct(tables["cost"], "model")
+    ratios = {kind: [row["ratio"] for row in tables["cost"] if row["lengths"] == kind] for kind in kinds}
+    found.append(figures.bars(f"Time of a training step over {PEER}'s", "ratio", models, ratios))
+    return tuple(found)
+
+
+def _leaks(rows: Rows) -> list[str]:
+    text = (
+        "Texts that are scored and stand in the training part too, case and spaces aside; they are left in, as in the "
+        "field. The last but one column counts those whose film (of pairs: whose premise) is trained on."
+    )
+    return ["### Leaks", "", text, "", *_plain([{**row, "example": row["example"].replace("|", "/")} for row in rows])]
+
+
+def _overall(data: str, rows: Rows) -> list[str]:
+    column = "paper (549k pairs)" if data == "snli" else "paper"
+    with_paper = any(row["paper"] is not None for row in rows)
+    head = ["model", *LABELS.values(), *([column] if with_paper else [])]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for row in rows:
+        cells = [row["model"], *(_cell(row, measure) for measure in LABELS)]
+        if with_paper:
+            cells.append("" if row["paper"] is None else f"{row['paper']:.1f} ± {half(row['paper'], _whole(data)):.1f}")
+        lines.append(f"| {' | '.join(cells)} |")
+    if not with_paper:
+        return [*lines, "", "The paper has no figure for this set, learned in this way."]
+    note = "The paper's figures are one run each; their ± is computed here from the size of its test set."
+    if data == "snli":
+        note += (
+            f" They were learned from thirty times the pairs and compare with nothing here; the paper's table also has "
+            f"intra-attention, {ENTAILMENT['intra-attention']}."
+        )
+    return [*lines, "", note]
+
+
+def _whole(data: str) -> int:
+    return {"sst1": 2210, "sst2": 1821, "snli": 9824}[data]
+
+
+def _cell(row: Mapping[str, Any], measure: str) -> str:
+    low, high = row["interval"][measure]
+    return f"{100 * row[measure]:.2f} ± {50 * (high - low):.2f}"
+
+
+def _verdict(rows: Rows, verdicts: Rows) -> list[str]:
+    """Each graph pooling against every other row, paired, in a sentence."""
+    lines = []
+    for name in _distinct(verdicts, "model"):
+        own = [row for row in verdicts if row["model"] == name]
+        groups = {
+            "more often than": [row for row in own if _sure(row) and row["difference"] > 0],
+            "less often than": [row for row in own if _sure(row) and row["difference"] < 0],
+            "neither surely more nor less often than": [row for row in own if not _sure(row)],
+        }
+        parts = [f"{word} {', '.join(map(_difference, group))}" for word, group in groups.items() if group]
+        right = next(100 * row["accuracy"] for row in rows if row["model"] == name)
+        lines += [f"{name} is right on {right:.2f} % of the texts: {'; '.join(parts)}.", ""]
+    note = (
+        f"Differences are paired on the same resampled texts; sure is p < {SURE}, which one comparison in "
+        f"{1 / SURE:.0f} reaches by chance where there is no difference."
+    )
+    return [*lines, note] if lines else []
+
+
+def _sure(row: Mapping[str, Any]) -> bool:
+    return bool(row["p_value"] < SURE)
+
+
+def _difference(row: Mapping[str, Any]) -> str:
+    gain, low, high = (100 * row[key] for key in ("difference", "low", "high"))
+    return f"{row['other']} ({gain:+.2f}, from {low:+.2f} to {high:+.2f}, p = {row['p_value']:.3f})"
+
+
+def _explained(rows: Rows, verdicts: Rows, curves: Rows) -> list[str]:
+    """Where centrality is not better than self-attention: the curve of |lambda_2|, and what it says."""
+    lines = []
+    found = {row["model"]: row for row in rows}
+    for row in verdicts:
+        if row["other"] != PEER or (_sure(row) and row["difference"] > 0):
+            continue
+        own = [epoch for epoch in curves if epoch["model"] == row["model"] and "second_eigenvalue" in epoch]
+        if not own:
+            continue
+        here, there = (100 * found[name]["accuracy"] for name in (row["model"], PEER))
+        kept = next((epoch for epoch in own if epoch["best"]), own[-1])
+        lines += [
+            "",
+            f"**{row['model']} is not better than {PEER} here** ({here:.2f} against {there:.2f}). "
+            f"{_reason(found[row['model']], found.get('majority'), kept, worse=_sure(row))}",
+            "",
+            *_curve(own),
+        ]
+    return lines
+
+
+def _reason(row: Mapping[str, Any], base: Mapping[str, Any] | None, kept: Mapping[str, Any], *, worse: bool) -> str:
+    if base is not None and row["interval"]["accuracy"][0] <= base["accuracy"]:
+        return (
+            f"It is not clearly above the most frequent label ({100 * base['accuracy']:.2f}): it has hardly learned, "
+            "and the curve of its graph explains nothing."
+        )
+    slow = kept["second_eigenvalue"]
+    text = explain(slow, kept["dobrushin"])
+    if worse and slow < NEAR:
+        text += " That it is surely worse comes then from its training rather than from its graph; more seeds tell."
+    return text
+
+
+def explain(slow: float, apart: float) -> str:
+    """What mean |lambda_2| and Dobrushin bound say of centrality beside self-attention, whose graph has 0 and 0."""
+    found = f"|lambda_2| of its word graphs is {slow:.3f} on average on validation texts in the epoch that is kept: "
+    if slow < COLLAPSED:
+        return f"{found}the graph has collapsed, its columns are all but the same, and centrality is plain {PEER}."
+    if slow < NEAR:
+        return (
+            f"{found}a step of the walk forgets all but that part of where it started, and the two columns of a graph "
+            f"that are least alike differ in {100 * apart:.0f} % of their weight. At 0 centrality is {PEER}: it has "
+            "little room to differ, and so to gain."
+        )
+    return (
+        f"{found}the graphs are far from those of {PEER} (0), so words are weighed in another way, and that way is not "
+        "right more often on these texts."
+    )
+
+
+def _curve(rows: Rows) -> list[str]:
+    names = {"second_eigenvalue": "|lambda_2|", "dobrushin": "Dobrushin bound"}
+    names |= {f"sentences_{key}": f"{name}, sentences" for key, name in tuple(names.items())}
+    return _plain(
+        [
+            {
+                "epoch": f"{row['epoch']:.0f}{' (kept)' if row['best'] else ''}",
+                **{name: f"{row[key]:.3f}" for key, name in names.items() if key in row},
+                "validation accuracy": f"{100 * row['accuracy']:.2f}",
+            }
+            for row in rows
+        ]
+    )
+
+
+def _convergence(rows: Rows) -> list[str]:
+    if not rows:
+        return ["No pooling by a word graph was asked for."]
+    text = (
+        f"Steps from the uniform distribution until one moves it by at most {TOLERANCE:.0e} in L1, in float64, on the "
+        "graphs of test texts from the first seed's trained model. The error falls as |lambda_2| to the number of "
+        f"steps, so {log(TOLERANCE) / log(0.1):.0f} steps are enough at 0.1 and {log(TOLERANCE) / log(0.9):.0f} at 0.9."
+    )
+    parts = []
+    for model in _distinct(rows, "model"):
+        own = [row for row in rows if row["model"] == model]
+        graphs = sum(row["graphs"] for row in own)
+        within = sum(row["graphs"] * row[f"within_{STEPS}"] for row in own) / graphs
+        parts.append(f"{100 * within:.1f} % of {graphs:,} graphs of {model}")
+    verdict = f"Done within the {STEPS} steps of the paper's cap: {', '.join(parts)}."
+    table = [
+        {
+            **{key: row[key] for key in ("data", "model", "graphs_of", "length", "graphs")},
+            **{key: f"{row[key]:.0f}" for key in ("median", "ninth_decile", "largest")},
+            f"within {STEPS}": f"{100 * row[f'within_{STEPS}']:.1f} %",
+            "mean |lambda_2|": f"{row['second_eigenvalue']:.3f}",
+        }
+        for row in rows
+    ]
+    return [text, "", verdict, "", *_plain(table)]
+
+
+def _cost(rows: Rows, timed: Rows) -> list[str]:
+    lines = [
+        f"The paper needs {COST} times the time of attentive pooling on Yelp-14. Here, a training step of the flat "
+        "network, the poolings in turns on one machine (median of the ratios):",
+        "",
+        *_plain(timed),
+        "",
+        f"And seconds an epoch in the trainings above, checks on validation texts included; their ratio to {PEER}'s "
+        "holds as far as the machine had nothing else to do:",
+        "",
+    ]
+    found = []
+    for data in _distinct(rows, "data"):
+        trained = [row for row in _of(rows, data) if "epochs" in row]
+        peer = next((row["seconds_an_epoch"] for row in trained if row["model"] == PEER), 0.0)
+        found += [
+            {
+                **{key: row[key] for key in ("data", "model", "seconds_an_epoch")},
+                f"over {PEER}": f"{row['seconds_an_epoch'] / peer:.2f}" if peer else "",
+                "epochs": ", ".join(map(str, row["epochs"])),
+                "parameters": f"{row['parameters']:,}",
+            }
+            for row in trained
+        ]
+    return [*lines, *_plain(found)]
+
+
+def _times(seeds: int) -> str:
+    return "once" if seeds == 1 else f"with {seeds} seeds"
+
+
+def _of(rows: Iterable[dict[str, Any]], data: str) -> Rows:
+    return [row for row in rows if row["data"] == data]
+
+
+def _distinct(rows: Iterable[dict[str, Any]], name: str) -> list[str]:
+    return list(dict.fromkeys(row[name] for row in rows))
+
+
+def _plain(rows: Rows) -> list[str]:
+    head = list(dict.fromkeys(name for row in rows for name in row))
+    titles = [name.replace("|", "\\|") if "|" in name else name.replace("_", " ") for name in head]
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(head) + "|"]
+    return [*lines, *(f"| {' | '.join(str(row.get(name, '')) for name in head)} |" for row in rows)]

@@ -64,9 +64,20 @@ def speed() -> str:
     return "\n".join([*lines, "", *map(_source, (epoch, reading, sessions))])
 
 
+def answers() -> str:
+    """Milliseconds of one answer, and answers a second in batches."""
+    found = _load("benchmarks/results/answers.json")
+    lines = ["| model | evidence | one answer, median | 95 % within | batches of 256 |", "|---|---|---|---|---|"]
+    for row in found["rows"]:
+        evidence = "with" if row["evidence"] else "without"
+        single = f"{row['median_ms']:.1f} ms | {row['p95_ms']:.1f} ms"
+        lines.append(f"| {row['model']} | {evidence} | {single} | {row['answers_a_second']:,} a second |")
+    return "\n".join([*lines, "", _source(found)])
+
+
 def stream() -> str:
-    """The news site's clicks, and the kills."""
-    news, kill = (_load(f"benchmarks/results/{name}.json") for name in ("globo", "kill"))
+    """The news site's clicks, the kills, and the large log."""
+    news, kill, large = (_load(f"benchmarks/results/{name}.json") for name in ("globo", "kill", "memory"))
     hours = news["hour_by_hour"]
     lines = [f"| {news['events']:,} clicks of a news site, HR@20 | all | hours in which the model is above it |"]
     lines += ["|---|---|---|", f"| the model ({news['model']}) | {_overall(news, 'model')} | |"]
@@ -81,9 +92,11 @@ def stream() -> str:
         f"Hours with {hours['least_targets']:,} targets or more. One pass, rivals included: {rate}, {peak}.",
         f"`kill -9` at {killed} random moments of a stream, {len(kill['rows'])} kinds of source: {differ} ended "
         "otherwise than the stream left alone.",
+        f"A log of {large['clicks']:,} clicks over {large['items']:,} items, {large['sessions']:,} sessions, read, cut "
+        f"and learned for one epoch: {large['peak_mb'] / 1000:.2f} GB at most.",
         "",
     ]
-    return "\n".join([*lines, *map(_source, (news, kill))])
+    return "\n".join([*lines, *map(_source, (news, kill, large))])
 
 
 def _overall(news: dict[str, Any], name: str) -> str:
@@ -101,7 +114,7 @@ def _source(found: dict[str, Any]) -> str:
     return f"Made by `{found['command']}` at {found['commit']} on {found['machine']}."
 
 
-SECTIONS: dict[str, Callable[[], str]] = {"figures": hidan, "speed": speed, "stream": stream}
+SECTIONS: dict[str, Callable[[], str]] = {"figures": hidan, "speed": speed, "answers": answers, "stream": stream}
 
 if __name__ == "__main__":
     main()

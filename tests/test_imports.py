@@ -21,6 +21,7 @@ FLOORS = [
     "vocabulary",
     "data",
     "nn",
+    "threads",
     "folder",
     "lock",
     "versions",

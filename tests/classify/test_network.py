@@ -27,8 +27,8 @@ def network(pooling: str, architecture: str, num_words: int = 700) -> TextClassi
 
 def pooled(level: Level, items: Tensor) -> Tensor:
     """One passage without padding: BiLSTM, then the pooling."""
-    states = level.lstm(items[None])[0]
-    vector: Tensor = level.pool(states, torch.ones(1, len(items), dtype=torch.bool)).vector[0]
+    mask = torch.ones(1, len(items), dtype=torch.bool)
+    vector: Tensor = level.pool(level.lstm(items[None], mask), mask).vector[0]
     return vector
 
 

@@ -32,13 +32,13 @@ from typing import Any, Literal, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ensue.classify.batch import Batch, Block, Output
 from ensue.errors import SettingError
 from ensue.nn.centrality import Method
 from ensue.nn.dropout import Dropout
 from ensue.nn.pooling import POOLINGS, Pooled, Pooling
+from ensue.nn.recurrent import BiLSTM
 from ensue.training import Schedule
 from ensue.vocabulary import PADDING
 
@@ -154,21 +154,22 @@ class Level(nn.Module):
 
     def __init__(self, settings: TextSettings, dim: int) -> None:
         super().__init__()
-        self.lstm = nn.LSTM(dim, settings.hidden, bidirectional=True, batch_first=True)
+        self.lstm = BiLSTM(dim, settings.hidden)
         self.pool = _pooling(settings)
 
     def forward(self, look: Callable[[Tensor], Tensor], blocks: Sequence[Block], rows: int) -> _Encoded:
         """All blocks, whose items ``look`` turns from (rows, length) numbers into (rows, length, dim) vectors."""
-        pooled = [self._pool(look(block.items), block) for block in blocks]
+        pooled = [cast(Pooled, cast(Any, self.pool)(self._read(look, block), block.mask)) for block in blocks]
         if not pooled:
             return _Encoded(torch.zeros(rows, self.pool.width, device=next(self.parameters()).device), [])
         order = torch.cat([block.rows for block in blocks]).argsort()
         return _Encoded(torch.cat([part.vector for part in pooled])[order], pooled)
 
-    def _pool(self, items: Tensor, block: Block) -> Pooled:
-        packed = pack_padded_sequence(items, block.lengths, batch_first=True)
-        states, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
-        return cast(Pooled, cast(Any, self.pool)(states, block.mask))
+    def _read(self, look: Callable[[Tensor], Tensor], block: Block) -> Tensor:
+        if torch.is_grad_enabled() or block.items.is_cuda:
+            return cast(Tensor, self.lstm(look(block.items), block.mask))
+        distinct, index = torch.unique(block.items, return_inverse=True)
+        return self.lstm.read(look(distinct), index, block.mask)
 
 
 class _Encoded(NamedTuple):

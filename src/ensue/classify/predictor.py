@@ -27,8 +27,12 @@ from ensue.next_event.storage import damage
 from ensue.next_event.task import find_device
 from ensue.records import Text, TextAnswer, TextExplanation
 from ensue.settings import changed
+from ensue.threads import side_by_side
 from ensue.training import Report
 from ensue.vocabulary import FIRST
+
+GROUP = 2**12
+"""Words that are read together in prediction."""
 
 
 class ClassifyPredictor:
@@ -224,8 +228,12 @@ class ClassifyPredictor:
             return self.counting[counting or self.model_name].scores(sides)
         passages = self.passages(sides)
         scores = torch.zeros(len(passages), len(self.labels))
-        for index in passages.groups():
+
+        def score(index: Index) -> None:
             scores[torch.from_numpy(index)] = self.run(passages.batch(index)).scores.float().cpu()
+
+        self.network.eval()
+        side_by_side(score, reversed(list(passages.groups(GROUP))))
         return scores
 
     def run(self, batch: Batch) -> Output:

@@ -191,7 +191,7 @@ class Tokenizer:
     def _ids(self, words: pl.Series) -> Ids:
         """(words,) ids, looked up once a distinct word."""
         distinct = words.unique()
-        found = pl.Series(self.vocabulary.ids(distinct))
+        found = pl.Series(self.vocabulary.ids(distinct.to_list()))
         ids: Ids = words.replace_strict(distinct, found, default=UNKNOWN, return_dtype=pl.Int32).to_numpy()
         return ids
 

@@ -111,22 +111,23 @@ class _AdditiveScores(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, receiving: Tensor, giving: Tensor, vector: Tensor, mask: Tensor) -> Tensor:
         places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
-        lengths, order = (mask * places).amax(1).sort(descending=True, stable=True)
+        lengths, falling = (mask * places).amax(1).sort(descending=True, stable=True)
+        order = falling if (falling.diff() < 0).any() else None
         ctx.blocks = list(_blocks(lengths.tolist(), len(vector), GPU_BLOCK if mask.is_cuda else BLOCK))
         ctx.save_for_backward(receiving, giving, vector, order)
-        scores = receiving.new_zeros(*mask.shape, len(places))
-        parts = _parts(ctx.blocks, receiving[order], giving[order])
+        scores, doubled = receiving.new_zeros(*mask.shape, len(places)), -2 * vector
+        parts = _parts(ctx.blocks, *_sorted(order, receiving, giving))
         for (texts, rows, length), part in zip(ctx.blocks, parts, strict=True):
-            scores[texts, rows, :length] = part.sub_(0.5) @ (-2 * vector)  # 1/2 goes first: a smaller sum rounds less
-        return scores[order.argsort()]
+            scores[texts, rows, :length] = part.sub_(0.5) @ doubled  # 1/2 goes first: a smaller sum rounds less
+        return scores if order is None else scores[order.argsort()]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         receiving, giving, vector, order = ctx.saved_tensors
-        errors, to_vector = grad[order], torch.zeros_like(vector)
+        (errors,), to_vector = _sorted(order, grad), torch.zeros_like(vector)
         to_receiving, to_giving = torch.zeros_like(receiving), torch.zeros_like(giving)
-        parts = _parts(ctx.blocks, receiving[order], giving[order])
+        parts = _parts(ctx.blocks, *_sorted(order, receiving, giving))
         for (texts, rows, length), part in zip(ctx.blocks, parts, strict=True):
             error = errors[texts, rows, :length, None]
             falls = part * error
@@ -134,8 +135,14 @@ class _AdditiveScores(torch.autograd.Function):
             slopes = falls.addcmul_(falls, part, value=-1)  # error r (1 - r)
             to_receiving[texts, rows] += slopes.sum(2)
             to_giving[texts, :length] += slopes.sum(1)
-        back, scale = order.argsort(), 4 * vector
-        return to_receiving[back] * scale, to_giving[back] * scale, grad.sum() - 2 * to_vector, None
+        sides = _sorted(None if order is None else order.argsort(), to_receiving, to_giving)
+        to_receiving, to_giving = (side * (4 * vector) for side in sides)
+        return to_receiving, to_giving, grad.sum() - 2 * to_vector, None
+
+
+def _sorted(order: Tensor | None, *rows: Tensor) -> tuple[Tensor, ...]:
+    """Texts put in order; ``None`` where they stand so already, as in the blocks of a batch."""
+    return rows if order is None else tuple(tensor[order] for tensor in rows)
 
 
 def _parts(blocks: list[_Block], receiving: Tensor, giving: Tensor) -> Iterator[Tensor]:

@@ -1,0 +1,87 @@
+"""A bidirectional LSTM over padded rows of unequal length, without packing."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class BiLSTM(nn.Module):
+    """Two LSTMs, one of which reads each row from its own end (Graves & Schmidhuber 2005).
+
+    Rows are turned round by a gather, so each direction is one call on a padded block. Torch's packed sequences give
+    the same states, but on the CPU their gradient takes up to seven times as long where lengths differ; padding costs
+    less as long as rows that are read together are of like length.
+
+    Args:
+        dim: width of the items.
+        hidden: units in each direction.
+    """
+
+    def __init__(self, dim: int, hidden: int) -> None:
+        super().__init__()
+        self.hidden = hidden
+        self.forth = nn.LSTM(dim, hidden, batch_first=True)
+        self.back = nn.LSTM(dim, hidden, batch_first=True)
+
+    def forward(self, items: Tensor, mask: Tensor) -> Tensor:
+        """States of both directions.
+
+        Args:
+            items: (rows, length, dim); what stands at padding has no influence on the states before it.
+            mask: (rows, length) bool, True up to the end of each row.
+
+        Returns:
+            (rows, length, 2 x hidden); finite at padding, where it means nothing.
+        """
+        turned = _turned(mask)[..., None]
+        forth: Tensor = self.forth(items)[0]
+        back: Tensor = self.back(items.gather(1, turned.expand_as(items)))[0]
+        return torch.cat([forth, back.gather(1, turned.expand_as(back))], dim=2)
+
+    @torch.no_grad()
+    def read(self, vectors: Tensor, index: Tensor, mask: Tensor) -> Tensor:
+        """The same states, without a gradient and at less than half the time on a CPU.
+
+        Each distinct item is projected once, and both directions make each step in one product. A tanh is taken as
+        2 sigmoid(2 x) - 1, for torch's own costs four sigmoids here.
+
+        Args:
+            vectors: (distinct, dim) the items.
+            index: (rows, length) which item stands where.
+            mask: (rows, length) bool, True up to the end of each row.
+
+        Returns:
+            (rows, length, 2 x hidden); finite at padding, where it means nothing.
+        """
+        (rows, length), hidden = index.shape, self.hidden
+        inward, recurrent, bias = self._gates()
+        projected = torch.addmm(bias, vectors, inward).view(-1, 4 * hidden)  # item 0 forth, item 0 back, item 1 forth
+        turned = _turned(mask)
+        where = torch.stack([2 * index, 2 * index.gather(1, turned) + 1]).permute(2, 0, 1).reshape(length, -1)
+        cells = states = vectors.new_zeros(2, rows, hidden)
+        found = vectors.new_empty(2, length, rows, hidden)
+        for step in range(length):
+            gates = projected.index_select(0, where[step]).view(2, rows, 4 * hidden)
+            gates = gates.baddbmm_(states, recurrent).sigmoid_()
+            inlet, forget, new, outlet = gates.chunk(4, dim=2)
+            cells = (cells * forget).addcmul_(inlet, new, value=2).sub_(inlet)
+            states = torch.mul(cells, 2, out=found[:, step]).sigmoid_().mul_(2).sub_(1).mul_(outlet)
+        forth, back = found.transpose(1, 2)
+        return torch.cat([forth, back.gather(1, turned[..., None].expand_as(back))], dim=2)
+
+    def _gates(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Weights of both directions: (dim, 2 x gates), (2, hidden, gates) and (2 x gates,); the tanh gate doubled."""
+        sides = [dict(side.named_parameters()) for side in (self.forth, self.back)]
+        scale = sides[0]["bias_ih_l0"].new_ones(4, self.hidden)
+        scale[2] = 2.0
+        scale = scale.flatten()
+        inward = torch.cat([side["weight_ih_l0"].T * scale for side in sides], dim=1)
+        recurrent = torch.stack([side["weight_hh_l0"].T * scale for side in sides])
+        return inward, recurrent, torch.cat([(side["bias_ih_l0"] + side["bias_hh_l0"]) * scale for side in sides])
+
+
+def _turned(mask: Tensor) -> Tensor:
+    """(rows, length) the place of each item when every row is read from its end; padding stays where it is."""
+    steps, ends = torch.arange(mask.shape[1], device=mask.device), mask.sum(1, keepdim=True)
+    return torch.where(mask, ends - 1 - steps, steps)

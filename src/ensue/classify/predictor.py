@@ -31,7 +31,7 @@ from ensue.threads import side_by_side
 from ensue.training import Report
 from ensue.vocabulary import FIRST
 
-GROUP = 2**12
+GROUP = 6000
 """Words that are read together in prediction."""
 
 
@@ -239,7 +239,7 @@ class ClassifyPredictor:
     def run(self, batch: Batch) -> Output:
         """The network on a batch, in evaluation mode."""
         self.network.eval()
-        with torch.no_grad():
+        with torch.inference_mode():
             output: Output = self.network(batch.to(self.device))
         return output
 

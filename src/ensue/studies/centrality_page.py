@@ -47,8 +47,9 @@ def about(sets: Mapping[str, str], absent: Sequence[str], amounts: Amounts, *, q
         ]
     else:
         lines += [
-            "The LSTM is as wide as the vectors at hand, 100 (the paper: both 300). Step size, batch, dropout and epochs "
-            "were chosen on validation texts with centrality alone, and every pooling has the same: see Table 2.",
+            "The LSTM is as wide as the vectors at hand, 100 (the paper: both 300). Step size, batch, dropout and "
+            "epochs were chosen on validation texts with centrality alone, and every pooling has the same: see Table 2."
+            " Sets that take long have fewer seeds; each table says how many.",
             "",
         ]
     start = "vectors of a file (the paper: GloVe)" if amounts.has_vectors else "vectors that are learned"
@@ -134,9 +135,11 @@ def _overall(data: str, rows: Rows) -> list[str]:
         if with_paper:
             cells.append("" if row["paper"] is None else f"{row['paper']:.1f} ± {half(row['paper'], _whole(data)):.1f}")
         lines.append(f"| {' | '.join(cells)} |")
+    seeds = max(row["seeds"] for row in rows)
+    times = "One training a pooling." if seeds == 1 else f"{seeds} trainings a pooling."
     if not with_paper:
-        return [*lines, "", "The paper has no figure for this set, learned in this way."]
-    note = "The paper's figures are one run each; their ± is computed here from the size of its test set."
+        return [*lines, "", f"{times} The paper has no figure for this set, learned in this way."]
+    note = f"{times} The paper's figures are one run each; their ± is computed here from the size of its test set."
     if data == "snli":
         note += (
             f" They were learned from thirty times the pairs and compare with nothing here; the paper's table also has "

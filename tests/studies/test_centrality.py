@@ -356,7 +356,14 @@ def test_what_the_curve_says(slow: float, says: str) -> None:
 def test_the_reason_fits_the_figures(accuracy: float, difference: float, p_value: float, says: str) -> None:
     def row(model: str, value: float) -> dict[str, object]:
         interval = dict.fromkeys(MEASURES, (value - 0.02, value + 0.02))
-        return {"data": "trec", "model": model, **dict.fromkeys(MEASURES, value), "interval": interval, "paper": None}
+        return {
+            "data": "trec",
+            "model": model,
+            **dict.fromkeys(MEASURES, value),
+            "interval": interval,
+            "paper": None,
+            "seeds": 1,
+        }
 
     rows = [row("centrality", accuracy), row("self-attention", accuracy - difference), row("majority", 0.51)]
     verdict = {"other": "self-attention", "difference": difference, "low": -1.0, "high": 1.0, "p_value": p_value}

@@ -86,7 +86,7 @@ FULL = Plan(
     },
     seeds={"sst2-phrases": 1, "trec": 3, "imdb": 1, "imdb-ratings": 1, "snli": 1},
 )
-"""The LSTM is as wide as the vectors at hand, as in the paper, where both are 300. With three times its step size, SST-2
+"""The LSTM is as wide as the vectors at hand, as in the paper (both 300 there). With three times the step size, SST-2
 is right as often on validation texts as with Table 2, in a third of the time; the others were set on held-out texts of
 theirs, with centrality alone, and every pooling has the same."""
 QUICK = Plan(

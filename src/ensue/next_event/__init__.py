@@ -19,7 +19,7 @@ from ensue.next_event.stamp import STAMP, STAMPSettings
 from ensue.training import Schedule
 
 _HIDAN = Schedule(batch_size=16, watch="mrr")
-_SANSR = Schedule(epochs=30, batch_size=256, weight_decay=0.0, watch="mrr", patience=3, refit=False)
+_SANSR = core.SCHEDULE
 
 MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
     "hidan": (HiDAN, HiDANSettings(), _HIDAN),

@@ -60,7 +60,7 @@ class SANSRSettings:
     """How many of the latest clicks are read (l)."""
     residual: bool = True
     """False for SANSR-RC: no residual into and around the feed-forward part."""
-    dropout: float = 0.2
+    dropout: float = 0.4
     """Share of units dropped in training."""
     loss: str = "sampled"
     """sampled, ce, bpr (on scores) or bpr_softmax (Eq. 8 as printed)."""

@@ -19,8 +19,9 @@ SESSIONS = {
     "loss": "ce",
     "epochs": 30,
     "learning_rate": 0.02,
+    "decay": False,
     "batch_size": 8,
-    "refit": True,
+    "patience": 3,
 }
 
 

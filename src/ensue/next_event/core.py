@@ -14,13 +14,15 @@ loss                   ``CORE.loss``: softmax over the target and shared negativ
 itself. Here both layers look back only and the latest event asks for the weights, so one pass answers every step of a
 session; order enters as a bias a distance, so there is no longest session. To the cosine is added ``prior`` times the
 logarithms of how often a candidate occurred: ever, and lately, in a stream, by each of ``HALVES``. It is learned, near
-0 in a stable catalogue and large where today's news is read. The loss draws its negatives (``Sampler``) and corrects
-for their chance; the paper's goes over all items, which is ``loss=ce``. The learning rate rises over the first steps
-and falls to 0 along a cosine.
+0 in a stable catalogue and large where today's news is read. Once a stream has begun, ``RECENT`` of each forecast are
+the latest events themselves: after a silence the news is new, and vectors of old items would lead astray. The loss
+draws its negatives (``Sampler``) and corrects for their chance; the paper's goes over all items, which is ``loss=ce``.
+The learning rate rises over the first steps and falls to 0 along a cosine.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -39,6 +41,10 @@ from ensue.vocabulary import FIRST, PADDING
 LOSSES = ("sampled", "ce")
 HALVES = (1_000, 16_000)
 """Events of a stream after which an event counts half as lately."""
+RECENT = 0.5
+"""Share of a forecast in a stream that goes to the items in proportion to how often they came lately."""
+FADED = 1e-3
+"""What has faded to less than so many events is no longer recent."""
 
 SCHEDULE = Schedule(epochs=8, batch_size=256, learning_rate=2e-3, decay=True, weight_decay=0.0, watch="mrr", patience=8)
 """Chosen on validation data: the last tenth of the training sessions of Diginetica."""
@@ -201,7 +207,7 @@ class CORE(nn.Module):
     def forward(self, batch: Batch) -> Output:
         """Scores (asked, ids), padding and unknown at -inf; weights (batch, time, time)."""
         sessions, weights = self.sessions(batch)
-        return Output(self.compare(sessions, self.table()), (weights,))
+        return Output(self._mixed(self.compare(sessions, self.table())), (weights,))
 
     def compare(self, sessions: Tensor, table: Tensor) -> Tensor:
         """Scores (sessions, ids) of unit vectors beside a :meth:`table`, padding and unknown at -inf."""
@@ -209,8 +215,18 @@ class CORE(nn.Module):
         scores[:, :FIRST] = -torch.inf
         return scores
 
+    def _mixed(self, scores: Tensor) -> Tensor:
+        """Logarithms of the mixture with what came lately; the scores as they are where there was no stream."""
+        recent = self.lately[:, 0]
+        ids = (recent > FADED).nonzero()[:, 0]
+        if not len(ids):
+            return scores
+        share = (RECENT * recent[ids] / recent[ids].sum()).log()
+        scores = scores - scores.logsumexp(1, keepdim=True) + math.log(1 - RECENT)
+        return scores.index_copy(1, ids, torch.logaddexp(scores[:, ids], share))
+
     def loss(self, batch: Batch) -> Tensor:
-        """Mean of -log softmax at the targets; in training over shared negatives, if the settings say so."""
+        """Mean of -log softmax at the targets, of the network alone; in training over shared negatives, if the settings say so."""
         sessions, _ = self.sessions(batch)
         asked = torch.cat([sessions, self.prior.expand(len(sessions), -1)], dim=1)
         if self.settings.loss == "sampled" and self.training:

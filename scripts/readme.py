@@ -61,7 +61,12 @@ def speed() -> str:
             name, _, loss = row["model"].partition(", ")
             what = f"an epoch of SANSR, {row['items']:,} items, {_LOSSES[loss]}"
             lines.append(f"| {what} | {name} | {row['sansr_over_it']} |")
-    return "\n".join([*lines, "", *map(_source, (epoch, reading, sessions))])
+    pooling = _load("benchmarks/results/pooling.json")
+    for row in pooling["tables"]["training"]:
+        if row["model"].startswith("centrality"):
+            what = f"a training step of a text classifier, {row['model']}, lengths {row['lengths']}"
+            lines.append(f"| {what} | self-attention | {row['ratio']} |")
+    return "\n".join([*lines, "", *map(_source, (epoch, reading, sessions, pooling))])
 
 
 def answers() -> str:
@@ -72,6 +77,14 @@ def answers() -> str:
         evidence = "with" if row["evidence"] else "without"
         single = f"{row['median_ms']:.1f} ms | {row['p95_ms']:.1f} ms"
         lines.append(f"| {row['model']} | {evidence} | {single} | {row['answers_a_second']:,} a second |")
+    return "\n".join([*lines, "", _source(found)])
+
+
+def texts() -> str:
+    """Texts labelled a second, and how many rightly."""
+    found = _load("benchmarks/results/texts.json")
+    lines = ["| model | texts a second | accuracy |", "|---|---|---|"]
+    lines += [f"| {row['model']} | {row['texts_a_second']:,} | {row['accuracy']:.3f} |" for row in found["rows"]]
     return "\n".join([*lines, "", _source(found)])
 
 
@@ -114,7 +127,13 @@ def _source(found: dict[str, Any]) -> str:
     return f"Made by `{found['command']}` at {found['commit']} on {found['machine']}."
 
 
-SECTIONS: dict[str, Callable[[], str]] = {"figures": hidan, "speed": speed, "answers": answers, "stream": stream}
+SECTIONS: dict[str, Callable[[], str]] = {
+    "figures": hidan,
+    "speed": speed,
+    "answers": answers,
+    "texts": texts,
+    "stream": stream,
+}
 
 if __name__ == "__main__":
     main()

@@ -422,12 +422,33 @@ def test_the_mean_loss_weighs_targets_not_batches(world: World) -> None:
         ({"check_every": 0}, "check_every is 0; it must be at least 1"),
         ({"learning_rate": 0.0}, "learning_rate must be above 0 and weight_decay 0 or more"),
         ({"weight_decay": -1.0}, "learning_rate must be above 0 and weight_decay 0 or more"),
+        ({"warm_up": 0}, "warm_up is 0; it must be at least 1, and decay off"),
+        ({"warm_up": 10, "decay": True}, "warm_up is 10; it must be at least 1, and decay off"),
+        ({"beta2": 1.0}, "beta2 is 1.0; it must be at least 0 and below 1"),
     ],
 )
 def test_a_schedule_without_meaning_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingError) as caught:
         Schedule(**changes)
     assert str(caught.value) == message
+
+
+def test_the_warm_up_is_the_transformers() -> None:
+    """Vaswani et al. 2017: width^-0.5 x min(step^-0.5, step x warm_up^-1.5), from step 1; its top is at warm_up."""
+    width, warm_up = 512, 4000
+    schedule = Schedule(learning_rate=(width * warm_up) ** -0.5, warm_up=warm_up)
+    for step in (1, 100, 3999, 4000, 4001, 16_000):
+        expected = width**-0.5 * min(step**-0.5, step * warm_up**-1.5)
+        assert schedule.rate(step - 1, 10**6) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_optimiser_takes_the_second_beta() -> None:
+    """After one step Adam's mean of squares holds (1 - beta2) times the squared gradient: 0.02 x 3^2 = 0.18."""
+    model = nn.Linear(1, 1, bias=False)
+    optimizer = make_optimizer(model, Schedule(beta2=0.98, weight_decay=0.0))
+    (3 * model.weight).sum().backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
+    assert optimizer.state[model.weight]["exp_avg_sq"].item() == pytest.approx(0.18)
 
 
 # --- both stages of a predictor --------------------------------------------------------------------------------------

@@ -1,20 +1,29 @@
-"""Measures as pure functions: of the rank of the one true target, and of the label that a text was given.
+"""Measures as pure functions: of the rank of the one true target, of the label that a text was given, of two texts.
 
 Tie rule of ranks: a candidate that scores the same as the target stands above it, so a constant scorer earns nothing.
-Labels are counted once a text; how well probabilities are calibrated is in ``classify/calibration.py``.
+Labels are counted once a text; how well probabilities are calibrated is in ``classify/calibration.py``. Texts are
+compared by the words between their spaces; counts of pairs add up, so that a resample is a weighted sum of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import torch
 from torch import Tensor
 
 Floats = npt.NDArray[np.float64]
 MISS = np.inf
+NGRAMS = 4
+"""The longest n-gram that counts."""
+_ENGLISH = """a an and are as at be by can could did do does for from had has have how i if in is it its me my of on or
+s should that the their there they this to was we were what what's when where which who whose why will with would you
+your"""
+STOP_WORDS = frozenset(_ENGLISH.split())
+"""Words that most English questions share; a suggestion that hits only these has said nothing."""
 
 
 def ranks(scores: Tensor, targets: Tensor) -> Tensor:
@@ -126,3 +135,82 @@ def log_loss(shares: Floats) -> Floats:
     """(texts,) -ln of the probability of the true label; one of 0 counts as 2.2e-16, as in scikit-learn."""
     loss: Floats = 0.0 - np.log(np.clip(shares, np.finfo(np.float64).eps, 1.0))
     return loss
+
+
+def ngram_counts(candidates: pl.Series, references: pl.Series, *, without: Collection[str] = ()) -> Floats:
+    """(pairs, 10): clipped matches of 1- to 4-grams, n-grams the candidate has, words of candidate and of reference.
+
+    An n-gram matches as often as both texts have it (Papineni et al. 2002). Rows add up: sum them over a corpus.
+
+    Args:
+        candidates: (pairs,) texts that were suggested.
+        references: (pairs,) texts that were typed.
+        without: words that are taken out of both first, such as ``STOP_WORDS``.
+    """
+    num_pairs = len(candidates)
+    texts = pl.DataFrame({"text": pl.concat([candidates.alias("text"), references.alias("text")]).cast(pl.String)})
+    words = texts.with_row_index("row").with_columns(pl.col("text").str.extract_all(r"[^ ]+"))
+    flat = words.explode("text", empty_as_null=False).filter(~pl.col("text").is_in(list(without)))
+    row, codes = flat["row"].to_numpy().astype(np.int64), flat["text"].rank("dense").to_numpy().astype(np.int64)
+    lengths = np.bincount(row, minlength=2 * num_pairs)
+    matches, totals = [], []
+    grams = codes
+    for n in range(1, NGRAMS + 1):
+        if n > 1:  # an n-gram is an (n - 1)-gram and the word after it, in the same text
+            together = row[: max(len(row) - n + 1, 0)] == row[n - 1 :]
+            pairs = np.where(together, grams[: len(together)] * (len(codes) + 1) + codes[n - 1 :], -1)
+            grams = np.unique(pairs, return_inverse=True)[1] + 1
+            own, kept = row[: len(grams)][together], grams[together]
+        else:
+            own, kept = row, grams
+        matches.append(_clipped(own, kept, num_pairs))
+        totals.append(np.maximum(lengths[:num_pairs] - n + 1, 0))
+    return np.stack([*matches, *totals, lengths[:num_pairs], lengths[num_pairs:]], axis=1).astype(np.float64)
+
+
+def _clipped(rows: npt.NDArray[np.int64], grams: npt.NDArray[np.int64], num_pairs: int) -> npt.NDArray[np.int64]:
+    """(pairs,) how many n-grams row p and row p + num_pairs have in common, each as often as both have it."""
+    keys = rows % max(num_pairs, 1) * (grams.max(initial=0) + 1) + grams
+    distinct, codes = np.unique(keys, return_inverse=True)
+    first = rows < num_pairs
+    counts = [np.bincount(codes[chosen], minlength=len(distinct)) for chosen in (first, ~first)]
+    common = np.bincount(distinct // (grams.max(initial=0) + 1), np.minimum(*counts), num_pairs)
+    return common.astype(np.int64)
+
+
+def ngram_precision(counts: Floats) -> Floats:
+    """(…, 4) precision of 1- to 4-grams from sums (…, 10) of :func:`ngram_counts`; 0 where there is no n-gram."""
+    matches, totals = counts[..., :NGRAMS], counts[..., NGRAMS : 2 * NGRAMS]
+    shares: Floats = np.divide(matches, totals, out=np.zeros_like(matches), where=totals > 0)
+    return shares
+
+
+def bleu(counts: Floats) -> Floats:
+    """(…) BLEU-4 as a fraction from sums (…, 10) of :func:`ngram_counts`: nothing is smoothed, so no match is 0.
+
+    The geometric mean of the four precisions, times exp(1 - reference / candidate) where the candidates are shorter.
+    """
+    precision, (said, true) = ngram_precision(counts), np.moveaxis(counts[..., -2:], -1, 0)
+    short = np.divide(true, said, out=np.ones_like(true), where=said > 0)
+    with np.errstate(divide="ignore"):
+        logs = np.log(precision).mean(-1)
+    found: Floats = np.exp(logs + np.minimum(0.0, 1.0 - short))
+    return found
+
+
+def text_ranks(suggested: pl.Series, offsets: npt.NDArray[np.int64], targets: pl.Series) -> Floats:
+    """(targets,) place of the true text in its list of suggestions, 1 is best, ``MISS`` where it is not in it.
+
+    Its reciprocal (:func:`reciprocal_rank`) gives MRR@k, :func:`hit` at k recall@k, and at 1 exact match.
+
+    Args:
+        suggested: (suggestions,) texts, list after list, best first.
+        offsets: (targets + 1,) list ``i`` is ``suggested[offsets[i]:offsets[i + 1]]``.
+        targets: (targets,) the texts that were typed.
+    """
+    lengths = np.diff(offsets)
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    places = np.flatnonzero((suggested == targets.gather(owners)).to_numpy())
+    rank = np.full(len(lengths), MISS)
+    np.minimum.at(rank, owners[places], places - offsets[owners[places]] + 1.0)
+    return rank

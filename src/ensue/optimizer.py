@@ -33,6 +33,11 @@ class Rates(Protocol):
         """L2."""
         ...
 
+    @property
+    def beta2(self) -> float:
+        """How much of its mean of squared gradients Adam keeps a step."""
+        ...
+
 
 class RowAdam(Adam):
     """Torch's fused Adam for dense gradients, and the same a row for sparse ones; see the module.
@@ -86,7 +91,8 @@ def make_optimizer(model: nn.Module, schedule: Rates) -> RowAdam:
         for module in model.modules():
             if isinstance(module, nn.Embedding):
                 module.sparse = False
-    return RowAdam(model.parameters(), lr=schedule.learning_rate, weight_decay=schedule.weight_decay, fused=True)
+    rate, betas, decay = schedule.learning_rate, (0.9, schedule.beta2), schedule.weight_decay
+    return RowAdam(model.parameters(), lr=rate, betas=betas, weight_decay=decay, fused=True)
 
 
 def by_row(model: nn.Module) -> set[Tensor]:

@@ -75,6 +75,10 @@ class Schedule:
     """Adam's step size."""
     decay: bool = False
     """Whether the step size rises over the first steps and falls to 0 along a cosine, over all the epochs."""
+    warm_up: int | None = None
+    """Where set, the step size rises to ``learning_rate`` in so many steps and falls as 1 / sqrt(step) from there."""
+    beta2: float = 0.999
+    """How much of its mean of squared gradients Adam keeps a step."""
     decay_rate: float = 1.0
     """The step size is multiplied by this every ``decay_steps`` steps, in equal parts a step."""
     decay_steps: int = 1000
@@ -104,6 +108,10 @@ class Schedule:
             raise SettingError(f"decay_rate is {self.decay_rate}; it must be above 0 and at most 1")
         if self.smallest_batch is not None and self.smallest_batch < 1:
             raise SettingError(f"smallest_batch is {self.smallest_batch}; it must be at least 1")
+        if self.warm_up is not None and (self.warm_up < 1 or self.decay):
+            raise SettingError(f"warm_up is {self.warm_up}; it must be at least 1, and decay off")
+        if not 0 <= self.beta2 < 1:
+            raise SettingError(f"beta2 is {self.beta2}; it must be at least 0 and below 1")
         if self.learning_rate <= 0 or self.weight_decay < 0:
             raise SettingError("learning_rate must be above 0 and weight_decay 0 or more")
         if self.replay < 0:
@@ -112,6 +120,8 @@ class Schedule:
     def rate(self, step: int, steps: int) -> float:
         """The step size of step ``step`` of ``steps`` in all."""
         rate: float = self.learning_rate * self.decay_rate ** (step / self.decay_steps)
+        if self.warm_up is not None:  # Vaswani et al. 2017, section 5.3
+            return rate * min((step + 1) / self.warm_up, math.sqrt(self.warm_up / (step + 1)))
         if not self.decay:
             return rate
         return rate * min(1.0, (step + 1) / WARM_UP) * (0.5 + 0.5 * math.cos(math.pi * step / steps))

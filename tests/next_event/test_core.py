@@ -131,6 +131,7 @@ def test_gradients_are_those_of_the_loss() -> None:
 
 def test_the_count_of_an_item_moves_its_score_by_the_prior() -> None:
     model = network()
+    model.lately.zero_()
     batch = Pieces(Histories.of(RECORDS), model.reach).batch(torch.arange(3).numpy())
     before = model(batch).scores.detach()
     model.sampler.totals[FIRST] *= 10

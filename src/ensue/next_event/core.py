@@ -226,7 +226,7 @@ class CORE(nn.Module):
         return scores.index_copy(1, ids, torch.logaddexp(scores[:, ids], share))
 
     def loss(self, batch: Batch) -> Tensor:
-        """Mean of -log softmax at the targets, of the network alone; in training over shared negatives, if the settings say so."""
+        """Mean of -log softmax at the targets by the network alone; in training over shared negatives, if so set."""
         sessions, _ = self.sessions(batch)
         asked = torch.cat([sessions, self.prior.expand(len(sessions), -1)], dim=1)
         if self.settings.loss == "sampled" and self.training:

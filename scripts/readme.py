@@ -61,12 +61,7 @@ def speed() -> str:
             name, _, loss = row["model"].partition(", ")
             what = f"an epoch of SANSR, {row['items']:,} items, {_LOSSES[loss]}"
             lines.append(f"| {what} | {name} | {row['sansr_over_it']} |")
-    pooling = _load("benchmarks/results/pooling.json")
-    for row in pooling["tables"]["training"]:
-        if row["model"].startswith("centrality"):
-            what = f"a training step of a text classifier, {row['model']}, lengths {row['lengths']}"
-            lines.append(f"| {what} | self-attention | {row['ratio']} |")
-    return "\n".join([*lines, "", *map(_source, (epoch, reading, sessions, pooling))])
+    return "\n".join([*lines, "", *map(_source, (epoch, reading, sessions))])
 
 
 def answers() -> str:

@@ -9,7 +9,7 @@ import torch
 from ensue import metrics
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
-from ensue.next_event.blend import FLOOR, LEANS, WEIGHTS, Blend, BlendSettings
+from ensue.next_event.blend import FLOOR, LEANS, STEP_FLOOR, STEPS, WEIGHTS, Blend, BlendSettings
 from ensue.next_event.predictor import NextPredictor
 from ensue.next_event.task import Pieces
 from ensue.records import History
@@ -39,6 +39,23 @@ def test_adds_the_logarithm_of_the_neighbours_share() -> None:
     torch.testing.assert_close(shares.sum(1), torch.ones(len(shares)))
     torch.testing.assert_close(scores[:, FIRST:], own[:, FIRST:] + 0.7 * (1 + shares[:, FIRST:] / FLOOR).log())
     assert bool(scores[:, :FIRST].isneginf().all())
+
+
+def test_adds_the_logarithm_of_the_followers_share() -> None:
+    model, vocabulary = blend(0.0)
+    model.following.count(Histories.of(PAST, vocabulary))
+    model.step.fill_(1.5)
+    batch = Pieces(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
+    with torch.no_grad():
+        (scores, (weights,)), (own, (heard,)) = model(batch), model.network(batch)
+    # After a came b four times of four; after b came c twice and d once.
+    for row, shares in enumerate(({"b": 1.0}, {"c": 2 / 3, "d": 1 / 3})):
+        for value in VALUES:
+            at = vocabulary.id(value)
+            gained = 1.5 * np.log(1 + shares.get(value, 0.0) / STEP_FLOOR)
+            assert float(scores[row, at] - own[row, at]) == pytest.approx(gained, abs=1e-5)
+    # The event it followed has all of the third part.
+    torch.testing.assert_close(weights[0, 1], (heard[0, 1] + torch.tensor([0.0, 1.5])) / 2.5)
 
 
 def test_candidates_lean_towards_what_was_held_beside_them() -> None:
@@ -96,24 +113,26 @@ def test_the_numbers_are_the_best_on_the_held_out_part() -> None:
     model, vocabulary = blend(0.0)
     held = Histories.of([History(tuple(text)) for text in ("abc", "bac", "fed", "abd")], vocabulary)
     model.finish(Histories.of(PAST, vocabulary), held, None)
-    chosen = float(model.lean), float(model.weight)
+    chosen = float(model.lean), float(model.step), float(model.weight)
 
-    def gain(lean: float, weight: float) -> float:
+    def gain(lean: float, step: float, weight: float) -> float:
         model.lean.fill_(lean)
+        model.step.fill_(step)
         model.weight.fill_(weight)
         pieces = Pieces(held, model.reach)
         batch = pieces.batch(np.arange(len(pieces)))
         with torch.no_grad():
             scores = model(batch).scores
         # PAST never repeats a value, so what a session holds is no candidate.
-        for row, (place, step) in enumerate(batch.asked.nonzero().tolist()):
-            scores[row, batch.ids[place, : step + 1]] = -torch.inf
+        for row, (place, latest) in enumerate(batch.asked.nonzero().tolist()):
+            scores[row, batch.ids[place, : latest + 1]] = -torch.inf
         return float(metrics.gain(metrics.ranks(scores, batch.targets).double().numpy(), 20).mean())
 
-    lean = max(LEANS, key=lambda lean: gain(lean, 1.0))
-    weight = max(WEIGHTS, key=lambda weight: gain(lean, weight))
-    assert gain(lean, weight) > gain(0.0, 0.0)
-    assert chosen == pytest.approx((lean, weight))
+    lean = max(LEANS, key=lambda lean: gain(lean, 0.0, 1.0))
+    step = max(STEPS, key=lambda step: gain(lean, step, 1.0))
+    weight = max(WEIGHTS, key=lambda weight: gain(lean, step, weight))
+    assert gain(lean, step, weight) > gain(0.0, 0.0, 0.0)
+    assert chosen == pytest.approx((lean, step, weight))
 
 
 def test_the_second_training_keeps_the_weight_and_remembers_everything() -> None:
@@ -125,6 +144,8 @@ def test_the_second_training_keeps_the_weight_and_remembers_everything() -> None
     assert float(made.network.weight) in [pytest.approx(weight) for weight in WEIGHTS]
     assert float(made.network.weight) > 0
     assert float(made.network.memory.totals.sum()) == 600
+    assert float(made.network.following.totals.sum()) == 600
+    assert float(made.network.following.counts.sum()) == 400
 
 
 def test_update_reaches_the_memory() -> None:
@@ -134,7 +155,10 @@ def test_update_reaches_the_memory() -> None:
     before = float(made.network.memory.sessions)
     made.update(Histories.of([History(("a", "new")), History(("b", "new", "a"))]))
     assert float(made.network.memory.sessions) == before + 2
-    assert float(made.network.memory.totals[made.vocabulary.ids(["new"])[0]]) == 2
+    (new,) = made.vocabulary.ids(["new"])
+    assert float(made.network.memory.totals[new]) == 2
+    first, last = made.network.following.rows[new : new + 2].tolist()
+    assert made.network.following.columns[first:last].tolist() == [made.vocabulary.id("a")]
 
 
 def test_settings_that_cannot_be() -> None:

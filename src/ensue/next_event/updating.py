@@ -57,8 +57,9 @@ def welcome(predictor: NextPredictor, values: Iterable[str]) -> None:
     if predictor.schedule is None:
         predictor.model = predictor.counting[predictor.model_name]
         return
-    if hasattr(predictor.network, "memory"):
-        predictor.network.memory = predictor.network.memory.grow(num_ids)
+    for name in ("memory", "following"):
+        if hasattr(predictor.network, name):
+            setattr(predictor.network, name, getattr(predictor.network, name).grow(num_ids))
     while old < num_ids:
         block, place = divmod(old, NEWBORN)
         stop = min(num_ids, (block + 1) * NEWBORN)
@@ -156,7 +157,11 @@ def _newborns(predictor: NextPredictor, block: int) -> dict[str, Tensor]:
         torch.manual_seed(int(seeds[0] >> np.uint64(1)))
         least = type(predictor.network)(predictor.settings, FIRST + 1)
         old, grown = least.state_dict(), least.grow(FIRST + 1 + NEWBORN).state_dict()
-        longer = {name for name in grown if grown[name].shape != old[name].shape and not name.startswith("memory.")}
+        longer = {
+            name
+            for name in grown
+            if grown[name].shape != old[name].shape and not name.startswith(("memory.", "following."))
+        }
         predictor.newborns = (block, {name: grown[name][FIRST + 1 :].to(predictor.device) for name in longer})
     return predictor.newborns[1]
 

@@ -37,7 +37,7 @@ class Logs(NamedTuple):
 
 
 Ensue = Callable[..., Ran]
-SMALL = ("--set=dim=8", "--set=table_dim=4", "--set=epochs=2", "--set=batch_size=16", "--device=cpu")
+SMALL = ("--model=hidan", "--set=dim=8", "--set=table_dim=4", "--set=epochs=2", "--set=batch_size=16", "--device=cpu")
 
 
 def run(patch: pytest.MonkeyPatch, *arguments: object, stdin: str | bytes = "") -> Ran:

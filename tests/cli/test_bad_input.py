@@ -248,7 +248,7 @@ OPTIONS: dict[str, tuple[list[str], str]] = {
     "set": (["fit", "next", "TRAIN", "-o", "NEW", "--set", "dim"], "'dim' is not of the form key=value"),
     "set the unknown": (
         ["fit", "next", "TRAIN", "-o", "NEW", "--set", "nonsense=1"],
-        "setting 'nonsense' is not known here; choose from batch_size, cascade_attention, ",
+        "setting 'nonsense' is not known here; choose from batch_size, beta2, cascade_attention, ",
     ),
     "set a text": (["fit", "next", "TRAIN", "-o", "NEW", "--set", "dim=wide"], "setting dim: "),
     "set nought": (["fit", "next", "TRAIN", "-o", "NEW", "--set", "dim=0"], "dim is 0; it must be at least 1"),

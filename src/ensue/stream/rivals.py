@@ -85,8 +85,8 @@ class Nightly:
             return False
         kept = reduce(joined, self._kept)
         ends = kept.times[kept.offsets[1:] - 1] if len(kept) else np.empty(0)
-        kept = kept.select((ends >= (day - DAYS) * DAY) & (ends < (day + 1) * DAY))
-        self._kept = [kept]
+        self._kept = [kept.select(ends >= (day - DAYS) * DAY)]
+        kept = kept.select((ends >= (day - DAYS) * DAY) & (ends < day * DAY))  # what ended today is for tomorrow
         if len(kept) > 1:
             old = self.model.predictor
             options = {**asdict(old.settings), **(asdict(old.schedule) if old.schedule else {})}

@@ -118,7 +118,9 @@ def refresh(
         sweep(folder)
         old, candidate = load(folder), load(folder)
         if not (isinstance(old, NextPredictor) and isinstance(candidate, NextPredictor)):
-            raise SettingError(f"{folder}: holds a model of task {old.task}; only those of task next remember histories")
+            raise SettingError(
+                f"{folder}: holds a model of task {old.task}; only those of task next remember histories"
+            )
         standing = versions.current(folder)
         require_targets(data, "new data")
         early, newest, held = hold_out(data, by_time=data.timed and float(data.times.min()) > DATED)

@@ -1,0 +1,233 @@
+"""Post-norm Transformer blocks: masked multi-head attention, encoder and decoder layers, and caches for decoding.
+
+Vaswani et al., Attention is all you need, NeurIPS 2017: section 3.1 is the layers, 3.2 ``Attention``, 3.5
+``sinusoids``. With the same weights the layers equal torch's ``TransformerEncoderLayer`` and
+``TransformerDecoderLayer``. What those lack: keys and values that are kept from step to step, rows that share what they
+read, zeros, not NaN, for a row that may attend to nothing, and no work at padding: only attention sees padded rows, all
+else works on the items alone.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ensue.nn.attention import band, masked_softmax
+from ensue.nn.dropout import Dropout
+
+
+@lru_cache(maxsize=64)
+def _table(length: int, dim: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):  # it is kept, and may meet a gradient later
+        places = torch.arange(length, dtype=torch.float64, device=device)[:, None]
+        pairs = torch.arange(0, dim, 2, dtype=torch.float64, device=device)
+        angles = places * torch.exp(-math.log(10_000.0) * pairs / dim)
+        return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)[:, :dim].to(dtype)
+
+
+def sinusoids(length: int, dim: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Codes of the positions 0, 1, ...: sin and cos of position / 10000^(2 i / dim), in turn. Do not write into them.
+
+    Returns:
+        (length, dim), and shared.
+    """
+    return _table(1 << max(length - 1, 15).bit_length(), dim, dtype, device)[:length]
+
+
+class Rows(NamedTuple):
+    """Where the items of padded rows stand.
+
+    Attributes:
+        rows: how many.
+        length: of the longest.
+        places: (items,) in rows x length, rising; ``None``: there is no padding.
+    """
+
+    rows: int
+    length: int
+    places: Tensor | None = None
+
+    @classmethod
+    def of(cls, mask: Tensor) -> Rows:
+        """From (rows, length) True at items."""
+        return cls(mask.shape[0], mask.shape[1], mask.flatten().nonzero()[:, 0])
+
+    def pad(self, items: Tensor) -> Tensor:
+        """(items, dim) to (rows, length, dim), 0 at padding."""
+        if self.places is not None:
+            items = items.new_zeros(self.rows * self.length, items.shape[1]).index_copy(0, self.places, items)
+        return items.view(self.rows, self.length, items.shape[1])
+
+    def pack(self, padded: Tensor) -> Tensor:
+        """(rows, length, dim) to (items, dim); the first two axes may be cut otherwise."""
+        flat = padded.flatten(0, 1)
+        return flat if self.places is None else flat.index_select(0, self.places)
+
+
+class Attention(nn.Module):
+    """softmax(Q K' / sqrt(dim / heads)) V in each head, the heads side by side through W_O.
+
+    Args:
+        dim: width of what attends and of what is attended to; a multiple of ``heads``.
+        heads: number of heads.
+    """
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.dim, self.heads = dim, heads
+        self.inward, self.outward = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)  # W_Q over W_K over W_V; W_O
+        nn.init.xavier_uniform_(self.inward.weight)
+        for layer in (self.inward, self.outward):
+            nn.init.zeros_(layer.bias)
+
+    def project(self, items: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Queries (rows, heads, length, dim / heads), and keys beside values (rows, 2, heads, length, dim / heads)."""
+        every = self._split(rows.pad(self.inward(items)))
+        return every[:, 0], every[:, 1:]
+
+    def queries(self, items: Tensor, rows: Rows, sources: int) -> Tensor:
+        """(items, dim) to (sources, heads, rows / sources x length, dim / heads): rows side by side share a source."""
+        weight, bias = self.inward.weight[: self.dim], self.inward.bias[: self.dim]
+        padded = rows.pad(functional.linear(items, weight, bias))
+        return self._split(padded.view(sources, rows.rows // max(1, sources) * rows.length, self.dim))[:, 0]
+
+    def keys_values(self, items: Tensor, rows: Rows) -> Tensor:
+        """(items, dim) to (rows, 2, heads, length, dim / heads)."""
+        weight, bias = self.inward.weight[self.dim :], self.inward.bias[self.dim :]
+        return self._split(rows.pad(functional.linear(items, weight, bias)))
+
+    def mix(self, queries: Tensor, keys_values: Tensor, mask: Tensor | None, rows: Rows) -> Tensor:
+        """What each query receives: (items, dim); ``mask`` is broadcast to (sources, heads, queries, keys)."""
+        keys, values = keys_values.unbind(1)
+        return self._join(functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask), rows)
+
+    def weigh(self, queries: Tensor, keys_values: Tensor, mask: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        """The same, and the weights of the keys: the mean over the heads, (rows, length, keys)."""
+        keys, values = keys_values.unbind(1)
+        weights = masked_softmax(queries @ keys.mT * (self.dim // self.heads) ** -0.5, mask)
+        return self._join(weights @ values, rows), weights.mean(1).view(rows.rows, rows.length, -1)
+
+    def _split(self, padded: Tensor) -> Tensor:
+        rows, length, width = padded.shape
+        parts = padded.view(rows, length, width // self.dim, self.heads, self.dim // self.heads)
+        return parts.permute(0, 2, 3, 1, 4)
+
+    def _join(self, heads: Tensor, rows: Rows) -> Tensor:
+        return cast(Tensor, self.outward(rows.pack(heads.transpose(1, 2).flatten(2))))
+
+
+class FeedForward(nn.Module):
+    """max(0, x W_1 + b_1) W_2 + b_2.
+
+    Args:
+        dim: width in and out.
+        wide: width between.
+    """
+
+    def __init__(self, dim: int, wide: int) -> None:
+        super().__init__()
+        self.wide, self.narrow = nn.Linear(dim, wide), nn.Linear(wide, dim)
+
+    def forward(self, items: Tensor) -> Tensor:
+        """(…, dim) to (…, dim)."""
+        return cast(Tensor, self.narrow(functional.relu(self.wide(items))))
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and a feed-forward part; after each, dropout, the residual, a layer norm.
+
+    Args:
+        dim: width.
+        heads: of the attention.
+        wide: width inside the feed-forward part.
+        dropout: share of the units dropped of what a part adds.
+    """
+
+    def __init__(self, dim: int, heads: int, wide: int, dropout: float) -> None:
+        super().__init__()
+        self.attention, self.feed = Attention(dim, heads), FeedForward(dim, wide)
+        self.attended, self.fed = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.drop = Dropout(dropout)
+
+    def forward(self, items: Tensor, rows: Rows, mask: Tensor) -> Tensor:
+        """Each item with what it sees.
+
+        Args:
+            items: (items, dim).
+            rows: where they stand.
+            mask: (rows or 1, length or 1, length) bool; row = what looks, column = what is seen.
+
+        Returns:
+            (items, dim).
+        """
+        mixed = self.attention.mix(*self.attention.project(items, rows), mask[:, None], rows)
+        return self._rest(items, mixed)
+
+    def weigh(self, items: Tensor, rows: Rows, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """The same, and the attention, mean over the heads: (rows, length, length)."""
+        mixed, weights = self.attention.weigh(*self.attention.project(items, rows), mask[:, None], rows)
+        return self._rest(items, mixed), weights
+
+    def _rest(self, items: Tensor, mixed: Tensor) -> Tensor:
+        items = self.attended(items + self.drop(mixed))
+        return cast(Tensor, self.fed(items + self.drop(self.feed(items))))
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention over what was written so far, attention over a memory, and a feed-forward part.
+
+    Args:
+        dim: width.
+        heads: of both attentions.
+        wide: width inside the feed-forward part.
+        dropout: share of the units dropped of what a part adds.
+    """
+
+    def __init__(self, dim: int, heads: int, wide: int, dropout: float) -> None:
+        super().__init__()
+        self.own, self.other, self.feed = Attention(dim, heads), Attention(dim, heads), FeedForward(dim, wide)
+        self.written, self.read, self.fed = nn.LayerNorm(dim), nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.drop = Dropout(dropout)
+
+    def forward(
+        self,
+        items: Tensor,
+        rows: Rows,
+        memory: Tensor,
+        mask: Tensor,
+        past: Tensor | None = None,
+        *,
+        weigh: bool = False,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Each item with those before it and with the memory.
+
+        Args:
+            items: (items, dim) the new ones.
+            rows: where they stand.
+            memory: (sources, 2, heads, source length, dim / heads) from ``other.keys_values``. There are as many rows
+                as sources, or a multiple: rows that stand side by side share one, and nothing is copied.
+            mask: (sources, source length) bool.
+            past: (rows, 2, heads, before, dim / heads) what the call before returned; none at the start.
+            weigh: whether the weights are asked for.
+
+        Returns:
+            (items, dim); the past of the next call; (rows, length, source length) mean over heads, or ``None``.
+        """
+        queries, written = self.own.project(items, rows)
+        if past is not None:
+            written = torch.cat([past, written], dim=3)
+        total = written.shape[3]
+        causal = band(total, reach=None, own=True, device=items.device)[-rows.length :] if rows.length > 1 else None
+        items = self.written(items + self.drop(self.own.mix(queries, written, causal, rows)))
+        queries, weights = self.other.queries(items, rows, len(memory)), None
+        if weigh:
+            mixed, weights = self.other.weigh(queries, memory, mask[:, None, None], rows)
+        else:
+            mixed = self.other.mix(queries, memory, mask[:, None, None], rows)
+        items = self.read(items + self.drop(mixed))
+        return self.fed(items + self.drop(self.feed(items))), written, weights

@@ -1,0 +1,126 @@
+"""What every ``suggest`` network reads: sessions of queries of tokens, padded along both axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+PADDING = 0
+UNKNOWN = 1
+BEGIN = 2
+END = 3
+FIRST = 4
+"""The first id of a real token."""
+
+Tensors = TypeVar("Tensors", bound=NamedTuple)
+
+
+class Batch(NamedTuple):
+    """Sessions of queries; a row is a session, or all the sessions of a user.
+
+    Attributes:
+        words: (batch, turns, width) ids of tokens, 0 at padding.
+        lengths: (batch, turns) tokens of each query; 0 = no such query. Padding stands at the end of either axis.
+        units: (batch, uppers, turns) for models of more than two levels: the number of the session of each query, then
+            that of the unit that session belongs to, and so on, none falling; ``None``: a row is one session.
+    """
+
+    words: Tensor
+    lengths: Tensor
+    units: Tensor | None = None
+
+    @property
+    def mask(self) -> Tensor:
+        """(batch, turns, width) True at tokens."""
+        return torch.arange(self.words.shape[2], device=self.words.device) < self.lengths[..., None]
+
+    @property
+    def followed(self) -> Tensor:
+        """(batch, turns) True at queries after which another came: each is asked for its next."""
+        there = self.lengths > 0
+        return there & torch.cat([there[:, 1:], torch.zeros_like(there[:, :1])], dim=1)
+
+    @property
+    def last(self) -> Tensor:
+        """(batch, turns) True at the last query of each row; a row without queries has its first one, all padding."""
+        turns = torch.arange(self.lengths.shape[1], device=self.lengths.device)
+        return turns == ((self.lengths > 0).sum(1, keepdim=True) - 1).clamp(min=0)
+
+    @property
+    def num_targets(self) -> int:
+        """Number of tokens to be predicted, the end of each query included: the weight of this batch's mean loss."""
+        targets = self.lengths[:, 1:]
+        return int((targets + (targets > 0)).sum())
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on another device."""
+        units = None if self.units is None else self.units.to(device, non_blocking=True)
+        return Batch(self.words.to(device, non_blocking=True), self.lengths.to(device, non_blocking=True), units)
+
+
+def pad(sessions: Sequence[Sequence[Sequence[int]]]) -> Batch:
+    """Sessions of queries of token ids as a batch on the CPU."""
+    turns = max((len(session) for session in sessions), default=1)
+    width = max((len(query) for session in sessions for query in session), default=1)
+    words = np.zeros((len(sessions), max(turns, 1), max(width, 1)), np.int64)
+    lengths = np.zeros(words.shape[:2], np.int64)
+    for row, session in enumerate(sessions):
+        for turn, query in enumerate(session):
+            words[row, turn, : len(query)] = query
+            lengths[row, turn] = len(query)
+    return Batch(torch.from_numpy(words), torch.from_numpy(lengths))
+
+
+def look_up(
+    tokens: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], queries: npt.NDArray[np.int64], most: int
+) -> Batch:
+    """A batch from the numbers of queries whose tokens are kept once.
+
+    Args:
+        tokens: the ids of all distinct queries, one after the other.
+        offsets: (distinct + 1,) where each begins and ends.
+        queries: (batch, turns) which query stands where; -1 at padding.
+        most: tokens that are read of a query at most.
+
+    Returns:
+        The batch on the CPU; a query without tokens must not be asked for.
+    """
+    there, numbers = queries >= 0, np.maximum(queries, 0)
+    lengths = np.where(there, np.minimum(np.diff(offsets)[numbers], most), 0)
+    steps = np.arange(max(1, int(lengths.max(initial=1))))
+    where = offsets[:-1][numbers][..., None] + steps
+    words = np.where(steps < lengths[..., None], tokens[np.minimum(where, max(len(tokens) - 1, 0))], PADDING)
+    return Batch(torch.from_numpy(words.astype(np.int64)), torch.from_numpy(lengths.astype(np.int64)))
+
+
+def spell(words: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """What a decoder reads, and what it shall say there.
+
+    Args:
+        words: (rows, width) ids, 0 at padding.
+        lengths: (rows,).
+
+    Returns:
+        (rows, longest + 1) begin and the words; (rows, longest + 1) the words and end; both 0 at padding.
+    """
+    width = int(lengths.max()) if len(lengths) else 0
+    words, begin = words[:, :width], words.new_full((len(words), 1), BEGIN)
+    said = torch.cat([words, torch.zeros_like(begin)], dim=1).scatter(1, lengths[:, None], END)
+    read = torch.cat([begin, words], dim=1)
+    return read * (said != PADDING), said
+
+
+def next_queries(batch: Batch) -> tuple[Tensor, Tensor]:
+    """:func:`spell` for what followed each of ``batch.followed``, in row order."""
+    row, turn = batch.followed.nonzero(as_tuple=True)
+    return spell(batch.words[row, turn + 1], batch.lengths[row, turn + 1])
+
+
+def select(rows: Tensors, index: Tensor) -> Tensors:
+    """Rows of a tuple of tensors, picked, repeated or put in order."""
+    return cast(Tensors, cast(Any, type(rows))(*(tensor.index_select(0, index) for tensor in cast(Any, rows))))

@@ -1,0 +1,245 @@
+"""What a suggestion must beat: the last query again, and what followed it most often. Nothing is learned.
+
+``MostFrequentNext`` answers, in this order, with
+
+1. the queries that followed the last one, the most frequent first, ties as they came in the log;
+2. where nothing ever followed it, the last query itself, but only if typed queries may be suggested: the baseline of
+   the papers, whose precision a random frequent query would spoil;
+3. the queries typed most often.
+
+What does not pass the privacy floor is neither counted nor kept, and what followed it did not follow what came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ensue.data.histories import Histories, Ids, Index, ranges
+from ensue.data.query_rows import first_arrival
+from ensue.metrics import Floats
+from ensue.vocabulary import FIRST, Vocabulary
+
+Mask = npt.NDArray[np.bool_]
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Suggestions:
+    """Lists of queries, best first.
+
+    Attributes:
+        texts: (suggestions,) list after list.
+        scores: (suggestions,) falling or equal within a list; what they mean is the model's own.
+        offsets: (sessions + 1,) list ``i`` is ``texts[offsets[i]:offsets[i + 1]]``.
+    """
+
+    texts: pl.Series
+    scores: Floats
+    offsets: Index
+
+    def __len__(self) -> int:
+        """Number of lists."""
+        return len(self.offsets) - 1
+
+    def of(self, index: int) -> list[tuple[str, float]]:
+        """One list, as texts with their scores."""
+        low, high = self.offsets[index], self.offsets[index + 1]
+        return list(zip(self.texts[low:high], self.scores[low:high].tolist(), strict=True))
+
+    @property
+    def first(self) -> pl.Series:
+        """(sessions,) the best of each list; empty text where there is none."""
+        filled = np.diff(self.offsets) > 0
+        best = pl.Series(self.texts.name, [""] * len(self), dtype=pl.String)
+        return best.scatter(np.flatnonzero(filled), self.texts.gather(self.offsets[:-1][filled]))
+
+
+class RepeatLast:
+    """The session's own queries, the latest first: at the top, the last query once more."""
+
+    def suggest(self, sessions: Histories, k: int = 10) -> Suggestions:
+        """Up to ``k`` distinct queries a session; the score is 1 / (1 + how many queries ago)."""
+        ages = np.repeat(sessions.offsets[1:], sessions.lengths) - np.arange(len(sessions.ids))
+        texts, codes = _typed(sessions)
+        frame = pl.DataFrame({"session": sessions.sequence_index(), "id": codes, "score": 1 / ages})
+        return _lists(frame.sort("session", "score", descending=[False, True]), sessions, k, texts)
+
+
+class MostFrequentNext:
+    """What followed the last query most often; see the module. Made by :meth:`fit` or :meth:`restore`.
+
+    Args:
+        queries: (queries,) the distinct queries that may be shown, in order of arrival.
+        totals: (queries,) how often each was typed.
+        rows: (queries + 1,) the followers of query ``q`` are ``followers[rows[q]:rows[q + 1]]``.
+        followers: (pairs,) places in ``queries``, the most frequent first.
+        counts: (pairs,) how often each followed.
+    """
+
+    def __init__(self, queries: pl.Series, totals: Index, rows: Index, followers: Ids, counts: Index) -> None:
+        self.queries, self.totals, self.rows, self.followers, self.counts = queries, totals, rows, followers, counts
+
+    @classmethod
+    def fit(cls, sessions: Histories, allowed: Mask | None = None) -> MostFrequentNext:
+        """Count the sessions of a log.
+
+        Args:
+            sessions: to learn from.
+            allowed: (values,) which values of their vocabulary pass the privacy floor; all unless stated.
+        """
+        values = pl.Series("query", sessions.vocabulary.values, dtype=pl.String)
+        ids = sessions.ids.astype(np.int64) - FIRST
+        shown = np.ones(len(ids), np.bool_) if allowed is None else allowed[ids]
+        kept, codes = first_arrival(ids[shown])
+        places = np.full(len(ids), -1, np.int64)
+        places[shown] = codes
+        owners = sessions.sequence_index()
+        beside = shown[1:] & shown[:-1] & (owners[1:] == owners[:-1])
+        pairs = pl.DataFrame({"before": places[:-1][beside], "after": places[1:][beside]}).with_row_index("first")
+        counted = pairs.group_by("before", "after").agg(pl.len().alias("count"), pl.col("first").min())
+        counted = counted.sort("before", "count", "first", descending=[False, True, False])
+        return cls(
+            values.gather(kept),
+            np.bincount(codes, minlength=len(kept)).astype(np.int64),
+            np.searchsorted(counted["before"].to_numpy(), np.arange(len(kept) + 1)).astype(np.int64),
+            counted["after"].to_numpy().astype(np.int32),
+            counted["count"].to_numpy().astype(np.int64),
+        )
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The queries with their ids."""
+        return Vocabulary(self.queries)
+
+    @cached_property
+    def by_frequency(self) -> Index:
+        """(queries,) the most frequent first, ties in order of arrival."""
+        return np.argsort(-self.totals, kind="stable").astype(np.int64)
+
+    def suggest(self, sessions: Histories, k: int = 10, *, typed: bool = False) -> Suggestions:
+        """Up to ``k`` queries a session.
+
+        The score is how often a query followed the last one; 1 where the last query stands for itself; and below 1,
+        its share of all queries, where neither is known.
+
+        Args:
+            sessions: what was typed so far; an empty one gets the most frequent queries.
+            k: length of the lists.
+            typed: whether a query that the session already holds may be suggested.
+        """
+        known, texts = self.places(sessions)
+        last = last_places(sessions, known)
+        owners, found, counts = self.follow(last, k + sessions.lengths)  # so many that typed ones may go
+        parts = [pl.DataFrame({"session": owners, "id": found, "score": counts.astype(np.float64)})]
+        if typed:
+            unseen = np.flatnonzero((sessions.lengths > 0) & ~np.isin(np.arange(len(sessions)), owners))
+            parts.append(pl.DataFrame({"session": unseen, "id": last[unseen], "score": np.ones(len(unseen))}))
+        sizes = np.minimum(2 * k + sessions.lengths, len(self.queries))
+        top = self.by_frequency[ranges(np.zeros_like(sizes), sizes)]
+        every = np.repeat(np.arange(len(sessions)), sizes)
+        shares = self.totals[top] / (self.totals.sum() + 1)
+        parts.append(pl.DataFrame({"session": every, "id": top, "score": shares}))
+        frame = pl.concat([part.cast({"session": pl.Int64, "id": pl.Int64}) for part in parts])
+        frame = frame.sort("session", maintain_order=True)
+        if not typed:
+            held = pl.DataFrame({"session": sessions.sequence_index(), "id": known})
+            frame = frame.join(held, on=["session", "id"], how="anti", maintain_order="left")
+        return _lists(frame, sessions, k, texts)
+
+    def follow(self, last: Index, most: Index) -> tuple[Index, Index, Index]:
+        """Followers of some queries: whose, which, and how often, the most frequent first.
+
+        Args:
+            last: (asked,) places of queries; those that are not known have none.
+            most: (asked,) how many at most.
+        """
+        asked = np.flatnonzero((last >= 0) & (last < len(self.queries)))
+        starts = self.rows[last[asked]]
+        lengths = np.minimum(self.rows[last[asked] + 1] - starts, most[asked])
+        entries = ranges(starts, lengths)
+        return np.repeat(asked, lengths), self.followers[entries].astype(np.int64), self.counts[entries]
+
+    def places(self, sessions: Histories) -> tuple[Index, pl.Series]:
+        """(events,) places of the typed queries, and the texts behind them: unknown ones come after the known."""
+        values, codes = _typed(sessions)
+        table = self.vocabulary.ids(values).astype(np.int64) - FIRST
+        unknown = np.flatnonzero(table < 0)
+        table[unknown] = len(self.queries) + np.arange(len(unknown))
+        texts = pl.concat([self.queries.rename("query"), values.gather(unknown)])
+        return table[codes], texts
+
+    def arrays(self) -> Arrays:
+        """All that was counted, read back by :meth:`restore`."""
+        counts: Arrays = {"totals": self.totals, "rows": self.rows, "followers": self.followers, "counts": self.counts}
+        return {**pack_texts(self.queries), **counts}
+
+    @classmethod
+    def restore(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> MostFrequentNext:
+        """Put back what :meth:`arrays` gave.
+
+        Raises:
+            ValueError: the arrays do not fit together.
+        """
+        queries, rows, followers = unpack_texts(arrays), arrays["rows"], arrays["followers"]
+        sizes = len(arrays["totals"]) == len(queries) == len(rows) - 1 and len(followers) == len(arrays["counts"])
+        if not sizes or rows[0] or rows[-1] != len(followers) or (np.diff(rows) < 0).any():
+            raise ValueError("the counts of following queries are not as many as the queries")
+        if len(followers) and not 0 <= followers.min() <= followers.max() < len(queries):
+            raise ValueError("a query is followed by one that is not kept")
+        return cls(queries, arrays["totals"], rows, followers, arrays["counts"])
+
+
+def pack_texts(texts: pl.Series) -> Arrays:
+    """Texts as two arrays: their bytes in UTF-8 and where each begins."""
+    data = "".join(texts).encode()
+    ends = np.cumsum(texts.str.len_bytes().to_numpy(), dtype=np.int64)
+    return {"bytes": np.frombuffer(data, np.uint8), "offsets": np.concatenate([np.zeros(1, np.int64), ends])}
+
+
+def unpack_texts(arrays: Mapping[str, npt.NDArray[Any]]) -> pl.Series:
+    """The texts of :func:`pack_texts`.
+
+    Raises:
+        ValueError: the arrays do not fit together, or are not UTF-8.
+    """
+    data, offsets = arrays["bytes"].tobytes(), arrays["offsets"].tolist()
+    if not offsets or offsets[0] or offsets[-1] != len(data) or offsets != sorted(offsets):
+        raise ValueError("the texts are not as long as their offsets say")
+    texts = [data[low:high].decode() for low, high in pairwise(offsets)]
+    return pl.Series("query", texts, dtype=pl.String)
+
+
+def _typed(sessions: Histories) -> tuple[pl.Series, Index]:
+    """The distinct queries that occur in some sessions, and (events,) which of them each is.
+
+    The vocabulary may be far larger than what a question holds.
+    """
+    used, codes = np.unique(sessions.ids, return_inverse=True)
+    values = sessions.vocabulary.values
+    texts = [values[id - FIRST] if id >= FIRST else "" for id in used.tolist()]
+    return pl.Series("query", texts, dtype=pl.String), codes.astype(np.int64)
+
+
+def last_places(sessions: Histories, places: Index) -> Index:
+    """(sessions,) the place of the last query of each, -1 where there is none."""
+    last = np.full(len(sessions), -1, np.int64)
+    filled = sessions.lengths > 0
+    last[filled] = places[sessions.offsets[1:][filled] - 1]
+    return last
+
+
+def _lists(frame: pl.DataFrame, sessions: Histories, k: int, texts: pl.Series) -> Suggestions:
+    """The first ``k`` distinct of each session's rows, which stand best first."""
+    once = frame.unique(["session", "id"], keep="first", maintain_order=True)
+    kept = once.filter(pl.int_range(pl.len()).over("session") < k)
+    lengths = np.bincount(kept["session"].to_numpy().astype(np.int64), minlength=len(sessions))
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return Suggestions(texts.gather(kept["id"].to_numpy()), kept["score"].to_numpy(), offsets)

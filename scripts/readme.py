@@ -61,7 +61,17 @@ def speed() -> str:
             name, _, loss = row["model"].partition(", ")
             what = f"an epoch of SANSR, {row['items']:,} items, {_LOSSES[loss]}"
             lines.append(f"| {what} | {name} | {row['sansr_over_it']} |")
-    return "\n".join([*lines, "", *map(_source, (epoch, reading, sessions))])
+    pooling = _load("benchmarks/results/pooling.json")
+    for row in pooling["tables"]["training"]:
+        if row["model"].startswith("centrality"):
+            what = f"a training step of {row['model']}, 64 texts, {row['lengths'].replace('each', 'words each')}"
+            lines.append(f"| {what} | self-attention | {row['ratio']} |")
+    normalisers = _load("benchmarks/results/normalisers.json")
+    for row in normalisers["tables"]["entmax"]:
+        if row["alpha"] == "learned" and row["shape"] != "ring, copied":
+            what = f"alpha-entmax, forward and backward, alpha learned, {tuple(row['size'])}"
+            lines.append(f"| {what} | bisection, 50 steps | {round(1 / row['times_faster'], 3)} |")
+    return "\n".join([*lines, "", *map(_source, (epoch, reading, sessions, pooling, normalisers))])
 
 
 def answers() -> str:

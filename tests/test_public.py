@@ -28,6 +28,8 @@ NAMES = [
     "History",
     "ModelFolderError",
     "Passage",
+    "Queries",
+    "QueryExplanation",
     "SettingError",
     "Text",
     "TextAnswer",
@@ -39,6 +41,7 @@ NAMES = [
     "load",
     "make",
     "read",
+    "read_queries",
     "read_texts",
 ]
 MODULES = sorted(

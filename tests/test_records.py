@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.errors import DataError
-from ensue.records import Answer, Choice, Explanation, Heed, History, Text
+from ensue.records import Answer, Article, Choice, Explanation, Heed, History, Link, LinkAnswer, Post, Text
 
 SECONDS = st.floats(-1e12, 1e12, allow_nan=False)
 
@@ -206,4 +206,68 @@ def test_answers_are_json() -> None:
         "dependency": [[0.0, 0.0], [1.0, 0.0]],
         "influence": [0.25, 0.75],
         "answer": plain,
+    }
+
+
+@given(st.builds(Post, st.text(max_size=8), st.text(max_size=8), st.lists(st.text(max_size=8), max_size=3).map(tuple)))
+def test_post_to_json_and_back(record: Post) -> None:
+    line = record.to_json()
+    assert "\n" not in line
+    assert Post.from_json(line) == record
+
+
+@given(st.builds(Article, st.text(max_size=8), st.text(max_size=8), st.text(max_size=8)))
+def test_article_to_json_and_back(record: Article) -> None:
+    assert Article.from_json(record.to_json()) == record
+
+
+def test_posts_and_articles_as_json_by_hand() -> None:
+    assert Post("ü", "1", ("a", "b")).to_json() == '{"text": "ü", "id": "1", "about": ["a", "b"]}'
+    assert Post("").to_json() == '{"text": ""}'
+    assert Post.from_json('{"text": "x", "id": 7, "about": [1, "b"]}') == Post("x", "7", ("1", "b"))
+    assert Article("b", "1", "t").to_json() == '{"body": "b", "id": "1", "title": "t"}'
+    assert Article.from_json('{"body": "", "title": "t"}') == Article("", "", "t")
+
+
+HALF = "f:3: a text holds half a character (surrogates not allowed); send whole Unicode"
+
+
+@pytest.mark.parametrize(
+    ("record", "line", "message"),
+    [
+        (
+            Post,
+            "{",
+            "f:3: not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1)); "
+            'expected {"text": "a post"}',
+        ),
+        (Post, '{"body": "x"}', 'f:3: field "text" is missing; expected {"text": "a post"}'),
+        (Post, '{"text": 1}', 'f:3: field "text" must be a text'),
+        (Post, '{"text": "x", "y": 1}', "f:3: field 'y' is not known; a post has text, id and about"),
+        (Post, '{"text": "x", "about": "a"}', 'f:3: field "about" must be a list of ids of articles'),
+        (Post, '{"text": "x", "about": [true]}', 'f:3: field "about" must be a list of ids of articles'),
+        (Post, '{"text": "\\ud800"}', HALF),
+        (Post, '{"text": "x", "about": ["\\ud800"]}', HALF),
+        (Article, "[]", 'f:3: field "body" is missing; expected {"body": "an article"}'),
+        (Article, '{"body": ["x"]}', 'f:3: field "body" must be a text'),
+        (Article, '{"body": "x", "title": null}', 'f:3: field "title" must be a text'),
+        (Article, '{"body": "x", "url": "u"}', "f:3: field 'url' is not known; an article has body, id and title"),
+    ],
+)
+def test_refused_posts_and_articles(record: type[Post] | type[Article], line: str, message: str) -> None:
+    with pytest.raises(DataError) as error:
+        record.from_json(line, "f:3")
+    assert str(error.value) == message
+
+
+def test_answers_about_links_are_json() -> None:
+    answer = LinkAnswer((Link("p1", 0.5, 0.25, "A sentence.", "p0"), Link("p2", 0.25)), 3, 4, "a1")
+    assert json.loads(answer.to_json()) == {
+        "choices": [
+            {"value": "p1", "score": 0.5, "probability": 0.25, "sentence": "A sentence.", "copy_of": "p0"},
+            {"value": "p2", "score": 0.25, "probability": None, "sentence": "", "copy_of": ""},
+        ],
+        "known": 3,
+        "given": 4,
+        "id": "a1",
     }

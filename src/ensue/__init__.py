@@ -21,6 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ensue.data.histories import Histories
+from ensue.data.queries import Queries, read_queries
 from ensue.data.tables import read
 from ensue.data.texts import Texts, read_texts
 from ensue.errors import DataError, EnsueError, ModelFolderError, SettingError
@@ -32,6 +33,7 @@ from ensue.records import (
     Heed,
     History,
     Passage,
+    QueryExplanation,
     Text,
     TextAnswer,
     TextExplanation,
@@ -54,6 +56,8 @@ __all__ = [
     "History",
     "ModelFolderError",
     "Passage",
+    "Queries",
+    "QueryExplanation",
     "SettingError",
     "Text",
     "TextAnswer",
@@ -65,6 +69,7 @@ __all__ = [
     "load",
     "make",
     "read",
+    "read_queries",
     "read_texts",
 ]
 

@@ -10,11 +10,13 @@ from ensue.classify.predictor import ClassifyPredictor
 from ensue.errors import ModelFolderError, SettingError
 from ensue.folder import read_settings
 from ensue.next_event.predictor import NextPredictor
+from ensue.suggest.predictor import SuggestPredictor
 from ensue.training import Report
 
-TASKS: Mapping[str, type[NextPredictor] | type[ClassifyPredictor]] = {
+TASKS: Mapping[str, type[NextPredictor] | type[ClassifyPredictor] | type[SuggestPredictor]] = {
     "next": NextPredictor,
     "classify": ClassifyPredictor,
+    "suggest": SuggestPredictor,
 }
 Data = TypeVar("Data", contravariant=True)
 Record = TypeVar("Record", contravariant=True)
@@ -26,7 +28,8 @@ class Predictor(Protocol[Data, Record, Found, Reasons]):
     """The six verbs, the same for every task, for trained and for counting models.
 
     Task ``next`` learns ``Histories`` and answers a ``History`` with an ``Answer`` and an ``Explanation``; ``classify``
-    learns ``Texts`` and answers a ``Text`` with a ``TextAnswer`` and a ``TextExplanation``.
+    learns ``Texts`` and answers a ``Text`` with a ``TextAnswer`` and a ``TextExplanation``; ``suggest`` learns
+    ``Queries`` and answers a ``History`` of queries with an ``Answer`` and a ``QueryExplanation``.
     """
 
     def fit(self, data: Data, valid: Data | None = None) -> Iterator[Report]:
@@ -75,6 +78,15 @@ def make(
 ) -> ClassifyPredictor: ...
 @overload
 def make(
+    task: Literal["suggest"],
+    model: str = "best",
+    *,
+    settings: Mapping[str, object] | None = None,
+    seed: int = 0,
+    device: str | None = None,
+) -> SuggestPredictor: ...
+@overload
+def make(
     task: str,
     model: str = "best",
     *,
@@ -93,7 +105,7 @@ def make(
     """A predictor that has learned nothing yet.
 
     Args:
-        task: the question, ``next`` or ``classify``.
+        task: the question, ``next``, ``classify`` or ``suggest``.
         model: a model's name, or ``best``.
         settings: settings to change, by name.
         seed: the same seed, data and machine give the same bytes on the CPU.
@@ -120,7 +132,7 @@ def task_of(folder: str | Path) -> str:
 
 
 def load(folder: str | Path, **options: Any) -> Any:
-    """Read a model folder: a :class:`NextPredictor` or a :class:`ClassifyPredictor`, as the folder says.
+    """Read a model folder: a :class:`NextPredictor`, :class:`ClassifyPredictor` or :class:`SuggestPredictor`.
 
     Raises:
         ModelFolderError: it is half, foreign, damaged, or of a newer ensue.

@@ -50,13 +50,7 @@ class History:
         Raises:
             DataError: naming ``where`` (a file and line), the field and what to do.
         """
-        try:
-            found = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f'{where}: not JSON ({error}); expected {{"values": ["a", "b"]}}') from error
-        if not isinstance(found, dict) or "values" not in found:
-            raise DataError(f'{where}: field "values" is missing; expected {{"values": ["a", "b"]}}')
-        return cls.from_fields(found, where)
+        return cls.from_fields(_read_object(line, where, "values", '{"values": ["a", "b"]}'), where)
 
     @classmethod
     def from_fields(cls, found: dict[str, Any], where: str = "record") -> History:
@@ -65,9 +59,7 @@ class History:
         Raises:
             DataError: naming ``where``, the field and what to do.
         """
-        unknown = sorted(set(found) - {"values", "times", "id"})
-        if unknown:
-            raise DataError(f"{where}: field {unknown[0]!r} is not known; a history has values, times and id")
+        _refuse_unknown(found, ("values", "times", "id"), "a history has values, times and id", where)
         values, times = found.get("values", []), found.get("times", [])
         if not isinstance(values, list) or not all(
             isinstance(v, str | int) and not isinstance(v, bool) for v in values
@@ -78,10 +70,7 @@ class History:
         ):
             raise DataError(f'{where}: field "times" must be a list of numbers (seconds)')
         name = str(found.get("id", ""))
-        try:
-            "".join([name, *map(str, values)]).encode()
-        except UnicodeEncodeError as error:
-            raise DataError(f"{where}: a text holds half a character ({error.reason}); send whole Unicode") from error
+        _whole("".join([name, *map(str, values)]), where)
         try:
             return cls(tuple(map(str, values)), tuple(map(float, times)), name)
         except (DataError, OverflowError) as error:
@@ -113,13 +102,7 @@ class Text:
         Raises:
             DataError: naming ``where`` (a file and line), the field and what to do.
         """
-        try:
-            found = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f'{where}: not JSON ({error}); expected {{"texts": ["a text"]}}') from error
-        if not isinstance(found, dict) or "texts" not in found:
-            raise DataError(f'{where}: field "texts" is missing; expected {{"texts": ["a text"]}}')
-        return cls.from_fields(found, where)
+        return cls.from_fields(_read_object(line, where, "texts", '{"texts": ["a text"]}'), where)
 
     @classmethod
     def from_fields(cls, found: dict[str, Any], where: str = "record") -> Text:
@@ -128,23 +111,87 @@ class Text:
         Raises:
             DataError: naming ``where``, the field and what to do.
         """
-        unknown = sorted(set(found) - {"texts", "label", "id"})
-        if unknown:
-            raise DataError(f"{where}: field {unknown[0]!r} is not known; a text has texts, label and id")
+        _refuse_unknown(found, ("texts", "label", "id"), "a text has texts, label and id", where)
         texts, label = found.get("texts", []), found.get("label")
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise DataError(f'{where}: field "texts" must be a list of one or two texts')
         if label is not None and (not isinstance(label, str | int) or isinstance(label, bool)):
             raise DataError(f'{where}: field "label" must be a text or a whole number')
         name, known = str(found.get("id", "")), None if label is None else str(label)
-        try:
-            "".join([name, known or "", *texts]).encode()
-        except UnicodeEncodeError as error:
-            raise DataError(f"{where}: a text holds half a character ({error.reason}); send whole Unicode") from error
+        _whole("".join([name, known or "", *texts]), where)
         try:
             return cls(tuple(texts), known, name)
         except DataError as error:
             raise DataError(f"{where}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """One post: what somebody wrote, and the ids of the articles it is known to be about."""
+
+    text: str
+    id: str = ""
+    about: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """One line of JSON, read back by :meth:`from_json`."""
+        return json.dumps({k: v for k, v in asdict(self).items() if v or k == "text"}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, line: str, where: str = "record") -> Post:
+        """Read ``{"text": "…", "id": "…", "about": ["…"]}``.
+
+        Raises:
+            DataError: naming ``where`` (a file and line), the field and what to do.
+        """
+        return cls.from_fields(_read_object(line, where, "text", '{"text": "a post"}'), where)
+
+    @classmethod
+    def from_fields(cls, found: dict[str, Any], where: str = "record") -> Post:
+        """The record in a decoded JSON object; unknown fields are refused.
+
+        Raises:
+            DataError: naming ``where``, the field and what to do.
+        """
+        _refuse_unknown(found, ("text", "id", "about"), "a post has text, id and about", where)
+        about = found.get("about", [])
+        if not isinstance(about, list) or not all(_is_name(name) for name in about):
+            raise DataError(f'{where}: field "about" must be a list of ids of articles')
+        names = tuple(_whole(str(name), where) for name in about)
+        return cls(_read_text(found, "text", where), _whole(str(found.get("id", "")), where), names)
+
+
+@dataclass(frozen=True, slots=True)
+class Article:
+    """One article: its body, all of it, and its title."""
+
+    body: str
+    id: str = ""
+    title: str = ""
+
+    def to_json(self) -> str:
+        """One line of JSON, read back by :meth:`from_json`."""
+        return json.dumps({k: v for k, v in asdict(self).items() if v or k == "body"}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, line: str, where: str = "record") -> Article:
+        """Read ``{"body": "…", "id": "…", "title": "…"}``.
+
+        Raises:
+            DataError: naming ``where`` (a file and line), the field and what to do.
+        """
+        return cls.from_fields(_read_object(line, where, "body", '{"body": "an article"}'), where)
+
+    @classmethod
+    def from_fields(cls, found: dict[str, Any], where: str = "record") -> Article:
+        """The record in a decoded JSON object; unknown fields are refused.
+
+        Raises:
+            DataError: naming ``where``, the field and what to do.
+        """
+        _refuse_unknown(found, ("body", "id", "title"), "an article has body, id and title", where)
+        title = _read_text(found, "title", where) if "title" in found else ""
+        return cls(_read_text(found, "body", where), _whole(str(found.get("id", "")), where), title)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +252,24 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryExplanation:
+    """Which of the latest queries' words each suggested word leaned on: weights, not causes.
+
+    ``weights[i]``: of suggested word (or piece) i a share for each word of all queries; empty where none was read.
+    """
+
+    queries: tuple[str, ...]
+    words: tuple[tuple[str, ...], ...]
+    suggested: tuple[str, ...]
+    weights: tuple[tuple[float, ...], ...]
+    answer: Answer
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Deletion:
     """What the best label's probability loses when the words it leaned on most are taken out together.
 
@@ -230,6 +295,36 @@ class TextAnswer:
     given: int = 0
     id: str = ""
     deletion: Deletion | None = None
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One post that may discuss an article, or one article that a post may be about.
+
+    ``score`` orders; ``probability`` is P(relevant), or ``None`` where nothing was labelled to learn it from.
+    ``sentence`` is the article's sentence that the post is closest to, ``copy_of`` the id of the earlier post that this
+    one repeats, or empty.
+    """
+
+    value: str
+    score: float
+    probability: float | None = None
+    sentence: str = ""
+    copy_of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkAnswer:
+    """What belongs to one article or to one post, best first, and how many of its words the model knows."""
+
+    choices: tuple[Link, ...]
+    known: int = 0
+    given: int = 0
+    id: str = ""
 
     def to_json(self) -> str:
         """One line of JSON."""
@@ -268,3 +363,38 @@ class TextExplanation:
     def to_json(self) -> str:
         """One line of JSON."""
         return json.dumps(asdict(self), ensure_ascii=False)
+
+
+def _read_object(line: str, where: str, needed: str, example: str) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where}: not JSON ({error}); expected {example}") from error
+    if not isinstance(found, dict) or needed not in found:
+        raise DataError(f'{where}: field "{needed}" is missing; expected {example}')
+    return found
+
+
+def _refuse_unknown(found: dict[str, Any], known: tuple[str, ...], sentence: str, where: str) -> None:
+    unknown = sorted(set(found) - set(known))
+    if unknown:
+        raise DataError(f"{where}: field {unknown[0]!r} is not known; {sentence}")
+
+
+def _read_text(found: dict[str, Any], name: str, where: str) -> str:
+    text = found.get(name, "")
+    if not isinstance(text, str):
+        raise DataError(f'{where}: field "{name}" must be a text')
+    return _whole(text, where)
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str | int) and not isinstance(name, bool)
+
+
+def _whole(text: str, where: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"{where}: a text holds half a character ({error.reason}); send whole Unicode") from error
+    return text

@@ -27,6 +27,11 @@ class TestBilinearCentrality(ClassifyContract):
     options = TRAINED
 
 
+class TestBlend(ClassifyContract):
+    model = "blend"
+    options = TRAINED
+
+
 class TestSelfAttention(ClassifyContract):
     model = "self-attention"
     options = TRAINED

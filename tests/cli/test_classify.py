@@ -150,7 +150,7 @@ def test_phrases_of_trees(ensue: Ensue, tmp_path: Path) -> None:
 def test_evaluate_as_json(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     folder = shutil.copytree(files.model, tmp_path / "m")
     found = only_json(ensue("evaluate", folder, files.test, "--json").out)
-    assert [row["model"] for row in found["rows"]] == ["centrality", "tfidf", "majority"]
+    assert [row["model"] for row in found["rows"]] == ["blend", "network", "tfidf", "majority"]
     row = found["rows"][0]
     assert list(row)[:5] == ["model", *MEASURES] and set(row["labels"]) == {"no", "yes"}
     asked = rows(40, 1)
@@ -158,13 +158,13 @@ def test_evaluate_as_json(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     given = [json.loads(line)["choices"][0]["value"] for line in answers]
     right = [answer == label for answer, (label, _) in zip(given, asked, strict=True)]
     assert row["accuracy"] == np.mean(right)
-    assert f"| centrality | {100 * np.mean(right):.2f} ± " in (folder / "CARD.md").read_text()
+    assert f"| blend | {100 * np.mean(right):.2f} ± " in (folder / "CARD.md").read_text()
 
 
 def test_evaluate_for_people_ends_in_the_verdict(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     ran = ensue("evaluate", shutil.copytree(files.model, tmp_path / "m"), files.test)
     assert ran.code == 0, ran.err
-    assert ran.out.splitlines()[-1].startswith(("neither wins: ", "centrality wins: ", "tfidf wins: "))
+    assert ran.out.splitlines()[-1].startswith(("neither wins: ", "blend wins: ", "network wins: ", "tfidf wins: "))
     assert "  leaked: " in ran.out and "  unknown: " in ran.out and "macro-F1" in ran.out
 
 
@@ -437,7 +437,7 @@ FOREIGN: dict[str, tuple[list[str], str]] = {
         ["fit", "classify", "TRAIN", "-o", "NEW", "--model=hidan"],
         f"model 'hidan' is not known for task classify; choose from best, {', '.join(classify.MODELS)}",
     ),
-    "task": (["fit", "label", "TRAIN", "-o", "NEW"], "task 'label' is not known; choose from next, classify"),
+    "task": (["fit", "label", "TRAIN", "-o", "NEW"], "task 'label' is not known; choose from next, classify, suggest"),
     "columns on a pipe": (
         ["predict", "MODEL", "-", "--columns=text=x"],
         "--columns and --phrases are for files; on stdin give a text a line, or JSON Lines",

@@ -38,15 +38,23 @@ LOGS = {
     "sessions": "a1 b2 c3\nd4 e5\n",
     "posts without a label": "session,item,text\ns,a,hello there\n",
     "neither": "colour,size\nred,1\n",
+    "clicks with the query": "session,item,query,time\ns,a,films,1\n",
 }
+QUERIES = {
+    "user and time": "user,query,time\nu1,a fine film,5\n",
+    "session": "SessionId\tSearchTerm\ns1\ta fine film\n",
+    "aol": "AnonID\tQuery\tQueryTime\tItemRank\tClickURL\n1\tfilms\t2006-03-01 07:17:12\t\t\n",
+    "ubi": '{"_source": {"user_query": "films", "client_id": "c", "timestamp": 1}}\n',
+    "jsonl": '{"user": "u1", "query": "films", "time": 3}\n',
+    "session lists": "split\tsession\tqueries (tab separated, in order)\ntrain\ts1\ta\tb\n",
+}
+FILES = {"classify": TEXTS, "next": LOGS, "suggest": QUERIES}
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"), [*(("classify", name) for name in TEXTS), *(("next", name) for name in LOGS)]
-)
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, files in FILES.items() for name in files])
 def test_the_shape_decides(tmp_path: Path, kind: str, name: str) -> None:
     path = tmp_path / "data"
-    path.write_text((TEXTS if kind == "classify" else LOGS)[name])
+    path.write_text(FILES[kind][name])
     assert kind_of(path) == kind
 
 
@@ -55,6 +63,7 @@ def test_stated_columns_decide(tmp_path: Path) -> None:
     path.write_text("colour,size\nred,1\n")
     assert kind_of(path, {"text": "colour"}) == "classify" == kind_of(path, phrases=True)
     assert kind_of(path, {"sequence": "colour", "value": "size"}) == "next"
+    assert kind_of(path, {"user": "colour", "query": "size", "time": "size"}) == "suggest"
     path.write_text("text,label\nfine,1\n")
     assert kind_of(path, {"sequence": "text"}) == "next"
 

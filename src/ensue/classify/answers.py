@@ -160,12 +160,29 @@ def _heaviest(weights: Floats) -> Index:
 def _weights(predictor: ClassifyPredictor, sides: Sides, labels: Index) -> Floats:
     """(words of all sides,) shares of the words: those of each text sum to 1, or to 0 where no word matters."""
     if predictor.schedule is None:
-        moved = np.abs(predictor.counting[predictor.model_name].leanings(sides, labels))
-        lengths = np.concatenate([tokens.lengths for tokens in sides])
-        owner = np.repeat(np.arange(len(lengths)), lengths)
-        sums = np.bincount(owner, moved, len(lengths))
-        shares: Floats = moved / np.where(sums > 0, sums, 1.0)[owner]
-        return shares
+        return _leanings(predictor, sides, labels, predictor.model_name)
+    found, parts = _attention(predictor, sides), predictor.facts.get("blend", {})
+    if not (whole := sum(parts.values())):
+        return found
+    counted = {name: weight for name, weight in parts.items() if name in predictor.counting and weight}
+    found *= 1 - sum(counted.values()) / whole
+    for name, weight in counted.items():
+        found += _leanings(predictor, sides, labels, name) * (weight / whole)
+    return found
+
+
+def _leanings(predictor: ClassifyPredictor, sides: Sides, labels: Index, name: str) -> Floats:
+    """What moves a counting model, as shares."""
+    moved = np.abs(predictor.counting[name].leanings(sides, labels))
+    lengths = np.concatenate([tokens.lengths for tokens in sides])
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    sums = np.bincount(owner, moved, len(lengths))
+    shares: Floats = moved / np.where(sums > 0, sums, 1.0)[owner]
+    return shares
+
+
+def _attention(predictor: ClassifyPredictor, sides: Sides) -> Floats:
+    """What the network's poolings weigh."""
     passages = predictor.passages(sides)
     weights = np.zeros(len(passages.ids))
     for index in passages.groups():

@@ -32,7 +32,7 @@ def temperature(scores: Tensor, targets: Tensor) -> float:
     if not len(targets):
         return 1.0
     scores = scores.double()
-    wanted = _smoothed(targets, scores.shape[1])
+    wanted = smoothed(targets, scores.shape[1])
     low, high = -_LIMIT, _LIMIT
     for _ in range(_ROUNDS):
         middle = (low + high) / 2
@@ -41,8 +41,8 @@ def temperature(scores: Tensor, targets: Tensor) -> float:
     return math.exp(-(low + high) / 2) if float(scores.std(1, correction=0).max()) > 0 else 1.0
 
 
-def _smoothed(targets: Tensor, num_labels: int) -> Tensor:
-    """(texts, labels): (n + 1) / (n + labels) at a label that n texts have, the rest in equal parts at the others."""
+def smoothed(targets: Tensor, num_labels: int) -> Tensor:
+    """(texts, labels) to aim at: (n + 1) / (n + labels) at a label that n texts have, else equal parts of the rest."""
     counts = targets.bincount(minlength=num_labels)[targets].double()
     wanted = (1 / (counts + num_labels))[:, None].repeat(1, num_labels)
     return wanted.scatter_(1, targets[:, None], ((counts + 1) / (counts + num_labels))[:, None])

@@ -13,7 +13,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from ensue.classify import COUNTING, storage
+from ensue.classify import COUNTING, blend, storage
 from ensue.classify.calibration import calibration_error, temperature
 from ensue.classify.counting import Sides
 from ensue.classify.embedding import learn_words, start_vectors
@@ -52,6 +52,8 @@ def fit(
     _count(predictor, sides, codes(part, predictor.labels), held)
     if predictor.schedule is not None:
         yield from _train(predictor, sides, part, held, checkpoint, resume)
+        if predictor.model_name == "blend":
+            _blend(predictor, held)
         _calibrate(predictor, predictor.model_name, held)
         _decide(predictor)
     if predictor.schedule is None:
@@ -192,14 +194,30 @@ def _matrix(predictor: ClassifyPredictor) -> Tensor | None:
 def _calibrate(predictor: ClassifyPredictor, name: str, held: Texts) -> None:
     """Find the temperature of a model on held-out texts, and note how right and how sure it is there."""
     facts, targets, sides = predictor.facts, codes(held, predictor.labels), predictor.encode(held)
-    counting = name if name in predictor.counting else None
-    usable = (targets >= 0) & (np.sum([tokens.lengths for tokens in sides], axis=0) > 0)
+    counting = None if name == predictor.model_name else name
+    usable = _usable(sides, targets)
     if name != "majority":
         scores = predictor.raw_scores(sides, counting)[torch.from_numpy(usable)]
         facts["temperature"][name] = temperature(scores, torch.from_numpy(targets[usable]))
     found = predictor.probabilities(sides, counting)
     facts["validation_accuracy"][name] = float((found.argmax(1) == targets).mean())
     facts["calibration_error"][name] = calibration_error(found, targets)
+
+
+def _usable(sides: Sides, targets: Index) -> npt.NDArray[np.bool_]:
+    """(texts,) those with a known label and a word at least."""
+    found: npt.NDArray[np.bool_] = (targets >= 0) & (np.sum([tokens.lengths for tokens in sides], axis=0) > 0)
+    return found
+
+
+def _blend(predictor: ClassifyPredictor, held: Texts) -> None:
+    """Pool the network with the counting models, by what is likeliest on held-out texts."""
+    _calibrate(predictor, blend.NETWORK, held)
+    sides, targets = predictor.encode(held), codes(held, predictor.labels)
+    usable = torch.from_numpy(_usable(sides, targets))
+    names = [blend.NETWORK, *(name for name in blend.PARTS if name in predictor.counting)]
+    scores = {name: predictor.raw_scores(sides, name)[usable] for name in names}
+    predictor.facts["blend"] = blend.choose_weights(scores, torch.from_numpy(targets)[usable])
 
 
 def _train(
@@ -248,3 +266,4 @@ def _decide(predictor: ClassifyPredictor) -> None:
     )
     if len(predictor.names) > 1:
         predictor.become(best)
+        predictor.facts.pop("blend", None)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.optim import Adam
 
-from ensue.classify import BEST, MODELS, answers, fitting, storage, updating
+from ensue.classify import BEST, MODELS, answers, blend, fitting, storage, updating
 from ensue.classify.batch import Batch, Output
 from ensue.classify.counting import Majority, MeanVectors, Sides, Tfidf
 from ensue.classify.network import TABLE_2, Shape
@@ -177,7 +177,7 @@ class ClassifyPredictor:
 
         Args:
             texts: any number; their labels are not looked at.
-            counting: one of ``counting`` in place of the model.
+            counting: one of ``counting`` in place of the model; of a blend also its ``network`` alone.
 
         Raises:
             DataError: pairs where single texts were learned, or the reverse.
@@ -224,8 +224,11 @@ class ClassifyPredictor:
 
     def raw_scores(self, sides: Sides, counting: str | None = None) -> Tensor:
         """(records, labels) scores before temperature and softmax, on the CPU."""
-        if counting is not None or self.schedule is None:
-            return self.counting[counting or self.model_name].scores(sides)
+        name = counting or self.model_name
+        if name in self.counting:
+            return self.counting[name].scores(sides)
+        if weights := self.facts.get("blend") if name != blend.NETWORK else None:
+            return blend.pool({part: self.raw_scores(sides, part) for part in weights}, weights)
         passages = self.passages(sides)
         scores = torch.zeros(len(passages), len(self.labels))
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ensue.classify import MODELS
+from ensue.classify.blend import NETWORK
 from ensue.classify.counting import Majority, MeanVectors, Tfidf
 from ensue.classify.task import Passages
 from ensue.data.tokens import Tokenizer
@@ -67,6 +68,10 @@ def fill(predictor: ClassifyPredictor, path: Path, facts: dict[str, Any]) -> Non
         own = {key.partition(".")[2]: _wide(key, counts[key]) for key in counts if key.startswith(f"{name}.")}
         predictor.counting[name] = new_counting(predictor, name, own.get("matrix", torch.zeros(0, 0)))
         predictor.counting[name].restore(own)
+    if not set(facts.get("blend", ())) <= {NETWORK, *predictor.counting} or ("blend" in facts) != (
+        predictor.model_name == "blend"
+    ):
+        raise ValueError("the weights of the blend are not of this model")
     if predictor.schedule is None:
         predictor.model = predictor.counting[predictor.model_name]
         return

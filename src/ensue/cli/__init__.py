@@ -9,6 +9,7 @@ import os
 import sys
 
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # threads that spin for long slow a busy machine a hundredfold
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a process that forks after encoding would be warned
 
 
 def main() -> None:

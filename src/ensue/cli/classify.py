@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from ensue.data.texts import Texts, UnderstoodTexts
     from ensue.evaluation import TextResult
 
-FOREIGN: tuple[str, ...] = ("time_unit", "sort", "gap", "protocol", "at", "max_drop")
+FOREIGN: tuple[str, ...] = (
+    *("time_unit", "sort", "gap", "protocol", "at", "max_drop"),
+    *("rules", "part", "min_users", "prefix"),
+)
 
 
 def read(path: Path, reading: Reading) -> Texts:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ensue.cli import tasks
-from ensue.cli.options import Columns, Folder, Gap, Json, Phrases, Reading, Sort, TimeUnit
+from ensue.cli.options import Columns, Folder, Gap, Json, Part, Phrases, Reading, Rules, Sort, TimeUnit
 from ensue.errors import SettingError
 
 
@@ -28,6 +28,8 @@ def update(
     sort: Sort = False,
     gap: Gap = None,
     phrases: Phrases = False,
+    rules: Rules = "",
+    part: Part = "",
     json: Json = False,
 ) -> None:
     """Learn what is new on top of a model; or put an old version back.
@@ -42,7 +44,7 @@ def update(
     if new is None:
         raise SettingError("name a log of what is new, as in `ensue update FOLDER new.csv`, or give --rollback")
     current(folder)  # a wrong folder is found before a long log is read
-    reading = Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases)
+    reading = Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases, rules=rules, part=part)
     tasks.of_folder(folder, context).update(folder, Path(new), reading, max_drop, keep, json)
 
 

@@ -11,12 +11,30 @@ import typer
 from ensue.settings import parse
 
 Columns = Annotated[
-    str, typer.Option(help="roles to column names: sequence=…,value=…,time=…; of texts text=…,second=…,label=…,group=…")
+    str,
+    typer.Option(
+        help="roles to column names: sequence=…,value=…,time=…; of "
+        "texts text=…,second=…,label=…,group=…; of query logs "
+        "query=…,user=…,session=…,time=…,part=…"
+    ),
 ]
 TimeUnit = Annotated[str | None, typer.Option(help="unit of the times: s, ms, h or iso; found out unless stated")]
 Sort = Annotated[bool, typer.Option("--sort", help="put the events of a sequence in order of time")]
 Gap = Annotated[float | None, typer.Option(help="minutes of pause that end a session; 0 never cuts")]
 Phrases = Annotated[bool, typer.Option("--phrases", help="of trees, read every labelled phrase, not only sentences")]
+Rules = Annotated[
+    str,
+    typer.Option(
+        help="of query logs: paper, or least=2,most=5,most_words=10,most_characters=500,repeats=false,"
+        "normalisation=plain|paper"
+    ),
+]
+Part = Annotated[
+    str, typer.Option(help="of query logs: only sessions of this part of the file, such as valid or test:novel")
+]
+MinUsers = Annotated[
+    int | None, typer.Option(help="of query logs: how many users must have typed what is suggested; 5 unless stated")
+]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 Folder = Annotated[Path, typer.Argument(help="a model folder made by `ensue fit`")]
 
@@ -30,6 +48,8 @@ class Reading:
     sort: bool = False
     gap: float | None = None
     phrases: bool = False
+    rules: str = ""
+    part: str = ""
 
     @property
     def roles(self) -> dict[str, str] | None:

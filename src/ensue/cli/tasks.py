@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
-from ensue.cli import classify, next_event
+from ensue.cli import classify, next_event, suggest
 from ensue.cli.options import Reading
 from ensue.errors import SettingError
 
@@ -71,7 +71,7 @@ class Task(Protocol):
         ...
 
 
-TASKS: dict[str, Task] = {"next": next_event, "classify": classify}
+TASKS: dict[str, Task] = {"next": next_event, "classify": classify, "suggest": suggest}
 
 
 def named(task: str, context: typer.Context | None = None) -> Task:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from ensue.cli import keeping, streaming, tasks
-from ensue.cli.options import Columns, Folder, Gap, Json, Phrases, Reading, Sort, TimeUnit
+from ensue.cli.options import Columns, Folder, Gap, Json, MinUsers, Part, Phrases, Reading, Rules, Sort, TimeUnit
 from ensue.errors import SettingError
 from ensue.settings import parse
 from ensue.version import __version__
@@ -20,19 +20,22 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Who passes it on next, what is read next, which label fits: answers from what you hold, with what they "
-    "leaned on.",
+    help="Who passes it on next, what is read or searched next, which label fits: answers from what you hold, with "
+    "what they leaned on.",
 )
 
 Data = Annotated[
-    Path, typer.Argument(help="a log or labelled texts: CSV, TSV, JSON Lines, Parquet, or a layout known by its shape")
+    Path,
+    typer.Argument(
+        help="a log, queries or labelled texts: CSV, TSV, JSON Lines, Parquet, or a layout known by its shape"
+    ),
 ]
-Task = Annotated[str, typer.Argument(help="the question: next or classify")]
+Task = Annotated[str, typer.Argument(help="the question: next, classify or suggest")]
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="key=value: change a setting of the model or its schedule")
 ]
 Protocol = Annotated[
-    str, typer.Option(help="of next: full (micro, all candidates), paper (the model's own), macro, sampled")
+    str, typer.Option(help="full; paper (the model's own, of queries the paper's rules); of next also macro, sampled")
 ]
 At = Annotated[str, typer.Option(help="of next: cut-offs of the figures")]
 Seed = Annotated[int, typer.Option(help="the same seed gives the same model")]
@@ -49,6 +52,10 @@ def _names(models: str) -> list[str]:
     return [name.strip() for name in models.split(",") if name.strip()]
 
 
+def _settings(pairs: list[str] | None, min_users: int | None) -> dict[str, str]:
+    return parse(pairs or []) | ({} if min_users is None else {"min_users": str(min_users)})
+
+
 @app.command()
 def check(
     context: typer.Context,
@@ -59,10 +66,12 @@ def check(
     sort: Sort = False,
     gap: Gap = None,
     phrases: Phrases = False,
+    rules: Rules = "",
+    part: Part = "",
     json: Json = False,
 ) -> None:
     """Show what was understood of a file, and what in it would spoil a result."""
-    reading = Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases)
+    reading = Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases, rules=rules, part=part)
     tasks.of_file(data, reading, context).check(data, other or [], reading, json)
 
 
@@ -78,11 +87,14 @@ def fit(
     seed: Seed = 0,
     resume: Annotated[bool, typer.Option("--resume", help="continue a run that was interrupted")] = False,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used when there is one")] = None,
+    min_users: MinUsers = None,
     columns: Columns = "",
     time_unit: TimeUnit = None,
     sort: Sort = False,
     gap: Gap = None,
     phrases: Phrases = False,
+    rules: Rules = "",
+    part: Part = "",
     json: Json = False,
 ) -> None:
     """Train a model (or count) and write its folder."""
@@ -94,8 +106,8 @@ def fit(
     from ensue.predictor import make
 
     chosen = tasks.named(task, context)
-    reading = Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases)
-    predictor = make(task, model, settings=parse(set_ or []), seed=seed, device=device)
+    reading = Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases, rules=rules, part=part)
+    predictor = make(task, model, settings=_settings(set_, min_users), seed=seed, device=device)
     require_writable(output)
     with ranks() as (rank, _):
         known = chosen.read(data, reading)
@@ -133,6 +145,8 @@ def evaluate(
     sort: Sort = False,
     gap: Gap = None,
     phrases: Phrases = False,
+    rules: Rules = "",
+    part: Part = "",
     json: Json = False,
 ) -> None:
     """Score a model on data it has not seen, counting beside it; the table also goes into its CARD.md."""
@@ -146,7 +160,9 @@ def evaluate(
     chosen = tasks.of_folder(folder, context)
     scoring = chosen.scoring(protocol, at)
     predictor = load(folder)
-    asked = chosen.read(data, Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases))
+    asked = chosen.read(
+        data, Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases, rules=rules, part=part)
+    )
     chosen.require_like(asked, data, predictor)
     found = score(predictor, asked, **scoring)
     with suppress(ModelFolderError):  # a folder that may only be read keeps its old card
@@ -164,6 +180,7 @@ def compare(
     seeds: Annotated[int, typer.Option(help="trainings a model, with seeds 0, 1, …")] = 1,
     valid: Annotated[Path | None, typer.Option(help="data for early stopping; else a tenth is held out")] = None,
     set_: Set = None,
+    min_users: MinUsers = None,
     protocol: Protocol = "full",
     at: At = "10,20,50,100",
     columns: Columns = "",
@@ -171,6 +188,8 @@ def compare(
     sort: Sort = False,
     gap: Gap = None,
     phrases: Phrases = False,
+    rules: Rules = "",
+    part: Part = "",
     json: Json = False,
 ) -> None:
     """Train several models on the same data and score them side by side, counting always among them."""
@@ -180,11 +199,13 @@ def compare(
 
     chosen = tasks.named(task, context)
     scoring = chosen.scoring(protocol, at)
-    reading = Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases)
+    reading = Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases, rules=rules, part=part)
     names = _names(models) or ["best"]
     if seeds < 1:
         raise SettingError(f"--seeds {seeds}: give at least 1")
-    entries = [[make(task, name, settings=parse(set_ or []), seed=seed) for seed in range(seeds)] for name in names]
+    entries = [
+        [make(task, name, settings=_settings(set_, min_users), seed=seed) for seed in range(seeds)] for name in names
+    ]
     known, asked = chosen.read(data, reading), chosen.read(test, reading)
     chosen.require(known, data, learn=True)
     chosen.require(asked, test, learn=False)
@@ -206,11 +227,14 @@ def predict(
     ] = "-",
     k: Annotated[int, typer.Option("-k", help="choices an answer")] = 10,
     evidence: Annotated[bool, typer.Option(help="show what each choice leaned on")] = True,
+    prefix: Annotated[str, typer.Option(help="of suggestions: what stands in the search box already")] = "",
     columns: Columns = "",
     time_unit: TimeUnit = None,
     sort: Sort = False,
     gap: Gap = None,
     phrases: Phrases = False,
+    rules: Rules = "",
+    part: Part = "",
     json: Json = False,
 ) -> None:
     """Rank what comes next after each history, or the labels of each text; what was never seen is welcome."""
@@ -218,10 +242,13 @@ def predict(
 
     chosen, predictor = tasks.of_folder(folder, context), load(folder)
     records = chosen.records(
-        source, Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases), predictor
+        source,
+        Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases, rules=rules, part=part),
+        predictor,
     )
-    while part := list(islice(records, 1 if source == "-" and sys.stdin.isatty() else 512)):
-        for answer in predictor.predict(part, k, evidence=evidence):
+    more = {"prefix": prefix} if prefix else {}
+    while some := list(islice(records, 1 if source == "-" and sys.stdin.isatty() else 512)):
+        for answer in predictor.predict(some, k, evidence=evidence, **more):
             typer.echo(answer.to_json()) if json else chosen.show_answer(answer)
 
 
@@ -239,6 +266,8 @@ def explain(
     sort: Sort = False,
     gap: Gap = None,
     phrases: Phrases = False,
+    rules: Rules = "",
+    part: Part = "",
     json: Json = False,
 ) -> None:
     """Show what an answer leaned on inside each history or text, and what it loses without that."""
@@ -248,11 +277,13 @@ def explain(
 
     chosen, predictor = tasks.of_folder(folder, context), load(folder)
     records = chosen.records(
-        source, Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases), predictor
+        source,
+        Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases, rules=rules, part=part),
+        predictor,
     )
     drawn = False
-    while part := list(islice(records, 256)):
-        for explanation in predictor.explain(part, k):
+    while some := list(islice(records, 256)):
+        for explanation in predictor.explain(some, k):
             if html and not drawn:
                 first, *more = chosen.pictures(explanation)
                 figures.write_html(first, html, *more)

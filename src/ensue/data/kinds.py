@@ -1,4 +1,4 @@
-"""What a file is for: a log of events (task ``next``) or labelled texts (task ``classify``), told by its shape."""
+"""What a file is for: a log of events (``next``), labelled texts (``classify``), or queries (``suggest``), by shape."""
 
 from __future__ import annotations
 
@@ -13,18 +13,22 @@ from ensue.data.columns import ROLES as LOG_ROLES
 from ensue.data.columns import find_columns
 from ensue.data.files import Content, open_file
 from ensue.data.formats import read_object, recognise
+from ensue.data.query_formats import is_query_log
 from ensue.data.text_formats import ROLES as TEXT_ROLES
 from ensue.data.text_formats import Rows, read_rows
 from ensue.errors import DataError
 
-Kind = Literal["next", "classify"]
+Kind = Literal["next", "classify", "suggest"]
 _NO_HEADER = ("fasttext", "trees", "ss", "imdb", "snli", "jsonl texts")
 
 
 def kind_of(path: str | Path, columns: Mapping[str, str] | None = None, *, phrases: bool = False) -> Kind:
-    """The task whose reader shall have a file; a file that neither knows is left to that of logs.
+    """The task whose reader shall have a file; a file that none knows is left to that of logs.
 
-    A table is labelled texts if it has a text and a label, or a text and not what a log needs. The first line decides.
+    A table is a log of queries if it names a query, whose it is, and no label or item; ready-made sessions are one if
+    their header says so. Sessions as ``{"values": […]}`` or without a header could be of anything and stay logs of
+    events. A table is labelled texts if it has a text and a label, or a text and not what a log needs. The first line
+    decides.
 
     Args:
         path: the file.
@@ -37,9 +41,13 @@ def kind_of(path: str | Path, columns: Mapping[str, str] | None = None, *, phras
     stated = set(columns or {})
     if phrases or (stated & set(TEXT_ROLES)):
         return "classify"
+    if "query" in stated:
+        return "suggest"
     content = open_file(Path(path))
     if stated & set(LOG_ROLES):
         return "next"
+    if _is_queries(content):
+        return "suggest"
     found = _as_texts(content)
     if found is None:
         return "next"
@@ -61,6 +69,13 @@ def is_plain(path: str | Path) -> bool:
     if content.parquet or content.head(1)[0].lstrip().startswith("{") or "\t" in content.head(1)[0]:
         return False
     return _as_texts(content) is None
+
+
+def _is_queries(content: Content) -> bool:
+    try:
+        return is_query_log("" if content.parquet else content.head(1)[0], _names(content))
+    except DataError:  # the reader that gets the file says what is wrong with it
+        return False
 
 
 def _as_texts(content: Content) -> Rows | None:

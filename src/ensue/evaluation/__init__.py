@@ -1,6 +1,7 @@
 """The referee: a protocol card, counting rows beside every model, 95 % intervals, and one sentence on who wins.
 
-``next_event`` scores rankings and ``classify`` labels; here the predictor's task chooses between them.
+``next_event`` scores rankings, ``classify`` labels and ``suggest`` queries; here the predictor's task chooses between
+them.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from typing import Any, overload
 
 from ensue.classify.predictor import ClassifyPredictor
 from ensue.data.histories import Histories
+from ensue.data.queries import Queries
 from ensue.data.texts import Texts
-from ensue.evaluation import classify, next_event
+from ensue.evaluation import classify, next_event, suggest
 from ensue.evaluation.cards import describe
 from ensue.evaluation.classify import TextCard, TextResult
 from ensue.evaluation.next_event import AT, PROTOCOLS, SAMPLED, Card, Result, Scored, chance, evaluate_alone, score
 from ensue.evaluation.rows import RESAMPLES, Row, table
+from ensue.evaluation.suggest import SuggestCard, SuggestResult
 from ensue.next_event.predictor import NextPredictor
+from ensue.suggest.predictor import SuggestPredictor
 
 __all__ = [
     "AT",
@@ -27,6 +31,8 @@ __all__ = [
     "Result",
     "Row",
     "Scored",
+    "SuggestCard",
+    "SuggestResult",
     "TextCard",
     "TextResult",
     "chance",
@@ -43,20 +49,23 @@ __all__ = [
 def evaluate(predictor: NextPredictor, data: Histories, protocol: str = "full", at: Sequence[int] = AT) -> Result: ...
 @overload
 def evaluate(predictor: ClassifyPredictor, data: Texts) -> TextResult: ...
-def evaluate(predictor: Any, data: Any, *options: Any, **named: Any) -> Result | TextResult:
+@overload
+def evaluate(predictor: SuggestPredictor, data: Queries, protocol: str = "full") -> SuggestResult: ...
+def evaluate(predictor: Any, data: Any, *options: Any, **named: Any) -> Result | TextResult | SuggestResult:
     """Score a predictor and the counting models that were fitted on the same data.
 
     Args:
         predictor: fitted.
-        data: histories for task ``next``, labelled texts for ``classify``.
-        options: of ``next``, the protocol (full, paper, macro or sampled) and ``at``, the cut-offs.
+        data: histories for task ``next``, labelled texts for ``classify``, sessions of queries for ``suggest``.
+        options: of ``next``, the protocol (full, paper, macro or sampled) and ``at``, the cut-offs; of ``suggest``, the
+            protocol (full or paper).
         named: the same by name.
 
     Raises:
         DataError: the data holds nothing to score.
         SettingError: an unknown protocol.
     """
-    found: Result | TextResult = compare([[predictor]], data, *options, **named)
+    found: Result | TextResult | SuggestResult = compare([[predictor]], data, *options, **named)
     return found
 
 
@@ -66,21 +75,24 @@ def compare(
 ) -> Result: ...
 @overload
 def compare(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> TextResult: ...
-def compare(entries: Any, data: Any, *options: Any, **named: Any) -> Result | TextResult:
+@overload
+def compare(entries: Sequence[Sequence[SuggestPredictor]], data: Queries, protocol: str = "full") -> SuggestResult: ...
+def compare(entries: Any, data: Any, *options: Any, **named: Any) -> Result | TextResult | SuggestResult:
     """Score several models, each a list of predictors that differ in their seed alone.
 
     Figures are means over seeds; intervals resample sequences (texts), and seeds where there are several.
 
     Args:
         entries: fitted predictors of one task, by model.
-        data: histories for task ``next``, labelled texts for ``classify``.
-        options: of ``next``, the protocol (full, paper, macro or sampled) and ``at``, the cut-offs.
+        data: histories for task ``next``, labelled texts for ``classify``, sessions of queries for ``suggest``.
+        options: of ``next``, the protocol (full, paper, macro or sampled) and ``at``, the cut-offs; of ``suggest``, the
+            protocol (full or paper).
         named: the same by name.
 
     Raises:
         DataError: the data holds nothing to score.
         SettingError: an unknown protocol.
     """
-    referee = classify if isinstance(entries[0][0], ClassifyPredictor) else next_event
-    found: Result | TextResult = referee.compare(entries, data, *options, **named)
+    referee = {"next": next_event, "classify": classify, "suggest": suggest}[entries[0][0].task]
+    found: Result | TextResult | SuggestResult = referee.compare(entries, data, *options, **named)
     return found

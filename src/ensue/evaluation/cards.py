@@ -10,14 +10,19 @@ from ensue.classify.predictor import ClassifyPredictor
 from ensue.evaluation.classify import TextResult
 from ensue.evaluation.next_event import Result
 from ensue.evaluation.rows import table
+from ensue.evaluation.suggest import SuggestResult
 from ensue.next_event.predictor import NextPredictor
 from ensue.next_event.reservoir import LATEST
+from ensue.suggest.predictor import SuggestPredictor
 from ensue.version import __version__
 
 _WEIGHTS = "Attention weights say what the model leaned on, not why; trust them as far as a deletion test goes."
 
 
-def describe(predictor: NextPredictor | ClassifyPredictor, result: Result | TextResult | None = None) -> str:
+def describe(
+    predictor: NextPredictor | ClassifyPredictor | SuggestPredictor,
+    result: Result | TextResult | SuggestResult | None = None,
+) -> str:
     """The text of ``CARD.md``: what was learned from what, and the latest scores with counting beside them."""
     summary = predictor.summary()
     lines = [
@@ -28,7 +33,7 @@ def describe(predictor: NextPredictor | ClassifyPredictor, result: Result | Text
         "## What it learned from",
         *(f"- {name}: {value}" for name, value in _facts(summary["facts"])),
         "",
-        *(_kept_texts() if summary["task"] == "classify" else _kept(summary["facts"]["remembered"])),
+        *_kept_things(summary),
         "## How",
         f"- seed: {summary['seed']}",
         *(f"- {name}: {value}" for name, value in {**summary["settings"], **(summary["schedule"] or {})}.items()),
@@ -37,7 +42,7 @@ def describe(predictor: NextPredictor | ClassifyPredictor, result: Result | Text
     ]
     if result is None:
         return "\n".join([*lines, "None yet: run `ensue evaluate FOLDER TEST`.", ""])
-    measures = [name for name in result.rows[0].figures if isinstance(result, TextResult) or _is_shown(name)]
+    measures = [name for name in result.rows[0].figures if not isinstance(result, Result) or _is_shown(name)]
     card = [f"- {name}: {value}" for name, value in asdict(result.protocol).items()]
     return "\n".join([*lines, table(result, measures), "", result.verdict, "", *card, "", _WEIGHTS, ""])
 
@@ -65,6 +70,12 @@ def _figures(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {own:.4g}" if isinstance(own, float) else f"{key} {own}" for key, own in values.items())
 
 
+def _kept_things(summary: Mapping[str, Any]) -> list[str]:
+    if summary["task"] == "classify":
+        return _kept_texts()
+    return _kept_queries() if summary["task"] == "suggest" else _kept(summary["facts"]["remembered"])
+
+
 def _kept(num: int) -> list[str]:
     """What a card says of past histories in the folder: they may be personal data."""
     if not num:
@@ -81,3 +92,11 @@ def _kept_texts() -> list[str]:
     )
     prints = "a 64-bit fingerprint of each text in `counting.safetensors`, to find test texts that were trained on"
     return ["## What it keeps", f"{words}, and {prints}; no text.", ""]
+
+
+def _kept_queries() -> list[str]:
+    """What a card says of the queries that were learned."""
+    queries = "- the queries and words that reach the privacy floor, in `floor.json`, `counting.safetensors` and"
+    prints = "`tokenizer.json`; a 32-bit fingerprint of each pair of queries that followed each other, for the referee"
+    weights = "- what the weights hold of the words above the floor; the words below it were never shown to the network"
+    return ["## What it keeps", f"{queries} {prints}.", f"{weights}.", ""]

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from ensue import metrics
 from ensue.classify import COUNTING
+from ensue.classify.blend import NETWORK
 from ensue.classify.calibration import BINS, calibration_error
 from ensue.classify.fitting import codes
 from ensue.classify.predictor import ClassifyPredictor
@@ -141,6 +142,9 @@ def compare(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> Text
     for seeds in entries:
         names.append(seeds[0].model_name)
         runs.append([score(predictor, data, labels) for predictor in seeds])
+        if "blend" in seeds[0].facts:
+            names.append(NETWORK)
+            runs.append([score(predictor, data, labels, NETWORK) for predictor in seeds])
     for name in (name for name in COUNTING if name in first.counting and name not in names):
         names.append(name)
         runs.append([score(first, data, labels, name)])

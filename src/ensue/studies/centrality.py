@@ -22,6 +22,7 @@ from ensue.data.texts import Texts
 from ensue.errors import SettingError
 from ensue.evaluation import RESAMPLES
 from ensue.evaluation.classify import score
+from ensue.nn.pooling import POOLINGS
 from ensue.studies import centrality_page as page
 from ensue.studies.cells import Cell, Cells
 from ensue.studies.centrality_measures import MEASURES, Answers, Resampled, convergence, owners, resample, step_times
@@ -79,7 +80,7 @@ FULL = Plan(
     },
     own={
         "sst2-phrases": {"epochs": 6, "patience": 2},
-        "trec": {"hidden": 200, "dropout": 0.4, "epochs": 20, "patience": 5},
+        "trec": {"learning_rate": 5e-4, "batch_size": 32, "epochs": 40, "patience": 8},
         "imdb": {"batch_size": 32, "dropout": 0.4, "epochs": 4, "patience": 2},
         "imdb-ratings": {"batch_size": 32, "dropout": 0.4, "epochs": 4, "patience": 2},
         "snli": {"batch_size": 128, "smallest_batch": 32, "dropout": 0.2},
@@ -200,7 +201,7 @@ class _Study:
     def cost(self, models: Sequence[str]) -> list[dict[str, Any]]:
         """The time of a step under each pooling, self-attention always among them."""
         plan = self.plan
-        names = list(dict.fromkeys(("self-attention", *models)))
+        names = list(dict.fromkeys(("self-attention", *(name for name in models if name in POOLINGS))))
         sizes = {"like SST": LENGTHS["like SST"][: plan.batch], f"{plan.long} each": np.full(plan.batch, plan.long)}
         key = {"timed": names, "batch": plan.batch, "long": plan.long, "repeats": plan.repeats}
         key["options"] = dict(plan.timed)

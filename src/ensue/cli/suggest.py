@@ -1,0 +1,192 @@
+"""Task ``suggest`` at the command line: logs of queries, and sessions that want the next one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ensue.cli.options import Reading
+from ensue.errors import DataError, SettingError
+from ensue.records import Answer, History, QueryExplanation
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from ensue.data.queries import Queries, UnderstoodQueries
+    from ensue.data.query_rules import QueryRules
+    from ensue.evaluation import SuggestResult
+    from ensue.suggest.predictor import SuggestPredictor
+
+FOREIGN: tuple[str, ...] = ("sort", "phrases", "at", "max_drop")
+
+
+def read(path: Path, reading: Reading) -> Queries:
+    """The sessions of a log, after showing what was understood of it and what was left out."""
+    return _read(path, reading)[0]
+
+
+def _read(path: Path, reading: Reading, *, least: int | None = None) -> tuple[Queries, UnderstoodQueries]:
+    from ensue.cli import show_queries
+    from ensue.data.queries import read_queries
+
+    rules = _rules(reading)
+    if least is not None:
+        rules = replace(rules, least=least)
+    queries, understood = read_queries(path, columns=reading.roles, rules=rules, time_unit=reading.time_unit)
+    show_queries.understood(understood)
+    if reading.part:
+        name, _, marked = reading.part.partition(":")
+        if marked not in ("", "novel"):
+            raise SettingError(f"--part {reading.part}: after the colon only novel is known, as in test:novel")
+        queries = queries.part(name, novel=bool(marked))
+    return queries, understood
+
+
+def _rules(reading: Reading) -> QueryRules:
+    from ensue.data.query_rules import PAPER_RULES, QueryRules
+    from ensue.settings import changed, parse
+
+    paper = reading.rules == "paper"
+    changes: dict[str, object] = {} if paper or not reading.rules else {**parse(reading.rules.split(","))}
+    if reading.gap is not None:
+        changes["gap"] = reading.gap
+    (rules,) = changed(changes, PAPER_RULES if paper else QueryRules())
+    made: QueryRules = rules
+    return made
+
+
+def require(data: Queries, path: Path, *, learn: bool) -> None:
+    """Refuse sessions in which nothing follows anything.
+
+    Raises:
+        DataError: naming the file.
+    """
+    from ensue.suggest.fitting import require_pairs
+
+    require_pairs(data, str(path))
+
+
+def require_like(data: Queries, path: Path, predictor: SuggestPredictor) -> None:
+    """Refuse sessions in which nothing follows anything.
+
+    Raises:
+        DataError: naming the file.
+    """
+    require(data, path, learn=False)
+
+
+def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
+    """Show what was understood of a log, and what in it would spoil a result."""
+    from ensue.cli import show, show_queries
+    from ensue.suggest.check import check_queries
+
+    queries, understood = _read(path, reading)
+    found = check_queries(queries, understood, {str(other): read(other, reading) for other in others})
+    show.put_json(asdict(found)) if json else show_queries.findings(found)
+
+
+def told(predictor: SuggestPredictor) -> list[str]:
+    """What may be shown, how the pools were weighed, and what was noted."""
+    floor, facts = predictor.floor.facts, predictor.facts
+    lines = [
+        f"may be shown: {floor['queries']:,} queries, and what is made of {floor['words']:,} words; {floor['rule']}",
+        f"{floor.get('below', 0):,} distinct queries are below that floor, {floor.get('personal', 0):,} look personal",
+    ]
+    if "validation_mrr@10" in facts:
+        figures = ", ".join(f"{name} {100 * value:.2f}" for name, value in facts["validation_mrr@10"].items())
+        lines.append(f"MRR@10 on validation sessions, of what was considered: {figures}")
+    return [*lines, *(f"note: {note}" for note in facts["notes"])]
+
+
+def scoring(protocol: str, at: str) -> dict[str, Any]:
+    """The protocol.
+
+    Raises:
+        SettingError: an unknown protocol.
+    """
+    from ensue.evaluation.suggest import PROTOCOLS
+
+    if protocol not in PROTOCOLS:
+        raise SettingError(f"protocol {protocol!r} is not known for task suggest; choose from {', '.join(PROTOCOLS)}")
+    return {"protocol": protocol}
+
+
+def show_result(found: SuggestResult, scoring: Mapping[str, Any]) -> None:
+    """The tables, their card and the verdict."""
+    from ensue.cli import show_queries
+
+    show_queries.result(found)
+
+
+def records(source: str, reading: Reading, predictor: SuggestPredictor) -> Iterator[History]:
+    """The sessions of a log, or JSON Lines on stdin.
+
+    Raises:
+        DataError: naming the file, the line, the field and what to do.
+    """
+    if source != "-":
+        yield from _read(Path(source), reading, least=1)[0].histories.records()
+        return
+    try:
+        for number, line in enumerate(sys.stdin, 1):
+            if line.strip():
+                yield History.from_json(line, f"-:{number}")
+    except UnicodeDecodeError as error:
+        raise DataError(f"-: not UTF-8 ({error.reason} at byte {error.start}); send UTF-8") from error
+
+
+def show_answer(found: Answer) -> None:
+    """The suggestions for one session."""
+    from ensue.cli import show_queries
+
+    show_queries.answer(found)
+
+
+def show_explanation(found: QueryExplanation) -> None:
+    """Each suggested word with the words it leaned on."""
+    from ensue.cli import show_queries
+
+    show_queries.explanation(found)
+
+
+def pictures(explanation: QueryExplanation) -> list[go.Figure]:
+    """The heat map of words."""
+    from ensue import figures
+
+    return [figures.leanings(explanation)]
+
+
+def update(folder: Path, new: Path, reading: Reading, max_drop: float, keep: int, json: bool) -> None:
+    """Learn new sessions and keep the model that stood. There is no test: a folder holds no former session."""
+    from ensue import versions
+    from ensue.cli import show
+    from ensue.evaluation import describe
+    from ensue.folder import sweep, write_folder
+    from ensue.lock import only_writer
+    from ensue.predictor import load
+    from ensue.suggest import storage
+
+    if keep < 0:
+        raise SettingError(f"--keep {keep}: give 0 or more")
+    with only_writer(folder):
+        sweep(folder)
+        predictor, standing = load(folder), versions.current(folder)
+        queries = read(new, reading)
+        require_like(queries, new, predictor)
+        report = predictor.update(queries)
+        predictor.facts["version"] = version = versions.next_number(folder)
+        versions.keep(folder)
+        write_folder(folder, storage.files(predictor, describe(predictor)))
+        versions.prune(folder, keep)
+        kept = versions.kept(folder)
+    if json:
+        show.put_json(
+            {"folder": str(folder), "version": version, "sessions": len(queries), "loss": report.loss, "kept": kept}
+        )
+        return
+    back = f"`ensue update {folder} --rollback` puts version {standing} back" if standing in kept else "none is kept"
+    show.remark(f"{folder}: learned {len(queries):,} sessions; version {version} stands, {back}")
+    show.remark("note: only task next tests an update before it takes over; `ensue evaluate` tells what this is worth")

@@ -1,0 +1,144 @@
+"""Posts that say the same: retweets, copies with another link or mention, small edits; and headlines pasted into posts.
+
+A text's words are compared without case, links, mentions, marks and a ``RT @name:`` before it. Texts of equal words are
+copies. So are texts whose sets of three-word runs overlap by at least ``NEAR`` (Jaccard), found by MinHash in bands
+(Broder 1997; Leskovec, Rajaraman & Ullman 2020, ch. 3): every pair that is joined was compared exactly.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ensue.data.histories import Index, ranges, scrambled
+from ensue.data.markup import LINKS, MENTIONS
+
+NEAR = 0.7
+"""Overlap from which texts are copies: one word changed in twenty-one leaves 16 runs of 22."""
+HELD = 0.8
+"""Share of a headline's runs that a post must hold to be called a copy of it."""
+_RUN = 3
+_BANDS, _ROWS = 12, 3  # a pair at NEAR is compared with probability 1 - (1 - 0.7^3)^12 = 0.994
+_ALONE = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+_WORDS = rf"[{_ALONE}]|[\p{{L}}\p{{M}}\p{{N}}--{_ALONE}]+"
+_REPOST = r"^\s*(?i:rt|mt|via)\s+@\S+:?\s*"
+_LEAST_WORDS = 4
+_BLOCK = 1 << 16
+
+
+def near_copies(texts: pl.Series) -> Index:
+    """(texts,) number of the first text that each one says again, its own where it says something new.
+
+    Texts without a word are copies of texts that are equal, spaces aside.
+    """
+    key = plain_words(texts)
+    silent = key == ""
+    key = key.zip_with(~silent, "\0" + texts.fill_null("").str.replace_all(r"\s+", ""))
+    frame = pl.DataFrame({"key": key}).with_row_index("row")
+    first = frame.select(pl.col("row").min().over("key")).to_series().to_numpy().astype(np.int64)
+    distinct = np.unique(first)
+    near = _near(key.gather(distinct))
+    table = np.empty(len(texts), np.int64)
+    table[distinct] = distinct[near]
+    found: Index = table[first]
+    return found
+
+
+def headline_copies(posts: pl.Series, titles: pl.Series) -> Index:
+    """(posts,) number of the title that a post holds ``HELD`` of, -1 for none; titles under four words are left out."""
+    texts = plain_words(pl.concat([posts.rename("text"), titles.rename("text")]))
+    owners, runs, words = _runs(texts)
+    owners, runs = _distinct(owners, runs)
+    frame = pl.DataFrame({"text": owners, "run": runs})
+    long = pl.DataFrame({"text": np.flatnonzero(words >= _LEAST_WORDS)})
+    asked = frame.filter(pl.col("text") >= len(posts)).join(long, on="text")
+    sizes = asked.group_by("text").len()
+    both = frame.filter(pl.col("text") < len(posts)).join(asked, on="run", suffix="_title")
+    shared = both.group_by("text", "text_title").len().join(sizes, left_on="text_title", right_on="text")
+    shared = shared.with_columns(share=pl.col("len") / pl.col("len_right")).filter(pl.col("share") >= HELD)
+    best = shared.sort(["share", "text_title"], descending=[True, False]).unique(
+        "text", keep="first", maintain_order=True
+    )
+    found = np.full(len(posts), -1, np.int64)
+    found[best["text"].to_numpy()] = best["text_title"].to_numpy() - len(posts)
+    return found
+
+
+def plain_words(texts: pl.Series) -> pl.Series:
+    """(texts,) the words that copies share, with a space between them."""
+    bare = texts.fill_null("").str.replace(_REPOST, "").str.replace_all(LINKS, " ").str.replace_all(MENTIONS, " ")
+    return bare.str.to_lowercase().str.extract_all(_WORDS).list.join(" ")
+
+
+def components(first: Index, second: Index, size: int) -> Index:
+    """(size,) the smallest number that each is joined to by pairs, over any number of steps."""
+    labels = np.arange(size)
+    while True:
+        low = np.minimum(labels[first], labels[second])
+        before = labels.copy()
+        np.minimum.at(labels, labels[first], low)
+        np.minimum.at(labels, labels[second], low)
+        labels = labels[labels]
+        if (labels == before).all():
+            return labels
+
+
+def _near(texts: pl.Series) -> Index:
+    """(texts,) of texts that are all different, the first near copy."""
+    owners, runs, words = _runs(texts)
+    owners, runs = _distinct(owners, runs)
+    offsets = np.searchsorted(owners, np.arange(len(texts) + 1))
+    long = np.flatnonzero(words >= _LEAST_WORDS)
+    if not len(long):
+        return np.arange(len(texts))
+    pairs = []
+    for band in range(_BANDS):
+        signature = np.zeros(len(long), np.uint64)
+        for row in range(_ROWS):
+            mixed = scrambled(runs ^ scrambled(np.array([band * _ROWS + row], np.uint64)))
+            signature = scrambled(signature ^ np.minimum.reduceat(mixed, offsets[long]))
+        _, starts, codes = np.unique(signature, return_index=True, return_inverse=True)
+        mates = np.flatnonzero(starts[codes] != np.arange(len(long)))
+        pairs.append(np.stack([long[starts[codes[mates]]], long[mates]], axis=1))
+    asked = np.unique(np.concatenate(pairs), axis=0)
+    joined = asked[_overlap(runs, offsets, asked) >= NEAR]
+    return components(joined[:, 0], joined[:, 1], len(texts))
+
+
+def _overlap(runs: npt.NDArray[np.uint64], offsets: Index, pairs: Index) -> npt.NDArray[np.float64]:
+    """(pairs,) Jaccard overlap of the sets of runs of two texts, a block of pairs at a time."""
+    lengths = np.diff(offsets)
+    found = np.empty(len(pairs))
+    for low in range(0, len(pairs), _BLOCK):
+        block = pairs[low : low + _BLOCK]
+        sides = [runs[ranges(offsets[side], lengths[side])] for side in block.T]
+        owners = np.concatenate([np.repeat(np.arange(len(block)), lengths[side]) for side in block.T])
+        every = pl.DataFrame({"pair": owners, "run": np.concatenate(sides)})
+        union = every.unique().group_by("pair").len().sort("pair")["len"].to_numpy()
+        total = lengths[block].sum(1)
+        found[low : low + _BLOCK] = (total - union) / union
+    return found
+
+
+def _runs(texts: pl.Series) -> tuple[Index, npt.NDArray[np.uint64], Index]:
+    """Whose and which run of three words (of fewer, all), and (texts,) numbers of words."""
+    lists = texts.str.split(" ").list.eval(pl.element().filter(pl.element() != ""))
+    lengths = lists.list.len().to_numpy().astype(np.int64)
+    owners = np.repeat(np.arange(len(texts)), lengths)
+    codes = lists.explode(empty_as_null=False).rank("dense").to_numpy().astype(np.uint64)
+    codes = scrambled(codes)
+    runs, last = codes, len(codes)
+    for step in range(1, _RUN):
+        after = np.concatenate([codes[step:], np.zeros(min(step, last), np.uint64)])
+        inside = np.arange(last) + step < np.cumsum(lengths)[owners] if last else np.zeros(0, bool)
+        runs = scrambled(runs ^ np.where(inside, after, np.uint64(0)) + np.uint64(step))
+    place = np.arange(last) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    kept = place < np.maximum(lengths - _RUN + 1, 1)[owners]
+    return owners[kept], runs[kept], lengths
+
+
+def _distinct(owners: Index, runs: npt.NDArray[np.uint64]) -> tuple[Index, npt.NDArray[np.uint64]]:
+    """Each run of a text once, in order of the texts."""
+    frame = pl.DataFrame({"owner": owners, "run": runs}).unique().sort("owner", "run")
+    return frame["owner"].to_numpy().astype(np.int64), frame["run"].to_numpy()

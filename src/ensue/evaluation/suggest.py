@@ -1,0 +1,333 @@
+"""The referee of ``suggest``: words of the first suggestion, rank of the true next query, counting beside every model.
+
+Every query after the first of a session is a target; what stood before it in the session is what was typed. The first
+suggestion is compared with the target word by word: clipped n-gram precisions and BLEU-4 over all targets, precision
+of its words without stop words, and how often it is the target itself. The target's place among ``SHOWN`` suggestions
+gives MRR and recall.
+
+``full``: all sessions, texts as they were read. ``paper`` (MTN, section 5.1): letters, digits and apostrophes alone,
+queries of at most 10 words, sessions of 3 to 5 queries.
+
+Models answer as they serve: nothing below the privacy floor, and no query of the session again unless ``repeats`` is
+set. ``repeat-last`` shows people their own queries, which needs no floor; ``most-frequent-next`` repeats the last query
+where nothing ever followed it, as in the papers. Intervals resample whole sessions. The verdict is two-sided and
+paired: the best network against the best counting row, by BLEU and by MRR.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ensue import metrics
+from ensue.data.histories import Histories, Index
+from ensue.data.queries import Queries, prefixes
+from ensue.data.query_rules import PAPER_RULES, normalise
+from ensue.errors import DataError, SettingError
+from ensue.evaluation.rows import RESAMPLES, Row, intervals
+from ensue.metrics import STOP_WORDS, Floats
+from ensue.suggest import COUNTING
+from ensue.suggest.fitting import prints
+from ensue.suggest.predictor import SuggestPredictor
+from ensue.vocabulary import FIRST, Vocabulary
+
+PROTOCOLS = ("full", "paper")
+SHOWN = 10
+MEASURES = (
+    "bleu",
+    *(f"precision@{n}" for n in range(1, metrics.NGRAMS + 1)),
+    "content@1",
+    "exact",
+    f"mrr@{SHOWN}",
+    f"recall@{SHOWN}",
+)
+RIVAL = ("bleu", f"mrr@{SHOWN}")
+"""What the verdict goes by."""
+SURE = 0.05
+"""A difference is called one where its p-value is below this."""
+_GRAMS = 2 * metrics.NGRAMS + 2
+_LENGTHS = ("1", "2", "3", "4 and more")
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestCard:
+    """What the figures mean: stands beside every table."""
+
+    name: str
+    data: str
+    targets: str
+    words: str
+    ranks: str
+    floor: str
+    counting: str
+    leaked: str
+    interval: str
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestResult:
+    """A table, its card, and whether a network or counting wins."""
+
+    protocol: SuggestCard
+    rows: tuple[Row, ...]
+    duels: tuple[Duel, ...]
+    """One for each measure of ``RIVAL``."""
+
+    @property
+    def beats_counting(self) -> bool:
+        """Whether a network wins by BLEU."""
+        return self.duels[0].winner is not None and self.duels[0].winner == self.duels[0].model
+
+    @property
+    def verdict(self) -> str:
+        """The line under the table."""
+        return "; ".join(duel.sentence for duel in self.duels)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object that ``evaluate --json`` and ``compare --json`` print."""
+        return {
+            "task": "suggest",
+            "protocol": asdict(self.protocol),
+            "rows": [row.to_dict() for row in self.rows],
+            "duels": [asdict(duel) | {"winner": duel.winner} for duel in self.duels],
+            "beats_counting": self.beats_counting,
+            "verdict": self.verdict,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Duel:
+    """The best network and the best counting row by one measure."""
+
+    measure: str
+    model: str | None
+    """``None`` where only counting models were scored."""
+    counting: str
+    figures: tuple[float, float]
+    p_value: float
+
+    @property
+    def winner(self) -> str | None:
+        """Who is ahead beyond what resampling explains; ``None`` where that is open."""
+        ours, theirs = self.figures
+        if self.model is None or ours == theirs or self.p_value >= SURE:
+            return None
+        return self.model if ours > theirs else self.counting
+
+    @property
+    def sentence(self) -> str:
+        """Its part of the verdict."""
+        ours, theirs = (f"{100 * figure:.2f}" for figure in self.figures)
+        name = self.measure.upper()
+        if self.model is None:
+            return f"by {name} no network among these rows; the best counting row is {self.counting}, {theirs}"
+        between = f"{self.model} {ours}, the best counting row ({self.counting}) {theirs}"
+        if self.winner is None:
+            return f"by {name} neither wins: {between}, which may be chance (p = {self.p_value:.3f})"
+        return f"by {name} {self.winner} wins: {between} (p = {self.p_value:.3f})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SuggestScored:
+    """What one model says of every target.
+
+    Attributes:
+        model: its name.
+        counts: (targets, 2 x 10 + 3) see :func:`metrics.ngram_counts`, with and without stop words; exact, reciprocal
+            rank, whether it is among those shown. They add up.
+        seconds: for all targets.
+    """
+
+    model: str
+    counts: Floats
+    seconds: float
+
+
+class _Asked:
+    """The targets of a data set."""
+
+    def __init__(self, data: Queries, protocol: str, turns: int) -> None:
+        sessions = _by_paper(data.histories) if protocol == "paper" else data.histories
+        self.paper = protocol == "paper"
+        self.before, targets = prefixes(sessions, turns)
+        if not len(targets):
+            raise DataError("nothing to score: no session has two queries")
+        values = pl.Series("query", sessions.vocabulary.values, dtype=pl.String)
+        self.true: pl.Series = values.gather(targets.astype(np.int64) - FIRST)
+        self.owners: Index = np.repeat(np.arange(len(sessions)), np.maximum(sessions.lengths - 1, 0))
+        place = np.arange(len(targets)) - np.searchsorted(self.owners, self.owners)
+        self.typed: Index = np.minimum(place, len(_LENGTHS) - 1)
+        self.sessions, self.num_sessions, self.prints = sessions, len(sessions), prints(sessions)
+
+
+def compare(entries: Sequence[Sequence[SuggestPredictor]], data: Queries, protocol: str = "full") -> SuggestResult:
+    """Score several models, each a list of predictors that differ in their seed alone.
+
+    Raises:
+        DataError: nothing to score.
+        SettingError: an unknown protocol.
+    """
+    if protocol not in PROTOCOLS:
+        raise SettingError(f"protocol {protocol!r} is not known for task suggest; choose from {', '.join(PROTOCOLS)}")
+    first = entries[0][0]
+    data, part = _scored_part(data)
+    asked = _Asked(data, protocol, first.shared.turns)
+    names, runs = [], []
+    for seeds in entries:
+        names.append(seeds[0].model_name)
+        runs.append([_score(own, asked, own.model_name if own.schedule is None else None) for own in seeds])
+    for name in COUNTING:
+        if name not in names:
+            names.append(name)
+            runs.append([_score(first, asked, name)])
+    figures, resampled = _resample(runs, asked)
+    seen = np.isin(asked.prints, first.train_prints.numpy())
+    rows = tuple(
+        _row(name, seeds, asked, seen, figures[index], resampled[index])
+        for index, (name, seeds) in enumerate(zip(names, runs, strict=True))
+    )
+    duels = tuple(_duel(measure, names, figures, resampled) for measure in RIVAL)
+    return SuggestResult(_card(first, asked, protocol, seen, part), rows, duels)
+
+
+def _scored_part(data: Queries) -> tuple[Queries, str]:
+    """Of a file with several parts its test, and of that what the file marks as sharing nothing with the others."""
+    parts = set(data.parts.unique()) if len(data.parts) else set()
+    if "test" not in parts or len(parts) == 1:
+        return data, ""
+    whole = data.part("test")
+    if not len(data.novel) or not whole.novel.any():
+        return whole, "; the part test of the file"
+    return data.part("test", novel=True), f"; of the part test ({len(whole):,}) those that the file marks as novel"
+
+
+def _by_paper(sessions: Histories) -> Histories:
+    """Sessions under the paper's rules, whatever they were read by."""
+    values = normalise(pl.Series("query", sessions.vocabulary.values, dtype=pl.String), "paper")
+    vocabulary = Vocabulary(values)
+    ids = vocabulary.ids(values)[sessions.ids.astype(np.int64) - FIRST]
+    recoded = replace(sessions, ids=ids, vocabulary=vocabulary)
+    short = (values.str.count_matches(" ", literal=True) + 1 <= (PAPER_RULES.most_words or 0)) & (values != "")
+    kept = recoded.keep(short.to_numpy()[sessions.ids.astype(np.int64) - FIRST])
+    owners = kept.sequence_index()
+    again = np.zeros(len(kept.ids), np.bool_)
+    again[1:] = (kept.ids[1:] == kept.ids[:-1]) & (owners[1:] == owners[:-1])
+    kept = kept.keep(~again)
+    return kept.select((kept.lengths >= PAPER_RULES.least) & (kept.lengths <= (PAPER_RULES.most or np.inf)))
+
+
+def _score(predictor: SuggestPredictor, asked: _Asked, counting: str | None) -> SuggestScored:
+    """Suggest for every target, by the predictor's model or by one of its counting models."""
+    begun = time.perf_counter()
+    found = predictor.suggest(asked.before, SHOWN, counting)
+    seconds = time.perf_counter() - begun
+    texts, first = (normalise(own, "paper") if asked.paper else own for own in (found.texts, found.first))
+    rank = metrics.text_ranks(texts, found.offsets, asked.true)
+    columns = (
+        metrics.ngram_counts(first, asked.true),
+        metrics.ngram_counts(first, asked.true, without=STOP_WORDS),
+        np.stack([metrics.hit(rank, 1), metrics.reciprocal_rank(rank, SHOWN), metrics.hit(rank, SHOWN)], axis=1),
+    )
+    return SuggestScored(counting or predictor.model_name, np.concatenate(columns, axis=1), seconds)
+
+
+def _figures(sums: Floats, targets: Floats) -> Floats:
+    """(…, measures) from sums (…, counts) over so many targets."""
+    words, content, ranks = sums[..., :_GRAMS], sums[..., _GRAMS : 2 * _GRAMS], sums[..., 2 * _GRAMS :]
+    precision = metrics.ngram_precision(words)
+    parts = (
+        metrics.bleu(words)[..., None],
+        precision,
+        metrics.ngram_precision(content)[..., :1],
+        ranks / np.maximum(targets, 1)[..., None],
+    )
+    return np.concatenate(parts, axis=-1)
+
+
+def _resample(runs: Sequence[Sequence[SuggestScored]], asked: _Asked) -> tuple[Floats, Floats]:
+    """Figures (models, measures), and as many (models, resamples, measures) on the same resampled sessions."""
+    random, number = np.random.default_rng(0), asked.num_sessions
+    weight = np.stack(
+        [np.bincount(random.integers(number, size=number), minlength=number) for _ in range(RESAMPLES)]
+    ).astype(np.float64)
+    counts = np.bincount(asked.owners, minlength=number).astype(np.float64)
+    sums = [[_by_session(run.counts, asked) for run in seeds] for seeds in runs]
+    whole = np.array(counts.sum())
+    figures = np.stack([np.mean([_figures(own.sum(0), whole) for own in seeds], 0) for seeds in sums])
+    resampled = []
+    for seeds in sums:
+        each = np.stack([_figures(weight @ own, weight @ counts) for own in seeds])
+        drawn = random.integers(len(seeds), size=(RESAMPLES, len(seeds)))
+        resampled.append(each[drawn, np.arange(RESAMPLES)[:, None]].mean(1))
+    return figures, np.stack(resampled)
+
+
+def _by_session(counts: Floats, asked: _Asked) -> Floats:
+    return np.stack([np.bincount(asked.owners, column, asked.num_sessions) for column in counts.T], axis=1)
+
+
+def _row(
+    name: str, seeds: Sequence[SuggestScored], asked: _Asked, seen: np.ndarray[Any, Any], figures: Floats, drawn: Floats
+) -> Row:
+    interval = dict(zip(MEASURES, intervals(drawn), strict=True))
+    notes: dict[str, Any] = {"seeds": len(seeds)} if len(seeds) > 1 else {}
+    notes["by_length"] = {
+        label: _part(seeds, asked.typed == place)
+        for place, label in enumerate(_LENGTHS)
+        if (asked.typed == place).any()
+    }
+    notes["by_pair"] = {"seen": _part(seeds, seen), "unseen": _part(seeds, ~seen)}
+    seconds = 1000 * sum(run.seconds for run in seeds) / sum(len(run.counts) for run in seeds)
+    return Row(name, dict(zip(MEASURES, figures.tolist(), strict=True)), interval, seconds, notes)
+
+
+def _part(seeds: Sequence[SuggestScored], chosen: np.ndarray[Any, Any]) -> dict[str, float]:
+    """The measures over some of the targets, and how many those are."""
+    count = np.array(chosen.sum(), np.float64)
+    found = np.mean([_figures(run.counts[chosen].sum(0), count) for run in seeds], 0)
+    return {"targets": int(count), **dict(zip(MEASURES, found.tolist(), strict=True))}
+
+
+def _duel(measure: str, names: Sequence[str], figures: Floats, resampled: Floats) -> Duel:
+    column = MEASURES.index(measure)
+    counted = [index for index, name in enumerate(names) if name in COUNTING]
+    networks = [index for index in range(len(names)) if index not in counted]
+    rival = max(counted, key=lambda index: figures[index][column])
+    ours = max(networks, key=lambda index: figures[index][column], default=rival)
+    ahead = resampled[ours][:, column] - resampled[rival][:, column]
+    p_value = float(min(1.0, 2 * (1 + min((ahead <= 0).sum(), (ahead >= 0).sum())) / (1 + len(ahead))))
+    pair = float(figures[ours][column]), float(figures[rival][column])
+    return Duel(measure, names[ours] if networks else None, names[rival], pair, p_value)
+
+
+def _card(
+    predictor: SuggestPredictor, asked: _Asked, protocol: str, seen: np.ndarray[Any, Any], part: str
+) -> SuggestCard:
+    num_targets, floor = len(asked.true), predictor.floor
+    passing = int(floor.allowed(asked.true).sum())
+    stored = int(np.isin(asked.true.to_list(), predictor.following.queries.to_list()).sum())
+    typed = "may be suggested again" if predictor.shared.repeats else "are not suggested again"
+    rules = ", sessions of 3 to 5 queries of at most 10 words" if protocol == "paper" else ""
+    return SuggestCard(
+        protocol,
+        f"{asked.num_sessions:,} sessions, {len(asked.sessions.ids):,} queries{rules}{part}",
+        f"{num_targets:,}: every query after the first of its session; of these {_share(stored, num_targets)} can be "
+        f"looked up, {_share(passing, num_targets)} pass the floor",
+        "first suggestion against the target, by the words between spaces; n-grams add up over targets; content@1 "
+        "leaves out stop words; a target without a suggestion counts",
+        f"the target's place among {SHOWN} suggestions; queries of the session {typed}",
+        str(floor.facts["rule"]),
+        "repeat-last shows people their own queries, whatever the floor; most-frequent-next repeats the last query "
+        "where nothing ever followed it",
+        f"{_share(int(seen.sum()), num_targets)} of the targets follow the same query in the training data",
+        f"95 %, {RESAMPLES} resamples of whole sessions; the verdict is paired and two-sided",
+    )
+
+
+def _share(count: int, whole: int) -> str:
+    return f"{count:,} ({100 * count / whole:.1f} %)"

@@ -1,0 +1,47 @@
+"""The picture of a suggestion: which earlier words each of its words leaned on."""
+
+from __future__ import annotations
+
+import html
+
+import plotly.graph_objects as go
+
+from ensue.records import QueryExplanation
+
+
+def leanings(explanation: QueryExplanation) -> go.Figure:
+    """A heat map: a row a word of the best suggestion, a column a word typed before, query after query.
+
+    Lines stand between the queries. It is empty where the model read no word, such as one that counts.
+    """
+    words = [html.escape(word, quote=False) for query in explanation.words for word in query]
+    suggested = [html.escape(word, quote=False) for word in explanation.suggested]
+    rows = explanation.weights
+    figure = go.Figure(
+        go.Heatmap(
+            z=[list(row) for row in rows],
+            text=[
+                [f"{mine} leaned on {word}<br>weight {weight:.3f}" for word, weight in zip(words, row, strict=True)]
+                for mine, row in zip(suggested, rows, strict=False)
+            ],
+            hovertemplate="%{text}<extra></extra>",
+            colorscale="Viridis",
+            zmin=0,
+            xgap=1,
+            ygap=1,
+            colorbar={"title": {"text": "weight"}},
+        )
+    )
+    edge = -0.5
+    for query in explanation.words[:-1]:
+        edge += len(query)
+        figure.add_vline(x=edge, line={"color": "orangered", "width": 1})
+    best = html.escape(" ".join(explanation.suggested), quote=False)
+    figure.update_layout(
+        title={"text": f"“{best}”: words the model leaned on, not causes"},
+        template="simple_white",
+        xaxis={"title": {"text": "typed before"}, "tickvals": list(range(len(words))), "ticktext": words},
+        yaxis={"tickvals": list(range(len(suggested))), "ticktext": suggested, "autorange": "reversed"},
+        height=max(360, 28 * len(suggested) + 240),
+    )
+    return figure

@@ -1,0 +1,331 @@
+"""Vectors of texts kept in a folder and searched exactly: appended to, deleted from and compacted, never half.
+
+The folder holds ``index.json``, which alone says what counts, and shards that are written once and never changed:
+``vectors-N.npy`` (rows, dim) of unit rows in 16 or 32 bits, mapped and not read; ``rows-N.parquet`` with the ids and
+the fingerprints of the texts; ``gone-N.npy``, the rows deleted so far. Every change writes its files, flushes them and
+then replaces ``index.json`` in one step: a crash leaves the index before or after, and files that nobody names, which
+the next change sweeps away.
+
+A search takes a block of rows at a time, so its memory does not grow with the index. :func:`exact_search` is all of it:
+an approximate engine is a function with the same arguments.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import torch
+
+from ensue.data.histories import Index
+from ensue.errors import ModelFolderError, SettingError
+from ensue.folder import write_file
+
+Vectors = npt.NDArray[np.floating[Any]]
+Blocks = Iterable[tuple[int, Vectors, npt.NDArray[np.bool_]]]
+"""(first row, (rows, dim) vectors, (rows,) which still stand)."""
+FORMAT = 1
+_BITS = {"float16": np.float16, "float32": np.float32}
+_BLOCK = 1 << 16
+_MANIFEST = "index.json"
+
+
+def fingerprints(texts: pl.Series) -> npt.NDArray[np.uint64]:
+    """(texts,) a 64-bit number each, equal for equal texts: whether a text changed since it was encoded."""
+    digests = (blake2b((text or "").encode(), digest_size=8).digest() for text in texts)
+    return np.frombuffer(b"".join(digests), np.uint64)
+
+
+def exact_search(queries: Vectors, blocks: Blocks, k: int) -> tuple[npt.NDArray[np.float32], Index]:
+    """The ``k`` rows of highest inner product with each query, ties in order of row.
+
+    Args:
+        queries: (queries, dim).
+        blocks: the rows.
+        k: how many.
+
+    Returns:
+        (queries, k) products, -inf where there are fewer rows, and (queries, k) rows, -1 there.
+    """
+    asked = torch.from_numpy(np.ascontiguousarray(queries, np.float32))
+    best = np.full((len(queries), k), -np.inf, np.float32)
+    rows = np.full((len(queries), k), -1, np.int64)
+    for first, vectors, standing in blocks:
+        scores = (asked @ torch.from_numpy(vectors).float().T).numpy()
+        scores[:, ~standing] = -np.inf
+        for place, own in enumerate(scores):
+            chosen = np.flatnonzero((own > best[place, -1]) & (own > -np.inf))  # of equals the earlier rows stay
+            if len(chosen) > k:
+                chosen = chosen[own[chosen] >= np.partition(own[chosen], -k)[-k]]
+            every = np.concatenate([best[place], own[chosen]])
+            names = np.concatenate([rows[place], chosen + first])
+            order = np.argsort(-every, kind="stable")[:k]
+            best[place], rows[place] = every[order], names[order]
+    return best, rows
+
+
+class VectorIndex:
+    """An index that stands in a folder; made by :meth:`create` or :meth:`open`.
+
+    Args:
+        folder: where it stands.
+        manifest: what ``index.json`` says.
+    """
+
+    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+        self.folder, self.manifest = folder, manifest
+        self._load()
+
+    @classmethod
+    def create(cls, folder: str | Path, dim: int, *, kind: str = "", bits: str = "float16") -> VectorIndex:
+        """An empty index.
+
+        Args:
+            folder: where it shall stand; missing or empty.
+            dim: numbers in a vector.
+            kind: what encodes the texts, such as a model's fingerprint; :meth:`open` compares it.
+            bits: ``float16`` or ``float32``.
+
+        Raises:
+            ModelFolderError: something else stands there.
+            SettingError: an unknown width of numbers, or no dimension.
+        """
+        if bits not in _BITS or dim < 1:
+            raise SettingError(f"bits: {bits!r} with {dim} dimensions; give float16 or float32, and at least 1")
+        folder = Path(folder)
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise ModelFolderError(f"{folder}: is not empty; name another place for the index, or delete it")
+        manifest = {"format": FORMAT, "dim": dim, "bits": bits, "kind": kind, "next": 1, "shards": [], "gone": None}
+        _write(folder, manifest)
+        return cls(folder, manifest)
+
+    @classmethod
+    def open(cls, folder: str | Path, kind: str | None = None) -> VectorIndex:
+        """An index that stands.
+
+        Args:
+            folder: where.
+            kind: what would encode new texts; ``None`` to ask nothing.
+
+        Raises:
+            ModelFolderError: no index, half of one, a newer one, or one of another encoder.
+        """
+        folder = Path(folder)
+        manifest = _read(folder)
+        if kind is not None and manifest["kind"] != kind:
+            raise ModelFolderError(
+                f"{folder}: holds vectors of another encoder ({manifest['kind']!r}, not {kind!r}); delete the folder "
+                "to encode the texts anew"
+            )
+        return cls(folder, manifest)
+
+    def __len__(self) -> int:
+        """Number of rows that stand."""
+        return int(self.standing.sum())
+
+    def fresh(self, ids: pl.Series, prints: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """(texts,) whether a text is not in the index, or under its id another one: what must be encoded."""
+        held = self.rows.filter(pl.Series(self.standing)).unique("id", keep="last")
+        asked = pl.DataFrame({"id": ids, "asked": prints}).join(held, on="id", how="left", maintain_order="left")
+        found: npt.NDArray[np.bool_] = ~(asked["asked"] == asked["print"]).fill_null(False).to_numpy()
+        return found
+
+    def add(self, ids: pl.Series, prints: npt.NDArray[np.uint64], vectors: Vectors) -> None:
+        """Append texts; one whose id stands replaces it.
+
+        Args:
+            ids: (texts,) all different.
+            prints: (texts,) their fingerprints.
+            vectors: (texts, dim); they are scaled to length 1.
+
+        Raises:
+            ModelFolderError: the disk is full or the place cannot be written; the index is unchanged.
+            SettingError: another number of texts or of dimensions.
+        """
+        if vectors.shape != (len(ids), self.manifest["dim"]) or len(prints) != len(ids) or ids.n_unique() != len(ids):
+            raise SettingError(
+                f"vectors: {vectors.shape} for {len(ids)} ids; give {self.manifest['dim']} numbers an id, each id once"
+            )
+        if not len(ids):
+            return
+        replaced = self._places(ids)
+        lengths = np.linalg.norm(vectors.astype(np.float32), axis=1, keepdims=True)
+        rows = (vectors / np.maximum(lengths, 1e-12)).astype(_BITS[self.manifest["bits"]])
+        number = self.manifest["next"]
+        _save(self.folder / f"vectors-{number}.npy", rows)
+        _save_rows(self.folder / f"rows-{number}.parquet", pl.DataFrame({"id": ids, "print": prints}))
+        shards = [*self.manifest["shards"], {"number": number, "rows": len(ids)}]
+        self._change({"shards": shards, "next": number + 1}, replaced, len(self.standing) + len(ids))
+
+    def remove(self, ids: pl.Series) -> int:
+        """Delete texts by their ids, and return how many stood; :meth:`compact` frees their place.
+
+        Raises:
+            ModelFolderError: the place cannot be written; the index is unchanged.
+        """
+        places = self._places(ids)
+        if len(places):
+            self._change({"next": self.manifest["next"] + 1}, places, len(self.standing))
+        return len(places)
+
+    def compact(self) -> None:
+        """Write what stands as one shard and forget the rest; rows are numbered anew, in the same order.
+
+        Raises:
+            ModelFolderError: the disk is full or the place cannot be written; the index is unchanged.
+        """
+        number, kept = self.manifest["next"], self.rows.filter(pl.Series(self.standing))
+        path = self.folder / f"vectors-{number}.npy"
+        if len(kept):
+            whole = np.lib.format.open_memmap(
+                path, "w+", _BITS[self.manifest["bits"]], (len(kept), self.manifest["dim"])
+            )
+            low = 0
+            for _, vectors, standing in self.blocks():
+                high = low + int(standing.sum())
+                whole[low:high] = vectors[standing]
+                low = high
+            whole.flush()
+            _save_rows(self.folder / f"rows-{number}.parquet", kept)
+        shards = [{"number": number, "rows": len(kept)}] if len(kept) else []
+        self._commit(self.manifest | {"shards": shards, "gone": None, "next": number + 1})
+
+    def search(self, queries: Vectors, k: int = 10) -> tuple[npt.NDArray[np.float32], pl.DataFrame]:
+        """The ``k`` texts of highest cosine with each query.
+
+        Args:
+            queries: (queries, dim); they are scaled to length 1.
+            k: how many.
+
+        Returns:
+            (queries, k) cosines, -inf where the index holds fewer; and a frame of ``query``, ``id`` and ``score``, best
+            first, without those.
+        """
+        lengths = np.linalg.norm(queries, axis=1, keepdims=True)
+        scores, rows = exact_search(queries / np.maximum(lengths, 1e-12), self.blocks(), k)
+        flat, owners = rows.ravel(), np.repeat(np.arange(len(queries)), k)
+        kept = flat >= 0
+        ids = self.rows["id"].gather(flat[kept])
+        return scores, pl.DataFrame({"query": owners[kept], "id": ids, "score": scores.ravel()[kept]})
+
+    def blocks(self) -> Iterator[tuple[int, Vectors, npt.NDArray[np.bool_]]]:
+        """All rows, a block at a time, those that were deleted included."""
+        first = 0
+        for vectors in self.vectors:
+            for low in range(0, len(vectors), _BLOCK):
+                block = vectors[low : low + _BLOCK]
+                yield first + low, block, self.standing[first + low : first + low + len(block)]
+            first += len(vectors)
+
+    def _places(self, ids: pl.Series) -> Index:
+        return (self.rows["id"].is_in(ids.implode()) & pl.Series(self.standing)).arg_true().to_numpy().astype(np.int64)
+
+    def _change(self, changed: dict[str, Any], gone: Index, num_rows: int) -> None:
+        """Commit a manifest with more rows deleted."""
+        if len(gone):
+            every = np.union1d(np.flatnonzero(~self.standing), gone)
+            changed["gone"] = f"gone-{self.manifest['next']}.npy"
+            _save(self.folder / changed["gone"], every)
+        assert num_rows == sum(shard["rows"] for shard in (self.manifest | changed)["shards"])
+        self._commit(self.manifest | changed)
+
+    def _commit(self, manifest: dict[str, Any]) -> None:
+        _write(self.folder, manifest)
+        self.manifest = manifest
+        self._load()
+        named = {
+            _MANIFEST,
+            manifest["gone"],
+            *(name for shard in manifest["shards"] for name in _names(shard["number"])),
+        }
+        for path in self.folder.iterdir():
+            if path.name not in named and path.name.startswith(("vectors-", "rows-", "gone-")):
+                with suppress(OSError):
+                    path.unlink()
+
+    def _load(self) -> None:
+        shards, dim = self.manifest["shards"], self.manifest["dim"]
+        self.vectors: list[Vectors] = []
+        frames = [pl.DataFrame(schema={"id": pl.String, "print": pl.UInt64})]
+        for shard in shards:
+            name, rows = _names(shard["number"])
+            try:
+                # Copied on write: torch takes no array that it may not write to.
+                vectors = np.load(self.folder / name, mmap_mode="c", allow_pickle=False)
+                frame = pl.read_parquet(self.folder / rows, glob=False)
+            except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+                raise _half(self.folder, name, str(error).splitlines()[0]) from error
+            if vectors.shape != (shard["rows"], dim) or len(frame) != shard["rows"]:
+                raise _half(self.folder, name, f"{len(vectors):,} rows where {shard['rows']:,} were written")
+            self.vectors.append(vectors)
+            frames.append(frame)
+        self.rows = pl.concat(frames)
+        self.standing = np.ones(len(self.rows), bool)
+        if self.manifest["gone"]:
+            try:
+                self.standing[np.load(self.folder / self.manifest["gone"], allow_pickle=False)] = False
+            except (OSError, ValueError, IndexError) as error:
+                raise _half(self.folder, self.manifest["gone"], str(error)) from error
+
+
+def _names(number: int) -> tuple[str, str]:
+    return f"vectors-{number}.npy", f"rows-{number}.parquet"
+
+
+def _half(folder: Path, name: str, reason: str) -> ModelFolderError:
+    return ModelFolderError(
+        f"{folder}/{name}: missing or damaged ({reason}); delete the folder to build the index anew"
+    )
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / _MANIFEST).read_bytes())
+    except FileNotFoundError as error:
+        half = folder.is_dir() and any(path.name.startswith(("vectors-", "rows-")) for path in folder.iterdir())
+        reason = "an index that was never finished; delete the folder" if half else "no index; name the folder of one"
+        raise ModelFolderError(f"{folder}: {reason}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelFolderError(
+            f"{folder}/{_MANIFEST}: unreadable ({error}); delete the folder to build it anew"
+        ) from error
+    if not isinstance(found, dict) or not {"format", "dim", "bits", "kind", "next", "shards", "gone"} <= found.keys():
+        raise ModelFolderError(f"{folder}/{_MANIFEST}: not written by ensue; name the folder of an index")
+    if found["format"] > FORMAT:
+        raise ModelFolderError(
+            f"{folder}: an index of format {found['format']}, this ensue reads {FORMAT}; update ensue"
+        )
+    return found
+
+
+def _write(folder: Path, manifest: dict[str, Any]) -> None:
+    write_file(folder / _MANIFEST, json.dumps(manifest).encode())
+
+
+def _save(path: Path, array: npt.NDArray[Any]) -> None:
+    try:
+        with path.open("wb") as file:
+            np.save(file, array, allow_pickle=False)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        with suppress(OSError):
+            path.unlink()
+        raise ModelFolderError(f"{path}: cannot be written ({error.strerror}); the index is unchanged") from error
+
+
+def _save_rows(path: Path, frame: pl.DataFrame) -> None:
+    try:
+        frame.write_parquet(path)
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise ModelFolderError(f"{path}: cannot be written ({error}); the index is unchanged") from error

@@ -1,0 +1,192 @@
+"""Measures of links: pooled over all pairs as in the paper, by row as a user meets them, and at a threshold.
+
+Ties stand against the relevant: in precision at r and in ranks an irrelevant pair of the same score comes first. Only
+average precision and AUC of the pool follow scikit-learn, which takes tied pairs together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+from ensue.metrics import Floats
+
+AT = (50, 100, 200, 500, 1000, 2000, 3000)
+"""The paper's r; the number of true pairs comes last."""
+RESAMPLES = 1000
+Mask = npt.NDArray[np.bool_]
+Scores = npt.NDArray[np.floating]
+_STEPS = 100
+_NORMAL = NormalDist().inv_cdf(0.975)
+
+
+def precision_curve(scores: Scores, related: Mask) -> dict[int, float]:
+    """Precision of the r best pairs of the pool by r, for ``AT`` as far as there are pairs, and for all true pairs.
+
+    The mean of its values is the paper's mRP.
+
+    Args:
+        scores: (posts, articles).
+        related: (posts, articles) whether a post is about an article.
+    """
+    flat, true = scores.ravel(), related.ravel()
+    hits = np.cumsum(true[np.lexsort((true, -flat))])
+    wanted = dict.fromkeys([*(r for r in AT if r <= len(hits)), int(true.sum())])
+    return {r: float(hits[r - 1] / r) for r in wanted if r}
+
+
+def average_precision(scores: Scores, related: Mask) -> float:
+    """Area under precision by recall over the pool, as scikit-learn's ``average_precision_score``; 0 without a pair."""
+    above, right = _steps(scores, related)
+    if not len(right) or not right[-1]:
+        return 0.0
+    return float((np.diff(right, prepend=0) / right[-1] * (right / above)).sum())
+
+
+def area_under_curve(scores: Scores, related: Mask) -> float:
+    """Chance that a true pair scores above a false one, ties counting half; 0.5 where there is only one kind."""
+    above, right = _steps(scores, related)
+    if not len(right) or right[-1] in (0, above[-1]):
+        return 0.5
+    wrong = above - right
+    middle = right - np.diff(right, prepend=0) / 2
+    return float((np.diff(wrong, prepend=0) * middle).sum() / (right[-1] * wrong[-1]))
+
+
+def by_row(scores: Scores, related: Mask, at: int = 10) -> Floats:
+    """(rows with a true pair, 3) reciprocal rank of the first true one, recall among the first ``at``, mean precision.
+
+    Rows are posts, or articles if both arguments are transposed. The means of the columns are MRR, recall@10 and MAP.
+
+    Args:
+        scores: (rows, columns).
+        related: (rows, columns).
+        at: the cut-off of recall.
+    """
+    rows = related.any(1)
+    scores, related = scores[rows], related[rows]
+    hits = np.take_along_axis(related, np.lexsort((related, -scores), axis=-1), axis=1)
+    count, places = hits.cumsum(1), np.arange(1, hits.shape[1] + 1)
+    total = hits.sum(1)
+    precision = (count / places * hits).sum(1) / total
+    return np.stack([1 / (hits.argmax(1) + 1), hits[:, :at].sum(1) / total, precision], axis=1)
+
+
+def wilson(hits: float, trials: float) -> tuple[float, float]:
+    """95 % interval of a share of independent trials (Wilson 1927); (0, 1) without a trial."""
+    if not trials:
+        return 0.0, 1.0
+    share, square = hits / trials, _NORMAL**2
+    centre = (share + square / (2 * trials)) / (1 + square / trials)
+    half = _NORMAL / (1 + square / trials) * np.sqrt(share * (1 - share) / trials + square / (4 * trials**2))
+    return float(max(0.0, centre - half)), float(min(1.0, centre + half))
+
+
+@dataclass(frozen=True, slots=True)
+class AtCut:
+    """What a threshold catches."""
+
+    cut: float
+    retrieved: int
+    """Pairs that score at least the cut."""
+    right: int
+    """True ones among them."""
+    relevant: int
+    """True pairs in all."""
+    precision: float
+    precision_interval: tuple[float, float]
+    """95 %."""
+    recall: float
+    recall_interval: tuple[float, float]
+
+
+def at_cut(scores: Scores, related: Mask, cut: float, seed: int = 0) -> AtCut:
+    """Precision and recall of all pairs that score at least ``cut``.
+
+    Intervals resample articles with all their posts, because posts about one article succeed and fail together; and
+    they are at least as wide as Wilson's, which also covers shares of 0 and of 1, and a single article.
+
+    Args:
+        scores: (posts, articles).
+        related: (posts, articles).
+        cut: the threshold.
+        seed: of the resamples.
+    """
+    chosen = scores >= cut
+    counts = np.stack([(chosen & related).sum(0), chosen.sum(0), related.sum(0)]).astype(np.float64)
+    right, retrieved, relevant = counts.sum(1)
+    times = np.random.default_rng(seed).multinomial(
+        counts.shape[1], np.full(counts.shape[1], 1 / counts.shape[1]), RESAMPLES
+    )
+    drawn = times @ counts.T
+    intervals = []
+    for whole, total in ((1, retrieved), (2, relevant)):
+        low, high = wilson(right, total)
+        some = drawn[:, whole] > 0
+        if some.any():
+            ends = np.percentile(drawn[some, 0] / drawn[some, whole], (2.5, 97.5))
+            low, high = min(low, float(ends[0])), max(high, float(ends[1]))
+        intervals.append((low, high))
+    precision, recall = (float(right / total) if total else 0.0 for total in (retrieved, relevant))
+    return AtCut(cut, int(retrieved), int(right), int(relevant), precision, intervals[0], recall, intervals[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Scores to probabilities: 1 / (1 + exp(-(slope score + intercept)))."""
+
+    slope: float
+    intercept: float
+
+    def probabilities(self, scores: Scores) -> Floats:
+        """Of the shape of the scores, in (0, 1), growing with them."""
+        found: Floats = 1 / (1 + np.exp(-np.clip(self.slope * scores.astype(np.float64) + self.intercept, -500, 500)))
+        return found
+
+    def cut(self, probability: float) -> float:
+        """The score that has a probability; infinite where every score has the same."""
+        return (np.log(probability / (1 - probability)) - self.intercept) / self.slope if self.slope else np.inf
+
+
+def calibrate(scores: Scores, related: Mask) -> Calibration:
+    """Platt's (1999) scaling by Newton's method, his smoothed targets included; a slope below 0 becomes 0.
+
+    Args:
+        scores: of any shape.
+        related: of the same shape; pairs that were not seen in training.
+    """
+    x, true = scores.ravel().astype(np.float64), related.ravel()
+    right, wrong = int(true.sum()), int((~true).sum())
+    wanted = np.where(true, (right + 1) / (right + 2), 1 / (wrong + 2))
+    centre, scale = float(x.mean()), float(x.std()) or 1.0
+    columns = np.stack([(x - centre) / scale, np.ones_like(x)])
+    weights = np.array([0.0, np.log((right + 1) / (wrong + 1))])
+    loss = _loss(weights @ columns, wanted)
+    for _ in range(_STEPS):
+        share = 1 / (1 + np.exp(-np.clip(weights @ columns, -500, 500)))
+        slope = columns @ (share - wanted)
+        step = np.linalg.solve(columns * (share * (1 - share)) @ columns.T + 1e-12 * np.eye(2), slope)
+        size = 1.0
+        while (new := _loss((weights - size * step) @ columns, wanted)) > loss and size > 1e-10:
+            size /= 2
+        if loss - new <= 1e-12 * abs(loss):
+            break
+        weights, loss = weights - size * step, new
+    if weights[0] <= 0:
+        return Calibration(0.0, float(np.log(wanted.mean() / (1 - wanted.mean()))))
+    return Calibration(float(weights[0] / scale), float(weights[1] - weights[0] * centre / scale))
+
+
+def _loss(logits: Floats, wanted: Floats) -> float:
+    return float((np.logaddexp(0, logits) - wanted * logits).sum())
+
+
+def _steps(scores: Scores, related: Mask) -> tuple[Floats, Floats]:
+    """For every distinct score from the best down: pairs that reach it, and true ones among them."""
+    flat, true = scores.ravel(), related.ravel()
+    order = np.argsort(-flat, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(flat[order])), len(order) - 1) if len(order) else np.empty(0, np.int64)
+    return (ends + 1).astype(np.float64), np.cumsum(true[order])[ends].astype(np.float64)

@@ -1,0 +1,83 @@
+"""A ``suggest`` predictor as the files of a model folder, and back. Nothing below the floor is in a file as a text."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from ensue.data.query_tokens import QueryTokenizer
+from ensue.errors import DataError
+from ensue.folder import FORMAT, read_file, read_tensors, tensor_bytes
+from ensue.optimizer import make_optimizer, optimizer_tensors, restore_optimizer
+from ensue.suggest.privacy import Floor
+from ensue.suggest.retrieval import Retrieval
+from ensue.suggest.task import Sessions
+from ensue.version import __version__
+
+if TYPE_CHECKING:
+    from ensue.suggest.predictor import SuggestPredictor
+
+FACTS = {"sessions", "queries", "tokens", "normalisation"}
+"""What a folder's facts must hold at least."""
+PRINTS = "train_prints"
+
+
+def files(predictor: SuggestPredictor, card: str) -> dict[str, bytes]:
+    """The contents of a model folder, by file name."""
+    settings = {"ensue": __version__, "format": FORMAT, **predictor.summary()}
+    counts = {name: torch.from_numpy(np.array(array)) for name, array in predictor.following.arrays().items()}
+    network = predictor.network.state_dict() if predictor.schedule is not None else {}
+    found = {
+        "settings.json": json.dumps(settings, indent=1).encode(),
+        "tokenizer.json": predictor.tokenizer.to_json().encode(),
+        "floor.json": predictor.floor.to_json().encode(),
+        "model.safetensors": tensor_bytes(network),
+        "counting.safetensors": tensor_bytes({**counts, PRINTS: predictor.train_prints}),
+        "CARD.md": card.encode(),
+    }
+    if predictor.optimizer is not None:
+        found["optimizer.safetensors"] = tensor_bytes(optimizer_tensors(predictor.network, predictor.optimizer))
+    return found
+
+
+def fill(predictor: SuggestPredictor, path: Path, facts: dict[str, Any]) -> None:
+    """Give a new predictor what :func:`files` kept."""
+    if not set(facts) >= FACTS:
+        raise ValueError("facts are missing in settings.json")
+    facts.pop("floor", None)
+    predictor.facts = facts
+    try:
+        predictor.tokenizer = QueryTokenizer.from_json(read_file(path, "tokenizer.json").decode())
+        predictor.floor = Floor.from_json(read_file(path, "floor.json").decode())
+    except DataError as error:
+        raise ValueError(str(error)) from error
+    counts = {name: tensor.numpy() for name, tensor in read_tensors(path, "counting.safetensors").items()}
+    predictor.train_prints = torch.from_numpy(counts.pop(PRINTS))
+    predictor.retrieval = Retrieval.restore(counts)
+    if predictor.schedule is None:
+        predictor.model = predictor.retrieval
+        return
+    predictor.model = predictor.new_network()
+    predictor.model.load_state_dict(read_tensors(path, "model.safetensors"))
+    predictor.optimizer = make_optimizer(predictor.model, predictor.schedule)
+    moments = read_tensors(path, "optimizer.safetensors")
+    restore_optimizer(predictor.model, predictor.optimizer, moments)
+    if optimizer_tensors(predictor.model, predictor.optimizer).keys() != moments.keys():
+        raise ValueError("optimizer.safetensors is of another model")
+
+
+def fingerprint(predictor: SuggestPredictor, parts: Iterable[Sessions]) -> str:
+    """Names a training run by its model, settings and data."""
+    named = [predictor.model_name, asdict(predictor.settings), asdict(predictor.shared), len(predictor.tokenizer)]
+    seen = hashlib.blake2b(json.dumps(named).encode(), digest_size=16)
+    for part in parts:
+        for column in (part.queries, part.starts, part.lengths, *part.spelled):
+            seen.update(np.ascontiguousarray(column).data)
+    return seen.hexdigest()

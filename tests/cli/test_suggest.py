@@ -1,0 +1,187 @@
+"""Task ``suggest`` as a person runs it: every verb, and one line for every mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from ensue.cli import suggest
+from ensue.evaluation import suggest as referee
+from tests.cli.conftest import Ensue, Ran, run
+from tests.test_figures import fetches
+
+SIZES = {
+    "dim": 16, "embedding": 16, "wide": 32, "heads": 2, "depth": "1+1+1", "dropout": 0, "smoothing": 0,
+    "batch_size": 20, "learning_rate": 0.01, "warm_up": 20, "epochs": 2, "min_count": 1, "retrieved": 3,
+}  # fmt: skip
+SMALL = [*(f"--set={name}={value}" for name, value in SIZES.items()), "--min-users=2"]
+THINGS = ("boat", "car", "kite", "lamp")
+
+
+class Files(NamedTuple):
+    """Small logs, and the folder of a model that learned one."""
+
+    train: Path
+    test: Path
+    model: Path
+
+
+def write(path: Path, num: int, seed: int) -> Path:
+    """A user a session: two queries about a thing; one user types an address between them."""
+    random = np.random.default_rng(seed)
+    lines = ["user,query,time"]
+    for number, thing in enumerate(random.choice(THINGS, num)):
+        secret = [f"u{number},jane@roe.example,{number * 9999 + 30}"] if number == 3 else []
+        lines += [f"u{number},Find {thing},{number * 9999}", *secret, f"u{number},buy {thing},{number * 9999 + 60}"]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """Tests read them and leave them alone."""
+    place = tmp_path_factory.mktemp("queries")
+    found = Files(write(place / "train.csv", 50, 0), write(place / "test.csv", 12, 1), place / "m")
+    with pytest.MonkeyPatch.context() as patch:
+        ran = run(patch, "fit", "suggest", found.train, "-o", found.model, *SMALL, "--device=cpu")
+    assert ran.code == 0, ran.err
+    assert "may be shown: 8 queries, and what is made of 6 words; typed by at least 2 users" in ran.err
+    return found
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(referee, "RESAMPLES", 20)
+
+
+def check_refused(ran: Ran, message: str) -> None:
+    """Exit code 2, nothing on stdout, and this as the last line."""
+    assert (ran.code, ran.out, ran.lines[-1]) == (2, "", f"ensue: {message}")
+
+
+def test_check_knows_a_query_log_by_its_shape(ensue: Ensue, files: Files) -> None:
+    ran = ensue("check", files.train, "--other", files.test)
+    assert ran.code == 0, ran.err
+    assert ran.lines[0].startswith(f"{files.train}: csv (query=query, user=user, time=time); time: ")
+    first, second, *_ = ran.out.splitlines()
+    assert first.startswith("50 sessions, 101 queries, 9 distinct; length mean 2.0, longest 3; ")
+    assert second == (
+        "floor: 99.0 % of what was typed may be suggested (typed by at least 5 users, or made of words that were); 1 "
+        "distinct queries were typed by fewer, 0 look personal"
+    )
+    assert "jane" not in ran.out and "of the pairs of" in ran.out
+
+
+def test_check_counts_what_the_rules_leave_out(ensue: Ensue, files: Files) -> None:
+    ran = ensue("check", files.train, "--gap", "0.5", "--rules", "least=2,most_words=1", "--json")
+    assert ran.code == 2 and ran.lines[-1].startswith(f"ensue: {files.train}: no session of 2 or more queries is left")
+    found = json.loads(ensue("check", files.train, "--rules", "most=2", "--json").out)
+    assert found["sessions"] == 49 and found["understood"]["dropped"]["long_sessions"] == 1
+    assert found["understood"]["rules"]["most"] == 2
+
+
+def test_predict_answers_a_line_of_json(ensue: Ensue, files: Files) -> None:
+    lines = '{"values": ["Find  CAR"], "id": "s1"}\n\n{"values": []}\n'
+    ran = ensue("predict", files.model, "-", "-k", "2", "--json", stdin=lines)
+    assert ran.code == 0, ran.err
+    one, other = map(json.loads, ran.out.splitlines())
+    assert (one["id"], one["known"], one["given"], len(one["choices"])) == ("s1", 1, 1, 2)
+    assert one["choices"][0]["heeded"][0]["value"] == "find car" and other["given"] == 0
+    shown = ensue("predict", files.model, "-", "--prefix", "Buy", stdin=lines)
+    assert "1 of 1 queries hold a known word" in shown.out and "nothing typed, so these are" in shown.out
+    table = [line.split("│")[2].strip() for line in shown.out.splitlines() if line.startswith("│")]
+    assert table and all(text.startswith("buy") for text in table)
+
+
+def test_predict_and_explain_read_logs(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    ran = ensue("predict", files.model, files.test, "-k", "1", "--no-evidence", "--json")
+    assert ran.code == 0 and len(ran.out.splitlines()) == 12
+    page = tmp_path / "why.html"
+    ran = ensue("explain", files.model, files.test, "--html", page)
+    assert ran.code == 0 and "leaned most on (query, share)" in ran.out, ran.err
+    text = page.read_text()
+    assert "words the model leaned on, not causes" in text and fetches(text) == []
+
+
+def test_evaluate_writes_the_card(ensue: Ensue, files: Files) -> None:
+    ran = ensue("evaluate", files.model, files.test)
+    assert ran.code == 0, ran.err
+    assert "protocol full: figures x 100" in ran.out and "by BLEU" in ran.out and "by MRR@10" in ran.out
+    card = (files.model / "CARD.md").read_text()
+    assert "| model | bleu | precision@1 |" in card and "most-frequent-next" in card and "## What it keeps" in card
+    found = json.loads(ensue("evaluate", files.model, files.test, "--json").out)
+    assert [row["model"] for row in found["rows"]] == ["mtn", "most-frequent-next", "repeat-last"]
+    assert found["rows"][0]["by_length"]["1"]["targets"] == 12
+    ran = ensue("evaluate", files.model, files.test, "--protocol", "paper")
+    assert "data: 1 sessions, 3 queries, sessions of 3 to 5 queries of at most 10 words" in ran.out
+    check_refused(
+        ensue("evaluate", files.model, files.test, "--protocol", "macro"),
+        "protocol 'macro' is not known for task suggest; choose from full, paper",
+    )
+
+
+def test_compare_counts_beside(ensue: Ensue, files: Files) -> None:
+    ran = ensue(
+        *("compare", "suggest", files.train, "--test", files.test, "--models", "most-frequent-next", "--json"),
+        *("--min-users", "2"),
+    )
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    assert [row["model"] for row in found["rows"]] == ["most-frequent-next", "repeat-last"]
+    assert found["rows"][0]["mrr@10"] > 0.8 and found["verdict"].startswith("by BLEU no network among these rows; ")
+
+
+def test_update_keeps_the_former_version(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    assert ensue("fit", "suggest", files.train, "-o", tmp_path / "m", "--model=most-frequent-next").code == 0
+    ran = ensue("update", tmp_path / "m", files.test)
+    assert ran.code == 0, ran.err
+    assert f"{tmp_path / 'm'}: learned 12 sessions; version 2 stands, " in ran.err
+    assert ensue("update", tmp_path / "m", "--rollback").code == 0
+
+
+def test_mistakes_are_one_line(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    check_refused(
+        ensue("predict", files.model, "-", stdin='{"values": 3}\n'),
+        '-:1: field "values" must be a list of texts or whole numbers',
+    )
+    check_refused(
+        ensue("predict", files.model, "-", stdin=b"\xff\n"),
+        "-: not UTF-8 (invalid start byte at byte 0); send UTF-8",
+    )
+    check_refused(
+        ensue("evaluate", files.model, files.test, "--part", "test"), "there is no part 'test'; the file has none"
+    )
+    check_refused(
+        ensue("evaluate", files.model, files.test, "--part", "test:old"),
+        "--part test:old: after the colon only novel is known, as in test:novel",
+    )
+    check_refused(
+        ensue("evaluate", files.model, files.test, "--at", "10"), "--at means nothing to task suggest; leave it out"
+    )
+    bad = tmp_path / "bad.csv"
+    bad.write_text("user,question\nu1,a\n")
+    check_refused(
+        ensue("fit", "suggest", bad, "-o", tmp_path / "x"),
+        f"{bad}: there is no time, and no session column either, so nothing tells where a session ends; the "
+        "columns are 'user', 'question'; name them with --columns query=…,user=…,time=…, or session=…",
+    )
+    alone = tmp_path / "alone.csv"
+    alone.write_text("session,query\ns1,a\ns2,b\n")
+    ran = ensue("fit", "suggest", alone, "-o", tmp_path / "x")
+    assert ran.code == 2 and ran.lines[-1].startswith(f"ensue: {alone}: no session of 2 or more queries is left: ")
+    check_refused(
+        ensue("fit", "next", files.train, "-o", tmp_path / "x", "--min-users", "3"),
+        "--min-users means nothing to task next; leave it out",
+    )
+
+
+def test_rules_by_name() -> None:
+    from ensue.cli.options import Reading
+    from ensue.data.query_rules import PAPER_RULES, QueryRules
+
+    assert suggest._rules(Reading(rules="paper")) == PAPER_RULES
+    assert suggest._rules(Reading(rules="most=5,repeats=true", gap=10)) == QueryRules(most=5, repeats=True, gap=10)

@@ -1,0 +1,190 @@
+"""The index: searches beside a literal one, changes beside building anew, crashes, and every refusal word for word."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pytest
+
+from ensue.errors import ModelFolderError, SettingError
+from ensue.link import index as module
+from ensue.link.index import VectorIndex, exact_search, fingerprints
+
+Floats = npt.NDArray[np.float32]
+
+
+def names(*numbers: int) -> pl.Series:
+    return pl.Series([f"p{number}" for number in numbers], dtype=pl.String)
+
+
+def prints(count: int, first: int = 0) -> npt.NDArray[np.uint64]:
+    return np.arange(first, first + count, dtype=np.uint64)
+
+
+def vectors(count: int, seed: int = 0, dim: int = 5) -> Floats:
+    return np.random.default_rng(seed).normal(size=(count, dim)).astype(np.float32)
+
+
+def build(folder: Path, count: int = 20, bits: str = "float32") -> VectorIndex:
+    made = VectorIndex.create(folder, 5, kind="ast-1", bits=bits)
+    made.add(names(*range(count)), prints(count), vectors(count))
+    return made
+
+
+def literal(rows: Floats, ids: list[str], queries: Floats, k: int) -> list[list[str]]:
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return [[ids[place] for place in np.argsort(-(unit @ query), kind="stable")[:k]] for query in queries]
+
+
+def found(index: VectorIndex, queries: Floats, k: int) -> list[list[str]]:
+    frame = index.search(queries, k)[1]
+    return [frame.filter(pl.col("query") == number)["id"].to_list() for number in range(len(queries))]
+
+
+@pytest.mark.parametrize("block", [3, 1000])
+def test_search_is_the_literal_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(module, "_BLOCK", block)
+    index, queries = build(tmp_path / "i"), vectors(4, 1)
+    assert found(index, queries, 6) == literal(vectors(20), names(*range(20)).to_list(), queries, 6)
+    scores, frame = index.search(queries, 6)
+    unit = vectors(20) / np.linalg.norm(vectors(20), axis=1, keepdims=True)
+    cosines = np.sort((queries / np.linalg.norm(queries, axis=1, keepdims=True)) @ unit.T, axis=1)[:, ::-1][:, :6]
+    np.testing.assert_allclose(scores, cosines, atol=1e-6)
+    assert frame["score"].to_list() == scores.ravel().tolist()
+    half = build(tmp_path / "h", bits="float16").search(queries, 6)[0]
+    np.testing.assert_allclose(half, cosines, atol=2e-3)
+
+
+@pytest.mark.parametrize("block", [2, 7])
+def test_ties_go_to_the_earlier_row_and_short_indexes_are_padded(block: int) -> None:
+    rows = np.array([[1.0, 0], [0, 1], [1, 0], [1, 0], [0, 1], [1, 0]], np.float32)
+    standing = np.array([True, True, False, True, True, True])
+    parts = [(low, rows[low : low + block], standing[low : low + block]) for low in range(0, 6, block)]
+    scores, places = exact_search(np.array([[1.0, 0.0]]), parts, 7)
+    assert places.tolist() == [[0, 3, 5, 1, 4, -1, -1]]
+    assert scores.tolist() == [[1, 1, 1, 0, 0, -np.inf, -np.inf]]
+    assert exact_search(np.array([[1.0, 0.0]]), parts, 2)[1].tolist() == [[0, 3]]
+
+
+def test_changes_equal_building_anew(tmp_path: Path) -> None:
+    index, queries = build(tmp_path / "i"), vectors(3, 1)
+    index.add(names(20, 21, 3), prints(3, 100), vectors(3, 2))  # the third replaces p3
+    assert index.remove(names(0, 7, 99)) == 2
+    order = [number for number in range(20) if number not in (0, 3, 7)]
+    rows = np.concatenate([vectors(20)[order], vectors(3, 2)])
+    wanted = literal(rows, names(*order, 20, 21, 3).to_list(), queries, 9)
+    assert found(index, queries, 9) == wanted
+    assert found(VectorIndex.open(tmp_path / "i", "ast-1"), queries, 9) == wanted
+    files = sum(path.stat().st_size for path in (tmp_path / "i").iterdir())
+    index.compact()
+    assert len(index) == len(index.standing) == 20
+    assert found(index, queries, 9) == found(VectorIndex.open(tmp_path / "i"), queries, 9) == wanted
+    assert sum(path.stat().st_size for path in (tmp_path / "i").iterdir()) < files
+    index.remove(names(*range(30)))
+    index.compact()
+    assert len(index) == 0 and index.search(queries, 2)[0].tolist() == [[-np.inf] * 2] * 3
+
+
+def test_only_new_texts_are_encoded(tmp_path: Path) -> None:
+    texts = pl.Series(["a", "b", "c"])
+    index = VectorIndex.create(tmp_path / "i", 5)
+    assert index.fresh(names(0, 1, 2), fingerprints(texts)).tolist() == [True] * 3
+    index.add(names(0, 1, 2), fingerprints(texts), vectors(3))
+    asked = fingerprints(pl.Series(["a", "changed", "c", "a"]))
+    assert index.fresh(names(0, 1, 2, 3), asked).tolist() == [False, True, False, True]
+    index.remove(names(2))
+    assert index.fresh(names(0, 1, 2, 3), asked).tolist() == [False, True, True, True]
+    assert fingerprints(pl.Series(["a", "b"])).tolist() != fingerprints(pl.Series(["b", "a"])).tolist()
+
+
+@pytest.mark.parametrize("verb", ["add", "remove", "compact"])
+def test_a_crash_leaves_the_index_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    index, queries = build(tmp_path / "i"), vectors(2, 1)
+    index.remove(names(4))
+    before = found(index, queries, 20)
+
+    def crash(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(module, "_write", crash)
+        changes = {
+            "add": lambda: index.add(names(50), prints(1), vectors(1)),
+            "remove": lambda: index.remove(names(5)),
+            "compact": index.compact,
+        }
+        changes[verb]()
+    again = VectorIndex.open(tmp_path / "i")
+    assert found(again, queries, 20) == before
+    again.add(names(60), prints(1), vectors(1, 3))  # goes on, and sweeps away what the crash left
+    known = {"index.json", again.manifest["gone"]}
+    known |= {name for shard in again.manifest["shards"] for name in module._names(shard["number"])}
+    assert {path.name for path in (tmp_path / "i").iterdir()} == known
+    assert len(VectorIndex.open(tmp_path / "i")) == 20
+
+
+def test_half_an_index_is_refused_in_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / "i"
+    build(folder)
+
+    def message(change: Any) -> str:
+        copy = tmp_path / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(folder, copy)
+        change(copy)
+        with pytest.raises(ModelFolderError) as error:
+            VectorIndex.open(copy)
+        assert "\n" not in str(error.value)
+        return str(error.value).replace(str(copy), "F")
+
+    end = "; delete the folder to build the index anew"
+    assert message(lambda copy: (copy / "index.json").unlink()) == (
+        "F: an index that was never finished; delete the folder"
+    )
+    assert message(lambda copy: (copy / "index.json").write_text("{")).startswith("F/index.json: unreadable (")
+    assert message(lambda copy: (copy / "index.json").write_text("{}")) == (
+        "F/index.json: not written by ensue; name the folder of an index"
+    )
+    cut = message(lambda copy: (copy / "vectors-1.npy").write_bytes((copy / "vectors-1.npy").read_bytes()[:200]))
+    assert cut.startswith("F/vectors-1.npy: missing or damaged (") and cut.endswith(end)
+    gone = message(lambda copy: (copy / "rows-1.parquet").unlink())
+    assert gone.startswith("F/vectors-1.npy: missing or damaged (") and gone.endswith(end)
+
+    def shorten(copy: Path) -> None:
+        np.save(copy / "vectors-1.npy", vectors(3))
+
+    assert message(shorten) == "F/vectors-1.npy: missing or damaged (3 rows where 20 were written)" + end
+
+    def age(copy: Path) -> None:
+        manifest = json.loads((copy / "index.json").read_text())
+        (copy / "index.json").write_text(json.dumps(manifest | {"format": 9}))
+
+    assert message(age) == "F: an index of format 9, this ensue reads 1; update ensue"
+
+
+def test_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelFolderError) as error:
+        VectorIndex.open(tmp_path / "no")
+    assert str(error.value) == f"{tmp_path}/no: no index; name the folder of one"
+    index = build(tmp_path / "i")
+    with pytest.raises(ModelFolderError) as error:
+        VectorIndex.open(tmp_path / "i", "ast-2")
+    assert str(error.value) == (
+        f"{tmp_path}/i: holds vectors of another encoder ('ast-1', not 'ast-2'); delete the folder to encode the texts "
+        "anew"
+    )
+    with pytest.raises(ModelFolderError) as error:
+        VectorIndex.create(tmp_path / "i", 5)
+    assert str(error.value) == f"{tmp_path}/i: is not empty; name another place for the index, or delete it"
+    with pytest.raises(SettingError) as refused:
+        index.add(names(1, 1), prints(2), vectors(2))
+    assert str(refused.value) == "vectors: (2, 5) for 2 ids; give 5 numbers an id, each id once"
+    with pytest.raises(SettingError) as refused:
+        VectorIndex.create(tmp_path / "j", 5, bits="int8")
+    assert str(refused.value) == "bits: 'int8' with 5 dimensions; give float16 or float32, and at least 1"

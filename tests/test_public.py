@@ -18,7 +18,10 @@ import ensue
 
 NAMES = [
     "Answer",
+    "Article",
+    "Articles",
     "Choice",
+    "Corpus",
     "DataError",
     "Deletion",
     "EnsueError",
@@ -26,8 +29,12 @@ NAMES = [
     "Heed",
     "Histories",
     "History",
+    "Link",
+    "LinkAnswer",
     "ModelFolderError",
     "Passage",
+    "Post",
+    "Posts",
     "Queries",
     "QueryExplanation",
     "SettingError",
@@ -41,6 +48,7 @@ NAMES = [
     "load",
     "make",
     "read",
+    "read_corpus",
     "read_queries",
     "read_texts",
 ]

@@ -20,19 +20,25 @@ The names below are the public ones; whatever needs torch is imported when it is
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ensue.data.corpus import Corpus, read_corpus
 from ensue.data.histories import Histories
+from ensue.data.posts import Articles, Posts
 from ensue.data.queries import Queries, read_queries
 from ensue.data.tables import read
 from ensue.data.texts import Texts, read_texts
 from ensue.errors import DataError, EnsueError, ModelFolderError, SettingError
 from ensue.records import (
     Answer,
+    Article,
     Choice,
     Deletion,
     Explanation,
     Heed,
     History,
+    Link,
+    LinkAnswer,
     Passage,
+    Post,
     QueryExplanation,
     Text,
     TextAnswer,
@@ -46,7 +52,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "Article",
+    "Articles",
     "Choice",
+    "Corpus",
     "DataError",
     "Deletion",
     "EnsueError",
@@ -54,8 +63,12 @@ __all__ = [
     "Heed",
     "Histories",
     "History",
+    "Link",
+    "LinkAnswer",
     "ModelFolderError",
     "Passage",
+    "Post",
+    "Posts",
     "Queries",
     "QueryExplanation",
     "SettingError",
@@ -69,6 +82,7 @@ __all__ = [
     "load",
     "make",
     "read",
+    "read_corpus",
     "read_queries",
     "read_texts",
 ]

@@ -9,14 +9,16 @@ from typing import Any, Literal, Protocol, Self, TypeVar, overload
 from ensue.classify.predictor import ClassifyPredictor
 from ensue.errors import ModelFolderError, SettingError
 from ensue.folder import read_settings
+from ensue.link.predictor import LinkPredictor
 from ensue.next_event.predictor import NextPredictor
 from ensue.suggest.predictor import SuggestPredictor
 from ensue.training import Report
 
-TASKS: Mapping[str, type[NextPredictor] | type[ClassifyPredictor] | type[SuggestPredictor]] = {
+TASKS: Mapping[str, type[NextPredictor] | type[ClassifyPredictor] | type[SuggestPredictor] | type[LinkPredictor]] = {
     "next": NextPredictor,
     "classify": ClassifyPredictor,
     "suggest": SuggestPredictor,
+    "link": LinkPredictor,
 }
 Data = TypeVar("Data", contravariant=True)
 Record = TypeVar("Record", contravariant=True)
@@ -29,7 +31,8 @@ class Predictor(Protocol[Data, Record, Found, Reasons]):
 
     Task ``next`` learns ``Histories`` and answers a ``History`` with an ``Answer`` and an ``Explanation``; ``classify``
     learns ``Texts`` and answers a ``Text`` with a ``TextAnswer`` and a ``TextExplanation``; ``suggest`` learns
-    ``Queries`` and answers a ``History`` of queries with an ``Answer`` and a ``QueryExplanation``.
+    ``Queries`` and answers a ``History`` of queries with an ``Answer`` and a ``QueryExplanation``; ``link`` learns a
+    ``Corpus`` and answers a ``Post`` with a ``LinkAnswer`` and a ``LinkExplanation``.
     """
 
     def fit(self, data: Data, valid: Data | None = None) -> Iterator[Report]:
@@ -87,6 +90,15 @@ def make(
 ) -> SuggestPredictor: ...
 @overload
 def make(
+    task: Literal["link"],
+    model: str = "best",
+    *,
+    settings: Mapping[str, object] | None = None,
+    seed: int = 0,
+    device: str | None = None,
+) -> LinkPredictor: ...
+@overload
+def make(
     task: str,
     model: str = "best",
     *,
@@ -105,7 +117,7 @@ def make(
     """A predictor that has learned nothing yet.
 
     Args:
-        task: the question, ``next``, ``classify`` or ``suggest``.
+        task: the question, ``next``, ``classify``, ``suggest`` or ``link``.
         model: a model's name, or ``best``.
         settings: settings to change, by name.
         seed: the same seed, data and machine give the same bytes on the CPU.
@@ -132,7 +144,7 @@ def task_of(folder: str | Path) -> str:
 
 
 def load(folder: str | Path, **options: Any) -> Any:
-    """Read a model folder: a :class:`NextPredictor`, :class:`ClassifyPredictor` or :class:`SuggestPredictor`.
+    """Read a model folder as the predictor of its task, such as a :class:`NextPredictor`.
 
     Raises:
         ModelFolderError: it is half, foreign, damaged, or of a newer ensue.

@@ -25,8 +25,9 @@ def network(pooling: str, architecture: str, num_words: int = 700) -> TextClassi
     return made.double().eval()
 
 
-def pooled(level: Level, items: Tensor) -> Tensor:
+def pooled(level: Level | None, items: Tensor) -> Tensor:
     """One passage without padding: BiLSTM, then the pooling."""
+    assert level is not None
     mask = torch.ones(1, len(items), dtype=torch.bool)
     vector: Tensor = level.pool(level.lstm(items[None], mask), mask).vector[0]
     return vector
@@ -58,7 +59,6 @@ def test_documents_are_sentences_pooled_and_pooled_again() -> None:
     found = net(Passages((tokens,), documents=True).batch(np.array([2, 0, 1]))).scores
     vectors = net.table(torch.from_numpy(tokens.ids.astype(np.int64)))
     sentences = [pooled(net.words, part) for part in vectors.split([3, 1, 4, 2])]
-    assert net.sentences is not None
     first, second = pooled(net.sentences, torch.stack(sentences[:3])), pooled(net.sentences, torch.stack(sentences[3:]))
     torch.testing.assert_close(found[1], scored(net, first), rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(found[2], scored(net, second), rtol=1e-6, atol=1e-6)

@@ -437,7 +437,10 @@ FOREIGN: dict[str, tuple[list[str], str]] = {
         ["fit", "classify", "TRAIN", "-o", "NEW", "--model=hidan"],
         f"model 'hidan' is not known for task classify; choose from best, {', '.join(classify.MODELS)}",
     ),
-    "task": (["fit", "label", "TRAIN", "-o", "NEW"], "task 'label' is not known; choose from next, classify, suggest"),
+    "task": (
+        ["fit", "label", "TRAIN", "-o", "NEW"],
+        "task 'label' is not known; choose from next, classify, suggest, link",
+    ),
     "columns on a pipe": (
         ["predict", "MODEL", "-", "--columns=text=x"],
         "--columns and --phrases are for files; on stdin give a text a line, or JSON Lines",

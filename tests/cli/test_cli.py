@@ -53,13 +53,15 @@ def test_help_lists_the_verbs(ensue: Ensue) -> None:
         "explain",
         "update",
         "stream",
+        "link",
         "reproduce",
         "demo",
     ]
 
 
 @pytest.mark.parametrize(
-    "verb", ["check", "fit", "evaluate", "compare", "predict", "explain", "update", "stream", "reproduce", "demo"]
+    "verb",
+    ["check", "fit", "evaluate", "compare", "predict", "explain", "update", "stream", "link", "demo"],
 )
 def test_each_verb_has_a_help_that_tells_every_option(ensue: Ensue, verb: str) -> None:
     ran = ensue(verb, "--help")
@@ -397,7 +399,7 @@ def test_demo_tells_the_truth_beside_the_weights(ensue: Ensue, tmp_path: Path, m
 def test_reproduce_refuses_what_it_does_not_know(ensue: Ensue, tmp_path: Path) -> None:
     ran = ensue("reproduce", "nonsense", "--data", tmp_path)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.lines == ["ensue: paper 'nonsense' is not known; choose from centrality, hidan, sansr"]
+    assert ran.lines == ["ensue: paper 'nonsense' is not known; choose from centrality, hidan, mtn, sansr"]
 
 
 def test_reproduce_keeps_finished_cells_beside_its_json(

@@ -84,6 +84,14 @@ def test_check_counts_what_the_rules_leave_out(ensue: Ensue, files: Files) -> No
     assert found["understood"]["rules"]["most"] == 2
 
 
+def test_check_looks_at_the_floor_that_is_asked_for(ensue: Ensue, files: Files) -> None:
+    ran = ensue("check", files.train, "--min-users", "1", "--json")
+    assert ran.code == 0, ran.err
+    floor = json.loads(ran.out)["floor"]
+    assert (floor["min_users"], floor["below"], floor["personal"]) == (1, 0, 1)  # the one address
+    assert ensue("check", files.train, "--min-users", "0").lines[-1].startswith("ensue: min_users: 0 is below 1")
+
+
 def test_predict_answers_a_line_of_json(ensue: Ensue, files: Files) -> None:
     lines = '{"values": ["Find  CAR"], "id": "s1"}\n\n{"values": []}\n'
     ran = ensue("predict", files.model, "-", "-k", "2", "--json", stdin=lines)
@@ -93,8 +101,9 @@ def test_predict_answers_a_line_of_json(ensue: Ensue, files: Files) -> None:
     assert one["choices"][0]["heeded"][0]["value"] == "find car" and other["given"] == 0
     shown = ensue("predict", files.model, "-", "--prefix", "Buy", stdin=lines)
     assert "1 of 1 queries hold a known word" in shown.out and "nothing typed, so these are" in shown.out
-    table = [line.split("│")[2].strip() for line in shown.out.splitlines() if line.startswith("│")]
-    assert table and all(text.startswith("buy") for text in table)
+    begun = ensue("predict", files.model, "-", "--prefix", "Buy", "--json", stdin=lines)
+    values = [choice["value"] for line in begun.out.splitlines() for choice in json.loads(line)["choices"]]
+    assert values and all(value.startswith("buy") for value in values)
 
 
 def test_predict_and_explain_read_logs(ensue: Ensue, files: Files, tmp_path: Path) -> None:

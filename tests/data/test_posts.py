@@ -194,11 +194,11 @@ def test_articles_by_hand(tmp_path: Path) -> None:
     ]
     articles, understood = read_articles(write(tmp_path, lines(*found)))
     assert list(articles.records()) == [
-        Article("One.\nTwo.", "0", "T"),
+        Article("c\nOne.\nTwo.", "0", "T"),  # a claim is a summary: the first paragraph
         Article("Only a title", "1", "Only a title"),
         Article("Three < four", "2", ""),
     ]
-    assert articles.texts.to_list() == ["T\nOne.\nTwo.", "Only a title", "Three < four"]
+    assert articles.texts.to_list() == ["T\nc\nOne.\nTwo.", "Only a title", "Three < four"]
     assert understood.sentences == ["1 of 4 rows have no text: left out"]
     assert articles.select(np.array([False, True, False])).ids.to_list() == ["1"]
 

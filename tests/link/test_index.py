@@ -188,3 +188,14 @@ def test_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError) as refused:
         VectorIndex.create(tmp_path / "j", 5, bits="int8")
     assert str(refused.value) == "bits: 'int8' with 5 dimensions; give float16 or float32, and at least 1"
+
+
+def test_vectors_are_read_back_by_id(tmp_path: Path) -> None:
+    index = build(tmp_path / "i")
+    index.add(names(3, 30), prints(2, 100), vectors(2, 7))  # replaces 3, adds 30
+    unit = {4: vectors(20)[4], 3: vectors(2, 7)[0], 30: vectors(2, 7)[1]}
+    expected = np.stack([unit[number] / np.linalg.norm(unit[number]) for number in (30, 4, 3)])
+    np.testing.assert_allclose(index.vectors_of(names(30, 4, 3)), expected, atol=1e-6)
+    with pytest.raises(SettingError) as error:
+        index.vectors_of(names(4, 99))
+    assert str(error.value) == "id 'p99' is not in the index; add its vector first"

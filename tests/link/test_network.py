@@ -11,7 +11,7 @@ from ensue.data.tokens import Tokens
 from ensue.errors import SettingError
 from ensue.link import MODELS
 from ensue.link.batch import Words
-from ensue.link.network import Linker, LinkSettings, Name
+from ensue.link.network import SCHEDULE, Linker, LinkSettings, Name
 from ensue.link.star import AST
 from ensue.link.task import Links, encode_texts
 from ensue.optimizer import make_optimizer
@@ -178,7 +178,7 @@ def test_fixed_words_and_words_not_met_stay_as_they_are_to_the_bit() -> None:
     before = net.table.weight.detach().clone()
     assert torch.equal(before[2:4], vectors)
     links = Links(counting_up(4, 3), counting_up(2, 3), np.array([[0, 0], [1, 1]]))  # words 2 to 8
-    optimizer = make_optimizer(net, MODELS["ast"][2])
+    optimizer = make_optimizer(net, SCHEDULE)
     torch.autograd.backward(net.loss(links.batch(np.arange(2))))
     assert net.table.weight.grad is not None and net.table.weight.grad.is_sparse
     optimizer.step()
@@ -262,6 +262,7 @@ def reciprocal_rank(net: Linker, articles: Tokens, posts: Tokens) -> float:
 def test_a_planted_pattern_is_learned(name: str, loss: str) -> None:
     articles, posts, pairs = planted(12)
     made, defaults, schedule = MODELS[name]
+    assert made is not None and defaults is not None and schedule is not None
     changes = {"heads": 2, "hidden": 24, "filters": 24, "loss": loss}
     torch.manual_seed(0)
     net = made(type(defaults)(**(vars(defaults) | changes)), 2 + 4 * 12 + 60, 24)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 
 from ensue.data.histories import Histories
@@ -42,6 +44,46 @@ class TestHiDANWithoutCascadeAttention(NextContract):
 
 class TestHiDANWithoutTime(NextContract):
     model = "hidan-nt"
+    options = TRAINED
+
+
+class ReadsWhole:
+    """Of a model whose state remembers the whole history: none is longer than its reach."""
+
+    model: ClassVar[str]
+
+    def test_evidence_in_a_history_longer_than_the_reach_names_the_right_events(self) -> None:
+        network, settings, _ = MODELS[self.model]
+        assert network(settings, 5).reach is None
+
+
+class TestRNN(ReadsWhole, NextContract):
+    model = "rnn"
+    options = TRAINED
+
+
+class TestLSTM(ReadsWhole, NextContract):
+    model = "lstm"
+    options = TRAINED
+
+
+class TestRMTPP(ReadsWhole, NextContract):
+    model = "rmtpp"
+    options = TRAINED
+
+
+class TestAttRNN(ReadsWhole, NextContract):
+    model = "att-rnn"
+    options = TRAINED
+
+
+class TestAttLSTM(ReadsWhole, NextContract):
+    model = "att-lstm"
+    options = TRAINED
+
+
+class TestCYANRNN(ReadsWhole, NextContract):
+    model = "cyan-rnn"
     options = TRAINED
 
 

@@ -6,7 +6,7 @@ import math
 import os
 import random
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
 
@@ -176,8 +176,9 @@ def test_candidates_by_hand() -> None:
         return [queries[place] for place in row if place != NONE]
 
     # First what followed. Then: a is in 2 of 6 queries, idf ln(1 + 4.5 / 2.5) = 1.03, and b in 1, ln(1 + 5.5 / 1.5) =
-    # 1.54; "a x" has 1.03 / 2.57 = 0.40 of the best, "a b" itself. What followed weighs 2/3 x 2.57 = 1.71 for d, and
-    # 1.03 for e, which followed "a x": 1.03 / 1.71 = 0.60.
+    # 1.54; "a x" has 1.03 / 2.57 = 0.40 of the best, "a b" itself, so 0.16 when squared. Beside "a b" stand c, once,
+    # and d, twice: d has 2 / 3^(1/2) / 2^(1/4) = 0.97; beside "a x" stands e: 0.16 x 1 = 0.16 of 0.97. "a x" itself has
+    # 0.3 x 0.16 for its words.
     assert texts("a b") == ["d", "c", "e", "a x"]
     assert texts("a b", k=2) == ["d", "c"]
     assert texts("a b", typed=True)[2] == "a b"
@@ -213,27 +214,47 @@ def literal_candidates(log: list[list[str]], session: list[str], k: int, typed: 
         for before, then in pairwise(other):
             after[before][then] += 1
     first = [query for query, _ in after.get(session[-1], Counter()).most_common()]
-    asked = {word for query in session[-3:] for word in query.split()}
+    times = Counter(query for other in log for query in other)
+    beside = literal_beside(log)
+    words, near = defaultdict[str, float](float), defaultdict[str, float](float)
+    for age, last in enumerate(reversed(session[-3:])):
+        close = literal_bm25(queries, last)
+        ranked = sorted(close, key=lambda query: (-close[query], queries.index(query)))[:CLOSE]
+        for query in ranked:
+            worth = 0.8**age * (close[query] / close[ranked[0]]) ** 2
+            words[query] += worth
+            for close_by, weight in beside[query].items():
+                share = weight / math.sqrt(sum(beside[query].values())) / times[close_by] ** 0.25
+                near[close_by] += worth * share
+    if words:
+        best, most = max(words.values()), max(near.values(), default=1.0)
+        total = {q: round(0.3 * words[q] / best + near[q] / most, 6) for q in {*words, *near}}
+        first += sorted(total, key=lambda query: (-total[query], queries.index(query)))
+    return [query for query in dict.fromkeys(first) if typed or query not in session][:k]
+
+
+def literal_bm25(queries: list[str], text: str) -> dict[str, float]:
     average = sum(len(query.split()) for query in queries) / len(queries)
     close: dict[str, float] = {}
     for query in queries:
         own = query.split()
-        for word in asked & set(own):
+        for word in set(text.split()) & set(own):
             held = sum(word in other.split() for other in queries)
             idf = math.log(1 + (len(queries) - held + 0.5) / (held + 0.5))
             damped = own.count(word) * 2.2 / (own.count(word) + 1.2 * (0.25 + 0.75 * len(own) / average))
             close[query] = close.get(query, 0.0) + float(np.float32(idf * damped))
-    ranked = sorted(close, key=lambda query: (-close[query], queries.index(query)))
-    followed: dict[str, float] = {}
-    for query in ranked[:CLOSE]:
-        for then, count in after[query].most_common():
-            share = count * (close[query] / sum(after[query].values()))
-            followed[then] = followed.get(then, 0.0) + share
-    if close:
-        best, most = max(close.values()), max(followed.values(), default=1.0)
-        total = {q: close.get(q, 0.0) / best + followed.get(q, 0.0) / most for q in {*close, *followed}}
-        first += sorted(total, key=lambda query: (-total[query], queries.index(query)))
-    return [query for query in dict.fromkeys(first) if typed or query not in session][:k]
+    return close
+
+
+def literal_beside(log: list[list[str]]) -> dict[str, dict[str, float]]:
+    """How often and how near, both ways: 0.8 to the number of queries between, of at most 8 places apart."""
+    found: dict[str, dict[str, float]] = {query: {} for session in log for query in session}
+    for session in log:
+        for one, query in enumerate(session):
+            for other, beside in enumerate(session):
+                if query != beside and abs(one - other) <= 8:
+                    found[query][beside] = found[query].get(beside, 0.0) + 0.8 ** (abs(one - other) - 1)
+    return found
 
 
 def figures(name: str, rules: QueryRules, *, novel: bool) -> dict[str, tuple[list[float], float, float, float]]:
@@ -284,7 +305,7 @@ def test_candidates_hold_what_most_frequent_next_misses() -> None:
     retrieval = Retrieval.fit(queries.part("train").histories)
     true = retrieval.following.vocabulary.ids(queries.histories.vocabulary.value(int(id)) for id in targets) - 2
     found = (retrieval.candidates(asked, 100) == true[:, None]) & (true[:, None] >= 0)
-    assert (found.any(1).sum(), len(targets)) == (120, 451)
+    assert (found.any(1).sum(), len(targets)) == (143, 451)
     counted = retrieval.following.suggest(asked, 100)
     ranks = text_ranks(counted.texts, counted.offsets, pl.Series([*map(queries.histories.vocabulary.value, targets)]))
     assert hit(ranks, 100).sum() == 31  # frequent queries, for what truly followed is in no novel session

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy.optimize import minimize
 
+from ensue.data.histories import Histories
+from ensue.data.queries import Queries
+from ensue.records import History
+from ensue.suggest import mixing
 from ensue.suggest.answers import FEATURES, Candidate, features, shares
-from ensue.suggest.mixing import PENALTY, logit
+from ensue.suggest.consensus import choose_cost
+from ensue.suggest.mixing import PENALTY, learn_order, logit
+from ensue.suggest.serving import SuggestSettings
 
 
 def test_features_by_hand() -> None:
@@ -55,3 +64,39 @@ def test_the_logit_equals_a_literal_one() -> None:
     expected = minimize(loss, np.zeros(4), tol=1e-10).x / scale
     assert logit(pools, answers) == pytest.approx(expected, abs=1e-4)
     assert logit(pools, answers)[2] == 0
+
+
+def ordered(monkeypatch: pytest.MonkeyPatch, **settings: object) -> Any:
+    """A predictor whose pools are always the same two, after its order was learned on thirty sessions."""
+    pool = [
+        Candidate("buy a red boat today", -4.5, 6, written=True),
+        Candidate("buy a red boat", -3.0, 5, written=True),
+        Candidate("where is the kite", -2.9, 5, written=False, place=0),
+    ]
+    monkeypatch.setattr(mixing, "pools", lambda predictor, part, k, begun: [pool] * len(part))
+    held = Queries(Histories.of(History(("red boat", "buy a red boat")) for _ in range(30)))
+    shared = SuggestSettings(**settings)  # type: ignore[arg-type]
+    predictor = SimpleNamespace(shared=shared, facts={"notes": []})
+    learn_order(predictor, held)  # type: ignore[arg-type]
+    return predictor
+
+
+def test_the_cost_of_a_word_is_learned_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = ordered(monkeypatch, first="consensus", exponent=0.0).facts
+    # By the network alone: exp(-4.5), exp(-3) and exp(-2.9), so the kite is likeliest and never right; the other two
+    # share ten n-grams, and of them the shorter leads once a word costs more than its share of them.
+    weighed = shares(np.array([-4.5, -3.0, -2.9]))
+    pool = (["buy a red boat today", "buy a red boat", "where is the kite"], weighed)
+    cost, figures = choose_cost([pool] * 30, pl.Series(["buy a red boat"] * 30))
+    assert figures == {"likeliest": 0.0, "consensus": 1.0} and cost is not None and cost > 0
+    assert facts == {"notes": [], "word_cost": cost, "validation_bleu": figures}
+    assert (
+        "mix" in ordered(monkeypatch, retrieved=5).facts and "word_cost" not in ordered(monkeypatch, retrieved=5).facts
+    )
+    assert ordered(monkeypatch).facts == {"notes": []}
+
+
+def test_both_are_learned_where_both_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = ordered(monkeypatch, retrieved=5, first="consensus").facts
+    assert facts["found_in_pool"] == 1.0 and facts["validation_mrr@10"] == {"network": 0.5, "mixed": 1.0}
+    assert facts["word_cost"] is None  # the mixed order has the true one in front already

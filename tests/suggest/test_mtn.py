@@ -83,6 +83,17 @@ def test_label_smoothing_is_torchs() -> None:
     torch.testing.assert_close(smooth.loss(batch), expected)
 
 
+def test_what_is_smoothed_beside_copying_is_the_vocabulary_alone() -> None:
+    plain, smooth = network(copy=True), network(copy=True, smoothing=0.3)
+    batch = pad(SESSIONS)
+    read, said = next_queries(batch)
+    there, memory = said != 0, plain._remember(batch, batch.followed)
+    states, _ = plain.writer.states(memory, read, Rows.of(there))
+    spread = plain.writer.words.log_probabilities(states)[:, 1:].mean(1)  # cross-entropy against all tokens evenly
+    expected = -(0.7 * plain.writer.likelihood(memory, read, said)[there] + 0.3 * spread).mean()
+    torch.testing.assert_close(smooth.loss(batch), expected)
+
+
 # --- three levels: user, session, query ------------------------------------------------------------------------------
 
 # A user's seven queries in three sessions, another's three in one.

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from ensue.data.histories import Histories
+from ensue.data.personal import looks_personal
 from ensue.data.queries import Queries, read_queries
 from ensue.data.query_tokens import QueryTokenizer
 from ensue.errors import DataError, ModelFolderError, SettingError
@@ -18,7 +19,6 @@ from ensue.suggest.answers import clean_prefix, completions, spellings
 from ensue.suggest.counting import MostFrequentNext
 from ensue.suggest.fitting import prints
 from ensue.suggest.predictor import SuggestPredictor
-from ensue.suggest.privacy import looks_personal
 from ensue.suggest.updating import added
 from tests.suggest.contract import ATTENDING, FLOOR, SECRETS, THINGS, planted, queries, with_secrets
 
@@ -173,6 +173,7 @@ def test_damaged_folders_say_so(tmp_path: Path) -> None:
         ({"tokens": "letters"}, "tokens is 'letters'; choose from words, bpe"),
         ({"min_users": 0}, "min_users is 0; it must be at least 1"),
         ({"retrieved": -1}, "retrieved and exponent must be 0 or more"),
+        ({"first": "second"}, "first is 'second'; choose from likeliest, consensus"),
     ],
 )
 def test_settings_that_mean_nothing(settings: dict[str, object], message: str) -> None:

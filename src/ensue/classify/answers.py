@@ -12,7 +12,7 @@ import torch
 
 from ensue.classify.counting import Sides
 from ensue.classify.task import Keep, Passages, keep_words, within_caps
-from ensue.data.histories import Index
+from ensue.data.histories import Index, ranges
 from ensue.data.texts import Texts
 from ensue.data.tokens import split_words
 from ensue.errors import DataError
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from ensue.classify.predictor import ClassifyPredictor
 
 TESTED = 3
-"""How many of the most heeded words are taken out, one at a time and together; of a short text, half of its words."""
+"""How many of the most heeded words are taken out, one at a time and together; of a short text, half of its words.
+
+Where sentences are encoded, it is whole sentences that are heeded and taken out."""
 DRAWS = 5
-"""How often as many words are taken out at random."""
+"""How often as many words are taken out at random: each by itself or, where sentences went, in one run."""
 Graph = tuple[tuple[float, ...], ...]
 
 
@@ -99,7 +101,7 @@ def _evidence(
     """For each record the words it leaned on most, and what its answer is without them."""
     weights, words = _weights(predictor, sides, shares.argmax(1)), _words(predictor, texts, sides)
     places = [_places(sides, record) for record in range(len(texts))]
-    top = [_heaviest(weights[place]) for place in places]
+    top = [_heaviest(weights[place], bounds) for place, bounds in zip(places, _units(predictor, sides), strict=True)]
     trials = [trial for record, best in enumerate(top) for trial in _trials(record, best, sides)]
     without = _without(predictor, sides, trials)
     low = 0
@@ -111,24 +113,45 @@ def _evidence(
         lost = shares[record, labels] - without[low : low + len(best) + 1 + DRAWS][:, labels]
         low += len(lost)
         alone, together, random = lost[: len(best)], lost[len(best)], lost[len(best) + 1 :]
-        where = places[record][best]
+        where = places[record]
         heeded = [
-            _Word(words[place], position, float(weights[place]) / len(sides), row)
-            for place, position, row in zip(where.tolist(), best.tolist(), alone.tolist(), strict=True)
+            _Word(
+                " ".join(words[word] for word in where[unit].tolist()),
+                int(unit[0]),
+                float(weights[where[unit]].sum()) / len(sides),
+                row,
+            )
+            for unit, row in zip(best, alone.tolist(), strict=True)
         ]
-        yield _Tested(heeded, Deletion(len(best), float(together[0]), float(random[:, 0].mean()), DRAWS))
+        gone = sum(map(len, best))
+        yield _Tested(heeded, Deletion(gone, float(together[0]), float(random[:, 0].mean()), DRAWS))
 
 
-def _trials(record: int, best: Index, sides: Sides) -> Iterator[_Trial]:
+def _units(predictor: ClassifyPredictor, sides: Sides) -> Iterator[Index]:
+    """For each record the bounds, among its words, of what can be heeded: words, or the sentences of an encoder."""
+    if predictor.encoder is None:
+        yield from (np.arange(size + 1) for size in np.sum([tokens.lengths for tokens in sides], axis=0))
+        return
+    passages = predictor.passages(sides)
+    for record in range(len(passages)):
+        sizes = passages.sizes[passages.passages(np.array([record]))]
+        yield np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+
+
+def _trials(record: int, best: list[Index], sides: Sides) -> Iterator[_Trial]:
     """Each of the best words alone, all of them, and as many drawn at random: by the text, so that it can be redone."""
     if not len(best):
         return
-    yield from (_Trial(record, best[place : place + 1]) for place in range(len(best)))
-    yield _Trial(record, best)
+    yield from (_Trial(record, words) for words in best)
+    together = np.concatenate(best)
+    yield _Trial(record, together)
     ids = np.concatenate([tokens.ids[_span(tokens.sentences[tokens.texts], record)] for tokens in sides])
     random = np.random.default_rng(zlib.crc32(ids.tobytes()))
     for _ in range(DRAWS):
-        yield _Trial(record, random.choice(len(ids), len(best), replace=False))
+        if len(together) == len(best):
+            yield _Trial(record, random.choice(len(ids), len(best), replace=False))
+        else:
+            yield _Trial(record, np.arange(len(together)) + random.integers(len(ids) - len(together) + 1))
 
 
 def _without(predictor: ClassifyPredictor, sides: Sides, trials: list[_Trial]) -> Floats:
@@ -150,11 +173,13 @@ def _without(predictor: ClassifyPredictor, sides: Sides, trials: list[_Trial]) -
     return predictor.probabilities(tuple(shorter))
 
 
-def _heaviest(weights: Floats) -> Index:
-    """The places of the largest weights, largest first; of those that differ by rounding alone, the first."""
-    most = min(TESTED, max(1, len(weights) // 2)) if len(weights) else 0
-    order = np.argsort(-np.round(weights, 5), kind="stable")[:most]
-    return order[weights[order] > 0]
+def _heaviest(weights: Floats, bounds: Index) -> list[Index]:
+    """The words of the units of largest weight, largest first; of those that differ by rounding alone, the first."""
+    if not len(weights):
+        return []
+    sums = np.add.reduceat(weights, bounds[:-1])
+    order = np.argsort(-np.round(sums, 5), kind="stable")[: min(TESTED, max(1, len(sums) // 2))]
+    return [np.arange(bounds[unit], bounds[unit + 1]) for unit in order[sums[order] > 0]]
 
 
 def _weights(predictor: ClassifyPredictor, sides: Sides, labels: Index) -> Floats:
@@ -200,6 +225,9 @@ def _add_weights(predictor: ClassifyPredictor, passages: Passages, index: Index,
         for block, pooled in zip(batch.sentences, output.sentences, strict=True):
             rows = pooled.weights.double().cpu().numpy() * upper[block.rows.numpy()][:, None]
             shares[block.items[block.mask].numpy()] = rows[block.mask.numpy()]
+    if batch.vectors is not None:  # nothing is weighed inside an encoded sentence: its words share alike
+        sizes = passages.sizes[chosen]
+        weights[ranges(passages.starts[chosen], sizes)] = np.repeat(shares / sizes, sizes)
     for block, pooled in zip(batch.words, output.words, strict=True):
         mask, rows = block.mask.numpy(), block.rows.numpy()
         where = passages.starts[chosen[rows]][:, None] + np.arange(mask.shape[1])
@@ -208,7 +236,7 @@ def _add_weights(predictor: ClassifyPredictor, passages: Passages, index: Index,
 
 def _words(predictor: ClassifyPredictor, texts: Texts, sides: Sides) -> list[str]:
     """The words of all sides as the model reads them."""
-    documents, found = predictor.architecture == "hierarchical", list[str]()
+    documents, found = predictor.documents, list[str]()
     for column, tokens in zip(texts.texts, sides, strict=True):
         split = split_words(column, lower=predictor.tokenizer.lower, sentences=documents)
         kept = within_caps(

@@ -35,12 +35,13 @@ class Batch(NamedTuple):
     """Texts, or pairs of them: the first texts of all pairs come before the second ones.
 
     Attributes:
-        words: the passages, whose items are words.
+        words: the passages, whose items are words; empty where an encoder gives their vectors.
         sentences: documents, whose items are passages; empty where texts are not read as documents.
         owners: (rows,) the text of each row of the upper level.
         shares: (rows,) the part of its text that each such row makes up; 1 unless a text was cut.
         num_texts: texts in all: twice the pairs.
         targets: (records,) codes of the labels; empty when they are not known.
+        vectors: (passages, dim) vectors of the passages, where an encoder gives them.
     """
 
     words: tuple[Block, ...]
@@ -49,6 +50,7 @@ class Batch(NamedTuple):
     shares: Tensor
     num_texts: int
     targets: Tensor
+    vectors: Tensor | None = None
 
     @property
     def num_targets(self) -> int:
@@ -59,7 +61,8 @@ class Batch(NamedTuple):
         """The same batch on another device."""
         words, sentences = (tuple(block.to(device) for block in blocks) for blocks in (self.words, self.sentences))
         owners, shares, targets = (tensor.to(device) for tensor in (self.owners, self.shares, self.targets))
-        return Batch(words, sentences, owners, shares, self.num_texts, targets)
+        vectors = None if self.vectors is None else self.vectors.to(device, non_blocking=True)
+        return Batch(words, sentences, owners, shares, self.num_texts, targets, vectors)
 
 
 class Output(NamedTuple):

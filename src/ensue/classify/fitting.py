@@ -113,7 +113,7 @@ def _learn_words(predictor: ClassifyPredictor, data: Texts) -> None:
     labels = sorted(found, key=(lambda label: (int(label), label)) if numbers else None)
     architecture = _architecture(predictor, data)
     predictor.become(predictor.model_name, architecture)
-    own = predictor.settings
+    own, probe = predictor.settings, None if predictor.encoder is None else predictor.encoder.probe()
     predictor.tokenizer = learn_words(
         data.texts, lower=own.lower, min_count=own.min_count, vectors=own.vectors, extra_words=own.extra_words
     )
@@ -128,6 +128,7 @@ def _learn_words(predictor: ClassifyPredictor, data: Texts) -> None:
         "calibration_error": {},
         "validation_accuracy": {},
         "notes": [],
+        **({} if probe is None else {"encoder": probe}),
     }
 
 
@@ -229,8 +230,11 @@ def _train(
     torch.manual_seed(predictor.seed)
     vectors = predictor.counting.get("vectors")
     dim = vectors.matrix.shape[1] if vectors else predictor.settings.dim or LEARNED_DIM  # type: ignore[union-attr]
-    network = predictor.new_network(len(predictor.tokenizer.vocabulary), dim)
-    if vectors:
+    encoder = predictor.encoder
+    network = predictor.new_network(
+        *((len(predictor.tokenizer.vocabulary), dim) if encoder is None else (0, encoder.dim))
+    )
+    if vectors and encoder is None:
         known = vectors.matrix.any(1)  # type: ignore[union-attr]
         network.place(known.nonzero()[:, 0], vectors.matrix[known], tuned=predictor.settings.tuned)  # type: ignore[union-attr]
     predictor.model, predictor.optimizer = network, storage.new_optimizer(network, schedule)

@@ -20,7 +20,7 @@ improve.
 alone: through Adam it would pull at every word in every step, however seldom it occurs. A text of more than 256 words
 (a document: of more than 256 sentences, or with a sentence of more than 256 words) is cut into equal stretches; those
 of a sentence count as sentences, those of a text are averaged by length. Nothing is left out: the released program read
-40 sentences of 40 words.
+40 sentences of 40 words. With ``encoder``, a frozen model of sentences takes the place of the lower level.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ class TextSettings:
     """flat, hierarchical (words, sentences, document) or pair; auto: as the data is."""
     vectors: str | None = None
     """A file of word vectors (GloVe, fastText, word2vec text or npz); without one, vectors are learned."""
+    encoder: str | None = None
+    """Name or folder of a sentence-transformers model that encodes the sentences: the network reads these vectors."""
     tuned: bool = True
     """Whether the vectors of the file are trained too."""
     extra_words: int = 50_000
@@ -93,6 +95,8 @@ class TextSettings:
         for name in ("dim", "hidden", "score_dim", "head", "min_count", "max_words", "max_sentences"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise SettingError(f"{name} is {value}; it must be at least 1")
+        if self.encoder is not None and not self.encoder.strip():
+            raise SettingError("encoder is empty; name a sentence-transformers model, or leave it out")
         if self.extra_words < 0:
             raise SettingError(f"extra_words is {self.extra_words}; it must be 0 or more")
         if not 0 <= self.dropout < 1:
@@ -138,8 +142,9 @@ class Shape(NamedTuple):
     """What the data decides about a network."""
 
     num_words: int
-    """Ids, padding and unknown included."""
+    """Ids, padding and unknown included; 0 where sentences are encoded."""
     dim: int
+    """Width of a word's vector, or of an encoded sentence's."""
     num_labels: int
     architecture: str
 
@@ -204,10 +209,12 @@ class TextClassifier(nn.Module):
         nn.init.zeros_(self.table.weight[: PADDING + 2])  # padding, and words that were never seen
         self.register_buffer("fixed", torch.zeros(shape.num_words, dtype=torch.bool))
         self.drop = Dropout(settings.dropout)
-        self.words = Level(settings, shape.dim)
-        hierarchical = shape.architecture == "hierarchical"
-        self.sentences = Level(settings, self.words.pool.width) if hierarchical else None
-        width = (self.sentences or self.words).pool.width * (4 if self.paired else 1)
+        self.words = None if settings.encoder is not None else Level(settings, shape.dim)
+        hierarchical = shape.architecture == "hierarchical" or self.words is None
+        below = shape.dim if self.words is None else self.words.pool.width
+        self.sentences = Level(settings, below) if hierarchical else None
+        top = cast(Level, self.sentences or self.words)
+        width = top.pool.width * (4 if self.paired else 1)
         self.hidden, self.output = nn.Linear(width, settings.head), nn.Linear(settings.head, shape.num_labels)
 
     @torch.no_grad()
@@ -230,7 +237,10 @@ class TextClassifier(nn.Module):
     def forward(self, batch: Batch) -> Output:
         """Scores (records, labels), and what was pooled on the way."""
         num_rows = sum(len(block.rows) for block in batch.words)
-        found, upper = self.words(self._look, batch.words, num_rows), None
+        if self.words is None:
+            found, upper = _Encoded(self.drop(cast(Tensor, batch.vectors)), []), None
+        else:
+            found, upper = self.words(self._look, batch.words, num_rows), None
         if self.sentences is not None:
             passages = found.vectors
             upper = self.sentences(lambda items: passages[items], batch.sentences, len(batch.owners))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from ensue.classify import BEST, MODELS, answers, blend, fitting, storage, updat
 from ensue.classify.batch import Batch, Output
 from ensue.classify.counting import Majority, MeanVectors, Sides, Tfidf
 from ensue.classify.network import TABLE_2, Shape
+from ensue.classify.sentences import Encoder, SentencePassages
 from ensue.classify.task import Passages
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
@@ -64,12 +66,13 @@ class ClassifyPredictor:
         self.names: tuple[str, ...] = BEST if model == "best" else (model,)
         if model == "best" and self.options.get("vectors") is None:
             self.names = tuple(name for name in BEST if name != "vectors")
+        self.device = find_device(device)
+        self.encoder: Encoder | None = None
         changed(self.options, *(part for name in self.names for part in MODELS[name][1:]))
         self.become(self.names[0])
         if not isinstance(seed, int) or seed < 0:
             raise SettingError(f"seed is {seed!r}; it must be a whole number, 0 or more")
         self.seed = seed
-        self.device = find_device(device)
         self.tokenizer = Tokenizer()
         self.model: Any = None
         self.counting: dict[str, Tfidf | MeanVectors | Majority] = {}
@@ -86,6 +89,8 @@ class ClassifyPredictor:
         own = {key: value for key, value in changes.items() if key in known}
         self.model_name = name
         self.settings, self.schedule = changed(own, settings, schedule)
+        encoder = getattr(self.settings, "encoder", None)
+        self.encoder = None if encoder is None else self.encoder or Encoder(encoder, self.device)
         if self.schedule is not None:
             for key, only in (("watch", "accuracy"), ("refit", False), ("replay", 0)):
                 if getattr(self.schedule, key) != only:
@@ -111,6 +116,11 @@ class ClassifyPredictor:
     def architecture(self) -> str:
         """What the data made of ``architecture="auto"``."""
         return str(self.facts["architecture"])
+
+    @property
+    def documents(self) -> bool:
+        """Whether texts are read sentence by sentence."""
+        return self.architecture == "hierarchical" or self.encoder is not None
 
     def fit(
         self, data: Texts, valid: Texts | None = None, *, checkpoint: Path | None = None, resume: bool = False
@@ -203,15 +213,22 @@ class ClassifyPredictor:
         if texts.paired != self.facts["paired"]:
             kinds = ("pairs", "single texts") if texts.paired else ("single texts", "pairs")
             raise DataError(f"these are {kinds[0]}, but the model learned {kinds[1]}; give {kinds[1]}")
-        documents = self.architecture == "hierarchical"
         caps = {"max_words": self.settings.max_words}
-        if documents:
+        if self.documents:
             caps["max_sentences"] = self.settings.max_sentences
-        return tuple(self.tokenizer.encode(column, sentences=documents, **caps) for column in texts.texts)
+        encode = partial(self.tokenizer.encode, sentences=self.documents, keep_words=self.encoder is not None, **caps)
+        return tuple(map(encode, texts.texts))
 
     def passages(self, sides: Sides, targets: Index | None = None) -> Passages:
-        """Encoded texts as the network reads them."""
-        return Passages(sides, targets, documents=self.architecture == "hierarchical")
+        """Encoded texts as the network reads them.
+
+        Raises:
+            SettingError: a sentence encoder is missing, or not the one that was learned with.
+        """
+        if self.encoder is None:
+            return Passages(sides, targets, documents=self.documents)
+        self.encoder.require(self.facts["encoder"])
+        return SentencePassages(sides, targets, self.encoder)
 
     def probabilities(self, sides: Sides, counting: str | None = None) -> Floats:
         """(records, labels) calibrated probabilities; a record without words gets the shares of the labels."""

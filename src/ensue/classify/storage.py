@@ -52,7 +52,7 @@ def files(predictor: ClassifyPredictor, card: str) -> dict[str, bytes]:
 
 def fill(predictor: ClassifyPredictor, path: Path, facts: dict[str, Any]) -> None:
     """Give a new predictor what :func:`files` kept."""
-    if not set(facts) >= FACTS:
+    if not set(facts) >= FACTS | ({"encoder"} if predictor.encoder is not None else set()):
         raise ValueError("facts are missing in settings.json")
     predictor.facts = facts
     try:
@@ -76,7 +76,7 @@ def fill(predictor: ClassifyPredictor, path: Path, facts: dict[str, Any]) -> Non
         predictor.model = predictor.counting[predictor.model_name]
         return
     tensors = read_tensors(path, "model.safetensors")
-    if len(tensors["table.weight"]) != num_words:
+    if len(tensors["table.weight"]) != (num_words if predictor.encoder is None else 0):
         raise ValueError("vocabulary.json is not as long as the table of vectors")
     predictor.model = predictor.new_network(*tensors["table.weight"].shape)
     predictor.model.load_state_dict(tensors)

@@ -22,7 +22,7 @@ Keep = npt.NDArray[np.bool_]
 
 
 class Stretches:
-    """Ranges of items, each cut into as few equal parts as ``STRETCH`` allows; an empty one has no part.
+    """Ranges of items, each cut into as few equal parts of at most so many as it takes; an empty one has no part.
 
     Attributes:
         starts: (parts,) where each begins.
@@ -30,9 +30,9 @@ class Stretches:
         owners: (parts,) the range each is part of.
     """
 
-    def __init__(self, offsets: Index) -> None:
+    def __init__(self, offsets: Index, most: int = STRETCH) -> None:
         sizes = np.diff(offsets)
-        parts = -(-sizes // STRETCH)
+        parts = -(-sizes // most)
         self.owners = np.repeat(np.arange(len(sizes)), parts)
         part, whole, of = ranges(np.zeros_like(parts), parts), sizes[self.owners], parts[self.owners]
         self.starts = offsets[:-1][self.owners] + part * whole // np.maximum(of, 1)
@@ -49,12 +49,15 @@ class Passages:
             was cut are averaged, each by its number of words.
     """
 
+    stretch = STRETCH
+    """Words of a passage at most."""
+
     def __init__(self, sides: tuple[Tokens, ...], targets: Index | None = None, *, documents: bool = False) -> None:
         self.num_records, self.documents = len(sides[0]), documents
         self.targets = np.empty(0, np.int64) if targets is None else targets
         self.ids: Ids = np.concatenate([side.ids for side in sides])
         offsets, texts = _joined([side.sentences for side in sides]), _joined([side.texts for side in sides])
-        cut = Stretches(offsets)
+        cut = Stretches(offsets, self.stretch)
         self.starts, self.sizes = cut.starts, cut.lengths
         owners = np.repeat(np.arange(len(texts) - 1), np.diff(texts))[cut.owners]
         self.first: Index = np.searchsorted(owners, np.arange(len(texts)))
@@ -92,12 +95,15 @@ class Passages:
         texts = self.texts(index)
         return ranges(self.first[texts], self.first[texts + 1] - self.first[texts])
 
+    def blocks(self, chosen: Index) -> tuple[Block, ...]:
+        """The words of some passages."""
+        return _blocks(self.starts[chosen], self.sizes[chosen], self.ids)
+
     def batch(self, index: Index) -> Batch:
         """The records ``index`` as padded tensors on the CPU."""
         texts = self.texts(index)
         counts = self.first[texts + 1] - self.first[texts]
         chosen = ranges(self.first[texts], counts)
-        words = _blocks(self.starts[chosen], self.sizes[chosen], self.ids)
         if self.documents:
             cut = Stretches(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
             sentences = _blocks(cut.starts, cut.lengths, np.arange(len(chosen)))
@@ -106,7 +112,7 @@ class Passages:
             sentences, owners, sizes = (), np.repeat(np.arange(len(texts)), counts), self.sizes[chosen]
         shares = sizes / np.bincount(owners, sizes, len(texts))[owners]
         return Batch(
-            words,
+            self.blocks(chosen),
             sentences,
             torch.from_numpy(owners),
             torch.from_numpy(shares.astype(np.float32)),
@@ -118,7 +124,8 @@ class Passages:
 def keep_words(tokens: Tokens, kept: Keep) -> Tokens:
     """The same texts without the words that are ``False``; sentences and texts may become empty."""
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
-    return Tokens(tokens.ids[kept], ends[tokens.sentences], tokens.texts)
+    words = None if tokens.words is None else tokens.words.filter(kept)
+    return Tokens(tokens.ids[kept], ends[tokens.sentences], tokens.texts, words=words)
 
 
 def within_caps(sentences: Index, texts: Index, max_words: int | None, max_sentences: int | None) -> Keep:

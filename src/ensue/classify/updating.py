@@ -55,6 +55,8 @@ def _grow(predictor: ClassifyPredictor, updates: int) -> None:
     """Rows for new words in the network; the optimiser's moments of the others stay."""
     assert predictor.schedule is not None and predictor.optimizer is not None
     torch.manual_seed(predictor.seed + updates)
+    if predictor.encoder is not None:
+        return  # it reads words that no vocabulary knows
     moments = optimizer_tensors(predictor.model, predictor.optimizer)
     predictor.model.grow(len(predictor.tokenizer.vocabulary))
     predictor.optimizer = storage.new_optimizer(predictor.model, predictor.schedule)

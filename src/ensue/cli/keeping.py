@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ensue.cli import tasks
-from ensue.cli.options import Columns, Folder, Gap, Json, Part, Phrases, Reading, Rules, Sort, TimeUnit
+from ensue.cli.options import ArticlesFile, Columns, Folder, Gap, Json, Part, Phrases, Reading, Rules, Sort, TimeUnit
 from ensue.errors import SettingError
 
 
@@ -30,6 +30,7 @@ def update(
     phrases: Phrases = False,
     rules: Rules = "",
     part: Part = "",
+    articles: ArticlesFile = None,
     json: Json = False,
 ) -> None:
     """Learn what is new on top of a model; or put an old version back.
@@ -44,7 +45,16 @@ def update(
     if new is None:
         raise SettingError("name a log of what is new, as in `ensue update FOLDER new.csv`, or give --rollback")
     current(folder)  # a wrong folder is found before a long log is read
-    reading = Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases, rules=rules, part=part)
+    reading = Reading(
+        columns=columns,
+        time_unit=time_unit,
+        sort=sort,
+        gap=gap,
+        phrases=phrases,
+        rules=rules,
+        part=part,
+        articles=articles,
+    )
     tasks.of_folder(folder, context).update(folder, Path(new), reading, max_drop, keep, json)
 
 

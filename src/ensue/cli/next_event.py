@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ensue.evaluation import Result
     from ensue.next_event.predictor import NextPredictor
 
-FOREIGN: tuple[str, ...] = ("phrases", "rules", "part", "min_users", "prefix")
+FOREIGN: tuple[str, ...] = ("phrases", "rules", "part", "min_users", "prefix", "articles")
 
 
 def read(path: Path, reading: Reading) -> Histories:

@@ -15,7 +15,8 @@ Columns = Annotated[
     typer.Option(
         help="roles to column names: sequence=…,value=…,time=…; of "
         "texts text=…,second=…,label=…,group=…; of query logs "
-        "query=…,user=…,session=…,time=…,part=…"
+        "query=…,user=…,session=…,time=…,part=…; of posts and articles "
+        "text=…,id=…,about=…,part=…,body=…,summary=…,article_id=…,article_title=…"
     ),
 ]
 TimeUnit = Annotated[str | None, typer.Option(help="unit of the times: s, ms, h or iso; found out unless stated")]
@@ -30,10 +31,16 @@ Rules = Annotated[
     ),
 ]
 Part = Annotated[
-    str, typer.Option(help="of query logs: only sessions of this part of the file, such as valid or test:novel")
+    str,
+    typer.Option(
+        help="only this part of the file: of query logs valid, test:novel or the like, of posts valid or the like"
+    ),
 ]
 MinUsers = Annotated[
     int | None, typer.Option(help="of query logs: how many users must have typed what is suggested; 5 unless stated")
+]
+ArticlesFile = Annotated[
+    Path | None, typer.Option("--articles", help="of posts: the file of articles; a folder holds both files itself")
 ]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 Folder = Annotated[Path, typer.Argument(help="a model folder made by `ensue fit`")]
@@ -50,6 +57,10 @@ class Reading:
     phrases: bool = False
     rules: str = ""
     part: str = ""
+    min_users: int | None = None
+    """Of ``check``: the privacy floor that is looked at."""
+    articles: Path | None = None
+    """Of posts: the file of the articles."""
 
     @property
     def roles(self) -> dict[str, str] | None:

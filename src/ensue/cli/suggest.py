@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ensue.evaluation import SuggestResult
     from ensue.suggest.predictor import SuggestPredictor
 
-FOREIGN: tuple[str, ...] = ("sort", "phrases", "at", "max_drop")
+FOREIGN: tuple[str, ...] = ("sort", "phrases", "at", "max_drop", "articles")
 
 
 def read(path: Path, reading: Reading) -> Queries:
@@ -82,9 +82,11 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
     """Show what was understood of a log, and what in it would spoil a result."""
     from ensue.cli import show, show_queries
     from ensue.suggest.check import check_queries
+    from ensue.suggest.serving import SuggestSettings
 
     queries, understood = _read(path, reading)
-    found = check_queries(queries, understood, {str(other): read(other, reading) for other in others})
+    least = SuggestSettings().min_users if reading.min_users is None else reading.min_users
+    found = check_queries(queries, understood, {str(other): read(other, reading) for other in others}, least)
     show.put_json(asdict(found)) if json else show_queries.findings(found)
 
 

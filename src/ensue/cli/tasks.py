@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
-from ensue.cli import classify, next_event, suggest
+from ensue.cli import classify, link, next_event, suggest
 from ensue.cli.options import Reading
 from ensue.errors import SettingError
 
@@ -71,7 +71,7 @@ class Task(Protocol):
         ...
 
 
-TASKS: dict[str, Task] = {"next": next_event, "classify": classify, "suggest": suggest}
+TASKS: dict[str, Task] = {"next": next_event, "classify": classify, "suggest": suggest, "link": link}
 
 
 def named(task: str, context: typer.Context | None = None) -> Task:
@@ -110,4 +110,6 @@ def of_file(path: Path, reading: Reading, context: typer.Context | None = None) 
     """
     from ensue.data.kinds import kind_of
 
+    if reading.articles is not None:
+        return named("link", context)
     return named(kind_of(path, reading.roles, phrases=reading.phrases), context)

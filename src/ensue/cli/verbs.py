@@ -10,8 +10,21 @@ from typing import Annotated
 
 import typer
 
-from ensue.cli import keeping, streaming, tasks
-from ensue.cli.options import Columns, Folder, Gap, Json, MinUsers, Part, Phrases, Reading, Rules, Sort, TimeUnit
+from ensue.cli import keeping, linking, streaming, tasks
+from ensue.cli.options import (
+    ArticlesFile,
+    Columns,
+    Folder,
+    Gap,
+    Json,
+    MinUsers,
+    Part,
+    Phrases,
+    Reading,
+    Rules,
+    Sort,
+    TimeUnit,
+)
 from ensue.errors import SettingError
 from ensue.settings import parse
 from ensue.version import __version__
@@ -20,7 +33,8 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Who passes it on next, what is read or searched next, which label fits: answers from what you hold, with "
+    help="Who passes it on next, what is read or searched next, which label fits, which posts are about it: answers "
+    "from what you hold, with "
     "what they leaned on.",
 )
 
@@ -30,7 +44,7 @@ Data = Annotated[
         help="a log, queries or labelled texts: CSV, TSV, JSON Lines, Parquet, or a layout known by its shape"
     ),
 ]
-Task = Annotated[str, typer.Argument(help="the question: next, classify or suggest")]
+Task = Annotated[str, typer.Argument(help="the question: next, classify, suggest or link")]
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="key=value: change a setting of the model or its schedule")
 ]
@@ -68,10 +82,22 @@ def check(
     phrases: Phrases = False,
     rules: Rules = "",
     part: Part = "",
+    articles: ArticlesFile = None,
+    min_users: MinUsers = None,
     json: Json = False,
 ) -> None:
     """Show what was understood of a file, and what in it would spoil a result."""
-    reading = Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases, rules=rules, part=part)
+    reading = Reading(
+        columns=columns,
+        time_unit=time_unit,
+        sort=sort,
+        gap=gap,
+        phrases=phrases,
+        rules=rules,
+        part=part,
+        min_users=min_users,
+        articles=articles,
+    )
     tasks.of_file(data, reading, context).check(data, other or [], reading, json)
 
 
@@ -95,6 +121,7 @@ def fit(
     phrases: Phrases = False,
     rules: Rules = "",
     part: Part = "",
+    articles: ArticlesFile = None,
     json: Json = False,
 ) -> None:
     """Train a model (or count) and write its folder."""
@@ -106,7 +133,16 @@ def fit(
     from ensue.predictor import make
 
     chosen = tasks.named(task, context)
-    reading = Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases, rules=rules, part=part)
+    reading = Reading(
+        columns=columns,
+        time_unit=time_unit,
+        sort=sort,
+        gap=gap,
+        phrases=phrases,
+        rules=rules,
+        part=part,
+        articles=articles,
+    )
     predictor = make(task, model, settings=_settings(set_, min_users), seed=seed, device=device)
     require_writable(output)
     with ranks() as (rank, _):
@@ -147,6 +183,7 @@ def evaluate(
     phrases: Phrases = False,
     rules: Rules = "",
     part: Part = "",
+    articles: ArticlesFile = None,
     json: Json = False,
 ) -> None:
     """Score a model on data it has not seen, counting beside it; the table also goes into its CARD.md."""
@@ -161,7 +198,17 @@ def evaluate(
     scoring = chosen.scoring(protocol, at)
     predictor = load(folder)
     asked = chosen.read(
-        data, Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases, rules=rules, part=part)
+        data,
+        Reading(
+            columns=columns,
+            time_unit=time_unit,
+            sort=sort,
+            gap=gap,
+            phrases=phrases,
+            rules=rules,
+            part=part,
+            articles=articles,
+        ),
     )
     chosen.require_like(asked, data, predictor)
     found = score(predictor, asked, **scoring)
@@ -190,6 +237,7 @@ def compare(
     phrases: Phrases = False,
     rules: Rules = "",
     part: Part = "",
+    articles: ArticlesFile = None,
     json: Json = False,
 ) -> None:
     """Train several models on the same data and score them side by side, counting always among them."""
@@ -199,7 +247,16 @@ def compare(
 
     chosen = tasks.named(task, context)
     scoring = chosen.scoring(protocol, at)
-    reading = Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases, rules=rules, part=part)
+    reading = Reading(
+        columns=columns,
+        time_unit=time_unit,
+        sort=sort,
+        gap=gap,
+        phrases=phrases,
+        rules=rules,
+        part=part,
+        articles=articles,
+    )
     names = _names(models) or ["best"]
     if seeds < 1:
         raise SettingError(f"--seeds {seeds}: give at least 1")
@@ -294,11 +351,12 @@ def explain(
 
 app.command()(keeping.update)
 app.command()(streaming.stream)
+app.command()(linking.link)
 
 
 @app.command()
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="the paper: hidan, sansr or centrality")],
+    paper: Annotated[str, typer.Argument(help="the paper: hidan, sansr, centrality or mtn")],
     data: Annotated[Path, typer.Option(help="the folder with the paper's data sets")],
     quick: Annotated[bool, typer.Option("--quick", help="fewer models and epochs: an impression in minutes")] = False,
     models: Annotated[str, typer.Option(help="only these rows; names, separated by commas")] = "",

@@ -1,4 +1,4 @@
-"""What a file is for: a log of events (``next``), labelled texts (``classify``), or queries (``suggest``), by shape."""
+"""What a file is for, by its shape: a log of events, labelled texts, queries, or a folder of articles and posts."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import polars as pl
 
 from ensue.data.columns import ROLES as LOG_ROLES
 from ensue.data.columns import find_columns
+from ensue.data.corpus import is_corpus
 from ensue.data.files import Content, open_file
 from ensue.data.formats import read_object, recognise
+from ensue.data.post_json import READERS, layout_of
 from ensue.data.query_formats import is_query_log
 from ensue.data.text_formats import ROLES as TEXT_ROLES
 from ensue.data.text_formats import Rows, read_rows
 from ensue.errors import DataError
 
-Kind = Literal["next", "classify", "suggest"]
+Kind = Literal["next", "classify", "suggest", "link"]
 _NO_HEADER = ("fasttext", "trees", "ss", "imdb", "snli", "jsonl texts")
 
 
@@ -28,7 +30,7 @@ def kind_of(path: str | Path, columns: Mapping[str, str] | None = None, *, phras
     A table is a log of queries if it names a query, whose it is, and no label or item; ready-made sessions are one if
     their header says so. Sessions as ``{"values": […]}`` or without a header could be of anything and stay logs of
     events. A table is labelled texts if it has a text and a label, or a text and not what a log needs. The first line
-    decides.
+    decides. A folder that holds a file of articles and one of posts, and posts as a collector wrote them, are ``link``.
 
     Args:
         path: the file.
@@ -39,6 +41,8 @@ def kind_of(path: str | Path, columns: Mapping[str, str] | None = None, *, phras
         DataError: a missing, empty, truncated or binary file.
     """
     stated = set(columns or {})
+    if is_corpus(Path(path)):
+        return "link"
     if phrases or (stated & set(TEXT_ROLES)):
         return "classify"
     if "query" in stated:
@@ -46,6 +50,8 @@ def kind_of(path: str | Path, columns: Mapping[str, str] | None = None, *, phras
     content = open_file(Path(path))
     if stated & set(LOG_ROLES):
         return "next"
+    if _is_collected(content):
+        return "link"
     if _is_queries(content):
         return "suggest"
     found = _as_texts(content)
@@ -69,6 +75,16 @@ def is_plain(path: str | Path) -> bool:
     if content.parquet or content.head(1)[0].lstrip().startswith("{") or "\t" in content.head(1)[0]:
         return False
     return _as_texts(content) is None
+
+
+def _is_collected(content: Content) -> bool:
+    """Whether the first object is a post as a platform or a collector writes it."""
+    if content.parquet or not content.head(1)[0].lstrip().startswith("{"):
+        return False
+    try:
+        return layout_of(read_object(content.head(1)[0], str(content.path))) in READERS
+    except DataError:  # the reader that gets the file says what is wrong with it
+        return False
 
 
 def _is_queries(content: Content) -> bool:

@@ -44,6 +44,7 @@ ARTICLE_ROLES: Mapping[str, tuple[str, ...]] = {
     ),
     "id": ("id", "articleid", "storiesid", "storyid", "guid", "url", "link"),
     "title": ("title", "headline", "storytitle", "articletitle"),
+    "summary": ("summary", "claim", "claimreviewed", "lead", "standfirst", "abstract", "teaser", "subtitle"),
 }
 # The reader of texts takes a table apart; these of its roles hold our columns meanwhile.
 _LENT = ("text", "second", "id", "group", "label")

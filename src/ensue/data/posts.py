@@ -238,7 +238,8 @@ def read_articles(path: str | Path, *, columns: Mapping[str, str] | None = None)
 
     Args:
         path: CSV, TSV, Parquet, JSON Lines or JSON, plain or packed; a body may be a list of paragraphs.
-        columns: ``body``, ``id`` and ``title`` to names, where those do not speak for themselves.
+        columns: ``body``, ``id``, ``title`` and ``summary`` to names, where those do not speak for themselves. A
+            summary (a lead, the claim that is checked) becomes the first paragraph of the body.
 
     Raises:
         DataError: naming the file, the line, the field and what to do; or no article is left.
@@ -247,7 +248,10 @@ def read_articles(path: str | Path, *, columns: Mapping[str, str] | None = None)
     rows = read_post_rows(open_file(Path(path)), columns or {}, ARTICLE_ROLES)
     notes = list(rows.notes)
     titles = _stripped(_text(rows.frame, "title"), "titles", notes)
-    bodies = _or_title(_stripped(_text(rows.frame, "body"), "bodies", notes), titles, "articles", notes)
+    bodies = _stripped(_text(rows.frame, "body"), "bodies", notes)
+    leads = _stripped(_text(rows.frame, "summary"), "summaries", notes)
+    bodies = pl.select(pl.concat_str(leads, pl.lit("\n"), bodies).alias("body")).to_series().str.strip_chars()
+    bodies = _or_title(bodies, titles, "articles", notes)
     why = pl.select(pl.when(bodies == "").then(pl.lit("empty")).alias("why")).to_series()
     ids, why = _ids(rows, bodies, why, notes)
     kept = why.is_null().arg_true()

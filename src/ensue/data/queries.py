@@ -18,6 +18,7 @@ import polars as pl
 from ensue.data.clock import UNITS
 from ensue.data.files import open_file
 from ensue.data.histories import Histories, Ids, Index, ranges
+from ensue.data.personal import looks_personal
 from ensue.data.query_formats import Log, read_log
 from ensue.data.query_rows import Rows, count_words, first_arrival, once, order_rows
 from ensue.data.query_rules import QueryRules, sentences
@@ -37,7 +38,8 @@ class Queries:
         histories: the sessions; the values of the vocabulary are the distinct normalised queries.
         users: (values,) how many different users typed each value, anywhere in the file; empty where the log has no
             users.
-        words: (words,) the distinct words of the file, see ``query_rows.WORDS``; empty where the log has no users.
+        words: (words,) the distinct words of the file, see ``query_rows.WORDS``, those of queries that look personal
+            left out; empty where the log has no users.
         word_users: (words,) how many different users typed each.
         parts: (sessions,) the part that the file puts each session in, or empty.
         novel: (sessions,) whether the file marks it as sharing nothing with the other parts, or empty.
@@ -248,7 +250,8 @@ def _collect(log: Log, rows: Rows, sessions: Histories, first: Index) -> Queries
         typed = rows.why.is_null().to_numpy()[rows.histories.ids]
         ids, users = rows.histories.ids[typed].astype(np.int64), rows.users[typed]
         pairs = once(users * len(rows.values) + ids) % len(rows.values)
-        words, word_users = count_words(rows.values, ids, users)
+        named = looks_personal(rows.values)[ids]
+        words, word_users = count_words(rows.values, ids[~named], users[~named])
         counts = np.bincount(pairs, minlength=len(rows.values))[kept]
         found = replace(found, users=counts, words=words, word_users=word_users)
     if log.parts is not None:

@@ -85,6 +85,7 @@ class Tokens:
         cut_words: words left out by a cap, those of left out sentences included.
         cut_sentences: sentences left out by a cap.
         cut_texts: texts that lost any word.
+        words: (words,) the words themselves, where they were asked for.
     """
 
     ids: Ids
@@ -93,6 +94,7 @@ class Tokens:
     cut_words: int = 0
     cut_sentences: int = 0
     cut_texts: int = 0
+    words: pl.Series | None = None
 
     def __len__(self) -> int:
         """Number of texts."""
@@ -114,8 +116,9 @@ class Tokens:
         num_sentences = np.diff(self.texts)[index]
         kept = ranges(self.texts[index], num_sentences)
         num_words = np.diff(self.sentences)[kept]
-        ids = self.ids[ranges(self.sentences[kept], num_words)]
-        return Tokens(ids, _offsets(num_words), _offsets(num_sentences))
+        places = ranges(self.sentences[kept], num_words)
+        words = None if self.words is None else self.words.gather(places)
+        return Tokens(self.ids[places], _offsets(num_words), _offsets(num_sentences), words=words)
 
 
 class Tokenizer:
@@ -168,6 +171,7 @@ class Tokenizer:
         sentences: bool = False,
         max_words: int | None = None,
         max_sentences: int | None = None,
+        keep_words: bool = False,
     ) -> Tokens:
         """Ids of a column of texts.
 
@@ -177,6 +181,7 @@ class Tokenizer:
             max_words: a cap on the words of a sentence (of a text, where sentences are not asked for); what comes
                 later is cut and counted. Everything is read unless a cap is given.
             max_sentences: a cap on the sentences of a text.
+            keep_words: whether to keep the words beside their ids.
 
         Raises:
             SettingError: a cap below 1.
@@ -185,7 +190,8 @@ class Tokenizer:
             if cap is not None and cap < 1:
                 raise SettingError(f"{name}: {cap} is below 1; leave it out to read everything")
         split = split_words(column, lower=self.lower, sentences=sentences)
-        tokens = Tokens(self._ids(split.words), split.sentences, split.texts)
+        words = split.words if keep_words else None
+        tokens = Tokens(self._ids(split.words), split.sentences, split.texts, words=words)
         return tokens if max_words is None and max_sentences is None else _cut(tokens, max_words, max_sentences)
 
     def _ids(self, words: pl.Series) -> Ids:
@@ -277,7 +283,8 @@ def _cut(tokens: Tokens, max_words: int | None, max_sentences: int | None) -> To
     few = num_sentences if max_sentences is None else np.minimum(num_sentences, max_sentences)
     kept = ranges(tokens.texts[:-1], few)
     short = num_words[kept] if max_words is None else np.minimum(num_words[kept], max_words)
-    ids = tokens.ids[ranges(tokens.sentences[kept], short)]
+    places = ranges(tokens.sentences[kept], short)
+    ids = tokens.ids[places]
     left = Tokens(ids, _offsets(short), _offsets(few))
     return Tokens(
         ids,
@@ -286,6 +293,7 @@ def _cut(tokens: Tokens, max_words: int | None, max_sentences: int | None) -> To
         cut_words=len(tokens.ids) - len(ids),
         cut_sentences=int((num_sentences - few).sum()),
         cut_texts=int((tokens.lengths > left.lengths).sum()),
+        words=None if tokens.words is None else tokens.words.gather(places),
     )
 
 

@@ -1,7 +1,7 @@
 """The referee: a protocol card, counting rows beside every model, 95 % intervals, and one sentence on who wins.
 
-``next_event`` scores rankings, ``classify`` labels and ``suggest`` queries; here the predictor's task chooses between
-them.
+``next_event`` scores rankings, ``classify`` labels, ``suggest`` queries and ``link`` posts with articles; here the
+predictor's task chooses between them.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ from collections.abc import Sequence
 from typing import Any, overload
 
 from ensue.classify.predictor import ClassifyPredictor
+from ensue.data.corpus import Corpus
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.data.texts import Texts
-from ensue.evaluation import classify, next_event, suggest
+from ensue.evaluation import classify, link, next_event, suggest
 from ensue.evaluation.cards import describe
 from ensue.evaluation.classify import TextCard, TextResult
+from ensue.evaluation.link import LinkCard, LinkResult
 from ensue.evaluation.next_event import AT, PROTOCOLS, SAMPLED, Card, Result, Scored, chance, evaluate_alone, score
 from ensue.evaluation.rows import RESAMPLES, Row, table
 from ensue.evaluation.suggest import SuggestCard, SuggestResult
+from ensue.link.predictor import LinkPredictor
 from ensue.next_event.predictor import NextPredictor
 from ensue.suggest.predictor import SuggestPredictor
 
@@ -28,6 +31,8 @@ __all__ = [
     "RESAMPLES",
     "SAMPLED",
     "Card",
+    "LinkCard",
+    "LinkResult",
     "Result",
     "Row",
     "Scored",
@@ -51,12 +56,17 @@ def evaluate(predictor: NextPredictor, data: Histories, protocol: str = "full", 
 def evaluate(predictor: ClassifyPredictor, data: Texts) -> TextResult: ...
 @overload
 def evaluate(predictor: SuggestPredictor, data: Queries, protocol: str = "full") -> SuggestResult: ...
-def evaluate(predictor: Any, data: Any, *options: Any, **named: Any) -> Result | TextResult | SuggestResult:
+@overload
+def evaluate(predictor: LinkPredictor, data: Corpus) -> LinkResult: ...
+def evaluate(
+    predictor: Any, data: Any, *options: Any, **named: Any
+) -> Result | TextResult | SuggestResult | LinkResult:
     """Score a predictor and the counting models that were fitted on the same data.
 
     Args:
         predictor: fitted.
-        data: histories for task ``next``, labelled texts for ``classify``, sessions of queries for ``suggest``.
+        data: histories for task ``next``, labelled texts for ``classify``, sessions of queries for ``suggest``,
+            articles with posts for ``link``.
         options: of ``next``, the protocol (full, paper, macro or sampled) and ``at``, the cut-offs; of ``suggest``, the
             protocol (full or paper).
         named: the same by name.
@@ -65,7 +75,7 @@ def evaluate(predictor: Any, data: Any, *options: Any, **named: Any) -> Result |
         DataError: the data holds nothing to score.
         SettingError: an unknown protocol.
     """
-    found: Result | TextResult | SuggestResult = compare([[predictor]], data, *options, **named)
+    found: Result | TextResult | SuggestResult | LinkResult = compare([[predictor]], data, *options, **named)
     return found
 
 
@@ -77,14 +87,17 @@ def compare(
 def compare(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> TextResult: ...
 @overload
 def compare(entries: Sequence[Sequence[SuggestPredictor]], data: Queries, protocol: str = "full") -> SuggestResult: ...
-def compare(entries: Any, data: Any, *options: Any, **named: Any) -> Result | TextResult | SuggestResult:
+@overload
+def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus) -> LinkResult: ...
+def compare(entries: Any, data: Any, *options: Any, **named: Any) -> Result | TextResult | SuggestResult | LinkResult:
     """Score several models, each a list of predictors that differ in their seed alone.
 
     Figures are means over seeds; intervals resample sequences (texts), and seeds where there are several.
 
     Args:
         entries: fitted predictors of one task, by model.
-        data: histories for task ``next``, labelled texts for ``classify``, sessions of queries for ``suggest``.
+        data: histories for task ``next``, labelled texts for ``classify``, sessions of queries for ``suggest``,
+            articles with posts for ``link``.
         options: of ``next``, the protocol (full, paper, macro or sampled) and ``at``, the cut-offs; of ``suggest``, the
             protocol (full or paper).
         named: the same by name.
@@ -93,6 +106,6 @@ def compare(entries: Any, data: Any, *options: Any, **named: Any) -> Result | Te
         DataError: the data holds nothing to score.
         SettingError: an unknown protocol.
     """
-    referee = {"next": next_event, "classify": classify, "suggest": suggest}[entries[0][0].task]
-    found: Result | TextResult | SuggestResult = referee.compare(entries, data, *options, **named)
+    referee = {"next": next_event, "classify": classify, "suggest": suggest, "link": link}[entries[0][0].task]
+    found: Result | TextResult | SuggestResult | LinkResult = referee.compare(entries, data, *options, **named)
     return found

@@ -8,9 +8,11 @@ from typing import Any
 
 from ensue.classify.predictor import ClassifyPredictor
 from ensue.evaluation.classify import TextResult
+from ensue.evaluation.link import LinkResult
 from ensue.evaluation.next_event import Result
 from ensue.evaluation.rows import table
 from ensue.evaluation.suggest import SuggestResult
+from ensue.link.predictor import LinkPredictor
 from ensue.next_event.predictor import NextPredictor
 from ensue.next_event.reservoir import LATEST
 from ensue.suggest.predictor import SuggestPredictor
@@ -20,8 +22,8 @@ _WEIGHTS = "Attention weights say what the model leaned on, not why; trust them 
 
 
 def describe(
-    predictor: NextPredictor | ClassifyPredictor | SuggestPredictor,
-    result: Result | TextResult | SuggestResult | None = None,
+    predictor: NextPredictor | ClassifyPredictor | SuggestPredictor | LinkPredictor,
+    result: Result | TextResult | SuggestResult | LinkResult | None = None,
 ) -> str:
     """The text of ``CARD.md``: what was learned from what, and the latest scores with counting beside them."""
     summary = predictor.summary()
@@ -73,6 +75,8 @@ def _figures(values: Mapping[str, Any]) -> str:
 def _kept_things(summary: Mapping[str, Any]) -> list[str]:
     if summary["task"] == "classify":
         return _kept_texts()
+    if summary["task"] == "link":
+        return _kept_links()
     return _kept_queries() if summary["task"] == "suggest" else _kept(summary["facts"]["remembered"])
 
 
@@ -100,3 +104,11 @@ def _kept_queries() -> list[str]:
     prints = "`tokenizer.json`; a 32-bit fingerprint of each pair of queries that followed each other, for the referee"
     weights = "- what the weights hold of the words above the floor; the words below it were never shown to the network"
     return ["## What it keeps", f"{queries} {prints}.", f"{weights}.", ""]
+
+
+def _kept_links() -> list[str]:
+    """What a card says of the articles and posts that were learned."""
+    articles = "- every article whole, in `articles.parquet`, and its terms as numbers in `counting.safetensors`"
+    posts = "- of posts a 64-bit fingerprint each, and of networks every word of theirs in `vocabulary.json`; no text"
+    vectors = "- beside the folder, in `NAME.posts`, vectors of the posts that `ensue link --folder` last ranked"
+    return ["## What it keeps", f"{articles}.", f"{posts}.", f"{vectors}.", ""]

@@ -2,9 +2,10 @@
 
 from ensue.figures.document import document
 from ensue.figures.events import dependency, stream
+from ensue.figures.links import deletions
 from ensue.figures.page import write_html
 from ensue.figures.queries import leanings
 from ensue.figures.series import bars, lines
 from ensue.figures.word_graph import word_graph
 
-__all__ = ["bars", "dependency", "document", "leanings", "lines", "stream", "word_graph", "write_html"]
+__all__ = ["bars", "deletions", "dependency", "document", "leanings", "lines", "stream", "word_graph", "write_html"]

@@ -216,6 +216,24 @@ class VectorIndex:
         ids = self.rows["id"].gather(flat[kept])
         return scores, pl.DataFrame({"query": owners[kept], "id": ids, "score": scores.ravel()[kept]})
 
+    def vectors_of(self, ids: pl.Series) -> npt.NDArray[np.float32]:
+        """(ids,) vectors of texts that stand.
+
+        Raises:
+            SettingError: one does not.
+        """
+        held = self.rows.with_row_index("row").filter(pl.Series(self.standing)).select("id", "row")
+        asked = pl.DataFrame({"id": ids}).join(held, on="id", how="left", maintain_order="left")["row"]
+        if asked.null_count():
+            raise SettingError(f"id {ids.filter(asked.is_null())[0]!r} is not in the index; add its vector first")
+        rows, found = asked.to_numpy().astype(np.int64), np.empty((len(ids), self.manifest["dim"]), np.float32)
+        first = 0
+        for vectors in self.vectors:
+            own = (rows >= first) & (rows < first + len(vectors))
+            found[own] = vectors[rows[own] - first]
+            first += len(vectors)
+        return found
+
     def blocks(self) -> Iterator[tuple[int, Vectors, npt.NDArray[np.bool_]]]:
         """All rows, a block at a time, those that were deleted included."""
         first = 0

@@ -3,8 +3,9 @@
 A post that is about an article is never its negative, however the two came into the batch.
 
 Danovitch 2020, section 3.6: a triplet loss with the article as the anchor, mined as Wang et al., Multi-similarity loss
-with general pair weighting, CVPR 2019, Eqs. 4 and 5 mine; the constants and the mean over triplets that still lose
-something are those of the paper's library at the time. ``contrastive_loss`` is not in the paper.
+with general pair weighting, CVPR 2019, Eqs. 4 and 5 mine. The paper prints no constants: a margin of .15 and a mining
+epsilon of .1 are those of the author's earlier program, and the mean is taken over triplets that still lose something,
+lest easy ones drown the rest. ``contrastive_loss`` is not in the paper.
 
 Both take the cosines of all articles with all posts. Of vectors of length 1, the squared distance is 2 - 2 cos.
 """

@@ -12,7 +12,7 @@ section 4.2              ``Linker.forward``: cosines
 The defaults are the paper's, and where it is silent those of the author's earlier program: Adam at 1e-4, 10 epochs, a
 margin of .15, mining with .1, vectors of words that are trained; 64 pairs a batch are ours.
 
-**Departures.** The loss sees vectors of length 1, as the paper's library made them and as the cosine ranks them. Words
+**Departures.** The loss sees vectors of length 1, as the cosine ranks them; the paper says nothing of lengths. Words
 that no file knows get vectors of their own, which are learned. Articles are read whole, whatever their length, unless a
 cap is set.
 """

@@ -1,40 +1,50 @@
 """Reading posts in the order a model suggests, and saying when enough is found: the statistics behind ``--review``.
 
-The reader labels ten posts at a time, best first; after each ten a linear model re-ranks the rest: Rocchio's (1971)
+The reader labels ten posts at a time, best first; after each ten, logistic regression over TF-IDF rows re-ranks the
+rest (``ranking``). It starts from what the model said of each post, so that the first labels move it and nothing else.
 
-    score(post) = start(post) + PULL (mean of the relevant posts - mean of the others) . post
+Two rules say when the target is reached; each is right in all but 1 - confidence of reviews, under what it assumes:
 
-over unit rows. When ``patience`` posts in a row held nothing relevant, an **audit** follows: a simple random sample of
-all posts that nobody has read. If x of its m posts are relevant, the number K of relevant ones among the N unread is,
+**Audits** assume nothing. When ``patience`` posts in a row held nothing relevant, a simple random sample of all posts
+that nobody has read is labelled. If x of its m posts are relevant, the number K of relevant ones among the N unread is,
 with confidence 1 - alpha, no larger than the largest K with P(X <= x | N, K, m) > alpha (hypergeometric, exact; the
 bound of Clopper & Pearson 1934 without replacement). Recall is then at least (found + x) / (found + K). A sample is as
 large as it must be to reach the target if it holds nothing; if it holds x, it grows to what x allows, up to ``LOOKS``
-times, and then reading goes on. Each look may be wrong with ``SPENT`` of what is left of 1 - confidence, so that over
-all looks of a review a statement is wrong at most once in 20 times, whatever the model, the posts and the order.
+times, and then reading goes on. Each look may be wrong with ``SPENT`` of what is left of 1 - confidence (a union bound
+over looks), so that a statement is wrong at most once in 20 times, whatever the model, the posts and the order.
+What this costs is set by how many are found: with F, the first sample takes 1 - alpha ** (1 / (F / 9 + 1)) of the
+unread, which is .43 at 50, .26 at 100, .06 at 500 and .03 at 1,000; no rule that assumes nothing can do with less, for
+F / 9 + 1 relevant posts may hide anywhere.
 
-What this costs is set by how many are found: with F, the first sample takes 1 - (alpha) ** (1 / (F / 9 + 1)) of the
-unread, which is .43 at 50, .26 at 100, .06 at 500 and .03 at 1,000.
+**Earlier stories** assume that this story is like n others whose labels are known, that is, exchangeable with them.
+Each of these is reviewed in simulation, and has the highest *estimated* recall, found / (found + sum of the
+probabilities of the unread), at which its true recall was still short of the target. Reading stops above the k-th
+smallest of these, k = ceil((n + 1) confidence): the rank of a new story's own number among the n + 1 is uniform, so it
+is above that threshold with a chance of at most 1 - confidence (split conformal prediction: Vovk, Gammerman & Shafer
+2005; Lei et al., JASA 2018). Fewer than 19 stories give no threshold at 95 %: audits are used. Stories of another
+corpus are not exchangeable with this one, so the command line, which cannot know, uses audits; see
+``benchmarks/reviews.py``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from ensue.classify.logistic import SparseRows
 from ensue.data.histories import Index
 from ensue.errors import SettingError
+from ensue.link.ranking import Ranking
 from ensue.metrics import Floats
 
-PULL = 3.0
-"""How much the labels count beside the start."""
 SPENT = 0.5
 """Part of the remaining chance of error that a look at an audit may use."""
+ROUNDED = 1 + 1e-9
+"""By how much a probability must exceed alpha: where the two are equal, rounding shall not decide."""
 LOOKS = 4
 """Times that a sample is made larger before reading goes on."""
 Ask = Callable[[Index], npt.NDArray[np.bool_]]
@@ -51,8 +61,10 @@ class ReviewSettings:
     """How sure the statement shall be."""
     batch: int = 10
     """Posts labelled before the rest is ranked anew."""
-    patience: int = 100
+    patience: int = 30
     """Posts in a row without a relevant one before an audit."""
+    threshold: float | None = None
+    """The estimated recall above which earlier stories say that the target is reached; without it, audits do."""
     seed: int = 0
     """Of the audits' random samples."""
 
@@ -80,10 +92,16 @@ class Progress:
     """Relevant posts still unread at most, at that confidence; ``None`` before an audit."""
     reached: bool = False
     """Whether the target is reached: the statement."""
+    estimate: float | None = None
+    """Estimated recall, by the probabilities of the unread; no bound."""
+    target: float | None = None
+    """The recall that earlier stories vouch for, where they do."""
 
     @property
     def recall_at_least(self) -> float | None:
         """The bound on recall, or ``None`` where nothing can be said yet."""
+        if self.target is not None:
+            return self.target
         if self.left_at_most is None or not self.found + self.left_at_most:
             return None
         return self.found / (self.found + self.left_at_most)
@@ -95,6 +113,8 @@ class Progress:
         if self.recall_at_least is None:
             return f"{read}; nothing can be said of recall yet"
         reached = "; that is enough" if self.reached else ""
+        if self.target is not None:
+            return f"{read}: recall at least {self.target:.2f}, if this story is like the earlier ones{reached}"
         return f"{read}, at most {self.left_at_most:,} more: recall at least {self.recall_at_least:.2f}{reached}"
 
 
@@ -104,26 +124,31 @@ def review(
     ask: Ask,
     settings: ReviewSettings | None = None,
     labels: tuple[Index, npt.NDArray[np.bool_]] | None = None,
+    looks: int = 0,
 ) -> Iterator[Progress]:
     """Ask for labels until the target is reached, everything is read, or the reader stops.
 
     Args:
-        start: (posts,) scores before any label, such as the cosine with the closest article.
+        start: (posts,) log-odds of relevance before any label; the order counts, and for ``threshold`` the values do.
         rows: (posts, features) of length 1 each, for the re-ranking.
         ask: the reader.
         settings: how it goes.
         labels: posts that were labelled earlier and whether they are relevant; they are not asked for again.
+        looks: at audits that were taken earlier in this review, which have used their part of 1 - confidence.
 
     Yields:
-        Where the review stands, after every batch and every audit; the last one is the answer.
+        Where the review stands, after every batch and every look; the last one is the answer.
     """
     settings = ReviewSettings() if settings is None else settings
     reader = _Reader(start, rows, ask, labels)
-    random = np.random.default_rng(settings.seed)
-    budget, audits = 1 - settings.confidence, 0
+    random = np.random.default_rng((settings.seed, looks))
+    budget, audits = (1 - settings.confidence) * (1 - SPENT) ** looks, 0
     while len(reader.unread()):
-        for _ in reader.read_on(settings.batch, settings.patience):
-            yield reader.progress(audits)
+        for _ in reader.read_on(settings.batch, None if settings.threshold is not None else settings.patience):
+            progress = reader.progress(audits, settings)
+            yield progress
+            if progress.reached:
+                return
         if reader.stopped or not len(reader.unread()):
             break
         before, sample, size, hits = reader.found, random.permutation(reader.unread()), 0, 0
@@ -135,14 +160,49 @@ def review(
                 break
             hits = int(reader.labels[sample[:size]].sum())
             left = most_relevant(len(sample), size, hits, alpha) - hits
-            progress = reader.progress(audits, left, reached=reader.found >= settings.target * (reader.found + left))
-            yield progress
-            if progress.reached:
+            reached = reader.found >= settings.target * (reader.found + left)
+            yield reader.progress(audits, settings, left, reached=reached)
+            if reached:
                 return
         if reader.stopped:
             break
     done = not len(reader.unread())
-    yield reader.progress(audits, 0 if done else None, reached=done)
+    yield reader.progress(audits, settings, 0 if done else None, reached=done)
+
+
+def story_threshold(shortfalls: Sequence[float], confidence: float = 0.95) -> float | None:
+    """The estimated recall above which a new story has reached its target with this confidence.
+
+    Args:
+        shortfalls: of each earlier story what :func:`shortfall` gives.
+        confidence: of the statement.
+
+    Returns:
+        The k-th smallest, k = ceil((n + 1) confidence); ``None`` where there are too few.
+    """
+    place = math.ceil((len(shortfalls) + 1) * confidence - 1e-9)
+    return sorted(shortfalls)[place - 1] if 0 < place <= len(shortfalls) else None
+
+
+def shortfall(
+    start: Floats, rows: SparseRows, relevant: npt.NDArray[np.bool_], settings: ReviewSettings | None = None
+) -> float:
+    """The highest estimated recall of a simulated review at which its true recall was short of the target.
+
+    Args:
+        start: as in :func:`review`.
+        rows: as in :func:`review`.
+        relevant: (posts,) the truth.
+        settings: its target and its batch count.
+    """
+    settings = ReviewSettings() if settings is None else settings
+    reader = _Reader(start, rows, lambda posts: relevant[posts], None)
+    highest = 0.0
+    for _ in reader.read_on(settings.batch, None):
+        if reader.found >= settings.target * int(relevant.sum()):
+            break
+        highest = max(highest, reader.estimate())
+    return highest
 
 
 def most_relevant(posts: int, sampled: int, hits: int, alpha: float) -> int:
@@ -160,7 +220,7 @@ def most_relevant(posts: int, sampled: int, hits: int, alpha: float) -> int:
     low, high = hits, posts - sampled + hits
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if _at_most(posts, middle, sampled, hits) > alpha else (low, middle - 1)
+        low, high = (middle, high) if _at_most(posts, middle, sampled, hits) > alpha * ROUNDED else (low, middle - 1)
     return low
 
 
@@ -201,11 +261,12 @@ class _Reader:
     def __init__(
         self, start: Floats, rows: SparseRows, ask: Ask, labels: tuple[Index, npt.NDArray[np.bool_]] | None
     ) -> None:
-        self.start, self.rows, self.ask = start, rows, ask
+        self.ranking, self.ask = Ranking(start, rows), ask
         self.labels, self.read = np.zeros(len(start), bool), np.zeros(len(start), bool)
         self.stopped = False
         if labels is not None:
             self.read[labels[0]], self.labels[labels[0]] = True, labels[1]
+        self.odds = self.ranking.odds(np.flatnonzero(self.read), self.labels[self.read])
 
     @property
     def found(self) -> int:
@@ -214,13 +275,12 @@ class _Reader:
     def unread(self) -> Index:
         return np.flatnonzero(~self.read)
 
-    def read_on(self, batch: int, patience: int) -> Iterator[None]:
+    def read_on(self, batch: int, patience: int | None) -> Iterator[None]:
         """Label the best of the rest until nothing relevant came for a while."""
-        dry = 0
-        while dry < patience and len(self.unread()):
-            scores = self.scores()
+        dry, most = 0, len(self.read) if patience is None else patience
+        while dry < most and len(self.unread()):
             order = self.unread()
-            best = order[np.argsort(-scores[order], kind="stable")][: min(batch, patience - dry)]
+            best = order[np.argsort(-self.odds[order], kind="stable")][: min(batch, most - dry)]
             if not self.label(best, batch):
                 return
             hits = np.flatnonzero(self.labels[best])
@@ -228,7 +288,7 @@ class _Reader:
             yield
 
     def label(self, posts: Index, batch: int) -> bool:
-        """Ask for some posts, a batch at a time; whether all were labelled."""
+        """Ask for some posts, a batch at a time, and rank the rest anew; whether all were labelled."""
         for low in range(0, len(posts), batch):
             asked = posts[low : low + batch]
             given = np.asarray(self.ask(asked), bool)
@@ -236,18 +296,18 @@ class _Reader:
             if len(given) < len(asked):
                 self.stopped = True
                 return False
+        self.odds = self.ranking.odds(np.flatnonzero(self.read), self.labels[self.read])
         return True
 
-    def scores(self) -> Floats:
-        """(posts,) by Rocchio; the labels move nothing until there are both kinds."""
-        relevant, other = self.labels, self.read & ~self.labels
-        if not relevant.any() or not other.any():
-            return self.start
-        owners, columns, values = self.rows.cells
-        shares = relevant / relevant.sum() - other / other.sum()
-        weights = np.bincount(columns, values * shares[owners], self.rows.shape[1])
-        moved: Floats = (self.rows @ torch.from_numpy(weights)[:, None])[:, 0].numpy()
-        return self.start + PULL * moved
+    def estimate(self) -> float:
+        """Found over found and expected."""
+        expected = float((1 / (1 + np.exp(-np.clip(self.odds[~self.read], -500, 500)))).sum())
+        return self.found / (self.found + expected) if self.found else 0.0
 
-    def progress(self, audits: int, left: int | None = None, *, reached: bool = False) -> Progress:
-        return Progress(len(self.start), int(self.read.sum()), self.found, audits, left, reached)
+    def progress(
+        self, audits: int, settings: ReviewSettings, left: int | None = None, *, reached: bool = False
+    ) -> Progress:
+        estimate, target = self.estimate(), None
+        if left is None and settings.threshold is not None and estimate > settings.threshold:
+            reached, target = True, settings.target
+        return Progress(len(self.read), int(self.read.sum()), self.found, audits, left, reached, estimate, target)

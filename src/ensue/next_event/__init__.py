@@ -9,10 +9,13 @@ from ensue.next_event import core, factors, gru4rec, narm, stamp
 from ensue.next_event.blend import Blend, BlendSettings
 from ensue.next_event.core import CORE, CORESettings
 from ensue.next_event.counting import Cooccurrence, CountingSettings, Markov, Popularity, SequentialRules
+from ensue.next_event.cyan import CYANRNN, CYANRNNSettings
 from ensue.next_event.factors import BPRMF, FPMC, BPRMFSettings, FPMCSettings
 from ensue.next_event.gru4rec import GRU4Rec, GRU4RecSettings
 from ensue.next_event.hidan import HiDAN, HiDANSettings
 from ensue.next_event.narm import NARM, NARMSettings
+from ensue.next_event.recurrent import Recurrent, RecurrentSettings
+from ensue.next_event.rmtpp import RMTPP, RMTPPSettings
 from ensue.next_event.sansr import SANSR, SANSRSettings
 from ensue.next_event.session_knn import VSKNN, VSKNNSettings
 from ensue.next_event.stamp import STAMP, STAMPSettings
@@ -26,6 +29,12 @@ MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
     "hidan-nua": (HiDAN, HiDANSettings(user_attention=False), _HIDAN),
     "hidan-nca": (HiDAN, HiDANSettings(cascade_attention=False), _HIDAN),
     "hidan-nt": (HiDAN, HiDANSettings(time_decay=False), _HIDAN),
+    "rnn": (Recurrent, RecurrentSettings(), _HIDAN),
+    "lstm": (Recurrent, RecurrentSettings(cell="lstm"), _HIDAN),
+    "rmtpp": (RMTPP, RMTPPSettings(), _HIDAN),
+    "att-rnn": (Recurrent, RecurrentSettings(attention=True), _HIDAN),
+    "att-lstm": (Recurrent, RecurrentSettings(cell="lstm", attention=True), _HIDAN),
+    "cyan-rnn": (CYANRNN, CYANRNNSettings(), _HIDAN),
     "sansr": (SANSR, SANSRSettings(), _SANSR),
     "sansr-rc": (SANSR, SANSRSettings(residual=False), _SANSR),
     "core": (CORE, CORESettings(), core.SCHEDULE),

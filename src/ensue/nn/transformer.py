@@ -202,6 +202,7 @@ class DecoderLayer(nn.Module):
         mask: Tensor,
         past: Tensor | None = None,
         *,
+        seen: Tensor | None = None,
         weigh: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Each item with those before it and with the memory.
@@ -213,6 +214,8 @@ class DecoderLayer(nn.Module):
                 as sources, or a multiple: rows that stand side by side share one, and nothing is copied.
             mask: (sources, source length) bool.
             past: (rows, 2, heads, before, dim / heads) what the call before returned; none at the start.
+            seen: (rows, length, before + length) bool: which items of its row each sees, where that is not itself and
+                all before it. So the branches of a tree can stand in one row.
             weigh: whether the weights are asked for.
 
         Returns:
@@ -221,9 +224,11 @@ class DecoderLayer(nn.Module):
         queries, written = self.own.project(items, rows)
         if past is not None:
             written = torch.cat([past, written], dim=3)
-        total = written.shape[3]
-        causal = band(total, reach=None, own=True, device=items.device)[-rows.length :] if rows.length > 1 else None
-        items = self.written(items + self.drop(self.own.mix(queries, written, causal, rows)))
+        if seen is not None:
+            seen = seen[:, None]
+        elif rows.length > 1:
+            seen = band(written.shape[3], reach=None, own=True, device=items.device)[-rows.length :]
+        items = self.written(items + self.drop(self.own.mix(queries, written, seen, rows)))
         queries, weights = self.other.queries(items, rows, len(memory)), None
         if weigh:
             mixed, weights = self.other.weigh(queries, memory, mask[:, None, None], rows)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +23,14 @@ from ensue.data.query_rules import Normalisation, normalise
 from ensue.data.query_tokens import QueryTokenizer
 from ensue.metrics import Floats
 from ensue.suggest.batch import FIRST as FIRST_TOKEN
-from ensue.suggest.batch import PADDING, UNKNOWN, Batch
+from ensue.suggest.batch import PADDING, UNKNOWN, Batch, pad
+from ensue.suggest.consensus import order as by_consensus
 from ensue.suggest.counting import MostFrequentNext, RepeatLast, Suggestions
 from ensue.suggest.decoding import beam_search
 from ensue.suggest.prefix import PrefixRule
 from ensue.suggest.privacy import Floor
-from ensue.suggest.task import asked, latest, spell_out
+from ensue.suggest.scoring import score
+from ensue.suggest.spelling import Spelling
 from ensue.vocabulary import FIRST
 
 if TYPE_CHECKING:
@@ -58,15 +60,18 @@ class Rules(NamedTuple):
     Attributes:
         banned: (ids,) True for tokens that no text which may be shown can hold.
         prefixes: which tokens continue a text.
+        spelling: the tokens of what is typed and looked up.
     """
 
     banned: Tensor
     prefixes: PrefixRule
+    spelling: Spelling
 
     @classmethod
     def of(cls, floor: Floor, tokenizer: QueryTokenizer) -> Rules:
         """The rules of a floor and of the tokens it is written in."""
-        return cls(torch.from_numpy(~floor.word_ids_allowed(tokenizer)), PrefixRule(spellings(tokenizer)))
+        banned = torch.from_numpy(~floor.word_ids_allowed(tokenizer))
+        return cls(banned, PrefixRule(spellings(tokenizer)), Spelling(tokenizer))
 
 
 def spellings(tokenizer: QueryTokenizer) -> list[bytes]:
@@ -136,9 +141,11 @@ def ranked(
 
 
 def _best(predictor: SuggestPredictor, pool: Pool, k: int) -> list[tuple[str, float]]:
-    found = shares(values(predictor, pool))
-    order = np.argsort(-found, kind="stable")[:k]
-    return [(pool[place].text, float(found[place])) for place in order.tolist()]
+    scored = values(predictor, pool)
+    order = by_consensus([own.text for own in pool], shares(scored), predictor.facts.get("word_cost"))
+    scored[order[:1]] = scored.max(initial=-np.inf)  # what leads counts as much as the likeliest
+    found = shares(scored)
+    return [(pool[place].text, float(found[place])) for place in order[:k].tolist()]
 
 
 def values(predictor: SuggestPredictor, pool: Pool) -> Floats:
@@ -191,17 +198,19 @@ def pools(predictor: SuggestPredictor, sessions: Histories, k: int, prefixes: Se
         return []
     own, following = predictor.shared, predictor.following
     batch = batch_of(predictor, sessions)
+    with torch.no_grad():
+        memory = _ready(predictor.network).encode(batch)
     typed = [set() if own.repeats else {*record.values} for record in sessions.records()]
     found = [
         {text: own for text, own in written.items() if text not in before and text.startswith(prefix)}
-        for written, before, prefix in zip(_write(predictor, batch, k, prefixes), typed, prefixes, strict=True)
+        for written, before, prefix in zip(_write(predictor, batch, memory, k, prefixes), typed, prefixes, strict=True)
     ]
     looked_up = _look_up(predictor, sessions, k, prefixes, [len(pool) for pool in found])
     extra = [
         [text for text in dict.fromkeys(texts) if text not in before] if texts else []
         for texts, before in zip(looked_up, typed, strict=True)
     ]
-    _add(predictor, batch, found, extra)
+    _add(predictor, memory, found, extra)
     fine = _allowed(predictor.floor, (text for pool in found for text in pool))
     followed = _followed(following, sessions)
     for pool, texts, counts in zip(found, extra, followed, strict=True):
@@ -216,21 +225,19 @@ def pools(predictor: SuggestPredictor, sessions: Histories, k: int, prefixes: Se
 
 def batch_of(predictor: SuggestPredictor, sessions: Histories) -> Batch:
     """What the network reads of some sessions."""
-    own = predictor.shared
-    return asked(latest(sessions, own.turns), predictor.tokenizer, own.query_tokens).to(predictor.device)
+    own, spell = predictor.shared, rules_of(predictor).spelling
+    queries = (record.values[-own.turns :] for record in sessions.records())
+    return pad([[tokens[: own.query_tokens] for tokens in spell(values)] for values in queries]).to(predictor.device)
 
 
 def _write(
-    predictor: SuggestPredictor, batch: Batch, k: int, prefixes: Sequence[str]
+    predictor: SuggestPredictor, batch: Batch, memory: Any, k: int, prefixes: Sequence[str]
 ) -> Iterator[dict[str, Candidate]]:
     """What the search finds; of a text that can be spelled in several ways, the likeliest."""
-    rules, tokenizer, network = rules_of(predictor), predictor.tokenizer, predictor.network.eval()
+    rules, tokenizer, network = rules_of(predictor), predictor.tokenizer, predictor.network
     stem = " " if tokenizer.kind == "bpe" else ""  # every piece of a query's first word has a space before it
     begun = rules.prefixes.read([stem + prefix if prefix else "" for prefix in prefixes]) if any(prefixes) else None
-    with torch.no_grad():
-        found = beam_search(
-            network, network.encode(batch), batch, predictor.shared.search(k), banned=rules.banned, typed=begun
-        )
+    found = beam_search(network, memory, batch, predictor.shared.search(k), banned=rules.banned, typed=begun)
     lengths = (found.tokens != PADDING).sum(2).tolist()
     for tokens, sums, sizes in zip(found.tokens.tolist(), found.sums.tolist(), lengths, strict=True):
         pool: dict[str, Candidate] = {}
@@ -276,7 +283,7 @@ def completions(following: MostFrequentNext, prefix: str, k: int) -> list[str]:
 
 
 def _add(
-    predictor: SuggestPredictor, batch: Batch, found: Sequence[dict[str, Candidate]], extra: Sequence[Sequence[str]]
+    predictor: SuggestPredictor, memory: Any, found: Sequence[dict[str, Candidate]], extra: Sequence[Sequence[str]]
 ) -> None:
     """Score what was looked up and not written, and put it into the pools."""
     new = [[text for text in texts if text not in pool] for pool, texts in zip(found, extra, strict=True)]
@@ -285,7 +292,7 @@ def _add(
         return
     tokens = tokens_of(predictor, new)
     with torch.no_grad():
-        sums = predictor.network.score(batch, tokens.to(predictor.device)).double().cpu()
+        sums = score(_teller(predictor.network).likelihood, memory, tokens.to(predictor.device)).double().cpu()
     lengths, unknown = (tokens != PADDING).sum(2).tolist(), (tokens == UNKNOWN).sum(2).tolist()
     for row, (pool, texts) in enumerate(zip(found, new, strict=True)):
         for place, text in enumerate(texts):
@@ -295,24 +302,27 @@ def _add(
 
 def tokens_of(predictor: SuggestPredictor, lists: Sequence[Sequence[str]]) -> Tensor:
     """(rows, longest list, width) token ids of texts, 0 at padding."""
-    flat = pl.Series("query", [text for texts in lists for text in texts], dtype=pl.String)
-    tokens, offsets = spell_out(predictor.tokenizer, flat)
-    width = int(np.diff(offsets).max(initial=1))
-    table = np.zeros((len(lists), max(1, max(map(len, lists))), width), np.int64)
-    low = 0
-    for row, texts in enumerate(lists):
-        for place in range(len(texts)):
-            own = tokens[offsets[low] : offsets[low + 1]]
-            table[row, place, : len(own)] = own
-            low += 1
-    return torch.from_numpy(table)
+    spell = rules_of(predictor).spelling
+    return pad([spell(texts) for texts in lists]).words
+
+
+def _ready(network: Any) -> Any:
+    """The network in evaluation mode; to set it costs a question more than to ask."""
+    return network.eval() if network.training else network
+
+
+def _teller(network: Any) -> Any:
+    """The part of a network that writes."""
+    return network.writer if hasattr(network, "writer") else network.teller
 
 
 def _allowed(floor: Floor, texts: Iterable[str]) -> set[str]:
     """Those that pass the floor and are spelled as queries are: pieces can write capitals and unseen marks."""
-    distinct = pl.Series("query", list(dict.fromkeys(texts)), dtype=pl.String)
+    every = set(texts)
+    typed = every & floor.queries  # were looked through when they were counted
+    distinct = pl.Series("query", sorted(every - typed), dtype=pl.String)
     fine: npt.NDArray[np.bool_] = floor.allowed(distinct) & (normalise(distinct) == distinct).to_numpy()
-    return {text for text, own in zip(distinct, fine.tolist(), strict=True) if own}
+    return typed | {text for text, own in zip(distinct, fine.tolist(), strict=True) if own}
 
 
 def _followed(following: MostFrequentNext, sessions: Histories) -> Iterator[dict[int, int]]:

@@ -81,7 +81,7 @@ class _Beams(NamedTuple):
     written: Tensor  # (rows, open) bytes of the prefix that are written
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def beam_search(
     model: Speller[Memory],
     memory: Memory,

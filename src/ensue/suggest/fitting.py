@@ -19,7 +19,7 @@ from ensue.data.query_tokens import SPECIAL, Kind, QueryTokenizer
 from ensue.errors import DataError
 from ensue.optimizer import make_optimizer
 from ensue.suggest import storage
-from ensue.suggest.mixing import learn_mix
+from ensue.suggest.mixing import learn_order
 from ensue.suggest.privacy import Floor
 from ensue.suggest.retrieval import Retrieval
 from ensue.suggest.task import CELLS, Sessions, Spelled, spell_out
@@ -50,8 +50,7 @@ def fit(
     assert held is not None
     require_pairs(held, "validation data")
     yield from _train(predictor, part, held, checkpoint, resume)
-    if predictor.shared.retrieved:
-        learn_mix(predictor, held)
+    learn_order(predictor, held)
 
 
 def require_pairs(data: Queries, where: str) -> None:

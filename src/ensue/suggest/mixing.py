@@ -1,5 +1,6 @@
-"""What is written and what is looked up on one scale: weights of a few features, chosen on held-out sessions.
+"""What suggestions are ordered by: weights of a few features, and the cost of a word, chosen on held-out sessions.
 
+Weights put what is written and what is looked up on one scale. The cost is that of :mod:`ensue.suggest.consensus`.
 A conditional logit (McFadden 1974): the chance that a candidate is the true next query is the softmax, over its pool,
 of the weighted sum of ``FEATURES``. The weights make the true queries of held-out sessions likeliest, with a little L2
 on standardised features. Targets whose truth is in none say nothing and are left out; where fewer than ``LEAST`` are
@@ -8,16 +9,19 @@ left, nothing is mixed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from ensue.data.queries import Queries, prefixes
 from ensue.metrics import Floats
-from ensue.suggest.answers import FEATURES, features, pools
+from ensue.suggest.answers import FEATURES, GROUP, Pool, features, pools, shares, values
+from ensue.suggest.consensus import choose_cost
 from ensue.suggest.task import latest
 
 if TYPE_CHECKING:
@@ -30,25 +34,39 @@ PENALTY = 1e-2
 SHOWN = 10
 
 
-def learn_mix(predictor: SuggestPredictor, held: Queries) -> None:
-    """Choose the weights on held-out sessions and note what they did there."""
-    sessions, targets = prefixes(latest(held.histories, 8 * predictor.shared.turns), predictor.shared.turns)
+def learn_order(predictor: SuggestPredictor, held: Queries) -> None:
+    """Choose on held-out sessions what suggestions are ordered by, and note what that did there."""
+    own = predictor.shared
+    if not own.retrieved and own.first == "likeliest":
+        return
+    sessions, targets = prefixes(latest(held.histories, 8 * own.turns), own.turns)
     drawn = np.sort(np.random.default_rng(0).permutation(len(targets))[:MOST])
     sessions, true = sessions.select(drawn), [sessions.vocabulary.value(id) for id in targets[drawn].tolist()]
+    found: list[Pool] = []
+    for low in range(0, len(drawn), GROUP):
+        part = sessions.select(slice(low, low + GROUP))
+        found += pools(predictor, part, SHOWN, [""] * len(part))
+    if own.retrieved:
+        _learn_mix(predictor, found, true)
+    if own.first == "consensus":
+        weighed = [([own.text for own in pool], shares(values(predictor, pool))) for pool in found]
+        cost, figures = choose_cost(weighed, pl.Series("query", true, dtype=pl.String))
+        predictor.facts |= {"word_cost": cost, "validation_bleu": figures}
+
+
+def _learn_mix(predictor: SuggestPredictor, found: Sequence[Pool], true: Sequence[str]) -> None:
     kept, answers, before = [], [], []
-    for low in range(0, len(drawn), 32):
-        part = sessions.select(slice(low, low + 32))
-        for pool, text in zip(pools(predictor, part, SHOWN, [""] * len(part)), true[low : low + 32], strict=True):
-            places = [place for place, own in enumerate(pool) if own.text == text]
-            if places:
-                kept.append(features(pool, predictor.shared.exponent))
-                answers.append(places[0])
-                before.append(kept[-1][:, FEATURES.index("a_token")])
+    for pool, text in zip(found, true, strict=True):
+        places = [place for place, own in enumerate(pool) if own.text == text]
+        if places:
+            kept.append(features(pool, predictor.shared.exponent))
+            answers.append(places[0])
+            before.append(kept[-1][:, FEATURES.index("a_token")])
     facts = predictor.facts
-    facts["found_in_pool"] = round(len(kept) / max(1, len(drawn)), 4)
+    facts["found_in_pool"] = round(len(kept) / max(1, len(true)), 4)
     if len(kept) < LEAST:
         facts["notes"].append(
-            f"the pools hold {len(kept)} of {len(drawn):,} true next queries of held-out sessions; {LEAST} are needed "
+            f"the pools hold {len(kept)} of {len(true):,} true next queries of held-out sessions; {LEAST} are needed "
             "to weigh what is written against what is looked up, so the order is the network's own"
         )
         return
@@ -56,7 +74,7 @@ def learn_mix(predictor: SuggestPredictor, held: Queries) -> None:
     facts["mix"] = {name: float(f"{weight:.6g}") for name, weight in zip(FEATURES, weights.tolist(), strict=True)}
     after = [rows @ weights for rows in kept]
     facts["validation_mrr@10"] = {
-        name: round(sum(map(_reciprocal, scored, answers)) / len(drawn), 5)
+        name: round(sum(map(_reciprocal, scored, answers)) / len(true), 5)
         for name, scored in (("network", before), ("mixed", after))
     }
 

@@ -1,20 +1,21 @@
 """Queries of the log that may come next, found by looking up: for a model to choose from, never generated.
 
-For a session, in this order: what followed its last query, the most frequent first; then, by falling score, what its
-latest queries share words with, and what followed that. The score of a query q is
+For a session, in this order: what followed its last query, the most frequent first; then queries by falling score, the
+sum of what its latest queries, each ``FADE`` less than the one after it, give to
 
-    B(q) / max B + F(q) / max F,    F(q) = sum over the ``CLOSE`` queries c with the highest B of B(c) P(q | c)
+    ``CLOSENESS`` x C(q) / max C + N(q) / max N,    N(q) = sum over c of C(c) beside(c, q)
 
-where B is BM25 (Robertson & Zaragoza 2009) of the distinct queries for the words of the ``latest`` queries typed, each
-word counting once, the idf being Lucene's ln(1 + (N - n + 1/2) / (n + 1/2)), and P(q | c) the share of q among all that
-followed c. Ties go to the query that came first.
+C(c) is the square of BM25 (Robertson & Zaragoza 2009) of c for the words of the typed query over the highest there is,
+of the ``CLOSE`` highest queries, and 0 elsewhere; each word counts once, the idf being Lucene's ln(1 + (N - n + 1/2) /
+(n + 1/2)). ``beside`` is :meth:`ensue.suggest.beside.Beside.shares`: what stood near c in sessions, before it or after.
+Scores are rounded to six decimals; ties go to the query that came first.
 
 Postings are the columns of a sparse matrix, a row a query; a look-up adds up the columns of the words it asks for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,16 @@ import polars as pl
 from ensue.data.histories import Histories, Ids, Index, ranges
 from ensue.data.query_rows import WORDS, distinct_texts
 from ensue.metrics import Floats
+from ensue.suggest.beside import FADE, Beside
 from ensue.suggest.counting import Arrays, Mask, MostFrequentNext, last_places
 from ensue.vocabulary import FIRST, Vocabulary
 
 SATURATION, LENGTH = 1.2, 0.75
 """BM25's k1 and b."""
 CLOSE = 50
-"""Queries whose followers count."""
+"""Queries of the log that a typed one stands for."""
+CLOSENESS = 0.3
+"""What sharing words is worth beside standing near in sessions."""
 _CELLS = 1 << 22
 """Scores that are held at once."""
 NONE = -1
@@ -41,10 +45,12 @@ class Retrieval:
 
     Args:
         following: the queries of the log, and what followed each.
+        beside: what stood near each.
     """
 
-    def __init__(self, following: MostFrequentNext) -> None:
-        self.following = following
+    def __init__(self, following: MostFrequentNext, beside: Beside) -> None:
+        self.following, self.beside = following, beside
+        self.shares = beside.shares(following.totals)
         lists = following.queries.str.extract_all(WORDS)
         lengths = lists.list.len().to_numpy().astype(np.int64)
         words, codes = distinct_texts(lists.explode(empty_as_null=False))
@@ -68,7 +74,18 @@ class Retrieval:
             sessions: to learn from.
             allowed: (values,) which values of their vocabulary pass the privacy floor; all unless stated.
         """
-        return cls(MostFrequentNext.fit(sessions, allowed))
+        following = MostFrequentNext.fit(sessions, allowed)
+        values = pl.Series("query", sessions.vocabulary.values, dtype=pl.String)
+        table = following.vocabulary.ids(values).astype(np.int64) - FIRST
+        places = table[sessions.ids.astype(np.int64) - FIRST] if len(values) else np.empty(0, np.int64)
+        return cls(following, Beside.fit(places, sessions.sequence_index(), len(following.queries)))
+
+    def with_(self, new: Retrieval, following: MostFrequentNext) -> Retrieval:
+        """The indexes of two logs together, whose counts together are ``following``."""
+        own, other = (
+            following.vocabulary.ids(part.queries).astype(np.int64) - FIRST for part in (self.following, new.following)
+        )
+        return Retrieval(following, self.beside.with_(new.beside, own, other, len(following.queries)))
 
     @property
     def queries(self) -> pl.Series:
@@ -82,14 +99,14 @@ class Retrieval:
             sessions: what was typed so far; an empty one has no candidates.
             k: how many.
             typed: whether a query that the session already holds is a candidate.
-            latest: how many of the latest queries are asked for by their words.
+            latest: how many of the latest queries count.
         """
         places, texts = self.following.places(sessions)
         last = last_places(sessions, places)
         wanted = k + (np.zeros_like(sessions.lengths) if typed else sessions.lengths)
         owners, found, _ = self.following.follow(last, wanted)
         open_ = np.flatnonzero((np.bincount(owners, minlength=len(sessions)) < wanted) & (last != NONE))
-        close = [*self._closest(_asked(sessions, places, texts, open_, latest), 2 * wanted[open_])]
+        close = [*self._nearest(_asked(sessions, places, open_, latest), texts, 2 * wanted[open_])]
         owners = np.concatenate([owners, np.repeat(open_, [len(ids) for ids in close])])
         frame = pl.DataFrame({"session": owners, "id": np.concatenate([found, *close])})
         frame = frame.unique(keep="first", maintain_order=True)
@@ -114,32 +131,38 @@ class Retrieval:
         sums = np.bincount(cells, self.weights[entries], len(texts) * num_queries).astype(np.float64)
         return sums.reshape(len(texts), num_queries)
 
-    def _closest(self, asked: pl.Series, most: Index) -> Iterator[Index]:
-        """For each text up to so many queries, by the score of the module."""
-        step = max(1, _CELLS // max(len(self.queries), 1))
-        for low in range(0, len(asked), step):
-            for row, own in zip(self.scores(asked[low : low + step]), most[low : low + step].tolist(), strict=True):
-                yield _best(self._blend(row), own)
+    def _nearest(self, asked: Sequence[Index], texts: pl.Series, most: Index) -> Iterator[Index]:
+        """For each list of typed queries (places in ``texts``, the latest first) up to so many, by the score."""
+        distinct = np.unique(np.concatenate([np.empty(0, np.int64), *asked]))
+        close = dict(zip(distinct.tolist(), self._close(texts.gather(distinct)), strict=True))
+        for latest, own in zip(asked, most.tolist(), strict=True):
+            yield self._scored([close[place] for place in latest.tolist()], own)
 
-    def _blend(self, scores: Floats) -> Floats:
-        """(queries,) the score of the module from BM25, in place."""
-        close = _best(scores, CLOSE)
-        if not len(close):
-            return scores
-        rows, counts = self.following.rows, self.following.counts
-        lengths = rows[close + 1] - rows[close]
-        entries = ranges(rows[close], lengths)
-        sums = np.bincount(np.repeat(np.arange(len(close)), lengths), counts[entries], len(close))
-        shares = counts[entries] * np.repeat(scores[close] / np.maximum(sums, 1), lengths)
-        found, codes = np.unique(self.following.followers[entries], return_inverse=True)
-        followed = np.bincount(codes, shares, len(found))
-        scores /= scores[close[0]]
-        scores[found] += followed / followed.max(initial=1e-300)
-        return scores
+    def _close(self, texts: pl.Series) -> Iterator[tuple[Index, Floats]]:
+        """For each text the queries it stands for, and C of each."""
+        step = max(1, _CELLS // max(len(self.queries), 1))
+        for low in range(0, len(texts), step):
+            for row in self.scores(texts[low : low + step]):
+                places = _best(row, CLOSE)
+                yield places, (row[places] / row[places[:1]]) ** 2
+
+    def _scored(self, close: Sequence[tuple[Index, Floats]], most: int) -> Index:
+        """The places with the highest scores."""
+        own = np.concatenate([places for places, _ in close])
+        worth = np.concatenate([FADE**age * weights for age, (_, weights) in enumerate(close)])
+        rows = self.beside.rows
+        lengths = rows[own + 1] - rows[own]
+        entries = ranges(rows[own], lengths)
+        near, moved = self.beside.others[entries].astype(np.int64), self.shares[entries] * np.repeat(worth, lengths)
+        found, codes = np.unique(np.concatenate([own, near]), return_inverse=True)
+        words = np.bincount(codes[: len(own)], worth, len(found))
+        beside = np.bincount(codes[len(own) :], moved, len(found))
+        scores = CLOSENESS * words / words.max(initial=1e-300) + beside / beside.max(initial=1e-300)
+        return found[_best(np.round(scores, 6), most)]
 
     def arrays(self) -> Arrays:
         """All that was counted, read back by :meth:`restore`; the postings are made of it anew."""
-        return self.following.arrays()
+        return {**self.following.arrays(), **self.beside.arrays()}
 
     @classmethod
     def restore(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Retrieval:
@@ -148,15 +171,15 @@ class Retrieval:
         Raises:
             ValueError: the arrays do not fit together.
         """
-        return cls(MostFrequentNext.restore(arrays))
+        following = MostFrequentNext.restore(arrays)
+        return cls(following, Beside.restore(arrays, len(following.queries)))
 
 
-def _asked(sessions: Histories, places: Index, texts: pl.Series, chosen: Index, latest: int) -> pl.Series:
-    """(chosen,) the words of the latest queries of some sessions that are not empty, as one text each."""
-    lengths = np.minimum(sessions.lengths[chosen], latest)
-    events = ranges(sessions.offsets[1:][chosen] - lengths, lengths)
-    frame = pl.DataFrame({"row": np.repeat(np.arange(len(chosen)), lengths), "text": texts.gather(places[events])})
-    return frame.group_by("row", maintain_order=True).agg(pl.col("text").str.join(" "))["text"]
+def _asked(sessions: Histories, places: Index, chosen: Index, latest: int) -> list[Index]:
+    """The places of the latest queries of some sessions that are not empty, the latest first."""
+    ends = sessions.offsets[1:][chosen].tolist()
+    lengths = np.minimum(sessions.lengths[chosen], latest).tolist()
+    return [places[end - length : end][::-1] for end, length in zip(ends, lengths, strict=True)]
 
 
 def _best(scores: Floats, k: int) -> Index:

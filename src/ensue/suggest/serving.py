@@ -35,12 +35,16 @@ class SuggestSettings:
     """Whether a query that was typed in the session already may be suggested."""
     retrieved: int = 0
     """Queries of the log that are looked up for each answer and scored by the model beside those it writes."""
+    first: str = "likeliest"
+    """Which suggestion leads: likeliest, or consensus: the one whose words most of what may come shares."""
 
     def __post_init__(self) -> None:
         names = ("min_users", "min_count", "query_tokens", "suggestion_tokens", "beam")
         require_sizes(self, *names)
         if self.tokens not in ("words", "bpe"):
             raise SettingError(f"tokens is {self.tokens!r}; choose from words, bpe")
+        if self.first not in ("likeliest", "consensus"):
+            raise SettingError(f"first is {self.first!r}; choose from likeliest, consensus")
         if self.turns < 2:
             raise SettingError(f"turns is {self.turns}; it must be at least 2, for nothing follows a single query")
         if self.retrieved < 0 or self.exponent < 0:

@@ -32,7 +32,8 @@ PRINTS = "train_prints"
 def files(predictor: SuggestPredictor, card: str) -> dict[str, bytes]:
     """The contents of a model folder, by file name."""
     settings = {"ensue": __version__, "format": FORMAT, **predictor.summary()}
-    counts = {name: torch.from_numpy(np.array(array)) for name, array in predictor.following.arrays().items()}
+    assert predictor.retrieval is not None
+    counts = {name: torch.from_numpy(np.array(array)) for name, array in predictor.retrieval.arrays().items()}
     network = predictor.network.state_dict() if predictor.schedule is not None else {}
     found = {
         "settings.json": json.dumps(settings, indent=1).encode(),

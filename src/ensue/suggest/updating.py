@@ -35,8 +35,10 @@ def update(predictor: SuggestPredictor, data: Queries) -> Report:
     predictor.floor = floor = _joined(predictor.floor, new)
     histories = data.histories
     values = pl.Series("query", histories.vocabulary.values, dtype=pl.String)
-    counted = MostFrequentNext.fit(histories, floor.kept(values))
-    predictor.retrieval, predictor.rules = Retrieval(added(predictor.following, counted)), None
+    counted, known = Retrieval.fit(histories, floor.kept(values)), predictor.retrieval
+    assert known is not None
+    predictor.retrieval = known.with_(counted, added(known.following, counted.following))
+    predictor.rules = None
     predictor.train_prints = torch.from_numpy(np.union1d(predictor.train_prints.numpy(), prints(histories)))
     facts, updates = predictor.facts, predictor.facts.get("updates", 0) + 1
     predictor.facts |= {

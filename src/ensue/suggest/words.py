@@ -9,6 +9,9 @@ from torch.nn import functional
 from ensue.nn.cross_entropy import BLOCK, linear_cross_entropy
 from ensue.suggest.batch import PADDING, UNKNOWN
 
+_CACHED = 2**16
+"""Scores that stay in a processor's own cache from one pass over them to the next."""
+
 
 class Words(nn.Module):
     """A table of token vectors, and scores state . w + b of all tokens.
@@ -56,20 +59,34 @@ class Words(nn.Module):
         own = (states * apart).sum(1) + bias[targets - UNKNOWN] - bias.mean()
         return self.smoothing * own.mean()
 
-    def log_likelihood(self, states: Tensor, targets: Tensor) -> Tensor:
-        """(targets, dim), (targets,) to (targets,) log-probabilities; in blocks where no gradient is asked for."""
+    def log_likelihood(self, states: Tensor, targets: Tensor, owners: Tensor | None = None) -> Tensor:
+        """(targets,) log-probabilities; in blocks of states where no gradient is asked for.
+
+        Args:
+            states: (states, dim).
+            targets: (targets,) ids.
+            owners: (targets,) the state that says each; its own unless given.
+        """
         states, weight, bias = self._parts(states)
-        rows = max(1, len(states) if torch.is_grad_enabled() else BLOCK // len(weight))
-        parts = zip(torch.split(states, rows), torch.split(targets - UNKNOWN, rows), strict=True)
-        scores = ((functional.linear(part, weight, bias), wanted) for part, wanted in parts)
-        return -torch.cat([functional.cross_entropy(part, wanted, reduction="none") for part, wanted in scores])
+        targets = targets - UNKNOWN
+        if torch.is_grad_enabled() and owners is None:
+            return -functional.cross_entropy(functional.linear(states, weight, bias), targets, reduction="none")
+        blocks = torch.split(states, max(1, BLOCK // len(weight)))
+        totals = torch.cat([functional.linear(block, weight, bias).logsumexp(1) for block in blocks])
+        if owners is not None:
+            states, totals = states[owners], totals[owners]
+        return (states * functional.embedding(targets, weight)).sum(1) + bias[targets] - totals
 
     def log_probabilities(self, states: Tensor) -> Tensor:
         """(rows, dim) to (rows, ids) of all tokens; padding at -inf."""
         weight = self.table.weight if self.weight is None else self.weight
         scores = functional.linear(self.narrow(states), weight, self.bias)
         scores[:, PADDING] = -torch.inf
-        return scores.log_softmax(1)
+        if torch.is_grad_enabled() or scores.is_cuda:
+            return scores.log_softmax(1)
+        for block in torch.split(scores, max(1, _CACHED // scores.shape[1])):
+            block.sub_(block.logsumexp(1, keepdim=True))
+        return scores
 
     def negative_entropy(self, states: Tensor) -> Tensor:
         """(targets, dim) to (targets,): the sum of p log p over all tokens, in nats."""

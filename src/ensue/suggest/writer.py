@@ -19,6 +19,7 @@ from torch.nn import functional
 from ensue.nn.dropout import Dropout
 from ensue.nn.transformer import DecoderLayer, Rows, sinusoids
 from ensue.suggest.batch import PADDING
+from ensue.suggest.tree import Tree
 from ensue.suggest.words import Words
 
 
@@ -39,18 +40,23 @@ class Memory(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where the writing stands: (rows, 2, heads, steps, dim / heads) a layer."""
+    """Where the writing stands. What the rows of a source read is a tree: its tokens are kept once, as they came.
+
+    Attributes:
+        layers: a layer each, (sources, 2, heads, tokens, dim / heads) keys beside values of all that was read.
+        seen: (sources, rows / sources, tokens) True for the tokens that a row has read, its path in the tree.
+        steps: how many those are.
+    """
 
     layers: tuple[Tensor, ...]
-
-    @property
-    def steps(self) -> int:
-        """Tokens read so far."""
-        return self.layers[0].shape[3] if self.layers else 0
+    seen: Tensor
+    steps: int = 0
 
     def select(self, index: Tensor) -> State:
-        """Rows picked, repeated or put in order."""
-        return State(tuple(layer.index_select(0, index) for layer in self.layers))
+        """Rows picked, repeated or put in order, as many for each source; none leaves its source."""
+        sources, _, tokens = self.seen.shape
+        seen = self.seen.flatten(0, 1).index_select(0, index)
+        return self._replace(seen=seen.view(sources, len(index) // max(1, sources), tokens))
 
 
 class Writer(nn.Module):
@@ -77,98 +83,141 @@ class Writer(nn.Module):
         self.gate = nn.Linear(dim, 1) if copy else None
         self.drop = Dropout(dropout)
 
-    def look(self, ids: Tensor, rows: Rows, first: int = 0) -> Tensor:
-        """Tokens times sqrt(dim) and the codes of their positions, counted from ``first``.
+    def look(self, ids: Tensor, rows: Rows) -> Tensor:
+        """Tokens times sqrt(dim) and the codes of their positions.
 
         Args:
             ids: (rows, length).
             rows: which of them count.
-            first: position of the first column.
 
         Returns:
             (tokens, dim).
         """
-        table = self.words.table.weight
-        codes = sinusoids(first + rows.length, self.dim, table.dtype, ids.device)[first:]
-        if rows.places is None:
-            vectors = self.widen(self.words(ids)) * self.dim**0.5 + codes
-            return cast(Tensor, self.drop(vectors.flatten(0, 1)))
-        tokens, places = ids.flatten()[rows.places], rows.places % rows.length
-        return cast(Tensor, self.drop(self.widen(self.words(tokens)) * self.dim**0.5 + codes[places]))
+        places = torch.arange(ids.numel(), device=ids.device) if rows.places is None else rows.places
+        return self._look(ids.flatten()[places], places % rows.length, rows.length)
+
+    def _look(self, ids: Tensor, positions: Tensor | int, length: int) -> Tensor:
+        """(tokens,) ids at their positions, all below ``length``, to (tokens, dim)."""
+        codes = sinusoids(length, self.dim, self.words.table.weight.dtype, ids.device)[positions]
+        return cast(Tensor, self.drop(self.widen(self.words(ids)) * self.dim**0.5 + codes))
 
     def remember(self, tokens: Tensor, rows: Rows) -> Tensor:
         """The keys of a memory from the encoder's (tokens, dim)."""
         return torch.stack([cast(DecoderLayer, layer).other.keys_values(tokens, rows) for layer in self.layers], dim=1)
 
-    def states(
-        self, memory: Memory, read: Tensor, rows: Rows, past: State | None = None, *, weigh: bool = False
-    ) -> tuple[Tensor, State, Tensor | None]:
+    def states(self, memory: Memory, read: Tensor, rows: Rows, *, weigh: bool = False) -> tuple[Tensor, Tensor | None]:
         """The last layer at each token of (rows, length) ids.
 
         Returns:
-            (tokens, dim); the state after them; (rows, length, source) attention of the last layer, mean over heads.
+            (tokens, dim); (rows, length, source) attention of the last layer, mean over heads.
         """
-        vectors, weights = self.look(read, rows, past.steps if past else 0), None
-        kept = []
+        vectors, _, weights = self._climb(memory, self.look(read, rows), rows, weigh=weigh)
+        return vectors, weights
+
+    def _climb(
+        self,
+        memory: Memory,
+        vectors: Tensor,
+        rows: Rows,
+        past: State | None = None,
+        seen: Tensor | None = None,
+        *,
+        weigh: bool,
+    ) -> tuple[Tensor, tuple[Tensor, ...], Tensor | None]:
+        """All layers; see :meth:`DecoderLayer.forward`."""
+        kept, weights = [], None
         for number, layer in enumerate(self.layers):
             before = past.layers[number] if past else None
             last = weigh and number == len(self.layers) - 1
-            vectors, after, weights = layer(vectors, rows, memory.keys[:, number], memory.mask, before, weigh=last)
+            keys = memory.keys[:, number]
+            vectors, after, weights = layer(vectors, rows, keys, memory.mask, before, seen=seen, weigh=last)
             kept.append(after)
-        return vectors, State(tuple(kept)), weights
+        return vectors, tuple(kept), weights
 
     def loss(self, memory: Memory, read: Tensor, said: Tensor) -> Tensor:
         """The mean over all tokens of ``said`` that are not padding, in nats."""
         there, copying = said != PADDING, self.gate is not None
-        vectors, _, weights = self.states(memory, read, Rows.of(there), weigh=copying)
+        vectors, weights = self.states(memory, read, Rows.of(there), weigh=copying)
         if weights is None:
             return self.words.loss(vectors, said[there])
-        likelihood = self._mixed_likelihood(memory, vectors, weights, said)
-        return self.words.smooth(vectors, said[there]) - likelihood.sum() / max(1, len(likelihood))
+        written, share = self.words.log_likelihood(vectors, said[there]), self.words.smoothing
+        mixed = self._mixed(written, self._copied(memory, weights, said), vectors)
+        # The part that is spread evenly is the vocabulary's alone: a share of -log p has no lower bound otherwise.
+        told = (1 - share) * mixed + share * written
+        return self.words.smooth(vectors, said[there]) - told.sum() / max(1, len(told))
 
     def likelihood(self, memory: Memory, read: Tensor, said: Tensor) -> Tensor:
-        """(rows, length) log-probability of each token of ``said``; 0 at padding."""
-        there, copying = said != PADDING, self.gate is not None
-        vectors, _, weights = self.states(memory, read, Rows.of(there), weigh=copying)
+        """(rows, length) log-probability of each token of ``said``; 0 at padding.
+
+        Where no gradient is asked for, what several rows of a source begin with is read once.
+        """
+        there = said != PADDING
+        if len(said) > len(memory.words) and not torch.is_grad_enabled():
+            return memory.keys.new_zeros(said.shape).masked_scatter(there, self._branches(memory, read, said))
+        vectors, weights = self.states(memory, read, Rows.of(there), weigh=self.gate is not None)
         if weights is None:
             found = self.words.log_likelihood(vectors, said[there])
         else:
-            found = self._mixed_likelihood(memory, vectors, weights, said)
+            written = self.words.log_likelihood(vectors, said[there])
+            found = self._mixed(written, self._copied(memory, weights, said), vectors)
         return vectors.new_zeros(said.shape).masked_scatter(there, found)
 
-    def _mixed_likelihood(self, memory: Memory, vectors: Tensor, weights: Tensor, said: Tensor) -> Tensor:
-        """(tokens,) the logarithm of the mixture; (tokens, dim), (rows, length, source), (rows, length)."""
-        assert self.gate is not None
-        there, sources = said != PADDING, len(memory.words)
+    def _copied(self, memory: Memory, weights: Tensor, said: Tensor) -> Tensor:
+        """(tokens,) what attention gives each token of ``said`` in the source; weights (rows, length, source)."""
+        sources = len(memory.words)
         same = memory.words[:, None, None] == said.view(sources, len(said) // max(1, sources), said.shape[1], 1)
-        copied = (weights * same.view(weights.shape)).sum(2)[there]
-        gate = self.gate(vectors)[:, 0]
-        written = self.words.log_likelihood(vectors, said[there]) + functional.logsigmoid(gate)
-        return torch.logaddexp(written, _log(copied) + functional.logsigmoid(-gate))
+        found: Tensor = (weights * same.view(weights.shape)).sum(2)[said != PADDING]
+        return found
+
+    def _mixed(self, written: Tensor, copied: Tensor, vectors: Tensor) -> Tensor:
+        """log(g x written + (1 - g) x copied), from the logarithm of the one and the other as it is."""
+        assert self.gate is not None
+        gate = self.gate(vectors).view(-1, *[1] * (written.dim() - 1))
+        return torch.logaddexp(written + functional.logsigmoid(gate), _log(copied) + functional.logsigmoid(-gate))
+
+    def _branches(self, memory: Memory, read: Tensor, said: Tensor) -> Tensor:
+        """(tokens,) log-probability of all tokens of ``said``, row by row."""
+        tree = Tree.of(read, len(memory.words))
+        vectors = self._look(tree.ids, tree.depths, read.shape[1])
+        vectors, _, weights = self._climb(memory, vectors, tree.rows, seen=tree.seen, weigh=self.gate is not None)
+        there = said != PADDING
+        nodes, targets = tree.nodes[there], said[there]
+        written = self.words.log_likelihood(vectors, targets, nodes)
+        if weights is None:
+            return written
+        places = nodes if tree.rows.places is None else tree.rows.places[nodes]
+        own = torch.div(places, tree.rows.length, rounding_mode="floor")
+        copied = (weights.flatten(0, 1)[places] * (memory.words[own] == targets[:, None])).sum(1)
+        return self._mixed(written, copied, vectors[nodes])
 
     def start(self, memory: Memory) -> State:
         """Nothing is written yet."""
         heads, width = memory.keys.shape[3], memory.keys.shape[5]
         empty = memory.keys.new_zeros(len(memory.keys), 2, heads, 0, width)
-        return State(tuple(empty for _ in self.layers))
+        return State(tuple(empty for _ in self.layers), memory.mask.new_zeros(len(memory.keys), 1, 0))
 
     def step(self, memory: Memory, state: State, tokens: Tensor) -> tuple[Tensor, State]:
         """Read one token a row: (rows, ids) log-probabilities of the next, and the state after it."""
-        rows, copying = Rows(len(tokens), 1), self.gate is not None
-        vectors, state, weights = self.states(memory, tokens[:, None], rows, state, weigh=copying)
+        sources, beams, _ = state.seen.shape
+        own = torch.eye(beams, dtype=torch.bool, device=tokens.device).expand(sources, -1, -1)
+        seen = torch.cat([state.seen, own], dim=2)
+        vectors = self._look(tokens, state.steps, state.steps + 1)
+        vectors, layers, weights = self._climb(
+            memory, vectors, Rows(sources, beams), state, seen, weigh=self.gate is not None
+        )
+        state = State(layers, seen, state.steps + 1)
         written = self.words.log_probabilities(vectors)
         if weights is None or self.gate is None:
             return written, state
-        gate = self.gate(vectors)
-        words = memory.words.repeat_interleave(len(tokens) // max(1, len(memory.words)), 0)
-        copied = torch.zeros_like(written).scatter_add(1, words, weights[:, 0].to(written.dtype))
-        return torch.logaddexp(
-            written + functional.logsigmoid(gate), _log(copied) + functional.logsigmoid(-gate)
-        ), state
+        # Only words that stand in the source gain by copying: no table of all of them is made for it.
+        same = (memory.words[:, :, None] == memory.words[:, None]).to(weights.dtype)
+        copied, words = (weights @ same).flatten(0, 1), memory.words.repeat_interleave(beams, 0)
+        mixed = self._mixed(written.gather(1, words), copied, vectors)
+        return (written + functional.logsigmoid(self.gate(vectors))).scatter(1, words, mixed), state
 
     def lean(self, memory: Memory, read: Tensor) -> Tensor:
         """(rows, length, source) attention of the last layer at each token, the mean over the heads."""
-        weights = self.states(memory, read, Rows(*read.shape), weigh=True)[2]
+        weights = self.states(memory, read, Rows(*read.shape), weigh=True)[1]
         assert weights is not None
         return weights
 

@@ -1,0 +1,228 @@
+"""Query suggestion: milliseconds of one answer, throughput beside Hugging Face, and what training MTN costs.
+
+**Answers.** Five suggestions, one session at a time on one thread, raw queries in, ``Answer`` out: look-up, search with
+a beam of 5, scoring and the privacy floor included; with and without the evidence. The models are trained for one epoch
+on the sessions given, and asked the beginnings of the others.
+
+**Throughput.** Batches of made-up questions, beam 5, every beam written to its full 12 tokens and scored for an end, so
+13 passes of the decoder for each, all threads: our Transformer and MTN beside ``generate`` of a Marian encoder-decoder
+of the same widths, depths and words; all weights are random. Transformers needs an environment of its own; give its
+interpreter with ``--peer``, or its row is left out:
+
+    pip install torch==2.13.0 transformers
+    python benchmarks/suggestions.py SESSIONS [--peer ENV/bin/python] [--json FILE]
+
+**Training.** Seconds of a step of MTN (3+2+3 layers) and of the Transformer of equal depth (4+4) on the same batches,
+in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as the command line does
+
+import numpy as np
+import torch
+
+from ensue.data.queries import Queries, prefixes, read_queries
+from ensue.optimizer import make_optimizer
+from ensue.records import History
+from ensue.studies.provenance import provenance
+from ensue.suggest import MODELS, fitting
+from ensue.suggest.batch import END, FIRST, Batch, pad
+from ensue.suggest.decoding import Search, beam_search
+from ensue.suggest.predictor import SuggestPredictor
+
+K, ASKED, NUM_IDS, ROWS, TURNS, QUERIES, WIDTH = 5, 200, 4252, 32, 7, 3, 7
+SEARCH = Search(beam=K, keep=K, longest=12)
+
+PEER = """
+import sys, time
+import torch
+import transformers
+from transformers import MarianConfig, MarianMTModel
+
+num_ids, threads, rows, width, beam, longest = map(int, sys.argv[1:])
+torch.set_num_threads(threads)
+torch.manual_seed(0)
+config = MarianConfig(
+    vocab_size=num_ids, d_model=256, encoder_layers=4, decoder_layers=4, encoder_attention_heads=4,
+    decoder_attention_heads=4, encoder_ffn_dim=512, decoder_ffn_dim=512, activation_function="relu",
+    max_position_embeddings=64, pad_token_id=0, bos_token_id=2, eos_token_id=3, decoder_start_token_id=2,
+    forced_eos_token_id=None, scale_embedding=True)
+model = MarianMTModel(config).eval()
+ids = torch.randint(4, num_ids, (rows, width + 1))
+print(transformers.__version__, flush=True)
+for line in sys.stdin:
+    begun = time.perf_counter()
+    with torch.inference_mode():
+        found = model.generate(ids, attention_mask=torch.ones_like(ids), num_beams=beam, num_return_sequences=beam,
+            do_sample=False, length_penalty=0.6, min_new_tokens=longest, max_new_tokens=longest + 1)
+    assert found.shape[0] == rows * beam and longest < found.shape[1] <= longest + 2, found.shape
+    print(time.perf_counter() - begun, flush=True)
+"""
+
+
+class Peer:
+    """``generate`` of Hugging Face in its own interpreter."""
+
+    def __init__(self, python: Path) -> None:
+        sizes = (NUM_IDS, torch.get_num_threads(), ROWS, WIDTH, K, SEARCH.longest)
+        self.process = subprocess.Popen(
+            [str(python), "-c", PEER, *map(str, sizes)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self.version = self._line()
+        if not self.version:
+            sys.exit(f"{python}: transformers does not start; try its import there")
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def turn(self) -> float:
+        """Seconds of a batch."""
+        assert self.process.stdin is not None
+        print(file=self.process.stdin, flush=True)
+        return float(self._line())
+
+
+def questions(data: Queries) -> list[History]:
+    """Beginnings of the test sessions, drawn at random."""
+    sessions, _ = prefixes(data.part("test").histories)
+    drawn = np.random.default_rng(0).permutation(len(sessions))[: ASKED + 20]
+    return [History(sessions.record(row).values) for row in drawn.tolist()]
+
+
+def answers(model: str, data: Queries) -> list[dict[str, Any]]:
+    """Milliseconds of single answers on one thread: wall clock, and processor time, which a busy machine hides less."""
+    predictor = SuggestPredictor(model, settings={"epochs": 1}, device="cpu")
+    for _ in predictor.fit(data):
+        pass
+    threads, rows = torch.get_num_threads(), []
+    torch.set_num_threads(1)
+    for evidence in (False, True):
+        wall, processor = [], []
+        for record in questions(data):
+            begun, worked = time.perf_counter(), time.process_time()
+            predictor.predict([record], K, evidence=evidence)
+            wall.append(1000 * (time.perf_counter() - begun))
+            processor.append(1000 * (time.process_time() - worked))
+        rows.append({"model": model, "evidence": evidence, **_spread("", wall[20:]), **_spread("cpu_", processor[20:])})
+        print(rows[-1], flush=True)
+    torch.set_num_threads(threads)
+    return rows
+
+
+def _spread(name: str, found: list[float]) -> dict[str, float]:
+    middle, late = np.percentile(found, [50, 95])
+    return {f"{name}median_ms": round(float(middle), 1), f"{name}p95_ms": round(float(late), 1)}
+
+
+def ours(model: str, queries: int) -> Callable[[], float]:
+    """Seconds of a batch of made-up sessions; no beam ends before it is full."""
+    torch.manual_seed(0)
+    kind, settings, _ = MODELS[model]
+    network = kind(settings, NUM_IDS).eval()
+    network.writer.words.bias.data[END] = -1e4
+    ids = np.random.default_rng(0).integers(FIRST, NUM_IDS, (ROWS, queries, WIDTH))
+    batch: Batch = pad(ids.tolist())
+
+    def turn() -> float:
+        begun = time.perf_counter()
+        with torch.no_grad():
+            found = beam_search(network, network.encode(batch), batch, SEARCH)
+        assert bool((found.tokens > 0).all())
+        return time.perf_counter() - begun
+
+    return turn
+
+
+def throughput(python: Path | None) -> tuple[list[dict[str, Any]], str]:
+    """Suggestions a second, in turns, and the version of Transformers."""
+    runs = {"transformer, 4+4": ours("transformer", 1), "mtn, 3+2+3, three queries": ours("mtn", QUERIES)}
+    peer = Peer(python) if python else None
+    if peer:
+        runs["transformers generate, Marian 4+4"] = peer.turn
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(TURNS + 1):
+        for name, run in runs.items():
+            times[name].append(run())
+    rows, own = [], times["transformer, 4+4"][1:]
+    for name, found in times.items():
+        ratio = statistics.median(other / mine for other, mine in zip(found[1:], own, strict=True))
+        rate = ROWS * K / statistics.median(found[1:])
+        rows.append({"model": name, "suggestions_a_second": round(rate), "ours_over_it": round(ratio, 2)})
+        print(rows[-1], flush=True)
+    return rows, peer.version if peer else ""
+
+
+def training(data: Queries) -> list[dict[str, Any]]:
+    """Seconds of a step, in turns on the same batches."""
+    part, runs = data.part("train"), {}
+    for name in ("mtn", "transformer"):
+        predictor = SuggestPredictor(name, device="cpu")
+        fitting._learn_words(predictor, part)
+        torch.manual_seed(0)
+        network = predictor.new_network().train()
+        assert predictor.schedule is not None
+        runs[name] = network, make_optimizer(network, predictor.schedule)
+        source, size = fitting.source(predictor, part.histories), predictor.schedule.batch_size
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
+    for index in source.plan(size, 0)[: 4 * TURNS]:
+        batch = source.batch(index)
+        for name, (network, optimizer) in runs.items():
+            begun, worked = time.perf_counter(), time.process_time()
+            optimizer.zero_grad()
+            network.loss(batch).backward()
+            optimizer.step()
+            times[name].append((time.perf_counter() - begun, time.process_time() - worked))
+    rows, theirs = [], np.array(times["transformer"][2:])
+    for name, found in times.items():
+        own = np.array(found[2:])
+        wall, processor = np.median(own / theirs, axis=0).round(2).tolist()
+        step = round(1000 * float(np.median(own[:, 0])), 1)
+        rows.append({"model": name, "step_ms": step, "over_transformer": wall, "cpu_over_transformer": processor})
+        print(rows[-1], flush=True)
+    return rows
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sessions", type=Path)
+    parser.add_argument("--models", default="mtn,best")
+    parser.add_argument("--peer", type=Path)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    rates, version = throughput(args.peer)
+    data, _ = read_queries(args.sessions)
+    cost = training(data)
+    rows = [row for name in args.models.split(",") if name for row in answers(name, data)]
+    if args.json:
+        about = {
+            "k": K,
+            "beam": SEARCH.beam,
+            "batch": ROWS,
+            "threads": torch.get_num_threads(),
+            "transformers": version,
+        }
+        tables = {"answers": rows, "throughput": rates, "training": cost}
+        args.json.write_text(json.dumps({**provenance(), **about, "tables": tables}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

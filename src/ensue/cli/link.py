@@ -1,0 +1,181 @@
+"""Task ``link`` at the command line: articles, and the posts that may be about them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ensue.cli.options import Reading
+from ensue.errors import DataError, SettingError
+from ensue.records import LinkAnswer, Post
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from ensue.data.corpus import Corpus
+    from ensue.data.posts import UnderstoodPosts
+    from ensue.evaluation import LinkResult
+    from ensue.link.explaining import LinkExplanation
+    from ensue.link.predictor import LinkPredictor
+
+FOREIGN: tuple[str, ...] = (
+    *("time_unit", "sort", "gap", "phrases", "rules"),
+    *("protocol", "at", "min_users", "prefix", "max_drop"),
+)
+
+
+def read(path: Path, reading: Reading) -> Corpus:
+    """Articles and posts, after showing what was understood of them and what was left out."""
+    corpus, _ = _read(path, reading)
+    return corpus.part(reading.part) if reading.part else corpus
+
+
+def _read(path: Path, reading: Reading) -> tuple[Corpus, tuple[UnderstoodPosts, UnderstoodPosts]]:
+    from ensue.cli import show_links
+    from ensue.data.corpus import read_corpus
+
+    corpus, understood = read_corpus(path, reading.articles, columns=reading.roles)
+    for one in understood:
+        show_links.understood(one)
+    return corpus, understood
+
+
+def require(data: Corpus, path: Path, *, learn: bool) -> None:
+    """Refuse posts of which none is about an article that is there, and for learning a single article.
+
+    Raises:
+        DataError: naming the file.
+    """
+    from ensue.link.fitting import require_links
+
+    require_links(data, str(path))
+
+
+def require_like(data: Corpus, path: Path, predictor: LinkPredictor) -> None:
+    """Refuse posts of which none is about an article that is there.
+
+    Raises:
+        DataError: naming the file.
+    """
+    require(data, path, learn=False)
+
+
+def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
+    """Show what was understood of articles and posts, and what in them would spoil a result."""
+    from ensue.cli import show, show_links
+    from ensue.link.check import check_links
+
+    corpus, understood = _read(path, reading)
+    found = check_links(corpus, understood, {str(other): _read(other, reading)[0] for other in others})
+    show.put_json(asdict(found)) if json else show_links.findings(found)
+
+
+def told(predictor: LinkPredictor) -> list[str]:
+    """How the model does on held-out posts, what was weighed how, and what was noted."""
+    facts, lines = predictor.facts, []
+    found = facts["validation"]
+    low, high = found["precision_interval"]
+    lines.append(
+        f"on {facts['validation_posts']:,} held-out posts: MRR {found['mrr']:.3f}; at P = .5 precision "
+        f"{found['precision']:.2f} [{low:.2f}, {high:.2f}], recall {found['recall']:.2f} "
+        f"[{found['recall_interval'][0]:.2f}, {found['recall_interval'][1]:.2f}]"
+    )
+    if predictor.weights:
+        weights = ", ".join(f"{name} {weight:.2f}" for name, weight in predictor.weights.items())
+        lines.append(f"weights by held-out posts: {weights}; posts pull together by {predictor.pull:g}")
+    return [*lines, *(f"note: {note}" for note in facts["notes"])]
+
+
+def scoring(protocol: str, at: str) -> dict[str, Any]:
+    """There is one protocol, and no cut-off."""
+    return {}
+
+
+def show_result(found: LinkResult, scoring: Mapping[str, Any]) -> None:
+    """The table, its card and the verdict."""
+    from ensue.cli import show_links
+
+    show_links.result(found)
+
+
+def records(source: str, reading: Reading, predictor: LinkPredictor) -> Iterator[Post]:
+    """The posts of a file in any layout, or of stdin: a post a line, or JSON Lines of records.
+
+    Raises:
+        DataError: naming the file, the line, the field and what to do.
+    """
+    if source != "-":
+        from ensue.cli import show_links
+        from ensue.data.posts import read_posts
+
+        posts, understood = read_posts(source, columns=reading.roles)
+        show_links.understood(understood)
+        yield from posts.records()
+        return
+    if reading.columns:
+        raise SettingError("--columns is for files; on stdin give a post a line, or JSON Lines")
+    try:
+        for number, line in enumerate(sys.stdin, 1):
+            text = line.rstrip("\r\n")
+            if text.lstrip().startswith("{"):
+                yield Post.from_json(text, f"-:{number}")
+            elif text.strip():
+                yield Post(text)
+    except UnicodeDecodeError as error:
+        raise DataError(f"-: not UTF-8 ({error.reason} at byte {error.start}); send UTF-8") from error
+
+
+def show_answer(found: LinkAnswer) -> None:
+    """The articles for one post."""
+    from ensue.cli import show_links
+
+    show_links.answer(found)
+
+
+def show_explanation(found: LinkExplanation) -> None:
+    """What the best article loses without each word of the post."""
+    from ensue.cli import show_links
+
+    show_links.explanation(found)
+
+
+def pictures(explanation: LinkExplanation) -> list[go.Figure]:
+    """A bar a word."""
+    from ensue import figures
+
+    return [figures.deletions(explanation)]
+
+
+def update(folder: Path, new: Path, reading: Reading, max_drop: float, keep: int, json: bool) -> None:
+    """Learn new articles and posts, and keep the model that stood. There is no test: no former post is in a folder."""
+    from ensue import versions
+    from ensue.cli import show
+    from ensue.evaluation import describe
+    from ensue.folder import sweep, write_folder
+    from ensue.link import storage
+    from ensue.lock import only_writer
+    from ensue.predictor import load
+
+    if keep < 0:
+        raise SettingError(f"--keep {keep}: give 0 or more")
+    with only_writer(folder):
+        sweep(folder)
+        predictor, standing = load(folder), versions.current(folder)
+        corpus, before = read(new, reading), len(predictor.articles)
+        report = predictor.update(corpus)
+        predictor.facts["version"] = version = versions.next_number(folder)
+        versions.keep(folder)
+        write_folder(folder, storage.files(predictor, describe(predictor)))
+        versions.prune(folder, keep)
+        kept = versions.kept(folder)
+    added = len(predictor.articles) - before
+    if json:
+        counts = {"posts": len(corpus), "new_articles": added, "loss": report.loss}
+        show.put_json({"folder": str(folder), "version": version, **counts, "kept": kept})
+        return
+    back = f"`ensue update {folder} --rollback` puts version {standing} back" if standing in kept else "none is kept"
+    show.remark(f"{folder}: {added:,} new articles, {len(corpus):,} posts; version {version} stands, {back}")
+    show.remark("note: only task next tests an update before it takes over; `ensue evaluate` tells what this is worth")

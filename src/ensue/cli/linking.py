@@ -1,0 +1,126 @@
+"""The verb ``link``: posts ranked for a story, with a review at the terminal."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import numpy.typing as npt
+import typer
+
+from ensue.cli.options import Columns, Json, Reading
+from ensue.errors import SettingError
+
+if TYPE_CHECKING:
+    from ensue.data.corpus import Corpus
+    from ensue.link.labels import Labels
+    from ensue.link.predictor import LinkPredictor
+    from ensue.link.story import Ranked
+
+
+def link(
+    articles: Annotated[Path, typer.Argument(help="the story: a file of one or many articles")],
+    posts: Annotated[Path, typer.Argument(help="the posts: a table, JSON Lines, or what a collector wrote")],
+    folder: Annotated[Path | None, typer.Option(help="a model folder; without one, lexical scores")] = None,
+    model: Annotated[str, typer.Option(help="without a folder: best, tfidf or bm25")] = "best",
+    k: Annotated[int, typer.Option("-k", help="posts shown")] = 10,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="write all posts here, best first: .csv, .tsv, .jsonl, .parquet"),
+    ] = None,
+    review: Annotated[bool, typer.Option("--review", help="ask for labels until 90 % of the posts are found")] = False,
+    labels: Annotated[
+        Path | None, typer.Option(help="of a review: the file of labels; beside the posts if none")
+    ] = None,
+    columns: Columns = "",
+    json: Json = False,
+) -> None:
+    """Rank posts for a story of one or many articles, with the sentence that each matches and what repeats it."""
+    from ensue.cli import show, show_links, writing
+    from ensue.data.corpus import read_corpus
+    from ensue.link.story import rank
+
+    if k < 1:
+        raise SettingError(f"-k {k}: show at least 1 post")
+    if review and json:
+        raise SettingError("--review asks at the terminal; leave --json out")
+    if output is not None:
+        writing.require_format(output)
+    corpus, understood = read_corpus(posts, articles, columns=Reading(columns=columns).roles)
+    for one in understood:
+        show_links.understood(one)
+    predictor = _predictor(corpus, folder, model)
+    found = rank(predictor, corpus.articles, corpus.posts)
+    if review:
+        found = _review(found, posts, labels)
+    if json:
+        show.put_json(show_links.ranked_json(found, k))
+    else:
+        show_links.ranked(found, k)
+    if output is not None:
+        for line in writing.write(found, output):
+            show.remark(line)
+
+
+def _predictor(corpus: Corpus, folder: Path | None, model: str) -> LinkPredictor:
+    from ensue.cli import show
+    from ensue.link.predictor import LinkPredictor, untrained
+    from ensue.link.vectors import index_of, sync
+    from ensue.predictor import task_of
+
+    if folder is None:
+        found = untrained(corpus.articles, corpus.posts, model)
+        show.remark(
+            "no model folder: lexical scores, no probabilities unless posts are labelled; `ensue fit link` learns both"
+        )
+        return found
+    if model != "best":
+        raise SettingError("--model and --folder: the folder has its own model; give one of the two")
+    if task_of(folder) != "link":
+        raise SettingError(f"{folder}: this model answers another question; name a folder made by `ensue fit link`")
+    loaded = LinkPredictor.load(folder)
+    if loaded.model is not None:
+        synced = sync(loaded, corpus.posts, index_of(folder))
+        show.remark(
+            f"{index_of(folder)}: {synced.new:,} posts encoded, {synced.held:,} were there, {synced.gone:,} deleted"
+        )
+    return loaded
+
+
+def _review(found: Ranked, posts: Path, place: Path | None) -> Ranked:
+    """Ask, a post at a time, until the target is reached or the reader stops; every answer is kept at once."""
+    from ensue.cli import show
+    from ensue.link.labels import Labels, labels_file
+    from ensue.link.review import review
+
+    kept = Labels(place or labels_file(posts, found.articles))
+    show.remark(f"labels: {kept.path}{f' ({len(kept.given):,} so far)' if kept.given else ''}")
+    show.remark("y: belongs to the story, n: does not, q: stop; the same command goes on")
+    progress = None
+    start, rows = found.review_start()
+    for progress in review(
+        start, rows, lambda asked: _ask(found, asked, kept), labels=kept.of(found.posts), looks=kept.looks
+    ):
+        if progress.left_at_most is not None and progress.labelled < progress.posts:
+            kept.look()
+        show.remark(progress.sentence)
+    if progress is not None and not progress.reached:
+        show.remark("stopped before the target; the same command goes on")
+    return found.reviewed(start, rows, *kept.of(found.posts))
+
+
+def _ask(found: Ranked, asked: npt.NDArray[np.int64], kept: Labels) -> npt.NDArray[np.bool_]:
+    from ensue.cli import show_links
+
+    given: list[bool] = []
+    for row in asked.tolist():
+        show_links.asked(found, row)
+        while (word := (sys.stdin.readline() or "q").strip().lower()) not in ("y", "yes", "n", "no", "q", "quit"):
+            show_links.again()
+        if word[0] == "q":
+            break
+        given.append(word[0] == "y")
+        kept.add(found.posts.ids[row], given[-1])
+    return np.array(given, bool)

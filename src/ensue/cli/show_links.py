@@ -1,0 +1,195 @@
+"""How posts, articles and their links look in a terminal."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from rich.markup import escape
+from rich.table import Column, Table
+
+from ensue.cli import show
+from ensue.data.posts import UnderstoodPosts
+from ensue.evaluation.link import LinkResult, even
+from ensue.link.check import LinkFindings
+from ensue.link.explaining import LinkExplanation
+from ensue.link.measures import AtCut
+from ensue.link.story import Ranked
+from ensue.records import LinkAnswer
+
+_MEASURES = {
+    "mrr": "MRR",
+    "recall@10": "recall@10",
+    "map": "MAP",
+    "article_mrr": "by article: MRR",
+    "article_map": "MAP",
+    "pooled_ap": "pooled AP",
+    "mrp": "mRP",
+    "auc": "AUC",
+}
+_WIDE = 100
+
+
+def understood(found: UnderstoodPosts) -> None:
+    """What the reader made of a file, and all it left out: always shown."""
+    columns = ", ".join(f"{role}={name}" for role, name in found.columns.items())
+    show.remark(f"{found.path}: {found.layout}{f' ({columns})' if columns else ''}; {found.rows:,} rows")
+    for line in found.sentences:
+        show.remark(f"  left out: {line}")
+    for note in found.notes:
+        show.remark(f"  note: {note}")
+
+
+def findings(found: LinkFindings) -> None:
+    """The answer of ``ensue check``."""
+    _line(
+        f"{found.articles:,} articles, words median {found.median_words:,}, longest {found.longest_words:,}; "
+        f"{found.posts:,} posts, words median {found.median_post_words:,}"
+    )
+    _line(
+        f"{found.links:,} links: {found.linked_posts:,} posts are about {found.linked_articles:,} articles, at most "
+        f"{found.most_posts:,} about one"
+    )
+    if found.parts:
+        _line(f"parts: {', '.join(f'{name or chr(45)} {count:,}' for name, count in found.parts.items())}")
+    _line(f"{found.near_copies:,} posts nearly repeat an earlier one; {found.headlines:,} repeat a headline")
+    table = Table("post", "about", title="the first three, as understood", title_justify="left")
+    for row in found.rows:
+        table.add_row(escape(row.text), escape(", ".join(row.about)))
+    show.out.print(table)
+    for name, leak in found.splits.items():
+        _line(
+            f"  {name}: {leak.other_posts:,} posts, {leak.on_shared:,} about an article that stands on both sides, "
+            f"{leak.copies:,} near copies"
+        )
+    for warning in found.warnings:
+        show.out.print(f"[yellow]would spoil a result:[/] {escape(warning)}", highlight=False)
+    if not found.warnings:
+        _line("nothing found that would spoil a result")
+
+
+def result(found: LinkResult) -> None:
+    """The table, what the even cut catches, the card and the verdict."""
+    show.figures(found.rows, _MEASURES, "figures x 100, ± 95 %")
+    for row in found.rows:
+        if (caught := even(row)) is not None:
+            _line(f"  {row.model}, P at least .5: {cut_in_words(caught, 'pairs')}")
+    for name in ("data", "candidates", "pool", "together", "averaging", "leaked", "headlines", "interval"):
+        _line(f"  {name}: {getattr(found.protocol, name)}")
+    _line(found.verdict)
+
+
+def cut_in_words(found: AtCut, what: str) -> str:
+    """What a threshold catches, with both intervals."""
+    return (
+        f"{found.retrieved:,} {what}, precision {_share(found.precision)} [{_share(found.precision_interval[0])}, "
+        f"{_share(found.precision_interval[1])}], recall {_share(found.recall)} [{_share(found.recall_interval[0])}, "
+        f"{_share(found.recall_interval[1])}]"
+    )
+
+
+def answer(found: LinkAnswer) -> None:
+    """The articles for one post, best first."""
+    table = Table("#", Column("article", no_wrap=True), "P" if _sure(found) else "score", "closest sentence")
+    for rank, choice in enumerate(found.choices, 1):
+        value = choice.score if choice.probability is None else choice.probability
+        table.add_row(str(rank), escape(choice.value), f"{value:.3f}", escape(_cut(choice.sentence)))
+    if found.id:
+        _line(found.id)
+    show.out.print(table)
+    nothing = "" if found.known else ": nothing known, so the order says nothing"
+    _line(f"{found.known} of {found.given} words known{nothing}")
+
+
+def explanation(found: LinkExplanation) -> None:
+    """Each word of the post with what the best article loses without it, and the sentences it is closest to."""
+    words = "  ".join(f"{escape(word)} {-lost:+.2f}" for word, lost in zip(found.words, found.lost, strict=False))
+    _line("score of the best article when a word of the post is taken out:")
+    show.out.print(f"  {words}", highlight=False)
+    for sentence, near in found.sentences:
+        _line(f"  {near:.2f}  {_cut(sentence)}")
+    answer(found.answer)
+
+
+def ranked(found: Ranked, k: int) -> None:
+    """The best posts of a story, what repeats them below them, and what the even cut catches."""
+    rows = found.order[found.copies[found.order] == found.order][:k]
+    sure = found.probabilities
+    frame = found.table_of(rows)
+    copies = found.repeats()
+    table = Table(
+        "#",
+        "score" if sure is None else "P",
+        "post",
+        "article",
+        "closest sentence",
+        title="posts",
+        title_justify="left",
+    )
+    for rank, row in enumerate(rows.tolist(), 1):
+        value, article, sentence, _ = frame.row(rank - 1)
+        text = _cut(found.posts.texts[row])
+        if more := copies.get(row, 0):
+            text += f"\n(and {more:,} that repeat it)"
+        table.add_row(str(rank), f"{value:.3f}", escape(text), escape(article), escape(_cut(sentence)))
+    show.out.print(table)
+    _line(
+        f"{len(found.posts):,} posts, {len(found.articles):,} articles; {sum(copies.values()):,} posts repeat another"
+    )
+    if sure is not None:
+        _line(f"probabilities {found.source}; {int((sure >= 0.5).sum()):,} posts at P of at least .5")
+    if found.cut is not None:
+        _line(f"at P = .5, by the labels of this file: {cut_in_words(found.cut, 'posts')}")
+
+
+def ranked_json(found: Ranked, k: int) -> dict[str, Any]:
+    """The JSON object of ``ensue link --json``."""
+    rows = found.order[found.copies[found.order] == found.order][:k]
+    copies = found.repeats()
+    best = [
+        {"id": found.posts.ids[row], "text": found.posts.texts[row], **own, "repeated_by": copies.get(row, 0)}
+        for row, own in zip(rows.tolist(), found.table_of(rows).drop("copy_of").to_dicts(), strict=True)
+    ]
+    return {
+        "task": "link",
+        "posts": len(found.posts),
+        "articles": len(found.articles),
+        "repeat_another": sum(copies.values()),
+        "probabilities": found.source or None,
+        "cut": asdict(found.cut) if found.cut is not None else None,
+        "best": best,
+    }
+
+
+def asked(found: Ranked, row: int) -> None:
+    """One post of a review, with the article that suits it best."""
+    frame = found.table_of(np.array([row]))
+    _line("")
+    _line(found.posts.texts[row])
+    value, article, sentence, _ = frame.row(0)
+    title = found.articles.titles[int(found.columns[row])]
+    _line(f"  {value:.3f}  {article}{f' ({_cut(title)})' if title else ''}{f': {_cut(sentence)}' if sentence else ''}")
+    show.out.print("  y/n/q? ", end="", markup=False, highlight=False)
+
+
+def again() -> None:
+    """Asked for another answer."""
+    show.out.print("  y, n or q? ", end="", markup=False, highlight=False)
+
+
+def _share(value: float) -> str:
+    return f"{value:.2f}".removeprefix("0") if value < 1 else "1.00"
+
+
+def _sure(found: LinkAnswer) -> bool:
+    return any(choice.probability is not None for choice in found.choices)
+
+
+def _cut(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= _WIDE else f"{plain[: _WIDE - 1]}…"
+
+
+def _line(text: str) -> None:
+    show.out.print(text, markup=False, highlight=False)

@@ -1,0 +1,271 @@
+"""The referee of ``link``: posts against all known articles, the pooled pairs of the paper, TF-IDF and BM25 beside.
+
+Every post that is labelled is ranked against all articles that the model knows and the data brings: MRR, recall@10 and
+MAP a post. Turned round, the scored posts are ranked for each article that any of them is about. Pooled, as in the
+paper: all scored posts with all articles that any of them is about, in one list: average precision, the mean of
+precision at r (mRP) and AUC. At the cut that the model calls even (P = .5), precision and recall of these pairs.
+
+Of a file with parts, ``test`` is scored. Intervals resample articles with all their posts, because posts about one
+article succeed and fail together. The verdict is paired and two-sided: the best model against the better of TF-IDF and
+BM25, by MRR and by pooled average precision.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ensue.data.corpus import Corpus
+from ensue.data.histories import Index
+from ensue.data.near_copies import headline_copies
+from ensue.errors import DataError
+from ensue.evaluation.rows import RESAMPLES, Row, intervals
+from ensue.evaluation.suggest import Duel
+from ensue.link import COUNTING
+from ensue.link.fitting import part_of, prints
+from ensue.link.measures import (
+    AtCut,
+    Mask,
+    area_under_curve,
+    at_cut,
+    average_precision,
+    by_row,
+    precision_curve,
+)
+from ensue.link.predictor import LinkPredictor
+from ensue.metrics import Floats
+
+MEASURES = ("mrr", "recall@10", "map", "article_mrr", "article_map", "pooled_ap", "mrp", "auc")
+RIVAL = ("mrr", "pooled_ap")
+"""What the verdict goes by."""
+ALONE = ", each alone"
+"""After the name of ``best`` in the row where posts of one corpus tell nothing of each other."""
+_ARTICLES = (0, 2)  # of the measures by row, those that are told of articles
+
+
+@dataclass(frozen=True, slots=True)
+class LinkCard:
+    """What the figures mean: stands beside every table."""
+
+    name: str
+    data: str
+    candidates: str
+    pool: str
+    together: str
+    averaging: str
+    leaked: str
+    headlines: str
+    interval: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkResult:
+    """A table, its card, and whether a model or counting wins."""
+
+    protocol: LinkCard
+    rows: tuple[Row, ...]
+    duels: tuple[Duel, ...]
+    """One for each measure of ``RIVAL``."""
+
+    @property
+    def beats_counting(self) -> bool:
+        """Whether a model wins by MRR."""
+        return self.duels[0].winner is not None and self.duels[0].winner == self.duels[0].model
+
+    @property
+    def verdict(self) -> str:
+        """The line under the table."""
+        return "; ".join(duel.sentence for duel in self.duels)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object that ``evaluate --json`` and ``compare --json`` print."""
+        return {
+            "task": "link",
+            "protocol": asdict(self.protocol),
+            "rows": [row.to_dict() for row in self.rows],
+            "duels": [asdict(duel) | {"winner": duel.winner} for duel in self.duels],
+            "beats_counting": self.beats_counting,
+            "verdict": self.verdict,
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinkScored:
+    """What one model says of every post: (posts, articles) scores, and the seconds that took."""
+
+    scores: Floats
+    seconds: float
+    cut: float | None
+    """The score that the model calls even; ``None`` for counting."""
+
+
+class _Asked:
+    """The labelled posts of a data set, and the articles they are about."""
+
+    def __init__(self, data: Corpus, seed: int = 0) -> None:
+        data, self.part = part_of(data, "test")
+        self.data = data.linked()
+        if not len(self.data):
+            raise DataError("nothing to score: no post is about an article that is there")
+        self.related: Mask = self.data.related
+        self.pool = np.flatnonzero(self.related.any(0))
+        clusters: Index = np.unique(self.related.argmax(1), return_inverse=True)[1].astype(np.int64)
+        self.clusters = clusters
+        size = int(clusters.max()) + 1
+        self.times: Floats = (
+            np.random.default_rng(seed).multinomial(size, np.full(size, 1 / size), RESAMPLES).astype(np.float64)
+        )
+
+
+def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus) -> LinkResult:
+    """Score several models, each a list of predictors that differ in their seed alone.
+
+    Raises:
+        DataError: nothing to score.
+    """
+    asked, first = _Asked(data), entries[0][0]
+    names, runs = [], []
+    for seeds in entries:
+        names.append(seeds[0].model_name)
+        runs.append([_score(own, asked) for own in seeds])
+        if _pulls(seeds[0]):
+            names.append(f"{names[-1]}{ALONE}")
+            runs.append([_score(own, asked, pulled=False) for own in seeds])
+    for name in COUNTING:
+        if name not in names:
+            names.append(name)
+            runs.append([_score(first, asked, name)])
+    figures, drawn, rows = [], [], []
+    for name, scored in zip(names, runs, strict=True):
+        parts = [_figures(run.scores, asked) for run in scored]
+        figures.append(np.mean([own for own, _ in parts], 0))
+        drawn.append(_over_seeds(np.stack([own for _, own in parts])))
+        rows.append(_row(name, scored, asked, figures[-1], drawn[-1]))
+    duels = tuple(_duel(measure, names, figures, drawn) for measure in RIVAL)
+    return LinkResult(_card(first, asked), tuple(rows), duels)
+
+
+def _pulls(predictor: LinkPredictor) -> bool:
+    return predictor.model_name == "best" and predictor.pull > 0 and predictor.shared.together
+
+
+def _score(predictor: LinkPredictor, asked: _Asked, name: str | None = None, *, pulled: bool = True) -> LinkScored:
+    begun = time.perf_counter()
+    knowing, places = predictor.joined(asked.data.articles)
+    knowing.pull = predictor.pull if pulled else 0.0
+    scores = knowing.scores(asked.data.posts, name).whole()
+    # The articles of the data come first, so that the labels fit; what else the model knows stays a candidate.
+    others = np.setdiff1d(np.arange(scores.shape[1]), places)
+    cut = None if name is not None or predictor.calibration is None else predictor.calibration.cut(0.5)
+    return LinkScored(scores[:, [*places, *others.tolist()]], time.perf_counter() - begun, cut)
+
+
+def _wide(asked: _Asked, scores: Floats) -> Mask:
+    wide = np.zeros(scores.shape, bool)
+    wide[:, : asked.related.shape[1]] = asked.related
+    return wide
+
+
+def _figures(scores: Floats, asked: _Asked) -> tuple[Floats, Floats]:
+    """(measures,) and (resamples, measures)."""
+    posts = by_row(scores, _wide(asked, scores))
+    pool, true = scores[:, asked.pool], asked.related[:, asked.pool]
+    articles = by_row(pool.T, true.T)[:, list(_ARTICLES)]
+    curve = precision_curve(pool, true)
+    pooled = [average_precision(pool, true), float(np.mean(list(curve.values()))), area_under_curve(pool, true)]
+    own = np.concatenate([posts.mean(0), articles.mean(0), pooled])
+    weights = asked.times[:, asked.clusters]  # (resamples, posts)
+    by_post = weights @ posts / weights.sum(1, keepdims=True)
+    # An article counts as often as the posts whose first it is were drawn; one that is never first stays as it is.
+    first = np.full(asked.related.shape[1], -1)
+    first[asked.related.argmax(1)] = asked.clusters
+    held = first[asked.pool]
+    often = np.where(held >= 0, asked.times[:, held], 1.0)
+    by_article = often @ articles / np.maximum(often.sum(1, keepdims=True), 1)
+    return own, np.concatenate([by_post, by_article, _resampled_pool(pool, true, weights, list(curve))], axis=1)
+
+
+def _resampled_pool(scores: Floats, true: Mask, weights: Floats, at: Sequence[int]) -> Floats:
+    """(resamples, 3) pooled average precision, mRP and AUC where each post counts ``weights`` times.
+
+    Of tied pairs the false ones come first, which the figures themselves do not do for AP and AUC: scores of networks
+    and of TF-IDF hardly tie but at 0.
+    """
+    order = np.lexsort((true.ravel(), -scores.ravel()))
+    hits = true.ravel()[order]
+    owners = np.repeat(np.arange(len(scores)), scores.shape[1])[order]
+    found = np.empty((len(weights), 3))
+    for row, own in enumerate(weights):
+        each = own[owners]
+        above, right = np.cumsum(each), np.cumsum(each * hits)
+        total, wrong = right[-1], above[-1] - right[-1]
+        found[row, 0] = (each * hits * right / np.maximum(above, 1e-9)).sum() / max(total, 1)
+        places = np.minimum(np.searchsorted(above, [*at[:-1], total]), len(above) - 1)
+        found[row, 1] = (right[places] / np.maximum(above[places], 1)).mean()
+        found[row, 2] = (each * ~hits * right).sum() / max(total * wrong, 1)
+    return found
+
+
+def _over_seeds(drawn: Floats) -> Floats:
+    """(seeds, resamples, measures) to (resamples, measures): each resample draws seeds too."""
+    seeds = np.random.default_rng(1).integers(len(drawn), size=(len(drawn), drawn.shape[1]))
+    found: Floats = drawn[seeds, np.arange(drawn.shape[1])].mean(0)
+    return found
+
+
+def _row(name: str, seeds: Sequence[LinkScored], asked: _Asked, figures: Floats, drawn: Floats) -> Row:
+    interval = dict(zip(MEASURES, intervals(drawn), strict=True))
+    notes: dict[str, Any] = {"seeds": len(seeds)} if len(seeds) > 1 else {}
+    run = seeds[0]
+    pool, true = run.scores[:, asked.pool], asked.related[:, asked.pool]
+    notes["precision_at"] = {str(r): value for r, value in precision_curve(pool, true).items()}
+    if run.cut is not None and np.isfinite(run.cut):
+        notes["even"] = asdict(at_cut(pool, true, run.cut))
+    seconds = 1000 * sum(own.seconds for own in seeds) / (len(seeds) * len(asked.data))
+    return Row(name, dict(zip(MEASURES, figures.tolist(), strict=True)), interval, seconds, notes)
+
+
+def _duel(measure: str, names: Sequence[str], figures: Sequence[Floats], drawn: Sequence[Floats]) -> Duel:
+    column = MEASURES.index(measure)
+    counted = [index for index, name in enumerate(names) if name in COUNTING]
+    others = [index for index in range(len(names)) if index not in counted]
+    rival = max(counted, key=lambda index: figures[index][column])
+    ours = max(others, key=lambda index: figures[index][column], default=rival)
+    ahead = drawn[ours][:, column] - drawn[rival][:, column]
+    p_value = float(min(1.0, 2 * (1 + min((ahead <= 0).sum(), (ahead >= 0).sum())) / (1 + len(ahead))))
+    pair = float(figures[ours][column]), float(figures[rival][column])
+    return Duel(measure, names[ours] if others else None, names[rival], pair, p_value)
+
+
+def _card(predictor: LinkPredictor, asked: _Asked) -> LinkCard:
+    data, posts = asked.data, asked.data.posts
+    about = data.articles.ids.gather(asked.pool)
+    shared = int(about.is_in(list(predictor.linked)).sum())
+    copies = int(np.isin(prints(posts), predictor.train_prints.numpy()).sum())
+    pasted = int((headline_copies(posts.texts, data.articles.titles) >= 0).sum())
+    known = len(predictor.joined(data.articles)[0].known)
+    return LinkCard(
+        "full",
+        f"{len(data):,} posts, {int(asked.related.sum()):,} links{asked.part}",
+        f"{known:,}: every article that the model knows or the data brings",
+        f"{len(data):,} posts with the {len(asked.pool):,} articles that they are about, in one list of "
+        f"{len(data) * len(asked.pool):,} pairs, {int(asked.related.sum()):,} of them true",
+        f"best tells from all scored posts, without labels, which articles are much discussed (pull "
+        f"{predictor.pull:g}); every other row ranks each post alone"
+        if _pulls(predictor)
+        else "every post is ranked alone",
+        "means over posts; article_mrr and article_map over articles; mrp is the mean of precision at r",
+        f"{shared:,} of the {len(asked.pool):,} articles had posts in training; {copies:,} posts were trained on",
+        f"{pasted:,} of the posts repeat a headline",
+        f"95 %, {RESAMPLES} resamples of articles with their posts; the verdict is paired and two-sided",
+    )
+
+
+def even(row: Row) -> AtCut | None:
+    """What a model's even cut catches, or ``None`` for counting."""
+    found = row.notes.get("even")
+    return None if found is None else AtCut(**found)

@@ -1,0 +1,106 @@
+"""The referee's first half for posts and articles: what they hold, and what in them would spoil a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ensue.data.corpus import Corpus
+from ensue.data.link_splits import LinkLeaks, link_leaks
+from ensue.data.near_copies import headline_copies, near_copies
+from ensue.data.posts import UnderstoodPosts
+from ensue.records import Post
+
+_ROWS, _SHOWN = 3, 80
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkFindings:
+    """Counts, a glance at the data, and warnings; goes into JSON by ``dataclasses.asdict``."""
+
+    understood: tuple[UnderstoodPosts, UnderstoodPosts]
+    """Of the articles, and of the posts."""
+    articles: int
+    posts: int
+    links: int
+    """Links to articles that are there."""
+    linked_posts: int
+    linked_articles: int
+    most_posts: int
+    """Posts about the article that most are about."""
+    unknown_links: int
+    """Links to articles that are not there."""
+    median_words: int
+    longest_words: int
+    median_post_words: int
+    near_copies: int
+    """Posts that nearly repeat an earlier one."""
+    headlines: int
+    """Posts that repeat a headline."""
+    parts: dict[str, int]
+    rows: tuple[Post, ...]
+    splits: dict[str, LinkLeaks]
+    """By the name of another file, or of a part of this one."""
+    warnings: tuple[str, ...] = field(default=())
+
+
+def check_links(
+    corpus: Corpus, understood: tuple[UnderstoodPosts, UnderstoodPosts], others: Mapping[str, Corpus] | None = None
+) -> LinkFindings:
+    """Count, show and warn.
+
+    Args:
+        corpus: what a model would be trained on; of a file with parts, every other part is compared with ``train``.
+        understood: what the readers said of the articles and of the posts.
+        others: other splits by name, such as ``{"test": …}``.
+    """
+    pairs, unknown = corpus.posts.pairs(corpus.articles)
+    posts = corpus.posts
+    train = corpus.part("train") if "train" in corpus.parts else corpus
+    parts = {name: corpus.part(name) for name in sorted(corpus.parts - {"train"}) if "train" in corpus.parts}
+    splits = {name: link_leaks(train.posts, own.posts) for name, own in {**parts, **(others or {})}.items()}
+    repeated = int((near_copies(posts.texts) != np.arange(len(posts))).sum())
+    pasted = int((headline_copies(posts.texts, corpus.articles.titles) >= 0).sum())
+    words = corpus.articles.texts.str.count_matches(r"\S+").to_numpy()
+    return LinkFindings(
+        understood=understood,
+        articles=len(corpus.articles),
+        posts=len(posts),
+        links=len(pairs),
+        linked_posts=len(np.unique(pairs[:, 1])),
+        linked_articles=len(np.unique(pairs[:, 0])),
+        most_posts=int(np.bincount(pairs[:, 0]).max(initial=0)),
+        unknown_links=unknown,
+        median_words=int(np.median(words)),
+        longest_words=int(words.max()),
+        median_post_words=int(np.median(posts.texts.str.count_matches(r"\S+").to_numpy())),
+        near_copies=repeated,
+        headlines=pasted,
+        parts=dict(posts.parts.value_counts(sort=True).iter_rows()) if posts.parts is not None else {},
+        rows=tuple(_glance(corpus, row) for row in range(min(_ROWS, len(posts)))),
+        splits=splits,
+        warnings=tuple(_warnings(corpus, unknown, pasted, splits)),
+    )
+
+
+def _glance(corpus: Corpus, row: int) -> Post:
+    post = corpus.posts.record(row)
+    text = post.text if len(post.text) <= _SHOWN else f"{post.text[: _SHOWN - 1]}…"
+    return Post(text, post.id, post.about)
+
+
+def _warnings(corpus: Corpus, unknown: int, pasted: int, splits: Mapping[str, LinkLeaks]) -> Iterator[str]:
+    if unknown:
+        yield f"{unknown:,} of {len(corpus.posts.about):,} links name articles that are not there"
+    if pasted > len(corpus.posts) / 10:
+        yield f"{pasted:,} of {len(corpus.posts):,} posts repeat a headline: a look-up of titles finds those"
+    for name, leak in splits.items():
+        if leak.on_shared:
+            yield (
+                f"{leak.on_shared:,} of the {leak.other_posts:,} posts of {name} are about articles that stand on both "
+                "sides: split by article"
+            )
+        if leak.copies:
+            yield f"{leak.copies:,} of the {leak.other_posts:,} posts of {name} nearly repeat one to train on"

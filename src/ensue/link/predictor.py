@@ -1,0 +1,292 @@
+"""The predictor of task ``link``: a post in, the articles it may be about out; or a corpus of posts, to be ranked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor
+from torch.optim import Adam
+
+from ensue.data.corpus import Corpus
+from ensue.data.posts import Articles, Posts
+from ensue.data.tokens import Tokenizer
+from ensue.errors import SettingError
+from ensue.folder import read_settings, read_unchanged, write_folder
+from ensue.link import MODELS, WITHOUT_TRAINING, explaining, fitting, storage, updating
+from ensue.link.explaining import LinkExplanation
+from ensue.link.index import VectorIndex
+from ensue.link.measures import Calibration
+from ensue.link.network import LinkSettings
+from ensue.link.scoring import LinkScores, Shelf
+from ensue.link.serving import ServingSettings
+from ensue.link.task import encode_texts
+from ensue.metrics import Floats
+from ensue.next_event.storage import damage
+from ensue.next_event.task import find_device
+from ensue.records import LinkAnswer, Post
+from ensue.settings import changed
+from ensue.training import Report
+
+
+class LinkPredictor:
+    """Says which articles a post is about, and which posts belong to a story.
+
+    Args:
+        model: a name in ``MODELS``; ``best`` weighs lexical scores and, where ``learned`` names a network, its cosine.
+        settings: settings of the model, of its schedule and of :class:`ServingSettings` to change, by name.
+        seed: the same seed, data and machine give the same bytes on the CPU.
+        device: where a network runs; a GPU is used when there is one.
+
+    Raises:
+        SettingError: an unknown model or setting.
+    """
+
+    task = "link"
+
+    def __init__(
+        self,
+        model: str = "best",
+        *,
+        settings: Mapping[str, object] | None = None,
+        seed: int = 0,
+        device: str | None = None,
+    ) -> None:
+        if model not in MODELS:
+            raise SettingError(f"model {model!r} is not known for task link; choose from {', '.join(MODELS)}")
+        given, (_, own, schedule) = dict(settings or {}), MODELS[model]
+        self.model_name = model
+        learned = str(given.get("learned", "")) if model == "best" else ""
+        if learned:
+            _, own, schedule = _network(learned)
+        self.settings, self.schedule, self.shared = changed(given, own, schedule, ServingSettings())
+        if model != "best" and self.shared.learned:
+            raise SettingError(f"learned is {self.shared.learned!r}; only model best weighs a learned score")
+        if self.settings is not None and "encoder" in given and self.settings.encoder != own.encoder:  # type: ignore[union-attr]
+            raise SettingError(f"encoder is {given['encoder']!r}; name the model {given['encoder']} instead")
+        for key, only in (("watch", "mrr"), ("refit", False), ("replay", 0)):
+            if self.schedule is not None and getattr(self.schedule, key) != only:
+                raise SettingError(f"{key} is {getattr(self.schedule, key)!r}; task link knows only {only!r}")
+        if not isinstance(seed, int) or seed < 0:
+            raise SettingError(f"seed is {seed!r}; it must be a whole number, 0 or more")
+        self.seed, self.device = seed, find_device(device)
+        self.shelf: Shelf | None = None
+        self.tokenizer, self.model = Tokenizer(), None
+        self.optimizer: Adam | None = None
+        self.weights: dict[str, float] = {}
+        self.pull = self.nothing = 0.0
+        self.calibration: Calibration | None = None
+        self.facts: dict[str, Any] = {}
+        self.linked: tuple[str, ...] = ()
+        self.train_prints = torch.zeros(0, dtype=torch.int64)
+        self.seconds_an_epoch: float | None = None
+        self.index: VectorIndex | None = None
+
+    model: Any
+
+    @property
+    def known(self) -> Shelf:
+        """The articles that posts are compared with.
+
+        Raises:
+            SettingError: nothing was trained or loaded yet.
+        """
+        if self.shelf is None:
+            raise SettingError("this predictor is not trained yet: loop over fit(data), or load a folder")
+        return self.shelf
+
+    @property
+    def articles(self) -> Articles:
+        """The known articles, in the order of the columns of :meth:`scores`."""
+        return self.known.articles
+
+    def fit(
+        self, data: Corpus, valid: Corpus | None = None, *, checkpoint: Path | None = None, resume: bool = False
+    ) -> Iterator[Report]:
+        """Learn, yielding a report a step; the predictor can be used once the loop is over.
+
+        All articles of the data become known, whether a post is about them or not. Without ``valid`` the file's own
+        parts are used, or a tenth of the posts, with all posts about the same articles, is held out: it stops the
+        training, weighs the scores and turns them into probabilities.
+
+        Args:
+            data: articles and posts; of a file with parts, the posts of ``train`` are learned.
+            valid: what is held out, in place of a part of the data; its articles become known too.
+            checkpoint: a file that lets a killed run continue.
+            resume: continue from there.
+
+        Raises:
+            DataError: no post is about an article, or there is only one article.
+            SettingError: the loss is no longer a number, or another run's checkpoint.
+        """
+        return fitting.fit(self, data, valid, checkpoint, resume)
+
+    def update(self, data: Corpus) -> Report:
+        """Learn new articles, and posts about them, on top of what is known, in one pass.
+
+        New articles are welcome without any post; weights and probabilities stay as they are.
+
+        Raises:
+            DataError: neither an article nor a link is new.
+        """
+        return updating.update(self, data)
+
+    def predict(self, records: Sequence[Post], k: int = 10, *, evidence: bool = True) -> list[LinkAnswer]:
+        """The ``k`` likeliest articles of each post; every post is answered alone.
+
+        Args:
+            records: posts.
+            k: articles a post.
+            evidence: whether to find the article's sentence that is closest to the post.
+
+        Raises:
+            SettingError: not trained, or ``k`` below 1.
+        """
+        if k < 1:
+            raise SettingError(f"k is {k}; ask for at least 1 choice")
+        self.known  # noqa: B018 trained?
+        return explaining.answers_of(self, records, k, evidence=evidence) if len(records) else []
+
+    def explain(self, records: Sequence[Post], k: int = 3) -> list[LinkExplanation]:
+        """What the best article's probability loses without each word of the post, and the sentences it matches.
+
+        Raises:
+            SettingError: not trained.
+        """
+        return [explaining.explanation(self, *pair) for pair in zip(records, self.predict(records, k), strict=True)]
+
+    def scores(self, posts: Posts, name: str | None = None) -> LinkScores:
+        """Scores of posts with the known articles, a block of posts at a time.
+
+        Args:
+            posts: the posts.
+            name: a lexical model in place of this one: ``tfidf`` or ``bm25``.
+
+        Raises:
+            SettingError: not trained.
+        """
+        self.known  # noqa: B018 trained?
+        return LinkScores(self, posts, name or self.model_name)
+
+    def joined(self, articles: Articles) -> tuple[LinkPredictor, list[int]]:
+        """A copy that knows more articles, and where the asked ones stand among its columns.
+
+        The original stays as it is. An article that is known with the same text is not added again.
+
+        Raises:
+            SettingError: not trained.
+        """
+        shelf, places, new = self.known.joined(articles)
+        made = object.__new__(type(self))
+        made.__dict__ = {**self.__dict__, "shelf": shelf}
+        if self.model is not None and len(new):
+            shelf.vectors = torch.cat([self.known.vectors, self.vectors(articles.select(np.array(new)).texts)])
+        return made, places
+
+    def probabilities(self, scores: Floats) -> Floats | None:
+        """P(relevant) of scores, or ``None`` where nothing was labelled to learn it from."""
+        return None if self.calibration is None else self.calibration.probabilities(scores)
+
+    def vectors(self, texts: pl.Series) -> Tensor:
+        """(texts, width) unit vectors of the network on the CPU; 0 for texts without a word.
+
+        Raises:
+            SettingError: there is no network.
+        """
+        if self.model is None:
+            raise SettingError(f"model {self.model_name} has no network, so it makes no vectors")
+        tokens = self.tokenizer.encode(texts, max_words=self.settings.max_words)
+        parts = [found for _, found in encode_texts(self.model.eval(), tokens)]
+        return torch.cat(parts) if parts else torch.zeros(0, self.model.width)
+
+    def new_network(self, num_words: int, dim: int) -> Any:
+        """An untrained network on this predictor's device."""
+        made = MODELS[self.shared.learned or self.model_name][0]
+        assert made is not None
+        try:
+            return made(self.settings, num_words, dim).to(self.device)
+        except (RuntimeError, MemoryError) as error:
+            raise SettingError(
+                f"{self.settings.encoder} with these settings does not fit into memory; make it smaller"
+            ) from error
+
+    def summary(self) -> dict[str, Any]:
+        """What was learned from what, and how: goes into ``settings.json`` and the card."""
+        own = asdict(self.settings) if self.settings is not None else {}
+        return {
+            "task": self.task,
+            "model": self.model_name,
+            "settings": {**own, **asdict(self.shared)},
+            "schedule": asdict(self.schedule) if self.schedule else None,
+            "seed": self.seed,
+            "facts": {
+                **self.facts,
+                "weights": self.weights,
+                "nothing": self.nothing,
+                "pull": self.pull,
+                "calibration": asdict(self.calibration) if self.calibration else None,
+            },
+        }
+
+    def save(self, folder: str | Path, card: str = "") -> None:
+        """Write the model folder at once; an older model there is replaced whole.
+
+        Args:
+            folder: where.
+            card: the text of ``CARD.md``.
+
+        Raises:
+            ModelFolderError: not writable, full, or taken by something that is no model.
+            SettingError: not trained.
+        """
+        self.known  # noqa: B018 trained?
+        write_folder(Path(folder), storage.files(self, card))
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: str | None = None) -> Self:
+        """Read a folder written by :meth:`save`.
+
+        Raises:
+            ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
+        """
+        return read_unchanged(Path(folder), lambda: cls._load(Path(folder), device))
+
+    @classmethod
+    def _load(cls, path: Path, device: str | None) -> Self:
+        found = read_settings(path)
+        with damage(path):
+            options = {**found["settings"], **(found["schedule"] or {})}
+            self = cls(found["model"], settings=options, seed=found["seed"], device=device)
+            storage.fill(self, path, found["facts"])
+        return self
+
+
+def untrained(articles: Articles, posts: Posts, model: str = "best") -> LinkPredictor:
+    """A predictor that works at once: lexical scores, how rare a word is taken from the posts too, no probabilities.
+
+    Raises:
+        SettingError: a model that must be trained first.
+    """
+    if model not in WITHOUT_TRAINING:
+        raise SettingError(
+            f"model {model!r} must be trained first: `ensue fit link POSTS --articles ARTICLES --model {model} -o "
+            f"FOLDER`, then --folder FOLDER; without training there are {', '.join(WITHOUT_TRAINING)}"
+        )
+    made = LinkPredictor(model)
+    made.shelf = Shelf.of(articles)
+    made.shelf.observe(posts.texts)
+    return made
+
+
+def _network(name: str) -> tuple[Any, LinkSettings, Any]:
+    networks = [own for own, (module, _, _) in MODELS.items() if module is not None]
+    if name not in networks:
+        raise SettingError(f"learned is {name!r}; choose from {', '.join(networks)}, or leave it out")
+    module, own, schedule = MODELS[name]
+    assert own is not None
+    return module, replace(own), schedule

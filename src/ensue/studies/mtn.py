@@ -1,0 +1,307 @@
+"""MTN's tables (Multiresolution Transformer Networks, 2019) on the data at hand: query logs that can be had.
+
+Table 1 (data), table 2 (every model, at equal numbers of weights), the depths that the paper compares, by length of the
+session and by whether a pair was seen, and what a step costs. It takes hours, so each finished training is kept, and
+the same command goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ensue.errors import SettingError
+from ensue.evaluation import RESAMPLES
+from ensue.metrics import Floats
+from ensue.studies import mtn_page as page
+from ensue.studies.cells import Cell, Cells
+from ensue.studies.mtn_measures import MEASURES, SHOWN, Resampled, counts, pack, part, resample, step_times
+from ensue.studies.mtn_paper import DEPTHS
+from ensue.studies.mtn_sets import PLACES, TURNS, QuerySet, Targets, find_sets
+from ensue.studies.provenance import Follow, Study, Tell
+from ensue.suggest import COUNTING
+from ensue.suggest.predictor import SuggestPredictor
+
+NETWORKS = ("seq2seq", "h-lstm", "m-nsrf", "transformer", "flat-transformer", "mtn")
+"""The paper's rows, and the flat Transformer."""
+TRAINED = (*NETWORKS, "best")
+ATTENDING = ("transformer", "flat-transformer", "mtn", "best")
+FAMILY: Mapping[str, Mapping[str, Any]] = {
+    **{name: {"dim": 128, "embedding": 128, "wide": 256, "heads": 4, "tied": True} for name in ATTENDING[:-1]},
+    "best": {"dim": 128, "embedding": 128, "wide": 256, "heads": 4, "tied": True, "smoothing": 0.0},
+    "seq2seq": {"dim": 288, "embedding": 128, "tied": True},
+    "h-lstm": {"dim": 240, "embedding": 128, "tied": True},
+    "m-nsrf": {"dim": 240, "embedding": 128, "tied": True},
+}
+"""Sizes at which all have as many weights, 10 % up or down, with a vocabulary of some 5,000 words."""
+EXAMPLES = 6
+DEPTH = {"transformer": "4+4", "flat-transformer": "4+4", "mtn": "3+2+3", "best": "3+2+3"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How much is trained and scored."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of every network, after its sizes."""
+    attending: Mapping[str, Any] = field(default_factory=dict)
+    """Of those without recurrence."""
+    sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: FAMILY)
+    """Of each network."""
+    depths: Sequence[tuple[str, str]] = tuple(DEPTHS)
+    """Models and layers of the comparison of depths."""
+    depth: Mapping[str, str] = field(default_factory=lambda: DEPTH)
+    """Layers of each model of table 2."""
+    learned: int | None = None
+    """Sessions learned at most, evenly from the file; all of them by default."""
+    tested: int | None = None
+    """Sessions scored at most."""
+    batch: int = 32
+    """Sessions of a step that is timed."""
+    repeats: int = 9
+    """Steps that are timed."""
+    resamples: int = RESAMPLES
+    """Of the test sessions."""
+
+
+FULL = Plan(
+    options={"min_users": 1, "dropout": 0.2, "smoothing": 0.1, "batch_size": 32, "learning_rate": 1e-3, "epochs": 20},
+    attending={"warm_up": 300},
+)
+"""With these a small MTN has 1.2 times repeat-last's BLEU on novel validation sessions of MS MARCO within three epochs;
+every network has the same, but that what may be copied is not smoothed. The paper's 4,000 steps of warm-up are all the
+steps there are here."""
+QUICK = Plan(
+    options={**FULL.options, "epochs": 3},
+    attending={"warm_up": 50},
+    sizes={name: {**own, "dim": own["dim"] // 2, "embedding": 64} for name, own in FAMILY.items()},
+    depths=(("transformer", "2+1"), ("mtn", "1+1+1")),
+    depth={"transformer": "2+1", "flat-transformer": "2+1", "mtn": "1+1+1", "best": "1+1+1"},
+    learned=1200,
+    tested=150,
+    batch=16,
+    repeats=3,
+    resamples=200,
+)
+
+
+def run(
+    data: Path,
+    *,
+    models: Sequence[str],
+    quick: bool,
+    seeds: int,
+    tell: Tell,
+    follow: Follow,
+    kept: Path | None = None,
+) -> Study:
+    """Rebuild the tables.
+
+    Args:
+        data: the folder with ``msmarco/sessions.tsv`` and ``sqa/sequences.tsv`` (plain, .gz or .xz), or the folder
+            above it. One of the two is enough.
+        models: which trained models get a row; none for all.
+        quick: small slices, few epochs and small networks; not the paper's figures.
+        seeds: trainings a model.
+        tell: takes a line of progress.
+        follow: shows a training.
+        kept: where finished cells are kept.
+
+    Raises:
+        DataError: no data set is there, or half of one, or the file of cells is something else.
+        SettingError: a model that has no row.
+    """
+    if unknown := [name for name in models if name not in TRAINED]:
+        raise SettingError(
+            f"model {unknown[0]!r} has no row here; choose from {', '.join(TRAINED)} (counting rows are always there)"
+        )
+    plan, chosen = QUICK if quick else FULL, tuple(models) or TRAINED
+    study = _Study(Cells(kept), plan, tell, follow)
+    if kept is None:
+        tell("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
+    names = ("statistics", "floors", "overall", "verdicts", "depths", "lengths", "pairs", "cost", "examples")
+    tables: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    sets, absent = find_sets(data)
+    for whole in sets:
+        own = whole.few(plan.learned, plan.tested)
+        tell(f"{own.name}: {len(own.train):,} sessions to learn, {len(own.targets):,} pairs to score")
+        tables["statistics"] += own.statistics()
+        for name, rows in study.tables(own, whole, chosen, seeds).items():
+            tables[name] += rows
+    tables["cost"] = study.cost(sets[0].targets, chosen)
+    about = page.about([own.name for own in sets], absent, page.Amounts(plan.learned, plan.tested, seeds), quick=quick)
+    return Study("mtn", tables, page.write(about, tables), page.draw(tables))
+
+
+class _Study:
+    """The trainings, each kept as it finishes."""
+
+    def __init__(self, cells: Cells, plan: Plan, tell: Tell, follow: Follow) -> None:
+        self.cells, self.plan, self.tell, self.follow = cells, plan, tell, follow
+
+    def tables(
+        self, own: QuerySet, whole: QuerySet, models: Sequence[str], seeds: int
+    ) -> dict[str, list[dict[str, Any]]]:
+        """All rows of one data set."""
+        cells = {name: [self._trained(own, whole, name, seed) for seed in range(seeds)] for name in models}
+        cells |= {name: [self._counted(own, whole, name)] for name in COUNTING}
+        deep = {
+            (name, depth): [self._trained(own, whole, name, seed, depth) for seed in range(seeds)]
+            for name, depth in self.plan.depths
+            if name in models
+        }
+        labels = {" ".join(key): key for key in deep}
+        targets = own.targets
+        runs = {name: [counts(cell, targets.true) for cell in found] for name, found in cells.items()}
+        runs |= {name: [counts(cell, targets.true) for cell in deep[key]] for name, key in labels.items()}
+        found = resample(runs, targets.owners, self.plan.resamples)
+        return {
+            "floors": self._floors(whole),
+            "overall": [_row(own.name, name, cells[name], found[name], len(targets)) for name in cells],
+            "verdicts": _verdicts(own.name, {name: found[name] for name in cells}),
+            "depths": [
+                {
+                    **_row(own.name, key[0], deep[key], found[name], len(targets)),
+                    "depth": key[1],
+                    "paper": DEPTHS.get(key),
+                }
+                for name, key in labels.items()
+            ],
+            "lengths": [row for name in cells for row in _by_length(own.name, name, runs[name], targets)],
+            "pairs": [row for name in cells for row in _by_pair(own.name, name, runs[name], targets)],
+            "examples": _examples(own.name, cells, targets),
+        }
+
+    def cost(self, targets: Targets, models: Sequence[str]) -> list[dict[str, Any]]:
+        """The time of a training step of each network, the Transformer always among them."""
+        plan = self.plan
+        names = [name for name in NETWORKS if name in models or name == "transformer"]
+        options = {name: self._options(name) for name in names}
+        key = {"timed": options, "batch": plan.batch, "repeats": plan.repeats}
+
+        def make() -> Cell:
+            self.tell("the time of a step of each network")
+            return {"rows": step_times(options, targets, num_ids=5000, batch=plan.batch, repeats=plan.repeats)}
+
+        rows: list[dict[str, Any]] = self.cells.get(key, make)["rows"]
+        return rows
+
+    def _options(self, model: str, depth: str = "") -> dict[str, Any]:
+        """All settings of a training that are not the model's own."""
+        own = {**self.plan.options, **(self.plan.attending if model in ATTENDING else {}), **self.plan.sizes[model]}
+        layers = depth or self.plan.depth.get(model, "")
+        return {**own, "depth": layers} if layers else own
+
+    def _key(self, own: QuerySet, whole: QuerySet, model: str, options: Mapping[str, Any], seed: int) -> dict[str, Any]:
+        """All that decides a cell, but the program's version, which stands in the cell."""
+        part = {"data": own.name, "fingerprint": whole.fingerprint, "learned": len(own.train), "tested": len(own.test)}
+        return {**part, "model": model, "options": dict(options), "seed": seed}
+
+    def _trained(self, own: QuerySet, whole: QuerySet, model: str, seed: int, depth: str = "") -> Cell:
+        options = self._options(model, depth)
+
+        def make() -> Cell:
+            self.tell(f"{own.name}: {model} {options.get('depth', '')} seed {seed}")
+            predictor = SuggestPredictor(model, settings=options, seed=seed)
+            self.follow(predictor.fit(own.train, own.valid))
+            return {**_scored(predictor, own.targets), **_about(predictor)}
+
+        return self.cells.get(self._key(own, whole, model, options, seed), make)
+
+    def _counted(self, own: QuerySet, whole: QuerySet, name: str) -> Cell:
+        """A row that needs no network, learned from the same sessions."""
+        options = {"min_users": self.plan.options.get("min_users", 1)}
+
+        def make() -> Cell:
+            self.tell(f"{own.name}: {name}")
+            predictor = SuggestPredictor(name, settings=options)
+            self.follow(predictor.fit(own.train))
+            return _scored(predictor, own.targets, name)
+
+        return self.cells.get(self._key(own, whole, name, options, 0), make)
+
+    def _floors(self, whole: QuerySet) -> list[dict[str, Any]]:
+        """What counting reaches on the whole test part, without the paper's caps and under them."""
+        rows = []
+        for caps, test in (("none", whole.test), ("the paper's", whole.capped)):
+            if test is None:
+                continue
+            targets = Targets.of(test.histories, whole.train.histories)
+            predictor = SuggestPredictor("most-frequent-next", settings={"min_users": 1})
+            self.follow(predictor.fit(whole.train))
+            for name in COUNTING:
+                sums = counts(pack(predictor.suggest(targets.before, SHOWN, name), targets.true), targets.true)
+                rows.append({"data": whole.name, "caps": caps, "model": name, **part([sums], np.ones(len(sums), bool))})
+        return rows
+
+
+def _scored(predictor: SuggestPredictor, targets: Targets, counting: str | None = None) -> Cell:
+    begun = time.perf_counter()
+    found = pack(predictor.suggest(targets.before, SHOWN, counting), targets.true)
+    return {**found, "seconds_to_score": round(time.perf_counter() - begun, 2)}
+
+
+def _about(predictor: SuggestPredictor) -> Cell:
+    """What a training leaves behind beside its answers."""
+    facts = predictor.facts
+    noted = ("found_in_pool", "mix", "word_cost", "validation_mrr@10", "validation_bleu", "notes")
+    return {
+        "epochs": facts["epochs"],
+        "seconds_an_epoch": round(predictor.seconds_an_epoch or 0.0, 2),
+        "parameters": sum(parameter.numel() for parameter in predictor.network.parameters()),
+        "words": facts["tokens"],
+        "validation_loss": round(facts["validation_loss"], 4),
+        **{name: facts[name] for name in noted if name in facts},
+    }
+
+
+def _row(data: str, name: str, cells: Sequence[Cell], found: Resampled, targets: int) -> dict[str, Any]:
+    """A row of a table: means over seeds, intervals, and what was trained."""
+    row: dict[str, Any] = {"data": data, "model": name, "seeds": len(cells), "targets": targets}
+    row |= {measure: float(value) for measure, value in zip(MEASURES, found.figures, strict=True)}
+    row |= {"interval": found.interval(), "bleu_by_seed": [round(float(own[0]), 5) for own in found.by_seed]}
+    if "epochs" in cells[0]:
+        row |= {"parameters": cells[0]["parameters"], "epochs": [cell["epochs"] for cell in cells]}
+        row["seconds_an_epoch"] = round(float(np.mean([cell["seconds_an_epoch"] for cell in cells])), 2)
+    return {**row, "seconds_to_score": round(float(np.mean([cell["seconds_to_score"] for cell in cells])), 2)}
+
+
+def _verdicts(data: str, found: Mapping[str, Resampled]) -> list[dict[str, Any]]:
+    """MTN and best against every other row, on the same sessions, by BLEU and by MRR."""
+    return [
+        {"data": data, "model": name, "other": other, "measure": measure, **found[name].against(found[other], measure)}
+        for name in ("mtn", "best")
+        if name in found
+        for measure in ("bleu", f"mrr@{SHOWN}")
+        for other in found
+        if other != name
+    ]
+
+
+def _by_length(data: str, name: str, runs: Sequence[Floats], targets: Targets) -> list[dict[str, Any]]:
+    parts = ((label, targets.typed == place) for place, label in enumerate(PLACES))
+    return [{"data": data, "model": name, "typed": label, **part(runs, own)} for label, own in parts if own.any()]
+
+
+def _by_pair(data: str, name: str, runs: Sequence[Floats], targets: Targets) -> list[dict[str, Any]]:
+    kinds = {
+        "seen in this order": targets.seen,
+        "new pair of a known query": ~targets.seen & targets.known,
+        "a query nobody typed": ~targets.known,
+    }
+    return [{"data": data, "model": name, "pair": kind, **part(runs, own)} for kind, own in kinds.items() if own.any()]
+
+
+def _examples(data: str, cells: Mapping[str, Sequence[Cell]], targets: Targets) -> list[dict[str, Any]]:
+    """Some sessions with what each model suggests, spread over the test part as they come."""
+    rows = []
+    for place in np.linspace(0, len(targets) - 1, EXAMPLES).astype(int).tolist():
+        said = {name: own[0]["first"][place] for name, own in cells.items()}
+        before = targets.before.record(place).values
+        rows.append({"data": data, "typed": list(before[-TURNS:]), "came": targets.true[place], **said})
+    return rows

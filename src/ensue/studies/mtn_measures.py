@@ -1,0 +1,165 @@
+"""What MTN's study keeps of a model's answers, and the figures made of it: as the referee makes them, seed by seed."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import torch
+
+from ensue import metrics
+from ensue.data.histories import Index
+from ensue.metrics import STOP_WORDS, Floats
+from ensue.studies.mtn_sets import Targets
+from ensue.suggest import MODELS
+from ensue.suggest.batch import FIRST, pad
+from ensue.suggest.counting import Suggestions
+
+SHOWN = 10
+MEASURES = (
+    "bleu",
+    *(f"precision@{n}" for n in range(1, metrics.NGRAMS + 1)),
+    "content@1",
+    "exact",
+    f"mrr@{SHOWN}",
+    f"recall@{SHOWN}",
+)
+_GRAMS = 2 * metrics.NGRAMS + 2
+
+
+def pack(found: Suggestions, true: pl.Series) -> dict[str, Any]:
+    """The first suggestion of each list, and the place of what came, 0 where it is not among those shown."""
+    ranks = metrics.text_ranks(found.texts, found.offsets, true)
+    return {"first": found.first.to_list(), "rank": np.where(ranks <= SHOWN, ranks, 0).astype(int).tolist()}
+
+
+def counts(cell: Mapping[str, Any], true: pl.Series) -> Floats:
+    """(targets, 23) sums of which ``figures`` makes the measures."""
+    first, rank = pl.Series("query", cell["first"], dtype=pl.String), np.array(cell["rank"], np.float64)
+    place = np.where(rank > 0, rank, metrics.MISS)
+    ranks = [metrics.hit(place, 1), metrics.reciprocal_rank(place, SHOWN), metrics.hit(place, SHOWN)]
+    words, content = (metrics.ngram_counts(first, true, without=without) for without in ((), STOP_WORDS))
+    return np.concatenate([words, content, np.stack(ranks, axis=1)], axis=1)
+
+
+def figures(sums: Floats, targets: Floats) -> Floats:
+    """(…, ``MEASURES``) from (…, 23) sums over so many (…) targets."""
+    words, content, ranks = sums[..., :_GRAMS], sums[..., _GRAMS : 2 * _GRAMS], sums[..., 2 * _GRAMS :]
+    precision = metrics.ngram_precision(words)
+    parts = (
+        metrics.bleu(words)[..., None],
+        precision,
+        metrics.ngram_precision(content)[..., :1],
+        ranks / np.maximum(targets, 1)[..., None],
+    )
+    return np.concatenate(parts, axis=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Resampled:
+    """``MEASURES`` of a model, mean over its seeds; the same of each seed; and on resampled sessions and seeds."""
+
+    figures: Floats
+    by_seed: Floats
+    draws: Floats
+
+    def interval(self) -> dict[str, tuple[float, float]]:
+        """The middle 95 %."""
+        low, high = np.percentile(self.draws, [2.5, 97.5], axis=0)
+        return {name: (float(low[place]), float(high[place])) for place, name in enumerate(MEASURES)}
+
+    def against(self, other: Resampled, measure: str = "bleu") -> dict[str, float]:
+        """How far it is ahead on the same sessions: difference, its 95 %, and the two-sided p."""
+        column = MEASURES.index(measure)
+        ahead = self.draws[:, column] - other.draws[:, column]
+        low, high = np.percentile(ahead, [2.5, 97.5])
+        p_value = min(1.0, 2 * (1 + min((ahead <= 0).sum(), (ahead >= 0).sum())) / (1 + len(ahead)))
+        difference = self.figures[column] - other.figures[column]
+        ratio = self.figures[column] / other.figures[column] if other.figures[column] else float("inf")
+        found = {"difference": difference, "low": low, "high": high, "ratio": ratio, "p_value": p_value}
+        return {name: float(value) for name, value in found.items()}
+
+
+def resample(runs: Mapping[str, Sequence[Floats]], owners: Index, resamples: int) -> dict[str, Resampled]:
+    """Draw sessions anew, the same for all models, and of each model its seeds.
+
+    Args:
+        runs: :func:`counts` of each model, one a seed.
+        owners: (targets,) the session of each.
+        resamples: how often.
+    """
+    random, number = np.random.default_rng(0), int(owners.max()) + 1
+    drawn = (np.bincount(random.integers(number, size=number), minlength=number) for _ in range(resamples))
+    weight, each = np.stack([*drawn]).astype(np.float64), np.bincount(owners, minlength=number).astype(np.float64)
+    found = {}
+    for name, seeds in runs.items():
+        sums = [np.stack([np.bincount(owners, column, number) for column in own.T], axis=1) for own in seeds]
+        by_seed = np.stack([figures(own.sum(0), each.sum()) for own in sums])
+        table = np.stack([figures(weight @ own, weight @ each) for own in sums])
+        chosen = random.integers(len(seeds), size=(resamples, len(seeds)))
+        draws = table[chosen, np.arange(resamples)[:, None]].mean(1)
+        found[name] = Resampled(by_seed.mean(0), by_seed, draws)
+    return found
+
+
+def part(seeds: Sequence[Floats], chosen: npt.NDArray[np.bool_]) -> dict[str, Any]:
+    """The measures over some of the targets, mean over seeds, and how many those are."""
+    number = np.array(chosen.sum(), np.float64)
+    means = np.mean([figures(own[chosen].sum(0), number) for own in seeds], 0)
+    return {"targets": int(number), **dict(zip(MEASURES, means.tolist(), strict=True))}
+
+
+def step_times(
+    options: Mapping[str, Mapping[str, Any]], targets: Targets, *, num_ids: int, batch: int, repeats: int
+) -> list[dict[str, Any]]:
+    """Seconds of a training step; models take turns, so that what else the machine does meets them all alike.
+
+    Args:
+        options: settings to change, by name in ``MODELS``.
+        targets: sessions of these lengths are made up.
+        num_ids: tokens.
+        batch: sessions of a step.
+        repeats: turns, after one that is not counted.
+    """
+    random = np.random.default_rng(0)
+    records = [targets.before.record(row).values for row in range(0, len(targets), max(1, len(targets) // batch))]
+    sessions = [
+        [random.integers(FIRST, num_ids, len(query.split())).tolist() for query in (*record, record[-1])]
+        for record in records[:batch]
+    ]
+    torch.manual_seed(0)
+    networks = {name: MODELS[name][0](_sizes(name, own), num_ids) for name, own in options.items()}
+    times: dict[str, list[float]] = {name: [] for name in networks}
+    made = pad(sessions)
+    for _ in range(repeats + 1):
+        for name, network in networks.items():
+            begun = time.perf_counter()
+            network.zero_grad()
+            network.loss(made).backward()
+            times[name].append(time.perf_counter() - begun)
+    return [
+        {
+            "model": name,
+            "parameters": sum(parameter.numel() for parameter in networks[name].parameters()),
+            "milliseconds": round(1e3 * statistics.median(own[1:]), 2),
+            "ratio": _ratio(own[1:], times.get("transformer", own)[1:]),
+        }
+        for name, own in times.items()
+    ]
+
+
+def _ratio(own: Sequence[float], peer: Sequence[float]) -> float:
+    return round(statistics.median(mine / theirs for mine, theirs in zip(own, peer, strict=True)), 2)
+
+
+def _sizes(name: str, options: Mapping[str, Any]) -> Any:
+    """The settings of a network, those of its training left out."""
+    settings = MODELS[name][1]
+    known = {field.name for field in fields(settings)}
+    return replace(settings, **{key: value for key, value in options.items() if key in known})

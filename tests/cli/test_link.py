@@ -1,0 +1,249 @@
+"""Task ``link`` as a person runs it: every verb, a review at the terminal, and one line for every mistake."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+import pytest
+
+from ensue.data.posts import read_articles
+from ensue.evaluation import link as referee
+from ensue.link.labels import labels_file
+from tests.cli.conftest import Ensue, Ran, run
+from tests.link.checks import NAMES, article, post
+from tests.test_figures import fetches
+
+
+class Files(NamedTuple):
+    """Articles, labelled posts, and the folder of a model that learned them."""
+
+    articles: Path
+    posts: Path
+    story: Path
+    model: Path
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """Tests read them and leave them alone."""
+    place = tmp_path_factory.mktemp("links")
+    found = Files(place / "articles.jsonl", place / "posts.csv", place / "story.jsonl", place / "m")
+    found.articles.write_text("".join(f"{article(name).to_json()}\n" for name in NAMES))
+    found.story.write_text(f"{article('ferry').to_json()}\n{article('storm').to_json()}\n")
+    rows = ["id,text,about,likes"]
+    for number in range(6):
+        rows += [f"{own.id},{own.text},{own.about[0]},{number}" for own in (post(name, number) for name in NAMES)]
+    rows += ["again,RT @x: harbour and captain with night!,ferry,9"]
+    found.posts.write_text("\n".join(rows) + "\n")
+    with pytest.MonkeyPatch.context() as patch:
+        ran = run(patch, "fit", "link", found.posts, "--articles", found.articles, "-o", found.model, "--device=cpu")
+    assert ran.code == 0, ran.err
+    assert "held-out posts: MRR" in ran.err and "weights by held-out posts: words " in ran.err
+    return found
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(referee, "RESAMPLES", 20)
+
+
+def check_refused(ran: Ran, message: str) -> None:
+    """Exit code 2, nothing on stdout, and this as the last line."""
+    assert (ran.code, ran.out, ran.lines[-1]) == (2, "", f"ensue: {message}")
+
+
+def test_check_counts_links_and_copies(ensue: Ensue, files: Files) -> None:
+    ran = ensue("check", files.posts, "--articles", files.articles)
+    assert ran.code == 0, ran.err
+    assert "12 articles, words median" in ran.out and "73 links: 73 posts are about 12 articles" in ran.out
+    found = json.loads(ensue("check", files.posts, "--articles", files.articles, "--json").out)
+    assert (found["posts"], found["most_posts"], found["near_copies"]) == (73, 7, 1)
+
+
+def test_link_works_at_once(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    bare = tmp_path / "bare.csv"
+    pl.read_csv(files.posts).drop("about").write_csv(bare)
+    ran = ensue("link", files.story, bare, "-k", "20", "-o", tmp_path / "out.csv")
+    assert ran.code == 0, ran.err
+    assert "no model folder: lexical scores, no probabilities unless posts are labelled" in ran.err
+    assert "73 posts, 2 articles; 1 posts repeat another" in ran.out and "(and 1 that repeat it)" in ran.out
+    rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
+    assert list(rows[0]) == ["id", "text", "likes", "score", "article", "sentence", "copy_of"]
+    assert len(rows) == 73 and {row["article"] for row in rows[:12]} == {"ferry", "storm"}
+    assert {row["id"].split("-")[0] for row in rows[:13]} == {"ferry", "storm", "again"}
+    assert rows[0]["sentence"] in " ".join(f"{article(name).title}\n{article(name).body}" for name in NAMES)
+    (copy,) = [row for row in rows if row["copy_of"]]
+    assert {copy["id"], copy["copy_of"]} == {"again", "ferry-0"}
+
+
+def test_labels_give_probabilities_and_a_cut(ensue: Ensue, files: Files) -> None:
+    found = json.loads(ensue("link", files.story, files.posts, "-k", "2", "--json").out)
+    assert found["probabilities"] == "learned from the labels of this file"
+    assert found["cut"]["relevant"] == 13 and found["cut"]["recall_interval"][0] <= found["cut"]["recall"]
+    assert 0.5 < found["best"][0]["probability"] <= 1 and found["repeat_another"] == 1
+    shown = ensue("link", files.story, files.posts)
+    assert "at P = .5, by the labels of this file: " in shown.out and "precision" in shown.out
+
+
+def test_link_asks_a_folder(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    ran = ensue("link", files.story, files.posts, "--folder", files.model, "-o", tmp_path / "out.jsonl")
+    assert ran.code == 0, ran.err
+    assert "probabilities learned from held-out posts" in ran.out
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [*rows[0]][-4:] == ["probability", "article", "sentence", "copy_of"] and rows[0]["probability"] > 0.5
+
+
+def test_only_new_posts_are_encoded(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    small = [f"--set={pair}" for pair in ("dim=8", "heads=2", "epochs=1")]
+    ran = ensue("fit", "link", files.posts, "--articles", files.articles, "-o", tmp_path / "m", "--model=ast", *small)
+    assert ran.code == 0, ran.err
+    first = ensue("link", files.story, files.posts, "--folder", tmp_path / "m")
+    assert f"{tmp_path / 'm.posts'}: 73 posts encoded, 0 were there, 0 deleted" in first.err
+    lines = files.posts.read_text().splitlines()
+    fewer = tmp_path / "fewer.csv"
+    fewer.write_text("\n".join([*lines[:11], "new,a ferry at night,ferry,1"]) + "\n")
+    again = ensue("link", files.story, fewer, "--folder", tmp_path / "m")
+    assert "1 posts encoded, 10 were there, 63 deleted" in again.err
+    (tmp_path / "m.posts" / "index.json").unlink()
+    check_refused(
+        ensue("link", files.story, fewer, "--folder", tmp_path / "m"),
+        f"{tmp_path / 'm.posts'}: an index that was never finished; delete the folder",
+    )
+
+
+def test_a_review_asks_stops_and_goes_on(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    place = tmp_path / "labels.jsonl"
+    ran = ensue("link", files.story, files.posts, "--review", "--labels", place, stdin="y\nmaybe\nn\ny\nq\n")
+    assert ran.code == 0, ran.err
+    assert "y, n or q?" in ran.out and "3 of 73 posts read, 2 relevant; nothing can be said of recall yet" in ran.err
+    assert "stopped before the target; the same command goes on" in ran.err
+    kept = [json.loads(line) for line in place.read_text().splitlines()]
+    assert [own["relevant"] for own in kept] == [True, False, True]
+    assert "probabilities after 3 labels, 2 of them yes" in ran.out
+    on = ensue("link", files.story, files.posts, "--review", "--labels", place, stdin="n\n" * 80)
+    assert on.code == 0 and "(3 so far)" in on.err
+    enough = r"(\d+) of 73 posts read, 2 relevant, at most 0 more: recall at least 1.00; that is enough"
+    assert (read := re.search(enough, on.err)) is not None and 20 < int(read[1]) <= 73
+    assert len([line for line in place.read_text().splitlines() if '"id"' in line]) == int(read[1])
+
+
+def test_labels_stand_beside_the_posts_by_story(files: Files) -> None:
+    one, two = read_articles(files.story)[0], read_articles(files.articles)[0]
+    assert labels_file(files.posts, one) != labels_file(files.posts, two)
+    assert labels_file(files.posts, one).parent == files.posts.parent
+
+
+def test_evaluate_writes_the_card(ensue: Ensue, files: Files) -> None:
+    ran = ensue("evaluate", files.model, files.posts, "--articles", files.articles)
+    assert ran.code == 0, ran.err
+    assert "P at least .5: " in ran.out and "by MRR " in ran.out
+    assert "12 of the 12 articles had posts in training" in ran.out or "of the 12 articles had posts" in ran.out
+    card = (files.model / "CARD.md").read_text()
+    assert "| model | mrr | recall@10 |" in card and "every article whole" in card
+    found = json.loads(ensue("evaluate", files.model, files.posts, "--articles", files.articles, "--json").out)
+    assert [row["model"] for row in found["rows"]][-2:] == ["tfidf", "bm25"]
+
+
+def test_compare_counts_beside(ensue: Ensue, files: Files) -> None:
+    both = ("--articles", files.articles)
+    ran = ensue("compare", "link", files.posts, *both, "--test", files.posts, "--models", "bm25", "--json")
+    assert ran.code == 0, ran.err
+    assert [row["model"] for row in json.loads(ran.out)["rows"]] == ["bm25", "tfidf"]
+
+
+def test_predict_and_explain(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    lines = 'a ferry in the harbour\n\n{"text": "storm and flood", "id": "p9"}\n'
+    ran = ensue("predict", files.model, "-", "-k", "2", "--json", stdin=lines)
+    assert ran.code == 0, ran.err
+    one, other = map(json.loads, ran.out.splitlines())
+    assert one["choices"][0]["value"] == "ferry" and other["id"] == "p9" and other["choices"][0]["value"] == "storm"
+    shown = ensue("predict", files.model, files.posts, "-k", "1")
+    assert shown.code == 0 and "words known" in shown.out
+    page = tmp_path / "why.html"
+    ran = ensue("explain", files.model, "-", "--html", page, stdin="a ferry in the harbour\n")
+    assert ran.code == 0 and "when a word of the post is taken out" in ran.out, ran.err
+    assert "score lost when a word is taken out" in page.read_text() and fetches(page.read_text()) == []
+
+
+def test_update_keeps_the_former_version(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    ran = ensue("fit", "link", files.posts, "--articles", files.articles, "-o", tmp_path / "m", "--model=tfidf")
+    assert ran.code == 0, ran.err
+    new = tmp_path / "new.jsonl"
+    new.write_text('{"id": "zoo", "title": "The zoo", "body": "zebra lion giraffe"}\n')
+    ran = ensue("update", tmp_path / "m", files.posts, "--articles", new)
+    assert ran.code == 0, ran.err
+    assert f"{tmp_path / 'm'}: 1 new articles, 73 posts; version 2 stands, " in ran.err
+    ran = ensue("predict", tmp_path / "m", "-", "-k", "1", "--json", stdin="zebra\n")
+    assert json.loads(ran.out)["choices"][0]["value"] == "zoo"
+    assert ensue("update", tmp_path / "m", "--rollback").code == 0
+
+
+def test_bad_texts_are_counted_or_read(ensue: Ensue, tmp_path: Path) -> None:
+    """Empty posts, only links, double ids, no body, HTML, twenty scripts, and an article of 200,000 words."""
+    articles = tmp_path / "articles.jsonl"
+    long = " ".join(f"word{number}" for number in range(200_000))
+    stories = [
+        {"id": "long", "title": "Long", "body": f"{long} needle"},
+        {"id": "bare", "title": "Only a title about kites", "body": ""},
+        {"id": "html", "title": "", "body": "<p>Red &amp; blue</p><script>no()</script>"},
+    ]
+    articles.write_text("".join(f"{json.dumps(own)}\n" for own in stories))
+    scripts = (
+        "привет мир", "你好世界", "こんにちは", "안녕하세요", "مرحبا", "שלום", "नमस्ते", "হ্যালো", "สวัสดี", "γειά σου",
+        "ნახვამდის", "բարեւ", "ສະບາຍດີ", "မင်္ဂလာပါ", "ជំរាបសួរ", "வணக்கம்", "హలో", "ಹಲೋ", "ሰላም", "ഹലോ",
+    )  # fmt: skip
+    texts = ["word5 word77777 word199999 needle", "", "https://t.co/x @me", "kites!", "<b>red</b> &amp; blue", *scripts]
+    posts = tmp_path / "posts.jsonl"
+    rows = [{"id": number, "text": text} for number, text in enumerate(texts)] + [{"id": 0, "text": "another"}]
+    posts.write_text("".join(f"{json.dumps(own)}\n" for own in rows))
+    ran = ensue("link", articles, posts, "--json", "-k", "30", "-o", tmp_path / "out.jsonl")
+    assert ran.code == 0, ran.err
+    assert "1 of 26 rows have no text: left out" in ran.err
+    assert "1 of 26 rows hold nothing but links and mentions: left out" in ran.err
+    assert "1 of 26 rows have the id of an earlier row and another text: left out" in ran.err
+    assert "1 of 3 articles have no body: their title is read" in ran.err and "held HTML tags" in ran.err
+    found = {row["id"]: row for row in json.loads(ran.out)["best"]}
+    assert (found["0"]["article"], found["3"]["article"], found["4"]["article"]) == ("long", "bare", "html")
+    assert len(found) == 23 and all(row["score"] >= 0 for row in found.values())
+
+
+def test_mistakes_are_one_line(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    check_refused(
+        ensue("link", files.story, files.posts, "--model", "ast"),
+        "model 'ast' must be trained first: `ensue fit link POSTS --articles ARTICLES --model ast -o FOLDER`, then "
+        "--folder FOLDER; without training there are best, tfidf, bm25",
+    )
+    check_refused(
+        ensue("link", files.story, files.posts, "-o", tmp_path / "out.xls"),
+        f"-o {tmp_path / 'out.xls'}: the name must end in .csv, .tsv, .jsonl, .ndjson, .parquet",
+    )
+    check_refused(
+        ensue("link", files.story, files.posts, "--review", "--json"),
+        "--review asks at the terminal; leave --json out",
+    )
+    check_refused(ensue("link", files.story, files.posts, "-k", "0"), "-k 0: show at least 1 post")
+    check_refused(
+        ensue("fit", "link", files.posts, "-o", tmp_path / "x"),
+        f"{files.posts}: these are posts; name the file of articles with --articles FILE",
+    )
+    check_refused(
+        ensue("evaluate", files.model, files.posts, "--protocol", "paper"),
+        "--protocol means nothing to task link; leave it out",
+    )
+    check_refused(
+        ensue("predict", files.model, "-", stdin=b"\xff\n"), "-: not UTF-8 (invalid start byte at byte 0); send UTF-8"
+    )
+    check_refused(ensue("predict", files.model, "-", stdin='{"text": 3}\n'), '-:1: field "text" must be a text')
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text('{"id": "a", "relevant": true}\n{"id": 3}\n')
+    check_refused(
+        ensue("link", files.story, files.posts, "--review", "--labels", labels),
+        f'{labels}:2: is no label; expected {{"id": "p1", "relevant": true}}',
+    )
+    ran = ensue("link", tmp_path / "none.jsonl", files.posts)
+    assert ran.code == 2 and len(ran.lines) == 1

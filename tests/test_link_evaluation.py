@@ -1,0 +1,132 @@
+"""The referee of links: figures by hand, intervals by whole articles, who wins, and what the card says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ensue import evaluate
+from ensue.data.corpus import Corpus
+from ensue.data.posts import Articles, Posts
+from ensue.errors import DataError
+from ensue.evaluation import LinkResult, compare, describe
+from ensue.evaluation import link as referee
+from ensue.link.predictor import LinkPredictor
+from ensue.records import Article, Post
+from tests.link.checks import NAMES, planted, post
+
+ARTICLES = [Article("red boat harbour", "a"), Article("blue kite wind", "b"), Article("green lamp wind", "c")]
+POSTS = [
+    Post("red boat", "1", ("a",)),
+    Post("wind lamp", "2", ("b",)),
+    Post("kite", "3", ("b",)),
+    Post("nothing", "4", ()),
+]
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(referee, "RESAMPLES", 50)
+
+
+def counted() -> LinkPredictor:
+    made = LinkPredictor("tfidf")
+    list(made.fit(Corpus(Articles.of(ARTICLES), Posts.of(POSTS)), Corpus(Articles.of(ARTICLES), Posts.of(POSTS))))
+    return made
+
+
+def row(found: LinkResult, model: str) -> dict[str, float]:
+    return dict(next(own for own in found.rows if own.model == model).figures)
+
+
+def test_figures_by_hand() -> None:
+    found = evaluate(counted(), Corpus(Articles.of(ARTICLES), Posts.of(POSTS)))
+    mine = row(found, "tfidf")
+    # "red boat" and "kite" put the true article first; "wind lamp" shares both words with c, one with b: second of
+    # three. The post without a link is not scored.
+    assert mine["mrr"] == pytest.approx((1 + 1 / 2 + 1) / 3)
+    assert mine["recall@10"] == 1
+    # Turned round, over the articles a and b: "red boat" is first for a; for b, "kite" and "wind lamp" come first.
+    assert mine["article_mrr"] == 1 and mine["article_map"] == 1
+    # The pool of 3 posts and 2 articles: the three true pairs share words, no false one does.
+    assert (mine["pooled_ap"], mine["auc"]) == (1, 1)
+    assert found.protocol.data == "3 posts, 3 links"
+    assert found.protocol.candidates.startswith("3: ")
+    assert found.protocol.leaked == "2 of the 2 articles had posts in training; 3 posts were trained on"
+    assert [own.model for own in found.rows] == ["tfidf", "bm25"]
+    assert found.verdict.startswith("by MRR no network among these rows; the best counting row is ")
+
+
+def test_every_known_article_is_a_candidate() -> None:
+    predictor = LinkPredictor("tfidf")
+    list(predictor.fit(planted(), planted(num=1, first=9)))
+    new = Corpus(Articles.of([Article("zebra lion", "zoo")]), Posts.of([Post("zebra lion", "z", ("zoo",))]))
+    found = evaluate(predictor, new)
+    assert found.protocol.candidates.startswith("13: ") and row(found, "tfidf")["mrr"] == 1
+    assert found.protocol.leaked == "0 of the 1 articles had posts in training; 0 posts were trained on"
+
+
+def test_intervals_resample_articles_with_their_posts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten posts about one article that are right, ten about another that are wrong: literally."""
+    monkeypatch.setattr(referee, "RESAMPLES", 400)
+    posts = [Post("red boat", f"r{n}", ("a",)) for n in range(10)] + [Post("lamp", f"w{n}", ("b",)) for n in range(10)]
+    found = evaluate(counted(), Corpus(Articles.of(ARTICLES), Posts.of(posts)))
+    times = np.random.default_rng(0).multinomial(2, [0.5, 0.5], 400)
+    # Of the wrong ones c comes first, then a and b with 0 each, ties against: b is third.
+    drawn = (times[:, 0] * 1 + times[:, 1] / 3) / 2
+    expected = tuple(np.percentile(drawn, [2.5, 97.5]))
+    assert found.rows[0].interval["mrr"] == pytest.approx(expected)
+
+
+def test_resampled_pools_count_posts_as_often_as_they_are_drawn() -> None:
+    random = np.random.default_rng(3)
+    scores, true = random.normal(size=(6, 4)), random.random((6, 4)) < 0.3
+    weights = np.array([[1.0, 1, 1, 1, 1, 1], [2.0, 0, 1, 3, 0, 0]])
+    drawn = referee._resampled_pool(scores, true, weights, [3, int(true.sum())])
+    for own, figures in zip(weights, drawn, strict=True):
+        rows = np.repeat(np.arange(6), own.astype(int))
+        flat, hits = scores[rows].ravel(), true[rows].ravel()
+        order = np.argsort(-flat, kind="stable")
+        precision = np.cumsum(hits[order]) / np.arange(1, len(order) + 1)
+        # Copies of a post tie; the resample takes their pairs together, so whole groups are compared.
+        groups = np.flatnonzero(np.append(np.diff(flat[order]) != 0, True))
+        gained = np.diff(np.cumsum(hits[order])[groups], prepend=0)
+        assert figures[0] == pytest.approx((gained * precision[groups]).sum() / hits.sum())
+        above = (flat[hits][:, None] > flat[~hits]).mean()
+        assert figures[2] == pytest.approx(above)
+
+
+def test_the_best_model_and_the_best_counting_row_meet() -> None:
+    predictor = LinkPredictor("best")
+    list(predictor.fit(planted(), planted(num=2, first=20)))
+    test = planted(num=3, first=10)
+    found = compare([[predictor]], test)
+    assert found.rows[0].model == "best" and found.rows[-1].model == "bm25"
+    assert row(found, "best")["mrr"] > 0.9
+    caught = referee.even(found.rows[0])
+    assert caught is not None and caught.relevant == 36 and 0 <= caught.recall_interval[0] <= caught.recall
+    assert referee.even(found.rows[-1]) is None
+    card = describe(predictor, found)
+    assert "| model | mrr | recall@10 |" in card and "no text" in card and "## What it keeps" in card
+    flat = found.to_dict()
+    assert flat["task"] == "link" and {own["measure"] for own in flat["duels"]} == {"mrr", "pooled_ap"}
+
+
+def test_posts_ranked_together_get_a_row_alone() -> None:
+    predictor = LinkPredictor("best")
+    list(predictor.fit(planted(), planted(num=2, first=20)))
+    predictor.pull = 1.0
+    # Six clear posts about the ferry, and one that any article might have: together, it is the ferry's.
+    clear = [post("ferry", number) for number in range(6)]
+    vague = Post("news of today", "v", ("ferry",))
+    found = evaluate(predictor, Corpus(planted().articles, Posts.of([*clear, vague])))
+    assert [own.model for own in found.rows][:2] == ["best", f"best{referee.ALONE}"]
+    assert row(found, "best")["mrr"] > row(found, f"best{referee.ALONE}")["mrr"]
+    assert "pull 1" in found.protocol.together
+
+
+def test_nothing_to_score() -> None:
+    with pytest.raises(DataError) as error:
+        evaluate(counted(), Corpus(Articles.of(ARTICLES), Posts.of([Post("red", "1", ())])))
+    assert str(error.value) == "nothing to score: no post is about an article that is there"
+    assert len(NAMES) == 12

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +56,8 @@ class Plan:
     """Table 1 learns the newest 1 / ``whole`` of the training sessions."""
     slice: int = 8
     """Table 3 and figure 4 learn the newest 1 / ``slice``."""
-    epochs: int = 3
-    """Epochs at most for Table 3 and figure 4."""
+    sliced: Mapping[str, Any] = field(default_factory=lambda: {"epochs": 4, "batch_size": 64, "refit": False})
+    """Of every training for these: a slice has too few batches of the usual size."""
     tested: int | None = None
     """Test sessions scored, the newest; all of them by default."""
     grid: Sequence[tuple[int, int]] = tuple((heads, blocks) for blocks in BLOCKS for heads in HEADS)
@@ -69,7 +69,7 @@ QUICK = Plan(
     options={"epochs": 2, "refit": False},
     whole=32,
     slice=32,
-    epochs=1,
+    sliced={"epochs": 1, "refit": False},
     tested=500,
     grid=((1, 0), (1, 1), (2, 1), (2, 2)),
     sizes=(32, 128),
@@ -132,7 +132,7 @@ def run(
             tables["grid"] += study.grid(sessions)
             tables["sizes"] += study.sizes(sessions)
     plan = study.plan
-    about = page.about(plan.whole, plan.slice, plan.epochs, plan.tested, quick=quick)
+    about = page.about(plan.whole, plan.slice, plan.sliced["epochs"], plan.tested, quick=quick)
     return Study("sansr", tables, page.write(about, tables), page.draw(tables))
 
 
@@ -160,7 +160,7 @@ class _Study:
         rows, found = [], {}
         for heads, blocks in self.plan.grid:
             heads = heads if blocks else 1
-            options = {"dim": WIDTH, "heads": heads, "blocks": blocks, "epochs": self.plan.epochs, "refit": False}
+            options = {"dim": WIDTH, "heads": heads, "blocks": blocks, **self.plan.sliced}
             if (heads, blocks) not in found:
                 found[heads, blocks] = self._trained(sessions, "sansr", options, 0, self.plan.slice)
                 rows += [{**row, "heads": heads, "blocks": blocks} for row in found[heads, blocks]]
@@ -170,7 +170,7 @@ class _Study:
         """Figure 4."""
         rows = []
         for size in self.plan.sizes:
-            options = {"dim": size, "epochs": self.plan.epochs, "refit": False}
+            options = {"dim": size, **self.plan.sliced}
             rows += [{**row, "size": size} for row in self._trained(sessions, "sansr", options, 0, self.plan.slice)]
         return rows
 

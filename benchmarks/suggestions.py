@@ -52,12 +52,12 @@ import torch
 import transformers
 from transformers import MarianConfig, MarianMTModel
 
-num_ids, threads, rows, width, beam, longest = map(int, sys.argv[1:])
+num_ids, threads, rows, width, beam, longest, dim, wide, heads = map(int, sys.argv[1:])
 torch.set_num_threads(threads)
 torch.manual_seed(0)
 config = MarianConfig(
-    vocab_size=num_ids, d_model=256, encoder_layers=4, decoder_layers=4, encoder_attention_heads=4,
-    decoder_attention_heads=4, encoder_ffn_dim=512, decoder_ffn_dim=512, activation_function="relu",
+    vocab_size=num_ids, d_model=dim, encoder_layers=4, decoder_layers=4, encoder_attention_heads=heads,
+    decoder_attention_heads=heads, encoder_ffn_dim=wide, decoder_ffn_dim=wide, activation_function="relu",
     max_position_embeddings=64, pad_token_id=0, bos_token_id=2, eos_token_id=3, decoder_start_token_id=2,
     forced_eos_token_id=None, scale_embedding=True)
 model = MarianMTModel(config).eval()
@@ -77,7 +77,8 @@ class Peer:
     """``generate`` of Hugging Face in its own interpreter."""
 
     def __init__(self, python: Path) -> None:
-        sizes = (NUM_IDS, torch.get_num_threads(), ROWS, WIDTH, K, SEARCH.longest)
+        own = MODELS["transformer"][1]
+        sizes = (NUM_IDS, torch.get_num_threads(), ROWS, WIDTH, K, SEARCH.longest, own.dim, own.wide, own.heads)
         self.process = subprocess.Popen(
             [str(python), "-c", PEER, *map(str, sizes)],
             stdin=subprocess.PIPE,

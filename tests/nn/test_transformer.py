@@ -83,7 +83,7 @@ def test_the_decoder_layer_equals_torchs() -> None:
     expected = theirs(items, source, tgt_mask=~causal, memory_key_padding_mask=~mask)
     memory = layer.other.keys_values(source[mask], Rows.of(mask))
     written = masks(4, 2, 3)
-    found, _, _ = layer(items[written], Rows.of(written), memory, mask)
+    found, _ = layer(items[written], Rows.of(written), memory, mask)
     torch.testing.assert_close(found, expected[written], rtol=0, atol=1e-12)
 
 
@@ -93,27 +93,15 @@ def remembered(layer: DecoderLayer, mask: Tensor) -> Tensor:
 
 def run(layer: DecoderLayer, items: Tensor, *rest: Tensor | None, weigh: bool = False) -> tuple[Tensor, ...]:
     """Rows without padding."""
-    found, past, weights = layer(items.flatten(0, 1), Rows(*items.shape[:2]), *rest, weigh=weigh)
-    return found.view(items.shape), past, weights
-
-
-@pytest.mark.parametrize("steps", [[1, 1, 1, 1, 1], [2, 3], [1, 4]])
-def test_positions_a_few_at_a_time_equal_all_at_once(steps: list[int]) -> None:
-    layer, mask, items = decoder(), masks(6, 1, 3), vectors(3, 5)
-    memory = remembered(layer, mask)
-    whole, *_ = run(layer, items, memory, mask)
-    past, parts = None, []
-    for part in torch.split(items, steps, dim=1):
-        made, past, _ = run(layer, part, memory, mask, past)
-        parts.append(made)
-    torch.testing.assert_close(torch.cat(parts, dim=1), whole, rtol=0, atol=1e-12)
+    found, weights = layer(items.flatten(0, 1), Rows(*items.shape[:2]), *rest, weigh=weigh)
+    return found.view(items.shape), weights
 
 
 def test_rows_that_share_a_memory_equal_rows_with_their_own() -> None:
     layer, mask, items = decoder(), masks(6, 3), vectors(8, 5)
     memory = remembered(layer, mask)
-    shared, _, weights = run(layer, items, memory, mask, weigh=True)
-    alone, _, same = run(layer, items, memory.repeat_interleave(4, 0), mask.repeat_interleave(4, 0), weigh=True)
+    shared, weights = run(layer, items, memory, mask, weigh=True)
+    alone, same = run(layer, items, memory.repeat_interleave(4, 0), mask.repeat_interleave(4, 0), weigh=True)
     torch.testing.assert_close(shared, alone, rtol=0, atol=1e-12)
     torch.testing.assert_close(weights, same, rtol=0, atol=1e-12)
 
@@ -121,8 +109,8 @@ def test_rows_that_share_a_memory_equal_rows_with_their_own() -> None:
 def test_weights_are_shares_and_asking_for_them_changes_nothing() -> None:
     layer, mask, items = decoder(), masks(6, 1, 3), vectors(3, 5)
     memory = remembered(layer, mask)
-    plain, _, none = run(layer, items, memory, mask)
-    found, _, weights = run(layer, items, memory, mask, weigh=True)
+    plain, none = run(layer, items, memory, mask)
+    found, weights = run(layer, items, memory, mask, weigh=True)
     assert none is None
     torch.testing.assert_close(found, plain, rtol=0, atol=1e-12)
     torch.testing.assert_close(weights.sum(-1), torch.ones(3, 5, dtype=torch.float64))
@@ -139,7 +127,7 @@ def test_a_row_that_may_attend_to_nothing_is_finite_and_gets_zeros() -> None:
     asking = layer.other.queries(items.flatten(0, 1), rows, 2)
     mixed = layer.other.mix(asking, memory, mask[:, None, None], rows)
     torch.testing.assert_close(mixed[3:], layer.other.outward.bias.expand(3, DIM))
-    found, _, weights = run(layer, items, memory, mask, weigh=True)
+    found, weights = run(layer, items, memory, mask, weigh=True)
     plain, *_ = run(layer, items, memory, mask)
     torch.testing.assert_close(plain, found, rtol=0, atol=1e-12)
     assert (weights[1] == 0).all()

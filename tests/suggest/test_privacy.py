@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ensue.data.histories import Histories
-from ensue.data.personal import looks_personal
+from ensue.data.personal import is_harmless, looks_personal
 from ensue.data.queries import Queries, read_queries
+from ensue.data.query_rules import is_plain, normalise
 from ensue.data.query_tokens import QueryTokenizer
 from ensue.errors import DataError, SettingError
 from ensue.records import History
@@ -177,6 +178,51 @@ def test_accounts_are_told_by_their_check() -> None:
         mistaken += looks_personal(pl.Series([spaced]))[0]
     # Two beginnings of the wrong one are long enough to be tried; one in 97 passes by chance: 2 in 100.
     assert mistaken <= 6
+
+
+PIECES = (
+    *("jane", "at", "dot", "gmail", "live", "gmailcom", "com", "de", "org", "password", "pin", "key", "token", "www"),
+    *("1", "12", "2026", "4111", "5550199", "ab12", "deadbeef", "a1b2c3d4e5f6a7b8", "o'neill", "internationalisation"),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(PIECES) | st.text("abz019' ", max_size=20), max_size=6))
+def test_what_is_harmless_at_a_glance_is_so_when_looked_at_closely(pieces: list[str]) -> None:
+    text = " ".join(pieces)
+    if is_plain(text):
+        assert normalise(pl.Series([text]), "plain")[0] == normalise(pl.Series([text]), "paper")[0] == text
+        assert not is_harmless(text) or not looks_personal(pl.Series([text]))[0]
+
+
+def test_a_glance_is_enough_for_most_queries_and_for_no_secret() -> None:
+    plain = [text for text in SECRETS if is_plain(text)]
+    assert plain and not any(map(is_harmless, plain))
+    seen = [text for text in ORDINARY if is_plain(text) and is_harmless(text)]
+    assert {"iphone 15", "2026 election", "area 51"} <= set(seen)
+
+
+def test_a_few_texts_are_shown_as_many_are(tmp_path: Path) -> None:
+    typed = {"red shoes": 3, "red hats": 2, "jane doe gmail com": 9, "gmail login": 3, "size 12": 3, "o'neill shoes": 3}
+    floor = Floor.of(queries_of(tmp_path, typed), 3)
+    texts = [
+        "red shoes",
+        "Red shoes",
+        "shoes  red",
+        "shoes hats",
+        "red bird",
+        "red gmail com",
+        "size 12 12 12",
+        "",
+        "end",
+    ]
+    texts += ["red-shoes", "o'neill hats", "login red gmail", "shoes\u200b", "12 shoes"]
+    series = pl.Series(texts)
+    fine = floor.allowed(series) & (normalise(series) == series).to_numpy()
+    assert floor.shows(texts) == {text for text, own in zip(texts, fine, strict=True) if own}
+    assert {"shoes hats", "o'neill hats", "12 shoes"} <= floor.shows(texts) and "size 12 12 12" not in floor.shows(
+        texts
+    )
 
 
 def queries_of(tmp_path: Path, typed: dict[str, int]) -> Queries:

@@ -2,9 +2,9 @@
 
 Vaswani et al., Attention is all you need, NeurIPS 2017: section 3.1 is the layers, 3.2 ``Attention``, 3.5
 ``sinusoids``. With the same weights the layers equal torch's ``TransformerEncoderLayer`` and
-``TransformerDecoderLayer``. What those lack: keys and values that are kept from step to step, rows that share what they
-read, zeros, not NaN, for a row that may attend to nothing, and no work at padding: only attention sees padded rows, all
-else works on the items alone.
+``TransformerDecoderLayer``. What those lack: rows that share what they read, zeros, not NaN, for a row that may attend
+to nothing, and no work at padding: only attention sees padded rows, all else works on the items alone. To read one
+token at a time, see :mod:`ensue.nn.steps`.
 """
 
 from __future__ import annotations
@@ -200,11 +200,10 @@ class DecoderLayer(nn.Module):
         rows: Rows,
         memory: Tensor,
         mask: Tensor,
-        past: Tensor | None = None,
         *,
         seen: Tensor | None = None,
         weigh: bool = False,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
+    ) -> tuple[Tensor, Tensor | None]:
         """Each item with those before it and with the memory.
 
         Args:
@@ -213,17 +212,14 @@ class DecoderLayer(nn.Module):
             memory: (sources, 2, heads, source length, dim / heads) from ``other.keys_values``. There are as many rows
                 as sources, or a multiple: rows that stand side by side share one, and nothing is copied.
             mask: (sources, source length) bool.
-            past: (rows, 2, heads, before, dim / heads) what the call before returned; none at the start.
-            seen: (rows, length, before + length) bool: which items of its row each sees, where that is not itself and
-                all before it. So the branches of a tree can stand in one row.
+            seen: (rows, length, length) bool: which items of its row each sees, where that is not itself and all before
+                it. So the branches of a tree can stand in one row.
             weigh: whether the weights are asked for.
 
         Returns:
-            (items, dim); the past of the next call; (rows, length, source length) mean over heads, or ``None``.
+            (items, dim); (rows, length, source length) weights of the memory, mean over heads, or ``None``.
         """
         queries, written = self.own.project(items, rows)
-        if past is not None:
-            written = torch.cat([past, written], dim=3)
         if seen is not None:
             seen = seen[:, None]
         elif rows.length > 1:
@@ -235,4 +231,4 @@ class DecoderLayer(nn.Module):
         else:
             mixed = self.other.mix(queries, memory, mask[:, None, None], rows)
         items = self.read(items + self.drop(mixed))
-        return self.fed(items + self.drop(self.feed(items))), written, weights
+        return self.fed(items + self.drop(self.feed(items))), weights

@@ -184,7 +184,9 @@ class _Study:
         whole = texts.fingerprint
         texts = texts.few(self.plan.reviews if texts.name in REVIEWS else self.plan.learned, self.plan.tested)
         seeds = min(seeds, self.plan.seeds.get(texts.name, seeds))
-        found = {name: [self._trained(texts, whole, name, seed) for seed in range(seeds)] for name in _blend_first(models)}
+        found = {
+            name: [self._trained(texts, whole, name, seed) for seed in range(seeds)] for name in _blend_first(models)
+        }
         cells = {name: found[name] for name in models}
         counted = self._counted(texts, whole)
         cells |= {name: [counted["rows"][name]] for name in COUNTING if name in counted["rows"]}

@@ -8,18 +8,17 @@ the softmax of that over the pool. Nothing that the floor refuses is ever in a p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import torch
 from torch import Tensor
 
 from ensue.data.histories import Histories
-from ensue.data.query_rules import Normalisation, normalise
+from ensue.data.query_rules import Normalisation, is_plain, normalise
 from ensue.data.query_tokens import QueryTokenizer
 from ensue.metrics import Floats
 from ensue.suggest.batch import FIRST as FIRST_TOKEN
@@ -107,6 +106,8 @@ Pool = list[Candidate]
 
 def clean(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
     """Typed queries as they are learned; some may become empty."""
+    if all(map(is_plain, texts)):
+        return list(texts)
     return normalise(pl.Series("query", texts, dtype=pl.String), normalisation).to_list()
 
 
@@ -211,7 +212,7 @@ def pools(predictor: SuggestPredictor, sessions: Histories, k: int, prefixes: Se
         for texts, before in zip(looked_up, typed, strict=True)
     ]
     _add(predictor, memory, found, extra)
-    fine = _allowed(predictor.floor, (text for pool in found for text in pool))
+    fine = predictor.floor.shows(text for pool in found for text in pool)
     followed = _followed(following, sessions)
     for pool, texts, counts in zip(found, extra, followed, strict=True):
         places = {text: place for place, text in enumerate(texts)}
@@ -316,15 +317,6 @@ def _teller(network: Any) -> Any:
     return network.writer if hasattr(network, "writer") else network.teller
 
 
-def _allowed(floor: Floor, texts: Iterable[str]) -> set[str]:
-    """Those that pass the floor and are spelled as queries are: pieces can write capitals and unseen marks."""
-    every = set(texts)
-    typed = every & floor.queries  # were looked through when they were counted
-    distinct = pl.Series("query", sorted(every - typed), dtype=pl.String)
-    fine: npt.NDArray[np.bool_] = floor.allowed(distinct) & (normalise(distinct) == distinct).to_numpy()
-    return typed | {text for text, own in zip(distinct, fine.tolist(), strict=True) if own}
-
-
 def _followed(following: MostFrequentNext, sessions: Histories) -> Iterator[dict[int, int]]:
     """For each session, how often which query followed its last one."""
     for row in range(len(sessions)):
@@ -346,7 +338,7 @@ def _counted(
     if predictor.model_name == "repeat-last":
         own = RepeatLast().suggest(sessions, k)
         lists = [own.of(row) if sessions.lengths[row] else popular for row, popular in enumerate(lists)]
-    fine = _allowed(predictor.floor, (text for choices in lists for text, _ in choices))
+    fine = predictor.floor.shows((text for choices in lists for text, _ in choices))
     for row, choices in enumerate(lists):
         kept = {text: score for text, score in choices if text in fine and text.startswith(prefixes[row])}
         if prefixes[row] and predictor.model_name != "repeat-last":

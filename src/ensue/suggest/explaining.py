@@ -19,7 +19,7 @@ from torch import Tensor
 from ensue.data.histories import Histories
 from ensue.metrics import Floats
 from ensue.records import Answer, Choice, Heed, History, QueryExplanation
-from ensue.suggest.answers import GROUP, batch_of, clean, clean_prefix, ranked, tokens_of
+from ensue.suggest.answers import GROUP, batch_of, clean, clean_prefix, ranked, rules_of, tokens_of
 from ensue.suggest.batch import PADDING, UNKNOWN, Batch
 from ensue.suggest.task import spell_out
 from ensue.vocabulary import FIRST
@@ -70,13 +70,8 @@ def _typed(
 
 def _known(predictor: SuggestPredictor, sessions: Histories) -> list[int]:
     """Of how many queries of each session the model knows a word."""
-    texts = pl.Series("query", sessions.vocabulary.values, dtype=pl.String)
-    tokens, offsets = spell_out(predictor.tokenizer, texts)
-    sums = np.concatenate([[0], np.cumsum(tokens != UNKNOWN)])
-    known = np.diff(sums[offsets]) > 0
-    owners = sessions.sequence_index()
-    counts = np.bincount(owners[known[sessions.ids - FIRST]], minlength=len(sessions))
-    return [int(count) for count in counts]
+    spell = rules_of(predictor).spelling
+    return [sum(any(id != UNKNOWN for id in ids) for ids in spell(record.values)) for record in sessions.records()]
 
 
 Lists = Sequence[list[tuple[str, float]]]

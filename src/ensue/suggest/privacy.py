@@ -9,7 +9,7 @@ one host would else make every name beside it a frequent word.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.personal import looks_personal
+from ensue.data.personal import is_harmless, looks_personal
 from ensue.data.queries import Queries
 from ensue.data.query_rows import WORDS, count_words
-from ensue.data.query_rules import normalised
+from ensue.data.query_rules import is_plain, normalise, normalised
 from ensue.data.query_tokens import SPECIAL, QueryTokenizer
 from ensue.errors import DataError, SettingError
 from ensue.vocabulary import FIRST
@@ -108,6 +108,26 @@ class Floor:
             for text, words in found.iter_rows()
         ]
         return np.array(often, np.bool_) & ~looks_personal(found["plain"])
+
+    def shows(self, texts: Iterable[str]) -> set[str]:
+        """Those of a few texts that may be shown and are spelled as queries are: models write capitals and odd marks.
+
+        Args:
+            texts: any; that they be few is a matter of speed alone.
+        """
+        found, doubtful = set(), []
+        for text in set(texts):
+            if text in self.queries:  # was looked through when it was counted
+                found.add(text)
+            elif not is_plain(text) or not is_harmless(text):
+                doubtful.append(text)
+            elif self.words.issuperset(text.split(" ")):
+                found.add(text)
+        if doubtful:
+            series = pl.Series("query", doubtful, dtype=pl.String)
+            fine = self.allowed(series) & (normalise(series) == series).to_numpy()
+            found.update(text for text, own in zip(doubtful, fine.tolist(), strict=True) if own)
+        return found
 
     def kept(self, values: Sequence[str] | pl.Series) -> Mask:
         """(values,) whether each was itself typed by enough people: only those may be stored with a model.

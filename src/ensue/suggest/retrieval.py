@@ -24,6 +24,7 @@ import polars as pl
 
 from ensue.data.histories import Histories, Ids, Index, ranges
 from ensue.data.query_rows import WORDS, distinct_texts
+from ensue.data.query_rules import is_plain
 from ensue.metrics import Floats
 from ensue.suggest.beside import FADE, Beside
 from ensue.suggest.counting import Arrays, Mask, MostFrequentNext, last_places
@@ -107,22 +108,23 @@ class Retrieval:
         owners, found, _ = self.following.follow(last, wanted)
         open_ = np.flatnonzero((np.bincount(owners, minlength=len(sessions)) < wanted) & (last != NONE))
         close = [*self._nearest(_asked(sessions, places, open_, latest), texts, 2 * wanted[open_])]
-        owners = np.concatenate([owners, np.repeat(open_, [len(ids) for ids in close])])
-        frame = pl.DataFrame({"session": owners, "id": np.concatenate([found, *close])})
-        frame = frame.unique(keep="first", maintain_order=True)
-        if not typed:
-            held = pl.DataFrame({"session": sessions.sequence_index(), "id": places})
-            frame = frame.join(held, on=["session", "id"], how="anti", maintain_order="left")
-        frame = frame.with_columns(place=pl.int_range(pl.len()).over("session")).filter(pl.col("place") < k)
+        ends = np.searchsorted(owners, np.arange(len(sessions) + 1))
+        near = dict(zip(open_.tolist(), close, strict=True))
         table = np.full((len(sessions), k), NONE, np.int32)
-        table[frame["session"].to_numpy(), frame["place"].to_numpy()] = frame["id"].to_numpy()
+        for row in range(len(sessions)):
+            own = dict.fromkeys(found[ends[row] : ends[row + 1]].tolist())
+            own |= dict.fromkeys(near[row].tolist() if row in near else ())
+            for place in () if typed else places[sessions.offsets[row] : sessions.offsets[row + 1]].tolist():
+                own.pop(place, None)
+            best = [*own][:k]
+            table[row, : len(best)] = best
         return table
 
     def scores(self, texts: pl.Series) -> Floats:
         """(texts, queries) BM25 of every query for each text."""
-        lists = texts.str.extract_all(WORDS).list.unique()
-        owners = np.repeat(np.arange(len(texts)), lists.list.len().to_numpy())
-        words = self.words.ids(lists.explode(empty_as_null=False)).astype(np.int64) - FIRST
+        lists = [_words(text) for text in texts]
+        owners = np.repeat(np.arange(len(texts)), [len(own) for own in lists])
+        words = self.words.ids([word for own in lists for word in own]).astype(np.int64) - FIRST
         owners, words = owners[words >= 0], words[words >= 0]
         lengths = self.columns[words + 1] - self.columns[words]
         entries = ranges(self.columns[words], lengths)
@@ -180,6 +182,14 @@ def _asked(sessions: Histories, places: Index, chosen: Index, latest: int) -> li
     ends = sessions.offsets[1:][chosen].tolist()
     lengths = np.minimum(sessions.lengths[chosen], latest).tolist()
     return [places[end - length : end][::-1] for end, length in zip(ends, lengths, strict=True)]
+
+
+def _words(text: str) -> list[str]:
+    """The distinct words of a text."""
+    if is_plain(text):
+        return [*dict.fromkeys(text.split(" "))]
+    found: list[str] = pl.Series([text]).str.extract_all(WORDS)[0].unique(maintain_order=True).to_list()
+    return found
 
 
 def _best(scores: Floats, k: int) -> Index:

@@ -7,10 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.cross_entropy import BLOCK, linear_cross_entropy
+from ensue.nn.steps import Kept, Turned
 from ensue.suggest.batch import PADDING, UNKNOWN
-
-_CACHED = 2**16
-"""Scores that stay in a processor's own cache from one pass over them to the next."""
 
 
 class Words(nn.Module):
@@ -35,6 +33,7 @@ class Words(nn.Module):
         self.narrow = nn.Linear(dim, embedding, bias=False) if tied and dim != embedding else nn.Identity()
         self.weight = None if tied else nn.Parameter(torch.randn(num_ids, dim) * dim**-0.5)
         self.bias = nn.Parameter(torch.zeros(num_ids))
+        self.kept = Kept(self._turned)
 
     def forward(self, ids: Tensor) -> Tensor:
         """(…) ids to (…, embedding)."""
@@ -77,16 +76,17 @@ class Words(nn.Module):
             states, totals = states[owners], totals[owners]
         return (states * functional.embedding(targets, weight)).sum(1) + bias[targets] - totals
 
+    @torch.no_grad()
     def log_probabilities(self, states: Tensor) -> Tensor:
-        """(rows, dim) to (rows, ids) of all tokens; padding at -inf."""
+        """(rows, dim) to (rows, ids) of all tokens, without a gradient; padding at -inf."""
+        bias, weight = self.kept.get((self.bias, self.table.weight if self.weight is None else self.weight))
+        return torch.addmm(bias, self.narrow(states), weight).log_softmax(1)
+
+    def _turned(self) -> Turned:
         weight = self.table.weight if self.weight is None else self.weight
-        scores = functional.linear(self.narrow(states), weight, self.bias)
-        scores[:, PADDING] = -torch.inf
-        if torch.is_grad_enabled() or scores.is_cuda:
-            return scores.log_softmax(1)
-        for block in torch.split(scores, max(1, _CACHED // scores.shape[1])):
-            block.sub_(block.logsumexp(1, keepdim=True))
-        return scores
+        bias = self.bias.detach().clone()
+        bias[PADDING] = -torch.inf
+        return Turned(bias, weight.detach().t().contiguous())
 
     def negative_entropy(self, states: Tensor) -> Tensor:
         """(targets, dim) to (targets,): the sum of p log p over all tokens, in nats."""

@@ -10,6 +10,7 @@ context already. Label smoothing then touches p_vocabulary alone.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple, cast
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.dropout import Dropout
+from ensue.nn.steps import Folded, Kept, Steps
 from ensue.nn.transformer import DecoderLayer, Rows, sinusoids
 from ensue.suggest.batch import PADDING
 from ensue.suggest.tree import Tree
@@ -43,14 +45,20 @@ class State(NamedTuple):
     """Where the writing stands. What the rows of a source read is a tree: its tokens are kept once, as they came.
 
     Attributes:
-        layers: a layer each, (sources, 2, heads, tokens, dim / heads) keys beside values of all that was read.
-        seen: (sources, rows / sources, tokens) True for the tokens that a row has read, its path in the tree.
-        steps: how many those are.
+        steps: the decoder as it reads one token at a time.
+        memory: a layer each, how the memory is attended to.
+        same: (sources, length, length) 1 where two places of the memory hold the same token; ``None`` without copying.
+        layers: a layer each, (2, sources x heads, tokens, dim / heads) keys beside values of all that was read.
+        seen: (sources, rows / sources, tokens) 0 for the tokens that a row has read, its path in the tree; else -inf.
+        place: the position of the next token.
     """
 
+    steps: Steps
+    memory: tuple[Folded, ...]
+    same: Tensor | None
     layers: tuple[Tensor, ...]
     seen: Tensor
-    steps: int = 0
+    place: int = 0
 
     def select(self, index: Tensor) -> State:
         """Rows picked, repeated or put in order, as many for each source; none leaves its source."""
@@ -82,6 +90,7 @@ class Writer(nn.Module):
         self.layers = nn.ModuleList(DecoderLayer(dim, heads, wide, dropout) for _ in range(layers))
         self.gate = nn.Linear(dim, 1) if copy else None
         self.drop = Dropout(dropout)
+        self.kept = Kept(self._steps)
 
     def look(self, ids: Tensor, rows: Rows) -> Tensor:
         """Tokens times sqrt(dim) and the codes of their positions.
@@ -111,28 +120,23 @@ class Writer(nn.Module):
         Returns:
             (tokens, dim); (rows, length, source) attention of the last layer, mean over heads.
         """
-        vectors, _, weights = self._climb(memory, self.look(read, rows), rows, weigh=weigh)
-        return vectors, weights
+        return self._climb(memory, self.look(read, rows), rows, weigh=weigh)
 
     def _climb(
         self,
         memory: Memory,
         vectors: Tensor,
         rows: Rows,
-        past: State | None = None,
         seen: Tensor | None = None,
         *,
         weigh: bool,
-    ) -> tuple[Tensor, tuple[Tensor, ...], Tensor | None]:
+    ) -> tuple[Tensor, Tensor | None]:
         """All layers; see :meth:`DecoderLayer.forward`."""
-        kept, weights = [], None
+        weights = None
         for number, layer in enumerate(self.layers):
-            before = past.layers[number] if past else None
             last = weigh and number == len(self.layers) - 1
-            keys = memory.keys[:, number]
-            vectors, after, weights = layer(vectors, rows, keys, memory.mask, before, seen=seen, weigh=last)
-            kept.append(after)
-        return vectors, tuple(kept), weights
+            vectors, weights = layer(vectors, rows, memory.keys[:, number], memory.mask, seen=seen, weigh=last)
+        return vectors, weights
 
     def loss(self, memory: Memory, read: Tensor, said: Tensor) -> Tensor:
         """The mean over all tokens of ``said`` that are not padding, in nats."""
@@ -178,48 +182,70 @@ class Writer(nn.Module):
     def _branches(self, memory: Memory, read: Tensor, said: Tensor) -> Tensor:
         """(tokens,) log-probability of all tokens of ``said``, row by row."""
         tree = Tree.of(read, len(memory.words))
-        vectors = self._look(tree.ids, tree.depths, read.shape[1])
-        vectors, _, weights = self._climb(memory, vectors, tree.rows, seen=tree.seen, weigh=self.gate is not None)
-        there = said != PADDING
+        vectors, state = tree.rows.pad(self._look(tree.ids, tree.depths, read.shape[1])), self.start(memory)
+        itself = torch.eye(tree.rows.length, dtype=torch.bool, device=read.device)  # padding too, or it is not finite
+        seen = torch.zeros_like(tree.seen, dtype=vectors.dtype).masked_fill_(~(tree.seen | itself), -torch.inf)
+        copying = self.gate is not None
+        vectors, _, weights = state.steps.step(vectors, state.memory, state.layers, seen, weigh=copying)
+        vectors, there = tree.rows.pack(vectors), said != PADDING
         nodes, targets = tree.nodes[there], said[there]
         written = self.words.log_likelihood(vectors, targets, nodes)
         if weights is None:
             return written
         places = nodes if tree.rows.places is None else tree.rows.places[nodes]
         own = torch.div(places, tree.rows.length, rounding_mode="floor")
-        copied = (weights.flatten(0, 1)[places] * (memory.words[own] == targets[:, None])).sum(1)
+        copied = (weights.mean(2).flatten(0, 1)[places] * (memory.words[own] == targets[:, None])).sum(1)
         return self._mixed(written, copied, vectors[nodes])
 
     def start(self, memory: Memory) -> State:
         """Nothing is written yet."""
-        heads, width = memory.keys.shape[3], memory.keys.shape[5]
-        empty = memory.keys.new_zeros(len(memory.keys), 2, heads, 0, width)
-        return State(tuple(empty for _ in self.layers), memory.mask.new_zeros(len(memory.keys), 1, 0))
+        sources, _, _, heads, _, width = memory.keys.shape
+        empty = memory.keys.new_zeros(2, sources * heads, 0, width)
+        steps = self.kept.get(self.layers.parameters())
+        folded, none = steps.fold(memory.keys, memory.mask), memory.keys.new_zeros(len(memory.keys), 1, 0)
+        same = None
+        if self.gate is not None:
+            same = (memory.words[:, :, None] == memory.words[:, None]) & memory.mask[:, :, None]
+            same = same.to(memory.keys.dtype)
+        return State(steps, folded, same, tuple(empty for _ in self.layers), none)
 
+    def _steps(self) -> Steps:
+        return Steps([cast(DecoderLayer, layer) for layer in self.layers])
+
+    @torch.no_grad()
     def step(self, memory: Memory, state: State, tokens: Tensor) -> tuple[Tensor, State]:
-        """Read one token a row: (rows, ids) log-probabilities of the next, and the state after it."""
+        """Read one token a row: (rows, ids) log-probabilities of the next, and the state after it. Has no gradient."""
         sources, beams, _ = state.seen.shape
-        own = torch.eye(beams, dtype=torch.bool, device=tokens.device).expand(sources, -1, -1)
+        own = _alone(beams, state.seen.dtype, tokens.device).expand(sources, -1, -1)
         seen = torch.cat([state.seen, own], dim=2)
-        vectors = self._look(tokens, state.steps, state.steps + 1)
-        vectors, layers, weights = self._climb(
-            memory, vectors, Rows(sources, beams), state, seen, weigh=self.gate is not None
-        )
-        state = State(layers, seen, state.steps + 1)
+        vectors = self._look(tokens, state.place, state.place + 1).view(sources, beams, self.dim)
+        copying = self.gate is not None
+        vectors, layers, weights = state.steps.step(vectors, state.memory, state.layers, seen, weigh=copying)
+        vectors, state = vectors.flatten(0, 1), state._replace(layers=layers, seen=seen, place=state.place + 1)
         written = self.words.log_probabilities(vectors)
-        if weights is None or self.gate is None:
+        if weights is None or self.gate is None or state.same is None:
             return written, state
         # Only words that stand in the source gain by copying: no table of all of them is made for it.
-        same = (memory.words[:, :, None] == memory.words[:, None]).to(weights.dtype)
-        copied, words = (weights @ same).flatten(0, 1), memory.words.repeat_interleave(beams, 0)
-        mixed = self._mixed(written.gather(1, words), copied, vectors)
-        return (written + functional.logsigmoid(self.gate(vectors))).scatter(1, words, mixed), state
+        copied, words = (weights.mean(2) @ state.same).flatten(0, 1), memory.words
+        words = words.expand(beams, -1) if sources == 1 else words.repeat_interleave(beams, 0)
+        gate = self.gate(vectors)
+        mixed = torch.logaddexp(
+            written.gather(1, words) + functional.logsigmoid(gate), _log(copied) + functional.logsigmoid(-gate)
+        )
+        return written.add_(functional.logsigmoid(gate)).scatter_(1, words, mixed), state
 
     def lean(self, memory: Memory, read: Tensor) -> Tensor:
         """(rows, length, source) attention of the last layer at each token, the mean over the heads."""
         weights = self.states(memory, read, Rows(*read.shape), weigh=True)[1]
         assert weights is not None
         return weights
+
+
+@lru_cache(maxsize=64)
+def _alone(rows: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """(rows, rows) 0 where a row sees itself, -inf elsewhere."""
+    with torch.inference_mode(False):
+        return torch.full((rows, rows), -torch.inf, dtype=dtype, device=device).fill_diagonal_(0.0)
 
 
 def _log(shares: Tensor) -> Tensor:

@@ -1,0 +1,210 @@
+"""A stack of decoder layers, one token at a time: the numbers of ``DecoderLayer``, for beam search.
+
+A step multiplies a handful of rows by every weight, so its time goes into reading weights and into starting operations,
+not into sums. So weights are kept transposed, which a product of few rows reads in order; and attention over the
+memory, which is the same at every step, is folded once a question into two matrices a layer:
+
+    (x W_Q + b_Q) K' = x (W_Q K') + b_Q K',    (weights V) W_O = weights (V W_O).
+
+There are no gradients, and no dropout.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, NamedTuple, Self, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from ensue.nn.transformer import Attention, DecoderLayer
+
+Made = TypeVar("Made")
+_NEVER = -1e30
+"""The score of what is masked; finite, so that a row that may attend to nothing has no NaN."""
+
+
+class Kept(nn.Module, Generic[Made]):
+    """What was made of some parameters, made anew once one of them has changed. It is no part of a saved state.
+
+    A part of the module whose parameters they are: going to training and back forgets it too, for a fused optimiser
+    writes where no tensor notices.
+
+    Args:
+        make: makes it.
+    """
+
+    def __init__(self, make: Callable[[], Made]) -> None:
+        super().__init__()
+        self.make, self.key = make, ()  # type: ignore[var-annotated]
+        self.found: Made | None = None
+
+    def get(self, parameters: Iterable[Tensor]) -> Made:
+        """It, as the parameters are now."""
+        key = tuple((part.data_ptr(), part._version, part.shape) for part in parameters)
+        if self.found is None or key != self.key:
+            with torch.inference_mode(False), torch.no_grad():
+                self.key, self.found = key, self.make()
+        return self.found
+
+    def train(self, mode: bool = True) -> Self:
+        """Forget it."""
+        self.found = None
+        return super().train(mode)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Kept[Made]:
+        """Of a copied module, whose own ``make`` it then has; nothing made is copied."""
+        return Kept(copy.deepcopy(self.make, memo))
+
+
+class Turned(NamedTuple):
+    """A linear map as ``torch.addmm`` reads it.
+
+    Attributes:
+        bias: (out,).
+        weight: (in, out), row by row in memory.
+    """
+
+    bias: Tensor
+    weight: Tensor
+
+    @classmethod
+    def of(cls, layer: nn.Linear) -> Turned:
+        """From (out, in) weights."""
+        return cls(layer.bias.detach(), layer.weight.detach().t().contiguous())
+
+
+class _Norm(NamedTuple):
+    shape: tuple[int, ...]
+    weight: Tensor
+    bias: Tensor
+    eps: float
+
+    @classmethod
+    def of(cls, norm: nn.LayerNorm) -> _Norm:
+        return cls(tuple(norm.normalized_shape), norm.weight.detach(), norm.bias.detach(), norm.eps)
+
+    def __call__(self, items: Tensor) -> Tensor:
+        return torch.layer_norm(items, self.shape, self.weight, self.bias, self.eps)
+
+
+class _Layer(NamedTuple):
+    inward: Turned  # of the queries over sqrt(dim / heads)
+    outward: Turned
+    asked: Tensor  # (heads, dim / heads, dim) W_Q of the attention over the memory, over sqrt(dim / heads)
+    asked_bias: Tensor  # (heads, dim / heads, 1)
+    told: Tensor  # (heads, dim / heads, dim) its W_O
+    told_bias: Tensor  # (dim,)
+    wide: Turned
+    narrow: Turned
+    written: _Norm
+    read: _Norm
+    fed: _Norm
+
+    @classmethod
+    def of(cls, layer: DecoderLayer) -> _Layer:
+        own, other = layer.own, layer.other
+        asked, asked_bias, told = _folds(other)
+        inward, scale = Turned.of(own.inward), (own.dim // own.heads) ** -0.5
+        bias, weight = inward.bias.clone(), inward.weight
+        bias[: own.dim] *= scale
+        weight[:, : own.dim] *= scale
+        return cls(
+            Turned(bias, weight), Turned.of(own.outward), asked, asked_bias, told, other.outward.bias.detach(),
+            Turned.of(layer.feed.wide), Turned.of(layer.feed.narrow),
+            _Norm.of(layer.written), _Norm.of(layer.read), _Norm.of(layer.fed),
+        )  # fmt: skip
+
+
+def _folds(attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+    dim, heads = attention.dim, attention.heads
+    scale = (dim // heads) ** -0.5
+    asked = attention.inward.weight[:dim].detach().view(heads, dim // heads, dim) * scale
+    bias = attention.inward.bias[:dim].detach().view(heads, dim // heads, 1) * scale
+    told = attention.outward.weight.detach().t().reshape(heads, dim // heads, dim)
+    return asked, bias, told
+
+
+class Folded(NamedTuple):
+    """One layer's attention over the memory of each source.
+
+    Attributes:
+        scores: (sources, dim, heads x length) what the vectors are multiplied by.
+        base: (sources, 1, heads x length) what is added; -1e30 where nothing stands.
+        values: (sources, heads x length, dim) what the weights are multiplied by.
+    """
+
+    scores: Tensor
+    base: Tensor
+    values: Tensor
+
+
+class Steps:
+    """The layers as they are read one token at a time.
+
+    Args:
+        layers: at least one, all of one width.
+    """
+
+    def __init__(self, layers: Sequence[DecoderLayer]) -> None:
+        self.dim, self.heads = layers[0].own.dim, layers[0].own.heads
+        self.layers = [_Layer.of(layer) for layer in layers]
+
+    def fold(self, memory: Tensor, mask: Tensor) -> tuple[Folded, ...]:
+        """The attention over a memory, a layer each.
+
+        Args:
+            memory: (sources, layers, 2, heads, length, dim / heads) from ``other.keys_values`` of each layer.
+            mask: (sources, length) True where something stands.
+        """
+        sources, length = mask.shape
+        wall = torch.where(mask, 0.0, _NEVER).to(memory.dtype)[:, None]
+        found = []
+        for number, layer in enumerate(self.layers):
+            keys, values = memory[:, number].unbind(1)
+            scores = (keys @ layer.asked).permute(0, 3, 1, 2).reshape(sources, self.dim, self.heads * length)
+            base = ((keys @ layer.asked_bias).squeeze(3) + wall).view(sources, 1, self.heads * length)
+            told = (values * mask[:, None, :, None]) @ layer.told
+            found.append(Folded(scores, base, told.reshape(sources, self.heads * length, self.dim)))
+        return tuple(found)
+
+    def step(
+        self, items: Tensor, folded: Sequence[Folded], past: Sequence[Tensor], seen: Tensor, *, weigh: bool
+    ) -> tuple[Tensor, tuple[Tensor, ...], Tensor | None]:
+        """All layers, for one new item a row.
+
+        Args:
+            items: (sources, rows, dim).
+            folded: from :meth:`fold`.
+            past: a layer each, (2, sources x heads, before, dim / heads): the keys beside the values of all that the
+                rows of a source have read.
+            seen: (sources, rows, before + rows) 0 for what each row sees, itself at least; -inf elsewhere.
+            weigh: whether the weights of the memory are asked for.
+
+        Returns:
+            (sources, rows, dim); the past with the new items; (sources, rows, heads, length) weights of the last layer,
+            or ``None``.
+        """
+        (sources, rows, dim), heads = items.shape, self.heads
+        split, joined = (sources, rows, 3, heads, dim // heads), (sources, heads, rows, dim // heads)
+        wall = seen if sources == 1 else seen.repeat_interleave(heads, 0)
+        kept, weights, flat = [], None, items.view(-1, dim)
+        for layer, fold, before in zip(self.layers, folded, past, strict=True):
+            every = _map(layer.inward, flat).view(split).permute(2, 0, 3, 1, 4)
+            every = every.reshape(3, sources * heads, rows, dim // heads)
+            after = torch.cat([before, every[1:]], dim=2)
+            kept.append(after)
+            own = torch.baddbmm(wall, every[0], after[0].mT).softmax(2)
+            mixed = torch.bmm(own, after[1]).view(joined).transpose(1, 2).reshape(-1, dim)
+            flat = layer.written(flat + _map(layer.outward, mixed))
+            items = flat.view(sources, rows, dim)
+            weights = torch.baddbmm(fold.base, items, fold.scores).view(sources, rows, heads, -1).softmax(3)
+            read = torch.baddbmm(items, weights.view(sources, rows, -1), fold.values)
+            flat = layer.read(read + layer.told_bias).view(-1, dim)
+            flat = layer.fed(flat + _map(layer.narrow, _map(layer.wide, flat).relu_()))
+        return flat.view(sources, rows, dim), tuple(kept), weights if weigh else None
+
+
+def _map(turned: Turned, items: Tensor) -> Tensor:
+    return torch.addmm(turned.bias, items, turned.weight)

@@ -402,3 +402,23 @@ def test_refusals(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 def test_the_command_line_finds_it() -> None:
     assert PAPERS["centrality"] is centrality.run
+
+
+def test_a_blend_brings_the_row_of_its_network(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both, watcher = run(data, monkeypatch, models=("blend", "centrality"))
+    assert watcher.trained == 2  # sets
+    alone, _ = run(data, monkeypatch, models=("centrality",))
+    expected = [row for row in alone.tables["overall"] if row["model"] == "centrality"]
+    found = [row for row in both.tables["overall"] if row["model"] == "centrality"]
+    times = ("seconds_an_epoch", "seconds_to_score")
+    assert len(expected) == 2
+    for mine, theirs in zip(found, expected, strict=True):
+        assert {key: mine[key] for key in mine if key not in times} == {
+            key: theirs[key] for key in mine if key not in times
+        }
+    assert both.tables["curves"] == alone.tables["curves"] and both.tables["convergence"] == alone.tables["convergence"]
+
+
+def test_reviews_have_the_rows_of_their_plan() -> None:
+    assert set(centrality.FULL.rows) == {"sst2-phrases", "imdb", "imdb-ratings"}
+    assert all(set(rows) <= set(centrality.TRAINED) for rows in centrality.FULL.rows.values())

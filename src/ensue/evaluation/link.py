@@ -103,8 +103,20 @@ class LinkScored:
     """The score that the model calls even; ``None`` for counting."""
 
 
-class _Asked:
-    """The labelled posts of a data set, and the articles they are about."""
+class Asked:
+    """The labelled posts of a data set, and the articles they are about.
+
+    Attributes:
+        data: the posts that are scored, and all articles.
+        part: what to say of the part of the file they are, after a semicolon.
+        related: (posts, articles) whether a post is about an article.
+        pool: the places of the articles that any post is about.
+        clusters: (posts,) what each post is drawn with.
+        times: (resamples, clusters) how often each is drawn.
+
+    Raises:
+        DataError: nothing to score.
+    """
 
     def __init__(self, data: Corpus, seed: int = 0) -> None:
         data, self.part = part_of(data, "test")
@@ -127,23 +139,23 @@ def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus) -> LinkRes
     Raises:
         DataError: nothing to score.
     """
-    asked, first = _Asked(data), entries[0][0]
+    asked, first = Asked(data), entries[0][0]
     names, runs = [], []
     for seeds in entries:
         names.append(seeds[0].model_name)
-        runs.append([_score(own, asked) for own in seeds])
+        runs.append([score(own, asked) for own in seeds])
         if _pulls(seeds[0]):
             names.append(f"{names[-1]}{ALONE}")
-            runs.append([_score(own, asked, pulled=False) for own in seeds])
+            runs.append([score(own, asked, pulled=False) for own in seeds])
     for name in COUNTING:
         if name not in names:
             names.append(name)
-            runs.append([_score(first, asked, name)])
+            runs.append([score(first, asked, name)])
     figures, drawn, rows = [], [], []
     for name, scored in zip(names, runs, strict=True):
-        parts = [_figures(run.scores, asked) for run in scored]
+        parts = [figures_of(run.scores, asked) for run in scored]
         figures.append(np.mean([own for own, _ in parts], 0))
-        drawn.append(_over_seeds(np.stack([own for _, own in parts])))
+        drawn.append(over_seeds(np.stack([own for _, own in parts])))
         rows.append(_row(name, scored, asked, figures[-1], drawn[-1]))
     duels = tuple(_duel(measure, names, figures, drawn) for measure in RIVAL)
     return LinkResult(_card(first, asked), tuple(rows), duels)
@@ -153,7 +165,15 @@ def _pulls(predictor: LinkPredictor) -> bool:
     return predictor.model_name == "best" and predictor.pull > 0 and predictor.shared.together
 
 
-def _score(predictor: LinkPredictor, asked: _Asked, name: str | None = None, *, pulled: bool = True) -> LinkScored:
+def score(predictor: LinkPredictor, asked: Asked, name: str | None = None, *, pulled: bool = True) -> LinkScored:
+    """Every labelled post with every article that the model knows or the data brings.
+
+    Args:
+        predictor: the model.
+        asked: what is scored.
+        name: a lexical model in its place.
+        pulled: whether posts of one corpus tell of each other, where ``best`` has learned that they do.
+    """
     begun = time.perf_counter()
     knowing, places = predictor.joined(asked.data.articles)
     knowing.pull = predictor.pull if pulled else 0.0
@@ -164,14 +184,19 @@ def _score(predictor: LinkPredictor, asked: _Asked, name: str | None = None, *, 
     return LinkScored(scores[:, [*places, *others.tolist()]], time.perf_counter() - begun, cut)
 
 
-def _wide(asked: _Asked, scores: Floats) -> Mask:
+def _wide(asked: Asked, scores: Floats) -> Mask:
     wide = np.zeros(scores.shape, bool)
     wide[:, : asked.related.shape[1]] = asked.related
     return wide
 
 
-def _figures(scores: Floats, asked: _Asked) -> tuple[Floats, Floats]:
-    """(measures,) and (resamples, measures)."""
+def figures_of(scores: Floats, asked: Asked) -> tuple[Floats, Floats]:
+    """``MEASURES`` of some scores: (measures,), and (resamples, measures) on the same draws for every model.
+
+    Args:
+        scores: (posts, articles), those of the data first.
+        asked: what was scored.
+    """
     posts = by_row(scores, _wide(asked, scores))
     pool, true = scores[:, asked.pool], asked.related[:, asked.pool]
     articles = by_row(pool.T, true.T)[:, list(_ARTICLES)]
@@ -210,14 +235,14 @@ def _resampled_pool(scores: Floats, true: Mask, weights: Floats, at: Sequence[in
     return found
 
 
-def _over_seeds(drawn: Floats) -> Floats:
+def over_seeds(drawn: Floats) -> Floats:
     """(seeds, resamples, measures) to (resamples, measures): each resample draws seeds too."""
     seeds = np.random.default_rng(1).integers(len(drawn), size=(len(drawn), drawn.shape[1]))
     found: Floats = drawn[seeds, np.arange(drawn.shape[1])].mean(0)
     return found
 
 
-def _row(name: str, seeds: Sequence[LinkScored], asked: _Asked, figures: Floats, drawn: Floats) -> Row:
+def _row(name: str, seeds: Sequence[LinkScored], asked: Asked, figures: Floats, drawn: Floats) -> Row:
     interval = dict(zip(MEASURES, intervals(drawn), strict=True))
     notes: dict[str, Any] = {"seeds": len(seeds)} if len(seeds) > 1 else {}
     run = seeds[0]
@@ -241,7 +266,7 @@ def _duel(measure: str, names: Sequence[str], figures: Sequence[Floats], drawn: 
     return Duel(measure, names[ours] if others else None, names[rival], pair, p_value)
 
 
-def _card(predictor: LinkPredictor, asked: _Asked) -> LinkCard:
+def _card(predictor: LinkPredictor, asked: Asked) -> LinkCard:
     data, posts = asked.data, asked.data.posts
     about = data.articles.ids.gather(asked.pool)
     shared = int(about.is_in(list(predictor.linked)).sum())

@@ -1,5 +1,5 @@
 """One file a paper: its tables and figures, rebuilt by ``ensue reproduce PAPER``."""
 
-from ensue.studies import centrality, hidan, mtn, sansr
+from ensue.studies import ast, centrality, hidan, mtn, sansr
 
-PAPERS = {"centrality": centrality.run, "hidan": hidan.run, "mtn": mtn.run, "sansr": sansr.run}
+PAPERS = {"ast": ast.run, "centrality": centrality.run, "hidan": hidan.run, "mtn": mtn.run, "sansr": sansr.run}

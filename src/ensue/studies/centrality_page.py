@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 from typing import Any
@@ -13,8 +13,8 @@ from ensue import figures
 from ensue.classify.mixing import COLLAPSED
 from ensue.evaluation.classify import SURE
 from ensue.studies.centrality_paper import COST, ENTAILMENT, SLIPS, STEPS, TOLERANCE, half
+from ensue.studies.rows import Rows, distinct, of_data, plain
 
-Rows = list[dict[str, Any]]
 LABELS = {"accuracy": "accuracy", "macro_f1": "macro-F1", "calibration_error": "ECE"}
 PEER = "self-attention"
 NEAR = 0.3
@@ -75,10 +75,10 @@ def about(sets: Mapping[str, str], absent: Sequence[str], amounts: Amounts, *, q
 
 def write(head: Sequence[str], tables: Mapping[str, Rows]) -> str:
     """The page as Markdown."""
-    lines = [*head, "## Table 1: the data", "", *_plain(tables["statistics"]), "", *_leaks(tables["leaks"])]
-    lines += ["", "## Table 2: the settings", "", *_plain(tables["settings"])]
-    for data in _distinct(tables["overall"], "data"):
-        rows, verdicts, curves = (_of(tables[name], data) for name in ("overall", "verdicts", "curves"))
+    lines = [*head, "## Table 1: the data", "", *plain(tables["statistics"]), "", *_leaks(tables["leaks"])]
+    lines += ["", "## Table 2: the settings", "", *plain(tables["settings"])]
+    for data in distinct(tables["overall"], "data"):
+        rows, verdicts, curves = (of_data(tables[name], data) for name in ("overall", "verdicts", "curves"))
         lines += ["", f"## Table {4 if data == 'snli' else 3}: {data}", "", *_overall(data, rows), ""]
         lines += [*_verdict(rows, verdicts), *_explained(rows, verdicts, curves)]
     lines += ["", "## Figure 4: steps of the power method", "", *_convergence(tables["convergence"])]
@@ -90,8 +90,8 @@ def write(head: Sequence[str], tables: Mapping[str, Rows]) -> str:
 def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
     """Accuracy, |lambda_2| by epoch and figure 4, a data set each; then the cost."""
     found = []
-    for data in _distinct(tables["overall"], "data"):
-        rows, curves, steps = (_of(tables[name], data) for name in ("overall", "curves", "convergence"))
+    for data in distinct(tables["overall"], "data"):
+        rows, curves, steps = (of_data(tables[name], data) for name in ("overall", "curves", "convergence"))
         names = [row["model"] for row in rows]
         series = {"here": [100 * row["accuracy"] for row in rows], "the paper": [row["paper"] for row in rows]}
         if not any(series["the paper"]) or data == "snli":
@@ -99,19 +99,19 @@ def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
         found.append(figures.bars(f"Table {4 if data == 'snli' else 3}: accuracy ({data})", "per cent", names, series))
         mixing = {
             name: [row.get("second_eigenvalue") for row in curves if row["model"] == name]
-            for name in _distinct(curves, "model")
+            for name in distinct(curves, "model")
         }
         if mixing:
             epochs = [str(epoch + 1) for epoch in range(max(map(len, mixing.values())))]
             found.append(figures.lines(f"|lambda_2| by epoch ({data})", "|lambda_2|", epochs, mixing))
-        for model in _distinct(steps, "model"):
+        for model in distinct(steps, "model"):
             own = [row for row in steps if row["model"] == model]
             lengths = [f"{row['graphs_of']} {row['length']}" for row in own]
             parts = {"median": "median", "ninth decile": "ninth_decile", "largest": "largest"}
             bars = {name: [row[key] for row in own] for name, key in parts.items()}
             found.append(figures.bars(f"Figure 4: steps to converge ({data}, {model})", "steps", lengths, bars))
-    kinds = _distinct(tables["cost"], "lengths")
-    models = _distinct(tables["cost"], "model")
+    kinds = distinct(tables["cost"], "lengths")
+    models = distinct(tables["cost"], "model")
     ratios = {kind: [row["ratio"] for row in tables["cost"] if row["lengths"] == kind] for kind in kinds}
     found.append(figures.bars(f"Time of a training step over {PEER}'s", "ratio", models, ratios))
     return tuple(found)
@@ -122,7 +122,7 @@ def _leaks(rows: Rows) -> list[str]:
         "Texts that are scored and stand in the training part too, case and spaces aside; they are left in, as in the "
         "field. The last but one column counts those whose film (of pairs: whose premise) is trained on."
     )
-    return ["### Leaks", "", text, "", *_plain([{**row, "example": row["example"].replace("|", "/")} for row in rows])]
+    return ["### Leaks", "", text, "", *plain([{**row, "example": row["example"].replace("|", "/")} for row in rows])]
 
 
 def _overall(data: str, rows: Rows) -> list[str]:
@@ -160,7 +160,7 @@ def _cell(row: Mapping[str, Any], measure: str) -> str:
 def _verdict(rows: Rows, verdicts: Rows) -> list[str]:
     """Each graph pooling against every other row, paired, in a sentence."""
     lines = []
-    for name in _distinct(verdicts, "model"):
+    for name in distinct(verdicts, "model"):
         own = [row for row in verdicts if row["model"] == name]
         groups = {
             "more often than": [row for row in own if _sure(row) and row["difference"] > 0],
@@ -241,7 +241,7 @@ def explain(slow: float, apart: float) -> str:
 def _curve(rows: Rows) -> list[str]:
     names = {"second_eigenvalue": "|lambda_2|", "dobrushin": "Dobrushin bound"}
     names |= {f"sentences_{key}": f"{name}, sentences" for key, name in tuple(names.items())}
-    return _plain(
+    return plain(
         [
             {
                 "epoch": f"{row['epoch']:.0f}{' (kept)' if row['best'] else ''}",
@@ -262,7 +262,7 @@ def _convergence(rows: Rows) -> list[str]:
         f"steps, so {log(TOLERANCE) / log(0.1):.0f} steps are enough at 0.1 and {log(TOLERANCE) / log(0.9):.0f} at 0.9."
     )
     parts = []
-    for model in _distinct(rows, "model"):
+    for model in distinct(rows, "model"):
         own = [row for row in rows if row["model"] == model]
         graphs = sum(row["graphs"] for row in own)
         within = sum(row["graphs"] * row[f"within_{STEPS}"] for row in own) / graphs
@@ -277,7 +277,7 @@ def _convergence(rows: Rows) -> list[str]:
         }
         for row in rows
     ]
-    return [text, "", verdict, "", *_plain(table)]
+    return [text, "", verdict, "", *plain(table)]
 
 
 def _cost(rows: Rows, timed: Rows) -> list[str]:
@@ -285,15 +285,15 @@ def _cost(rows: Rows, timed: Rows) -> list[str]:
         f"The paper needs {COST} times the time of attentive pooling on Yelp-14. Here, a training step of the flat "
         "network, the poolings in turns on one machine (median of the ratios):",
         "",
-        *_plain(timed),
+        *plain(timed),
         "",
         f"And seconds an epoch in the trainings above, checks on validation texts included; their ratio to {PEER}'s "
         "holds as far as the machine had nothing else to do:",
         "",
     ]
     found = []
-    for data in _distinct(rows, "data"):
-        trained = [row for row in _of(rows, data) if "epochs" in row]
+    for data in distinct(rows, "data"):
+        trained = [row for row in of_data(rows, data) if "epochs" in row]
         peer = next((row["seconds_an_epoch"] for row in trained if row["model"] == PEER), 0.0)
         found += [
             {
@@ -304,23 +304,8 @@ def _cost(rows: Rows, timed: Rows) -> list[str]:
             }
             for row in trained
         ]
-    return [*lines, *_plain(found)]
+    return [*lines, *plain(found)]
 
 
 def _times(seeds: int) -> str:
     return "once" if seeds == 1 else f"with {seeds} seeds"
-
-
-def _of(rows: Iterable[dict[str, Any]], data: str) -> Rows:
-    return [row for row in rows if row["data"] == data]
-
-
-def _distinct(rows: Iterable[dict[str, Any]], name: str) -> list[str]:
-    return list(dict.fromkeys(row[name] for row in rows))
-
-
-def _plain(rows: Rows) -> list[str]:
-    head = list(dict.fromkeys(name for row in rows for name in row))
-    titles = [name.replace("|", "\\|") if "|" in name else name.replace("_", " ") for name in head]
-    lines = [f"| {' | '.join(titles)} |", "|---" * len(head) + "|"]
-    return [*lines, *(f"| {' | '.join(str(row.get(name, '')) for name in head)} |" for row in rows)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,8 @@ from ensue.evaluation.suggest import SURE
 from ensue.studies.mtn_measures import MEASURES, SHOWN
 from ensue.studies.mtn_paper import BLEU, CLAIMS, HOURS, SLIPS
 from ensue.studies.mtn_sets import ABOUT
+from ensue.studies.rows import Rows, distinct, of_data, plain
 
-Rows = list[dict[str, Any]]
 HEADS: Mapping[str, str] = {
     "bleu": "BLEU",
     **{f"precision@{n}": f"{n}-gram" for n in range(1, 5)},
@@ -83,15 +83,15 @@ def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick
 
 def write(head: Sequence[str], tables: Mapping[str, Rows]) -> str:
     """The page as Markdown."""
-    lines = [*head, "## Table 1: the data", "", *_plain(tables["statistics"])]
+    lines = [*head, "## Table 1: the data", "", *plain(tables["statistics"])]
     lines += ["", "### What counting reaches", "", *_floors(tables["floors"])]
-    for data in _distinct(tables["overall"], "data"):
-        rows, verdicts = (_of(tables[name], data) for name in ("overall", "verdicts"))
+    for data in distinct(tables["overall"], "data"):
+        rows, verdicts = (of_data(tables[name], data) for name in ("overall", "verdicts"))
         lines += ["", f"## Table 2: {data}", "", *_overall(rows), "", *_verdict(rows, verdicts)]
-        lines += ["", f"### Depth: {data}", "", *_depths(_of(tables["depths"], data))]
-        lines += ["", f"### By what was typed: {data}", "", *_parts(_of(tables["lengths"], data), "typed")]
-        lines += ["", f"### By the pair: {data}", "", *_parts(_of(tables["pairs"], data), "pair")]
-        lines += ["", f"### As they come: {data}", "", *_examples(_of(tables["examples"], data))]
+        lines += ["", f"### Depth: {data}", "", *_depths(of_data(tables["depths"], data))]
+        lines += ["", f"### By what was typed: {data}", "", *_parts(of_data(tables["lengths"], data), "typed")]
+        lines += ["", f"### By the pair: {data}", "", *_parts(of_data(tables["pairs"], data), "pair")]
+        lines += ["", f"### As they come: {data}", "", *_examples(of_data(tables["examples"], data))]
     lines += ["", "## Cost of training", "", *_cost(tables["cost"])]
     lines += ["", "## Before comparing with the paper", "", f"- {CLAIMS}", *(f"- {slip}" for slip in SLIPS)]
     return "\n".join([*lines, ""])
@@ -100,15 +100,15 @@ def write(head: Sequence[str], tables: Mapping[str, Rows]) -> str:
 def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
     """Figure 3 (BLEU), and BLEU by what was typed, a data set each; then the cost."""
     found = []
-    for data in _distinct(tables["overall"], "data"):
-        rows = _of(tables["overall"], data)
+    for data in distinct(tables["overall"], "data"):
+        rows = of_data(tables["overall"], data)
         names = [row["model"] for row in rows]
         found.append(
             figures.bars(f"Figure 3: BLEU ({data})", "x 100", names, {"here": [100 * row["bleu"] for row in rows]})
         )
-        lengths = _of(tables["lengths"], data)
+        lengths = of_data(tables["lengths"], data)
         series = {name: [100 * row["bleu"] for row in lengths if row["model"] == name] for name in names}
-        found.append(figures.lines(f"BLEU by queries typed ({data})", "x 100", _distinct(lengths, "typed"), series))
+        found.append(figures.lines(f"BLEU by queries typed ({data})", "x 100", distinct(lengths, "typed"), series))
     cost = {row["model"]: row["ratio"] for row in tables["cost"]}
     found.append(
         figures.bars("Time of a training step over the Transformer's", "ratio", [*cost], {"": [*cost.values()]})
@@ -127,7 +127,7 @@ def _floors(rows: Rows) -> list[str]:
         }
         for row in rows
     ]
-    return _plain(table) if table else ["No test part is whole here."]
+    return plain(table) if table else ["No test part is whole here."]
 
 
 def _overall(rows: Rows) -> list[str]:
@@ -142,7 +142,7 @@ def _overall(rows: Rows) -> list[str]:
         }
         for row in rows
     ]
-    return _plain(table)
+    return plain(table)
 
 
 def _verdict(rows: Rows, verdicts: Rows) -> list[str]:
@@ -199,7 +199,7 @@ def _depths(rows: Rows) -> list[str]:
         }
         for row in rows
     ]
-    return _plain(table) if table else ["Neither MTN nor the Transformer was asked for."]
+    return plain(table) if table else ["Neither MTN nor the Transformer was asked for."]
 
 
 def _parts(rows: Rows, by: str) -> list[str]:
@@ -210,11 +210,11 @@ def _parts(rows: Rows, by: str) -> list[str]:
             "model": row["model"],
             **{HEADS[name]: f"{100 * row[name]:.2f}" for name in SHORT},
         }
-        for kind in _distinct(rows, by)
+        for kind in distinct(rows, by)
         for row in rows
         if row[by] == kind
     ]
-    return _plain(table)
+    return plain(table)
 
 
 def _examples(rows: Rows) -> list[str]:
@@ -236,23 +236,9 @@ def _cost(rows: Rows) -> list[str]:
         }
         for row in rows
     ]
-    return [*_plain(table), "", "Medians; the networks take turns on the same sessions, on the CPU."]
+    return [*plain(table), "", "Medians; the networks take turns on the same sessions, on the CPU."]
 
 
 def _figure(row: Mapping[str, Any], name: str) -> str:
     low, high = row["interval"][name]
     return f"{100 * row[name]:.2f} ± {50 * (high - low):.2f}"
-
-
-def _of(rows: Rows, data: str) -> Rows:
-    return [row for row in rows if row["data"] == data]
-
-
-def _distinct(rows: Iterable[dict[str, Any]], name: str) -> list[str]:
-    return list(dict.fromkeys(row[name] for row in rows))
-
-
-def _plain(rows: Rows) -> list[str]:
-    head = list(rows[0])
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    return [*lines, *(f"| {' | '.join(str(row[name]) for name in head)} |" for row in rows)]

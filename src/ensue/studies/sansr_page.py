@@ -8,9 +8,9 @@ from typing import Any
 import plotly.graph_objects as go
 
 from ensue import figures
+from ensue.studies.rows import Rows, distinct, plain
 from ensue.studies.sansr_paper import GRID, MEASURES, STATISTICS_NOTE, printed, suspects
 
-Rows = list[dict[str, Any]]
 LABELS = {"hit": "HR", "mrr": "MRR", "ndcg": "NDCG"}
 
 
@@ -45,25 +45,25 @@ def about(whole: int, part: int, epochs: int, tested: int | None, *, quick: bool
 def write(head: Sequence[str], tables: Mapping[str, Rows]) -> str:
     """The page as Markdown."""
     lines = [*head, *_impossible(tables["impossible"])]
-    for data in _distinct(tables["overall"], "data"):
+    for data in distinct(tables["overall"], "data"):
         rows = [row for row in tables["overall"] if row["data"] == data]
         lines += [f"## Table 1: {data}", "", *_overall(data, rows), *_verdict(data, rows), ""]
         lines += ["### Figure 2: without residuals", "", *_ablation(rows), ""]
         lines += ["### Figure 3: seconds an epoch", "", *_cost(rows), ""]
-    lines += ["## Table 2: the data", "", *_plain(tables["statistics"]), "", STATISTICS_NOTE]
-    for data in _distinct(tables["grid"], "data"):
+    lines += ["## Table 2: the data", "", *plain(tables["statistics"]), "", STATISTICS_NOTE]
+    for data in distinct(tables["grid"], "data"):
         lines += ["", f"## Table 3: heads and blocks, NDCG@20, {data}", ""]
         lines += _grid(data, [row for row in tables["grid"] if row["data"] == data])
-    for data in _distinct(tables["sizes"], "data"):
+    for data in distinct(tables["sizes"], "data"):
         lines += ["", f"## Figure 4: width, {data}", ""]
-        lines += _plain([_size(row) for row in tables["sizes"] if row["data"] == data])
+        lines += plain([_size(row) for row in tables["sizes"] if row["data"] == data])
     return "\n".join([*lines, ""])
 
 
 def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
     """Figures 2, 3 and 4, a data set each."""
     found = []
-    for data in _distinct(tables["overall"], "data"):
+    for data in distinct(tables["overall"], "data"):
         rows = [row for row in tables["overall"] if row["data"] == data]
         for protocol in ("full", "sampled"):
             series = {
@@ -79,7 +79,7 @@ def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
             found.append(
                 figures.bars(f"Figure 3: seconds an epoch ({data})", "seconds", list(cost), {"": list(cost.values())})
             )
-    for data in _distinct(tables["sizes"], "data"):
+    for data in distinct(tables["sizes"], "data"):
         for protocol in ("full", "sampled"):
             rows = [row for row in tables["sizes"] if (row["data"], row["protocol"]) == (data, protocol)]
             series = {label(measure): [row[measure] for row in rows] for measure in MEASURES}
@@ -91,12 +91,12 @@ def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
 def _impossible(rows: Rows) -> list[str]:
     table = [{**row, "cells": ", ".join(label(cell) if "@" in cell else cell for cell in row["cells"])} for row in rows]
     text = "Found from the printed numbers alone: no ranking by one model gives them. They carry a † below."
-    return ["## Cells of the paper that cannot be", "", text, "", *_plain(table), ""]
+    return ["## Cells of the paper that cannot be", "", text, "", *plain(table), ""]
 
 
 def _overall(data: str, rows: Rows) -> list[str]:
     lines = [f"| model | row | {' | '.join(map(label, MEASURES))} |", "|---" * (2 + len(MEASURES)) + "|"]
-    trained, every = _trained(rows), _distinct(rows, "model")
+    trained, every = _trained(rows), distinct(rows, "model")
     names = list(dict.fromkeys(["popularity", *trained, *every]))
     for name in names:
         if paper := printed(data, name):
@@ -134,7 +134,7 @@ def _ablation(rows: Rows) -> list[str]:
         for name in ("sansr", "sansr-rc")
         if (own := _of(rows, name, protocol))
     ]
-    return _plain(found) if found else ["Neither SANSR nor SANSR-RC was asked for."]
+    return plain(found) if found else ["Neither SANSR nor SANSR-RC was asked for."]
 
 
 def _cost(rows: Rows) -> list[str]:
@@ -147,7 +147,7 @@ def _cost(rows: Rows) -> list[str]:
         }
         for name in _trained(rows)
     ]
-    return [*_plain(found), "", "Checks on the held-out sessions included."] if found else ["Nothing was trained."]
+    return [*plain(found), "", "Checks on the held-out sessions included."] if found else ["Nothing was trained."]
 
 
 def _grid(data: str, rows: Rows) -> list[str]:
@@ -175,11 +175,7 @@ def _of(rows: Iterable[dict[str, Any]], model: str, protocol: str) -> Rows:
 
 
 def _trained(rows: Rows) -> list[str]:
-    return _distinct((row for row in rows if "epochs" in row), "model")
-
-
-def _distinct(rows: Iterable[dict[str, Any]], name: str) -> list[str]:
-    return list(dict.fromkeys(row[name] for row in rows))
+    return distinct((row for row in rows if "epochs" in row), "model")
 
 
 def _mean(rows: Rows, name: str) -> float:
@@ -198,9 +194,3 @@ def _figure(value: Any) -> str:
         if isinstance(value, float)
         else str(value)
     )
-
-
-def _plain(rows: Rows) -> list[str]:
-    head = list(rows[0])
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    return [*lines, *(f"| {' | '.join(str(row[name]) for name in head)} |" for row in rows)]

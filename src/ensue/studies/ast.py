@@ -1,0 +1,205 @@
+"""AST's tables and figures (Danovitch, ITCSE 2020) on the data at hand: posts and the articles they are about.
+
+Tables 1 (precision by r) and 2 (AP, AUC, mRP), figures 1 (softmax and sparse weights by length), 2 (posts of the most
+shared articles), 3 (learned alpha a head) and 4 (what a threshold catches). It takes hours, so each finished training
+is kept, and the same command goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ensue.errors import SettingError
+from ensue.evaluation.link import Asked, score
+from ensue.link import COUNTING, MODELS
+from ensue.link.predictor import LinkPredictor
+from ensue.studies import ast_page as page
+from ensue.studies.ast_measures import Drawn, measured, post_map, sparse_weights
+from ensue.studies.ast_paper import OVERALL, PRECISION
+from ensue.studies.ast_sets import LinkSet, find_sets, find_vectors
+from ensue.studies.cells import Cell, Cells
+from ensue.studies.provenance import Follow, Study, Tell
+
+NETWORKS = ("cnn", "gru", "bigru", "ast")
+"""The rows of the paper."""
+TRAINED = (*NETWORKS, "best")
+VERDICTS = ("pooled_ap", "mrp", "mrr")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How much is trained and scored."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of every network."""
+    seeds: Mapping[str, int] = field(default_factory=dict)
+    """Trainings a network at most, of the sets that take long."""
+    posts: int | None = None
+    """Posts of each part at most; all of them by default."""
+
+
+FULL = Plan(
+    options={"heads": 5, "hidden": 100, "filters": 100, "learning_rate": 1e-3, "epochs": 20, "patience": 4},
+    seeds={"clickbait22": 1},
+)
+"""Every network is as wide as the vectors at hand, as in the paper (all 300 there), and six heads do not divide 100."""
+QUICK = Plan(
+    options={"heads": 2, "dim": 16, "hidden": 16, "filters": 8, "learning_rate": 3e-3, "epochs": 2, "max_words": 120},
+    seeds={"clickbait22": 1, "politifact": 1},
+    posts=120,
+)
+
+
+def run(
+    data: Path,
+    *,
+    models: Sequence[str],
+    quick: bool,
+    seeds: int,
+    tell: Tell,
+    follow: Follow,
+    kept: Path | None = None,
+) -> Study:
+    """Rebuild the tables and the figures.
+
+    Args:
+        data: the folder with ``politifact`` and ``clickbait22``, or the folder above it. One of the two is enough;
+            word vectors are ``vectors/sgns100.npz`` there, above it, or under ``text``.
+        models: which trained models get a row; none for all.
+        quick: small slices, few epochs, small networks and learned vectors; not the paper's figures.
+        seeds: trainings a network; of the large set one.
+        tell: takes a line of progress.
+        follow: shows a training.
+        kept: where finished cells are kept.
+
+    Raises:
+        DataError: no data set is there, or the file of cells is something else.
+        SettingError: a model that has no row.
+    """
+    if unknown := [name for name in models if name not in TRAINED]:
+        raise SettingError(
+            f"model {unknown[0]!r} has no row here; choose from {', '.join(TRAINED)} (counting rows are always there)"
+        )
+    plan, chosen = QUICK if quick else FULL, tuple(models) or TRAINED
+    vectors = None if quick else find_vectors(data)
+    study = _Study(Cells(kept), plan, vectors, tell, follow)
+    if kept is None:
+        tell("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
+    names = ("statistics", "overall", "precision", "verdicts", "heads", "cuts", "map")
+    tables: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    tables["weights"] = sparse_weights()
+    sets, absent = find_sets(data)
+    for whole in sets:
+        own = whole.few(plan.posts)
+        tell(f"{own.name}: {len(own.data.posts):,} posts, {len(own.data.articles):,} articles")
+        tables["statistics"] += own.statistics()
+        for name, rows in study.tables(own, whole, chosen, seeds).items():
+            tables[name] += rows
+    about = page.about([own.name for own in sets], absent, page.Amounts(plan.posts, vectors is not None), quick=quick)
+    return Study("ast", tables, page.write(about, tables), page.draw(tables))
+
+
+class _Study:
+    """The trainings, each kept as it finishes."""
+
+    def __init__(self, cells: Cells, plan: Plan, vectors: Path | None, tell: Tell, follow: Follow) -> None:
+        self.cells, self.plan, self.vectors, self.tell, self.follow = cells, plan, vectors, tell, follow
+        self.vectors_print = hashlib.blake2b(vectors.read_bytes(), digest_size=8).hexdigest() if vectors else ""
+
+    def tables(self, own: LinkSet, whole: LinkSet, models: Sequence[str], seeds: int) -> dict[str, Any]:
+        """All rows of one data set."""
+        seeds = min(seeds, self.plan.seeds.get(own.name, seeds))
+        key = {"data": own.name, "fingerprint": whole.fingerprint, "posts": len(own.data.posts)}
+        asked = Asked(own.data)
+        cells = {
+            name: [self._trained(key, own, asked, name, seed) for seed in range(seeds if name in NETWORKS else 1)]
+            for name in models
+        }
+        cells |= {name: [self._trained(key, own, asked, name, 0)] for name in COUNTING}
+        drawn = {name: Drawn(found) for name, found in cells.items()}
+        return {
+            "overall": [_row(own.name, name, cells[name], drawn[name]) for name in cells],
+            "precision": [_precision(own.name, name, cells[name]) for name in cells],
+            "verdicts": _verdicts(own.name, drawn),
+            "heads": [
+                {"data": own.name, "seed": seed, "step": step, "alphas": alphas}
+                for seed, cell in enumerate(cells.get("ast", []))
+                for step, alphas in cell["alphas"].items()
+            ],
+            "cuts": [
+                {"data": own.name, "model": name, "at": kind, **caught}
+                for name in cells
+                for kind, caught in cells[name][0]["cuts"].items()
+                if name in NETWORKS or kind == "even"
+            ],
+            "map": [{"data": own.name, "model": name, **cells[name][0]["map"]} for name in NETWORKS if name in cells],
+        }
+
+    def _trained(self, key: Mapping[str, Any], own: LinkSet, asked: Asked, model: str, seed: int) -> Cell:
+        options = dict(self.plan.options) if model in NETWORKS else {}
+
+        def make() -> Cell:
+            self.tell(f"{own.name}: {model} seed {seed}")
+            vectors = {"vectors": str(self.vectors)} if self.vectors and model in NETWORKS else {}
+            predictor = LinkPredictor(model, settings={**options, **vectors}, seed=seed)
+            self.follow(predictor.fit(own.data))
+            return {**measured(score(predictor, asked), asked), **_about(predictor, asked)}
+
+        return self.cells.get(
+            {**key, "vectors": self.vectors_print, "model": model, "options": options, "seed": seed}, make
+        )
+
+
+def _about(predictor: LinkPredictor, asked: Asked) -> Cell:
+    """What a training leaves behind beside its figures."""
+    if MODELS[predictor.model_name][2] is None:
+        return {}
+    found: Cell = {
+        "epochs": predictor.facts["epochs"],
+        "seconds_an_epoch": round(predictor.seconds_an_epoch or 0.0, 2),
+        "parameters": sum(part.numel() for part in predictor.model.encoder.parameters()),
+        "validation_mrr": predictor.facts["validation"]["mrr"],
+        "map": post_map(predictor, asked) if predictor.seed == 0 else {},
+    }
+    if predictor.model_name == "ast":
+        found["alphas"] = predictor.model.encoder.alphas()
+    return found
+
+
+def _row(data: str, name: str, cells: Sequence[Cell], drawn: Drawn) -> dict[str, Any]:
+    """A row of Table 2: means over seeds, intervals, the paper's figures."""
+    row: dict[str, Any] = {"data": data, "model": name, "seeds": len(cells), **_mean([c["figures"] for c in cells])}
+    row |= {"interval": drawn.interval(), "paper": dict(OVERALL.get(name, {}))}
+    if "epochs" in cells[0]:
+        row |= {"parameters": cells[0]["parameters"], "epochs": [cell["epochs"] for cell in cells]}
+        row["seconds_an_epoch"] = round(float(np.mean([cell["seconds_an_epoch"] for cell in cells])), 2)
+        row["validation_mrr"] = round(float(np.mean([cell["validation_mrr"] for cell in cells])), 4)
+    return row
+
+
+def _precision(data: str, name: str, cells: Sequence[Cell]) -> dict[str, Any]:
+    """A row of Table 1."""
+    paper = {str(r): rows[name] for r, rows in PRECISION.items() if name in rows}
+    return {"data": data, "model": name, "precision": _mean([c["precision_at"] for c in cells]), "paper": paper}
+
+
+def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+
+
+def _verdicts(data: str, drawn: Mapping[str, Drawn]) -> list[dict[str, Any]]:
+    """AST and best against every other row, on the same draws."""
+    return [
+        {"data": data, "model": name, "other": other, "measure": measure, **drawn[name].against(drawn[other], measure)}
+        for name in ("ast", "best")
+        if name in drawn
+        for measure in VERDICTS
+        for other in drawn
+        if other != name
+    ]

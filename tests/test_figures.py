@@ -188,3 +188,10 @@ def test_several_figures_share_a_page(tmp_path: Path) -> None:
     assert page.rstrip().endswith("</html>") and page.index('id="figure3"') < page.rindex("</body>")
     figures.write_html(bars, path)
     assert len(page) < 1.1 * len(path.read_text(encoding="utf-8"))  # Plotly's code is inside once
+
+
+def test_a_model_that_weighs_nothing_between_events_has_its_answer_alone() -> None:
+
+    figure = figures.dependency(Explanation(("a", "b"), (), (), (0.25, 0.75), Answer(())))
+    assert [list(row) for row in figure.data[0].z] == [[None, None], [None, None], [0.25, 0.75]]
+    assert "next leaned on b" in figure.data[0].text[2][1]

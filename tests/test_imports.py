@@ -33,6 +33,7 @@ FLOORS = [
     "suggest",
     "classify",
     "link",
+    "client",
     "predictor",
     "evaluation",
     "refresh",

@@ -15,6 +15,7 @@ from ensue import History, __version__, load, next_event, read
 from ensue.studies import PAPERS
 from ensue.studies.provenance import Study
 from tests.cli.conftest import SMALL, Ensue, Logs
+from tests.studies.small_demo import shrink
 
 CLOCK = "jsonl histories; time: seconds from 0 (the record's convention), 0 to 1"
 MEASURES = ["mrr", "hit@5", "mrr@5", "ndcg@5", "hit@10", "mrr@10", "ndcg@10"]
@@ -54,6 +55,7 @@ def test_help_lists_the_verbs(ensue: Ensue) -> None:
         "update",
         "stream",
         "link",
+        "serve",
         "reproduce",
         "demo",
     ]
@@ -382,18 +384,13 @@ def test_one_verb_reads_what_another_wrote(ensue: Ensue, logs: Logs, model: Path
 
 
 def test_demo_tells_the_truth_beside_the_weights(ensue: Ensue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ensue.data.world import make_world
-    from ensue.studies import demo
-
-    monkeypatch.setattr(demo, "make_world", lambda **_: make_world(num_users=32, num_cascades=200))
-    monkeypatch.setattr(demo, "SETTINGS", {**demo.SETTINGS, "epochs": 1, "dim": 8})
-    ran = ensue("demo", "--json", "--html", tmp_path / "page.html")
+    shrink(monkeypatch)
+    ran = ensue("demo", "--json", "--no-serve", "--out", tmp_path / "demo", "--html", tmp_path / "page.html")
     found = only_json(ran.out)
     assert list(found)[-2:] == ["explanation", "recovery"]
     assert all(0 <= value <= 1 for name, value in found["recovery"].items() if name != "events")
     assert "true edge" in (tmp_path / "page.html").read_text(encoding="utf-8")
-    shown = ensue("demo").out
-    assert "the truth of this made-up world" in shown
+    assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == ["logs", "models", "story.json"]
 
 
 def test_reproduce_refuses_what_it_does_not_know(ensue: Ensue, tmp_path: Path) -> None:

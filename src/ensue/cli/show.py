@@ -17,7 +17,6 @@ from ensue.evaluation import Result, Row
 from ensue.evaluation.rows import cell
 from ensue.records import Answer, Explanation
 from ensue.refresh import AT, Refreshed
-from ensue.studies.demo import Demo
 from ensue.training import Report
 
 out = Console(soft_wrap=True, emoji=False)
@@ -165,11 +164,3 @@ def refreshed(found: Refreshed) -> None:
         out.print("  remembered: none, the model keeps no past histories; forgetting was not tested", highlight=False)
     if found.accepted:
         out.print(escape(found.verdict), highlight=False)
-
-
-def demo(found: Demo) -> None:
-    """The synthetic world: the table, one explained cascade, and how often the strongest weight is a true edge."""
-    result(found.result, (10, 20))
-    explanation(found.explanation)
-    for line in found.lines():
-        out.print(line, highlight=False)

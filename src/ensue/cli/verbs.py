@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ensue.cli import keeping, linking, streaming, tasks
+from ensue.cli import demonstration, keeping, linking, serving, streaming, tasks
 from ensue.cli.options import (
     ArticlesFile,
     Columns,
@@ -352,6 +352,7 @@ def explain(
 app.command()(keeping.update)
 app.command()(streaming.stream)
 app.command()(linking.link)
+app.command()(serving.serve)
 
 
 @app.command()
@@ -381,19 +382,4 @@ def reproduce(
         show.remark(f"wrote {json}")
 
 
-@app.command()
-def demo(
-    seed: Seed = 0,
-    html: Annotated[Path | None, typer.Option(help="draw the explained cascade into this page")] = None,
-    json: Json = False,
-) -> None:
-    """A world made up on the spot, its truth known: train HiDAN, compare with counting, explain one cascade."""
-    from ensue import figures
-    from ensue.cli import show
-    from ensue.studies.demo import run
-
-    found = run(seed, tell=show.remark, follow=show.training)
-    if html:
-        figures.write_html(figures.dependency(found.explanation, truth=found.edges), html)
-        show.remark(f"wrote {html}")
-    show.put_json(found.to_dict()) if json else show.demo(found)
+app.command()(demonstration.demo)

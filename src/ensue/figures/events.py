@@ -19,17 +19,18 @@ DATED = 1e8
 def dependency(explanation: Explanation, *, truth: Collection[tuple[str, str]] | None = None) -> go.Figure:
     """A heat map of who leaned on whom inside one history.
 
-    A row is an event, a column an earlier event it leaned on; the last row, "next", is the answer. Events stand at
-    their positions, so a value that comes twice has two rows. With ``truth``, pairs of values (from, to), the cells of
+    A row is an event, a column an earlier event it leaned on; the last row, "next", is the answer, and the only one
+    with weights where the model weighs nothing between events. Events stand at their positions, so a value that comes
+    twice has two rows. With ``truth``, pairs of values (from, to), the cells of
     true edges are outlined.
     """
     values, count = explanation.values, len(explanation.values)
-    rows = [*explanation.dependency, explanation.influence]
+    rows = [*(explanation.dependency or [()] * count), explanation.influence]
     labels = [*(html.escape(value, quote=False) for value in values), "next"]
-    texts = [[_hover(explanation, labels, row, column) for column in range(row)] for row in range(count + 1)]
+    texts = [[_hover(explanation, labels, row, column) for column in range(len(line[:row]))] for row, line in enumerate(rows)]
     figure = go.Figure(
         go.Heatmap(
-            z=[[*line[:row], *[None] * (count - row)] for row, line in enumerate(rows)],
+            z=[[*line[:row], *[None] * (count - len(line[:row]))] for row, line in enumerate(rows)],
             text=[[*line, *[""] * (count - len(line))] for line in texts],
             hovertemplate="%{text}<extra></extra>",
             hoverongaps=False,

@@ -1,0 +1,40 @@
+"""Which label fits? Short texts, calibrated probabilities, and the words that a label leaned on.
+
+Run it as a script, or cell by cell in an editor that knows ``# %%``.
+"""
+
+# %% Labelled texts. With data of your own: ``texts, understood = read_texts(FILE)``
+from itertools import pairwise
+
+from ensue import Text, Texts, make
+
+GOOD, BAD = ("fine", "lovely", "great", "warm"), ("dull", "poor", "awful", "cold")
+THINGS = ("film", "plot", "actor", "music", "ending", "scene")
+records = [
+    Text((f"a {word} {thing} and a {other} {last}",), label)
+    for label, words in (("good", GOOD), ("bad", BAD))
+    for word in words
+    for other in words
+    for thing, last in pairwise(THINGS)
+]
+texts = Texts.of(records)
+print(f"{len(texts)} texts")
+
+# %% Train attention by eigenvector centrality, small.
+predictor = make("classify", "centrality", settings={"hidden": 16, "dim": 16, "head": 16, "epochs": 8})
+for _ in predictor.fit(texts):
+    pass
+
+# %% Ask, with the words each label leaned on and what is lost without them.
+(answer,) = predictor.predict([Text(("a lovely plot and a warm ending",))])
+best = answer.choices[0]
+print(f"{best.value} with probability {best.score:.2f}; leaned on {[heed.value for heed in best.heeded]}")
+if answer.deletion:
+    print(f"without them it falls by {answer.deletion.lost:.2f}, without random ones by {answer.deletion.random:.2f}")
+
+# %% The graph behind it, as a page that needs nothing else: ``ensue.figures.write_html(figure, path)``
+from ensue import figures
+
+(explanation,) = predictor.explain([Text(("a lovely plot and a warm ending",))])
+figure = figures.word_graph(explanation)
+print(f"a graph of {len(explanation.passages[0].words)} words")

@@ -1,0 +1,87 @@
+"""The verb ``demo``: a made-up event, five small models, and the page that asks them."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Column, Table
+
+if TYPE_CHECKING:
+    from ensue.studies.demo import Demo
+
+
+def demo(
+    seed: Annotated[int, typer.Option(help="the same seed gives the same story and the same models")] = 0,
+    out: Annotated[Path, typer.Option(help="the folder to write: models, story.json and the logs")] = Path(
+        "ensue-demo"
+    ),
+    serve: Annotated[bool, typer.Option("--serve/--no-serve", help="show the page when all is learned")] = True,
+    host: Annotated[str, typer.Option(help="address of the page")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes any that is free", min=0, max=65535)] = 8000,
+    html: Annotated[Path | None, typer.Option(help="draw one explained cascade into this page")] = None,
+    json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+) -> None:
+    """A made-up event whose truth is known: five small models, counting beside them, and a page to ask them.
+
+    Takes a minute or two. Nothing is fetched, and the page is for this machine alone.
+    """
+    from ensue import figures
+    from ensue.cli import show
+    from ensue.studies.demo import run
+    from ensue.studies.demo_story import write_logs, write_story
+
+    found = run(seed, tell=show.remark, follow=show.training)
+    folders = found.save(out / "models")
+    write_story(found, out / "story.json", seed)
+    write_logs(found.story, out / "logs")
+    if html:
+        figures.write_html(figures.dependency(found.explanation, truth=found.story.cascades.edges), html)
+        show.remark(f"wrote {html}")
+    show.put_json({"folder": str(out), **found.to_dict()}) if json else _show(found)
+    show.remark(f"wrote {out}; show it again with: ensue serve {out}/models/* --story {out}/story.json")
+    if serve:
+        _serve(folders, out / "story.json", host, port)
+
+
+def _serve(folders: dict[str, Path], story: Path, host: str, port: int) -> None:
+    from ensue.cli import show
+
+    if missing := [name for name in ("fastapi", "uvicorn") if find_spec(name) is None]:
+        show.remark(f"the page needs {missing[0]}; install it with: pip install 'ensue[serve]'")
+        return
+    from ensue.serve import serve
+
+    if port:
+        show.remark(f"the page: http://{host}:{port}/  (Ctrl-C ends it)")
+    serve(folders, host=host, port=port, story=story)
+
+
+def _show(found: Demo) -> None:
+    """The table, one explained cascade, and how often the strongest weight is a true edge."""
+    from ensue.cli import show
+
+    table = Table(
+        "question",
+        Column("model", justify="right"),
+        Column("counting", justify="right"),
+        Column("truth", justify="right"),
+        title="the last two days, unseen: figures x 100, ± 95 %; truth: one who knows the chances behind the story",
+        title_justify="left",
+    )
+    for row in found.rows:
+        measure = row.measure.upper() if row.measure.startswith("mrr") else row.measure
+        table.add_row(
+            f"{row.question}\n{measure}, {row.asked:,} asked",
+            f"{100 * row.score:.1f} ± {100 * row.half:.1f}\n{row.model}",
+            f"{100 * row.counted:.1f}\n{row.counting}",
+            f"{100 * row.truth:.1f}",
+        )
+    show.out.print(table)
+    for row in found.rows:
+        show.out.print(f"{row.name}: {row.verdict}", markup=False, highlight=False)
+    show.explanation(found.explanation)
+    for line in found.lines():
+        show.out.print(line, highlight=False)

@@ -1,0 +1,72 @@
+"""The verb ``serve``: model folders over HTTP, with their page."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ensue.errors import SettingError
+from ensue.settings import changed, parse
+
+TOKEN = "ENSUE_TOKEN"
+
+
+def serve(
+    folders: Annotated[
+        list[str], typer.Argument(metavar="FOLDER...", help="model folders, each FOLDER or NAME=FOLDER")
+    ],
+    host: Annotated[str, typer.Option(help=f"address to listen on; other than this machine's needs {TOKEN}")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(help="0 takes any that is free", min=0, max=65535)] = 8000,
+    queue: Annotated[
+        str | None, typer.Option(help="where events wait for `ensue stream`: sqlite:queue.db or redis://…?stream=NAME")
+    ] = None,
+    story: Annotated[Path | None, typer.Option(help="a story for the page, as `ensue demo` writes it")] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="a name that requests may call the service by; may be repeated")
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="refuse to learn over HTTP")] = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value: change a limit or a time, such as patience=5")
+    ] = None,
+) -> None:
+    """Answer over HTTP: predict, explain, update, events, and a page that shows what answers leaned on.
+
+    A folder that is replaced while it is served is taken up at once. ENSUE_TOKEN holds what clients must show.
+    """
+    from ensue.serve import serve as run
+    from ensue.serve.settings import ServeSettings
+
+    (settings,) = changed(
+        {**parse(set_ or []), "hosts": tuple(allow_host or ()), "learn": not read_only}, ServeSettings()
+    )
+    run(
+        named(folders),
+        host=host,
+        port=port,
+        story=story,
+        queue=queue,
+        token=os.environ.get(TOKEN, ""),
+        settings=settings,
+    )
+
+
+def named(texts: list[str]) -> dict[str, Path]:
+    """``NAME=FOLDER``, or a folder whose last part is its name.
+
+    Raises:
+        SettingError: a name twice.
+    """
+    found: dict[str, Path] = {}
+    for text in texts:
+        name, equals, place = text.partition("=")
+        folder = Path(place if equals else text)
+        name = name if equals else folder.resolve().name
+        if name in found:
+            raise SettingError(f"two folders are named {name!r}; write NAME=FOLDER for one of them")
+        found[name] = folder
+    return found

@@ -1,0 +1,228 @@
+"""A client of the service that speaks in the library's records.
+
+    >>> from ensue import History
+    >>> from ensue.client import Client
+    >>> Client("http://127.0.0.1:8000").predict("clicks", [History(("a17", "b03"))], k=3)
+
+Needs the extra ``client``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, overload
+
+from pydantic import TypeAdapter, ValidationError
+
+from ensue.errors import DataError, EnsueError, ModelFolderError, SettingError
+from ensue.records import (
+    Answer,
+    Article,
+    Explanation,
+    History,
+    LinkAnswer,
+    Post,
+    QueryExplanation,
+    Text,
+    TextAnswer,
+    TextExplanation,
+)
+
+Record = History | Text | Post
+_ANSWERS: Mapping[type[Record], Any] = {History: Answer, Text: TextAnswer, Post: LinkAnswer}
+_ERRORS: Mapping[int, type[EnsueError]] = {
+    400: DataError,
+    401: SettingError,
+    403: SettingError,
+    404: SettingError,
+    409: ModelFolderError,
+    413: DataError,
+    422: DataError,
+}
+
+
+class Client:
+    """Asks a service.
+
+    Args:
+        address: such as ``http://127.0.0.1:8000``.
+        token: what the service wants to be shown; else what ENSUE_TOKEN holds.
+        seconds: to wait for an answer; updates wait for ten minutes.
+
+    Raises:
+        SettingError: the extra is missing, or this is no address.
+    """
+
+    def __init__(self, address: str, *, token: str | None = None, seconds: float = 30.0) -> None:
+        try:
+            import httpx2
+        except ImportError as error:
+            raise SettingError("the client needs httpx2; install it with: pip install 'ensue[client]'") from error
+        if not address.startswith(("http://", "https://")):
+            raise SettingError(f"{address!r} is no address; write http://HOST:PORT")
+        own = os.environ.get("ENSUE_TOKEN", "") if token is None else token
+        headers = {"authorization": f"Bearer {own}"} if own else {}
+        self.address, self._failed = address.rstrip("/"), (httpx2.HTTPError, httpx2.InvalidURL)
+        self._http: Any = httpx2.Client(base_url=self.address, headers=headers, timeout=seconds)
+
+    def models(self) -> list[dict[str, Any]]:
+        """The served models: name, task, model, version and more.
+
+        Raises:
+            EnsueError: the service is away, or refuses.
+        """
+        found: list[dict[str, Any]] = self._ask("GET", "/v1/models")
+        return found
+
+    @overload
+    def predict(
+        self, model: str, records: Sequence[History], k: int = 10, *, evidence: bool = True, prefix: str = ""
+    ) -> list[Answer]: ...
+    @overload
+    def predict(
+        self, model: str, records: Sequence[Text], k: int = 10, *, evidence: bool = True
+    ) -> list[TextAnswer]: ...
+    @overload
+    def predict(
+        self, model: str, records: Sequence[Post], k: int = 10, *, evidence: bool = True
+    ) -> list[LinkAnswer]: ...
+    def predict(
+        self, model: str, records: Sequence[Any], k: int = 10, *, evidence: bool = True, prefix: str = ""
+    ) -> Any:
+        """The ``k`` likeliest answers to each record, best first, as the model's ``predict`` gives them.
+
+        Args:
+            model: the name of a served model.
+            records: of its task.
+            k: choices an answer.
+            evidence: whether to say what each choice leaned on.
+            prefix: of suggestions: what stands in the search box already.
+
+        Raises:
+            DataError: a record is not what it should be.
+            EnsueError: the service is away, or refuses.
+        """
+        body = {"records": _plain(records), "k": k, "evidence": evidence, **({"prefix": prefix} if prefix else {})}
+        found = self._ask("POST", f"/v1/models/{model}/predict", body)["answers"]
+        return [_read(_ANSWERS[type(record)], answer) for record, answer in zip(records, found, strict=True)]
+
+    def explain(self, model: str, records: Sequence[Any], k: int = 3) -> list[Any]:
+        """What the model leaned on inside each record, as its ``explain`` gives it.
+
+        Raises:
+            DataError: a record is not what it should be.
+            EnsueError: the service is away, or refuses.
+        """
+        body = {"records": _plain(records), "k": k}
+        found = self._ask("POST", f"/v1/models/{model}/explain", body)["explanations"]
+        pairs = zip(records, found, strict=True)
+        return [_read(_explanation(record, explanation), explanation) for record, explanation in pairs]
+
+    def update(
+        self,
+        model: str,
+        records: Sequence[Any],
+        *,
+        articles: Sequence[Article] = (),
+        users: Sequence[str] | None = None,
+        max_drop: float | None = None,
+    ) -> dict[str, Any]:
+        """Learn records on top of a served model; the new version has taken over when this returns.
+
+        Args:
+            model: the name of a served model.
+            records: what is new.
+            articles: of links: articles that are new.
+            users: of suggestions: who typed each session, for the privacy floor.
+            max_drop: of task ``next``: test the update first, and refuse it if MRR falls by more than this share.
+
+        Returns:
+            The number of the version that stands now, and the report.
+
+        Raises:
+            DataError: it cannot be learned.
+            ModelFolderError: the update was refused, or another process learns into the folder.
+            EnsueError: the service is away, or refuses.
+        """
+        body: dict[str, Any] = {"records": _plain(records)}
+        body |= {"articles": _plain(articles)} if articles else {}
+        body |= {"users": list(users)} if users is not None else {}
+        body |= {"max_drop": max_drop} if max_drop is not None else {}
+        found: dict[str, Any] = self._ask("POST", f"/v1/models/{model}/update", body, seconds=600.0)
+        return found
+
+    def send(self, events: Sequence[Mapping[str, Any]]) -> int:
+        """Put events into the service's queue, all or none; returns how many were taken.
+
+        Raises:
+            DataError: one is no event.
+            EnsueError: the service is away, refuses, or takes no events.
+        """
+        return int(self._ask("POST", "/v1/events", {"events": list(events)})["accepted"])
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask(self, method: str, path: str, body: Any = None, *, seconds: float | None = None) -> Any:
+        more: dict[str, Any] = {} if body is None else {"json": body}
+        if seconds is not None:
+            more["timeout"] = seconds
+        try:
+            answer = self._http.request(method, path, **more)
+        except self._failed as error:
+            raise EnsueError(f"{self.address}: cannot be reached ({error}); is the service running?") from error
+        try:
+            found = answer.json()
+        except ValueError:
+            found = {"error": f"{self.address}: status {answer.status_code}, and no JSON; is this a service of ensue?"}
+            raise EnsueError(found["error"]) from None
+        if answer.is_success:
+            return found
+        said = found if isinstance(found, dict) else {}
+        text = (
+            "; ".join(str(said[part]) for part in ("error", "hint") if part in said) or f"status {answer.status_code}"
+        )
+        raise _ERRORS.get(answer.status_code, EnsueError)(text)
+
+
+def _plain(records: Sequence[Any]) -> list[Any]:
+    return [json.loads(record.to_json()) for record in records]
+
+
+def _explanation(record: Record, found: Mapping[str, Any]) -> Any:
+    if isinstance(record, Post):
+        from ensue.link.explaining import LinkExplanation
+
+        return LinkExplanation
+    if isinstance(record, Text):
+        return TextExplanation
+    return QueryExplanation if "queries" in found else Explanation
+
+
+def _read(kind: Any, found: Any) -> Any:
+    """A decoded object as one of the library's dataclasses."""
+    if kind not in _READERS:
+        _READERS[kind] = TypeAdapter(kind)
+    try:
+        return _READERS[kind].validate_python(found)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise EnsueError(
+            f"the answer is not what this version reads ({place}: {first['msg']}); update ensue"
+        ) from error
+
+
+_READERS: dict[Any, TypeAdapter[Any]] = {}

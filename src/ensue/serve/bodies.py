@@ -1,0 +1,210 @@
+"""Bodies of requests: read up to a limit, decoded, and turned into records. Whatever is wrong has a message."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection
+from typing import Any, NamedTuple, NoReturn
+
+from starlette.requests import ClientDisconnect, Request
+
+from ensue.errors import DataError
+from ensue.serve import tasks
+from ensue.serve.problems import Problem
+from ensue.serve.settings import ServeSettings
+
+LARGE = 2**16
+"""Bytes from which a body is decoded in a thread, so that the others do not wait for it."""
+JSON_TYPES = ("application/json", "application/x-ndjson", "application/jsonl")
+
+
+class Asked(NamedTuple):
+    """What a body asks.
+
+    Attributes:
+        records: of the model's task; of ``suggest`` with their prefixes.
+        k: choices an answer.
+        evidence: whether to say what each choice leaned on.
+    """
+
+    records: list[Any]
+    k: int
+    evidence: bool = True
+
+
+async def read_body(request: Request, limit: int, patience: float) -> bytes:
+    """The bytes of a body.
+
+    Raises:
+        Problem: too large, too slow, or of another type than JSON.
+    """
+    kind = request.headers.get("content-type", JSON_TYPES[0]).split(";")[0].strip().lower()
+    if kind not in JSON_TYPES:
+        raise Problem(415, "the body is not JSON by its Content-Type", "send Content-Type: application/json")
+    given = request.headers.get("content-length", "")
+    if given.isdecimal() and int(given) > limit:
+        raise _too_large(limit)
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(patience):
+            async for part in request.stream():
+                size += len(part)
+                if size > limit:
+                    raise _too_large(limit)
+                parts.append(part)
+    except TimeoutError:
+        raise Problem(408, f"the body did not arrive within {patience:g} s") from None
+    except ClientDisconnect:
+        raise Problem(400, "the client went away") from None
+    return b"".join(parts)
+
+
+async def read_json(request: Request, settings: ServeSettings, limit: int) -> Any:
+    """A body decoded.
+
+    Raises:
+        Problem: it is not JSON in UTF-8, or too deep.
+    """
+    body = await read_body(request, limit, settings.patience)
+    if len(body) > LARGE:
+        return await asyncio.to_thread(decode, body, settings.depth)
+    return decode(body, settings.depth)
+
+
+def decode(body: bytes, depth: int) -> Any:
+    """Bytes as JSON.
+
+    Raises:
+        Problem: not UTF-8, not JSON, or too deep.
+    """
+    try:
+        found = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+    except UnicodeDecodeError as error:
+        raise Problem(400, f"the body is not UTF-8 ({error.reason} at byte {error.start})", "send UTF-8") from None
+    except RecursionError:
+        raise _too_deep(depth) from None
+    except ValueError as error:
+        raise Problem(400, f"the body is not JSON ({error})") from None
+    level, left = [found], depth
+    while level:
+        inner = [value for value in level if isinstance(value, dict | list)]
+        if inner and not left:
+            raise _too_deep(depth)
+        level = [part for value in inner for part in (value.values() if isinstance(value, dict) else value)]
+        left -= 1
+    return found
+
+
+def fields_of(found: Any, known: Collection[str], needed: str) -> dict[str, Any]:
+    """A decoded body, which must be an object with one field at least and none that is not known.
+
+    Raises:
+        DataError: it is not.
+    """
+    if not isinstance(found, dict):
+        raise DataError(f'the body must be an object such as {{"{needed}": …}}')
+    unknown = sorted(set(found) - set(known))
+    if unknown:
+        raise DataError(f"field {unknown[0][:64]!r} is not known; a body has {', '.join(known)}")
+    if needed not in found:
+        raise DataError(f'field "{needed}" is missing')
+    return found
+
+
+def read_asked(found: Any, task: str, settings: ServeSettings, *, verb: str = "predict") -> Asked:
+    """The records of a body, checked one by one.
+
+    Raises:
+        DataError: naming the record, the field and what to do.
+    """
+    known = ["records", "k", *(["evidence"] if verb == "predict" else [])]
+    if task == "suggest" and verb == "predict":
+        known += ["prefix", "prefixes"]
+    body = fields_of(found, known, "records")
+    limit = settings.records if verb == "predict" else settings.explained
+    records = read_records(body["records"], task, limit, settings.history)
+    evidence = body.get("evidence", True)
+    if not isinstance(evidence, bool):
+        raise DataError('field "evidence" must be true or false')
+    if task == "suggest" and verb == "predict":
+        pairs = zip(records, _prefixes(body, len(records)), strict=True)
+        records = [tasks.Typed(record, prefix) for record, prefix in pairs]
+    return Asked(records, whole_number(body, "k", 10 if verb == "predict" else 3, settings.most), evidence)
+
+
+def read_records(found: Any, task: str, limit: int, history: int) -> list[Any]:
+    """Decoded records of a task.
+
+    Raises:
+        DataError: naming the record, the field and what to do.
+    """
+    if not isinstance(found, list):
+        raise DataError('field "records" must be a list')
+    if len(found) > limit:
+        raise DataError(f"{len(found)} records are more than the {limit} a request may have; send them in parts")
+    return [read_record(record, task, f"records[{at}]", history) for at, record in enumerate(found)]
+
+
+def read_record(found: Any, task: str, where: str, history: int) -> Any:
+    """One decoded record of a task.
+
+    Raises:
+        DataError: naming the record, the field and what to do.
+    """
+    record = tasks.read_record(task, found, where)
+    if len(getattr(record, "values", ())) > history:
+        raise DataError(
+            f"{where}: {len(record.values)} values are more than the {history} of a history; send the latest"
+        )
+    return record
+
+
+def whole_number(body: dict[str, Any], name: str, default: int, most: int, least: int = 1) -> int:
+    """A field that is a whole number within bounds.
+
+    Raises:
+        DataError: it is not.
+    """
+    value = body.get(name, min(default, most))
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise DataError(f'field "{name}" must be a whole number from {least} to {most}')
+    return value
+
+
+def read_prefix(found: Any, where: str) -> str:
+    """What stands in the search box.
+
+    Raises:
+        DataError: it is no text.
+    """
+    if not isinstance(found, str):
+        raise DataError(f"{where} must be a text")
+    try:
+        found.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"{where} holds half a character ({error.reason}); send whole Unicode") from error
+    return found
+
+
+def _prefixes(body: dict[str, Any], count: int) -> list[str]:
+    if "prefixes" not in body:
+        return [read_prefix(body.get("prefix", ""), 'field "prefix"')] * count
+    found = body["prefixes"]
+    if "prefix" in body:
+        raise DataError('fields "prefix" and "prefixes" exclude each other; give one of the two')
+    if not isinstance(found, list) or len(found) != count:
+        raise DataError(f'field "prefixes" must be a list of {count} texts, one a record')
+    return [read_prefix(prefix, f"prefixes[{at}]") for at, prefix in enumerate(found)]
+
+
+def _too_large(limit: int) -> Problem:
+    return Problem(413, f"the body is larger than {limit:,} bytes", "send it in parts", {"connection": "close"})
+
+
+def _too_deep(depth: int) -> Problem:
+    return Problem(400, f"the body holds lists or objects more than {depth} deep")
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")

@@ -1,0 +1,199 @@
+"""Events that come over HTTP and wait in a queue for ``ensue stream``.
+
+An event is what a line of a stream is, ``{"session": "s1", "item": "a7", "time": 1700000000}`` under any of the usual
+names, a whole history, or an event of OpenSearch's User Behavior Insights. All are checked before any is put into the
+queue, and go in as lines of one form: session, item, seconds, and an id where one was given.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import uuid
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import parse_qs, urlsplit, urlunsplit
+
+from ensue.errors import DataError, SettingError
+from ensue.serve.problems import Problem
+from ensue.stream import SQLiteQueue
+from ensue.stream.events import Events, Reader
+
+CLICKED = frozenset(
+    {"click", "click_through", "item_click", "product_click", "view", "watch", "add_to_cart", "purchase"}
+)
+"""What a person does with an object, in UBI's words; a search, a filter or a page that was shown is no such event."""
+PIPELINE = 1000
+"""Entries sent to Redis together."""
+
+
+class Queue(Protocol):
+    """Where events wait."""
+
+    def put(self, lines: Iterable[str | bytes]) -> int | None:
+        """Append lines, all or none of them."""
+        ...
+
+
+class Taken(NamedTuple):
+    """What was read of a body.
+
+    Attributes:
+        lines: for the queue.
+        passed_over: events that are none of this kind, such as a search.
+    """
+
+    lines: list[str]
+    passed_over: int
+
+
+def open_queue(address: str) -> Queue:
+    """The writer's end of ``sqlite:queue.db`` (or a plain path) or ``redis://host:port/0?stream=clicks``.
+
+    Raises:
+        SettingError: the address is incomplete, the file cannot be made, or an extra is missing.
+    """
+    if address.startswith(("redis://", "rediss://", "unix://")):
+        return RedisQueue(address)
+    path = Path(address.removeprefix("sqlite:"))
+    try:
+        return _Locked(SQLiteQueue(path))
+    except sqlite3.Error as error:
+        raise SettingError(
+            f"--queue {address}: cannot be opened ({error}); name a file in a folder that is there"
+        ) from error
+
+
+class _Locked:
+    """One writer at a time in this process: SQLite has others wait in sleeps that grow."""
+
+    def __init__(self, queue: SQLiteQueue) -> None:
+        self._queue, self._lock = queue, threading.Lock()
+
+    def put(self, lines: Iterable[str | bytes]) -> int:
+        with self._lock:
+            return self._queue.put(lines)
+
+
+class RedisQueue:
+    """The writer's end of a Redis stream; each line is an entry with the field ``line``.
+
+    Args:
+        address: as ``ensue stream`` takes it; the group is of no meaning to a writer.
+
+    Raises:
+        SettingError: no stream is named, or the extra ``redis`` is not installed.
+    """
+
+    def __init__(self, address: str) -> None:
+        try:
+            import redis
+        except ImportError as error:
+            raise SettingError("a Redis queue needs the extra: pip install 'ensue[redis]'") from error
+        parts = urlsplit(address)
+        options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        self.stream = options.get("stream", "")
+        if not self.stream:
+            raise SettingError("--queue: no stream is named; write redis://127.0.0.1:6379/0?stream=clicks")
+        url = urlunsplit(parts._replace(query=""))
+        self._server: Any = redis.Redis.from_url(url, protocol=2, socket_timeout=10, socket_connect_timeout=5)
+        self._error = redis.RedisError
+
+    def put(self, lines: Iterable[str | bytes]) -> None:
+        """Append lines; all of them or, where the server goes away, none, up to 1,000 at a time.
+
+        Raises:
+            OSError: the server is away.
+        """
+        every = list(lines)
+        try:
+            for low in range(0, len(every), PIPELINE):
+                with self._server.pipeline(transaction=True) as pipe:
+                    for line in every[low : low + PIPELINE]:
+                        pipe.xadd(self.stream, {"line": line})
+                    pipe.execute()
+        except self._error as error:
+            raise OSError("redis is away") from error
+
+
+def put(queue: Queue, lines: Sequence[str]) -> None:
+    """Put lines into a queue; call it in a thread.
+
+    Raises:
+        Problem: 503, the queue cannot be written.
+    """
+    try:
+        queue.put(lines)
+    except (OSError, sqlite3.Error):
+        raise Problem(
+            503, "the queue of events cannot be written", "send them again later", {"retry-after": "5"}
+        ) from None
+
+
+def read_events(found: Any, limit: int) -> Taken:
+    """The events of a decoded body: one, a list, or ``{"events": […]}``.
+
+    Raises:
+        DataError: naming the first event that is none, and why; then none is taken.
+    """
+    given = found
+    if isinstance(found, dict) and "events" in found:
+        if len(found) > 1:
+            other = next(name for name in found if name != "events")
+            raise DataError(f"field {other[:64]!r} is not known; a body of events has events alone")
+        given = found["events"]
+    every = given if isinstance(given, list) else [given]
+    if len(every) > limit:
+        raise DataError(f"{len(every)} events are more than the {limit} a request may have; send them in parts")
+    kept, passed_over = [], 0
+    for at, event in enumerate(every):
+        if not isinstance(event, dict) or not event:
+            raise DataError(
+                f'events[{at}]: must be an object such as {{"session": "s1", "item": "a7", "time": 1700000000}}'
+            )
+        plain = _of_ubi(event, at) if "action_name" in event else event
+        if plain is None:
+            passed_over += 1
+        else:
+            kept.append((at, plain))
+    return Taken(_lines(kept), passed_over)
+
+
+def _of_ubi(event: dict[str, Any], at: int) -> dict[str, Any] | None:
+    """UBI's event with our names; nothing for one that is about no object, or that only shows one."""
+    attributes = event.get("event_attributes")
+    thing = attributes.get("object") if isinstance(attributes, dict) else None
+    item = thing.get("object_id") if isinstance(thing, dict) else None
+    action = event["action_name"]
+    if not isinstance(action, str):
+        raise DataError(f'events[{at}]: field "action_name" must be a text')
+    if action not in CLICKED or item in (None, ""):
+        return None
+    session = event.get("session_id") or event.get("client_id")
+    if session is None:
+        raise DataError(f'events[{at}]: fields "session_id" and "client_id" are missing; give one of them')
+    found = {"session": session, "item": item, "time": event.get("timestamp")}
+    return found | ({"id": event["event_id"]} if event.get("event_id") else {})
+
+
+def _lines(events: Sequence[tuple[int, dict[str, Any]]]) -> list[str]:
+    """Lines of one form. Events of the same fields share a reader: clients may name theirs as they like."""
+    lines: list[str] = []
+    readers: dict[tuple[tuple[str, type], ...], Reader] = {}
+    for at, event in events:
+        reader = readers.setdefault(tuple((name, type(given)) for name, given in event.items()), Reader("events"))
+        read, rejects = reader.read([json.dumps(event).encode()], [uuid.uuid4().hex])
+        if rejects:
+            raise DataError(f"events[{at}]: {rejects[0][1]}")
+        lines += _plain(read)
+    return lines
+
+
+def _plain(events: Events) -> list[str]:
+    found = []
+    for session, item, seconds, mark in zip(events.sessions, events.values, events.times, events.marks, strict=True):
+        event: dict[str, Any] = {"session": session, "item": item, "time": seconds}
+        found.append(json.dumps(event | ({"id": mark} if mark else {}), ensure_ascii=False))
+    return found

@@ -1,0 +1,46 @@
+"""Logs as JSON, a line a request: when, what, how it went and how long it took. No text and nobody's id is in it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TextIO
+
+
+class Log:
+    """Writes lines.
+
+    Args:
+        stream: where to; stderr unless given.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream, self._lock = stream, threading.Lock()
+
+    def request(self, *, method: str, route: str, status: int, seconds: float, records: int) -> None:
+        """One line a request; ``route`` is the template, so that nothing of the address itself is kept."""
+        self._write(
+            {"method": method, "route": route, "status": status, "ms": round(1000 * seconds, 2), "records": records}
+        )
+
+    def event(self, event: str, **facts: Any) -> None:
+        """Something that happened to the service, such as a new version of a model."""
+        self._write({"event": event, **facts})
+
+    def failure(self, error: BaseException, *, route: str) -> None:
+        """An error that nobody foresaw: its kind and the places in the code. Its text may hold data and is left out."""
+        frames = traceback.extract_tb(error.__traceback__)
+        places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames[-8:]]
+        self._write({"event": "failure", "route": route, "error": type(error).__name__, "at": places})
+
+    def _write(self, facts: dict[str, Any]) -> None:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = json.dumps({"time": now, **facts}, ensure_ascii=False)
+        with self._lock:
+            stream = self._stream or sys.stderr
+            stream.write(f"{line}\n")
+            stream.flush()

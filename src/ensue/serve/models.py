@@ -1,0 +1,233 @@
+"""The served models: loaded, watched, and swapped when their folder is replaced, while requests go on."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ensue import versions
+from ensue.errors import EnsueError, ModelFolderError, SettingError
+from ensue.predictor import load
+from ensue.serve import pictures, tasks
+from ensue.serve.batching import Full, Job, Worker
+from ensue.serve.logs import Log
+from ensue.serve.metrics import Metrics
+from ensue.serve.problems import Problem, busy, late
+from ensue.serve.settings import ServeSettings
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+RETRY = 30.0
+"""Seconds until a folder that could not be loaded is tried again, unless it changes before."""
+
+Identity = tuple[int, int, int] | None
+
+
+class Model:
+    """One served folder.
+
+    Args:
+        name: what requests call it.
+        folder: where it stands.
+        settings: limits and times.
+        metrics: hears of batches, versions and failures.
+        log: hears of versions and failures.
+
+    Raises:
+        ModelFolderError: the folder is none, or damaged.
+    """
+
+    def __init__(self, name: str, folder: Path, settings: ServeSettings, metrics: Metrics, log: Log) -> None:
+        self.name, self.folder, self.settings, self._metrics, self._log = name, folder, settings, metrics, log
+        self._swapping = threading.Lock()
+        self._failed: tuple[Identity, float] = (None, 0.0)
+        self._identity = _identity(folder)
+        self.predictor, self.version = self._read()
+        self.task: str = self.predictor.task
+        self.since = datetime.now(UTC)
+        metrics.version.labels(name).set(self.version)
+        self.worker = Worker(
+            self._answer,
+            most=settings.batch,
+            room=settings.waiting,
+            begin=lambda: torch.set_num_threads(settings.threads),
+            heard=lambda size: metrics.batch.labels(name).observe(size),
+        )
+        metrics.waiting.labels(name).set_function(lambda: self.worker.waiting)
+
+    async def ask(self, kind: Hashable, records: Sequence[Any]) -> Sequence[str]:
+        """Lines of JSON, one a record.
+
+        Raises:
+            EnsueError: the model cannot answer such a record.
+            Problem: the queue is full, or the answer took too long.
+        """
+        if not records:
+            return []
+        job = Job(kind, records)
+        try:
+            self.worker.ask(job)
+        except Full:
+            raise busy(f"model {self.name!r} has no room for {len(records)} more records") from None
+        try:
+            async with asyncio.timeout(self.settings.patience):
+                return await asyncio.wrap_future(job.done)
+        except TimeoutError:
+            raise late(f"model {self.name!r} did not answer within {self.settings.patience:g} s") from None
+        finally:
+            if job.done.cancel():  # neither answered nor begun
+                self.worker.forget(job)
+
+    def refresh(self) -> bool:
+        """Load the folder if it was replaced, and swap it in; a folder that cannot be loaded leaves what stands.
+
+        It takes as long as loading does: call it in a thread.
+        """
+        with self._swapping:
+            found = _identity(self.folder)
+            if found is None or found == self._identity:
+                return False
+            if self._failed[0] == found and time.monotonic() < self._failed[1] + RETRY:
+                return False
+            try:
+                predictor, version = self._read()
+                if predictor.task != self.task:
+                    raise ModelFolderError(
+                        f"{self.name}: now answers {predictor.task}, not {self.task}; stop and start"
+                    )
+            except EnsueError as error:
+                self._failed = (found, time.monotonic())
+                self._metrics.failures.labels(self.name).inc()
+                self._log.event("load_failed", model=self.name, error=_without_path(error, self.folder))
+                return False
+            self.predictor, self.version = predictor, version
+            self._identity, self.since = found, datetime.now(UTC)
+        self._metrics.swaps.labels(self.name).inc()
+        self._metrics.version.labels(self.name).set(version)
+        self._log.event("swapped", model=self.name, version=version)
+        return True
+
+    def describe(self) -> dict[str, Any]:
+        """What ``/v1/models`` says."""
+        since = self.since.isoformat(timespec="seconds")
+        return {"name": self.name, **tasks.describe(self.predictor), "version": self.version, "since": since}
+
+    def _read(self) -> tuple[Any, int]:
+        predictor, version = load(self.folder), versions.current(self.folder)
+        tasks.warm_up(predictor)
+        return predictor, version
+
+    def _answer(self, kind: Hashable, records: Sequence[Any]) -> Sequence[str]:
+        """In the worker's thread: one predictor from the first record of a batch to its last."""
+        predictor = self.predictor
+        if isinstance(kind, pictures.Drawn):
+            return [pictures.draw(predictor, kind, record) for record in records]
+        assert isinstance(kind, tasks.Kind)
+        return tasks.answer(predictor, kind, records)
+
+
+class Models(Mapping[str, Model]):
+    """All served models by name.
+
+    Args:
+        folders: name to folder.
+        settings: limits and times.
+        metrics: hears of them.
+        log: hears of them.
+
+    Raises:
+        SettingError: no folder, or a name that cannot stand in an address.
+        ModelFolderError: a folder is none, or damaged.
+    """
+
+    def __init__(self, folders: Mapping[str, Path], settings: ServeSettings, metrics: Metrics, log: Log) -> None:
+        if not folders:
+            raise SettingError("name at least one model folder, as in `ensue serve models/next`")
+        for name in folders:
+            if not NAME.fullmatch(name):
+                raise SettingError(f"{name!r} cannot be the name of a model; write NAME=FOLDER with letters and digits")
+        torch.set_num_threads(settings.threads)
+        self._settings = settings
+        self._models: dict[str, Model] = {}
+        try:
+            for name, folder in folders.items():
+                self._models[name] = Model(name, folder, settings, metrics, log)
+        except EnsueError:
+            self.close()
+            raise
+
+    def __getitem__(self, name: str) -> Model:
+        return self._models[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._models)
+
+    def __len__(self) -> int:
+        return len(self._models)
+
+    def named(self, name: str) -> Model:
+        """A model by its name.
+
+        Raises:
+            Problem: 404.
+        """
+        if name not in self._models:
+            raise Problem(404, f"no model is named {name[:64]!r}", "GET /v1/models lists those that are served")
+        return self._models[name]
+
+    def of_task(self, task: str, name: str | None) -> Model:
+        """The model of a task, by its name where there are several.
+
+        Raises:
+            Problem: none is served, or several and none was named.
+        """
+        fitting = [model for model in self._models.values() if model.task == task]
+        if name is not None:
+            model = self.named(name)
+            if model.task != task:
+                raise Problem(
+                    422, f"model {name!r} is of task {model.task}, not {task}", f"name a model of task {task}"
+                )
+            return model
+        if len(fitting) != 1:
+            names = ", ".join(model.name for model in fitting)
+            wrong = f"several models of task {task} are served" if fitting else f"no model of task {task} is served"
+            raise Problem(422 if fitting else 404, wrong, f"choose with ?model=, from {names}" if fitting else "")
+        return fitting[0]
+
+    @property
+    def alive(self) -> bool:
+        """Whether every model answers."""
+        return all(model.worker.alive for model in self._models.values())
+
+    async def watch(self, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Look at the folders for ever, and swap in what was replaced."""
+        while not stopped():
+            await asyncio.sleep(max(self._settings.poll, 0.02))
+            for model in self._models.values():
+                await asyncio.to_thread(model.refresh)
+
+    def close(self) -> None:
+        """Answer what waits, then end the threads."""
+        for model in self._models.values():
+            model.worker.close(self._settings.grace)
+
+
+def _identity(folder: Path) -> Identity:
+    """Changes with every replacement of the folder, and with nothing else."""
+    try:
+        found = (folder / "settings.json").stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns
+
+
+def _without_path(error: EnsueError, folder: Path) -> str:
+    return str(error).replace(str(folder), folder.name)

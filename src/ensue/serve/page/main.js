@@ -1,0 +1,57 @@
+// Begins: which models are served, which story, and a panel for each question that can be asked.
+
+import * as api from "./api.js";
+import { make, problem, waiting } from "./dom.js";
+import { panelsOf } from "./kinds.js";
+import { panel } from "./panel.js";
+import { scores } from "./scores.js";
+import { tabs } from "./tabs.js";
+
+const place = document.getElementById("panels");
+const token = document.getElementById("token");
+
+document.getElementById("token-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const field = document.getElementById("token-field");
+  api.keepToken(field.value.trim());
+  field.value = "";
+  token.open = false;
+  begin();
+});
+
+async function begin() {
+  place.replaceChildren(waiting("Looking which models are served…"));
+  try {
+    const [models, story] = await Promise.all([api.models(), api.story()]);
+    if (story) tell(story);
+    const parts = panelsOf(models, story);
+    if (parts.length) show(parts, story);
+    else place.replaceChildren(make("p", { class: "state" }, "No model is served. Start the service with a model folder: ensue serve FOLDER"));
+  } catch (error) {
+    place.replaceChildren(problem(error, begin));
+    if (error.status === 401) askToken();
+  }
+}
+
+function askToken() {
+  token.open = true;
+  document.getElementById("token-field").focus();
+}
+
+function tell(story) {
+  document.title = `${story.title} · ensue`;
+  document.getElementById("title").textContent = story.title;
+  document.getElementById("lead").textContent = story.summary;
+  document.getElementById("eyebrow").hidden = false;
+  scores(document.getElementById("scores"), story);
+}
+
+function show(parts, story) {
+  const made = parts.map(({ kind, models }) => panel(kind, models, story));
+  const bar = tabs(made, "Questions", (at) => made[at].open());
+  place.replaceChildren(bar.list, ...made.map((one) => one.panel));
+  const asked = made.findIndex((one) => `#${one.key}` === location.hash);
+  bar.choose(Math.max(asked, 0), false);
+}
+
+begin();

@@ -1,0 +1,175 @@
+// One question: what is asked on one side, ranked answers and what they leaned on on the other.
+
+import * as api from "./api.js";
+import { deletions, outcome, ranked, remark } from "./answers.js";
+import { picks, texts, trail } from "./asking.js";
+import { later, make, problem, unique, waiting } from "./dom.js";
+import { draw, erase } from "./figure.js";
+
+const K = 5;
+
+export function panel(kind, models, story) {
+  const own = story ? story.panels : {};
+  const items = own[kind.part || models.find((model) => own[model.name])?.name] || [];
+  const view = { kind, models, story, items, model: models[0], asked: null, answer: null, turn: 0, look: null };
+  const titles = new Map((story?.articles || []).map((article) => [article.id, article.title]));
+  view.name = (value) => titles.get(value) || value;
+  view.answers = make("div", { class: "answers", "aria-live": "polite", "aria-busy": "false" });
+  view.evidence = make("div", { class: "evidence" });
+  view.subject = make("div", { class: "subject" });
+  const left = make("div", { class: "asking" }, models.length > 1 ? selector(view) : null);
+  const right = make("div", { class: "answering" }, make("h2", {}, kind.question), view.subject, view.answers, view.evidence);
+  view.section = make("section", { class: "panel", role: "tabpanel", id: `panel-${kind.key}`, "aria-labelledby": `tab-${kind.key}`, tabindex: "0" }, left, right);
+  const pick = items.length ? picks(kind.pick, items, (item) => kind.card(item, view.name), (item) => choose(view, item)) : null;
+  if (pick) left.append(pick.field);
+  if (kind.task === "link" || kind.task === "classify") withText(view, left, pick);
+  else withTrail(view, left, pick);
+  if (!items.length) left.classList.add("alone");
+  let begun = false;
+  const open = () => {
+    if (begun) return;
+    begun = true;
+    if (pick) pick.first();
+    else rest(view);
+  };
+  return { key: kind.key, name: kind.name, panel: view.section, open };
+}
+
+function selector(view) {
+  const id = unique("model");
+  const select = make("select", { id }, view.models.map((model, at) => make("option", { value: String(at) }, `${model.name} (${model.model})`)));
+  select.addEventListener("change", () => {
+    view.model = view.models[Number(select.value)];
+    if (view.asked) ask(view, view.asked);
+  });
+  return make("div", { class: "selector" }, make("label", { for: id }, "Model"), select);
+}
+
+function withText(view, left, pick) {
+  const paired = Boolean(view.model.paired);
+  const form = texts(view.kind, paired, (found) => {
+    if (pick) pick.clear();
+    const record = paired ? { texts: found } : view.kind.record(found[0]);
+    quote(view, found.join("\n"), "your own");
+    ask(view, { record });
+  });
+  const open = !pick || matchMedia("(min-width: 821px)").matches;
+  left.append(make("details", { class: "write", open }, make("summary", {}, view.kind.own), form));
+}
+
+function quote(view, text, by) {
+  view.subject.replaceChildren(make("figure", { class: "post" }, make("blockquote", {}, text), make("figcaption", {}, by)));
+}
+
+function withTrail(view, left, pick) {
+  const { kind, story } = view;
+  const known = !story ? [] : kind.part === "sharing" ? Object.keys(story.people) : kind.part === "reading" ? story.articles.map((one) => one.id) : [];
+  const changed = (state) => {
+    if (pick) pick.clear();
+    follow({ values: state.values, times: state.times }, "");
+  };
+  const follow = (state, prefix) => {
+    const record = state.times.length ? { values: state.values, times: state.times } : { values: state.values };
+    if (!state.values.length && !prefix && kind.task !== "suggest") rest(view);
+    else ask(view, { record: structuredClone(record), prefix, live: Boolean(prefix) });
+  };
+  const suggest = kind.task === "suggest" ? later(110, (prefix) => { if (pick) pick.clear(); follow(view.steps.state, prefix); }) : null;
+  view.steps = trail(kind, known, view.name, changed, suggest);
+  view.caption = make("div", { class: "caption" });
+  view.subject.replaceChildren(view.caption, view.steps.box);
+  if (suggest) view.steps.field.addEventListener("keydown", (event) => {
+    const first = view.answers.querySelector("input");
+    if (event.key === "ArrowDown" && first) { event.preventDefault(); first.focus(); }
+  });
+}
+
+function choose(view, item) {
+  if (view.steps) {
+    view.steps.set(item.record.values, item.record.times);
+    view.caption.replaceChildren(...(item.text ? [make("figure", { class: "post" }, make("blockquote", {}, item.text), make("figcaption", {}, `${item.who}, ${item.when}`))] : []));
+  } else quote(view, view.kind.text(item), `${item.who}, ${item.when}`);
+  ask(view, item);
+}
+
+function rest(view) {
+  view.turn += 1;
+  view.asked = null;
+  view.answers.replaceChildren(make("p", { class: "state" }, view.steps ? `Add ${view.kind.unit[1]}, and the ranking follows.` : "Write a text, and ask."));
+  clear(view);
+}
+
+function clear(view) {
+  for (const node of view.evidence.querySelectorAll(".plot")) erase(node);
+  view.evidence.replaceChildren();
+  view.evidence.setAttribute("aria-busy", "false");
+}
+
+async function ask(view, asked) {
+  const turn = (view.turn += 1);
+  view.asked = asked;
+  view.look?.abort();
+  view.look = new AbortController();
+  for (const part of [view.answers, view.evidence]) part.setAttribute("aria-busy", "true");
+  if (!view.answers.querySelector(".ranked")) view.answers.replaceChildren(waiting("Asking the model…"));
+  try {
+    const prefix = view.kind.task === "suggest" ? asked.prefix || "" : undefined;
+    const answer = await api.predict(view.model.name, asked.record, K, prefix, view.look.signal);
+    if (turn === view.turn) show(view, asked, answer);
+  } catch (error) {
+    if (error.name === "AbortError" || turn !== view.turn) return;
+    clear(view);
+    view.answers.replaceChildren(problem(error, () => { view.answers.replaceChildren(); ask(view, asked); }));
+  } finally {
+    if (turn === view.turn) view.answers.setAttribute("aria-busy", "false");
+  }
+}
+
+function show(view, asked, answer) {
+  const { kind, name } = view;
+  view.answer = answer;
+  if (!answer.choices.length) {
+    view.answers.replaceChildren(make("p", { class: "state" }, "No answer fits."), ...[remark(answer, kind)].filter(Boolean));
+    clear(view);
+    return;
+  }
+  const list = ranked(answer, kind, name, asked.truth || [], (at) => inspect(view, asked, answer, at));
+  const notes = [outcome(answer, kind, name, asked), remark(answer, kind)].filter(Boolean);
+  view.answers.replaceChildren(list.field, ...notes);
+  list.pick(0);
+}
+
+function inspect(view, ...rest) {
+  view.evidence.setAttribute("aria-busy", "true");
+  look(view, ...rest);
+}
+
+const look = later(60, async (view, asked, answer, at) => {
+  const turn = view.turn;
+  const plot = make("div", { class: "plot", role: "img", "aria-label": view.kind.evidence }, waiting("Drawing…"));
+  const words = make("p", { class: "words" });
+  const test = make("section", { class: "test" }, make("h4", {}, view.kind.task === "link" ? "Closest sentence of the article" : "Deletion test"), deletions(answer, at, view.kind, view.name));
+  const drawing = make("section", { class: "drawing" }, make("h4", {}, view.kind.evidence), plot, words);
+  view.looking = plot;
+  const head = make("h3", {}, "What it leaned on: ", make("em", {}, view.name(answer.choices[at].value)));
+  const height = view.evidence.offsetHeight;
+  for (const node of view.evidence.querySelectorAll(".plot")) erase(node);
+  view.evidence.style.minHeight = `${height}px`;
+  view.evidence.replaceChildren(head, make("div", { class: "evidence-grid" }, test, drawing));
+  try {
+    const found = await api.figure(view.model.name, asked.record, K, at, asked.prefix, view.look.signal);
+    if (turn !== view.turn || view.looking !== plot) return;
+    plot.replaceChildren();
+    await draw(plot, found.figure, view.name);
+    plot.setAttribute("aria-label", found.words);
+    words.textContent = found.words;
+  } catch (error) {
+    if (error.name === "AbortError" || turn !== view.turn || view.looking !== plot) return;
+    plot.removeAttribute("role");
+    plot.replaceChildren(problem(error, () => inspect(view, asked, answer, at)));
+  } finally {
+    if (view.looking === plot) {
+      view.evidence.style.minHeight = "";
+      view.evidence.setAttribute("aria-busy", "false");
+    }
+  }
+});

@@ -1,0 +1,50 @@
+"""What is wrong with a request, as JSON: ``{"error": "…", "hint": "…"}``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from starlette.responses import Response
+
+from ensue.errors import EnsueError, ModelFolderError
+
+
+class Problem(Exception):  # noqa: N818 - most of them are the caller's, not errors of the service
+    """A request that cannot be answered.
+
+    Args:
+        status: of HTTP.
+        error: one line that says what is wrong.
+        hint: what to do, where the line does not say so.
+        headers: such as when to come back.
+    """
+
+    def __init__(self, status: int, error: str, hint: str = "", headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(error)
+        self.status, self.error, self.hint, self.headers = status, error, hint, dict(headers or {})
+
+    def response(self) -> Response:
+        """The answer to the client."""
+        found = {"error": self.error, **({"hint": self.hint} if self.hint else {})}
+        return Response(
+            json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"),
+            self.status,
+            {**self.headers, "cache-control": "no-store"},
+            "application/json",
+        )
+
+
+def problem_of(error: EnsueError) -> Problem:
+    """The library's own message: 409 where a folder is in the way, else 422."""
+    return Problem(409 if isinstance(error, ModelFolderError) else 422, str(error))
+
+
+def busy(error: str, seconds: int = 1) -> Problem:
+    """429, and when to come back."""
+    return Problem(429, error, "come back a little later", {"retry-after": str(seconds)})
+
+
+def late(error: str) -> Problem:
+    """503, and when to come back."""
+    return Problem(503, error, "come back a little later", {"retry-after": "1"})

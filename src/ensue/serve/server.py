@@ -1,0 +1,135 @@
+"""The process: one socket, one event loop, and a stop that finishes what is in flight."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+from collections.abc import Callable, Mapping
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from ensue.errors import DataError, SettingError
+from ensue.serve.app import Service, make_app
+from ensue.serve.bodies import decode
+from ensue.serve.events import open_queue
+from ensue.serve.files import Files
+from ensue.serve.guard import LOCAL, is_local
+from ensue.serve.logs import Log
+from ensue.serve.metrics import Metrics
+from ensue.serve.models import Models
+from ensue.serve.problems import Problem
+from ensue.serve.settings import ServeSettings
+
+DEEP = 64
+"""How deep a story may be: it is the owner's own file."""
+
+
+def run(
+    folders: Mapping[str, Path],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    story: Path | None = None,
+    queue: str | None = None,
+    token: str = "",
+    settings: ServeSettings | None = None,
+    log: Log | None = None,
+) -> None:
+    """See :func:`ensue.serve.serve`; ``log`` is told where the service listens."""
+    own, lines = settings or ServeSettings(), log or Log()
+    if not token and not is_local(host):
+        raise SettingError(
+            f"{host} can be reached from other machines: set ENSUE_TOKEN to a secret, or listen on 127.0.0.1"
+        )
+    if not token.isascii() or token != token.strip():
+        raise SettingError("ENSUE_TOKEN must be plain ASCII without spaces around it")
+    metrics = Metrics()
+    shown = None if story is None else _read_story(story)
+    waiting = None if queue is None else open_queue(queue)
+    with _listen(host, port) as listening:
+        models = Models(folders, own, metrics, lines)
+        local = (*LOCAL, host.lower()) if is_local(host) else ()
+        service = Service(
+            models=models,
+            settings=own,
+            metrics=metrics,
+            log=lines,
+            files=Files(),
+            queue=waiting,
+            story=shown,
+            token=token,
+            hosts=(*local, *(name.lower() for name in own.hosts)),
+        )
+        _serve(service, listening, host)
+
+
+def _serve(service: Service, listening: socket.socket, host: str) -> None:
+    _quiet(service.log)
+    config = uvicorn.Config(
+        make_app(service),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="on",
+        limit_concurrency=service.settings.connections,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=max(1, round(service.settings.grace)),
+    )
+    server = uvicorn.Server(config)
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{listening.getsockname()[1]}"
+    service.log.event("listening", address=address, models={name: own.task for name, own in service.models.items()})
+    old = _signals(lambda number, frame: None)  # the server raises the signal again once it has stopped
+    try:
+        server.run(sockets=[listening])
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+    service.log.event("stopped")
+
+
+def _signals(handler: Callable[[int, Any], None]) -> dict[int, Any]:
+    return {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket that listens, so that a port that is taken is found before the models are read."""
+    try:
+        family = socket.AF_INET6 if ip_address(host).version == 6 else socket.AF_INET
+    except ValueError:
+        family = socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SettingError(
+            f"{host}:{port}: cannot be listened on ({reason}); choose another --host or --port"
+        ) from error
+
+
+def _read_story(path: Path) -> bytes:
+    try:
+        found = path.read_bytes()
+        decode(found, DEEP)
+    except OSError as error:
+        raise SettingError(f"{path}: cannot be read ({error.strerror}); name a file of JSON") from error
+    except Problem as problem:
+        raise DataError(f"{path}: {problem.error}") from problem
+    return found
+
+
+def _quiet(log: Log) -> None:
+    """The server's own warnings as lines of ours; what they say beside their kind may hold data and is left out."""
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            log.event("server", level=record.levelname.lower(), says=str(record.msg)[:200])
+
+    logger = logging.getLogger("uvicorn")
+    logger.handlers, logger.propagate = [Lines(logging.WARNING)], False
+    logger.setLevel(logging.WARNING)

@@ -1,0 +1,61 @@
+"""The limits and times of the service."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from ensue.errors import SettingError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeSettings:
+    """What a request may ask for, how long it may wait, and how often folders are looked at."""
+
+    body_bytes: int = 2**20
+    """Bytes of a body; more are refused with 413."""
+    update_bytes: int = 2**24
+    """Bytes of a body that is to be learned."""
+    records: int = 256
+    """Records a request."""
+    explained: int = 32
+    """Records a request that are to be explained."""
+    learned: int = 50_000
+    """Records a request that are to be learned."""
+    events: int = 10_000
+    """Events a request."""
+    history: int = 1000
+    """Values of a history."""
+    depth: int = 16
+    """How deep lists and objects of a body may stand in each other."""
+    most: int = 1000
+    """Choices an answer: the largest k."""
+    batch: int = 256
+    """Records of different requests that are answered in one go, at most."""
+    waiting: int = 2048
+    """Records that may wait for one model; what comes then is refused with 429."""
+    patience: float = 10.0
+    """Seconds that a request may wait for its answer, or take to send its body."""
+    learn_seconds: float = 600.0
+    """Seconds that an update may take."""
+    grace: float = 30.0
+    """Seconds that requests in flight have to finish once the service is told to stop."""
+    poll: float = 1.0
+    """Seconds between two looks at the model folders."""
+    connections: int = 1000
+    """Connections at once."""
+    threads: int = 1
+    """Threads of one prediction; more pay with large models and few requests."""
+    keep: int = 5
+    """Former versions kept by an update, at most."""
+    learn: bool = True
+    """Whether updates over HTTP are welcome."""
+    hosts: tuple[str, ...] = ()
+    """Names that requests may call this service by, beside its own address."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value, least = getattr(self, field.name), 0 if field.name in ("keep", "poll", "grace") else 1e-9
+            if field.name not in ("learn", "hosts") and not value >= least:
+                raise SettingError(f"{field.name} is {value}; it must be {'0 or more' if least == 0 else 'above 0'}")
+        if self.records > self.waiting:
+            raise SettingError(f"records is {self.records}, more than the {self.waiting} that may wait")

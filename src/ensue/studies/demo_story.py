@@ -1,0 +1,157 @@
+"""What the page shows of the demonstration: the event, questions from its last two days, and what really came.
+
+Also the five logs as files, so that every verb can be tried on them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ensue.data.story import DAY, VALID_DAY, Session, Story, Written
+from ensue.folder import write_file
+from ensue.records import History
+from ensue.studies.demo import Demo, written
+
+ITEMS = 8
+"""Questions a panel."""
+FORMAT = 1
+
+
+def story_of(demo: Demo, seed: int) -> dict[str, Any]:
+    """The story as one JSON object: what happened, what can be asked, what is true, and how right the models were."""
+    story = demo.story
+    return {
+        "format": FORMAT,
+        "title": story.title,
+        "summary": story.summary,
+        "seed": seed,
+        "begins": story.begins,
+        "people": dict(story.people),
+        "articles": [
+            {"id": one.id, "title": one.title, "body": one.body, "day": _day(story, one.id)} for one in story.articles
+        ],
+        "panels": {
+            "posts": _posts(story),
+            "stance": _stances(story),
+            "sharing": _sharing(story),
+            "reading": [_session(one) for one in _spread([one for one in story.reading if one.day > VALID_DAY])],
+            "searching": [_session(one) for one in _spread([one for one in story.searching if one.day > VALID_DAY])],
+        },
+        "rows": [asdict(row) for row in demo.rows],
+        "notes": demo.lines(),
+    }  # fmt: skip
+
+
+def write_story(demo: Demo, path: Path, seed: int) -> None:
+    """Write ``story.json``.
+
+    Raises:
+        ModelFolderError: it cannot be written there.
+    """
+    write_file(path, (json.dumps(story_of(demo, seed), ensure_ascii=False, indent=1) + "\n").encode())
+
+
+def write_logs(story: Story, folder: Path) -> list[Path]:
+    """The five logs in layouts that the verbs read: articles, posts, stances, cascades, clicks and searches.
+
+    Raises:
+        ModelFolderError: a file cannot be written there.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lines: dict[str, Iterable[str]] = {
+        "articles.jsonl": (one.to_json() for one in story.articles),
+        "posts.jsonl": (one.post.to_json() for one in story.posts),
+        "stances.tsv": (f"{one.label}\t{one.post.text}" for one in story.posts if one.label is not None),
+        "cascades.jsonl": (record.to_json() for part in story.parts for record in part.records()),
+        "clicks.jsonl": (one.history.to_json() for one in story.reading),
+        "searches.tsv": _searches(story.searching),
+    }
+    for name, found in lines.items():
+        write_file(folder / name, "".join(f"{line}\n" for line in found).encode())
+    return [folder / name for name in lines]
+
+
+def _searches(sessions: Sequence[Session]) -> Iterable[str]:
+    yield "user\tquery\ttime"
+    for one in sessions:
+        for query, time in zip(one.history.values, one.history.times, strict=True):
+            yield f"{one.person}\t{query}\t{time:.0f}"
+
+
+def _spread(found: Sequence[Any], count: int = ITEMS) -> list[Any]:
+    """So many of a list, evenly spread over it."""
+    return [found[place] for place in np.linspace(0, len(found) - 1, min(count, len(found))).astype(int).tolist()]
+
+
+def _asked(story: Story) -> list[Written]:
+    return list(written(story)[2])
+
+
+def _posts(story: Story) -> list[dict[str, Any]]:
+    """Posts about the event, about other news, and about nothing in the paper."""
+    found = _asked(story)
+    kinds = ([one for one in found if one.label], [one for one in found if one.post.about and not one.label],
+             [one for one in found if not one.post.about])  # fmt: skip
+    chosen = [one for kind, count in zip(kinds, (5, 2, 1), strict=True) for one in _spread(kind, count)]
+    return [
+        {
+            "record": {"text": one.post.text, "id": one.post.id},
+            "truth": list(one.post.about),
+            **_by(one.author, one.time),
+        }
+        for one in chosen
+    ]
+
+
+def _stances(story: Story) -> list[dict[str, Any]]:
+    """Posts about the event, every feeling among them."""
+    found = [one for one in _asked(story) if one.label is not None]
+    feelings = list(dict.fromkeys(one.feeling for one in found))
+    some = [one for feeling in feelings for one in _spread([own for own in found if own.feeling == feeling], 2)]
+    return [
+        {"record": {"texts": [one.post.text], "id": one.post.id}, "truth": [one.feeling], **_by(one.author, one.time)}
+        for one in some[:ITEMS]
+    ]
+
+
+def _sharing(story: Story) -> list[dict[str, Any]]:
+    """Cascades that are cut in the middle: who came next, and through whom."""
+    test, parents = story.cascades.test, story.cascades.true_parents
+    texts = {one.post.id: one for one in story.posts}
+    rows = [row for row, length in enumerate(test.lengths.tolist()) if 6 <= length <= 14]
+    rows = [row for row in rows if texts[test.names[row]].post.about]
+    made = []
+    for row in _spread(rows):
+        record, post = test.record(row), texts[test.names[row]]
+        cut = max(3, len(record.values) // 2)
+        parent = int(parents[test.offsets[row] + cut] - test.offsets[row])
+        asked = {"values": list(record.values[:cut]), "times": list(record.times[:cut]), "id": record.id}
+        made.append({"record": asked, "truth": [record.values[cut]], "through": record.values[parent],
+                     "text": post.post.text, **_by(post.author, post.time)})  # fmt: skip
+    return made
+
+
+def _session(one: Session) -> dict[str, Any]:
+    """A session without its last event, which is the truth."""
+    history: History = one.history
+    asked = {"values": list(history.values[:-1]), "times": list(history.times[:-1]), "id": history.id}
+    return {"record": asked, "truth": [history.values[-1]], **_by(one.person, history.times[0])}
+
+
+def _by(person: str, time: float) -> dict[str, str]:
+    return {"who": person, "when": _when(time, "%A %-d %B, %H:%M")}
+
+
+def _day(story: Story, article: str) -> str:
+    return _when(story.begins + DAY * story.published[article], "%A %-d %B")
+
+
+def _when(time: float, layout: str) -> str:
+    return datetime.fromtimestamp(time, UTC).strftime(layout)

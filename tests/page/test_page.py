@@ -1,0 +1,247 @@
+"""The page as people use it: by mouse, by keyboard, on a phone, in the dark, with the service gone or locked."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.page.conftest import Open, Served, serving
+
+PANELS = ["about", "says", "shares", "reads", "searches"]
+NAMES = ["Posts about it", "What they say", "Who passes it on", "What is read next", "What is searched next"]
+
+
+def until(page: Any, expression: str, arg: Any = None) -> None:
+    """Wait until an expression is true. The page's policy forbids to compile text, so it is asked from here."""
+    end = time.monotonic() + 60
+    while not page.evaluate(expression, arg):
+        assert time.monotonic() < end, expression
+        page.wait_for_timeout(50)
+
+
+def ready(page: Any, panel: str) -> None:
+    """Wait until an answer stands there with its picture."""
+    page.wait_for_selector(f"#panel-{panel} .answers[aria-busy=false] .choice")
+    page.wait_for_selector(f"#panel-{panel} .evidence[aria-busy=false]")
+    page.wait_for_selector(f"#panel-{panel} .plot .main-svg")
+    until(page, f"() => document.querySelector('#panel-{panel} .words').textContent.length > 10")
+
+
+def test_every_panel_by_mouse(served: str, visit: Open) -> None:
+    page = visit(served)
+    page.wait_for_selector("[role=tab]")
+    assert page.locator("[role=tab]").all_inner_texts() == NAMES
+    assert page.locator("h1").inner_text() == "A bridge closes in Harrowmere"
+    for panel, name in zip(PANELS, NAMES, strict=True):
+        page.get_by_role("tab", name=name).click()
+        ready(page, panel)
+        own = page.locator(f"#panel-{panel}")
+        asked = own.locator(".subject").inner_text()
+        own.locator(".card").nth(1).click()
+        until(
+            page,
+            "([panel, before]) => document.querySelector(`#panel-${panel} .subject`).innerText !== before",
+            [panel, asked],
+        )
+        ready(page, panel)
+        assert "made-up event" in own.locator(".outcome").inner_text()
+        second = own.locator(".choice").nth(1)
+        value = second.locator(".value").inner_text()
+        second.click()
+        until(
+            page,
+            "([panel, value]) => document.querySelector(`#panel-${panel} h3 em`).textContent === value",
+            [panel, value],
+        )
+        ready(page, panel)
+        assert own.locator(".test h4").is_visible()
+        assert page.locator("[role=tabpanel]:visible").count() == 1
+    assert page.locator("#scores tbody tr").count() == len(PANELS)
+
+
+def test_every_panel_by_keyboard(served: str, visit: Open) -> None:
+    page = visit(served)
+    ready(page, "about")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.locator("[role=tab]").first.focus()
+    for panel in [*PANELS[1:], PANELS[0]]:
+        page.keyboard.press("ArrowRight")
+        assert page.evaluate("document.activeElement.id") == f"tab-{panel}"
+        assert page.evaluate("document.activeElement.getAttribute('aria-selected')") == "true"
+        ready(page, panel)
+    page.keyboard.press("End")
+    assert page.evaluate("document.activeElement.id") == "tab-searches"
+    page.keyboard.press("Home")
+    page.keyboard.press("Tab")  # into the panel
+    page.keyboard.press("Tab")  # the chosen item
+    before = page.locator("#panel-about .subject").inner_text()
+    page.keyboard.press("ArrowDown")
+    until(page, "(before) => document.querySelector('#panel-about .subject').innerText !== before", before)
+    ready(page, "about")
+    page.locator("#panel-about .choice input").first.focus()
+    page.keyboard.press("ArrowDown")
+    assert page.locator("#panel-about .choice input").nth(1).is_checked()
+    assert page.evaluate("getComputedStyle(document.activeElement.closest('.choice')).outlineStyle") == "solid"
+
+
+def test_a_text_of_ones_own_is_asked_and_stays_text(served: str, visit: Open) -> None:
+    page = visit(f"{served}/#says")
+    ready(page, "says")
+    mine = "<img src=x onerror=alert(1)> Somebody should resign over <b>the detour</b>."
+    page.locator("#panel-says textarea").fill(mine)
+    page.locator("#panel-says").get_by_role("button", name="Ask").click()
+    until(page, "() => document.querySelector('#panel-says blockquote').textContent.includes('<b>')")
+    ready(page, "says")
+    assert page.locator("#panel-says .subject blockquote").text_content() == mine
+    assert page.locator("#panel-says img, #panel-says .subject b").count() == 0
+    assert page.locator("#panel-says .card input:checked").count() == 0
+    page.locator("#panel-says textarea").fill(" ")
+    page.keyboard.press("Control+Enter")
+    assert page.locator("#panel-says form .note").inner_text() == "Write something first."
+
+
+def test_suggestions_follow_each_letter(served: str, visit: Open) -> None:
+    page = visit(f"{served}/#searches")
+    ready(page, "searches")
+    field = page.locator("#panel-searches .add input")
+    field.press_sequentially("re", delay=30)
+    until(
+        page,
+        "() => [...document.querySelectorAll('#panel-searches .value')].length > 0 &&"
+        "[...document.querySelectorAll('#panel-searches .value')].every((one) => one.textContent.startsWith('re'))",
+    )
+    field.press("ArrowDown")
+    assert page.evaluate("document.activeElement.type") == "radio"
+    steps = page.locator("#panel-searches .steps li").count()
+    field.fill("relief fund form")
+    field.press("Enter")
+    assert page.locator("#panel-searches .steps li").count() == steps + 1
+    ready(page, "searches")
+
+
+def test_steps_are_taken_away_and_added(served: str, visit: Open) -> None:
+    page = visit(f"{served}/#reads")
+    ready(page, "reads")
+    steps = page.locator("#panel-reads .steps li")
+    count = steps.count()
+    page.locator("#panel-reads .drop").last.click()
+    assert steps.count() == count - 1
+    page.locator("#panel-reads .add input").fill("Swans are back on the mill pond")
+    page.keyboard.press("Enter")
+    assert steps.last.locator("span").inner_text() == "Swans are back on the mill pond"
+    ready(page, "reads")
+    while page.locator("#panel-reads .drop").count():
+        page.locator("#panel-reads .drop").first.click()
+    assert page.locator("#panel-reads .answers").inner_text() == "Add articles, and the ranking follows."
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1440, "dark")])
+def test_it_fits_and_can_be_read(served: str, visit: Open, tmp_path: Path, width: int, scheme: str) -> None:
+    page = visit(served, width=width, color_scheme=scheme, reduced_motion="reduce")
+    for panel in PANELS:
+        page.locator(f"#tab-{panel}").click()
+        ready(page, panel)
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, panel
+        assert page.evaluate(SMALLEST) >= 11
+        assert page.evaluate(CONTRAST) == []
+        page.screenshot(path=tmp_path / f"{panel}.png", full_page=True)
+        assert (tmp_path / f"{panel}.png").stat().st_size > 20_000
+
+
+def test_everything_has_a_name(served: str, visit: Open) -> None:
+    page = visit(served)
+    for panel in PANELS:
+        page.locator(f"#tab-{panel}").click()
+        ready(page, panel)
+        assert page.evaluate(NAMELESS) == []
+        assert page.locator(f"#panel-{panel} .plot").get_attribute("aria-label")
+        assert page.locator(f"#panel-{panel} .answers").get_attribute("aria-live") == "polite"
+
+
+def test_an_error_shows_the_services_line_and_can_be_tried_again(served: str, visit: Open) -> None:
+    page = visit(f"{served}/#says", allow=("status of 503",))
+    ready(page, "says")
+    line = {"error": "too many wait for this model", "hint": "ask again later"}
+    page.route("**/predict", lambda route: route.fulfill(status=503, body=json.dumps(line)))
+    page.locator("#panel-says .card").nth(2).click()
+    shown = page.locator("#panel-says [role=alert]")
+    shown.wait_for()
+    assert shown.inner_text().splitlines()[0] == line["error"]
+    page.unroute("**/predict")
+    shown.get_by_role("button", name="Try again").click()
+    ready(page, "says")
+
+
+def test_a_service_that_is_gone_is_said(served: str, visit: Open) -> None:
+    page = visit("about:blank", allow=("net::ERR_FAILED",))
+    page.route("**/v1/**", lambda route: route.abort())
+    page.goto(served)
+    page.locator("[role=alert]").wait_for()
+    assert "does not answer" in page.locator("[role=alert]").inner_text()
+    page.unroute("**/v1/**")
+    page.get_by_role("button", name="Try again").click()
+    ready(page, "about")
+
+
+def test_models_of_ones_own_behind_a_token(place: Served, visit: Open) -> None:
+    own = [place.folders[name] for name in ("posts", "reading", "sharing")]
+    with serving(own, token="secret") as address:
+        page = visit(address, allow=("status of 401", "status of 404"))  # there is no story
+        page.locator("#token-field").wait_for()
+        page.locator("#token-field").fill("secret")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("[role=tab]")
+        assert page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]") == [0, 1, ""]
+        assert page.locator("[role=tab]").all_inner_texts() == ["Posts about it", "What comes next"]
+        page.locator("textarea").fill("The night ferry was full again.")
+        page.get_by_role("button", name="Ask").click()
+        ready(page, "about")
+        assert page.locator("#scores").is_hidden()
+        page.keyboard.press("Escape")
+        page.locator("#tab-next").click()
+        page.locator("#panel-next .add input").fill("bridge-closes")
+        page.keyboard.press("Enter")
+        ready(page, "next")
+        first = page.locator("#panel-next .value").first.inner_text()
+        page.locator("#panel-next select").select_option("1")
+        until(page, "(first) => document.querySelector('#panel-next .value').textContent !== first", first)
+        ready(page, "next")
+        assert "Nothing of this is known" in page.locator("#panel-next .answers").inner_text()
+
+
+SMALLEST = """() => Math.min(...[...document.querySelectorAll('body *')]
+  .filter((one) => one.checkVisibility() && [...one.childNodes].some((part) => part.nodeType === 3 && part.data.trim()))
+  .filter((one) => !one.closest('.unseen, option, datalist, noscript'))
+  .map((one) => parseFloat(getComputedStyle(one).fontSize)))"""
+
+NAMELESS = """() => [...document.querySelectorAll('button, input, textarea, select, a, summary')]
+  .filter((one) => one.checkVisibility())
+  .filter((one) => !(one.textContent.trim() || one.getAttribute('aria-label') || (one.labels && one.labels.length)))
+  .map((one) => one.outerHTML)"""
+
+# WCAG 2.2, 1.4.3: the ratio of luminances, 4.5 for text. Grounds that are see-through are mixed with what is below.
+CONTRAST = """() => {
+  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  const paint = (stack) => { canvas.clearRect(0, 0, 1, 1);
+    for (const one of stack) { canvas.fillStyle = one; canvas.fillRect(0, 0, 1, 1); }
+    return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3); };
+  const bend = (v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+  const light = (rgb) => { const [r, g, b] = rgb.map((v) => bend(v / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const found = [];
+  for (const one of document.querySelectorAll('body *')) {
+    if (!one.checkVisibility() || one.closest('.unseen, svg, .plot, option, datalist, noscript')) continue;
+    if (![...one.childNodes].some((part) => part.nodeType === 3 && part.data.trim())) continue;
+    const stack = [];
+    for (let at = one; at; at = at.parentElement) stack.unshift(getComputedStyle(at).backgroundColor);
+    const [ground, text] = [light(paint(stack)), light(paint([...stack, getComputedStyle(one).color]))];
+    const ratio = (Math.max(ground, text) + 0.05) / (Math.min(ground, text) + 0.05);
+    if (ratio < 4.5) found.push(`${ratio.toFixed(2)} ${one.className} ${one.textContent.trim().slice(0, 30)}`);
+  }
+  return found;
+}"""

@@ -1,0 +1,191 @@
+"""Questions over HTTP: the answers are the library's own, byte for byte in their JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensue.predictor import load
+from ensue.records import History, Post, Text
+from tests.serve.conftest import Running
+
+RECORDS: dict[str, Any] = {
+    "clicks": History(("v1", "v2"), (0.0, 5.0), "me"),
+    "heat": History(("v1", "v2", "v3"), (0.0, 5.0, 9.0)),
+    "counted": History(("v1",)),
+    "searches": History(("cheap flights",)),
+    "mood": Text(("a good film",)),
+    "links": Post("the harbour ferry", "p1"),
+}
+
+
+def close(one: Any, other: Any) -> None:
+    """The same structure and texts; numbers up to rounding."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            close(one[key], other[key])
+    elif isinstance(one, list):
+        assert len(one) == len(other)
+        for mine, theirs in zip(one, other, strict=True):
+            close(mine, theirs)
+    elif isinstance(one, float):
+        assert one == pytest.approx(other, abs=1e-6)
+    else:
+        assert one == other
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_predict_is_the_librarys_answer(all_tasks: Running, fitted: Path, name: str) -> None:
+    record = RECORDS[name]
+    found = all_tasks.post(f"/v1/models/{name}/predict", {"records": [json.loads(record.to_json())], "k": 3})
+    assert found.status_code == 200, found.text
+    (expected,) = load(fitted / name).predict([record], 3)
+    close(found.json(), {"answers": [json.loads(expected.to_json())]})
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_explain_is_the_librarys_explanation(all_tasks: Running, fitted: Path, name: str) -> None:
+    record = RECORDS[name]
+    found = all_tasks.post(f"/v1/models/{name}/explain", {"records": [json.loads(record.to_json())], "k": 2})
+    assert found.status_code == 200, found.text
+    (expected,) = load(fitted / name).explain([record], 2)
+    close(found.json(), {"explanations": [json.loads(expected.to_json())]})
+
+
+def test_evidence_can_be_left_out(all_tasks: Running) -> None:
+    body = {"records": [{"values": ["v1", "v2"]}], "k": 2}
+    with_it = all_tasks.post("/v1/models/clicks/predict", body).json()["answers"][0]["choices"]
+    without = all_tasks.post("/v1/models/clicks/predict", {**body, "evidence": False}).json()["answers"][0]["choices"]
+    assert [choice["value"] for choice in with_it] == [choice["value"] for choice in without]
+    assert all(choice["heeded"] for choice in with_it)
+    assert not any(choice["heeded"] for choice in without)
+
+
+def test_suggestions_begin_with_what_is_typed(all_tasks: Running) -> None:
+    body = {"records": [{"values": ["cheap flights"]}] * 2, "k": 5, "prefixes": ["ro", "fl"]}
+    first, second = all_tasks.post("/v1/models/searches/predict", body).json()["answers"]
+    assert first["choices"] and all(choice["value"].startswith("ro") for choice in first["choices"])
+    assert second["choices"] and all(choice["value"].startswith("fl") for choice in second["choices"])
+    one = all_tasks.post("/v1/models/searches/predict", {"records": body["records"], "k": 5, "prefix": "ro"}).json()
+    assert [answer["choices"][0]["value"] for answer in one["answers"]] == [first["choices"][0]["value"]] * 2
+
+
+def test_no_records_no_answers(all_tasks: Running) -> None:
+    assert all_tasks.post("/v1/models/clicks/predict", {"records": []}).json() == {"answers": []}
+    assert all_tasks.post("/v1/models/clicks/explain", {"records": []}).json() == {"explanations": []}
+
+
+def test_unknown_values_are_welcome(all_tasks: Running) -> None:
+    (answer,) = all_tasks.post("/v1/models/clicks/predict", {"records": [{"values": ["v1", "new", 7]}]}).json()[
+        "answers"
+    ]
+    assert (answer["known"], answer["given"]) == (1, 3)
+
+
+def test_the_list_of_models(all_tasks: Running) -> None:
+    found = {model["name"]: model for model in all_tasks.client.get("/v1/models").json()}
+    assert {name: model["task"] for name, model in found.items()} == {
+        "clicks": "next",
+        "heat": "next",
+        "counted": "next",
+        "searches": "suggest",
+        "mood": "classify",
+        "links": "link",
+    }
+    assert found["clicks"]["model"] == "core"
+    assert found["clicks"]["version"] == 1
+    assert found["mood"]["labels"] == ["no", "yes"]
+    assert found["links"]["articles"] == 3
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_figure_with_words(all_tasks: Running, name: str) -> None:
+    body = {"record": json.loads(RECORDS[name].to_json()), "k": 2, "choice": 1}
+    found = all_tasks.post(f"/v1/models/{name}/figure", body)
+    assert found.status_code == 200, found.text
+    assert found.json()["figure"]["data"]
+    assert "layout" in found.json()["figure"]
+    answers = all_tasks.post(f"/v1/models/{name}/predict", {"records": [body["record"]], "k": 2}).json()["answers"]
+    assert answers[0]["choices"][1]["value"] in found.json()["words"]
+    if name != "links":
+        assert "causes" in found.json()["words"] or "common" in found.json()["words"]
+
+
+def test_bars_of_a_session_are_its_weights(all_tasks: Running) -> None:
+    """CORE has no weights between clicks: a bar a click, beside what the choice loses without it."""
+    record = {"values": ["v3", "nobody", "v4", "v3"]}
+    drawn = all_tasks.post("/v1/models/clicks/figure", {"record": record}).json()["figure"]["data"]
+    (said,) = all_tasks.post("/v1/models/clicks/explain", {"records": [record], "k": 5}).json()["explanations"]
+    weights, lost = (series["y"] for series in drawn)
+    assert weights == pytest.approx(said["influence"], abs=1e-6)
+    losses = {heed["position"]: heed["lost"] for heed in said["answer"]["choices"][0]["heeded"]}
+    assert lost == pytest.approx([losses[place] for place in (0, 2, 3)], abs=1e-6)
+
+
+def test_a_choice_that_is_not_there(all_tasks: Running) -> None:
+    found = all_tasks.post("/v1/models/mood/figure", {"record": {"texts": ["a good film"]}, "choice": 9})
+    assert found.status_code == 422
+    assert found.json()["error"] == 'field "choice" is 9, but the answer has 2 choices, counted from 0'
+
+
+def test_nothing_to_draw(all_tasks: Running) -> None:
+    for name, record in (("mood", {"texts": [""]}), ("links", {"text": ""})):
+        found = all_tasks.post(f"/v1/models/{name}/figure", {"record": record})
+        assert (found.status_code, "nothing to draw" in found.json()["error"]) == (422, True)
+    assert all_tasks.post("/v1/models/clicks/figure", {"record": {"values": []}}).status_code == 200
+
+
+def test_gorse_clients_can_stay(all_tasks: Running) -> None:
+    feedback = [
+        {"FeedbackType": "read", "UserId": "u", "ItemId": "v5", "Timestamp": "2026-01-31T10:00:09Z"},
+        {"FeedbackType": "read", "UserId": "u", "ItemId": "v4", "Timestamp": "2026-01-31T10:00:00Z"},
+    ]
+    found = all_tasks.post("/api/session/recommend?n=3&model=clicks", feedback)
+    assert found.status_code == 200, found.text
+    scores = [one["Score"] for one in found.json()]
+    assert [set(one) for one in found.json()] == [{"Id", "Score"}] * 3
+    assert scores == sorted(scores, reverse=True)
+    assert not {"v4", "v5"} & {one["Id"] for one in found.json()}
+    record: dict[str, Any] = {"values": ["v4", "v5"], "times": [0, 9]}
+    body = {"records": [record], "k": 5, "evidence": False}
+    (answer,) = all_tasks.post("/v1/models/clicks/predict", body).json()["answers"]
+    ranked = [choice["value"] for choice in answer["choices"] if choice["value"] not in record["values"]]
+    assert [one["Id"] for one in found.json()] == ranked[:3]
+    later = all_tasks.post("/api/session/recommend?n=2&offset=1&model=clicks", feedback).json()
+    assert later == pytest.approx(found.json()[1:]) if not later else [one["Id"] for one in later] == ranked[1:3]
+
+
+def test_gorse_needs_one_model(all_tasks: Running) -> None:
+    found = all_tasks.post("/api/session/recommend", [{"ItemId": "v4"}])
+    assert (found.status_code, found.json()) == (
+        422,
+        {"error": "several models of task next are served", "hint": "choose with ?model=, from clicks, heat, counted"},
+    )
+    wrong = all_tasks.post("/api/session/recommend?model=mood", [{"ItemId": "v4"}])
+    assert (wrong.status_code, wrong.json()["error"]) == (422, "model 'mood' is of task classify, not next")
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ({}, 'the body must be a list of feedback such as [{"ItemId": "a7"}]'),
+        ([3], '[0]: must be an object such as {"ItemId": "a7"}'),
+        ([{"ItemId": ""}], '[0]: field "ItemId" must be a text'),
+        (
+            [{"ItemId": "a"}, {"ItemId": "b", "Timestamp": "noon"}],
+            '[1]: field "Timestamp" must be a date such as 2026-01-31T10:00:00Z',
+        ),
+        (
+            [{"Item": "a"}],
+            "[0]: field 'Item' is not known; feedback has FeedbackType, UserId, ItemId, Timestamp, Comment, Value, "
+            "Updated",
+        ),
+    ],
+)
+def test_feedback_that_is_none(all_tasks: Running, body: Any, error: str) -> None:
+    found = all_tasks.post("/api/session/recommend?model=clicks", body)
+    assert (found.status_code, found.json()["error"]) == (422, error)

@@ -1,0 +1,197 @@
+"""Bodies that are wrong: always 4xx, always a line that says what to do, never a 500."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensue.errors import DataError
+from ensue.records import History
+from tests.serve.conftest import Running, running
+
+JSON = {"content-type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def small(fitted: Path) -> Iterator[Running]:
+    """Low limits."""
+    limits: dict[str, Any] = {"body_bytes": 2000, "records": 3, "explained": 2, "history": 5, "depth": 6, "most": 7}
+    with running({"clicks": fitted / "clicks", "mood": fitted / "mood"}, **limits) as found:
+        yield found
+
+
+def refused(small: Running, body: bytes, model: str = "clicks", verb: str = "predict") -> tuple[int, str]:
+    found = small.client.post(f"/v1/models/{model}/{verb}", content=body, headers=JSON)
+    return found.status_code, found.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "error"),
+    [
+        (b"", 400, "the body is not JSON (Expecting value: line 1 column 1 (char 0))"),
+        (b'{"records": [', 400, "the body is not JSON (Expecting value: line 1 column 14 (char 13))"),
+        (b'{"records": [], "k": NaN}', 400, "the body is not JSON (NaN is no number of JSON)"),
+        (b'{"records": "\xff"}', 400, "the body is not UTF-8 (invalid start byte at byte 13)"),
+        (b"[" * 7 + b"]" * 7, 400, "the body holds lists or objects more than 6 deep"),
+        (b"[" * 900 + b"]" * 900, 400, "the body holds lists or objects more than 6 deep"),
+        (b"[]", 422, 'the body must be an object such as {"records": …}'),
+        (b"3", 422, 'the body must be an object such as {"records": …}'),
+        (b"{}", 422, 'field "records" is missing'),
+        (b'{"record": []}', 422, "field 'record' is not known; a body has records, k, evidence"),
+        (b'{"records": {}}', 422, 'field "records" must be a list'),
+        (b'{"records": [3]}', 422, 'records[0]: must be an object such as {"values": ["a", "b"]}'),
+        (b'{"records": [{}]}', 422, 'records[0]: field "values" is missing; expected {"values": ["a", "b"]}'),
+        (
+            b'{"records": [{"values": ["a"]}, {"values": [1.5]}]}',
+            422,
+            'records[1]: field "values" must be a list of texts or whole numbers',
+        ),
+        (
+            b'{"records": [{"values": ["a", "b"], "times": [2, 1]}]}',
+            422,
+            "records[0]: history '': times[1] = 1.0 comes after 2.0; times must not decrease",
+        ),
+        (
+            b'{"records": [{"values": ["\\ud800"]}]}',
+            422,
+            "records[0]: a text holds half a character (surrogates not allowed); send whole Unicode",
+        ),
+        (
+            b'{"records": [{"values": ["a"], "who": 1}]}',
+            422,
+            "records[0]: field 'who' is not known; a history has values, times and id",
+        ),
+        (b'{"records": [], "k": 0}', 422, 'field "k" must be a whole number from 1 to 7'),
+        (b'{"records": [], "k": 8}', 422, 'field "k" must be a whole number from 1 to 7'),
+        (b'{"records": [], "k": "3"}', 422, 'field "k" must be a whole number from 1 to 7'),
+        (b'{"records": [], "k": true}', 422, 'field "k" must be a whole number from 1 to 7'),
+        (b'{"records": [], "evidence": 1}', 422, 'field "evidence" must be true or false'),
+        (
+            b'{"records": [{"values": []}, {"values": []}, {"values": []}, {"values": []}]}',
+            422,
+            "4 records are more than the 3 a request may have; send them in parts",
+        ),
+        (
+            b'{"records": [{"values": [1, 2, 3, 4, 5, 6]}]}',
+            422,
+            "records[0]: 6 values are more than the 5 of a history; send the latest",
+        ),
+        (b'{"records": [{"values": ["a"], "times": [1e999]}]}', 422, "records[0]: history '': times[0] is inf; times "),
+    ],
+)
+def test_what_is_wrong_is_said(small: Running, body: bytes, status: int, error: str) -> None:
+    found, said = refused(small, body)
+    assert (found, said[: len(error)]) == (status, error)
+
+
+def test_the_text_is_the_librarys(small: Running) -> None:
+    fields = {"values": ["a", "b"], "times": [2, 1]}
+    with pytest.raises(DataError) as caught:
+        History.from_fields(fields, "records[0]")
+    found = small.post("/v1/models/clicks/predict", {"records": [fields]})
+    assert found.json() == {"error": str(caught.value)}
+
+
+def test_digits_without_end(small: Running) -> None:
+    status, error = refused(small, b'{"records": [], "k": ' + b"9" * 1900 + b"}")
+    assert (status, error) == (422, 'field "k" must be a whole number from 1 to 7')
+
+
+def test_fewer_records_are_explained(small: Running) -> None:
+    body = b'{"records": [{"values": []}, {"values": []}, {"values": []}]}'
+    assert refused(small, body, verb="explain") == (
+        422,
+        "3 records are more than the 2 a request may have; send them in parts",
+    )
+
+
+def test_a_body_that_is_too_large(small: Running) -> None:
+    assert refused(small, b" " * 2001) == (413, "the body is larger than 2,000 bytes")
+
+
+def test_a_large_body_without_a_length(small: Running) -> None:
+    """In parts, so that no header tells how much will come: it is not read to its end."""
+    sent = []
+
+    def parts() -> Iterator[bytes]:
+        for _ in range(1000):
+            sent.append(1)
+            yield b" " * 100
+
+    found = small.client.post("/v1/models/clicks/predict", content=parts(), headers=JSON)
+    assert (found.status_code, found.json()["error"]) == (413, "the body is larger than 2,000 bytes")
+
+
+def test_another_type(small: Running) -> None:
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
+        found = small.client.post("/v1/models/clicks/predict", content=b"{}", headers={"content-type": kind})
+        assert (found.status_code, found.json()["hint"]) == (415, "send Content-Type: application/json")
+
+
+def test_one_bad_record_spoils_no_neighbour(small: Running) -> None:
+    """Pairs where the model learned single texts: the library says so, and the next request is answered."""
+    pair = small.post("/v1/models/mood/predict", {"records": [{"texts": ["a", "b"]}]})
+    assert pair.status_code == 422
+    assert pair.json()["error"].endswith("but the model learned single texts; give single texts")
+    assert small.post("/v1/models/mood/predict", {"records": [{"texts": ["a"]}]}).status_code == 200
+
+
+def test_prefixes_only_where_they_mean_something(all_tasks: Running) -> None:
+    found = all_tasks.post("/v1/models/clicks/predict", {"records": [], "prefix": "a"})
+    assert found.json()["error"] == "field 'prefix' is not known; a body has records, k, evidence"
+    for more, error in (
+        ({"prefix": 3}, 'field "prefix" must be a text'),
+        ({"prefixes": ["a", "b"]}, 'field "prefixes" must be a list of 1 texts, one a record'),
+        ({"prefixes": [3]}, "prefixes[0] must be a text"),
+        ({"prefix": "a", "prefixes": ["a"]}, 'fields "prefix" and "prefixes" exclude each other; give one of the two'),
+    ):
+        found = all_tasks.post("/v1/models/searches/predict", {"records": [{"values": ["a"]}], **more})
+        assert (found.status_code, found.json()["error"]) == (422, error)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nobody",
+        "..",
+        "%2e%2e",
+        "..%2f..%2fetc%2fpasswd",
+        "%2fetc%2fpasswd",
+        "clicks%2f..",
+        "clicks%00",
+        "CLICKS",
+        "clicks ",
+        "a" * 5000,
+        "%F0%9F%98%80",
+    ],
+)
+def test_names_that_are_not_served(all_tasks: Running, name: str) -> None:
+    for verb in ("predict", "explain", "update", "figure"):
+        found = all_tasks.post(f"/v1/models/{name}/{verb}", {"records": []})
+        assert found.status_code == 404, found.text
+        assert len(found.json()["error"]) < 120
+
+
+def test_page_names_reach_no_disk(all_tasks: Running) -> None:
+    for name in ("..%2fapp.py", "%2e%2e/app.py", "..%5capp.py", "/etc/passwd", "index.html%00", ""):
+        assert all_tasks.client.get(f"/page/{name}").status_code == 404
+
+
+def test_addresses_and_methods_that_are_not_there(all_tasks: Running) -> None:
+    assert all_tasks.client.get("/v1/nothing").json() == {
+        "error": "there is nothing at this address",
+        "hint": "GET /openapi.json lists what there is",
+    }
+    found = all_tasks.client.get("/v1/models/clicks/predict")
+    assert (found.status_code, found.json()["error"]) == (405, "this address does not take that method")
+    for address in ("/docs", "/redoc"):
+        assert all_tasks.client.get(address).status_code == 404
+
+
+@pytest.mark.parametrize("query", ["n=0", "n=-1", "n=x", "n=99999999999", "offset=-1", "n=1e3", "n=٣"])
+def test_numbers_of_the_address(all_tasks: Running, query: str) -> None:
+    found = all_tasks.post(f"/api/session/recommend?model=clicks&{query}", [])
+    assert (found.status_code, "must be a whole number from" in found.json()["error"]) == (422, True)

@@ -17,6 +17,7 @@ FLOORS = [
     "errors",
     "version",
     "settings",
+    "lines",
     "records",
     "vocabulary",
     "data",

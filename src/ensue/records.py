@@ -1,16 +1,14 @@
-"""What comes in and what goes out: frozen records and their JSON form.
-
-The same JSON stands in a line of a file, a message of a stream and the body of a request.
-"""
+"""What comes in and what goes out: frozen records, whose JSON is a file's line, a stream's message, a request's body."""
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from ensue.errors import DataError
+from ensue.lines import line_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,7 @@ class History:
 
     def to_json(self) -> str:
         """One line of JSON, read back by :meth:`from_json`."""
-        return json.dumps({k: v for k, v in asdict(self).items() if v or k == "values"}, ensure_ascii=False)
+        return line_of(self, "values")
 
     @classmethod
     def from_json(cls, line: str, where: str = "record") -> History:
@@ -93,7 +91,7 @@ class Text:
 
     def to_json(self) -> str:
         """One line of JSON, read back by :meth:`from_json`."""
-        return json.dumps({k: v for k, v in asdict(self).items() if v or k == "texts"}, ensure_ascii=False)
+        return line_of(self, "texts")
 
     @classmethod
     def from_json(cls, line: str, where: str = "record") -> Text:
@@ -135,7 +133,7 @@ class Post:
 
     def to_json(self) -> str:
         """One line of JSON, read back by :meth:`from_json`."""
-        return json.dumps({k: v for k, v in asdict(self).items() if v or k == "text"}, ensure_ascii=False)
+        return line_of(self, "text")
 
     @classmethod
     def from_json(cls, line: str, where: str = "record") -> Post:
@@ -171,7 +169,7 @@ class Article:
 
     def to_json(self) -> str:
         """One line of JSON, read back by :meth:`from_json`."""
-        return json.dumps({k: v for k, v in asdict(self).items() if v or k == "body"}, ensure_ascii=False)
+        return line_of(self, "body")
 
     @classmethod
     def from_json(cls, line: str, where: str = "record") -> Article:
@@ -228,7 +226,7 @@ class Answer:
 
     def to_json(self) -> str:
         """One line of JSON."""
-        return json.dumps(asdict(self), ensure_ascii=False)
+        return line_of(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +246,7 @@ class Explanation:
 
     def to_json(self) -> str:
         """One line of JSON."""
-        return json.dumps(asdict(self), ensure_ascii=False)
+        return line_of(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +264,7 @@ class QueryExplanation:
 
     def to_json(self) -> str:
         """One line of JSON."""
-        return json.dumps(asdict(self), ensure_ascii=False)
+        return line_of(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +296,7 @@ class TextAnswer:
 
     def to_json(self) -> str:
         """One line of JSON."""
-        return json.dumps(asdict(self), ensure_ascii=False)
+        return line_of(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +326,7 @@ class LinkAnswer:
 
     def to_json(self) -> str:
         """One line of JSON."""
-        return json.dumps(asdict(self), ensure_ascii=False)
+        return line_of(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +360,7 @@ class TextExplanation:
 
     def to_json(self) -> str:
         """One line of JSON."""
-        return json.dumps(asdict(self), ensure_ascii=False)
+        return line_of(self)
 
 
 def _read_object(line: str, where: str, needed: str, example: str) -> dict[str, Any]:

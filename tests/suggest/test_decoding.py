@@ -15,7 +15,7 @@ from torch import Tensor
 from ensue.errors import SettingError
 from ensue.nn.transformer import Rows
 from ensue.suggest.batch import BEGIN, END, FIRST, PADDING, UNKNOWN, Batch, pad
-from ensue.suggest.decoding import Found, Search, beam_search, highest, merged
+from ensue.suggest.decoding import Found, Search, beam_search, merged
 from ensue.suggest.mtn import MTN, MTNSettings
 from ensue.suggest.prefix import PrefixRule
 from ensue.suggest.recurrent import HLSTM, HLSTMSettings, Seq2Seq, Seq2SeqSettings
@@ -276,15 +276,3 @@ def test_settings_that_mean_nothing(settings: dict[str, Any], message: str) -> N
     with pytest.raises(SettingError) as error:
         Search(**settings)
     assert str(error.value) == message
-
-
-@pytest.mark.parametrize(("rows", "width"), [(1, 3), (2, 640), (1, 1300), (3, 5000), (4, 21_260)])
-@pytest.mark.parametrize("k", [1, 5])
-def test_the_highest_are_those_that_sorting_finds(rows: int, width: int, k: int) -> None:
-    scores = torch.randn(rows, width, generator=torch.Generator().manual_seed(width + k))
-    scores[:, ::7] = -torch.inf
-    best, places = highest(scores, k)
-    assert torch.equal(best, scores.sort(descending=True).values[:, :k])
-    assert torch.equal(scores.gather(1, places), best)
-    nothing = torch.full((1, width), -torch.inf)
-    assert torch.equal(highest(nothing, k)[0], nothing[:, : min(k, width)])

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Histories, Index
+from ensue.nn.highest import highest
 from ensue.records import Answer, Choice, Explanation, Heed, History
 from ensue.vocabulary import UNKNOWN, Vocabulary
 
@@ -90,7 +91,7 @@ def answers(
     """The ``k`` likeliest next values of each record; with ``evidence``, what each leaned on and a deletion test."""
     histories, positions = known(records, vocabulary)
     said = say(histories, histories)
-    best = said.scores.topk(min(k, said.scores.shape[1]), dim=1).indices
+    _, best = highest(said.scores, k)
     shares = said.shares(best)
     tests = _deletions(histories, said, say, best) if evidence else [[] for _ in records]
     for row, record in enumerate(records):

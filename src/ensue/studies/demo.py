@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from ensue.data.corpus import Corpus
 from ensue.data.histories import Histories
@@ -141,7 +142,16 @@ class Demo:
 
 
 def run(seed: int, *, tell: Tell, follow: Follow) -> Demo:
-    """Make the story up, train, score, explain and compare with the truth."""
+    """Make the story up, train, score, explain and compare with the truth; the same seed gives the same bytes."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # with more, torch adds up the gradient of an indexed row in whatever order they come
+    try:
+        return _run(seed, tell, follow)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _run(seed: int, tell: Tell, follow: Follow) -> Demo:
     story = make_story(seed=seed)
     tell(f"{story.title}: {len(story.people)} people, {len(story.articles)} articles, {len(story.posts):,} posts")
     tell("the models learn the days up to the eleventh, none of the truth, and are asked about the last two")

@@ -31,7 +31,7 @@ from ensue.next_event.hidan import HiDAN, HiDANSettings
 from ensue.next_event.predictor import NextPredictor
 from ensue.next_event.task import Pieces
 from ensue.optimizer import make_optimizer, optimizer_tensors
-from ensue.training import Index, Report, Schedule, Trained, mean_loss, train
+from ensue.training import Index, Report, Schedule, Trained, mean_loss, one_pass, train
 
 SMALL = HiDANSettings(dim=8, table_dim=4)
 # 48 cascades in batches of 16: 3 steps and 4 reports an epoch.
@@ -625,3 +625,48 @@ def test_two_processes_learn_what_one_does(log: Path, tmp_path: Path) -> None:
 
 def test_here_is_alone_outside_a_group() -> None:
     assert group.here() == (0, 1)
+
+
+class Picked(NamedTuple):
+    """A batch of rows that are looked up again and again."""
+
+    ids: Tensor
+    num_targets: int
+
+    def to(self, device: torch.device) -> Picked:
+        return self
+
+
+class Lookup(nn.Module):
+    """A table whose rows are picked by plain indexing, as most people would write it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(7, 16, generator=torch.Generator().manual_seed(0)))
+        self.plan: Any = None
+
+    def loss(self, batch: Picked) -> Tensor:
+        return self.table[batch.ids].sin().mul(batch.ids[:, None] + 1.7).mean()
+
+
+class Rows:
+    """Batches of :class:`Picked`."""
+
+    def batch(self, index: Index) -> Picked:
+        return Picked(torch.from_numpy(np.random.default_rng(int(index[0])).integers(7, size=60_001)), 60_001)
+
+
+def test_the_same_seed_gives_the_same_bytes_on_several_threads() -> None:
+    before, found = torch.get_num_threads(), set()
+    torch.set_num_threads(2)
+    try:
+        for _ in range(6):
+            model = Lookup()
+            plan = [np.array([step]) for step in range(4)]
+            optimizer = make_optimizer(model, SCHEDULE)
+            one_pass(model, Rows(), plan, optimizer=optimizer, rate=0.1, seed=0)  # type: ignore[arg-type]
+            found.add(model.table.detach().numpy().tobytes())
+    finally:
+        torch.set_num_threads(before)
+    assert len(found) == 1
+    assert not torch.are_deterministic_algorithms_enabled()  # what others do with torch is their own affair

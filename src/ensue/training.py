@@ -13,6 +13,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
@@ -270,6 +271,23 @@ def mean_loss(model: nn.Module, source: Source, targets: int = 4096) -> float:
     return float(sums[0] / sums[1])
 
 
+@contextmanager
+def _in_order(device: torch.device) -> Iterator[None]:
+    """Sums on the CPU in one order, whatever the number of threads: gradients of rows that are looked up twice."""
+    if device.type != "cpu":
+        yield
+        return
+    enabled, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    filled = torch.utils.deterministic.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # it takes time, and no sum depends on it
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(enabled, warn_only=warn)
+        torch.utils.deterministic.fill_uninitialized_memory = filled
+
+
 class _Run:
     """The state of one training run: everything a checkpoint must hold."""
 
@@ -302,9 +320,10 @@ class _Run:
         total = torch.zeros(2, dtype=torch.float64)
         if len(part):
             batch: TrainingBatch = data.batch(part).to(self.device)
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
-                loss: Tensor = cast(Any, self.model).loss(batch)
-            torch.autograd.backward(loss * batch.num_targets if world > 1 else loss)
+            with _in_order(self.device):
+                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+                    loss: Tensor = cast(Any, self.model).loss(batch)
+                torch.autograd.backward(loss * batch.num_targets if world > 1 else loss)
             total = torch.tensor([loss.item() * batch.num_targets, batch.num_targets], dtype=torch.float64)
         if world > 1:
             total = self._average(total)

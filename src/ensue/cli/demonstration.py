@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.util import find_spec
+from json import dumps
+from json import loads as json_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.request import Request, urlopen
 
 import typer
 from rich.table import Column, Table
+
+from ensue.errors import EnsueError
 
 if TYPE_CHECKING:
     from ensue.studies.demo import Demo
@@ -18,7 +25,10 @@ def demo(
     out: Annotated[Path, typer.Option(help="the folder to write: models, story.json and the logs")] = Path(
         "ensue-demo"
     ),
-    serve: Annotated[bool, typer.Option("--serve/--no-serve", help="show the page when all is learned")] = True,
+    serve: Annotated[
+        bool | None,
+        typer.Option("--serve/--no-serve", help="show the page when all is learned; without a terminal, try it once"),
+    ] = None,
     host: Annotated[str, typer.Option(help="address of the page")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 takes any that is free", min=0, max=65535)] = 8000,
     html: Annotated[Path | None, typer.Option(help="draw one explained cascade into this page")] = None,
@@ -42,21 +52,58 @@ def demo(
         show.remark(f"wrote {html}")
     show.put_json({"folder": str(out), **found.to_dict()}) if json else _show(found)
     show.remark(f"wrote {out}; show it again with: ensue serve {out}/models/* --story {out}/story.json")
-    if serve:
+    if serve is False:
+        return
+    if missing := [name for name in ("fastapi", "uvicorn") if find_spec(name) is None]:
+        show.remark(f"the page needs {missing[0]}; install it with: pip install 'ensue[serve]'")
+    elif serve or sys.stdin.isatty():
         _serve(folders, out / "story.json", host, port)
+    else:
+        show.remark(_try_page(folders, out / "story.json"))
 
 
 def _serve(folders: dict[str, Path], story: Path, host: str, port: int) -> None:
     from ensue.cli import show
-
-    if missing := [name for name in ("fastapi", "uvicorn") if find_spec(name) is None]:
-        show.remark(f"the page needs {missing[0]}; install it with: pip install 'ensue[serve]'")
-        return
     from ensue.serve import serve
 
     if port:
         show.remark(f"the page: http://{host}:{port}/  (Ctrl-C ends it)")
     serve(folders, host=host, port=port, story=story)
+
+
+def _try_page(folders: dict[str, Path], story: Path) -> str:
+    """Serve, fetch the page, ask every model once, stop; nobody is there who could end it.
+
+    Raises:
+        EnsueError: the service does not start, or a model does not answer.
+    """
+    named = [f"{name}={folder}" for name, folder in folders.items()]
+    command = [sys.executable, "-m", "ensue", "serve", *named, "--story", str(story), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            line = process.stderr.readline()
+            if not line.startswith("{"):
+                raise EnsueError(f"the service did not start: {line.strip()}")
+            address = json_of(line)["address"]
+            size = len(_fetch(f"{address}/"))
+            asked = json_of(_fetch(f"{address}/v1/story").decode())["panels"]
+            for name, (first, *_) in asked.items():
+                body = dumps({"record": first["record"], "k": 3}).encode()
+                _fetch(f"{address}/v1/models/{name}/figure", body)
+        except (OSError, KeyError, ValueError) as error:
+            raise EnsueError(f"the page did not answer: {error}") from error
+        finally:
+            process.terminate()
+            process.stderr.close()
+    return f"the page answers ({size:,} bytes, {len(asked)} panels asked); see it: ensue demo --serve"
+
+
+def _fetch(address: str, body: bytes | None = None) -> bytes:
+    headers = {"content-type": "application/json"}
+    with urlopen(Request(address, body, headers), timeout=30) as answer:
+        found: bytes = answer.read()
+    return found
 
 
 def _show(found: Demo) -> None:

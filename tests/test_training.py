@@ -646,7 +646,8 @@ class Lookup(nn.Module):
         self.plan: Any = None
 
     def loss(self, batch: Picked) -> Tensor:
-        return self.table[batch.ids].sin().mul(batch.ids[:, None] + 1.7).mean()
+        places = torch.arange(len(batch.ids))[:, None]
+        return (self.table[batch.ids] * (places / 7).sin()).square().mean()
 
 
 class Rows:

@@ -278,14 +278,15 @@ def _in_order(device: torch.device) -> Iterator[None]:
         yield
         return
     enabled, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    filled = torch.utils.deterministic.fill_uninitialized_memory
+    about: Any = torch.utils.deterministic
+    filled = about.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # it takes time, and no sum depends on it
+    about.fill_uninitialized_memory = False  # it takes time, and no sum depends on it
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(enabled, warn_only=warn)
-        torch.utils.deterministic.fill_uninitialized_memory = filled
+        about.fill_uninitialized_memory = filled
 
 
 class _Run:

@@ -52,7 +52,7 @@ def none_yet(sources: int) -> tuple[Tensor, ...]:
 @torch.no_grad()
 def one_by_one(layers: nn.ModuleList, items: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """The same for one row a source, a token at a time."""
-    steps = Steps([*layers])  # type: ignore[arg-type]
+    steps = Steps([*layers])
     folded, past, parts, shares = steps.fold(memory, mask), none_yet(len(items)), [], []
     for place in range(items.shape[1]):
         seen = torch.zeros(len(items), 1, place + 1, dtype=torch.float64)
@@ -85,7 +85,7 @@ def test_rows_of_a_source_are_branches_that_see_their_own_path() -> None:
     """One beginning and two ends, as a tree in one row, equal the two rows written out."""
     layers, mask = decoder(), MASK[:1]
     memory, (first, left, right) = memory_of(layers, mask), vectors(3)
-    steps = Steps([*layers])  # type: ignore[arg-type]
+    steps = Steps([*layers])
     seen = torch.tensor([[[0.0, -torch.inf, -torch.inf], [0.0, 0.0, -torch.inf], [0.0, -torch.inf, 0.0]]]).double()
     tree = torch.stack([first, left, right])[None]
     with torch.no_grad():

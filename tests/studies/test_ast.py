@@ -13,7 +13,8 @@ import pytest
 
 from ensue.errors import DataError, SettingError
 from ensue.evaluation import compare
-from ensue.evaluation.link import MEASURES, RESAMPLES
+from ensue.evaluation.link import MEASURES
+from ensue.evaluation.rows import RESAMPLES
 from ensue.link import COUNTING
 from ensue.link.predictor import LinkPredictor
 from ensue.studies import PAPERS, ast, ast_page

@@ -27,7 +27,9 @@ def dependency(explanation: Explanation, *, truth: Collection[tuple[str, str]] |
     values, count = explanation.values, len(explanation.values)
     rows = [*(explanation.dependency or [()] * count), explanation.influence]
     labels = [*(html.escape(value, quote=False) for value in values), "next"]
-    texts = [[_hover(explanation, labels, row, column) for column in range(len(line[:row]))] for row, line in enumerate(rows)]
+    texts = [
+        [_hover(explanation, labels, row, column) for column in range(len(line[:row]))] for row, line in enumerate(rows)
+    ]
     figure = go.Figure(
         go.Heatmap(
             z=[[*line[:row], *[None] * (count - len(line[:row]))] for row, line in enumerate(rows)],

@@ -23,7 +23,7 @@ def highest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     if columns <= 4 * k:
         return scores.topk(min(k, width), dim=1)
     whole = columns * _LINES
-    lines = scores[:, :whole].unflatten(1, (_LINES, columns))
+    lines = scores[:, :whole].reshape(len(scores), _LINES, columns)
     chosen = lines.amax(1).topk(k, dim=1).indices
     held = lines.gather(2, chosen[:, None].expand(-1, _LINES, -1)).flatten(1)
     best, places = torch.cat([held, scores[:, whole:]], dim=1).topk(k, dim=1)

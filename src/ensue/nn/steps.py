@@ -37,7 +37,8 @@ class Kept(nn.Module, Generic[Made]):
 
     def __init__(self, make: Callable[[], Made]) -> None:
         super().__init__()
-        self.make, self.key = make, ()  # type: ignore[var-annotated]
+        self.make = make
+        self.key: tuple[Any, ...] = ()
         self.found: Made | None = None
 
     def get(self, parameters: Iterable[Tensor]) -> Made:

@@ -36,7 +36,7 @@ class LinkSet:
         seen = hashlib.blake2b(digest_size=8)
         for column in (self.data.articles.texts, self.data.posts.texts):
             seen.update("\n".join(column.to_list()).encode())
-        seen.update(np.ascontiguousarray(self.data.pairs))
+        seen.update(np.ascontiguousarray(self.data.pairs).data)
         return seen.hexdigest()
 
     def few(self, posts: int | None) -> LinkSet:

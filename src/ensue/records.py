@@ -1,4 +1,4 @@
-"""What comes in and what goes out: frozen records; their JSON is a file's line, a stream's message, a request's body."""
+"""What comes in and what goes out: frozen records; their JSON is a line of a file, a message, a request's body."""
 
 from __future__ import annotations
 

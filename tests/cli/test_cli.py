@@ -396,7 +396,7 @@ def test_demo_tells_the_truth_beside_the_weights(ensue: Ensue, tmp_path: Path, m
 def test_reproduce_refuses_what_it_does_not_know(ensue: Ensue, tmp_path: Path) -> None:
     ran = ensue("reproduce", "nonsense", "--data", tmp_path)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.lines == ["ensue: paper 'nonsense' is not known; choose from centrality, hidan, mtn, sansr"]
+    assert ran.lines == ["ensue: paper 'nonsense' is not known; choose from ast, centrality, hidan, mtn, sansr"]
 
 
 def test_reproduce_keeps_finished_cells_beside_its_json(

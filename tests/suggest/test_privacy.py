@@ -209,20 +209,19 @@ def test_a_few_texts_are_shown_as_many_are(tmp_path: Path) -> None:
         "red shoes",
         "Red shoes",
         "shoes  red",
-        "shoes hats",
+        "shoes end",
         "red bird",
         "red gmail com",
         "size 12 12 12",
         "",
         "end",
     ]
-    texts += ["red-shoes", "o'neill hats", "login red gmail", "shoes\u200b", "12 shoes"]
+    texts += ["red-shoes", "o'neill shoes red", "login red gmail", "shoes\u200b", "12 shoes"]
     series = pl.Series(texts)
     fine = floor.allowed(series) & (normalise(series) == series).to_numpy()
     assert floor.shows(texts) == {text for text, own in zip(texts, fine, strict=True) if own}
-    assert {"shoes hats", "o'neill hats", "12 shoes"} <= floor.shows(texts) and "size 12 12 12" not in floor.shows(
-        texts
-    )
+    assert {"shoes end", "o'neill shoes red", "12 shoes"} <= floor.shows(texts)
+    assert "size 12 12 12" not in floor.shows(texts)
 
 
 def queries_of(tmp_path: Path, typed: dict[str, int]) -> Queries:

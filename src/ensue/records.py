@@ -230,6 +230,32 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Foreseen:
+    """One event that may come: the likeliest values, best first, the chance that none comes, and when.
+
+    ``after`` is seconds since the event before, in one of ten cases less, in half, in nine of ten; empty without times.
+    """
+
+    choices: tuple[Choice, ...]
+    stop: float
+    after: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """A history rolled forward, step by step; each step takes the first choice of the one before as having come."""
+
+    steps: tuple[Foreseen, ...]
+    known: int = 0
+    given: int = 0
+    id: str = ""
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return line_of(self)
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """What a model leaned on inside one history.
 

@@ -129,7 +129,7 @@ def test_fit_writes_the_folder_and_nothing_else(ensue: Ensue, logs: Logs, tmp_pa
     figures = r"\d+ s, loss \d+\.\d{4}, best on validation \d\.\d{4}"
     assert re.fullmatch(f"fit blend: epoch 1, {figures}", ran.lines[2])  # a log shows that it goes on
     assert re.fullmatch(f"fit blend: 2 epochs, {figures}", ran.lines[3])
-    assert re.fullmatch(f"fit hidan: 2 epochs, {figures}", ran.lines[5])
+    assert re.fullmatch(f"fit cascade-blend: 2 epochs, {figures}", ran.lines[5])
     assert ran.lines[-1] == f"saved {tmp_path / 'm'}"
     assert "" not in ran.lines
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
@@ -316,6 +316,21 @@ def test_predict_from_a_file_is_predict_from_a_pipe(ensue: Ensue, model: Path, l
     assert from_file.out.count("\n") == 6
     assert len(from_file.lines) == 1
     assert from_pipe.err == ""
+
+
+def test_predict_some_steps_ahead(ensue: Ensue, model: Path) -> None:
+    ran = ensue("predict", model, "--steps", "3", "-k", "2", "--json", stdin=KNOWN)
+    found = json.loads(ran.out)
+    assert list(found) == ["steps", "known", "given", "id"] and len(found["steps"]) == 3
+    path = [step["choices"][0]["value"] for step in found["steps"]]
+    assert len(set(path)) == 3 and not {"u001", "u002"} & set(path)
+    for step in found["steps"]:
+        assert list(step) == ["choices", "stop", "after"] and 0 < step["stop"] < 1 and len(step["choices"]) == 2
+        assert 0 <= step["after"][0] <= step["after"][1] <= step["after"][2]
+    shown = ensue("predict", model, "-", "--steps", "2", stdin=KNOWN)
+    assert shown.out.startswith("one\n") and "stops" in shown.out and path[0] in shown.out
+    wrong = ensue("predict", model, "--steps", "0", stdin=KNOWN)
+    assert (wrong.code, wrong.out) == (2, "") and "look at least 1 step ahead" in wrong.err
 
 
 def test_predict_of_nothing_is_nothing(ensue: Ensue, model: Path) -> None:

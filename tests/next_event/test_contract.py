@@ -47,6 +47,11 @@ class TestHiDANWithoutTime(NextContract):
     options = TRAINED
 
 
+class TestCascadeBlend(NextContract):
+    model = "cascade-blend"
+    options = TRAINED
+
+
 class ReadsWhole:
     """Of a model whose state remembers the whole history: none is longer than its reach."""
 

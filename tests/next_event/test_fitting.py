@@ -33,10 +33,10 @@ def fitted(model: str, data: Histories, **settings: object) -> tuple[NextPredict
 def test_the_rival_that_ranks_the_held_out_part_best_stays(world: World) -> None:
     best, reports = fitted("best", world.train)
     stages = list(dict.fromkeys(report.stage for report in reports))
-    assert stages == ["fit blend", "fit hidan", "refit"]
+    assert stages == ["fit blend", "fit cascade-blend", "refit"]
     part, held, _ = hold_out(world.train, by_time=False)
     alone = {}
-    for name in ("blend", "hidan"):
+    for name in ("blend", "cascade-blend"):
         made = NextPredictor(name, settings=SMALL, seed=2, device="cpu")
         assert list(made.fit(part, held))
         alone[name] = mean_reciprocal_rank(made, held.encode(made.vocabulary, drop_unknown=True))
@@ -47,7 +47,7 @@ def test_the_rival_that_ranks_the_held_out_part_best_stays(world: World) -> None
     assert best.summary()["model"] == best.model_name
 
 
-def test_hidan_is_for_cascades(world: World) -> None:
+def test_the_cascade_blend_is_for_cascades(world: World) -> None:
     timeless = replace(world.train, times=np.empty(0))
     best, reports = fitted("best", timeless)
     assert best.model_name == "blend"
@@ -57,7 +57,7 @@ def test_hidan_is_for_cascades(world: World) -> None:
 def test_each_rival_takes_the_settings_it_knows() -> None:
     made = NextPredictor("best", settings={"neighbours": 7, "max_hours": 3.0, "dim": 6})
     assert made.rivals["blend"][0].neighbours == 7
-    assert made.rivals["hidan"][0].max_hours == 3.0
+    assert made.rivals["cascade-blend"][0].max_hours == 3.0
     assert {settings.dim for settings, _ in made.rivals.values()} == {6}
     with pytest.raises(SettingError, match="setting 'wings' is not known here"):
         NextPredictor("best", settings={"wings": 2})

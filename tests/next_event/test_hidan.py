@@ -19,6 +19,7 @@ from ensue.errors import SettingError
 from ensue.next_event.batch import Batch
 from ensue.next_event.hidan import HiDAN, HiDANSettings
 from ensue.next_event.task import STEPS, Pieces
+from ensue.records import History
 from ensue.vocabulary import FIRST, Vocabulary
 from tests import oracles
 
@@ -349,3 +350,19 @@ def test_variants_differ() -> None:
     scores = [ramped(variant(name, 3))(batch).scores[:, FIRST:] for name in VARIANTS]
     for one, other in itertools.combinations(scores, 2):
         assert not torch.allclose(one, other)
+
+
+def test_credits_and_bias_are_the_score() -> None:
+    torch.manual_seed(0)
+    vocabulary = Vocabulary("abcdefgh")
+    for window in (30, 3):
+        network = HiDAN(HiDANSettings(dim=8, window=window), len(vocabulary)).eval()
+        data = Histories.of([History(tuple("adcbfe"), (0.0, 9.0, 9.0, 1e4, 1e5, 2e5))], vocabulary)
+        batch = Pieces(data, network.reach).batch(np.arange(1))
+        with torch.no_grad():
+            credit, scores = network.credit(batch), network(batch).scores
+        came = batch.ids[0, 1:]
+        expected = scores[torch.arange(len(came)), came] - network.output.bias[came]
+        torch.testing.assert_close(credit[0, 1:].sum(1), expected)
+        assert not credit[0, 0].any() and not credit[0].triu().any()
+        assert window > 5 or not credit[0, 4, 0]

@@ -59,7 +59,7 @@ def test_a_question_asks_after_the_last_event_alone() -> None:
     batch = pieces.batch(np.arange(len(pieces)))
     assert batch.ids[batch.asked].tolist() == [4 + FIRST, 5 + FIRST, 8 + FIRST]
     assert batch.ids.tolist() == [[5, 6], [7, 0], [9, 10]]  # reach 1: the event before, if there is one
-    assert batch.times.tolist() == [[0, 3600], [0, 0], [0, 3600]] and batch.num_targets == 0
+    assert (batch.times[:, 1] - batch.times[:, 0]).tolist() == [3600, 0, 3600] and batch.num_targets == 0
 
 
 @pytest.mark.parametrize("reach", [None, 0, 7, 58])
@@ -95,7 +95,7 @@ def test_a_batch_by_hand() -> None:
     # The last event of a history is a target and never asked, so it stays out: rows are (c) and (a, b).
     assert batch.ids.tolist() == [[4, 0], [2, 3]]
     assert batch.mask.tolist() == batch.asked.tolist() == [[True, False], [True, True]]
-    assert batch.times[1].tolist() == [0.0, 5.0]
+    assert batch.times[1].tolist() == [10.0, 15.0]
     assert batch.targets.tolist() == [2, 3, 4]
 
 

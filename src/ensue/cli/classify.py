@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FOREIGN: tuple[str, ...] = (
     *("time_unit", "sort", "gap", "protocol", "at", "max_drop"),
-    *("rules", "part", "min_users", "prefix", "articles"),
+    *("rules", "part", "min_users", "prefix", "steps", "articles"),
 )
 
 

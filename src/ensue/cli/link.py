@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FOREIGN: tuple[str, ...] = (
     *("time_unit", "sort", "gap", "phrases", "rules"),
-    *("protocol", "at", "min_users", "prefix", "max_drop"),
+    *("protocol", "at", "min_users", "prefix", "steps", "max_drop"),
 )
 
 

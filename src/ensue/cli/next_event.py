@@ -12,7 +12,7 @@ import typer
 
 from ensue.cli.options import Reading
 from ensue.errors import DataError, SettingError
-from ensue.records import Answer, Explanation, History
+from ensue.records import Answer, Explanation, Forecast, History
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -110,11 +110,11 @@ def records(source: str, reading: Reading, predictor: NextPredictor) -> Iterator
         raise DataError(f"-: not UTF-8 ({error.reason} at byte {error.start}); send UTF-8") from error
 
 
-def show_answer(found: Answer) -> None:
-    """One ranked answer."""
+def show_answer(found: Answer | Forecast) -> None:
+    """One ranked answer, or some steps ahead."""
     from ensue.cli import show
 
-    show.answer(found)
+    show.forecast(found) if isinstance(found, Forecast) else show.answer(found)
 
 
 def show_explanation(found: Explanation) -> None:

@@ -15,7 +15,7 @@ from ensue.data.check import Findings
 from ensue.data.tables import Understood
 from ensue.evaluation import Result, Row
 from ensue.evaluation.rows import cell
-from ensue.records import Answer, Explanation
+from ensue.records import Answer, Explanation, Forecast
 from ensue.refresh import AT, Refreshed
 from ensue.training import Report
 
@@ -131,6 +131,27 @@ def answer(found: Answer) -> None:
     out.print(table)
     popular = "" if found.known else ": nothing known, so this is plain popularity"
     out.print(f"{found.known} of {found.given} ids known{popular}", highlight=False)
+
+
+def forecast(found: Forecast) -> None:
+    """A history rolled forward, a row a step."""
+    table = Table("step", "stops", "after, 8 of 10", "median", "likeliest (score)")
+    for step, seen in enumerate(found.steps, 1):
+        choices = "   ".join(f"{escape(choice.value)} ({choice.score:.3f})" for choice in seen.choices)
+        after = (f"{_span(seen.after[0])} to {_span(seen.after[2])}", _span(seen.after[1])) if seen.after else ("", "")
+        table.add_row(str(step), f"{100 * seen.stop:.1f} %", *after, choices)
+    if found.id:
+        out.print(escape(found.id), highlight=False)
+    out.print(table)
+    out.print(f"{found.known} of {found.given} ids known", highlight=False)
+
+
+def _span(seconds: float) -> str:
+    """A length of time, as one says it."""
+    for unit, size in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s"
 
 
 def explanation(found: Explanation) -> None:

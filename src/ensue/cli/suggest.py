@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ensue.evaluation import SuggestResult
     from ensue.suggest.predictor import SuggestPredictor
 
-FOREIGN: tuple[str, ...] = ("sort", "phrases", "at", "max_drop", "articles")
+FOREIGN: tuple[str, ...] = ("sort", "phrases", "at", "max_drop", "steps", "articles")
 
 
 def read(path: Path, reading: Reading) -> Queries:

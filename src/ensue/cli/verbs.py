@@ -285,6 +285,7 @@ def predict(
     k: Annotated[int, typer.Option("-k", help="choices an answer")] = 10,
     evidence: Annotated[bool, typer.Option(help="show what each choice leaned on")] = True,
     prefix: Annotated[str, typer.Option(help="of suggestions: what stands in the search box already")] = "",
+    steps: Annotated[int | None, typer.Option(help="of next: roll forward so far, who and when and whether")] = None,
     columns: Columns = "",
     time_unit: TimeUnit = None,
     sort: Sort = False,
@@ -305,7 +306,8 @@ def predict(
     )
     more = {"prefix": prefix} if prefix else {}
     while some := list(islice(records, 1 if source == "-" and sys.stdin.isatty() else 512)):
-        for answer in predictor.predict(some, k, evidence=evidence, **more):
+        ahead = predictor.forecast(some, steps, k) if steps is not None else None
+        for answer in ahead or predictor.predict(some, k, evidence=evidence, **more):
             typer.echo(answer.to_json()) if json else chosen.show_answer(answer)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ensue.next_event import core, factors, gru4rec, narm, stamp
 from ensue.next_event.blend import Blend, BlendSettings
+from ensue.next_event.cascade_blend import CascadeBlend, CascadeBlendSettings
 from ensue.next_event.core import CORE, CORESettings
 from ensue.next_event.counting import Cooccurrence, CountingSettings, Markov, Popularity, SequentialRules
 from ensue.next_event.cyan import CYANRNN, CYANRNNSettings
@@ -35,6 +36,7 @@ MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
     "att-rnn": (Recurrent, RecurrentSettings(attention=True), _HIDAN),
     "att-lstm": (Recurrent, RecurrentSettings(cell="lstm", attention=True), _HIDAN),
     "cyan-rnn": (CYANRNN, CYANRNNSettings(), _HIDAN),
+    "cascade-blend": (CascadeBlend, CascadeBlendSettings(), _HIDAN),
     "sansr": (SANSR, SANSRSettings(), _SANSR),
     "sansr-rc": (SANSR, SANSRSettings(residual=False), _SANSR),
     "core": (CORE, CORESettings(), core.SCHEDULE),
@@ -51,5 +53,5 @@ MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
     "vsknn": (VSKNN, VSKNNSettings(), None),
 }
 COUNTING = ("popularity", "markov", "rules", "cooccurrence", "vsknn")
-BEST = ("blend", "hidan")
+BEST = ("blend", "cascade-blend")
 """The models among which ``--model best`` decides, on held-out data."""

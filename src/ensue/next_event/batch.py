@@ -14,8 +14,8 @@ class Batch(NamedTuple):
     Attributes:
         ids: (batch, time) ids, padded with 0 at the end.
         mask: (batch, time) True where an event is.
-        times: (batch, time) float64 seconds since the first event of the piece; 0 where the data has no clock. Float32
-            would blur the ages of histories that last longer than half a year.
+        times: (batch, time) float64 seconds as in the data; 0 where it has no clock. Float32 would blur the ages of
+            histories that last longer than half a year.
         asked: (batch, time) True where the model shall say what follows this event.
         targets: (asked,) the ids that really followed, in row order; empty when they are not known.
     """

@@ -15,6 +15,7 @@ from ensue.data.check import require_targets
 from ensue.data.histories import Histories
 from ensue.data.splits import hold_out
 from ensue.next_event import COUNTING, MODELS, storage, updating
+from ensue.next_event.forecast import Continuation
 from ensue.next_event.task import Pieces, repeats
 from ensue.optimizer import make_optimizer
 from ensue.training import Report, Schedule, mean_loss, train
@@ -70,6 +71,8 @@ def learn_values(predictor: NextPredictor, data: Histories) -> None:
         own = predictor.settings if name == predictor.model_name else MODELS[name][1]
         predictor.counting[name] = predictor.new_module(name, own)
         predictor.counting[name].count(data)
+    predictor.continuation = Continuation()
+    predictor.continuation.count(data)
     predictor.reservoir = predictor.new_reservoir()
     predictor.reservoir.add(data)
 
@@ -79,10 +82,10 @@ def _choose(
 ) -> Iterator[Report]:
     """Train every rival that can win; the one that ranks the held-out part best stays.
 
-    HiDAN is for cascades, timed and without repeats: elsewhere it is not tried.
+    The cascade blend is for cascades, timed and without repeats: elsewhere it is not tried.
     """
     facts = predictor.facts
-    names = [name for name in predictor.rivals if name != "hidan" or (facts["timed"] and not facts["repeats"])]
+    names = [name for name in predictor.rivals if name != "cascade-blend" or (facts["timed"] and not facts["repeats"])]
     names = names or list(predictor.rivals)
     if len(names) == 1:
         predictor.become(names[0])

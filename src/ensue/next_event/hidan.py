@@ -32,6 +32,7 @@ held out for early stopping is learned too: the network is trained anew on every
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -44,6 +45,9 @@ from ensue.nn.attention import band, masked_mean, masked_softmax
 from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
 from ensue.vocabulary import FIRST, PADDING
+
+SCALE = 10.0
+"""What cosines are multiplied by at the start."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +72,8 @@ class HiDANSettings:
     """False for HiDAN-NCA: the cascade is the plain mean of its users."""
     time_decay: bool = True
     """False for HiDAN-NT: influence without ages."""
+    cosine: bool = False
+    """True: a user's score is a cosine times a factor that is learned, in place of Eq. 10's inner product."""
 
     def __post_init__(self) -> None:
         for name in ("dim", "table_dim", "intervals"):
@@ -103,6 +109,8 @@ class HiDAN(nn.Module):
                 self.decay = nn.Parameter(torch.empty(settings.intervals + 1, dim))
                 self.decay_bias = nn.Parameter(torch.zeros(dim))
         self.output = nn.Linear(dim, num_ids)
+        if settings.cosine:
+            self.log_scale = nn.Parameter(torch.empty(1))
         self.dropout = Dropout(settings.dropout)
         self.reset_parameters()
 
@@ -111,6 +119,8 @@ class HiDAN(nn.Module):
         for name, parameter in self.named_parameters():
             if name == "users.weight":
                 nn.init.normal_(parameter, std=0.1)
+            elif name == "log_scale":
+                nn.init.constant_(parameter, math.log(SCALE))
             elif parameter.dim() == 2:
                 nn.init.xavier_uniform_(parameter)
             elif name == "importance_score":
@@ -202,11 +212,25 @@ class HiDAN(nn.Module):
 
     def cascades(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Eq. 9 at the asked steps: (asked, dim), and both attentions, each (batch, time, time)."""
+        fused, dependency, influence = self._read(batch)
+        return (influence @ fused)[batch.asked], dependency, influence
+
+    def credit(self, batch: Batch) -> Tensor:
+        """What each earlier user adds to the score that a user had before it came: (batch, user, earlier).
+
+        Eqs. 9 and 10 are sums over the earlier users, so these and the user's bias are the score, exactly. Row 0, and
+        what lies outside the window, is 0. With ``cosine`` they are the same up to a factor a row.
+        """
+        fused, _, influence = self._read(batch)
+        products = self.output.weight[batch.ids] @ fused.transpose(1, 2)
+        return torch.cat([torch.zeros_like(influence[:, :1]), influence[:, :-1] * products[:, 1:]], dim=1)
+
+    def _read(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Users aware of their context, (batch, time, dim), and both attentions."""
         users = self.embed(batch.ids)
         dependency = self.dependency(users, batch.mask)
         fused = self.fuse(users, dependency @ users)
-        influence = self.influence(fused, batch.times, batch.mask)
-        return (influence @ fused)[batch.asked], dependency, influence
+        return fused, dependency, self.influence(fused, batch.times, batch.mask)
 
     def forward(self, batch: Batch) -> Output:
         """Scores after each asked step, and both attentions.
@@ -216,11 +240,18 @@ class HiDAN(nn.Module):
             (batch, time, time).
         """
         cascades, dependency, influence = self.cascades(batch)
-        scores = self.output(cascades)
+        scores = functional.linear(*self.scored(cascades), self.output.bias)
         scores[:, :FIRST] = -torch.inf
         return Output(scores, (dependency, influence))
 
     def loss(self, batch: Batch) -> Tensor:
         """Eq. 11 as a mean over the targets of the batch, in nats; padding and unknown are no candidates."""
-        weight, bias = self.output.weight[FIRST:], self.output.bias[FIRST:]
-        return linear_cross_entropy(self.cascades(batch)[0], weight, bias, batch.targets - FIRST)
+        cascades, users = self.scored(self.cascades(batch)[0])
+        return linear_cross_entropy(cascades, users[FIRST:], self.output.bias[FIRST:], batch.targets - FIRST)
+
+    def scored(self, cascades: Tensor) -> tuple[Tensor, Tensor]:
+        """The two sides of the product that scores: (asked, dim) cascades and (ids, dim) users."""
+        if not self.settings.cosine:
+            return cascades, self.output.weight
+        scaled = functional.normalize(cascades, dim=1) * self.log_scale.exp()
+        return scaled, functional.normalize(self.output.weight, dim=1)

@@ -20,9 +20,10 @@ from ensue.metrics import Floats
 from ensue.next_event import BEST, MODELS, fitting, storage, updating
 from ensue.next_event.answers import TESTED, Said, answers, explanation, log_totals
 from ensue.next_event.batch import Output
+from ensue.next_event.forecast import Continuation, forecast
 from ensue.next_event.reservoir import Reservoir
 from ensue.next_event.task import Pieces, draw_negatives, find_device, hide_seen
-from ensue.records import Answer, Explanation, History
+from ensue.records import Answer, Explanation, Forecast, History
 from ensue.settings import changed
 from ensue.training import Report
 from ensue.vocabulary import Vocabulary
@@ -73,6 +74,7 @@ class NextPredictor:
         self.vocabulary = Vocabulary()
         self.model: nn.Module | None = None
         self.counting: dict[str, Any] = {}
+        self.continuation: Continuation | None = None
         self.facts: dict[str, Any] = {}
         self.seconds_an_epoch: float | None = None
         self.train_prints = torch.zeros(0, dtype=torch.int64)
@@ -171,6 +173,22 @@ class NextPredictor:
         size = max(1, CELLS // max(len(self.vocabulary), LEAST) // (1 + TESTED * evidence))
         parts = (records[low : low + size] for low in range(0, len(records), size))
         return [answer for part in parts for answer in answers(part, self.vocabulary, self._say, k, evidence=evidence)]
+
+    def forecast(self, records: Sequence[History], steps: int, k: int = 10) -> list[Forecast]:
+        """Roll each record forward: who comes, when, and the chance that nothing does.
+
+        Each step takes the likeliest value, and the median of its delay, as having come. The further a step, the more
+        it rests on guesses. The chance to stop stands beside the choices and is none of them.
+
+        Args:
+            records: any number.
+            steps: how far.
+            k: choices a step.
+
+        Raises:
+            SettingError: not trained, fitted by an ensue without forecasts, or ``steps`` or ``k`` below 1.
+        """
+        return forecast(self, records, steps, k)
 
     def explain(self, records: Sequence[History], k: int = 3) -> list[Explanation]:
         """What the model leaned on inside each record: weights between its events, and a deletion test.

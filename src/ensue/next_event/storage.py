@@ -18,6 +18,7 @@ from ensue.data.histories import Histories
 from ensue.errors import ModelFolderError, SettingError
 from ensue.folder import FORMAT, read_file, read_tensors, tensor_bytes
 from ensue.next_event import COUNTING, MODELS
+from ensue.next_event.forecast import Continuation
 from ensue.optimizer import make_optimizer, optimizer_tensors, restore_optimizer
 from ensue.version import __version__
 from ensue.vocabulary import Vocabulary
@@ -35,10 +36,11 @@ NAMES = {"settings.json", "vocabulary.json", "CARD.md", RESERVOIR} | {
 def files(predictor: NextPredictor, card: str) -> dict[str, bytes]:
     """The contents of a model folder, by file name."""
     settings = {"ensue": __version__, "format": FORMAT, **predictor.summary()}
+    counted: dict[str, Any] = dict(predictor.counting)
+    if predictor.continuation is not None:
+        counted["continuation"] = predictor.continuation
     counts = {
-        f"{name}.{key}": tensor
-        for name, module in predictor.counting.items()
-        for key, tensor in module.state_dict().items()
+        f"{name}.{key}": tensor for name, module in counted.items() for key, tensor in module.state_dict().items()
     }
     found = {
         "settings.json": json.dumps(settings, indent=1).encode(),
@@ -67,6 +69,8 @@ def fill(predictor: NextPredictor, path: Path, facts: dict[str, Any]) -> None:
         predictor.counting[name] = _filled(predictor.new_module(name, MODELS[name][1]), counts, f"{name}.")
         if len(predictor.counting[name].totals) != len(predictor.vocabulary):
             raise ValueError("vocabulary.json is not as long as the tables")
+    if any(name.startswith("continuation.") for name in counts):  # folders of before there were forecasts lack it
+        predictor.continuation = _filled(Continuation(), counts, "continuation.")
     module = predictor.new_module(predictor.model_name, predictor.settings)
     predictor.model = _filled(module, read_tensors(path, "model.safetensors"))
     if predictor.schedule is None:

@@ -83,11 +83,7 @@ class Pieces:
         mask = where < stops[:, None]
         where = np.minimum(where, stops[:, None] - 1)
         ids = np.where(mask, self.histories.ids[where], 0)
-        if self.histories.timed:
-            times = self.histories.times[where]
-            times = times - times[:, :1]
-        else:
-            times = np.zeros(ids.shape)
+        times = self.histories.times[where] if self.histories.timed else np.zeros(ids.shape)
         asked = mask & (where >= asked_from[:, None])
         targets = self.histories.ids[where[asked] + 1] if self.has_targets else np.empty(0, np.int32)
         return Batch(

@@ -80,6 +80,8 @@ def count(predictor: NextPredictor, data: Histories) -> None:
     """Add whole encoded histories to the counting models and the facts; it takes a pass over the counted pairs."""
     for module in predictor.counting.values():
         module.count(data)
+    if predictor.continuation is not None:
+        predictor.continuation.count(data)
     if hasattr(predictor.network, "remember"):
         predictor.network.remember(data)
     predictor.train_prints = torch.cat([predictor.train_prints, prints(data)])

@@ -1,29 +1,75 @@
-"""HiDAN's tables (Wang & Li, IJCAI 2019) on the data at hand.
+"""HiDAN's tables and figure (Wang & Li, IJCAI 2019) on the data at hand, and what later papers score on theirs.
 
-The authors' training files (80 % of the cascades) are not public. Their validation file (10 %) is learned here, their
-test file (10 %) is scored, and every row says so: it is the paper's protocol on an eighth of the paper's training data.
+Tables 1 (data), 2 (every model under the paper's protocol and under ours) and 3 (what a training costs), and figure 4
+as a number: how often the strongest weight is a true edge. It takes hours, so each finished training is kept, and the
+same command goes on where it was stopped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ensue.data.histories import Histories
-from ensue.data.tables import read
-from ensue.errors import DataError, SettingError
-from ensue.evaluation import Result, compare, table
+from ensue.errors import SettingError
+from ensue.evaluation import RESAMPLES
+from ensue.next_event import COUNTING
 from ensue.next_event.predictor import NextPredictor
+from ensue.studies import hidan_page as page
+from ensue.studies.cells import Cell, Cells
+from ensue.studies.drawn import Drawn
+from ensue.studies.hidan_measures import PROTOCOLS, of_cells, resample, sources, sums
+from ensue.studies.hidan_paper import ELSEWHERE, PARAMETERS, printed, seconds
+from ensue.studies.hidan_sets import GRAPH, LATER, CascadeSet, find_sets
 from ensue.studies.provenance import Follow, Study, Tell
 
-SETS = {"memes": "meme", "weibo": "weibo", "twitter": "twitter"}
-MODELS = ("hidan", "hidan-nua", "hidan-nca", "hidan-nt")
-QUICK = {"epochs": 6, "refit": False}
-AT = (10, 50, 100)
-SHOWN = ("mrr", "hit@10", "hit@50", "hit@100")
+OURS = "cascade-blend"
+PAPER = (
+    "rnn",
+    "lstm",
+    "rmtpp",
+    "att-rnn",
+    "att-lstm",
+    "cyan-rnn",
+    "hidan-nua",
+    "hidan-nca",
+    "hidan-nt",
+    "hidan",
+)
+TRAINED = (*PAPER, OURS)
+OUTPUT = ("users", "output")
+"""What Table 3 does not count: the user table and the output layer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How much is trained and scored."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of every training."""
+    rows: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What is trained on a set where no model is named; all by default."""
+    learned: int | None = None
+    """Cascades learned at most, evenly from the file; all of them by default."""
+    tested: int | None = None
+    """Cascades scored at most."""
+    resamples: int = RESAMPLES
+    """Of the test cascades."""
+
+
+FULL = Plan(
+    rows={**dict.fromkeys(LATER, ("hidan", OURS)), GRAPH: ("att-rnn", "att-lstm", "cyan-rnn", "hidan", OURS)},
+)
+QUICK = Plan(
+    options={"epochs": 3},
+    rows={**dict.fromkeys(LATER, (OURS,)), GRAPH: ("att-lstm", "hidan")},
+    learned=1000,
+    tested=400,
+    resamples=200,
+)
 
 
 def run(
@@ -36,94 +82,161 @@ def run(
     follow: Follow,
     kept: Path | None = None,
 ) -> Study:
-    """Rebuild Tables 1 (statistics), 2 (prediction) and 3 (parameters, seconds an epoch).
+    """Rebuild the tables and the figure.
 
     Args:
-        data: the folder with ``{meme,weibo,twitter}-cascades-time-{val,test}.gz``, or the folder above it.
-        models: which of ``MODELS`` to train; none for all.
-        quick: HiDAN alone and few epochs; not the paper's figures.
+        data: the folder with ``hidan``, ``twitter``, ``memetracker`` and ``hc-exp``, any of them, or the folder above
+            it; or the one that holds HiDAN's own files.
+        models: which trained models get a row; none for those of ``Plan.rows``.
+        quick: small slices and few epochs; not the paper's figures.
         seeds: trainings a model.
         tell: takes a line of progress.
         follow: shows a training.
-        kept: not used; this study is not long enough to be kept in parts.
+        kept: where finished cells are kept.
 
     Raises:
-        DataError: a file is missing.
-        SettingError: a model that has no row in the paper's table.
+        DataError: no data set is there, or half of one, or the file of cells is something else.
+        SettingError: a model that has no row.
     """
-    if unknown := [name for name in models if name not in MODELS]:
-        raise SettingError(f"model {unknown[0]!r} has no row here; choose from {', '.join(MODELS)}")
-    chosen = MODELS[:1] if quick else tuple(models) or MODELS
-    tables: dict[str, list[dict[str, Any]]] = {"statistics": [], "prediction": [], "cost": []}
-    page = ["# HiDAN: tables rebuilt", "", __doc__.split("\n\n")[1].replace("\n", " "), ""]
-    if quick:
-        page += [f"**Quick run**: HiDAN alone, at most {QUICK['epochs']} epochs. An impression, not a result.", ""]
-    for name, stem in SETS.items():
-        train, test = (_read(data, f"{stem}-cascades-time-{part}.gz") for part in ("val", "test"))
-        tables["statistics"].append(_statistics(name, train, test))
-        tell(f"{name}: {len(train):,} cascades to learn, {len(test):,} to score")
-        entries = [_fitted(model, train, quick, seeds, tell, follow) for model in chosen]
-        tables["cost"] += [_cost(name, predictors[0]) for predictors in entries]
-        page += [f"## {name}", ""]
-        for protocol in ("paper", "full"):
-            result = compare(entries, test, protocol, AT)
-            tables["prediction"] += _rows(name, result)
-            page += [_section(result), ""]
-    page += ["## Cost (Table 3)", "", _plain(tables["cost"]), "", "## Data (Table 1)", "", _plain(tables["statistics"])]
-    return Study("hidan", tables, "\n".join([*page, ""]))
+    if unknown := [name for name in models if name not in TRAINED]:
+        raise SettingError(
+            f"model {unknown[0]!r} has no row here; choose from {', '.join(TRAINED)} (counting rows are always there)"
+        )
+    plan = QUICK if quick else FULL
+    study = _Study(Cells(kept), plan, tell, follow)
+    if kept is None:
+        tell("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
+    names = ("statistics", "prediction", "verdicts", "cost", "sources")
+    tables: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    sets, absent = find_sets(data)
+    for whole in sets:
+        own = whole.few(plan.learned, plan.tested)
+        tell(f"{own.name}: {len(own.train):,} cascades to learn, {len(own.test):,} to score")
+        tables["statistics"] += own.statistics()
+        chosen = tuple(models) or plan.rows.get(own.name, TRAINED)
+        for name, rows in study.tables(own, whole, chosen, seeds).items():
+            tables[name] += rows
+    amounts = page.Amounts(plan.learned, plan.tested, seeds)
+    about = page.about([own.name for own in sets], absent, amounts, quick=quick)
+    return Study("hidan", tables, page.write(about, tables), page.draw(tables))
 
 
-def _read(data: Path, file: str) -> Histories:
-    for folder in (data, data / "hidan", data / "cascades" / "hidan"):
-        if (folder / file).is_file():
-            return read(folder / file)[0]
-    raise DataError(f"{data}: {file} is not there; name the folder that holds HiDAN's own files")
+class _Study:
+    """The trainings, each kept as it finishes."""
+
+    def __init__(self, cells: Cells, plan: Plan, tell: Tell, follow: Follow) -> None:
+        self.cells, self.plan, self.tell, self.follow = cells, plan, tell, follow
+
+    def tables(
+        self, own: CascadeSet, whole: CascadeSet, models: Sequence[str], seeds: int
+    ) -> dict[str, list[dict[str, Any]]]:
+        """All rows of one data set."""
+        trained = {name: [self._trained(own, whole, name, seed) for seed in range(seeds)] for name in models}
+        counted = self._counted(own, whole)["rows"]
+        cells = {**trained, **{name: [counted[name]] for name in COUNTING}}
+        found: dict[str, list[dict[str, Any]]] = {
+            "prediction": [],
+            "verdicts": [],
+            "cost": [_cost(own.name, name, own_cells) for name, own_cells in trained.items()],
+            "sources": _sources(own.name, trained),
+        }
+        copies = own.near_copies
+        for protocol in PROTOCOLS:
+            runs = {name: of_cells(kept, protocol) for name, kept in cells.items()}
+            for part, chosen in (("all", np.ones(len(own.test), np.bool_)), ("no near copies", ~copies)):
+                if part != "all" and not copies.any():
+                    continue
+                drawn = resample(runs, protocol, chosen, self.plan.resamples)
+                about = {"data": own.name, "protocol": protocol, "cascades": part}
+                found["prediction"] += [_row(about, name, cells[name], drawn[name]) for name in cells]
+                found["verdicts"] += _verdicts(about, drawn)
+        if own.name in ELSEWHERE:
+            about = {"data": own.name, "protocol": "theirs", "cascades": "all"}
+            found["prediction"] += [{**about, "model": name, **row} for name, row in ELSEWHERE[own.name].items()]
+        return found
+
+    def _key(self, own: CascadeSet, whole: CascadeSet, model: str, seed: int) -> dict[str, Any]:
+        """All that decides a cell, but the program's version, which stands in the cell."""
+        part = {"data": own.name, "fingerprint": whole.fingerprint, "learned": len(own.train), "tested": len(own.test)}
+        return {**part, "model": model, "options": dict(self.plan.options), "seed": seed}
+
+    def _trained(self, own: CascadeSet, whole: CascadeSet, model: str, seed: int) -> Cell:
+        def make() -> Cell:
+            self.tell(f"{own.name}: {model} seed {seed}")
+            predictor = NextPredictor(model, settings=self.plan.options, seed=seed)
+            self.follow(predictor.fit(own.train, own.valid))
+            found = {**sums(predictor, own.test), **_about(predictor)}
+            if own.edges is not None:
+                found["sources"] = sources(predictor, own.test, own.edges)
+            return found
+
+        return self.cells.get(self._key(own, whole, model, seed), make)
+
+    def _counted(self, own: CascadeSet, whole: CascadeSet) -> Cell:
+        """The rows that need no network, learned from the same cascades."""
+
+        def make() -> Cell:
+            self.tell(f"{own.name}: {', '.join(COUNTING)}")
+            predictor = NextPredictor(COUNTING[0])
+            self.follow(predictor.fit(own.train))
+            return {"rows": {name: sums(predictor, own.test, name) for name in COUNTING}}
+
+        return self.cells.get(self._key(own, whole, "counting", 0), make)
 
 
-def _fitted(model: str, train: Histories, quick: bool, seeds: int, tell: Tell, follow: Follow) -> list[NextPredictor]:
-    predictors = [NextPredictor(model, settings=QUICK if quick else {}, seed=seed) for seed in range(seeds)]
-    for predictor in predictors:
-        tell(f"{model}, seed {predictor.seed}")
-        follow(predictor.fit(train))
-    return predictors
-
-
-def _statistics(name: str, train: Histories, test: Histories) -> dict[str, Any]:
-    users = set(train.vocabulary.values) | set(test.vocabulary.values)
-    lengths = np.concatenate([train.lengths, test.lengths])
+def _about(predictor: NextPredictor) -> Cell:
+    """What a training leaves behind beside its answers."""
+    named = list(predictor.network.named_parameters())
+    inner = sum(part.numel() for name, part in named if name.removeprefix("network.").split(".")[0] not in OUTPUT)
+    numbers = {"weight": "weight", "days": "memory.days"}
+    buffers = dict(predictor.network.named_buffers())
     return {
-        "data": name,
-        "users": len(users),
-        "cascades_learned": len(train),
-        "cascades_scored": len(test),
-        "mean_length": round(float(lengths.mean()), 1),
-    }
-
-
-def _cost(name: str, predictor: NextPredictor) -> dict[str, Any]:
-    counted = [p.numel() for key, p in predictor.network.named_parameters() if not key.startswith(("users", "output"))]
-    return {
-        "data": name,
-        "model": predictor.model_name,
-        "parameters": sum(counted),
         "epochs": predictor.facts["epochs"],
-        "seconds_an_epoch": round(predictor.seconds_an_epoch or 0, 2),
+        "seconds_an_epoch": round(predictor.seconds_an_epoch or 0.0, 2),
+        "parameters": inner,
+        "held_out": predictor.facts.get("held_out", "its own part"),
+        **{name: float(buffers[path]) for name, path in numbers.items() if path in buffers},
     }
 
 
-def _rows(name: str, result: Result) -> list[dict[str, Any]]:
-    shared = {"data": name, "training": "10 %", "protocol": result.protocol.name}
-    verdict = {"beats_counting": result.beats_counting, "best_counting": result.best_counting}
-    return [{**shared, **row.to_dict(), **verdict} for row in result.rows]
+def _row(about: Mapping[str, Any], name: str, cells: Sequence[Cell], drawn: Drawn) -> dict[str, Any]:
+    """A row of Table 2: means over seeds, intervals, and the paper's figures where it has some."""
+    row: dict[str, Any] = {**about, "model": name, "seeds": len(cells)}
+    row |= dict(zip(drawn.names, drawn.figures.tolist(), strict=True))
+    row["interval"] = drawn.interval()
+    paper = printed(about["data"], name) if about["protocol"] == "macro" else {}
+    return {**row, "paper": paper} if paper else row
 
 
-def _section(result: Result) -> str:
-    card = result.protocol
-    about = f"Protocol {card.name}: {card.averaging}; {card.repeats}; ties {card.ties}. {card.targets}. {card.leaked}."
-    return "\n\n".join([f"**10 % training.** {about}", table(result, SHOWN), f"HiDAN {result.verdict}"])
+def _verdicts(about: Mapping[str, Any], drawn: Mapping[str, Drawn]) -> list[dict[str, Any]]:
+    """HiDAN, and ours, against every other row on the same cascades."""
+    return [
+        {**about, "model": name, "other": other, "measure": measure, **drawn[name].against(drawn[other], measure)}
+        for name in ("hidan", OURS)
+        if name in drawn
+        for other in drawn
+        if other != name
+        for measure in drawn[name].names
+    ]
 
 
-def _plain(rows: list[dict[str, Any]]) -> str:
-    head = list(rows[0])
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    return "\n".join([*lines, *(f"| {' | '.join(str(row[name]) for name in head)} |" for row in rows)])
+def _cost(data: str, name: str, cells: Sequence[Cell]) -> dict[str, Any]:
+    """A row of Table 3; ``parameters`` without user table and output layer."""
+    spent = float(np.median([cell["seconds_an_epoch"] for cell in cells]))
+    row = {"data": data, "model": name, "parameters": cells[0]["parameters"], "paper_parameters": PARAMETERS.get(name)}
+    row |= {"epochs": [cell["epochs"] for cell in cells], "seconds_an_epoch": round(spent, 2)}
+    row |= {"paper_seconds": seconds(data, name)}
+    return {**row, **{key: [cell[key] for cell in cells] for key in ("weight", "days") if key in cells[0]}}
+
+
+def _sources(data: str, trained: Mapping[str, Sequence[Cell]]) -> list[dict[str, Any]]:
+    """Figure 4 as a number, a row a model and way of answering, each seed's; then the latest user, and chance."""
+    rows: list[dict[str, Any]] = []
+    for name, cells in trained.items():
+        found = [cell["sources"] for cell in cells if "sources" in cell]
+        for way in ("weight", "credit"):
+            if found and way in found[0]:
+                values = [own[way] for own in found]
+                rows.append({"data": data, "model": name, "by": way, "precision": float(np.mean(values))})
+                rows[-1] |= {"by_seed": values, **{key: found[0][key] for key in ("steps", "latest", "chance")}}
+    return rows

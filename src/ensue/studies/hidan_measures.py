@@ -1,0 +1,118 @@
+"""What HiDAN's study keeps of a trained model: sums by cascade under each protocol, and who it says infected whom."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ensue import metrics
+from ensue.data.histories import Histories
+from ensue.evaluation.next_event import score
+from ensue.metrics import Floats
+from ensue.next_event.predictor import NextPredictor
+from ensue.next_event.task import Pieces
+from ensue.studies.cells import Cell
+from ensue.studies.drawn import Drawn
+from ensue.studies.hidan_paper import MEASURES
+
+AT = (10, 50, 100)
+NAMES = (*MEASURES, "mrr@100")
+PROTOCOLS = ("macro", "full")
+_COLUMNS = [metrics.names(AT).index(name) for name in NAMES]
+GROUP = 2000
+"""Asked steps looked at together."""
+EARLIER = 29
+"""Users before a user among whom its source is looked for: HiDAN's window."""
+
+
+def sums(predictor: NextPredictor, test: Histories, counting: str | None = None) -> Cell:
+    """The measures of a model under each protocol, summed by cascade: what every row and verdict is made of."""
+    found: Cell = {}
+    for protocol in PROTOCOLS:
+        run = score(predictor, test, protocol, counting)
+        table, targets = metrics.per_sequence(metrics.values(run.rank, AT)[:, _COLUMNS], run.sequence, len(test))
+        packed = np.concatenate([table, targets[:, None]], axis=1).astype("<f4")
+        found[protocol] = base64.b64encode(zlib.compress(packed.tobytes())).decode("ascii")
+        found[f"{protocol}_seconds"] = round(run.seconds, 2)
+    return found
+
+
+def unpacked(text: str) -> Floats:
+    """(cascades, measures + 1) what :func:`sums` has packed; the last column: targets."""
+    table: Floats = np.frombuffer(zlib.decompress(base64.b64decode(text)), "<f4").reshape(-1, len(NAMES) + 1)
+    return table.astype(np.float64)
+
+
+def resample(
+    runs: Mapping[str, Sequence[Floats]], protocol: str, chosen: npt.NDArray[np.bool_], resamples: int
+) -> dict[str, Drawn]:
+    """Draw cascades anew, the same for all models, and of each model its seeds.
+
+    Args:
+        runs: :func:`unpacked` tables of each model, one a seed.
+        protocol: macro, the mean over a cascade's targets and then over cascades; full, the mean over targets.
+        chosen: (cascades,) which count.
+        resamples: how often.
+    """
+    random = np.random.default_rng(0)
+    used = chosen & (next(iter(runs.values()))[0][:, -1] > 0)
+    number = int(used.sum())
+    weight = np.stack(
+        [np.bincount(random.integers(number, size=number), minlength=number) for _ in range(resamples)]
+    ).astype(np.float64)
+    found = {}
+    for name, seeds in runs.items():
+        tables = [table[used] for table in seeds]
+        if protocol == "macro":
+            tables = [np.append(table[:, :-1] / table[:, -1:], np.ones((number, 1)), axis=1) for table in tables]
+        by_seed = np.stack([table[:, :-1].sum(0) / table[:, -1].sum() for table in tables])
+        drawn = np.stack([(summed := weight @ table)[:, :-1] / summed[:, -1:] for table in tables])
+        seed = random.integers(len(seeds), size=(resamples, len(seeds)))
+        found[name] = Drawn(NAMES, by_seed, drawn[seed, np.arange(resamples)[:, None]].mean(1))
+    return found
+
+
+def sources(predictor: NextPredictor, test: Histories, edges: frozenset[tuple[str, str]]) -> Cell:
+    """Figure 4 as a number: how often the earlier user who stands out is one who can infect a user.
+
+    Asked of every user from a cascade's third on some of whose true sources are among the ``EARLIER`` users before it,
+    and not all of those: elsewhere any answer, or none, is right.
+
+    Returns:
+        ``steps``, and the share of right answers by way of answering: the strongest ``weight`` of the first attention;
+        the largest part in the user's score (``credit``, where the score is a sum over earlier users); the ``latest``
+        user; ``chance``, one drawn at random.
+    """
+    known = test.encode(predictor.vocabulary, drop_unknown=True)
+    network = predictor.network
+    pieces = Pieces(known, network.reach)
+    found: dict[str, list[float]] = {}
+    for index in pieces.groups(GROUP):
+        batch = pieces.batch(index)
+        tables = {"weight": predictor.scores(pieces, index)[0].weights[0]}
+        if hasattr(network, "credit"):
+            with torch.no_grad():
+                tables["credit"] = network.credit(batch.to(predictor.device)).cpu()
+        first = (pieces.asked_from - pieces.starts)[index]
+        for row, size in enumerate(batch.mask.sum(1).tolist()):
+            users = [predictor.vocabulary.value(id) for id in batch.ids[row, :size].tolist()]
+            for step in range(max(2, int(first[row])), size):
+                low = max(0, step - EARLIER)
+                true = np.array([(user, users[step]) in edges for user in users[low:step]])
+                if true.any() and not true.all():
+                    answers = {"latest": true[-1], "chance": true.mean()}
+                    answers |= {name: true[int(own[row, step, low:step].argmax())] for name, own in tables.items()}
+                    for name, answer in answers.items():
+                        found.setdefault(name, []).append(float(answer))
+    return {"steps": len(found.get("chance", [])), **{name: float(np.mean(own)) for name, own in found.items()}}
+
+
+def of_cells(cells: Sequence[Mapping[str, Any]], protocol: str) -> list[Floats]:
+    """The tables of some seeds."""
+    return [unpacked(cell[protocol]) for cell in cells]

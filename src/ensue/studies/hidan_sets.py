@@ -1,0 +1,165 @@
+"""The cascades of HiDAN's study: the authors' own files, those that later papers use, and one with its true graph."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ensue.data.check import fingerprints
+from ensue.data.histories import Histories
+from ensue.data.tables import read
+from ensue.errors import DataError
+from ensue.studies.hidan_paper import STATISTICS
+
+LONGEST = 200
+"""Events of a cascade that are read in the later papers' sets, as those papers do; the rest is cut off."""
+OWN: Mapping[str, str] = {"memes": "meme", "weibo": "weibo", "twitter": "twitter"}
+LATER: Mapping[str, str] = {"forest-twitter": "twitter", "memetracker": "memetracker"}
+GRAPH = "hc-exp"
+HALF = 0.5
+DATED = 1e8
+"""Times after this (seconds, 1973) count from 1970: the same second is the same moment."""
+ABOUT: Mapping[str, str] = {
+    **dict.fromkeys(
+        OWN,
+        "the authors' files. Their training file (80 % of the cascades) is not public; their validation file (10 %) is "
+        "learned, of which a tenth is held out to choose the epoch, and their test file (10 %) is scored: the paper's "
+        "protocol on an eighth of the paper's training data",
+    ),
+    **dict.fromkeys(LATER, f"as later papers split it; the first {LONGEST} events of each cascade"),
+    GRAPH: "cascades simulated on a known graph",
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CascadeSet:
+    """One data set, split as given."""
+
+    name: str
+    train: Histories
+    valid: Histories | None
+    """``None``: a tenth of ``train`` is held out."""
+    test: Histories
+    edges: frozenset[tuple[str, str]] | None = None
+    """Who can infect whom, where that is known."""
+    fingerprint: str
+
+    def few(self, learned: int | None, tested: int | None) -> CascadeSet:
+        """At most so many cascades, evenly from the files."""
+        train, test = _evenly(self.train, learned), _evenly(self.test, tested)
+        valid = None if self.valid is None else _evenly(self.valid, learned)
+        return replace(self, train=train, valid=valid, test=test)
+
+    @property
+    def near_copies(self) -> npt.NDArray[np.bool_]:
+        """(test cascades,) whether training data holds it: user for user, or half of it at the very same seconds."""
+        test = self.test.encode(self.train.vocabulary)
+        found: npt.NDArray[np.bool_] = np.isin(fingerprints(test), fingerprints(self.train))
+        if not test.timed or float(self.train.times.min()) < DATED:
+            return found
+        known = {_pair(*event) for event in zip(self.train.ids.tolist(), self.train.times.tolist(), strict=True)}
+        same = [_pair(*event) in known for event in zip(test.ids.tolist(), test.times.tolist(), strict=True)]
+        shared = np.bincount(test.sequence_index(), same, len(test))
+        return found | (shared >= HALF * test.lengths)
+
+    def statistics(self) -> list[dict[str, Any]]:
+        """Table 1: what is here, and what the paper prints."""
+        parts = [part for part in (self.train, self.valid, self.test) if part is not None]
+        found = {
+            "users": len({value for part in parts for value in part.vocabulary.values}),
+            "cascades": sum(map(len, parts)),
+            "mean length": round(sum(len(part.ids) for part in parts) / max(1, sum(map(len, parts))), 1),
+            "learned": len(self.train),
+            "scored": len(self.test),
+            "near copies": f"{100 * self.near_copies.mean():.1f} %",
+        }
+        rows = [{"data": self.name, "row": "here", **found}]
+        if self.name in STATISTICS:
+            rows.append({"data": self.name, "row": "paper", **STATISTICS[self.name]})
+        return rows
+
+
+def find_sets(data: Path) -> tuple[list[CascadeSet], list[str]]:
+    """The sets at hand, in the order of the tables, and the names of those that are not.
+
+    Args:
+        data: the folder with ``hidan``, ``twitter``, ``memetracker`` and ``hc-exp``, any of them, or the folder above
+            it; HiDAN's files may also lie in it.
+
+    Raises:
+        DataError: none is there, or half of one.
+    """
+    base = data / "cascades" if (data / "cascades").is_dir() else data
+    found, absent = [], []
+    for name, stem in OWN.items():
+        folder = base / "hidan" if (base / "hidan").is_dir() else base
+        files = [folder / f"{stem}-cascades-time-{part}.gz" for part in ("val", "test")]
+        if parts := _read_all(files):
+            found.append(_set(name, parts[0], None, parts[1]))
+        else:
+            absent.append(name)
+    for name, place in LATER.items():
+        files = [base / place / f"cascade{part}.txt.gz" for part in ("", "valid", "test")]
+        if parts := _read_all(files):
+            found.append(_set(name, *map(_first, parts)))
+        else:
+            absent.append(name)
+    files = [base / GRAPH / f"hc-exp-cascades-{part}.gz" for part in ("train", "val", "test")]
+    if (parts := _read_all(files)) and (base / GRAPH / "hc-exp-graph").is_file():
+        edges = frozenset(_edges(base / GRAPH / "hc-exp-graph"))
+        found.append(replace(_set(GRAPH, *parts), edges=edges))
+    else:
+        absent.append(GRAPH)
+    if not found:
+        raise DataError(f"{data}: none of {', '.join(absent)} is there; name the folder that holds them")
+    return found, absent
+
+
+def _read_all(files: Iterable[Path]) -> list[Histories]:
+    """All of them, or none where the first is not there."""
+    files = list(files)
+    if not files[0].is_file():
+        return []
+    if missing := [path for path in files if not path.is_file()]:
+        raise DataError(f"{missing[0]}: not there; it belongs to {files[0].name}")
+    return [read(path)[0] for path in files]
+
+
+def _set(name: str, train: Histories, valid: Histories | None, test: Histories) -> CascadeSet:
+    seen = hashlib.blake2b(digest_size=8)
+    for part in (train, valid, test):
+        if part is not None:
+            seen.update("\n".join(part.vocabulary.values).encode())
+            for column in (part.ids, part.offsets, part.times):
+                seen.update(np.ascontiguousarray(column).data)
+    return CascadeSet(name=name, train=train, valid=valid, test=test, fingerprint=seen.hexdigest())
+
+
+def _first(histories: Histories) -> Histories:
+    """Each cascade's first events."""
+    return histories.keep(np.arange(len(histories.ids)) - histories.offsets[histories.sequence_index()] < LONGEST)
+
+
+def _evenly(histories: Histories, most: int | None) -> Histories:
+    if most is None or len(histories) <= most:
+        return histories
+    return histories.select(np.linspace(0, len(histories) - 1, most).astype(np.int64))
+
+
+def _pair(user: int, second: float) -> tuple[int, int]:
+    return user, round(second)
+
+
+def _edges(path: Path) -> Iterable[tuple[str, str]]:
+    """``from to weight`` a line."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        parts = line.split()
+        if len(parts) < 2:
+            raise DataError(f"{path}, line {number}: expected 'from to weight'")
+        yield parts[0], parts[1]

@@ -1,0 +1,240 @@
+"""The study of HiDAN on made-up cascades: rows, near copies, sources, cells that are not trained again, the page."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ensue.errors import DataError, SettingError
+from ensue.evaluation import compare
+from ensue.next_event import COUNTING
+from ensue.next_event.predictor import NextPredictor
+from ensue.studies import PAPERS, hidan
+from ensue.studies.hidan_measures import NAMES, PROTOCOLS, of_cells, resample, sources, sums
+from ensue.studies.hidan_sets import find_sets
+from ensue.studies.provenance import Study
+from ensue.training import Report
+
+CHOSEN = ("att-lstm", "hidan", "cascade-blend")
+TINY = hidan.Plan(options={"epochs": 1, "dim": 8, "table_dim": 8}, resamples=60)
+USERS = 12
+
+
+def walks(num: int, seed: int) -> list[list[int]]:
+    """Each user passes on to the next two in a ring."""
+    random, found = np.random.default_rng(seed), []
+    for _ in range(num):
+        cascade = [int(random.integers(USERS))]
+        for _ in range(int(random.integers(3, 7))):
+            cascade.append((cascade[-1] + int(random.integers(1, 3))) % USERS)
+        found.append(list(dict.fromkeys(cascade)))
+    return found
+
+
+def times(size: int, start: float, random: np.random.Generator) -> list[float]:
+    return [start, *(start + np.cumsum(random.uniform(0.1, 9.0, size - 1))).tolist()]
+
+
+def write(folder: Path) -> None:
+    """HiDAN's own layout, the later papers' and the graph's; the fourth test cascade of the later ones is a copy."""
+    for place in ("hidan", "twitter", "hc-exp"):
+        (folder / place).mkdir(parents=True)
+    random = np.random.default_rng(0)
+    for file, num, seed in (
+        ("hidan/meme-cascades-time-val", 40, 1),
+        ("hidan/meme-cascades-time-test", 14, 2),
+        ("hc-exp/hc-exp-cascades-train", 40, 3),
+        ("hc-exp/hc-exp-cascades-val", 9, 4),
+        ("hc-exp/hc-exp-cascades-test", 12, 5),
+    ):
+        lines = []
+        for walk in walks(num, seed):
+            when = ",".join(f"{time:.4f}" for time in times(len(walk), 0.0, random))
+            lines.append(f"{','.join(map(str, walk))}:{when}")
+        _zip(folder / f"{file}.gz", lines)
+    edges = [f"{user} {(user + step) % USERS} 0.5" for user in range(USERS) for step in (1, 2)]
+    (folder / "hc-exp" / "hc-exp-graph").write_text("\n".join(edges) + "\n")
+    parts = {}
+    for name, num, seed in (("", 40, 6), ("valid", 9, 7), ("test", 12, 8)):
+        parts[name] = [
+            " ".join(
+                f"{user},{time:.4f}"
+                for user, time in zip(walk, times(len(walk), 338000.0 + 99 * n, random), strict=True)
+            )
+            for n, walk in enumerate(walks(num, seed))
+        ]
+    parts["test"][3] = parts[""][5]
+    for name, lines in parts.items():
+        _zip(folder / "twitter" / f"cascade{name}.txt.gz", lines)
+
+
+def _zip(path: Path, lines: list[str]) -> None:
+    with gzip.open(path, "wt") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+class Watcher:
+    """Counts the trainings."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.trained = 0
+
+    def tell(self, line: str) -> None:
+        self.told.append(line)
+
+    def follow(self, reports: Iterable[Report]) -> None:
+        self.trained += bool(list(reports))  # counting reports nothing
+
+
+def run(data: Path, monkeypatch: pytest.MonkeyPatch, kept: Path | None, **options: object) -> tuple[Study, Watcher]:
+    monkeypatch.setattr(hidan, "FULL", TINY)
+    watcher = Watcher()
+    chosen = {"models": CHOSEN, "quick": False, "seeds": 1, **options}
+    found = hidan.run(data, **chosen, tell=watcher.tell, follow=watcher.follow, kept=kept)  # type: ignore[arg-type]
+    return found, watcher
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    write(folder / "cascades")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Watcher, Path]:
+    kept = tmp_path_factory.mktemp("kept") / "hidan.cells.json"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        return (*run(data, monkeypatch, kept, seeds=2), kept)
+
+
+def test_every_model_has_a_row_under_each_protocol(finished: tuple[Study, Watcher, Path]) -> None:
+    study, watcher, _ = finished
+    assert watcher.trained == 2 * 3 * 3  # two seeds, three models, three sets; memes is trained once more on all
+    rows = study.tables["prediction"]
+    for data in ("memes", "forest-twitter", "hc-exp"):
+        for protocol in PROTOCOLS:
+            own = [row for row in rows if (row["data"], row["protocol"], row["cascades"]) == (data, protocol, "all")]
+            assert [row["model"] for row in own] == [*CHOSEN, *COUNTING]
+            for row in own:
+                for name in NAMES:
+                    low, high = row["interval"][name]
+                    assert 0 <= low <= high <= 1 and 0 <= row[name] <= 1
+                assert row["mrr@100"] <= row["mrr"] and row["hit@10"] <= row["hit@50"] <= row["hit@100"]
+                assert ("paper" in row) == ((data, protocol) == ("memes", "macro") and row["model"] in CHOSEN[:2])
+    reported = [row for row in rows if row["protocol"] == "theirs"]
+    assert [(row["data"], row["model"]) for row in reported] == [("forest-twitter", "GRASS")]
+
+
+def test_near_copies_are_found_and_left_out(data: Path, finished: tuple[Study, Watcher, Path]) -> None:
+    sets, absent = find_sets(data)
+    assert [own.name for own in sets] == ["memes", "forest-twitter", "hc-exp"]
+    assert absent == ["weibo", "twitter", "memetracker"]
+    later = sets[1]
+    assert bool(later.near_copies[3])
+    known = {tuple(record.values) for record in later.train.records()}
+    same = {
+        (user, round(time))
+        for record in later.train.records()
+        for user, time in zip(record.values, record.times, strict=True)
+    }
+    for copied, record in zip(later.near_copies.tolist(), later.test.records(), strict=True):
+        shared = sum((user, round(time)) in same for user, time in zip(record.values, record.times, strict=True))
+        assert copied == (tuple(record.values) in known or 2 * shared >= len(record.values))
+    parts = {row["cascades"] for row in finished[0].tables["prediction"] if row["data"] == "forest-twitter"}
+    assert parts == {"all", "no near copies"}
+
+
+def test_figures_are_the_referees(data: Path) -> None:
+    own = find_sets(data)[0][1]
+    predictor = NextPredictor("cooccurrence")
+    for _ in predictor.fit(own.train):
+        pass
+    cell = sums(predictor, own.test)
+    everyone = np.ones(len(own.test), np.bool_)
+    for protocol in PROTOCOLS:
+        (row, *_) = compare([[predictor]], own.test, protocol, (10, 50, 100)).rows
+        drawn = resample({"it": of_cells([cell], protocol)}, protocol, everyone, 20)["it"]
+        for name, figure in zip(drawn.names, drawn.figures.tolist(), strict=True):
+            assert figure == pytest.approx(row.figures[name], abs=1e-6)
+
+
+def test_verdicts_compare_the_same_cascades(finished: tuple[Study, Watcher, Path]) -> None:
+    rows = {
+        (row["data"], row["protocol"], row["cascades"], row["model"]): row for row in finished[0].tables["prediction"]
+    }
+    verdicts = finished[0].tables["verdicts"]
+    assert {row["model"] for row in verdicts} == {"hidan", "cascade-blend"}
+    for row in verdicts:
+        key = row["data"], row["protocol"], row["cascades"]
+        mine, other = rows[(*key, row["model"])], rows[(*key, row["other"])]
+        assert row["difference"] == pytest.approx(mine[row["measure"]] - other[row["measure"]])
+        assert row["low"] <= row["difference"] + 0.2 and row["high"] >= row["difference"] - 0.2
+        assert 0 < row["p_value"] <= 1
+
+
+def test_sources_by_hand(data: Path) -> None:
+    own = find_sets(data)[0][2]
+    assert own.edges is not None and ("0", "1") in own.edges and ("1", "0") not in own.edges
+    predictor = NextPredictor("hidan", settings=TINY.options)
+    for _ in predictor.fit(own.train, own.valid):
+        pass
+    found = sources(predictor, own.test, own.edges)
+    steps, chance, latest = 0, 0.0, 0.0
+    for record in own.test.records():
+        for step in range(2, len(record.values) - 1):  # who comes last is a target, and is not read
+            true = [(user, record.values[step]) in own.edges for user in record.values[:step]]
+            if any(true) and not all(true):
+                steps, chance, latest = steps + 1, chance + sum(true) / len(true), latest + true[-1]
+    assert found["steps"] == steps > 10
+    assert found["chance"] == pytest.approx(chance / steps) and found["latest"] == pytest.approx(latest / steps)
+    assert {"weight", "credit"} <= set(found) and 0 <= found["credit"] <= 1
+
+
+def test_kept_cells_are_not_trained_again(
+    data: Path, finished: tuple[Study, Watcher, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, _, kept = finished
+    again, watcher = run(data, monkeypatch, kept, seeds=2)
+    assert watcher.trained == 0 and again.tables == study.tables and again.page == study.page
+    before = len(json.loads(kept.read_text())["cells"])
+    _, more = run(data, monkeypatch, kept, seeds=3, models=("hidan",))
+    assert more.trained == 3 and len(json.loads(kept.read_text())["cells"]) == before + 3
+
+
+def test_the_page_says_what_it_shows(finished: tuple[Study, Watcher, Path]) -> None:
+    study = finished[0]
+    for text in (
+        "## Table 1",
+        "## Table 2: memes",
+        "without near copies",
+        "GRASS",
+        "## Table 3",
+        "## Figure 4 as a number",
+        "the latest user",
+        "weibo, twitter, memetracker",
+        "x 100",
+        "27.91",
+    ):
+        assert text in study.page
+    assert "Quick run" not in study.page and "nan" not in study.page
+    titles = [figure.layout.title.text for figure in study.drawn]
+    assert len(titles) == 3 * 2 + 3 + 1 and any("Figure 4" in title for title in titles)
+
+
+def test_wrong_names_and_places(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert PAPERS["hidan"] is hidan.run
+    with pytest.raises(SettingError, match="has no row here; choose from rnn"):
+        run(data, monkeypatch, None, models=("sansr",))
+    with pytest.raises(DataError, match="none of memes"):
+        run(tmp_path, monkeypatch, None)
+    (tmp_path / "hidan").mkdir()
+    (tmp_path / "hidan" / "meme-cascades-time-val.gz").write_bytes(b"")
+    with pytest.raises(DataError, match=r"meme-cascades-time-test.gz: not there"):
+        run(tmp_path, monkeypatch, None)

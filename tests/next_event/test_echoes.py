@@ -33,50 +33,54 @@ def cascades(num: int, seed: int) -> list[History]:
 PAST, ASKED = cascades(12, 0), cascades(5, 1)
 
 
-def memory(days: float, **options: int) -> tuple[Echoes, Vocabulary]:
+def memory(days: float, steep: float = 1.0, back: float = 0.0, **options: int) -> tuple[Echoes, Vocabulary]:
     vocabulary = Vocabulary(VALUES)
     made = Echoes(len(vocabulary), window=WINDOW, **options)
     made.count(Histories.of(PAST[:7], vocabulary))
     made.count(Histories.of(PAST[7:], vocabulary))
     made.days.fill_(days)
+    made.steep.fill_(steep)
+    made.back.fill_(back)
     return made, vocabulary
 
 
-def said(history: History, step: int, days: float) -> tuple[dict[str, float], list[float]]:
+def beside(past: History, user: str, steep: float, back: float) -> list[tuple[str, float]]:
+    """Whom a past cascade holds beside a user, and what that weighs."""
+    place, found = past.values.index(user), []
+    for at, value in enumerate(past.values):
+        if 0 < abs(at - place) <= WINDOW:
+            found.append((value, (1.0 if at > place else back) / abs(at - place) ** steep))
+    return found
+
+
+def said(history: History, step: int, days: float, steep: float, back: float) -> tuple[dict[str, float], list[float]]:
     """M after ``step``, and how much of it each event says, word by word from the module's formula."""
     found: defaultdict[str, float] = defaultdict(float)
     by_event = [0.0] * len(history.values)
     for event in range(max(0, step - WINDOW + 1), step + 1):
         user, when = history.values[event], history.times[event]
-        total = sum(
-            1 / gap
-            for past in PAST
-            if user in past.values
-            for gap in range(1, min(WINDOW, len(past.values) - 1 - past.values.index(user)) + 1)
-        )
-        for past in PAST:
-            if user not in past.values:
-                continue
-            place = past.values.index(user)
-            near = FAR + math.exp(-abs(when - past.times[place]) / (DAY * days)) if days else 1.0
-            for gap, value in enumerate(past.values[place + 1 : place + 1 + WINDOW], 1):
-                part = near / gap / total**0.7 / (step - event + 1)
+        holders = [past for past in PAST if user in past.values]
+        total = sum(weight for past in holders for _, weight in beside(past, user, steep, back))
+        for past in holders:
+            apart = abs(when - past.times[past.values.index(user)])
+            near = FAR + math.exp(-apart / (DAY * days)) if days else 1.0
+            for value, weight in beside(past, user, steep, back):
+                part = near * weight / total**0.7 / (step - event + 1) ** steep
                 found[value] += part
                 by_event[event] += part
     return found, by_event
 
 
-@pytest.mark.parametrize("days", [0.0, 3.0])
-def test_is_the_sum_over_past_cascades(days: float) -> None:
-    model, vocabulary = memory(days)
+@pytest.mark.parametrize("shape", [(0.0, 1.0, 0.0), (3.0, 1.0, 0.0), (3.0, 0.5, 0.3)])
+def test_is_the_sum_over_past_cascades(shape: tuple[float, float, float]) -> None:
+    model, vocabulary = memory(*shape)
     batch = Pieces(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
     candidates, scores, shares = model.hear(batch)
     names = [vocabulary.value(int(id)) for id in candidates]
     for number, (row, step) in enumerate(batch.asked.nonzero().tolist()):
-        expected, by_event = said(ASKED[row], step, days)
-        assert set(expected) <= set(names)
-        found = dict(zip(names, scores[number].tolist(), strict=True))
-        assert {name: value for name, value in found.items() if value} == pytest.approx(dict(expected), rel=1e-5)
+        expected, by_event = said(ASKED[row], step, *shape)
+        found = {name: value for name, value in zip(names, scores[number].tolist(), strict=True) if value}
+        assert found == pytest.approx({name: value for name, value in expected.items() if value}, rel=1e-5)
         whole = sum(by_event) or 1.0
         own = shares[row, step].tolist()[: len(by_event)] + [0.0] * (len(by_event) - shares.shape[2])
         assert own == pytest.approx([part / whole for part in by_event], abs=1e-6)
@@ -118,7 +122,7 @@ def test_a_user_is_looked_up_in_the_latest_cascades_alone() -> None:
 
 
 def test_grows_and_says_the_same() -> None:
-    model, vocabulary = memory(3.0)
+    model, vocabulary = memory(3.0, 0.7, 0.1)
     batch = Pieces(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
     before, after = model.hear(batch), model.grow(len(vocabulary) + 3).hear(batch)
     for old, new in zip(before, after, strict=True):

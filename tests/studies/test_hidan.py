@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from ensue.evaluation import compare
 from ensue.next_event import COUNTING
 from ensue.next_event.predictor import NextPredictor
 from ensue.studies import PAPERS, hidan
-from ensue.studies.hidan_measures import NAMES, PROTOCOLS, of_cells, resample, sources, sums
+from ensue.studies.hidan_measures import NAMES, PROTOCOLS, of_cells, resample, sources, sums, with_end
 from ensue.studies.hidan_sets import find_sets
 from ensue.studies.provenance import Study
 from ensue.training import Report
@@ -119,7 +120,7 @@ def test_every_model_has_a_row_under_each_protocol(finished: tuple[Study, Watche
     assert watcher.trained == 2 * 3 * 3  # two seeds, three models, three sets; memes is trained once more on all
     rows = study.tables["prediction"]
     for data in ("memes", "forest-twitter", "hc-exp"):
-        for protocol in PROTOCOLS:
+        for protocol in (*PROTOCOLS, *(("end",) if data == "forest-twitter" else ())):
             own = [row for row in rows if (row["data"], row["protocol"], row["cascades"]) == (data, protocol, "all")]
             assert [row["model"] for row in own] == [*CHOSEN, *COUNTING]
             for row in own:
@@ -163,6 +164,28 @@ def test_figures_are_the_referees(data: Path) -> None:
         drawn = resample({"it": of_cells([cell], protocol)}, protocol, everyone, 20)["it"]
         for name, figure in zip(drawn.names, drawn.figures.tolist(), strict=True):
             assert figure == pytest.approx(row.figures[name], abs=1e-6)
+
+
+def test_the_end_is_a_target_among_users(data: Path) -> None:
+    own = find_sets(data)[0][1]
+    predictor = NextPredictor("markov")
+    for _ in predictor.fit(own.train):
+        pass
+    assert predictor.continuation is not None
+    rank, sequence = with_end(predictor, own.test)
+    found = {number: sorted(rank[sequence == number].tolist()) for number in range(len(own.test))}
+    for number, record in enumerate(own.test.records()):
+        expected = []
+        for step in range(1, len(record.values) + 1):
+            (answer,) = predictor.predict([replace(record, values=record.values[:step], times=())], 99)
+            stop = float(predictor.continuation.stops(np.array([step]))[0])
+            shares = {choice.value: choice.score * (1 - stop) for choice in answer.choices}
+            ended = step == len(record.values)
+            wanted = stop if ended else shares[record.values[step]]
+            others = [*shares.values(), stop]
+            others.remove(wanted)
+            expected.append(1.0 + sum(share >= wanted * (1 - 1e-9) for share in others))
+        assert found[number] == sorted(expected)
 
 
 def test_verdicts_compare_the_same_cascades(finished: tuple[Study, Watcher, Path]) -> None:

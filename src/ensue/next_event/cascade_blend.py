@@ -34,8 +34,10 @@ from ensue.next_event.echoes import Echoes
 from ensue.next_event.hidan import HiDAN, HiDANSettings
 from ensue.next_event.task import Pieces, hide_seen, repeats
 
-DAYS = (0.0, 1.0, 3.0, 10.0, 30.0)
+DAYS = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0)
 """How close in time what counts most may be; 0: all times count alike."""
+SHAPES = ((1.0, 0.0), (1.0, 0.1), (0.7, 0.0), (0.7, 0.1), (0.7, 0.3), (0.5, 0.1))
+"""How steeply what stood further apart counts less, and how much what came before a user counts."""
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
 """What the memory may weigh."""
 FLOOR = 1e-4
@@ -111,7 +113,7 @@ class CascadeBlend(nn.Module):
         elif earlier is not None:
             with torch.no_grad():
                 self.weight.copy_(earlier.weight)
-                self.memory.days.copy_(earlier.memory.days)
+                self.memory.shape(earlier.memory)
 
     @torch.no_grad()
     def remember(self, histories: Histories) -> None:
@@ -128,18 +130,26 @@ class CascadeBlend(nn.Module):
 
     @torch.no_grad()
     def _choose(self, valid: Histories, *, hide: bool) -> None:
-        """The days at weight 1, then the weight; of numbers that are as good the smaller."""
+        """The days at weight 1, the shape beside them, then the weight; of numbers that are as good the first."""
         self.eval()
-        pieces = Pieces(valid, self.reach)
+        pieces, hidden = Pieces(valid, self.reach), valid if hide else None
         order = np.random.default_rng(0).permutation(len(pieces))
         enough = int(np.searchsorted(np.cumsum((pieces.stops - pieces.asked_from)[order]), TRIED)) + 1
         batches = [order[low : low + 16] for low in range(0, min(enough, len(order)), 16)]
-        found = []
+        memory, found = self.memory, []
         for days in DAYS if valid.timed else DAYS[:1]:
-            self.memory.days.fill_(days)
-            found.append(self._gains(pieces, batches, (1.0,), valid if hide else None)[0])
-        self.memory.days.fill_(DAYS[int(np.argmax(found))])
-        self.weight.fill_(WEIGHTS[int(np.argmax(self._gains(pieces, batches, WEIGHTS, valid if hide else None)))])
+            memory.days.fill_(days)
+            found.append(self._gains(pieces, batches, (1.0,), hidden)[0])
+        memory.days.fill_(DAYS[int(np.argmax(found))])
+        found = []
+        for steep, back in SHAPES:
+            memory.steep.fill_(steep)
+            memory.back.fill_(back)
+            found.append(self._gains(pieces, batches, (1.0,), hidden)[0])
+        steep, back = SHAPES[int(np.argmax(found))]
+        memory.steep.fill_(steep)
+        memory.back.fill_(back)
+        self.weight.fill_(WEIGHTS[int(np.argmax(self._gains(pieces, batches, WEIGHTS, hidden)))])
 
     def _gains(
         self, pieces: Pieces, batches: list[np.ndarray], weights: tuple[float, ...], hidden: Histories | None

@@ -1,29 +1,53 @@
-"""Echoes: what followed a user in past cascades, the more the closer in time that was.
+"""Echoes: what stood beside a user in past cascades, the more the closer in time that was.
 
 Counts of pairs (``ensue.next_event.counting.Cooccurrence``) forget when a pair was seen. Echoes keep the cascades
 themselves, so that what followed a user this week can weigh more than what followed it in spring:
 
-    M(v) = sum over the latest events j of 1 / (i - j + 1) / total(u_j) ** ``power``
+    M(v) = sum over the latest events j of 1 / (i - j + 1) ** ``steep`` / total(u_j) ** ``power``
            x sum over the times p that u_j stands in a past cascade, and over what followed it there
-             of 1 / gap x (``FAR`` + exp(-|t_j - t_p| / days))
+             of 1 / gap ** ``steep`` x (``FAR`` + exp(-|t_j - t_p| / days))
 
-with i the step that is asked. Without ``days`` the last factor is 1, and M is the co-occurrence score. Each event of a
-cascade is looked up once, whatever the number of steps that are asked about.
+with i the step that is asked. Without ``days`` the last factor is 1; with ``steep`` 1 M is the co-occurrence score
+then. What came before u_j in a past cascade counts ``back`` times as much as what followed. Each event of a cascade is
+looked up once, whatever the number of steps that are asked about.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ensue.data.histories import Histories, Index, ranges
+from ensue.metrics import Floats
 from ensue.next_event.batch import Batch
 from ensue.nn.attention import band
 
 DAY = 86_400.0
 FAR = 0.1
 """What a pair counts, beside one of the same moment, that is far away in time."""
+
+
+class Postings(NamedTuple):
+    """Where ids stand in past cascades.
+
+    Attributes:
+        order: (events,) places by id, those of one id oldest first.
+        stops: (ids + 1,) where each id's begin in ``order``.
+        begins: (events,) where each place's cascade begins, and
+        ends: where it ends.
+        totals: (ids,) what all that stood beside an id weighs together, without closeness in time.
+        shape: ``steep`` and ``back``, for which ``totals`` were taken.
+    """
+
+    order: Index
+    stops: Index
+    begins: Index
+    ends: Index
+    totals: Floats
+    shape: tuple[float, float]
 
 
 class Echoes(nn.Module):
@@ -43,11 +67,15 @@ class Echoes(nn.Module):
         self.register_buffer("ids", torch.zeros(0, dtype=torch.int32))
         self.register_buffer("times", torch.zeros(0, dtype=torch.float64))
         self.register_buffer("days", torch.zeros(1))
+        self.register_buffer("steep", torch.ones(1))
+        self.register_buffer("back", torch.zeros(1))
         self.starts: Tensor
         self.ids: Tensor
         self.times: Tensor
         self.days: Tensor
-        self.postings: tuple[Index, Index, Index, Tensor] | None = None
+        self.steep: Tensor
+        self.back: Tensor
+        self.postings: Postings | None = None
 
     def count(self, histories: Histories) -> None:
         """Add encoded cascades as the latest."""
@@ -61,8 +89,14 @@ class Echoes(nn.Module):
         """The same cascades with room for more ids."""
         grown = Echoes(num_ids, window=self.window, keep=self.keep, power=self.power)
         grown.starts, grown.ids, grown.times = self.starts, self.ids, self.times
-        grown.days.copy_(self.days)
+        grown.shape(self)
         return grown
+
+    @torch.no_grad()
+    def shape(self, other: Echoes) -> None:
+        """Weigh as another does."""
+        for name in ("days", "steep", "back"):
+            getattr(self, name).copy_(getattr(other, name))
 
     def hear(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """What past cascades say.
@@ -78,7 +112,7 @@ class Echoes(nn.Module):
         steps = torch.arange(time)
         gaps = (steps[:, None] - steps[None, :] + 1).clamp(min=1)
         visible = band(time, reach=self.window, own=True) & batch.mask[:, None, :] & batch.asked[:, :, None]
-        heeded = visible / gaps
+        heeded = visible / gaps**self.steep
         needed = heeded.amax(1) > 0
         event, value, said = self._look_up(batch.ids[needed].numpy(), batch.times[needed].numpy())
         known = torch.zeros(self.num_ids, dtype=torch.bool)
@@ -93,33 +127,43 @@ class Echoes(nn.Module):
         shares = mass / mass.sum(2, keepdim=True).clamp(min=1e-30)
         return candidates, torch.bmm(heeded, places)[batch.asked], shares
 
-    def _look_up(self, ids: Index, times: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
-        """(found,) the event, what followed it once, and how much that says."""
-        order, stops, ends, weight = self._postings()
-        lengths = np.minimum(stops[ids + 1] - stops[ids], self.keep)
+    def _look_up(self, ids: Index, times: Floats) -> tuple[Tensor, Tensor, Tensor]:
+        """(found,) the event, what stood beside it once, and how much that says."""
+        found = self._postings()
+        lengths = np.minimum(found.stops[ids + 1] - found.stops[ids], self.keep)
         event = np.repeat(np.arange(len(ids)), lengths)
-        place = order[ranges(stops[ids + 1] - lengths, lengths)]
-        followed = np.minimum(ends[place] - place - 1, self.window)
-        gap = ranges(np.ones_like(followed), followed)
-        which = np.repeat(np.arange(len(place)), followed)
-        said = weight[torch.from_numpy(ids[event])].numpy()
+        place = found.order[ranges(found.stops[ids + 1] - lengths, lengths)]
+        said = found.totals[ids[event]] ** -self.power
         if float(self.days):
             away = np.abs(times[event] - self.times.numpy()[place]) / (DAY * float(self.days))
             said = said * (FAR + np.exp(-away))
-        value = self.ids.numpy()[place[which] + gap]
-        found = torch.from_numpy((said[which] / gap).astype(np.float32))
-        return torch.from_numpy(event[which]), torch.from_numpy(value.astype(np.int64)), found
+        sides = [self._beside(place, np.minimum(found.ends[place] - place - 1, self.window), 1)]
+        if back := float(self.back):
+            which, value, near = self._beside(place, np.minimum(place - found.begins[place], self.window), -1)
+            sides.append((which, value, back * near))
+        which, value, near = (np.concatenate(parts) for parts in zip(*sides, strict=True))
+        heard = torch.from_numpy((said[which] * near).astype(np.float32))
+        return torch.from_numpy(event[which]), torch.from_numpy(value), heard
 
-    def _postings(self) -> tuple[Index, Index, Index, Tensor]:
-        """Places of the events by id, oldest first; where each id's begin; each place's cascade's end; weights."""
-        if self.postings is None:
+    def _beside(self, place: Index, number: Index, side: int) -> tuple[Index, Index, Floats]:
+        """So many events on one side of some places: the number of the place, the id, and 1 / gap ** ``steep``."""
+        gap = ranges(np.ones_like(number), number)
+        which: Index = np.repeat(np.arange(len(place)), number)
+        value: Index = self.ids.numpy()[place[which] + side * gap].astype(np.int64)
+        near: Floats = gap.astype(np.float64) ** -float(self.steep)
+        return which, value, near
+
+    def _postings(self) -> Postings:
+        """Where each id stands; made anew where ``steep`` or ``back`` have changed."""
+        shape = float(self.steep), float(self.back)
+        if self.postings is None or self.postings.shape != shape:
             ids, starts = self.ids.numpy(), self.starts.numpy()
-            order = np.argsort(ids, kind="stable")
             stops = np.concatenate([[0], np.cumsum(np.bincount(ids, minlength=self.num_ids))])
-            ends = np.repeat(starts[1:], np.diff(starts))
-            behind = np.minimum(ends - np.arange(len(ids)) - 1, self.window)
-            harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, self.window + 1))])
-            totals = np.bincount(ids, harmonic[behind], self.num_ids)
-            weight = torch.from_numpy(np.maximum(totals, 1e-9) ** -self.power)
-            self.postings = order, stops, ends, weight
+            begins, ends = (np.repeat(bound, np.diff(starts)) for bound in (starts[:-1], starts[1:]))
+            places = np.arange(len(ids))
+            sums = np.concatenate([[0.0], np.cumsum(np.arange(1, self.window + 1) ** -shape[0])])
+            after, before = (np.minimum(far, self.window) for far in (ends - places - 1, places - begins))
+            totals = np.bincount(ids, sums[after] + shape[1] * sums[before], self.num_ids)
+            order = np.argsort(ids, kind="stable")
+            self.postings = Postings(order, stops, begins, ends, np.maximum(totals, 1e-9), shape)
         return self.postings

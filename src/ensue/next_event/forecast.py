@@ -89,16 +89,20 @@ class Continuation(nn.Module):
 
     def goings(self, histories: Histories) -> Goings:
         """How each history may go on."""
-        reached, ended = self.reached.double().numpy(), self.ended.double().numpy()
-        overall = ended.sum() / max(1.0, reached.sum())
-        at = sizes(histories.lengths)
-        stop = (ended[at] + PRIOR * overall) / (reached[at] + PRIOR)
         latest = np.full(len(histories), GAPS)
         if histories.timed:
             two = histories.lengths > 1
             ends = histories.offsets[1:][two]
             latest[two] = gap_classes(histories.times[ends - 1] - histories.times[ends - 2])
-        return Goings(stop, self._quantiles(latest))
+        return Goings(self.stops(histories.lengths), self._quantiles(latest))
+
+    def stops(self, events: Index) -> Floats:
+        """The chance that nothing follows so many events."""
+        reached, ended = self.reached.double().numpy(), self.ended.double().numpy()
+        overall = ended.sum() / max(1.0, reached.sum())
+        at = sizes(events)
+        chances: Floats = (ended[at] + PRIOR * overall) / (reached[at] + PRIOR)
+        return chances
 
     def _quantiles(self, latest: Index) -> Floats:
         """Seconds at ``SHARES`` after each class of gap; a class hardly seen leans on all."""

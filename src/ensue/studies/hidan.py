@@ -21,7 +21,7 @@ from ensue.next_event.predictor import NextPredictor
 from ensue.studies import hidan_page as page
 from ensue.studies.cells import Cell, Cells
 from ensue.studies.drawn import Drawn
-from ensue.studies.hidan_measures import PROTOCOLS, of_cells, resample, sources, sums
+from ensue.studies.hidan_measures import END, PROTOCOLS, of_cells, resample, sources, sums
 from ensue.studies.hidan_paper import ELSEWHERE, PARAMETERS, printed, seconds
 from ensue.studies.hidan_sets import GRAPH, LATER, CascadeSet, find_sets
 from ensue.studies.provenance import Follow, Study, Tell
@@ -141,7 +141,7 @@ class _Study:
             "sources": _sources(own.name, trained),
         }
         copies = own.near_copies
-        for protocol in PROTOCOLS:
+        for protocol in _protocols(own):
             runs = {name: of_cells(kept, protocol) for name, kept in cells.items()}
             for part, chosen in (("all", np.ones(len(own.test), np.bool_)), ("no near copies", ~copies)):
                 if part != "all" and not copies.any():
@@ -165,7 +165,7 @@ class _Study:
             self.tell(f"{own.name}: {model} seed {seed}")
             predictor = NextPredictor(model, settings=self.plan.options, seed=seed)
             self.follow(predictor.fit(own.train, own.valid))
-            found = {**sums(predictor, own.test), **_about(predictor)}
+            found = {**sums(predictor, own.test, protocols=_protocols(own)), **_about(predictor)}
             if own.edges is not None:
                 found["sources"] = sources(predictor, own.test, own.edges)
             return found
@@ -179,9 +179,15 @@ class _Study:
             self.tell(f"{own.name}: {', '.join(COUNTING)}")
             predictor = NextPredictor(COUNTING[0])
             self.follow(predictor.fit(own.train))
-            return {"rows": {name: sums(predictor, own.test, name) for name in COUNTING}}
+            asked = _protocols(own)
+            return {"rows": {name: sums(predictor, own.test, name, protocols=asked) for name in COUNTING}}
 
         return self.cells.get(self._key(own, whole, "counting", 0), make)
+
+
+def _protocols(own: CascadeSet) -> tuple[str, ...]:
+    """The paper's and ours; where later papers score the end of a cascade, theirs too."""
+    return (*PROTOCOLS, END) if own.name in LATER else PROTOCOLS
 
 
 def _about(predictor: NextPredictor) -> Cell:

@@ -12,11 +12,11 @@ import numpy.typing as npt
 import torch
 
 from ensue import metrics
-from ensue.data.histories import Histories
+from ensue.data.histories import Histories, Index
 from ensue.evaluation.next_event import score
 from ensue.metrics import Floats
 from ensue.next_event.predictor import NextPredictor
-from ensue.next_event.task import Pieces
+from ensue.next_event.task import Pieces, hide_seen
 from ensue.studies.cells import Cell
 from ensue.studies.drawn import Drawn
 from ensue.studies.hidan_paper import MEASURES
@@ -24,6 +24,8 @@ from ensue.studies.hidan_paper import MEASURES
 AT = (10, 50, 100)
 NAMES = (*MEASURES, "mrr@100")
 PROTOCOLS = ("macro", "full")
+END = "end"
+"""As full, but the end of a cascade is a target too."""
 _COLUMNS = [metrics.names(AT).index(name) for name in NAMES]
 GROUP = 2000
 """Asked steps looked at together."""
@@ -31,16 +33,54 @@ EARLIER = 29
 """Users before a user among whom its source is looked for: HiDAN's window."""
 
 
-def sums(predictor: NextPredictor, test: Histories, counting: str | None = None) -> Cell:
+def sums(
+    predictor: NextPredictor, test: Histories, counting: str | None = None, *, protocols: Sequence[str] = PROTOCOLS
+) -> Cell:
     """The measures of a model under each protocol, summed by cascade: what every row and verdict is made of."""
     found: Cell = {}
-    for protocol in PROTOCOLS:
-        run = score(predictor, test, protocol, counting)
-        table, targets = metrics.per_sequence(metrics.values(run.rank, AT)[:, _COLUMNS], run.sequence, len(test))
+    for protocol in protocols:
+        if protocol == END:
+            rank, sequence = with_end(predictor, test, counting)
+        else:
+            run = score(predictor, test, protocol, counting)
+            rank, sequence = run.rank, run.sequence
+        table, targets = metrics.per_sequence(metrics.values(rank, AT)[:, _COLUMNS], sequence, len(test))
         packed = np.concatenate([table, targets[:, None]], axis=1).astype("<f4")
         found[protocol] = base64.b64encode(zlib.compress(packed.tobytes())).decode("ascii")
-        found[f"{protocol}_seconds"] = round(run.seconds, 2)
     return found
+
+
+def with_end(predictor: NextPredictor, test: Histories, counting: str | None = None) -> tuple[Floats, Index]:
+    """Ranks and cascades of all targets where the end of a cascade is one too, as some later papers score.
+
+    The chance to stop (:class:`ensue.next_event.forecast.Continuation`) stands among the users' shares of the rest;
+    whom the cascade holds is ruled out. These figures say little of who comes next: the end is nearly always near the
+    top.
+    """
+    assert predictor.continuation is not None
+    module = predictor.counting[counting] if counting else predictor.network
+    known = test.encode(predictor.vocabulary, drop_unknown=True)
+    owners, ranks, sequences = known.sequence_index(), [], []
+    for pieces, last in (
+        (Pieces(known, module.reach), False),
+        (Pieces(known.select(known.lengths > 0), module.reach, last_only=True), True),
+    ):
+        data = pieces.histories
+        names = owners if not last else np.flatnonzero(known.lengths)[data.sequence_index()]
+        for index in pieces.groups(GROUP):
+            output, targets = predictor.scores(pieces, index, module)
+            positions = pieces.positions(index)
+            shares = hide_seen(output.scores, data, positions).softmax(1).double()
+            so_far = positions - data.offsets[data.sequence_index()[positions]] + 1
+            stop = torch.from_numpy(predictor.continuation.stops(so_far))[:, None]
+            users = shares * (1 - stop)
+            wanted = stop if last else users.gather(1, targets[:, None])
+            others = (users >= wanted).sum(1) + (0 if last else (stop >= wanted)[:, 0].long() - 1)
+            ranks.append((1 + others).double().numpy())
+            sequences.append(names[positions])
+    missed = np.maximum(test.lengths - 1, 0) - np.maximum(known.lengths - 1, 0)
+    none = np.full(int(missed.sum()), metrics.MISS)
+    return np.concatenate([*ranks, none]), np.concatenate([*sequences, np.repeat(np.arange(len(test)), missed)])
 
 
 def unpacked(text: str) -> Floats:

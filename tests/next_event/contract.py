@@ -256,7 +256,7 @@ class NextContract:
         for _ in range(3):
             own.update(new)
             seen.append(share())
-        assert 0 < seen[0] < seen[1] < seen[2]
+        assert 0 < seen[0] < seen[1] < seen[2], seen
 
     def test_explanations_are_shares(self, predictor: NextPredictor) -> None:
         records = [*self.data(10, 7), History(("a1", "who?", "a2"), (0.0, 1.0, HOUR)), History(()), History(("who?",))]

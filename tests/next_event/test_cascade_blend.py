@@ -27,6 +27,7 @@ def blend(weight: float) -> tuple[CascadeBlend, Vocabulary]:
     made = CascadeBlend(CascadeBlendSettings(dim=8, table_dim=8), len(vocabulary)).eval()
     made.remember(Histories.of(PAST, vocabulary))
     made.weight.fill_(weight)
+    made.scale.fill_(0.5)
     return made, vocabulary
 
 
@@ -40,6 +41,7 @@ def test_adds_the_logarithm_of_what_past_cascades_say() -> None:
     shares = said / said.sum(1, keepdim=True)
     expected = own.scores.clone()
     expected[:, candidates] += 0.7 * (1 + shares / FLOOR).log()
+    expected *= 0.5
     torch.testing.assert_close(found.scores, expected)
     assert bool(found.scores[:, :FIRST].isneginf().all())
     assert torch.equal(found.weights[0], own.weights[0])
@@ -50,7 +52,7 @@ def test_without_weight_it_is_the_network() -> None:
     model, vocabulary = blend(0.0)
     batch = Pieces(Histories.of(PAST, vocabulary), model.reach).batch(np.arange(len(PAST)))
     with torch.no_grad():
-        assert torch.equal(model(batch).scores, model.network(batch).scores)
+        assert torch.equal(model(batch).scores, 0.5 * model.network(batch).scores)
 
 
 def test_cosines_times_a_factor() -> None:
@@ -87,6 +89,18 @@ def test_what_is_close_in_time_counts_more_where_that_helps() -> None:
     assert (predictor.ranks(new)[0] == 1).mean() > 0.7
     network.memory.days.fill_(0.0)
     assert (predictor.ranks(new)[0] == 1).mean() < 0.5
+
+
+def test_shares_are_about_as_often_right_as_they_say() -> None:
+    predictor = NextPredictor("cascade-blend", settings={**SMALL, "refit": False})
+    for _ in predictor.fit(weeks(300, 0)):
+        pass
+    asked = [History(record.values[:1], record.times[:1]) for record in weeks(200, 2).records()]
+    came = [record.values[1] for record in weeks(200, 2).records()]
+    answers = predictor.predict(asked, 1)
+    sure = np.mean([answer.choices[0].score for answer in answers])
+    right = np.mean([answer.choices[0].value == value for answer, value in zip(answers, came, strict=True)])
+    assert abs(sure - right) < 0.25  # 30 cascades were held out
 
 
 def test_numbers_come_along_when_all_is_learned_again() -> None:

@@ -51,6 +51,14 @@ class TestCascadeBlend(NextContract):
     model = "cascade-blend"
     options = TRAINED
 
+    def test_update_learns(self, own: NextPredictor) -> None:
+        question = [History(("a1",))]
+        before = own.predict(question, 1)[0].choices[0].value
+        own.update(Histories.of([History(("a1", "new"), (0.0, 3600.0))] * 16))
+        assert (
+            before == "a2" and own.predict(question, 1)[0].choices[0].value == "new"
+        )  # what is remembered counts at once
+
 
 class ReadsWhole:
     """Of a model whose state remembers the whole history: none is longer than its reach."""

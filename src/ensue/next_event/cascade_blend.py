@@ -3,11 +3,13 @@
 Counting remembers every pair and generalises to none; HiDAN sees the whole cascade and who leaned on whom, and blurs
 what was seen once. A user's score is the sum of both, in logarithms:
 
-    score(v) = HiDAN's score(v) + w ln(1 + M(v) / (``FLOOR`` sum of M))
+    score(v) = s (HiDAN's score(v) + w ln(1 + M(v) / (``FLOOR`` sum of M)))
 
 M is :class:`ensue.next_event.echoes.Echoes`, by closeness in time. HiDAN's scores are cosines here, over a temperature
 that is learned: on little data the lengths of vectors mostly tell how frequent a user is, and the bias says that
-better. ``w`` and the days of closeness are those of ``WEIGHTS`` and ``DAYS`` that rank held-out targets best by MRR.
+better. ``w``, the days of closeness and the memory's shape are those of ``WEIGHTS``, ``DAYS`` and ``SHAPES`` that rank
+held-out targets best by MRR; ``s``, which changes no order, is the one of ``SCALES`` whose shares fit them best by log
+loss.
 
 =====================  ========================================================
 network                :class:`ensue.next_event.hidan.HiDAN` with ``cosine``
@@ -26,6 +28,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from ensue import metrics
 from ensue.data.histories import Histories
@@ -42,6 +45,8 @@ WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
 """What the memory may weigh."""
 FLOOR = 1e-4
 """Shares of what was heard well below this count as nothing."""
+SCALES = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1)
+"""What all scores may be multiplied by."""
 TRIED = 20_000
 """Held-out targets, drawn at random, on which the numbers are tried."""
 
@@ -71,7 +76,9 @@ class CascadeBlend(nn.Module):
         self.network = HiDAN(HiDANSettings(**own), num_ids)
         self.memory = Echoes(num_ids, window=settings.window or 30)
         self.register_buffer("weight", torch.zeros(1))
+        self.register_buffer("scale", torch.ones(1))
         self.weight: Tensor
+        self.scale: Tensor
 
     @property
     def reach(self) -> int | None:
@@ -83,6 +90,7 @@ class CascadeBlend(nn.Module):
         grown = CascadeBlend(self.settings, num_ids)
         grown.network, grown.memory = self.network.grow(num_ids), self.memory.grow(num_ids)
         grown.weight.copy_(self.weight)
+        grown.scale.copy_(self.scale)
         return grown
 
     def loss(self, batch: Batch) -> Tensor:
@@ -94,9 +102,9 @@ class CascadeBlend(nn.Module):
         expected: Output = self.network(batch)
         weight, (dependency, influence) = float(self.weight), expected.weights
         if not weight:
-            return expected
+            return Output(expected.scores * self.scale, expected.weights)
         candidates, said, heard = self._hear(batch)
-        expected.scores.index_add_(1, candidates, weight * said)
+        expected.scores.index_add_(1, candidates, weight * said).mul_(self.scale)
         return Output(expected.scores, (dependency, (influence + weight * heard) / (1 + weight * heard.sum(-1, True))))
 
     def finish(self, learned: Histories, valid: Histories | None, earlier: CascadeBlend | None) -> None:
@@ -113,6 +121,7 @@ class CascadeBlend(nn.Module):
         elif earlier is not None:
             with torch.no_grad():
                 self.weight.copy_(earlier.weight)
+                self.scale.copy_(earlier.scale)
                 self.memory.shape(earlier.memory)
 
     @torch.no_grad()
@@ -130,7 +139,7 @@ class CascadeBlend(nn.Module):
 
     @torch.no_grad()
     def _choose(self, valid: Histories, *, hide: bool) -> None:
-        """The days at weight 1, the shape beside them, then the weight; of numbers that are as good the first."""
+        """The days at weight 1, the shape beside them, the weight, then the scale; of numbers as good the first."""
         self.eval()
         pieces, hidden = Pieces(valid, self.reach), valid if hide else None
         order = np.random.default_rng(0).permutation(len(pieces))
@@ -150,6 +159,16 @@ class CascadeBlend(nn.Module):
         memory.steep.fill_(steep)
         memory.back.fill_(back)
         self.weight.fill_(WEIGHTS[int(np.argmax(self._gains(pieces, batches, WEIGHTS, hidden)))])
+        self.scale.fill_(1.0)
+        losses = torch.zeros(len(SCALES))
+        for index in batches:
+            batch = pieces.batch(index).to(self.weight.device)
+            scores, targets = self(batch).scores.cpu(), batch.targets.cpu()
+            shown = scores if hidden is None else hide_seen(scores, hidden, pieces.positions(index))
+            losses += torch.stack(
+                [functional.cross_entropy(shown * scale, targets, reduction="sum") for scale in SCALES]
+            )
+        self.scale.fill_(SCALES[int(losses.argmin())])
 
     def _gains(
         self, pieces: Pieces, batches: list[np.ndarray], weights: tuple[float, ...], hidden: Histories | None

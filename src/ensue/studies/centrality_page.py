@@ -48,8 +48,9 @@ def about(sets: Mapping[str, str], absent: Sequence[str], amounts: Amounts, *, q
     else:
         lines += [
             "The LSTM is as wide as the vectors at hand, 100 (the paper: both 300). Step size, batch, dropout and "
-            "epochs were chosen on validation texts with centrality alone, and every pooling has the same: see Table 2."
-            " Sets that take long have fewer seeds; each table says how many.",
+            "epochs were chosen on validation texts with centrality alone, and every pooling has the same (Table 2). "
+            "Only routing on SNLI has the paper's step size: with the others' its loss stays at that of chance. Sets "
+            "that take long have fewer seeds; each table says how many.",
             "",
         ]
     start = "vectors of a file (the paper: GloVe)" if amounts.has_vectors else "vectors that are learned"

@@ -93,6 +93,23 @@ def texts() -> str:
     return "\n".join([*lines, "", _source(found)])
 
 
+def poolings() -> str:
+    """Accuracy of the poolings and of counting, a column a data set, from ``studies/results/centrality.json``."""
+    found = _load("studies/results/centrality.json")
+    rows = {(row["data"], row["model"]): row for row in found["tables"]["overall"]}
+    sets, models = (list(dict.fromkeys(key[side] for key in rows)) for side in (0, 1))
+    lines = [f"| model | {' | '.join(sets)} |", "|---" * (1 + len(sets)) + "|"]
+    for model in models:
+        cells = [_accuracy(rows[data, model]) if (data, model) in rows else "" for data in sets]
+        lines.append(f"| {model} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", _source(found)])
+
+
+def _accuracy(row: dict[str, Any]) -> str:
+    low, high = row["interval"]["accuracy"]
+    return f"{100 * row['accuracy']:.1f} ± {50 * (high - low):.1f}"
+
+
 def stream() -> str:
     """The news site's clicks, the kills, and the large log."""
     news, kill, large = (_load(f"benchmarks/results/{name}.json") for name in ("globo", "kill", "memory"))
@@ -137,6 +154,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "speed": speed,
     "answers": answers,
     "texts": texts,
+    "poolings": poolings,
     "stream": stream,
 }
 

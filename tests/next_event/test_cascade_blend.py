@@ -8,9 +8,19 @@ import torch
 from torch.nn import functional
 
 from ensue.data.histories import Histories
-from ensue.next_event.cascade_blend import DAYS, FLOOR, WEIGHTS, CascadeBlend, CascadeBlendSettings
-from ensue.next_event.echoes import DAY
+from ensue.next_event.cascade_blend import (
+    FLOOR,
+    HIGH,
+    PARTS,
+    START,
+    CascadeBlend,
+    CascadeBlendSettings,
+    _rivals,
+)
+from ensue.next_event.echoes import DAY, Echoes
+from ensue.next_event.habits import CLOCKS, Habits
 from ensue.next_event.hidan import HiDAN, HiDANSettings
+from ensue.next_event.neighbours import Neighbours
 from ensue.next_event.predictor import NextPredictor
 from ensue.next_event.task import Pieces
 from ensue.records import History
@@ -21,38 +31,100 @@ SMALL = {"dim": 8, "table_dim": 8, "epochs": 8, "learning_rate": 0.02}
 PAST = [History(tuple(text), tuple(60.0 * t for t in range(len(text)))) for text in ("abc", "abd", "cab", "fed")]
 
 
-def blend(weight: float) -> tuple[CascadeBlend, Vocabulary]:
+def blend(*, mixed: bool = True) -> tuple[CascadeBlend, Vocabulary]:
     torch.manual_seed(1)
     vocabulary = Vocabulary(VALUES)
     made = CascadeBlend(CascadeBlendSettings(dim=8, table_dim=8), len(vocabulary)).eval()
     made.remember(Histories.of(PAST, vocabulary))
-    made.weight.fill_(weight)
-    made.scale.fill_(0.5)
+    made.mixed.fill_(float(mixed))
     return made, vocabulary
 
 
-def test_adds_the_logarithm_of_what_past_cascades_say() -> None:
-    model, vocabulary = blend(0.7)
+def test_every_part_knows_what_its_module_says() -> None:
+    model, vocabulary = blend()
     asked = Histories.of([History(tuple("abed"), (0.0, 5.0, 9.0, 20.0))], vocabulary)
     batch = Pieces(asked, model.reach).batch(np.arange(1))
     with torch.no_grad():
         found, own = model(batch), model.network(batch)
-    candidates, said, heard = model.memory.hear(batch)
-    shares = said / said.sum(1, keepdim=True)
-    expected = own.scores.clone()
-    expected[:, candidates] += 0.7 * (1 + shares / FLOOR).log()
-    expected *= 0.5
-    torch.testing.assert_close(found.scores, expected)
+        known, _ = model._known(batch, own.scores)
+    expected = dict.fromkeys(PARTS, torch.zeros_like(own.scores))
+    heard, alike = Echoes(model.memory).hear(batch), Neighbours(model.memory).hear(batch)
+    whole = {"alike": alike}
+    for name, said in (("near", heard.near), ("far", heard.far)):
+        whole[name] = torch.zeros_like(own.scores).index_copy_(1, heard.candidates, said)
+    for name, said in whole.items():
+        share = said / said.sum(1, keepdim=True)
+        expected |= {name: (1 + share / FLOOR).log(), f"{name} high": (1 + share / HIGH).log()}
+    often = torch.tensor([0.0, 0.0, 3.0, 3.0, 2.0, 2.0, 1.0, 1.0])  # a, b, c, d, e, f after padding and unknown
+    expected |= {"network": own.scores, "frequent": -often.log1p().expand_as(own.scores)}
+    for name, (cell, gain) in zip(CLOCKS, Habits(model.memory).hear(batch), strict=True):
+        expected[name] = torch.zeros_like(own.scores)
+        expected[name].view(-1)[cell] = gain
+    for place, name in enumerate(PARTS):
+        torch.testing.assert_close(known[:, FIRST:, place], expected[name][:, FIRST:])
+    before = torch.arange(1, len(own.scores) + 1).float()
+    torch.testing.assert_close(found.scores[:, FIRST:], model.mixture(known, before)[:, FIRST:])
     assert bool(found.scores[:, :FIRST].isneginf().all())
     assert torch.equal(found.weights[0], own.weights[0])
-    torch.testing.assert_close(found.weights[1], (own.weights[1] + 0.7 * heard) / 1.7)
+    torch.testing.assert_close(found.weights[1], (own.weights[1] + heard.shares) / 2)
 
 
-def test_without_weight_it_is_the_network() -> None:
-    model, vocabulary = blend(0.0)
+def test_until_the_mixture_is_learned_it_is_the_network() -> None:
+    model, vocabulary = blend(mixed=False)
     batch = Pieces(Histories.of(PAST, vocabulary), model.reach).batch(np.arange(len(PAST)))
     with torch.no_grad():
-        assert torch.equal(model(batch).scores, 0.5 * model.network(batch).scores)
+        assert torch.equal(model(batch).scores, model.network(batch).scores)
+
+
+def test_neither_a_cut_nor_company_changes_a_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    names = [f"u{number}" for number in range(40)]
+    vocabulary = Vocabulary(names)
+
+    def cascade(length: int) -> History:
+        times = np.sort(1e9 + random.uniform(0, 9 * DAY, length))
+        return History(tuple(random.choice(names, length).tolist()), tuple(times.tolist()))
+
+    model = CascadeBlend(CascadeBlendSettings(dim=8, table_dim=8, window=5), len(vocabulary)).eval()
+    model.remember(Histories.of([cascade(length) for length in (8, 5, 30)], vocabulary))
+    model.mixed.fill_(1.0)
+    model.mixture.outer.copy_(torch.linspace(-1, 1, len(model.mixture.outer)))
+    asked = Histories.of([cascade(length) for length in (300, 4, 17)], vocabulary)
+    rows = []
+    for reach, cells in ((model.reach, 2**20), (model.reach, 1), (None, 2**20)):
+        monkeypatch.setattr("ensue.next_event.cascade_blend.CELLS", cells)
+        pieces, scores = Pieces(asked, reach), torch.zeros(len(asked.ids), len(vocabulary))
+        with torch.no_grad():
+            for index in [np.arange(len(pieces))] if cells == 1 else [np.array([i]) for i in range(len(pieces))]:
+                scores[torch.from_numpy(pieces.positions(index))] = model(pieces.batch(index)).scores
+        rows.append(scores)
+    torch.testing.assert_close(rows[0], rows[1], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(rows[0], rows[2], rtol=1e-4, atol=1e-4)
+
+
+def test_rivals_stand_for_all_candidates() -> None:
+    torch.manual_seed(0)
+    known, ruled_out = torch.randn(50, 5000, len(PARTS)), torch.zeros(50, 5000)
+    ruled_out[:, :FIRST] = -torch.inf
+    ruled_out[:, 100:300] = -torch.inf
+    targets = torch.randint(400, 5000, (50,))
+    own, added = _rivals(known, ruled_out, targets, torch.Generator().manual_seed(1))
+    weights = torch.tensor(START)
+    whole = functional.cross_entropy(known @ weights + ruled_out, targets, reduction="none")
+    scores = own @ weights + added
+    torch.testing.assert_close(scores.logsumexp(1) - scores[:, 0], whole, rtol=0.02, atol=0.02)
+    assert torch.equal(own[:, 0], known[torch.arange(50), targets])
+
+
+def test_few_candidates_are_all_rivals() -> None:
+    known, ruled_out = torch.randn(6, 9, len(PARTS)), torch.zeros(6, 9)
+    ruled_out[:, :FIRST] = -torch.inf
+    targets = torch.arange(2, 8)
+    own, added = _rivals(known, ruled_out, targets, torch.Generator().manual_seed(1))
+    weights = torch.tensor(START)
+    scores = own @ weights + added
+    whole = functional.cross_entropy(known @ weights + ruled_out, targets, reduction="none")
+    torch.testing.assert_close(scores.logsumexp(1) - scores[:, 0], whole)
 
 
 def test_cosines_times_a_factor() -> None:
@@ -79,15 +151,14 @@ def weeks(num: int, seed: int) -> Histories:
     return Histories.of(found)
 
 
-def test_what_is_close_in_time_counts_more_where_that_helps() -> None:
+def test_the_clock_counts_where_that_helps() -> None:
     predictor = NextPredictor("cascade-blend", settings={**SMALL, "refit": False})
     for _ in predictor.fit(weeks(300, 0)):
         pass
     network = predictor.network
-    assert float(network.memory.days) in DAYS[1:] and float(network.weight) in WEIGHTS[1:]
     new = weeks(100, 1).encode(predictor.vocabulary)
     assert (predictor.ranks(new)[0] == 1).mean() > 0.7
-    network.memory.days.fill_(0.0)
+    network.memory.times.zero_()  # all at once, long ago: nothing is close in time any more
     assert (predictor.ranks(new)[0] == 1).mean() < 0.5
 
 
@@ -108,8 +179,8 @@ def test_numbers_come_along_when_all_is_learned_again() -> None:
     data = weeks(300, 0)
     for _ in predictor.fit(data):
         pass
-    assert float(predictor.network.weight) > 0 and float(predictor.network.memory.days) > 0
-    assert len(predictor.network.memory.ids) == len(data.ids)
+    assert float(predictor.network.mixed) == 1 and bool(predictor.network.mixture.outer.any())
+    assert len(predictor.network.memory.values) == len(data.ids)
 
 
 def test_update_is_remembered() -> None:

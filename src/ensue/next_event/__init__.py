@@ -23,6 +23,7 @@ from ensue.next_event.stamp import STAMP, STAMPSettings
 from ensue.training import Schedule
 
 _HIDAN = Schedule(batch_size=16, watch="mrr")
+_CASCADE_BLEND = Schedule(epochs=20, learning_rate=2e-3, weight_decay=0.0, watch="mrr", patience=3)
 _SANSR = core.SCHEDULE
 
 MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
@@ -36,7 +37,7 @@ MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
     "att-rnn": (Recurrent, RecurrentSettings(attention=True), _HIDAN),
     "att-lstm": (Recurrent, RecurrentSettings(cell="lstm", attention=True), _HIDAN),
     "cyan-rnn": (CYANRNN, CYANRNNSettings(), _HIDAN),
-    "cascade-blend": (CascadeBlend, CascadeBlendSettings(), _HIDAN),
+    "cascade-blend": (CascadeBlend, CascadeBlendSettings(), _CASCADE_BLEND),
     "sansr": (SANSR, SANSRSettings(), _SANSR),
     "sansr-rc": (SANSR, SANSRSettings(residual=False), _SANSR),
     "core": (CORE, CORESettings(), core.SCHEDULE),

@@ -1,59 +1,62 @@
-"""Cascade blend: what HiDAN expects, and what followed these users in past cascades.
+"""Cascade blend: what HiDAN expects, what past cascades hold, and when users take part.
 
 Counting remembers every pair and generalises to none; HiDAN sees the whole cascade and who leaned on whom, and blurs
-what was seen once. A user's score is the sum of both, in logarithms:
+what was seen once; neither looks at the clock. For every user there is what each of them knows:
 
-    score(v) = s (HiDAN's score(v) + w ln(1 + M(v) / (``FLOOR`` sum of M)))
+=====================  =======================================================================================
+network                HiDAN's score: a cosine over a temperature that is learned
+near, far, alike       ln(1 + share / ``FLOOR``) of what past cascades say, close in time first, all times alike
+                       (``ensue.next_event.echoes``), or those like this one (``ensue.next_event.neighbours``)
+near high, far high,   the same over ``HIGH``, which tells large shares from larger ones
+alike high
+frequent               -ln(1 + how often the user took part): the memories know already who is frequent
+hour, day, fortnight,  how usual this hour, day, fortnight, pace and pause is for the user
+pace, pause            (``ensue.next_event.habits``)
+=====================  =======================================================================================
 
-M is :class:`ensue.next_event.echoes.Echoes`, by closeness in time. HiDAN's scores are cosines here, over a temperature
-that is learned: on little data the lengths of vectors mostly tell how frequent a user is, and the bias says that
-better. ``w``, the days of closeness and the memory's shape are those of ``WEIGHTS``, ``DAYS`` and ``SHAPES`` that rank
-held-out targets best by MRR; ``s``, which changes no order, is the one of ``SCALES`` whose shares fit them best by log
-loss.
-
-=====================  ========================================================
-network                :class:`ensue.next_event.hidan.HiDAN` with ``cosine``
-memory                 :class:`ensue.next_event.echoes.Echoes`
-the sum of scores      ``CascadeBlend.forward``
-the choice of numbers  ``CascadeBlend.finish``
-=====================  ========================================================
+:class:`ensue.next_event.mixture.Mixture` makes a score of them. It is learned from held-out cascades, which no part has
+seen; HiDAN's scores are cosines here: on little data the lengths of vectors mostly tell how frequent a user is.
 
 No paper's model; no social graph is read. Where it beats counting is measured by ``ensue reproduce hidan``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from ensue import metrics
 from ensue.data.histories import Histories
 from ensue.next_event.batch import Batch, Output
 from ensue.next_event.echoes import Echoes
+from ensue.next_event.habits import CLOCKS, Habits
 from ensue.next_event.hidan import HiDAN, HiDANSettings
+from ensue.next_event.mixture import Mixture
+from ensue.next_event.neighbours import Neighbours
+from ensue.next_event.past import Past
 from ensue.next_event.task import Pieces, hide_seen, repeats
+from ensue.vocabulary import FIRST
 
-DAYS = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0)
-"""How close in time what counts most may be; 0: all times count alike."""
-SHAPES = ((1.0, 0.0), (1.0, 0.1), (0.7, 0.0), (0.7, 0.1), (0.7, 0.3), (0.5, 0.1))
-"""How steeply what stood further apart counts less, and how much what came before a user counts."""
-WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
-"""What the memory may weigh."""
-FLOOR = 1e-4
-"""Shares of what was heard well below this count as nothing."""
-SCALES = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1)
-"""What all scores may be multiplied by."""
-TRIED = 20_000
-"""Held-out targets, drawn at random, on which the numbers are tried."""
+PARTS = ("network", "near", "far", "alike", "near high", "far high", "alike high", "frequent", *CLOCKS)
+"""What the mixture weighs."""
+START = (0.2, 0.6, 0.2, 0.4, 0.2, 0.2, 0.0, 0.8, 0.3, 0.2, 0.2, 0.2, 0.1)
+"""The weights that it begins with."""
+FLOOR, HIGH = 1e-4, 1e-2
+"""Shares of what was heard well below these count as nothing, or as little."""
+TRIED = 6_000
+"""Held-out targets, drawn at random, from which the mixture is learned."""
+RIVALS = 300
+"""Candidates with which a target is compared then: the highest, and as many of the others, which stand for all."""
+CELLS = 2**20
+"""So many candidates are looked at at once, over all asked steps: some 300 MB."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CascadeBlendSettings(HiDANSettings):
-    """Settings of HiDAN; the memory has none of its own."""
+    """Settings of HiDAN; what is beside it has none of its own."""
 
     table_dim: int = 64
     """Width of the user table."""
@@ -62,7 +65,7 @@ class CascadeBlendSettings(HiDANSettings):
 
 
 class CascadeBlend(nn.Module):
-    """HiDAN beside echoes; see the module.
+    """HiDAN beside past cascades; see the module.
 
     Args:
         settings: of HiDAN.
@@ -74,11 +77,10 @@ class CascadeBlend(nn.Module):
         self.settings = settings
         own = {field.name: getattr(settings, field.name) for field in fields(HiDANSettings)}
         self.network = HiDAN(HiDANSettings(**own), num_ids)
-        self.memory = Echoes(num_ids, window=settings.window or 30)
-        self.register_buffer("weight", torch.zeros(1))
-        self.register_buffer("scale", torch.ones(1))
-        self.weight: Tensor
-        self.scale: Tensor
+        self.memory = Past(num_ids)
+        self.mixture = Mixture(torch.tensor(START))
+        self.register_buffer("mixed", torch.zeros(1))
+        self.mixed: Tensor
 
     @property
     def reach(self) -> int | None:
@@ -89,8 +91,7 @@ class CascadeBlend(nn.Module):
         """The same model with room for more users; nothing followed a new user yet."""
         grown = CascadeBlend(self.settings, num_ids)
         grown.network, grown.memory = self.network.grow(num_ids), self.memory.grow(num_ids)
-        grown.weight.copy_(self.weight)
-        grown.scale.copy_(self.scale)
+        grown.mixture, grown.mixed = self.mixture, self.mixed
         return grown
 
     def loss(self, batch: Batch) -> Tensor:
@@ -98,89 +99,134 @@ class CascadeBlend(nn.Module):
         return self.network.loss(batch)
 
     def forward(self, batch: Batch) -> Output:
-        """Scores (asked, ids), padding and unknown at -inf; dependency of the network, influence of both."""
+        """Scores (asked, ids), padding and unknown at -inf; dependency of the network, influence of both.
+
+        Until the mixture is learned the scores are the network's.
+        """
         expected: Output = self.network(batch)
-        weight, (dependency, influence) = float(self.weight), expected.weights
-        if not weight:
-            return Output(expected.scores * self.scale, expected.weights)
-        candidates, said, heard = self._hear(batch)
-        expected.scores.index_add_(1, candidates, weight * said).mul_(self.scale)
-        return Output(expected.scores, (dependency, (influence + weight * heard) / (1 + weight * heard.sum(-1, True))))
+        if not float(self.mixed):
+            return expected
+        mixture, (dependency, influence) = self.mixture.cpu(), expected.weights
+        scores, shares = [], []
+        for part, network in self._rows(batch, expected.scores):
+            known, heard = self._known(part, network)
+            found = mixture(known, self._before(part))
+            found[:, :FIRST] = -torch.inf
+            scores.append(found)
+            shares.append(heard)
+        # Half of the say in who was leaned on to what stood beside them, as far as anything did.
+        said = torch.cat(shares).to(influence.device)
+        mixed = (influence + said) / (1 + said.sum(-1, keepdim=True)).clamp(min=1e-30)
+        return Output(torch.cat(scores).to(influence.device), (dependency, mixed))
 
     def finish(self, learned: Histories, valid: Histories | None, earlier: CascadeBlend | None) -> None:
-        """Remember what the network was trained on, and choose the numbers.
+        """Remember what the network was trained on, and learn the mixture.
 
         Args:
             learned: the training data.
-            valid: what neither part has seen; ``None`` to take over the numbers of ``earlier``.
+            valid: what neither part has seen; ``None`` to take over the mixture of ``earlier``.
             earlier: the same model, trained on a part of the data.
         """
         self.remember(learned)
         if valid is not None:
-            self._choose(valid, hide=not repeats(learned))
+            self._mix(valid, hide=not repeats(learned))
         elif earlier is not None:
-            with torch.no_grad():
-                self.weight.copy_(earlier.weight)
-                self.scale.copy_(earlier.scale)
-                self.memory.shape(earlier.memory)
+            self.mixture, self.mixed = earlier.mixture, earlier.mixed
 
     @torch.no_grad()
     def remember(self, histories: Histories) -> None:
         """Add past cascades to the memory."""
         self.memory.cpu().count(histories)
 
-    def _hear(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Whom past cascades name, what that adds at weight 1, (asked, candidates), and each event's part in it."""
-        device = batch.ids.device
-        # They are looked up in NumPy, wherever the network is.
-        candidates, said, heard = self.memory.cpu().hear(batch.to(torch.device("cpu")))
-        shares = said / said.sum(1, keepdim=True).clamp(min=1e-30)
-        return candidates.to(device), shares.div_(FLOOR).log1p_().to(device), heard.to(device)
+    def _rows(self, batch: Batch, scores: Tensor) -> Iterator[tuple[Batch, Tensor]]:
+        """The batch and its scores on the CPU, a few histories at a time."""
+        batch, scores = batch.to(torch.device("cpu")), scores.cpu()
+        asked = batch.asked.sum(1)
+        group = (asked.cumsum(0) * scores.shape[1]) // CELLS
+        begun = 0
+        for size in torch.unique_consecutive(group, return_counts=True)[1].tolist():
+            rows = slice(begun, begun + size)
+            first, last = int(asked[:begun].sum()), int(asked[: begun + size].sum())
+            own = Batch(batch.ids[rows], batch.mask[rows], batch.times[rows], batch.asked[rows], batch.targets[:0])
+            yield own, scores[first:last]
+            begun += size
+
+    def _known(self, batch: Batch, network: Tensor) -> tuple[Tensor, Tensor]:
+        """(asked, ids, parts) what each of ``PARTS`` knows, 0 for padding and unknown; each event's part in ``near``.
+
+        Past cascades are looked up in NumPy, wherever the network is.
+        """
+        past, window = self.memory.cpu(), self.settings.window or 30
+        known = torch.zeros(*network.shape, len(PARTS))
+        known[..., PARTS.index("network")] = network
+        heard = Echoes(past, window=window).hear(batch)
+        alike = Neighbours(past, window=window).hear(batch)
+        everyone = torch.arange(past.num_ids)
+        told = (
+            ("near", heard.candidates, heard.near),
+            ("far", heard.candidates, heard.far),
+            ("alike", everyone, alike),
+        )
+        for name, candidates, said in told:
+            share = said / said.sum(1, keepdim=True).clamp(min=1e-30)
+            known[:, candidates, PARTS.index(name)] = (share / FLOOR).log1p_()
+            known[:, candidates, PARTS.index(f"{name} high")] = (share / HIGH).log1p_()
+        known[..., PARTS.index("frequent")] = -torch.from_numpy(past.totals()).float().log1p()
+        for name, (cell, gain) in zip(CLOCKS, Habits(past, window=window).hear(batch), strict=True):
+            known.view(-1, len(PARTS))[cell, PARTS.index(name)] = gain
+        known[:, :FIRST] = 0.0
+        return known, heard.shares
+
+    def _before(self, batch: Batch) -> Tensor:
+        """(asked,) how many events stand before what is asked, as far as the network reaches."""
+        return (batch.asked.nonzero()[:, 1] + 1).clamp(max=None if self.reach is None else self.reach + 1).float()
 
     @torch.no_grad()
-    def _choose(self, valid: Histories, *, hide: bool) -> None:
-        """The days at weight 1, the shape beside them, the weight, then the scale; of numbers as good the first."""
+    def _mix(self, valid: Histories, *, hide: bool) -> None:
+        """Learn the mixture from what was held out."""
         self.eval()
         pieces, hidden = Pieces(valid, self.reach), valid if hide else None
         order = np.random.default_rng(0).permutation(len(pieces))
-        enough = int(np.searchsorted(np.cumsum((pieces.stops - pieces.asked_from)[order]), TRIED)) + 1
-        batches = [order[low : low + 16] for low in range(0, min(enough, len(order)), 16)]
-        memory, found = self.memory, []
-        for days in DAYS if valid.timed else DAYS[:1]:
-            memory.days.fill_(days)
-            found.append(self._gains(pieces, batches, (1.0,), hidden)[0])
-        memory.days.fill_(DAYS[int(np.argmax(found))])
-        found = []
-        for steep, back in SHAPES:
-            memory.steep.fill_(steep)
-            memory.back.fill_(back)
-            found.append(self._gains(pieces, batches, (1.0,), hidden)[0])
-        steep, back = SHAPES[int(np.argmax(found))]
-        memory.steep.fill_(steep)
-        memory.back.fill_(back)
-        self.weight.fill_(WEIGHTS[int(np.argmax(self._gains(pieces, batches, WEIGHTS, hidden)))])
-        self.scale.fill_(1.0)
-        losses = torch.zeros(len(SCALES))
-        for index in batches:
-            batch = pieces.batch(index).to(self.weight.device)
-            scores, targets = self(batch).scores.cpu(), batch.targets.cpu()
-            shown = scores if hidden is None else hide_seen(scores, hidden, pieces.positions(index))
-            losses += torch.stack(
-                [functional.cross_entropy(shown * scale, targets, reduction="sum") for scale in SCALES]
-            )
-        self.scale.fill_(SCALES[int(losses.argmin())])
+        generator, tried, num_targets = torch.Generator().manual_seed(0), [], 0
+        for number in order:
+            index = np.array([number])
+            batch = pieces.batch(index)
+            network = self.network(batch.to(self.mixed.device)).scores.cpu()
+            known, _ = self._known(batch, network)
+            ruled_out = torch.zeros_like(network)
+            ruled_out[:, :FIRST] = -torch.inf
+            if hidden is not None:
+                hide_seen(ruled_out, hidden, pieces.positions(index))
+            tried.append((*_rivals(known, ruled_out, batch.targets, generator), self._before(batch)))
+            num_targets += batch.num_targets
+            if num_targets >= TRIED:
+                break
+        known, added, before = (torch.cat(parts) for parts in zip(*tried, strict=True))
+        self.mixture.cpu().learn(known, before, added)
+        self.mixed.fill_(1.0)
 
-    def _gains(
-        self, pieces: Pieces, batches: list[np.ndarray], weights: tuple[float, ...], hidden: Histories | None
-    ) -> list[float]:
-        """MRR at each weight; what ``hidden`` holds before is no candidate."""
-        found: list[list[Tensor]] = [[] for _ in weights]
-        for index in batches:
-            batch = pieces.batch(index).to(self.weight.device)
-            scores = self.network(batch).scores
-            candidates, said, _ = self._hear(batch)
-            for own, weight in zip(found, weights, strict=True):
-                summed = scores.index_add(1, candidates, weight * said).cpu()
-                shown = summed if hidden is None else hide_seen(summed, hidden, pieces.positions(index))
-                own.append(metrics.ranks(shown, batch.targets.cpu()))
-        return [float(metrics.reciprocal_rank(torch.cat(own).double().numpy()).mean()) for own in found]
+
+def _rivals(known: Tensor, ruled_out: Tensor, targets: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Each target and some rivals: the highest under ``START``, and others at random, which stand for all the rest.
+
+    Args:
+        known: (asked, ids, parts).
+        ruled_out: (asked, ids) -inf for what is no candidate, 0 elsewhere.
+        targets: (asked,).
+        generator: for the draw.
+
+    Returns:
+        (asked, 1 + rivals, parts), the target first; (asked, 1 + rivals) what is added to their scores, 0 for targets.
+    """
+    asked, num_ids, _ = known.shape
+    open_to_all = ruled_out.scatter(1, targets[:, None], -torch.inf)
+    scores = known @ torch.tensor(START) + open_to_all
+    high, top = scores.topk(min(RIVALS, num_ids), dim=1)
+    open_to_all = open_to_all.scatter(1, top, -torch.inf)
+    left = (open_to_all == 0).sum(1, keepdim=True)
+    drawn = torch.randint(FIRST, max(num_ids, FIRST + 1), (asked, RIVALS), generator=generator).clamp(max=num_ids - 1)
+    kept = open_to_all.gather(1, drawn)
+    stands_for = (left.clamp(min=1) / (kept == 0).sum(1, keepdim=True).clamp(min=1)).log()
+    chosen = torch.cat([targets[:, None], top, drawn], dim=1)
+    added = torch.cat([torch.zeros(asked, 1), torch.where(high.isneginf(), high, 0.0), kept + stands_for], dim=1)
+    return known.gather(1, chosen[:, :, None].expand(-1, -1, known.shape[2])), added

@@ -194,14 +194,11 @@ def _about(predictor: NextPredictor) -> Cell:
     """What a training leaves behind beside its answers."""
     named = list(predictor.network.named_parameters())
     inner = sum(part.numel() for name, part in named if name.removeprefix("network.").split(".")[0] not in OUTPUT)
-    numbers = {"weight": "weight", "days": "memory.days"}
-    buffers = dict(predictor.network.named_buffers())
     return {
         "epochs": predictor.facts["epochs"],
         "seconds_an_epoch": round(predictor.seconds_an_epoch or 0.0, 2),
         "parameters": inner,
         "held_out": predictor.facts.get("held_out", "its own part"),
-        **{name: float(buffers[path]) for name, path in numbers.items() if path in buffers},
     }
 
 

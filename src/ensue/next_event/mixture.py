@@ -1,0 +1,90 @@
+"""A mixture of what several parts know about every candidate, learned from few targets.
+
+    score(v) = w . f(v) + u . relu(A [f(v) ; c])
+
+with f(v) what the parts know about v, standardised before A, and c the logarithm of how many events came before. The
+first term is a multinomial logit; the second bends it where a part can be trusted more, or less, than a line says. All
+is learned by maximum likelihood; u begins at 0.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+HIDDEN = 32
+RATE = 3e-3
+"""Adam's step size, which falls to 0 along a cosine."""
+EPOCHS = 30
+BATCH = 64
+DECAY = 1e-3
+"""AdamW's weight decay."""
+
+
+class Mixture(nn.Module):
+    """The mixture; all its tensors are buffers, since what trains the parts leaves it alone.
+
+    Args:
+        start: (parts,) the weights to begin with.
+    """
+
+    def __init__(self, start: Tensor) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        bound = 1 / math.sqrt(len(start) + 1)
+        inner = (torch.rand(HIDDEN, len(start) + 1, generator=generator) * 2 - 1) * bound
+        self.register_buffer("weights", start.clone())
+        self.register_buffer("mean", torch.zeros(len(start)))
+        self.register_buffer("spread", torch.ones(len(start)))
+        self.register_buffer("inner", inner)
+        self.register_buffer("bias", torch.zeros(HIDDEN))
+        self.register_buffer("outer", torch.zeros(HIDDEN))
+        self.weights: Tensor
+        self.mean: Tensor
+        self.spread: Tensor
+        self.inner: Tensor
+        self.bias: Tensor
+        self.outer: Tensor
+
+    def forward(self, known: Tensor, before: Tensor) -> Tensor:
+        """(asked, candidates) scores.
+
+        Args:
+            known: (asked, candidates, parts).
+            before: (asked,) how many events there are.
+        """
+        inner = self.inner / torch.cat([self.spread, torch.ones(1)])
+        bias = self.bias - inner[:, :-1] @ self.mean + before.log1p()[:, None] * inner[:, -1]
+        bent = torch.relu(known @ inner[:, :-1].T + bias[:, None, :]) @ self.outer
+        return bent + known @ self.weights
+
+    @torch.enable_grad()
+    def learn(self, known: Tensor, before: Tensor, added: Tensor) -> None:
+        """Make the first candidate of every row as likely as can be; the same data give the same bytes.
+
+        Args:
+            known: (asked, candidates, parts).
+            before: (asked,) how many events there are.
+            added: (asked, candidates) what is added to the scores: -inf for what is no candidate.
+        """
+        self.mean.copy_(known.mean((0, 1)))
+        self.spread.copy_(known.std((0, 1)).clamp(min=1e-3))
+        tensors = [self.weights, self.inner, self.bias, self.outer]
+        generator, steps = torch.Generator().manual_seed(0), EPOCHS * -(-len(known) // BATCH)
+        for tensor in tensors:
+            tensor.requires_grad = True
+        optimizer = torch.optim.AdamW(tensors, lr=RATE, weight_decay=DECAY)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+        for _ in range(EPOCHS):
+            for index in torch.split(torch.randperm(len(known), generator=generator), BATCH):
+                scores = self(known[index], before[index]) + added[index]
+                loss = (scores.logsumexp(1) - scores[:, 0]).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                schedule.step()
+        for tensor in tensors:
+            tensor.requires_grad = False
+            tensor.grad = None

@@ -56,14 +56,14 @@ def test_every_part_knows_what_its_module_says() -> None:
         share = said / said.sum(1, keepdim=True)
         expected |= {name: (1 + share / FLOOR).log(), f"{name} high": (1 + share / HIGH).log()}
     often = torch.tensor([0.0, 0.0, 3.0, 3.0, 2.0, 2.0, 1.0, 1.0])  # a, b, c, d, e, f after padding and unknown
-    expected |= {"network": own.scores, "frequent": -often.log1p().expand_as(own.scores)}
+    length = torch.arange(1.0, len(own.scores) + 1).log1p()[:, None].expand_as(own.scores)
+    expected |= {"network": own.scores, "length": length, "frequent": -often.log1p().expand_as(own.scores)}
     for name, (cell, gain) in zip(CLOCKS, Habits(model.memory).hear(batch), strict=True):
         expected[name] = torch.zeros_like(own.scores)
         expected[name].view(-1)[cell] = gain
     for place, name in enumerate(PARTS):
-        torch.testing.assert_close(known[:, FIRST:, place], expected[name][:, FIRST:])
-    before = torch.arange(1, len(own.scores) + 1).float()
-    torch.testing.assert_close(found.scores[:, FIRST:], model.mixture(known, before)[:, FIRST:])
+        torch.testing.assert_close(known[place, :, FIRST:], expected[name][:, FIRST:])
+    torch.testing.assert_close(found.scores[:, FIRST:], model.mixture(known)[:, FIRST:])
     assert bool(found.scores[:, :FIRST].isneginf().all())
     assert torch.equal(found.weights[0], own.weights[0])
     torch.testing.assert_close(found.weights[1], (own.weights[1] + heard.shares) / 2)
@@ -104,26 +104,26 @@ def test_neither_a_cut_nor_company_changes_a_score(monkeypatch: pytest.MonkeyPat
 
 def test_rivals_stand_for_all_candidates() -> None:
     torch.manual_seed(0)
-    known, ruled_out = torch.randn(50, 5000, len(PARTS)), torch.zeros(50, 5000)
+    known, ruled_out = torch.randn(len(PARTS), 50, 5000), torch.zeros(50, 5000)
     ruled_out[:, :FIRST] = -torch.inf
     ruled_out[:, 100:300] = -torch.inf
     targets = torch.randint(400, 5000, (50,))
     own, added = _rivals(known, ruled_out, targets, torch.Generator().manual_seed(1))
     weights = torch.tensor(START)
-    whole = functional.cross_entropy(known @ weights + ruled_out, targets, reduction="none")
-    scores = own @ weights + added
+    whole = functional.cross_entropy(known.permute(1, 2, 0) @ weights + ruled_out, targets, reduction="none")
+    scores = own.permute(1, 2, 0) @ weights + added
     torch.testing.assert_close(scores.logsumexp(1) - scores[:, 0], whole, rtol=0.02, atol=0.02)
-    assert torch.equal(own[:, 0], known[torch.arange(50), targets])
+    assert torch.equal(own[:, :, 0], known[:, torch.arange(50), targets])
 
 
 def test_few_candidates_are_all_rivals() -> None:
-    known, ruled_out = torch.randn(6, 9, len(PARTS)), torch.zeros(6, 9)
+    known, ruled_out = torch.randn(len(PARTS), 6, 9), torch.zeros(6, 9)
     ruled_out[:, :FIRST] = -torch.inf
     targets = torch.arange(2, 8)
     own, added = _rivals(known, ruled_out, targets, torch.Generator().manual_seed(1))
     weights = torch.tensor(START)
-    scores = own @ weights + added
-    whole = functional.cross_entropy(known @ weights + ruled_out, targets, reduction="none")
+    scores = own.permute(1, 2, 0) @ weights + added
+    whole = functional.cross_entropy(known.permute(1, 2, 0) @ weights + ruled_out, targets, reduction="none")
     torch.testing.assert_close(scores.logsumexp(1) - scores[:, 0], whole)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from ensue.next_event.mixture import Mixture
@@ -9,36 +10,35 @@ from ensue.next_event.mixture import Mixture
 START = torch.tensor([0.5, -0.25, 1.0])
 
 
-def data(rows: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def data(rows: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Targets drawn by a score that no line says: the second part counts where the first is high."""
     generator = torch.Generator().manual_seed(seed)
-    known = torch.randn(rows, 12, 3, generator=generator)
-    before = torch.randint(1, 40, (rows,), generator=generator).float()
-    scores = 3 * known[..., 1] * (known[..., 0] > 0)
+    known = torch.randn(3, rows, 12, generator=generator)
+    scores = 3 * known[1] * (known[0] > 0)
     target = torch.multinomial(scores.softmax(1), 1, generator=generator)
     first = torch.arange(12).repeat(rows, 1).scatter(1, target, 0)
     first[:, 0] = target[:, 0]
-    return known.gather(1, first[:, :, None].expand(-1, -1, 3)), before, torch.zeros(rows, 12)
+    return known.gather(2, first.expand(3, -1, -1)), torch.zeros(rows, 12)
 
 
-def missed(mixture: Mixture, rows: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> float:
-    scores = mixture(*rows[:2]) + rows[2]
+def missed(mixture: Mixture, rows: tuple[torch.Tensor, torch.Tensor]) -> float:
+    scores = mixture(rows[0]) + rows[1]
     return float((scores.logsumexp(1) - scores[:, 0]).mean())
 
 
 def test_begins_as_the_line() -> None:
-    known, before, _ = data(5, 0)
-    torch.testing.assert_close(Mixture(START)(known, before), known @ START)
+    known, _ = data(5, 0)
+    torch.testing.assert_close(Mixture(START)(known), known.permute(1, 2, 0) @ START)
 
 
-def test_is_the_formula() -> None:
-    known, before, _ = data(5, 0)
+def test_is_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.next_event.mixture.COLUMNS", 7)
+    known, _ = data(5, 0)
     mixture = Mixture(START)
     mixture.learn(*data(64, 1))
-    standard = (known - mixture.mean) / mixture.spread
-    inside = torch.cat([standard, before.log1p()[:, None, None].expand(-1, 12, 1)], 2)
-    bent = torch.relu(inside @ mixture.inner.T + mixture.bias) @ mixture.outer
-    torch.testing.assert_close(mixture(known, before), known @ mixture.weights + bent)
+    last = known.permute(1, 2, 0)
+    bent = torch.relu((last - mixture.mean) / mixture.spread @ mixture.inner.T + mixture.bias) @ mixture.outer
+    torch.testing.assert_close(mixture(known), last @ mixture.weights + bent)
 
 
 def test_learns_what_no_line_says() -> None:
@@ -48,7 +48,7 @@ def test_learns_what_no_line_says() -> None:
 
     def loss() -> torch.Tensor:
         optimizer.zero_grad()
-        scores = train[0] @ line
+        scores = train[0].permute(1, 2, 0) @ line
         own = (scores.logsumexp(1) - scores[:, 0]).mean()
         own.backward()  # type: ignore[no-untyped-call]
         return own
@@ -60,12 +60,11 @@ def test_learns_what_no_line_says() -> None:
 
 
 def test_what_is_no_candidate_is_not_learned_from() -> None:
-    known, before, added = data(200, 1)
-    wider = torch.cat([known, torch.full((200, 4, 3), 2.0)], 1)
-    wider[:, 12:] += torch.randn(200, 4, 3, generator=torch.Generator().manual_seed(0))
+    known, added = data(200, 1)
+    others = 2.0 + torch.randn(3, 200, 4, generator=torch.Generator().manual_seed(0))
     mixture = Mixture(START)
-    mixture.learn(wider, before, torch.cat([added, torch.full((200, 4), -torch.inf)], 1))
-    assert missed(mixture, (known, before, added)) < missed(Mixture(START), (known, before, added))
+    mixture.learn(torch.cat([known, others], 2), torch.cat([added, torch.full((200, 4), -torch.inf)], 1))
+    assert missed(mixture, (known, added)) < missed(Mixture(START), (known, added))
     assert all(bool(tensor.isfinite().all()) for tensor in mixture.state_dict().values())
 
 

@@ -10,6 +10,7 @@ near, far, alike       ln(1 + share / ``FLOOR``) of what past cascades say, clos
 near high, far high,   the same over ``HIGH``, which tells large shares from larger ones
 alike high
 frequent               -ln(1 + how often the user took part): the memories know already who is frequent
+length                 ln(1 + how many events came before), which tells when to trust which part
 hour, day, fortnight,  how usual this hour, day, fortnight, pace and pause is for the user
 pace, pause            (``ensue.next_event.habits``)
 =====================  =======================================================================================
@@ -40,13 +41,13 @@ from ensue.next_event.past import Past
 from ensue.next_event.task import Pieces, hide_seen, repeats
 from ensue.vocabulary import FIRST
 
-PARTS = ("network", "near", "far", "alike", "near high", "far high", "alike high", "frequent", *CLOCKS)
+PARTS = ("network", "near", "far", "alike", "near high", "far high", "alike high", "frequent", "length", *CLOCKS)
 """What the mixture weighs."""
-START = (0.2, 0.6, 0.2, 0.4, 0.2, 0.2, 0.0, 0.8, 0.3, 0.2, 0.2, 0.2, 0.1)
+START = (0.2, 0.6, 0.2, 0.4, 0.2, 0.2, 0.0, 0.8, 0.0, 0.3, 0.2, 0.2, 0.2, 0.1)
 """The weights that it begins with."""
 FLOOR, HIGH = 1e-4, 1e-2
 """Shares of what was heard well below these count as nothing, or as little."""
-TRIED = 6_000
+TRIED = 10_000
 """Held-out targets, drawn at random, from which the mixture is learned."""
 RIVALS = 300
 """Candidates with which a target is compared then: the highest, and as many of the others, which stand for all."""
@@ -110,7 +111,7 @@ class CascadeBlend(nn.Module):
         scores, shares = [], []
         for part, network in self._rows(batch, expected.scores):
             known, heard = self._known(part, network)
-            found = mixture(known, self._before(part))
+            found = mixture(known)
             found[:, :FIRST] = -torch.inf
             scores.append(found)
             shares.append(heard)
@@ -152,34 +153,29 @@ class CascadeBlend(nn.Module):
             begun += size
 
     def _known(self, batch: Batch, network: Tensor) -> tuple[Tensor, Tensor]:
-        """(asked, ids, parts) what each of ``PARTS`` knows, 0 for padding and unknown; each event's part in ``near``.
+        """(parts, asked, ids) what each of ``PARTS`` knows, 0 for padding and unknown; each event's part in ``near``.
 
         Past cascades are looked up in NumPy, wherever the network is.
         """
         past, window = self.memory.cpu(), self.settings.window or 30
-        known = torch.zeros(*network.shape, len(PARTS))
-        known[..., PARTS.index("network")] = network
+        whole = torch.zeros(len(PARTS), *network.shape)
+        known = dict(zip(PARTS, whole, strict=True))
+        known["network"].copy_(network)
         heard = Echoes(past, window=window).hear(batch)
-        alike = Neighbours(past, window=window).hear(batch)
-        everyone = torch.arange(past.num_ids)
-        told = (
-            ("near", heard.candidates, heard.near),
-            ("far", heard.candidates, heard.far),
-            ("alike", everyone, alike),
-        )
-        for name, candidates, said in told:
-            share = said / said.sum(1, keepdim=True).clamp(min=1e-30)
-            known[:, candidates, PARTS.index(name)] = (share / FLOOR).log1p_()
-            known[:, candidates, PARTS.index(f"{name} high")] = (share / HIGH).log1p_()
-        known[..., PARTS.index("frequent")] = -torch.from_numpy(past.totals()).float().log1p()
+        known["near"][:, heard.candidates] = heard.near
+        known["far"][:, heard.candidates] = heard.far
+        known["alike"].copy_(Neighbours(past, window=window).hear(batch))
+        for name in ("near", "far", "alike"):
+            share = known[name].div_(known[name].sum(1, keepdim=True).clamp_(min=1e-30))
+            torch.log1p(share / HIGH, out=known[f"{name} high"])
+            share.div_(FLOOR).log1p_()
+        known["frequent"].copy_(-torch.from_numpy(past.totals()).log1p())
+        before = (batch.asked.nonzero()[:, 1] + 1).clamp(max=None if self.reach is None else self.reach + 1)
+        known["length"].copy_(before[:, None].log1p())
         for name, (cell, gain) in zip(CLOCKS, Habits(past, window=window).hear(batch), strict=True):
-            known.view(-1, len(PARTS))[cell, PARTS.index(name)] = gain
-        known[:, :FIRST] = 0.0
-        return known, heard.shares
-
-    def _before(self, batch: Batch) -> Tensor:
-        """(asked,) how many events stand before what is asked, as far as the network reaches."""
-        return (batch.asked.nonzero()[:, 1] + 1).clamp(max=None if self.reach is None else self.reach + 1).float()
+            known[name].view(-1)[cell] = gain
+        whole[..., :FIRST] = 0.0
+        return whole, heard.shares
 
     @torch.no_grad()
     def _mix(self, valid: Histories, *, hide: bool) -> None:
@@ -197,12 +193,11 @@ class CascadeBlend(nn.Module):
             ruled_out[:, :FIRST] = -torch.inf
             if hidden is not None:
                 hide_seen(ruled_out, hidden, pieces.positions(index))
-            tried.append((*_rivals(known, ruled_out, batch.targets, generator), self._before(batch)))
+            tried.append(_rivals(known, ruled_out, batch.targets, generator))
             num_targets += batch.num_targets
             if num_targets >= TRIED:
                 break
-        known, added, before = (torch.cat(parts) for parts in zip(*tried, strict=True))
-        self.mixture.cpu().learn(known, before, added)
+        self.mixture.cpu().learn(torch.cat([own for own, _ in tried], 1), torch.cat([own for _, own in tried]))
         self.mixed.fill_(1.0)
 
 
@@ -210,17 +205,17 @@ def _rivals(known: Tensor, ruled_out: Tensor, targets: Tensor, generator: torch.
     """Each target and some rivals: the highest under ``START``, and others at random, which stand for all the rest.
 
     Args:
-        known: (asked, ids, parts).
+        known: (parts, asked, ids).
         ruled_out: (asked, ids) -inf for what is no candidate, 0 elsewhere.
         targets: (asked,).
         generator: for the draw.
 
     Returns:
-        (asked, 1 + rivals, parts), the target first; (asked, 1 + rivals) what is added to their scores, 0 for targets.
+        (parts, asked, 1 + rivals), the target first; (asked, 1 + rivals) what is added to their scores, 0 for targets.
     """
-    asked, num_ids, _ = known.shape
+    parts, asked, num_ids = known.shape
     open_to_all = ruled_out.scatter(1, targets[:, None], -torch.inf)
-    scores = known @ torch.tensor(START) + open_to_all
+    scores = (torch.tensor(START) @ known.flatten(1)).view(asked, num_ids) + open_to_all
     high, top = scores.topk(min(RIVALS, num_ids), dim=1)
     open_to_all = open_to_all.scatter(1, top, -torch.inf)
     left = (open_to_all == 0).sum(1, keepdim=True)
@@ -229,4 +224,4 @@ def _rivals(known: Tensor, ruled_out: Tensor, targets: Tensor, generator: torch.
     stands_for = (left.clamp(min=1) / (kept == 0).sum(1, keepdim=True).clamp(min=1)).log()
     chosen = torch.cat([targets[:, None], top, drawn], dim=1)
     added = torch.cat([torch.zeros(asked, 1), torch.where(high.isneginf(), high, 0.0), kept + stands_for], dim=1)
-    return known.gather(1, chosen[:, :, None].expand(-1, -1, known.shape[2])), added
+    return known.gather(2, chosen.expand(parts, -1, -1)), added

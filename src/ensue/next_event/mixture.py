@@ -1,10 +1,9 @@
 """A mixture of what several parts know about every candidate, learned from few targets.
 
-    score(v) = w . f(v) + u . relu(A [f(v) ; c])
+    score(v) = w . f(v) + u . relu(A f(v) + b)
 
-with f(v) what the parts know about v, standardised before A, and c the logarithm of how many events came before. The
-first term is a multinomial logit; the second bends it where a part can be trusted more, or less, than a line says. All
-is learned by maximum likelihood; u begins at 0.
+with f(v) what the parts know about v, standardised before A. The first term is a multinomial logit; the second bends it
+where a part can be trusted more, or less, than a line says. All is learned by maximum likelihood; u begins at 0.
 """
 
 from __future__ import annotations
@@ -21,6 +20,8 @@ EPOCHS = 30
 BATCH = 64
 DECAY = 1e-3
 """AdamW's weight decay."""
+COLUMNS = 2**14
+"""So many candidates are scored at once."""
 
 
 class Mixture(nn.Module):
@@ -33,8 +34,8 @@ class Mixture(nn.Module):
     def __init__(self, start: Tensor) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(0)
-        bound = 1 / math.sqrt(len(start) + 1)
-        inner = (torch.rand(HIDDEN, len(start) + 1, generator=generator) * 2 - 1) * bound
+        bound = 1 / math.sqrt(len(start))
+        inner = (torch.rand(HIDDEN, len(start), generator=generator) * 2 - 1) * bound
         self.register_buffer("weights", start.clone())
         self.register_buffer("mean", torch.zeros(len(start)))
         self.register_buffer("spread", torch.ones(len(start)))
@@ -48,38 +49,33 @@ class Mixture(nn.Module):
         self.bias: Tensor
         self.outer: Tensor
 
-    def forward(self, known: Tensor, before: Tensor) -> Tensor:
-        """(asked, candidates) scores.
-
-        Args:
-            known: (asked, candidates, parts).
-            before: (asked,) how many events there are.
-        """
-        inner = self.inner / torch.cat([self.spread, torch.ones(1)])
-        bias = self.bias - inner[:, :-1] @ self.mean + before.log1p()[:, None] * inner[:, -1]
-        bent = torch.relu(known @ inner[:, :-1].T + bias[:, None, :]) @ self.outer
-        return bent + known @ self.weights
+    def forward(self, known: Tensor) -> Tensor:
+        """(asked, candidates) scores, of (parts, asked, candidates) what is known."""
+        inner = self.inner / self.spread
+        bias = (self.bias - inner @ self.mean)[:, None]
+        flat = torch.split(known.flatten(1), COLUMNS, dim=1)  # so few that they stay in the processor's cache
+        scores = [self.outer @ torch.addmm(bias, inner, part).relu_() + self.weights @ part for part in flat]
+        return torch.cat(scores).view(known.shape[1:])
 
     @torch.enable_grad()
-    def learn(self, known: Tensor, before: Tensor, added: Tensor) -> None:
+    def learn(self, known: Tensor, added: Tensor) -> None:
         """Make the first candidate of every row as likely as can be; the same data give the same bytes.
 
         Args:
-            known: (asked, candidates, parts).
-            before: (asked,) how many events there are.
+            known: (parts, asked, candidates).
             added: (asked, candidates) what is added to the scores: -inf for what is no candidate.
         """
-        self.mean.copy_(known.mean((0, 1)))
-        self.spread.copy_(known.std((0, 1)).clamp(min=1e-3))
+        self.mean.copy_(known.mean((1, 2)))
+        self.spread.copy_(known.std((1, 2)).clamp(min=1e-3))
         tensors = [self.weights, self.inner, self.bias, self.outer]
-        generator, steps = torch.Generator().manual_seed(0), EPOCHS * -(-len(known) // BATCH)
+        generator, steps = torch.Generator().manual_seed(0), EPOCHS * -(-len(added) // BATCH)
         for tensor in tensors:
             tensor.requires_grad = True
         optimizer = torch.optim.AdamW(tensors, lr=RATE, weight_decay=DECAY)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
         for _ in range(EPOCHS):
-            for index in torch.split(torch.randperm(len(known), generator=generator), BATCH):
-                scores = self(known[index], before[index]) + added[index]
+            for index in torch.split(torch.randperm(len(added), generator=generator), BATCH):
+                scores = self(known[:, index]) + added[index]
                 loss = (scores.logsumexp(1) - scores[:, 0]).mean()
                 optimizer.zero_grad()
                 loss.backward()

@@ -13,7 +13,7 @@ from ensue.next_event.gru4rec import GRU4Rec, GRU4RecSettings
 from ensue.next_event.narm import NARM, NARMSettings
 from ensue.next_event.predictor import NextPredictor
 from ensue.records import History
-from tests.next_event.contract import TRAINED, NextContract
+from tests.next_event.contract import TRAINED, NextContract, close
 
 SESSIONS = {
     "dim": 16,
@@ -58,6 +58,16 @@ class TestCascadeBlend(NextContract):
         assert (
             before == "a2" and own.predict(question, 1)[0].choices[0].value == "new"
         )  # what is remembered counts at once
+
+    def test_only_time_apart_counts(self, predictor: NextPredictor) -> None:
+        """Here hours and days count too: past and question together are moved by whole fortnights."""
+        later = 20 * 14 * 86_400.0
+
+        def moved(records: list[History]) -> list[History]:
+            return [History(record.values, tuple(time + later for time in record.times)) for record in records]
+
+        asked = self.data(20, 2)
+        close(predictor.predict(asked), self.fitted(moved(self.data(80, 0))).predict(moved(asked)))
 
 
 class ReadsWhole:

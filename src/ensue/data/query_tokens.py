@@ -10,7 +10,7 @@ word has the same tokens at the start of a query as later on: a space stands bef
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Literal, get_args
@@ -107,17 +107,18 @@ class QueryTokenizer:
         # No token reaches over a space, so each distinct word is taken apart once; an empty text has no word at all.
         num_words = np.where(texts.to_numpy() == "", 0, words.list.len().to_numpy()).astype(np.int64)
         distinct, places = distinct_texts(words.filter(texts != "").explode(empty_as_null=False))
-        pieces = [encoding.ids for encoding in self._batches(distinct)]
+        chunks = (distinct[low : low + _CHUNK].to_list() for low in range(0, len(distinct), _CHUNK))
+        pieces = [ids for chunk in chunks for ids in self.spell(chunk)]
         lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
         flat = np.fromiter(chain.from_iterable(pieces), np.int32, int(lengths.sum()))
         ends = np.concatenate([[0], np.cumsum(lengths[places])]).astype(np.int64)
         ids = flat[ranges((np.cumsum(lengths) - lengths)[places], lengths[places])]
         return ids, ends[np.concatenate([[0], np.cumsum(num_words)])]
 
-    def _batches(self, words: pl.Series) -> Iterator[tokenizers.Encoding]:
-        for low in range(0, len(words), _CHUNK):
-            spaced = (" " + words[low : low + _CHUNK]).to_list()
-            yield from self.backend.encode_batch_fast(spaced, add_special_tokens=False)
+    def spell(self, words: Iterable[str]) -> list[list[int]]:
+        """Ids of a few words, none of which holds a space."""
+        spaced = [f" {word}" for word in words]
+        return [encoding.ids for encoding in self.backend.encode_batch_fast(spaced, add_special_tokens=False)]
 
     def decode(self, ids: Sequence[int] | npt.NDArray[np.integer]) -> str:
         """The query that some ids spell; padding, begin and end are passed over."""

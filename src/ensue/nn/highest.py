@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 _LINES = 64
+_BRIEF = 2**15
+"""So many scores are looked through before the columns are laid out."""
 
 
 def highest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -20,7 +22,7 @@ def highest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """
     width = scores.shape[1]
     columns = width // _LINES
-    if columns <= 4 * k:
+    if columns <= 4 * k or scores.numel() <= _BRIEF:
         return scores.topk(min(k, width), dim=1)
     whole = columns * _LINES
     lines = scores[:, :whole].reshape(len(scores), _LINES, columns)

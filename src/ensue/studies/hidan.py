@@ -58,6 +58,8 @@ class Plan:
     """Cascades scored at most."""
     resamples: int = RESAMPLES
     """Of the test cascades."""
+    beside: int = 2
+    """Trainings at most of a network about which no verdict is given."""
 
 
 FULL = Plan(
@@ -89,7 +91,7 @@ def run(
             it; or the one that holds HiDAN's own files.
         models: which trained models get a row; none for those of ``Plan.rows``.
         quick: small slices and few epochs; not the paper's figures.
-        seeds: trainings a model.
+        seeds: trainings a model; of those that only stand beside, at most ``Plan.beside``.
         tell: takes a line of progress.
         follow: shows a training.
         kept: where finished cells are kept.
@@ -116,7 +118,7 @@ def run(
         chosen = tuple(models) or plan.rows.get(own.name, TRAINED)
         for name, rows in study.tables(own, whole, chosen, seeds).items():
             tables[name] += rows
-    amounts = page.Amounts(plan.learned, plan.tested, seeds)
+    amounts = page.Amounts(plan.learned, plan.tested, seeds, min(seeds, plan.beside))
     about = page.about([own.name for own in sets], absent, amounts, quick=quick)
     return Study("hidan", tables, page.write(about, tables), page.draw(tables))
 
@@ -131,7 +133,9 @@ class _Study:
         self, own: CascadeSet, whole: CascadeSet, models: Sequence[str], seeds: int
     ) -> dict[str, list[dict[str, Any]]]:
         """All rows of one data set."""
-        trained = {name: [self._trained(own, whole, name, seed) for seed in range(seeds)] for name in models}
+        trained = {
+            name: [self._trained(own, whole, name, seed) for seed in range(self._seeds(name, seeds))] for name in models
+        }
         counted = self._counted(own, whole)["rows"]
         cells = {**trained, **{name: [counted[name]] for name in COUNTING}}
         found: dict[str, list[dict[str, Any]]] = {
@@ -154,6 +158,9 @@ class _Study:
             about = {"data": own.name, "protocol": "theirs", "cascades": "all"}
             found["prediction"] += [{**about, "model": name, **row} for name, row in ELSEWHERE[own.name].items()]
         return found
+
+    def _seeds(self, name: str, seeds: int) -> int:
+        return seeds if name in ("hidan", OURS, *page.RIVALS) else min(seeds, self.plan.beside)
 
     def _key(self, own: CascadeSet, whole: CascadeSet, model: str, seed: int) -> dict[str, Any]:
         """All that decides a cell, but the program's version, which stands in the cell."""

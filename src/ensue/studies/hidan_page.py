@@ -34,6 +34,8 @@ class Amounts:
     learned: int | None
     tested: int | None
     seeds: int
+    beside: int
+    """Of networks about which no verdict is given."""
 
 
 def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick: bool) -> list[str]:
@@ -46,6 +48,8 @@ def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick
             "",
         ]
     times = "once" if amounts.seeds == 1 else f"with {amounts.seeds} seeds"
+    if amounts.beside < amounts.seeds:
+        times += f" (the paper's variants and rivals without a verdict below: {amounts.beside})"
     return [
         *lines,
         "Every user after the first of a cascade is a target, ranked among all users that training data holds; one it "

@@ -7,9 +7,7 @@ space, so the tokens of each word are kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, pairwise
-
-import polars as pl
+from itertools import chain
 
 from ensue.data.query_tokens import QueryTokenizer
 from ensue.suggest.batch import UNKNOWN
@@ -37,8 +35,5 @@ class Spelling:
             self.words = {}
         known = self.words
         new = [word for word in distinct if word not in known]
-        if new:
-            tokens, offsets = self.tokenizer.encode(pl.Series("word", new, dtype=pl.String))
-            ids, bounds = tokens.tolist(), pairwise(offsets.tolist())
-            known.update((word, ids[low:high]) for word, (low, high) in zip(new, bounds, strict=True))
+        known.update(zip(new, self.tokenizer.spell(new), strict=True))
         return [[*chain.from_iterable(known[word] for word in own)] or [UNKNOWN] for own in parts]

@@ -67,6 +67,8 @@ class Plan:
     """Steps that are timed."""
     resamples: int = RESAMPLES
     """Of the test sessions."""
+    once: Sequence[str] = ("sqa", *(name for name in ATTENDING if name != "mtn"))
+    """Sets and networks that are trained once: MTN is judged against the recurrent ones, on the larger set."""
 
 
 FULL = Plan(
@@ -107,7 +109,7 @@ def run(
             above it. One of the two is enough.
         models: which trained models get a row; none for all.
         quick: small slices, few epochs and small networks; not the paper's figures.
-        seeds: trainings a model.
+        seeds: trainings a model, but for what ``Plan.once`` names.
         tell: takes a line of progress.
         follow: shows a training.
         kept: where finished cells are kept.
@@ -148,10 +150,10 @@ class _Study:
         self, own: QuerySet, whole: QuerySet, models: Sequence[str], seeds: int
     ) -> dict[str, list[dict[str, Any]]]:
         """All rows of one data set."""
-        cells = {name: [self._trained(own, whole, name, seed) for seed in range(seeds)] for name in models}
+        cells = {name: self._repeated(own, whole, name, seeds) for name in models}
         cells |= {name: [self._counted(own, whole, name)] for name in COUNTING}
         deep = {
-            (name, depth): [self._trained(own, whole, name, seed, depth) for seed in range(seeds)]
+            (name, depth): self._repeated(own, whole, name, seeds, depth)
             for name, depth in self.plan.depths
             if name in models
         }
@@ -201,6 +203,11 @@ class _Study:
         """All that decides a cell, but the program's version, which stands in the cell."""
         part = {"data": own.name, "fingerprint": whole.fingerprint, "learned": len(own.train), "tested": len(own.test)}
         return {**part, "model": model, "options": dict(options), "seed": seed}
+
+    def _repeated(self, own: QuerySet, whole: QuerySet, model: str, seeds: int, depth: str = "") -> list[Cell]:
+        if own.name in self.plan.once or model in self.plan.once:
+            seeds = 1
+        return [self._trained(own, whole, model, seed, depth) for seed in range(seeds)]
 
     def _trained(self, own: QuerySet, whole: QuerySet, model: str, seed: int, depth: str = "") -> Cell:
         options = self._options(model, depth)

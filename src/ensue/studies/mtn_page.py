@@ -55,7 +55,7 @@ def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick
     sizes = (
         "Weights differ" if quick else "All networks have as many weights, 10 % up or down (the column says how many)"
     )
-    times = "once" if amounts.seeds == 1 else f"with {amounts.seeds} seeds"
+    times = "once" if amounts.seeds == 1 else f"once, or with {amounts.seeds} seeds where its row says so"
     lines += [
         "Every query after the first of a session is a target; what stood before it is what was typed. The first "
         "suggestion is compared with the target: clipped precision of 1- to 4-grams and BLEU-4 over all targets, "

@@ -13,8 +13,8 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +23,7 @@ from safetensors.torch import load as tensors_from_bytes
 from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
-from ensue.errors import ModelFolderError
+from ensue.errors import ModelFolderError, SettingError
 
 T = TypeVar("T")
 FORMAT = 1
@@ -173,6 +173,16 @@ def read_tensors(folder: Path, name: str) -> dict[str, Tensor]:
         return tensors_from_bytes(read_file(folder, name))
     except SafetensorError as error:
         raise ModelFolderError(f"{folder}/{name}: damaged ({error}); fit the model again or copy it anew") from error
+
+
+@contextmanager
+def damage(path: Path) -> Iterator[None]:
+    """Whatever does not fit together while a folder is read is one error that names the folder."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, RuntimeError, SettingError) as error:
+        reason = " ".join(str(error).split())
+        raise ModelFolderError(f"{path}: damaged ({reason}); fit the model again or copy it anew") from error
 
 
 def tensor_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:

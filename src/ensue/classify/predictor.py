@@ -23,10 +23,9 @@ from ensue.data.histories import Index
 from ensue.data.texts import Texts
 from ensue.data.tokens import Tokenizer
 from ensue.errors import DataError, SettingError
-from ensue.folder import read_settings, read_unchanged, write_folder
+from ensue.folder import damage, read_settings, read_unchanged, write_folder
 from ensue.metrics import Floats
-from ensue.next_event.storage import damage
-from ensue.next_event.task import find_device
+from ensue.nn.device import find_device
 from ensue.records import Text, TextAnswer, TextExplanation
 from ensue.settings import changed
 from ensue.threads import side_by_side

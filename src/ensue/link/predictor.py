@@ -17,7 +17,7 @@ from ensue.data.corpus import Corpus
 from ensue.data.posts import Articles, Posts
 from ensue.data.tokens import Tokenizer
 from ensue.errors import SettingError
-from ensue.folder import read_settings, read_unchanged, write_folder
+from ensue.folder import damage, read_settings, read_unchanged, write_folder
 from ensue.link import MODELS, WITHOUT_TRAINING, explaining, fitting, storage, updating
 from ensue.link.explaining import LinkExplanation
 from ensue.link.index import VectorIndex
@@ -27,8 +27,7 @@ from ensue.link.scoring import LinkScores, Shelf
 from ensue.link.serving import ServingSettings
 from ensue.link.task import encode_texts
 from ensue.metrics import Floats
-from ensue.next_event.storage import damage
-from ensue.next_event.task import find_device
+from ensue.nn.device import find_device
 from ensue.records import LinkAnswer, Post
 from ensue.settings import changed
 from ensue.training import Report

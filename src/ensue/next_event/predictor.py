@@ -15,14 +15,15 @@ from torch.optim import Adam
 from ensue import metrics
 from ensue.data.histories import Histories, Index
 from ensue.errors import SettingError
-from ensue.folder import read_settings, read_unchanged, write_folder
+from ensue.folder import damage, read_settings, read_unchanged, write_folder
 from ensue.metrics import Floats
 from ensue.next_event import BEST, MODELS, fitting, storage, updating
 from ensue.next_event.answers import TESTED, Said, answers, explanation, log_totals
 from ensue.next_event.batch import Output
 from ensue.next_event.forecast import Continuation, forecast
 from ensue.next_event.reservoir import Reservoir
-from ensue.next_event.task import Pieces, draw_negatives, find_device, hide_seen
+from ensue.next_event.task import Pieces, draw_negatives, hide_seen
+from ensue.nn.device import find_device
 from ensue.records import Answer, Explanation, Forecast, History
 from ensue.settings import changed
 from ensue.training import Report
@@ -302,7 +303,7 @@ class NextPredictor:
     @classmethod
     def _load(cls, path: Path, device: str | None) -> Self:
         found = read_settings(path)
-        with storage.damage(path):
+        with damage(path):
             options = {**found["settings"], **(found["schedule"] or {})}
             self = cls(found["model"], settings=options, seed=found["seed"], device=device)
             storage.fill(self, path, found["facts"])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,6 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Histories
-from ensue.errors import ModelFolderError, SettingError
 from ensue.folder import FORMAT, read_file, read_tensors, tensor_bytes
 from ensue.next_event import COUNTING, MODELS
 from ensue.next_event.forecast import Continuation
@@ -93,16 +91,6 @@ def fingerprint(predictor: NextPredictor, parts: Iterable[Histories]) -> str:
         for column in (part.ids, part.offsets, part.times):
             seen.update(np.ascontiguousarray(column).data)
     return seen.hexdigest()
-
-
-@contextmanager
-def damage(path: Path) -> Iterator[None]:
-    """Whatever does not fit together while a folder is read is one error that names the folder."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError, RuntimeError, SettingError) as error:
-        reason = " ".join(str(error).split())
-        raise ModelFolderError(f"{path}: damaged ({reason}); fit the model again or copy it anew") from error
 
 
 def _vocabulary(text: bytes) -> Vocabulary:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +10,6 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Histories, Index, ranges, scrambled
-from ensue.errors import SettingError
 from ensue.next_event.batch import Batch
 from ensue.vocabulary import FIRST
 
@@ -139,17 +137,3 @@ def repeats(histories: Histories) -> bool:
     """Whether any history holds the same value twice."""
     pairs: npt.NDArray[np.int64] = histories.sequence_index() * len(histories.vocabulary) + histories.ids
     return len(np.unique(pairs)) < len(pairs)
-
-
-def find_device(name: str | None) -> torch.device:
-    """A device by name; a GPU, if there is one, where none is named.
-
-    Raises:
-        SettingError: the device is not at hand.
-    """
-    gpu = torch.cuda.is_available()
-    with suppress(RuntimeError):
-        found = torch.device(name or ("cuda" if gpu else "cpu"))
-        if gpu or found.type != "cuda":
-            return found
-    raise SettingError(f"device {name!r} is not at hand; choose from cpu{', cuda' if gpu else ''}")

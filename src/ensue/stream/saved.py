@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from ensue.errors import SettingError
-from ensue.folder import read_file, read_tensors, tensor_bytes
+from ensue.folder import damage, read_file, read_tensors, tensor_bytes
 from ensue.next_event import storage
 from ensue.stream.rivals import histories_of, history_tensors
 from ensue.stream.status import Counts
@@ -32,7 +32,7 @@ def read_state(folder: Path) -> dict[str, Any] | None:
     """
     if not (folder / STATE).exists():
         return None
-    with storage.damage(folder):
+    with damage(folder):
         found: dict[str, Any] = json.loads(read_file(folder, STATE))
         if found["version"] > VERSION:
             raise ValueError(f"{STATE} is of a newer ensue")
@@ -80,7 +80,7 @@ def restore(stream: Stream, found: Mapping[str, Any]) -> None:
             "with this one by --anew"
         )
     tensors = read_tensors(stream.folder, TENSORS)
-    with storage.damage(stream.folder):
+    with damage(stream.folder):
         stream.position, stream.told = found["position"], found["told"]
         stream.counts = Counts(**found["counts"])
         stream.reader.restore(found["reader"])

@@ -14,9 +14,8 @@ from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.data.query_tokens import QueryTokenizer
 from ensue.errors import SettingError
-from ensue.folder import read_settings, read_unchanged, write_folder
-from ensue.next_event.storage import damage
-from ensue.next_event.task import find_device
+from ensue.folder import damage, read_settings, read_unchanged, write_folder
+from ensue.nn.device import find_device
 from ensue.records import Answer, History, QueryExplanation
 from ensue.settings import changed
 from ensue.suggest import BEST, MODELS, answers, explaining, fitting, storage, updating

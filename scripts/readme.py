@@ -99,6 +99,21 @@ def answers() -> str:
     return "\n".join([*lines, "", _source(found)])
 
 
+def suggestions() -> str:
+    """Milliseconds of five suggestions, suggestions a second beside a peer, and what training MTN costs."""
+    found = _load("benchmarks/results/suggestions.json")
+    lines = ["| model | evidence | one answer, median | 95 % within |", "|---|---|---|---|"]
+    for row in found["tables"]["answers"]:
+        evidence = "with" if row["evidence"] else "without"
+        lines.append(f"| {row['model']} | {evidence} | {row['median_ms']:.1f} ms | {row['p95_ms']:.1f} ms |")
+    lines += ["", "| in batches of 32 | suggestions a second | the first row over it |", "|---|---|---|"]
+    for row in found["tables"]["throughput"]:
+        lines.append(f"| {row['model']} | {row['suggestions_a_second']:,} | {row['ours_over_it']} |")
+    (ratio,) = (row["cpu_over_transformer"] for row in found["tables"]["training"] if row["model"] == "mtn")
+    lines += ["", f"A training step of MTN takes {ratio} of the Transformer's of equal depth on the same batches."]
+    return "\n".join([*lines, "", _source(found)])
+
+
 def texts() -> str:
     """Texts labelled a second, and how many rightly."""
     found = _load("benchmarks/results/texts.json")
@@ -167,6 +182,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "figures": hidan,
     "speed": speed,
     "answers": answers,
+    "suggestions": suggestions,
     "texts": texts,
     "poolings": poolings,
     "stream": stream,

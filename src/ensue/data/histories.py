@@ -82,7 +82,10 @@ class Histories:
 
     def select(self, chosen: npt.NDArray[np.integer] | npt.NDArray[np.bool_] | slice) -> Histories:
         """The chosen histories, in the order chosen."""
-        index = np.arange(len(self))[chosen]
+        every = np.arange(len(self))
+        index = every[chosen]
+        if np.array_equal(index, every):
+            return self
         lengths = self.lengths[index]
         offsets = _offsets(lengths)
         events = ranges(self.offsets[index], lengths)

@@ -359,11 +359,11 @@ app.command()(serving.serve)
 
 @app.command()
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="the paper: hidan, sansr, centrality or mtn")],
+    paper: Annotated[str, typer.Argument(help="the paper: hidan, sansr, mtn, centrality or ast")],
     data: Annotated[Path, typer.Option(help="the folder with the paper's data sets")],
     quick: Annotated[bool, typer.Option("--quick", help="fewer models and epochs: an impression in minutes")] = False,
     models: Annotated[str, typer.Option(help="only these rows; names, separated by commas")] = "",
-    seeds: Annotated[int, typer.Option(help="trainings a model")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="trainings a model; where a study says so, of those it judges")] = 1,
     json: Annotated[Path | None, typer.Option(help="write {paper, command, commit, machine, tables} here")] = None,
 ) -> None:
     """Rebuild a paper's tables on the data at hand, both protocols, counting beside.

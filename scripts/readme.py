@@ -114,6 +114,20 @@ def suggestions() -> str:
     return "\n".join([*lines, "", _source(found)])
 
 
+def newcomers() -> str:
+    """Users who are new in a log that is learned by ``update``: found how often, at which price for the others."""
+    found = _load("benchmarks/results/newcomers.json")
+    moved = {"after update": "answers after update", "trained on all": "answers of training on all"}
+    seconds = {"after update": found["seconds"]["update"], "trained on all": found["seconds"]["training on all"]}
+    lines = ["| | known users, MRR | new users, A@10 | first answers that stay | seconds |", "|---" * 5 + "|"]
+    for name in ("before", *moved):
+        stays = f"{100 * found[moved[name]]['first of ten stays']:.0f} %" if name in moved else ""
+        took = f"{seconds[name]:.0f}" if name in seconds else ""
+        known, new = (100 * found[name][who][what] for who, what in (("known", "mrr"), ("newcomers", "hit@10")))
+        lines.append(f"| {name} | {known:.2f} | {new:.1f} | {stays} | {took} |")
+    return "\n".join([*lines, "", _source(found)])
+
+
 def texts() -> str:
     """Texts labelled a second, and how many rightly."""
     found = _load("benchmarks/results/texts.json")
@@ -183,6 +197,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "speed": speed,
     "answers": answers,
     "suggestions": suggestions,
+    "newcomers": newcomers,
     "texts": texts,
     "poolings": poolings,
     "stream": stream,

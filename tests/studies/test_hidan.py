@@ -228,7 +228,8 @@ def test_kept_cells_are_not_trained_again(
     assert watcher.trained == 0 and again.tables == study.tables and again.page == study.page
     before = len(json.loads(kept.read_text())["cells"])
     _, more = run(data, monkeypatch, kept, seeds=3, models=("hidan",))
-    assert more.trained == 3 and len(json.loads(kept.read_text())["cells"]) == before + 3
+    assert more.trained == 2  # two trainings of HiDAN are enough in the later papers' set
+    assert len(json.loads(kept.read_text())["cells"]) == before + 2
 
 
 def test_the_page_says_what_it_shows(finished: tuple[Study, Watcher, Path]) -> None:

@@ -134,7 +134,8 @@ class _Study:
     ) -> dict[str, list[dict[str, Any]]]:
         """All rows of one data set."""
         trained = {
-            name: [self._trained(own, whole, name, seed) for seed in range(self._seeds(name, seeds))] for name in models
+            name: [self._trained(own, whole, name, seed) for seed in range(self._seeds(own, name, seeds))]
+            for name in models
         }
         counted = self._counted(own, whole)["rows"]
         cells = {**trained, **{name: [counted[name]] for name in COUNTING}}
@@ -159,8 +160,9 @@ class _Study:
             found["prediction"] += [{**about, "model": name, **row} for name, row in ELSEWHERE[own.name].items()]
         return found
 
-    def _seeds(self, name: str, seeds: int) -> int:
-        return seeds if name in ("hidan", OURS, *page.RIVALS) else min(seeds, self.plan.beside)
+    def _seeds(self, own: CascadeSet, name: str, seeds: int) -> int:
+        judged = (OURS,) if own.name in LATER else ("hidan", OURS, *page.RIVALS)
+        return seeds if name in judged else min(seeds, self.plan.beside)
 
     def _key(self, own: CascadeSet, whole: CascadeSet, model: str, seed: int) -> dict[str, Any]:
         """All that decides a cell, but the program's version, which stands in the cell."""

@@ -49,7 +49,7 @@ def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick
         ]
     times = "once" if amounts.seeds == 1 else f"with {amounts.seeds} seeds"
     if amounts.beside < amounts.seeds:
-        times += f" (the paper's variants and rivals without a verdict below: {amounts.beside})"
+        times += f" (rows without a verdict, and HiDAN in the later papers' sets: {amounts.beside})"
     return [
         *lines,
         "Every user after the first of a cascade is a target, ranked among all users that training data holds; one it "
@@ -121,7 +121,7 @@ def _prediction(rows: Rows) -> list[str]:
     for row in rows:
         if paper := row.get("paper"):
             lines.append(f"| {row['model']} | paper | {' | '.join(f'{100 * paper[name]:.2f}' for name in names)} |")
-        who = "reported" if "interval" not in row else "here"
+        who = "reported" if "interval" not in row else "here" if row["seeds"] == 1 else f"here, {row['seeds']} seeds"
         lines.append(f"| {row['model']} | {who} | {' | '.join(_figure(row, name) for name in names)} |")
     return lines
 

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries, UnderstoodQueries, hold_out_queries, prefixes, read_queries
-from ensue.data.query_rows import WORDS
-from ensue.data.query_rules import PAPER_RULES, Normalisation, QueryRules, normalise
+from ensue.data.query_rows import WORDS, words_of
+from ensue.data.query_rules import PAPER_RULES, Normalisation, QueryRules, normalise, normalise_ascii
 from ensue.errors import DataError, SettingError
 from ensue.records import History
 
@@ -313,6 +313,18 @@ def test_no_user_survives(tmp_path: Path) -> None:
 def test_normalisation(given_text: str, plain: str, paper: str) -> None:
     assert normalise(pl.Series([given_text]))[0] == plain
     assert normalise(pl.Series([given_text]), "paper")[0] == paper
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.lists(st.text(st.characters(max_codepoint=127)), min_size=1))
+@example(["".join(map(chr, range(128))), " Don't -  STOP\t", "\x1c a \x1f", "c++ & c#"])
+def test_a_few_ascii_texts_need_no_columns(texts: list[str]) -> None:
+    column = pl.Series(texts, dtype=pl.String)
+    ways: tuple[Normalisation, ...] = ("plain", "paper")
+    for way in ways:
+        assert [normalise_ascii(text, way) for text in texts] == normalise(column, way).to_list()
+    plain = normalise(column)
+    assert [words_of(text) for text in plain] == plain.str.extract_all(WORDS).to_list()
 
 
 @settings(max_examples=120, deadline=None)

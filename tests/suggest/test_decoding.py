@@ -139,8 +139,8 @@ def test_stopping_early_loses_nothing() -> None:
     """The first suggestions of a search for more are those of a search for fewer, though it stops sooner."""
     model, batch = build("mtn"), pad(sessions(50, seed=4))
     for exponent in (0.0, 0.7, 1.0):
-        few = suggest(model, batch, Search(beam=6, keep=2, longest=6, exponent=exponent))
-        many = suggest(model, batch, Search(beam=6, keep=6, longest=6, exponent=exponent))
+        few = suggest(model, batch, Search(beam=6, keep=2, longest=6, exponent=exponent, exhaustive=True))
+        many = suggest(model, batch, Search(beam=6, keep=6, longest=6, exponent=exponent, exhaustive=True))
         assert torch.equal(few.tokens, many.tokens[:, :2])
 
 
@@ -170,6 +170,42 @@ def test_stops_as_soon_as_nothing_open_can_win_by_hand() -> None:
     assert model.steps == 2
     assert found.tokens[0, 0].tolist() == [4] + [0] * 8
     assert math.exp(found.sums[0, 0]) == pytest.approx(0.81)
+
+
+class Late:
+    """Writes word 4 after which 0.6 end and 0.2 go on; who went on ends at the seventh word, and then surely.
+
+    What reads word 6 never stops before that: a row that keeps its batch going.
+    """
+
+    def __init__(self, begun: Tensor, step: int = 0) -> None:
+        self.begun, self.place = begun, step
+
+    def start(self, memory: Tensor) -> Late:
+        return Late(memory[:, None])
+
+    def select(self, index: Tensor) -> Late:
+        return Late(self.begun.flatten()[index].view(len(self.begun), -1), self.place)
+
+    def step(self, memory: Tensor, state: Late, tokens: Tensor) -> tuple[Tensor, Late]:
+        shares = torch.full((len(tokens), 7), 1e-9)
+        end, on = {0: (1e-9, 0.9), 1: (0.6, 0.2), 7: (0.999, 1e-9)}.get(state.place, (1e-9, 0.999))
+        shares[:, END], shares[:, 4] = end, on
+        shares[state.begun.flatten() == 6, END] = 1e-9
+        return shares.log(), Late(state.begun, state.place + 1)
+
+
+def test_exhaustive_waits_for_long_ones_by_hand() -> None:
+    """ln(0.9 x 0.6) / 2 = -0.31. Open: ln(0.9 x 0.2) = -1.71, -0.57 over three tokens, -0.21 over eight."""
+
+    def found(exhaustive: bool, *begun: int) -> list[list[int]]:
+        search = Search(beam=1 + 1, keep=1, longest=9, exponent=1.0, exhaustive=exhaustive)
+        tokens = beam_search(Late(torch.zeros(0)), torch.tensor(begun), pad([[[5]]] * len(begun)), search).tokens
+        return [[id for id in row if id] for row in tokens[:, 0].tolist()]
+
+    assert found(False, 5) == [[4]]
+    assert found(True, 5) == [[4] * 7]
+    assert found(False, 5, 6)[0] == [4]  # who is done stays so while the others go on
 
 
 # --- what must not come out ------------------------------------------------------------------------------------------

@@ -55,7 +55,8 @@ _IBAN = re.compile(r"\b[a-z]{2}[\W_]?\d{2}(?:[\W_]?[a-z0-9]){11,30}")
 _MIXED = r"[a-z0-9_+/=-]{16,}"
 _CHANGES = 5
 """From letters to digits or back, within one word of 16 characters or more."""
-_CLOSER = re.compile(rf"\bdot\b|\b(?:{_MAIL})|[a-z0-9']{{16}}")
+_HARMLESS = re.compile(r"[a-z0-9 '\".,?&!$%*+;_-]*")
+_CLOSER = re.compile(rf"\bdot\b|\b(?:{_MAIL})|\d\s?\.\s?\d|\?[a-z0-9]|[a-z0-9'_+-]{{16}}")
 _YEAR = re.compile(r"(?:1[5-9]|20)\d\d")
 _ROUND = re.compile(r"[1-9]\d{0,2}(?:[ ,.'’]000)+|[1-9]0+")
 # Joiners and marks that no one sees, or that only dress a digit up.
@@ -63,12 +64,14 @@ _DRESS = r"[\u200c\u200d\p{M}]"
 
 
 def is_harmless(text: str) -> bool:
-    """Whether a plain text (:func:`ensue.data.query_rules.is_plain`) is not personal, seen at a glance.
+    """Whether a normalised text is not personal, seen at a glance: small ASCII letters, digits, the commonest marks.
 
-    Every rule here asks for a mark, for six digits, for a long word, or for a word of an address that is spelled out.
-    ``False`` says nothing: look closely then.
+    Every rule here asks for another mark, a point between digits, a question mark before a letter, six digits, a long
+    word, or a word of an address that is spelled out. ``False`` says nothing: look closely then.
     """
-    return _CLOSER.search(text) is None and sum(map(str.isdigit, text)) < LONG
+    if not _HARMLESS.fullmatch(text) or _CLOSER.search(text):
+        return False
+    return sum(map(str.isdigit, text)) < LONG
 
 
 def looks_personal(texts: pl.Series) -> Mask:

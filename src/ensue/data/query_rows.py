@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,15 @@ from ensue.vocabulary import Vocabulary
 
 WORDS = r"[\p{L}\p{M}\p{N}'’]+|[^\s\p{L}\p{M}\p{N}'’]+"
 """What people are counted by: runs of letters, digits and apostrophes, and runs of other marks."""
+_ASCII_WORDS = re.compile(r"[a-z0-9']+|[^\sa-z0-9']+", re.IGNORECASE | re.ASCII)
+
+
+def words_of(text: str) -> list[str]:
+    """The ``WORDS`` of one normalised text, as they come."""
+    if text.isascii():
+        return _ASCII_WORDS.findall(text)
+    found: list[str] = pl.Series([text]).str.extract_all(WORDS)[0].to_list()
+    return found
 
 
 @dataclass(frozen=True)

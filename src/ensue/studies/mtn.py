@@ -39,6 +39,8 @@ FAMILY: Mapping[str, Mapping[str, Any]] = {
     "m-nsrf": {"dim": 240, "embedding": 128, "tied": True},
 }
 """Sizes at which all have as many weights, 10 % up or down, with a vocabulary of some 5,000 words."""
+SEARCHED = {"exhaustive": True}
+"""What is compared is the models, so their searches lose nothing."""
 EXAMPLES = 6
 DEPTH = {"transformer": "4+4", "flat-transformer": "4+4", "mtn": "3+2+3", "best": "3+2+3"}
 
@@ -214,7 +216,7 @@ class _Study:
 
         def make() -> Cell:
             self.tell(f"{own.name}: {model} {options.get('depth', '')} seed {seed}")
-            predictor = SuggestPredictor(model, settings=options, seed=seed)
+            predictor = SuggestPredictor(model, settings={**options, **SEARCHED}, seed=seed)
             self.follow(predictor.fit(own.train, own.valid))
             return {**_scored(predictor, own.targets), **_about(predictor)}
 

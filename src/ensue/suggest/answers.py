@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Histories
-from ensue.data.query_rules import Normalisation, is_plain, normalise
+from ensue.data.query_rules import Normalisation, normalise, normalise_ascii
 from ensue.data.query_tokens import QueryTokenizer
 from ensue.metrics import Floats
 from ensue.suggest.batch import FIRST as FIRST_TOKEN
@@ -106,8 +106,8 @@ Pool = list[Candidate]
 
 def clean(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
     """Typed queries as they are learned; some may become empty."""
-    if all(map(is_plain, texts)):
-        return list(texts)
+    if all(map(str.isascii, texts)):
+        return [normalise_ascii(text, normalisation) for text in texts]
     return normalise(pl.Series("query", texts, dtype=pl.String), normalisation).to_list()
 
 

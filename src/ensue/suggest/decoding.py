@@ -2,8 +2,9 @@
 
 At each step every open beam may end, and goes on with its best tokens; the best ``beam`` continuations of a row stay
 open. What ended is kept by its score, the log-probability divided by its number of tokens (the end counts) to the power
-``exponent`` (Wu et al. 2016 without their constant). A row is done when no open beam can beat what it keeps: its sum so
-far, which only falls, over the greatest length, is too small already.
+``exponent`` (Wu et al. 2016 without their constant). A row is done when no open beam would beat what it keeps if it
+ended with the next token, at no cost. Later ends cost more and are divided by more: ``exhaustive`` waits until none can
+beat it, whose sum so far, which only falls, is too small already over the greatest length.
 
 A beam of 1 is greedy decoding: it takes the likeliest token, and stops at the first end.
 """
@@ -14,6 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -24,6 +27,9 @@ from ensue.suggest.prefix import Typed
 from ensue.suggest.sizes import require_sizes
 
 Memory = TypeVar("Memory", contravariant=True)
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 
 
 class Speller(Protocol[Memory]):
@@ -52,6 +58,8 @@ class Search:
     """A suggestion's log-probability is divided by its length to this power: 0 favours short ones."""
     repeats: bool = False
     """Whether a query that was typed in this session already may be suggested."""
+    exhaustive: bool = False
+    """Whether to look on until no open beam can ever come in; else until none would if it ended with the next token."""
 
     def __post_init__(self) -> None:
         require_sizes(self, "beam", "keep", "longest")
@@ -74,12 +82,20 @@ class Found(NamedTuple):
 
 
 class _Beams(NamedTuple):
-    """The open beams of all rows."""
+    """The open beams of all rows, and what ended; on the CPU in NumPy, which is ready with so few numbers sooner."""
 
-    tokens: Tensor  # (rows, open, steps) written so far
-    sums: Tensor  # (rows, open); -inf where closed
-    repeating: Tensor  # (rows, open, turns) True while a beam is the beginning of a query typed before
-    written: Tensor  # (rows, open) bytes of the prefix that are written
+    tokens: Ints  # (rows, open, longest) written so far; 0 at what is to come
+    sums: Floats  # (rows, open); -inf where closed
+    repeating: Mask  # (rows, open, turns) True while a beam is the beginning of a query typed before
+    written: Ints  # (rows, open) bytes of the prefix that are written
+
+
+class _Ended(NamedTuple):
+    """What is kept, best first."""
+
+    tokens: Ints  # (rows, keep, longest)
+    scores: Floats  # (rows, keep)
+    sums: Floats  # (rows, keep)
 
 
 @torch.inference_mode()
@@ -105,47 +121,49 @@ def beam_search(
     Returns:
         As many suggestions as there are; a row that has none has scores of -inf.
     """
-    device, rows = batch.words.device, len(batch.words)
+    device, rows = batch.words.device, np.arange(len(batch.words))[:, None]
     typed = None if typed is None else Typed(*(table.to(device) for table in typed))
-    state = model.start(memory)
-    beams = _begin(batch, search)
-    last = torch.full((rows, 1), BEGIN, device=device)
+    words, lengths, state = batch.words.numpy(force=True), batch.lengths.numpy(force=True), model.start(memory)
+    beams, last, done = _begin(lengths, search), np.full(rows.shape, BEGIN), np.zeros(len(rows), np.bool_)
     for step in range(search.longest + 1):
-        log_shares, state = model.step(memory, state, last.flatten())
+        log_shares, state = model.step(memory, state, torch.from_numpy(last.ravel()).to(device))
         if step == 0:
-            kept, wall = _nothing(rows, search, log_shares), _wall(banned, log_shares)
-        totals = log_shares.add_(wall).view(rows, last.shape[1], -1).add_(beams.sums[..., None])
+            kept, wall = _nothing(len(rows), search), _wall(banned, log_shares)
+        sums_so_far = torch.from_numpy(beams.sums).to(log_shares)
+        totals = log_shares.add_(wall).view(*last.shape, -1).add_(sums_so_far[..., None])
         if typed is not None:
-            here = typed.allowed[torch.arange(rows, device=device)[:, None], beams.written]
+            here = typed.allowed[torch.from_numpy(rows).to(device), torch.from_numpy(beams.written).to(device)]
             totals.masked_fill_(~here, -torch.inf)
-        ends = _ends(totals, beams, batch.lengths, step)
+        ends = _ends(totals[..., END].numpy(force=True), beams, lengths, step)
         totals[..., END] = -torch.inf
-        sums, places = highest(totals.view(rows, -1), search.beam)
+        sums, places = (found.numpy(force=True) for found in highest(totals.view(len(rows), -1), search.beam))
         if search.beam == 1 and step < search.longest:
-            ends = ends.masked_fill(ends < sums, -torch.inf)
-            sums = sums.masked_fill(ends > -torch.inf, -torch.inf)
-        kept = _keep(kept, beams.tokens, ends, step, search)
-        bound = sums[:, 0] / (search.longest + 1) ** search.exponent
-        if step == search.longest or bool((bound <= kept.scores[:, -1]).all()):
+            ends = np.where(ends < sums, -np.inf, ends)
+            sums = np.where(ends > -np.inf, -np.inf, sums)
+        kept = _keep(kept, beams.tokens, np.where(done[:, None], -np.inf, ends), step, search)
+        length = search.longest + 1 if search.exhaustive else step + 2
+        done |= sums[:, 0] / length**search.exponent <= kept.scores[:, -1]
+        if step == search.longest or done.all():
             break
-        parents = places // totals.shape[2]
-        beams = _go_on(beams, sums, parents, places % totals.shape[2], batch, search, typed)
-        last = beams.tokens[..., -1]
-        state = state.select((torch.arange(rows, device=device)[:, None] * totals.shape[1] + parents).flatten())
-    return kept
+        parents, last = np.divmod(places, totals.shape[2])
+        state = state.select(torch.from_numpy((rows * totals.shape[1] + parents).ravel()).to(device))
+        beams = _go_on(beams, sums, rows, parents, last, step, words)
+        if typed is not None:
+            beams = beams._replace(written=_written(typed, beams.written, last))
+    return Found(*map(torch.from_numpy, kept))
 
 
-def _begin(batch: Batch, search: Search) -> _Beams:
+def _begin(lengths: Ints, search: Search) -> _Beams:
     """One open beam a row, that has written nothing."""
-    repeating = (batch.lengths > 0)[:, None] & (not search.repeats)
-    none = batch.words.new_zeros(len(batch.words), 1)
-    return _Beams(none[..., None][..., :0], none.float(), repeating, none)
+    rows = len(lengths)
+    repeating = (lengths > 0)[:, None] & (not search.repeats)
+    none = np.zeros((rows, 1), np.int64)
+    return _Beams(np.zeros((rows, 1, search.longest), np.int64), np.zeros((rows, 1)), repeating, none)
 
 
-def _nothing(rows: int, search: Search, like: Tensor) -> Found:
-    empty = torch.full((rows, search.keep), -torch.inf, dtype=like.dtype, device=like.device)
-    tokens = torch.full((rows, search.keep, search.longest), PADDING, device=like.device)
-    return Found(tokens, empty, empty)
+def _nothing(rows: int, search: Search) -> _Ended:
+    empty = np.full((rows, search.keep), -np.inf)
+    return _Ended(np.full((rows, search.keep, search.longest), PADDING), empty, empty)
 
 
 def _wall(banned: Tensor | None, like: Tensor) -> Tensor:
@@ -158,41 +176,39 @@ def _wall(banned: Tensor | None, like: Tensor) -> Tensor:
     return wall
 
 
-def _ends(totals: Tensor, beams: _Beams, lengths: Tensor, step: int) -> Tensor:
+def _ends(sums: Floats, beams: _Beams, lengths: Ints, step: int) -> Floats:
     """(rows, open) sums of the beams that end here: not without a token, nor as a query typed before."""
     if step == 0:
-        return torch.full_like(totals[..., END], -torch.inf)
+        return np.full(sums.shape, -np.inf)
     again = (beams.repeating & (lengths == step)[:, None]).any(2)
-    return totals[..., END].masked_fill(again, -torch.inf)
+    return np.where(again, -np.inf, sums)
 
 
-def _keep(kept: Found, tokens: Tensor, ends: Tensor, step: int, search: Search) -> Found:
+def _keep(kept: _Ended, tokens: Ints, ends: Floats, step: int, search: Search) -> _Ended:
     """The best of what was kept and what ended now."""
     if step == 0:
         return kept
-    scores = torch.cat([kept.scores, ends / (step + 1) ** search.exponent], dim=1)
-    scores, places = scores.topk(search.keep, dim=1)
-    room = tokens.new_full((*tokens.shape[:2], search.longest - step), PADDING)
-    every = torch.cat([kept.tokens, torch.cat([tokens, room], dim=2)], dim=1)
-    sums = torch.cat([kept.sums, ends], dim=1).gather(1, places)
-    return Found(every.gather(1, places[..., None].expand(-1, -1, search.longest)), scores, sums)
+    scores = np.concatenate([kept.scores, ends / (step + 1) ** search.exponent], axis=1)
+    best = (-scores).argsort(axis=1, kind="stable")[:, : search.keep]
+    every, sums = np.concatenate([kept.tokens, tokens], axis=1), np.concatenate([kept.sums, ends], axis=1)
+    rows = np.arange(len(best))[:, None]
+    return _Ended(every[rows, best], scores[rows, best], sums[rows, best])
 
 
-def _go_on(
-    beams: _Beams, sums: Tensor, parents: Tensor, token: Tensor, batch: Batch, search: Search, typed: Typed | None
-) -> _Beams:
+def _go_on(beams: _Beams, sums: Floats, rows: Ints, parents: Ints, token: Ints, step: int, words: Ints) -> _Beams:
     """The best continuations of each row: (rows, open) sums, which beam each comes from, and its token."""
-    step = beams.tokens.shape[2]
-    tokens = beams.tokens.gather(1, parents[..., None].expand(-1, -1, step))
-    repeating = beams.repeating
-    if not search.repeats:
-        repeating = repeating.gather(1, parents[..., None].expand(-1, -1, repeating.shape[2]))
-        inside = step < batch.words.shape[2]
-        repeating = repeating & (batch.words[:, None, :, step] == token[..., None]) if inside else repeating & False
-    written = beams.written
-    if typed is not None:
-        written = torch.minimum(written.gather(1, parents) + typed.sizes[token], typed.ends[:, None])
-    return _Beams(torch.cat([tokens, token[..., None]], dim=2), sums, repeating, written)
+    tokens = beams.tokens[rows, parents]
+    tokens[..., step] = token
+    typed_here = words[:, None, :, step] if step < words.shape[2] else np.full((1, 1, 1), PADDING)
+    repeating = beams.repeating[rows, parents] & (typed_here == token[..., None])
+    return _Beams(tokens, sums, repeating, beams.written[rows, parents])
+
+
+def _written(typed: Typed, written: Ints, token: Ints) -> Ints:
+    """(rows, open) bytes of the prefix that are written with one token more."""
+    sizes, ends = typed.sizes.numpy(force=True), typed.ends.numpy(force=True)
+    found: Ints = np.minimum(written + sizes[token], ends[:, None])
+    return found
 
 
 def merged(texts: Iterable[str], scores: Iterable[float], typed: Iterable[str] = ()) -> list[tuple[str, float]]:

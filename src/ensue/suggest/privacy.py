@@ -19,8 +19,8 @@ import polars as pl
 
 from ensue.data.personal import is_harmless, looks_personal
 from ensue.data.queries import Queries
-from ensue.data.query_rows import WORDS, count_words
-from ensue.data.query_rules import is_plain, normalise, normalised
+from ensue.data.query_rows import WORDS, count_words, words_of
+from ensue.data.query_rules import normalise, normalise_ascii, normalised
 from ensue.data.query_tokens import SPECIAL, QueryTokenizer
 from ensue.errors import DataError, SettingError
 from ensue.vocabulary import FIRST
@@ -119,9 +119,9 @@ class Floor:
         for text in set(texts):
             if text in self.queries:  # was looked through when it was counted
                 found.add(text)
-            elif not is_plain(text) or not is_harmless(text):
+            elif not is_harmless(text):
                 doubtful.append(text)
-            elif self.words.issuperset(text.split(" ")):
+            elif text and self.words.issuperset(words_of(text)) and normalise_ascii(text) == text:
                 found.add(text)
         if doubtful:
             series = pl.Series("query", doubtful, dtype=pl.String)

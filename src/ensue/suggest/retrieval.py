@@ -23,8 +23,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue.data.histories import Histories, Ids, Index, ranges
-from ensue.data.query_rows import WORDS, distinct_texts
-from ensue.data.query_rules import is_plain
+from ensue.data.query_rows import WORDS, distinct_texts, words_of
 from ensue.metrics import Floats
 from ensue.suggest.beside import FADE, Beside
 from ensue.suggest.counting import Arrays, Mask, MostFrequentNext, last_places
@@ -122,7 +121,7 @@ class Retrieval:
 
     def scores(self, texts: pl.Series) -> Floats:
         """(texts, queries) BM25 of every query for each text."""
-        lists = [_words(text) for text in texts]
+        lists = [[*dict.fromkeys(words_of(text))] for text in texts]
         owners = np.repeat(np.arange(len(texts)), [len(own) for own in lists])
         words = self.words.ids([word for own in lists for word in own]).astype(np.int64) - FIRST
         owners, words = owners[words >= 0], words[words >= 0]
@@ -182,14 +181,6 @@ def _asked(sessions: Histories, places: Index, chosen: Index, latest: int) -> li
     ends = sessions.offsets[1:][chosen].tolist()
     lengths = np.minimum(sessions.lengths[chosen], latest).tolist()
     return [places[end - length : end][::-1] for end, length in zip(ends, lengths, strict=True)]
-
-
-def _words(text: str) -> list[str]:
-    """The distinct words of a text."""
-    if is_plain(text):
-        return [*dict.fromkeys(text.split(" "))]
-    found: list[str] = pl.Series([text]).str.extract_all(WORDS)[0].unique(maintain_order=True).to_list()
-    return found
 
 
 def _best(scores: Floats, k: int) -> Index:

@@ -33,6 +33,8 @@ class SuggestSettings:
     """A suggestion's log-probability is divided by its length to this power."""
     repeats: bool = False
     """Whether a query that was typed in the session already may be suggested."""
+    exhaustive: bool = False
+    """Whether the search looks on until no open beam can ever come in: see :class:`ensue.suggest.decoding.Search`."""
     retrieved: int = 0
     """Queries of the log that are looked up for each answer and scored by the model beside those it writes."""
     first: str = "likeliest"
@@ -54,5 +56,10 @@ class SuggestSettings:
         """How ``k`` suggestions are looked for."""
         beam = max(self.beam, k)
         return Search(
-            beam=beam, keep=beam, longest=self.suggestion_tokens, exponent=self.exponent, repeats=self.repeats
+            beam=beam,
+            keep=beam,
+            longest=self.suggestion_tokens,
+            exponent=self.exponent,
+            repeats=self.repeats,
+            exhaustive=self.exhaustive,
         )

@@ -33,8 +33,8 @@ from ensue.next_event.gru4rec import GRU4Rec, GRU4RecSettings
 from ensue.next_event.sansr import SANSR, SANSRSettings
 from ensue.next_event.task import Pieces
 from ensue.optimizer import make_optimizer
+from ensue.schedule import Schedule
 from ensue.studies.provenance import provenance
-from ensue.training import Schedule
 from ensue.vocabulary import FIRST, Vocabulary
 
 DIM, TARGETS, BATCHES, TURNS = 128, 1024, 4, 5

@@ -22,7 +22,8 @@ from ensue.next_event.session_knn import VSKNNSettings
 from ensue.next_event.stamp import STAMPSettings
 from ensue.next_event.task import Pieces, hide_seen
 from ensue.optimizer import make_optimizer
-from ensue.training import Schedule, train
+from ensue.schedule import Schedule
+from ensue.training import train
 from ensue.vocabulary import FIRST, Vocabulary
 from tests.next_event.contract import crowds, walks
 from tests.next_event.test_hidan import NUM_IDS, Largest, everywhere, pad, ragged, sine_ramp

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from ensue.folder import tensor_bytes
 from ensue.next_event import MODELS
 from ensue.optimizer import by_row, make_optimizer, optimizer_tensors, restore_optimizer
-from ensue.training import Schedule, _Run
+from ensue.schedule import Schedule
+from ensue.training import _Run
 from tests.next_event.test_hidan import pad
 
 ROWS, DIM, RATE = 9, 3, 0.05

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ensue.answers import Answer, Choice, Explanation, Heed, Link, LinkAnswer
 from ensue.errors import DataError
-from ensue.records import Answer, Article, Choice, Explanation, Heed, History, Link, LinkAnswer, Post, Text
+from ensue.records import Article, History, Post, Text
 
 SECONDS = st.floats(-1e12, 1e12, allow_nan=False)
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from ensue.errors import SettingError
 from ensue.next_event.hidan import HiDANSettings
+from ensue.schedule import Schedule
 from ensue.settings import changed, parse
-from ensue.training import Schedule
 
 
 @dataclass(frozen=True, kw_only=True)

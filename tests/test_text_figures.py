@@ -12,9 +12,9 @@ import plotly.graph_objects as go
 import pytest
 
 from ensue import figures
+from ensue.answers import Choice, Deletion, Passage, TextAnswer, TextExplanation
 from ensue.errors import SettingError
 from ensue.figures.word_graph import EDGES, NODES
-from ensue.records import Choice, Deletion, Passage, TextAnswer, TextExplanation
 from tests.test_figures import fetches
 
 ANSWER = TextAnswer((Choice("pos", 0.9), Choice("neg", 0.1)), 3, 3, "", Deletion(1, 0.25, 0.05, 5))

@@ -31,7 +31,8 @@ from ensue.next_event.hidan import HiDAN, HiDANSettings
 from ensue.next_event.predictor import NextPredictor
 from ensue.next_event.task import Pieces
 from ensue.optimizer import make_optimizer, optimizer_tensors
-from ensue.training import Index, Report, Schedule, Trained, mean_loss, one_pass, train
+from ensue.schedule import Schedule
+from ensue.training import Index, Report, Trained, mean_loss, one_pass, train
 
 SMALL = HiDANSettings(dim=8, table_dim=4)
 # 48 cascades in batches of 16: 3 steps and 4 reports an epoch.

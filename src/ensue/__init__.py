@@ -20,6 +20,19 @@ The names below are the public ones; whatever needs torch is imported when it is
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ensue.answers import (
+    Answer,
+    Choice,
+    Deletion,
+    Explanation,
+    Heed,
+    Link,
+    LinkAnswer,
+    Passage,
+    QueryExplanation,
+    TextAnswer,
+    TextExplanation,
+)
 from ensue.data.corpus import Corpus, read_corpus
 from ensue.data.histories import Histories
 from ensue.data.posts import Articles, Posts
@@ -27,23 +40,7 @@ from ensue.data.queries import Queries, read_queries
 from ensue.data.tables import read
 from ensue.data.texts import Texts, read_texts
 from ensue.errors import DataError, EnsueError, ModelFolderError, SettingError
-from ensue.records import (
-    Answer,
-    Article,
-    Choice,
-    Deletion,
-    Explanation,
-    Heed,
-    History,
-    Link,
-    LinkAnswer,
-    Passage,
-    Post,
-    QueryExplanation,
-    Text,
-    TextAnswer,
-    TextExplanation,
-)
+from ensue.records import Article, History, Post, Text
 from ensue.version import __version__
 
 if TYPE_CHECKING:

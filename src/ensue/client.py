@@ -17,19 +17,9 @@ from typing import Any, Self, overload
 
 from pydantic import TypeAdapter, ValidationError
 
+from ensue.answers import Answer, Explanation, LinkAnswer, QueryExplanation, TextAnswer, TextExplanation
 from ensue.errors import DataError, EnsueError, ModelFolderError, SettingError
-from ensue.records import (
-    Answer,
-    Article,
-    Explanation,
-    History,
-    LinkAnswer,
-    Post,
-    QueryExplanation,
-    Text,
-    TextAnswer,
-    TextExplanation,
-)
+from ensue.records import Article, History, Post, Text
 
 Record = History | Text | Post
 _ANSWERS: Mapping[type[Record], Any] = {History: Answer, Text: TextAnswer, Post: LinkAnswer}

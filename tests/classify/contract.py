@@ -10,10 +10,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from ensue.answers import TextAnswer
 from ensue.classify.predictor import ClassifyPredictor
 from ensue.data.texts import Texts, hold_out_texts
 from ensue.errors import DataError, SettingError
-from ensue.records import Text, TextAnswer
+from ensue.records import Text
 
 FILLERS = [f"w{place}" for place in range(12)]
 SIGNS = {"bad": "no", "good": "yes"}

@@ -13,7 +13,7 @@ from ensue.classify.network import Level, Shape, TextClassifier, TextSettings
 from ensue.classify.storage import new_optimizer
 from ensue.classify.task import Passages
 from ensue.errors import SettingError
-from ensue.training import Schedule
+from ensue.schedule import Schedule
 from tests.classify.test_task import counting_up
 
 SMALL = {"hidden": 3, "head": 4, "score_dim": 3, "dropout": 0.0}

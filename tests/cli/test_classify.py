@@ -13,10 +13,10 @@ import pytest
 from rich.console import Console
 
 from ensue import Text, classify, load
+from ensue.answers import Choice, Deletion, TextAnswer
 from ensue.cli import show, show_texts
 from ensue.evaluation import Row, TextCard, TextResult
 from ensue.evaluation.classify import MEASURES
-from ensue.records import Choice, Deletion, TextAnswer
 from tests.cli.conftest import Ensue, Logs, Ran, run
 from tests.cli.test_cli import only_json
 from tests.test_figures import fetches

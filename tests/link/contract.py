@@ -11,11 +11,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ensue.answers import LinkAnswer
 from ensue.data.corpus import Corpus
 from ensue.data.posts import Articles, Posts
 from ensue.errors import DataError, SettingError
 from ensue.link.predictor import LinkPredictor
-from ensue.records import Article, LinkAnswer, Post
+from ensue.records import Article, Post
 from tests.link.checks import NAMES, article, planted, post
 
 NETWORK: Mapping[str, object] = {

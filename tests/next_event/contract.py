@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import torch
 
+from ensue.answers import Answer
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.next_event.answers import known
 from ensue.next_event.predictor import NextPredictor
 from ensue.optimizer import optimizer_tensors
-from ensue.records import Answer, History
+from ensue.records import History
 from ensue.vocabulary import UNKNOWN, Vocabulary
 
 CYCLE = 10

@@ -10,7 +10,7 @@ import torch
 
 from ensue.errors import SettingError
 from ensue.next_event.factors import BPRMF, FPMC, FPMC_SCHEDULE, SCHEDULE, BPRMFSettings, FPMCSettings
-from ensue.training import Schedule
+from ensue.schedule import Schedule
 from tests import oracles_sessions as oracles
 from tests.next_event.test_hidan import NUM_IDS, everywhere, pad, ragged
 

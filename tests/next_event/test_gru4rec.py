@@ -10,7 +10,7 @@ import torch
 
 from ensue.errors import SettingError
 from ensue.next_event.gru4rec import GRU4Rec, GRU4RecSettings, bpr_max
-from ensue.training import Schedule
+from ensue.schedule import Schedule
 from ensue.vocabulary import FIRST
 from tests import oracles_sessions as oracles
 from tests.next_event.test_hidan import NUM_IDS, everywhere, pad, ragged

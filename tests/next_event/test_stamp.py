@@ -9,7 +9,7 @@ import torch
 
 from ensue.errors import SettingError
 from ensue.next_event.stamp import SCHEDULE, STAMP, STAMPSettings
-from ensue.training import Schedule
+from ensue.schedule import Schedule
 from tests import oracles_sessions as oracles
 from tests.next_event.test_hidan import NUM_IDS, pad, ragged
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ensue.optimizer import make_optimizer
+from ensue.schedule import Schedule
 from ensue.suggest.batch import BEGIN, END, FIRST, PADDING, Batch, pad, select
-from ensue.training import Schedule
 from tests.oracles_suggest import target_log_likelihoods
 
 NUM_IDS = 13

@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from ensue.answers import Answer
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.errors import DataError, SettingError
-from ensue.records import Answer, History
+from ensue.records import History
 from ensue.suggest.predictor import SuggestPredictor
 
 TRAINED: Mapping[str, object] = {

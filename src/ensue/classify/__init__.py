@@ -7,7 +7,7 @@ from typing import Any
 
 from ensue.classify.counting import CountingSettings, Majority, MeanVectors, Tfidf
 from ensue.classify.network import SCHEDULE, TextClassifier, TextSettings
-from ensue.training import Schedule
+from ensue.schedule import Schedule
 
 MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
     "centrality": (TextClassifier, TextSettings(pooling="centrality"), SCHEDULE),

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import torch
 
+from ensue.answers import Choice, Deletion, Heed, Passage, TextAnswer, TextExplanation
 from ensue.classify.counting import Sides
 from ensue.classify.task import Keep, Passages, keep_words, within_caps
 from ensue.data.histories import Index, ranges
@@ -17,7 +18,7 @@ from ensue.data.texts import Texts
 from ensue.data.tokens import split_words
 from ensue.errors import DataError
 from ensue.metrics import Floats
-from ensue.records import Choice, Deletion, Heed, Passage, Text, TextAnswer, TextExplanation
+from ensue.records import Text
 from ensue.vocabulary import UNKNOWN
 
 if TYPE_CHECKING:

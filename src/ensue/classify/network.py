@@ -39,7 +39,7 @@ from ensue.nn.centrality import Method
 from ensue.nn.dropout import Dropout
 from ensue.nn.pooling import POOLINGS, Pooled, Pooling
 from ensue.nn.recurrent import BiLSTM
-from ensue.training import Schedule
+from ensue.schedule import Schedule
 from ensue.vocabulary import PADDING
 
 Architecture = Literal["auto", "flat", "hierarchical", "pair"]

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.optim import Adam
 
+from ensue.answers import TextAnswer, TextExplanation
 from ensue.classify import BEST, MODELS, answers, blend, fitting, storage, updating
 from ensue.classify.batch import Batch, Output
 from ensue.classify.counting import Majority, MeanVectors, Sides, Tfidf
@@ -26,7 +27,7 @@ from ensue.errors import DataError, SettingError
 from ensue.folder import damage, read_settings, read_unchanged, write_folder
 from ensue.metrics import Floats
 from ensue.nn.device import find_device
-from ensue.records import Text, TextAnswer, TextExplanation
+from ensue.records import Text
 from ensue.settings import changed
 from ensue.threads import side_by_side
 from ensue.training import Report

@@ -21,7 +21,7 @@ from ensue.data.tokens import Tokenizer
 from ensue.errors import DataError
 from ensue.folder import FORMAT, read_file, read_tensors, tensor_bytes
 from ensue.optimizer import RowAdam, optimizer_tensors, restore_optimizer
-from ensue.training import Schedule
+from ensue.schedule import Schedule
 from ensue.version import __version__
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ensue.answers import LinkAnswer
 from ensue.cli.options import Reading
 from ensue.errors import DataError, SettingError
-from ensue.records import LinkAnswer, Post
+from ensue.records import Post
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ensue.answers import Answer, Explanation, Forecast
 from ensue.cli.options import Reading
 from ensue.errors import DataError, SettingError
-from ensue.records import Answer, Explanation, Forecast, History
+from ensue.records import History
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -11,11 +11,11 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
+from ensue.answers import Answer, Explanation, Forecast
 from ensue.data.check import Findings
 from ensue.data.tables import Understood
 from ensue.evaluation import Result, Row
 from ensue.evaluation.rows import cell
-from ensue.records import Answer, Explanation, Forecast
 from ensue.refresh import AT, Refreshed
 from ensue.training import Report
 

@@ -9,6 +9,7 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Column, Table
 
+from ensue.answers import LinkAnswer
 from ensue.cli import show
 from ensue.data.posts import UnderstoodPosts
 from ensue.evaluation.link import LinkResult, even
@@ -16,7 +17,6 @@ from ensue.link.check import LinkFindings
 from ensue.link.explaining import LinkExplanation
 from ensue.link.measures import AtCut
 from ensue.link.story import Ranked
-from ensue.records import LinkAnswer
 
 _MEASURES = {
     "mrr": "MRR",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from rich.markup import escape
 from rich.table import Column, Table
 
+from ensue.answers import Answer, QueryExplanation
 from ensue.cli import show
 from ensue.data.queries import UnderstoodQueries
 from ensue.evaluation import SuggestResult
-from ensue.records import Answer, QueryExplanation
 from ensue.suggest.check import QueryFindings
 
 _MEASURES = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 from rich.markup import escape
 from rich.table import Column, Table
 
+from ensue.answers import Choice, TextAnswer, TextExplanation
 from ensue.cli import show
 from ensue.data.text_check import TextFindings
 from ensue.data.texts import UnderstoodTexts
 from ensue.evaluation import TextResult
-from ensue.records import Choice, TextAnswer, TextExplanation
 
 _LABELS = 20
 _MEASURES = {"accuracy": "accuracy", "macro_f1": "macro-F1", "calibration_error": "ECE", "log_loss": "log loss"}

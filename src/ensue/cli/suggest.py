@@ -8,9 +8,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ensue.answers import Answer, QueryExplanation
 from ensue.cli.options import Reading
 from ensue.errors import DataError, SettingError
-from ensue.records import Answer, History, QueryExplanation
+from ensue.records import History
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -6,7 +6,7 @@ import sys
 from contextlib import nullcontext, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -160,13 +160,18 @@ def fit(
                 raise typer.Exit(130) from None
             if rank == 0:
                 predictor.save(output, describe(predictor))
-                for done in [path for path in place.parent.iterdir() if path.name.startswith(checkpoint.name)]:
-                    done.unlink(missing_ok=True)
-                for line in chosen.told(predictor):
-                    show.remark(line)
-                show.put_json({"folder": str(output), **predictor.summary()}) if json else show.remark(
-                    f"saved {output}"
-                )
+                _finish(predictor, output, checkpoint, chosen.told(predictor), as_json=json)
+
+
+def _finish(predictor: Any, output: Path, checkpoint: Path, told: list[str], *, as_json: bool) -> None:
+    """Checkpoints go; what was learned is told, and where it lies."""
+    from ensue.cli import show
+
+    for done in [path for path in checkpoint.parent.iterdir() if path.name.startswith(checkpoint.name)]:
+        done.unlink(missing_ok=True)
+    for line in told:
+        show.remark(line)
+    show.put_json({"folder": str(output), **predictor.summary()}) if as_json else show.remark(f"saved {output}")
 
 
 @app.command()

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
+from ensue.answers import Passage, TextExplanation
 from ensue.figures.texts import laid_out, name_of, note, short
-from ensue.records import Passage, TextExplanation
 
 WORDS = 5000
 """Words that are drawn, at most."""

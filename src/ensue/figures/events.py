@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import plotly.graph_objects as go
 
-from ensue.records import Explanation
+from ensue.answers import Explanation
 from ensue.stream.board import Hour
 
 UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))

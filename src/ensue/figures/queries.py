@@ -6,7 +6,7 @@ import html
 
 import plotly.graph_objects as go
 
-from ensue.records import QueryExplanation
+from ensue.answers import QueryExplanation
 
 
 def leanings(explanation: QueryExplanation) -> go.Figure:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import plotly.graph_objects as go
 
-from ensue.records import TextExplanation
+from ensue.answers import TextExplanation
 
 
 def laid_out(figure: go.Figure, explanation: TextExplanation, what: str, notes: Sequence[str]) -> go.Figure:

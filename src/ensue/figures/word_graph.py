@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
+from ensue.answers import Passage, TextExplanation
 from ensue.errors import SettingError
 from ensue.figures.texts import laid_out, name_of, note, short
-from ensue.records import Passage, TextExplanation
 
 NODES = 40
 """Words of a graph that are drawn, at most: the most central ones."""

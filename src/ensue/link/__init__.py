@@ -4,7 +4,7 @@
 """
 
 from ensue.link.network import SCHEDULE, Linker, LinkSettings
-from ensue.training import Schedule
+from ensue.schedule import Schedule
 
 MODELS: dict[str, tuple[type[Linker] | None, LinkSettings | None, Schedule | None]] = {
     "best": (None, None, None),

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from ensue.answers import Link, LinkAnswer
 from ensue.data.posts import Posts
 from ensue.data.tokens import split_words
 from ensue.link.lexical import Lexical
 from ensue.metrics import Floats
-from ensue.records import Link, LinkAnswer, Post
+from ensue.records import Post
 from ensue.vocabulary import UNKNOWN
 
 if TYPE_CHECKING:

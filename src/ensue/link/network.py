@@ -32,7 +32,7 @@ from ensue.link.batch import Batch, Block, Words
 from ensue.link.mining import contrastive_loss, triplet_loss
 from ensue.link.rivals import CNN, GRU
 from ensue.link.star import AST
-from ensue.training import Schedule
+from ensue.schedule import Schedule
 from ensue.vocabulary import PADDING
 
 Name = Literal["ast", "cnn", "gru", "bigru"]

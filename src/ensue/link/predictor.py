@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.optim import Adam
 
+from ensue.answers import LinkAnswer
 from ensue.data.corpus import Corpus
 from ensue.data.posts import Articles, Posts
 from ensue.data.tokens import Tokenizer
@@ -28,7 +29,7 @@ from ensue.link.serving import ServingSettings
 from ensue.link.task import encode_texts
 from ensue.metrics import Floats
 from ensue.nn.device import find_device
-from ensue.records import LinkAnswer, Post
+from ensue.records import Post
 from ensue.settings import changed
 from ensue.training import Report
 

@@ -20,7 +20,7 @@ from ensue.next_event.rmtpp import RMTPP, RMTPPSettings
 from ensue.next_event.sansr import SANSR, SANSRSettings
 from ensue.next_event.session_knn import VSKNN, VSKNNSettings
 from ensue.next_event.stamp import STAMP, STAMPSettings
-from ensue.training import Schedule
+from ensue.schedule import Schedule
 
 _HIDAN = Schedule(batch_size=16, watch="mrr")
 _CASCADE_BLEND = Schedule(epochs=20, learning_rate=2e-3, weight_decay=0.0, watch="mrr", patience=3)

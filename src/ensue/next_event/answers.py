@@ -10,9 +10,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ensue.answers import Answer, Choice, Explanation, Heed
 from ensue.data.histories import Histories, Index
 from ensue.nn.highest import highest
-from ensue.records import Answer, Choice, Explanation, Heed, History
+from ensue.records import History
 from ensue.vocabulary import UNKNOWN, Vocabulary
 
 CACHED = 2**18

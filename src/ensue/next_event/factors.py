@@ -34,7 +34,7 @@ from ensue.errors import SettingError
 from ensue.next_event.batch import Batch, Output
 from ensue.nn.attention import band, masked_mean
 from ensue.nn.sampling import Sampler, sampled_pairwise_loss
-from ensue.training import Schedule
+from ensue.schedule import Schedule
 from ensue.vocabulary import FIRST, PADDING
 
 SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, watch="mrr", patience=3, refit=False)

@@ -18,7 +18,8 @@ from ensue.next_event import COUNTING, MODELS, storage, updating
 from ensue.next_event.forecast import Continuation
 from ensue.next_event.task import Pieces, repeats
 from ensue.optimizer import make_optimizer
-from ensue.training import Report, Schedule, mean_loss, train
+from ensue.schedule import Schedule
+from ensue.training import Report, mean_loss, train
 from ensue.vocabulary import FIRST, Vocabulary
 
 if TYPE_CHECKING:

@@ -18,11 +18,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ensue.answers import Forecast, Foreseen
 from ensue.data.histories import Histories, Index
 from ensue.errors import SettingError
 from ensue.metrics import Floats
 from ensue.next_event.task import Pieces
-from ensue.records import Forecast, Foreseen, History
+from ensue.records import History
 from ensue.vocabulary import FIRST
 
 if TYPE_CHECKING:

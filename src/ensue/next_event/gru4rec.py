@@ -40,7 +40,7 @@ from ensue.next_event.batch import Batch, Output
 from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
 from ensue.nn.sampling import Sampler
-from ensue.training import Schedule
+from ensue.schedule import Schedule
 from ensue.vocabulary import FIRST, PADDING
 
 LOSSES = ("bpr-max", "ce")

@@ -38,7 +38,7 @@ from ensue.nn.attention import absolute_shares, additive_scores
 from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
 from ensue.nn.sampling import Sampler, sampled_cross_entropy
-from ensue.training import Schedule
+from ensue.schedule import Schedule
 from ensue.vocabulary import FIRST, PADDING
 
 LOSSES = ("ce", "sampled")

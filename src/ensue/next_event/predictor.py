@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Adam
 
 from ensue import metrics
+from ensue.answers import Answer, Explanation, Forecast
 from ensue.data.histories import Histories, Index
 from ensue.errors import SettingError
 from ensue.folder import damage, read_settings, read_unchanged, write_folder
@@ -24,7 +25,7 @@ from ensue.next_event.forecast import Continuation, forecast
 from ensue.next_event.reservoir import Reservoir
 from ensue.next_event.task import Pieces, draw_negatives, hide_seen
 from ensue.nn.device import find_device
-from ensue.records import Answer, Explanation, Forecast, History
+from ensue.records import History
 from ensue.settings import changed
 from ensue.training import Report
 from ensue.vocabulary import Vocabulary

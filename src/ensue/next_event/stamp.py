@@ -35,7 +35,7 @@ from ensue.next_event.batch import Batch, Output
 from ensue.nn.attention import absolute_shares, additive_scores, band, masked_mean
 from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.sampling import Sampler, sampled_cross_entropy
-from ensue.training import Schedule
+from ensue.schedule import Schedule
 from ensue.vocabulary import FIRST, PADDING
 
 LOSSES = ("ce", "sampled")

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import plotly.graph_objects as go
 
 from ensue import figures
+from ensue.answers import Choice, Explanation
 from ensue.errors import DataError
 from ensue.link import explaining as links
-from ensue.records import Choice, Explanation, Post, Text
+from ensue.records import Post, Text
 from ensue.suggest import explaining as queries
 
 NOT_CAUSES = "Weights are what the model leaned on, not causes."

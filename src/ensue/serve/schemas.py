@@ -12,19 +12,9 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
+from ensue.answers import Answer, Explanation, LinkAnswer, QueryExplanation, TextAnswer, TextExplanation
 from ensue.link.explaining import LinkExplanation
-from ensue.records import (
-    Answer,
-    Article,
-    Explanation,
-    History,
-    LinkAnswer,
-    Post,
-    QueryExplanation,
-    Text,
-    TextAnswer,
-    TextExplanation,
-)
+from ensue.records import Article, History, Post, Text
 
 TAKEN = (History, Text, Post, Article)
 GIVEN = (Answer, TextAnswer, LinkAnswer, Explanation, QueryExplanation, TextExplanation, LinkExplanation)

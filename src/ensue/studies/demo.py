@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from ensue.answers import Explanation
 from ensue.data.corpus import Corpus
 from ensue.data.histories import Histories
 from ensue.data.posts import Articles, Posts
@@ -23,7 +24,6 @@ from ensue.data.world import World
 from ensue.evaluation import describe, evaluate
 from ensue.next_event.predictor import NextPredictor
 from ensue.predictor import make
-from ensue.records import Explanation
 from ensue.studies.provenance import Follow, Tell
 
 _BRIEF: dict[str, object] = {"dim": 32, "learning_rate": 1e-2, "dropout": 0.1, "batch_size": 64}

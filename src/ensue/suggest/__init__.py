@@ -8,12 +8,12 @@ of the settings themselves are the paper's.
 from dataclasses import replace
 from typing import Any
 
+from ensue.schedule import Schedule
 from ensue.suggest import mtn, recurrent
 from ensue.suggest.counting import MostFrequentNext, RepeatLast
 from ensue.suggest.mtn import MTN, MTNSettings
 from ensue.suggest.recurrent import HLSTM, HLSTMSettings, Seq2Seq, Seq2SeqSettings
 from ensue.suggest.transformers import Transformer, TransformerSettings
-from ensue.training import Schedule
 
 _SMALL: dict[str, Any] = {"dim": 128, "embedding": 128, "wide": 256, "heads": 4, "tied": True, "dropout": 0.2}
 _BRIEF = replace(mtn.SCHEDULE, learning_rate=1e-3, warm_up=300, batch_size=32)

@@ -16,9 +16,10 @@ import polars as pl
 import torch
 from torch import Tensor
 
+from ensue.answers import Answer, Choice, Heed, QueryExplanation
 from ensue.data.histories import Histories
 from ensue.metrics import Floats
-from ensue.records import Answer, Choice, Heed, History, QueryExplanation
+from ensue.records import History
 from ensue.suggest.answers import GROUP, batch_of, clean, clean_prefix, ranked, rules_of, tokens_of
 from ensue.suggest.batch import PADDING, UNKNOWN, Batch
 from ensue.suggest.task import spell_out

@@ -41,12 +41,12 @@ from ensue.errors import SettingError
 from ensue.nn.attention import band, masked_mean
 from ensue.nn.dropout import Dropout
 from ensue.nn.transformer import EncoderLayer, Rows, sinusoids
+from ensue.schedule import Schedule
 from ensue.suggest import scoring
 from ensue.suggest.batch import PADDING, Batch, next_queries, spell
 from ensue.suggest.sizes import read_depth, require_heads, require_shares, require_sizes
 from ensue.suggest.words import Words
 from ensue.suggest.writer import Memory, State, Writer
-from ensue.training import Schedule
 
 SCHEDULE = Schedule(
     epochs=30,

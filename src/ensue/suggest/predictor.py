@@ -10,13 +10,14 @@ from typing import Any, Self
 import torch
 from torch.optim import Adam
 
+from ensue.answers import Answer, QueryExplanation
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.data.query_tokens import QueryTokenizer
 from ensue.errors import SettingError
 from ensue.folder import damage, read_settings, read_unchanged, write_folder
 from ensue.nn.device import find_device
-from ensue.records import Answer, History, QueryExplanation
+from ensue.records import History
 from ensue.settings import changed
 from ensue.suggest import BEST, MODELS, answers, explaining, fitting, storage, updating
 from ensue.suggest.counting import MostFrequentNext, RepeatLast, Suggestions

@@ -33,11 +33,11 @@ from ensue.errors import SettingError
 from ensue.nn.attention import masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.recurrent import BiLSTM
+from ensue.schedule import Schedule
 from ensue.suggest import scoring
 from ensue.suggest.batch import PADDING, Batch, next_queries, spell
 from ensue.suggest.sizes import require_shares, require_sizes
 from ensue.suggest.words import Words
-from ensue.training import Schedule
 
 SCHEDULE = Schedule(epochs=30, batch_size=64, learning_rate=1e-3, weight_decay=0.0, patience=3, refit=False, replay=0)
 

@@ -1,0 +1,204 @@
+"""What goes out: frozen answers and explanations; their JSON is a line of a file, or what the service replies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ensue.lines import line_of
+
+
+@dataclass(frozen=True, slots=True)
+class Heed:
+    """One earlier event an answer leaned on.
+
+    ``share`` is the event's part of the attention, in [0, 1]. ``lost`` is how much the choice's score falls when the
+    event is taken out of the history (a deletion test), or ``None`` where it was not measured.
+    """
+
+    value: str
+    position: int
+    share: float
+    lost: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One possible next value, its probability, and the earlier events it leaned on, most heeded first."""
+
+    value: str
+    score: float
+    heeded: tuple[Heed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The choices for one record, best first, and how many of its values the model knows."""
+
+    choices: tuple[Choice, ...]
+    known: int = 0
+    given: int = 0
+    id: str = ""
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return line_of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """One event that may come: the likeliest values, best first, the chance that none comes, and when.
+
+    ``after`` is seconds since the event before, in one of ten cases less, in half, in nine of ten; empty without times.
+    """
+
+    choices: tuple[Choice, ...]
+    stop: float
+    after: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """A history rolled forward, step by step; each step takes the first choice of the one before as having come."""
+
+    steps: tuple[Foreseen, ...]
+    known: int = 0
+    given: int = 0
+    id: str = ""
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return line_of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a model leaned on inside one history.
+
+    ``dependency[j][k]`` is how much event j leaned on the earlier event k (rows sum to 1, or to 0 for the first);
+    ``influence[k]`` how much the answer leaned on event k. These are weights, not causes: ``answer`` carries a deletion
+    test for its most heeded events.
+    """
+
+    values: tuple[str, ...]
+    times: tuple[float, ...]
+    dependency: tuple[tuple[float, ...], ...]
+    influence: tuple[float, ...]
+    answer: Answer
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return line_of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryExplanation:
+    """Which of the latest queries' words each suggested word leaned on: weights, not causes.
+
+    ``weights[i]``: of suggested word (or piece) i a share for each word of all queries; empty where none was read.
+    """
+
+    queries: tuple[str, ...]
+    words: tuple[tuple[str, ...], ...]
+    suggested: tuple[str, ...]
+    weights: tuple[tuple[float, ...], ...]
+    answer: Answer
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return line_of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """What the best label's probability loses when the words it leaned on most are taken out together.
+
+    ``words`` is how many went, ``lost`` what that costs, and ``random`` what it costs on average, over ``draws`` draws,
+    to lose as many words at random: weights that mean something make ``lost`` the larger.
+    """
+
+    words: int
+    lost: float
+    random: float
+    draws: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextAnswer:
+    """The labels for one text or pair, likeliest first, and how many of its words the model knows.
+
+    A :class:`Heed` of a choice is a word; its position counts the words, and goes on in the second text of a pair.
+    """
+
+    choices: tuple[Choice, ...]
+    known: int = 0
+    given: int = 0
+    id: str = ""
+    deletion: Deletion | None = None
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return line_of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One post that may discuss an article, or one article that a post may be about.
+
+    ``score`` orders; ``probability`` is P(relevant), or ``None`` where nothing was labelled to learn it from.
+    ``sentence`` is the article's sentence that the post is closest to, ``copy_of`` the id of the earlier post that this
+    one repeats, or empty.
+    """
+
+    value: str
+    score: float
+    probability: float | None = None
+    sentence: str = ""
+    copy_of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkAnswer:
+    """What belongs to one article or to one post, best first, and how many of its words the model knows."""
+
+    choices: tuple[Link, ...]
+    known: int = 0
+    given: int = 0
+    id: str = ""
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return line_of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Words that were pooled together: a sentence of a document, a whole short text, or a stretch of a long one.
+
+    ``side`` is 1 in the second text of a pair. ``share`` is the passage's part of the attention of its side (a side's
+    passages sum to 1), ``weights`` the words' parts within it. ``graph[i][j]`` is how much of its weight word j hands
+    to word i (columns sum to 1); empty for poolings without a graph.
+    """
+
+    words: tuple[str, ...]
+    weights: tuple[float, ...]
+    graph: tuple[tuple[float, ...], ...] = ()
+    share: float = 1.0
+    side: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TextExplanation:
+    """What a model leaned on inside one text or pair, passage by passage.
+
+    ``graph`` is between the passages of a document, as that of a passage is between its words; empty where there is
+    none, or where the document is so long that it was pooled in parts. These are weights, not causes: ``answer``
+    carries the deletion tests.
+    """
+
+    passages: tuple[Passage, ...]
+    graph: tuple[tuple[float, ...], ...]
+    answer: TextAnswer
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return line_of(self)

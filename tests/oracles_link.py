@@ -87,11 +87,11 @@ def convolution(weights: Mapping[str, Tensor], embeddings: Sequence[Tensor]) -> 
 
 
 def gru(weights: Mapping[str, Tensor], side: int, embeddings: Sequence[Tensor]) -> Tensor:
-    """(units,) the last state of Cho et al. as torch writes it; ``weights`` are the state of a ``GRU``."""
+    """(units,) the mean of the states of Cho et al. as torch writes them; ``weights`` are the state of a ``GRU``."""
     inward, recurrent, inward_bias, recurrent_bias = (
         weights[f"sides.{side}.{kind}_l0"] for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     )
-    state = torch.zeros(recurrent.shape[1], dtype=torch.float64)
+    state = total = torch.zeros(recurrent.shape[1], dtype=torch.float64)
     for item in embeddings:
         (r, z, n), (own_r, own_z, own_n) = (
             (inward @ item + inward_bias).chunk(3),
@@ -99,7 +99,8 @@ def gru(weights: Mapping[str, Tensor], side: int, embeddings: Sequence[Tensor]) 
         )
         update = torch.sigmoid(z + own_z)
         state = (1 - update) * torch.tanh(n + torch.sigmoid(r + own_r) * own_n) + update * state
-    return state
+        total = total + state
+    return total / len(embeddings)
 
 
 def triplets(cosines: Tensor, related: Tensor, epsilon: float) -> list[tuple[int, int, int]]:

@@ -1,8 +1,9 @@
 """The paper's baselines in the place of the AST: a CNN, a GRU and a bidirectional GRU over the same vectors of words.
 
 Danovitch 2020, section 4.3: Kim's CNN (EMNLP 2014; widths 1 to 4 with 300 filters each, projected to 300), a GRU of
-300 units and a bidirectional one of 150 a side (Cho et al., EMNLP 2014). Each keeps its own way to one vector, which
-the paper does not describe: the CNN its maximum over time, the GRUs their last states.
+300 units and a bidirectional one of 150 a side (Cho et al., EMNLP 2014). How each comes to one vector the paper does
+not say: here the CNN by its maximum over time, the GRUs by the mean of their states. The last state of an article of
+800 words remembers little of it: on PolitiFact's validation posts it ranks at an MRR of .02, the mean at .17.
 
 **Departures.** A window of the CNN starts at every word, with zeros after the end of the text, so that a post of one
 word has windows of every width.
@@ -84,7 +85,7 @@ def _on_windows(places: Tensor, values: Tensor, mask: Tensor, window: int) -> Te
 
 
 class GRU(nn.Module):
-    """The last state of a GRU.
+    """The mean of a GRU's states.
 
     Args:
         dim: width of the words' vectors.
@@ -99,34 +100,37 @@ class GRU(nn.Module):
 
     def forward(self, words: Words) -> Tensor:
         """(rows, width); 0 for a text without a word."""
-        return torch.cat([states[:, -1] for states, _ in self._states(words)], 1)
+        return torch.cat([moves.sum(1) for moves, _ in self._moves(words)], 1)
 
     def weigh(self, words: Words) -> Tensor:
-        """(rows, length) how far each word moved the state, as a share; rows sum to 1."""
-        moves = [_in_place(states.diff(dim=1).abs().sum(2), turned) for states, turned in self._states(words)]
-        found = torch.stack(moves).sum(0) * words.mask
+        """(rows, length) how far each word moved the mean, as a share; rows sum to 1."""
+        sizes = [_in_place(moves.abs().sum(2), turned) for moves, turned in self._moves(words)]
+        found = torch.stack(sizes).sum(0) * words.mask
         return found / found.sum(1, keepdim=True).clamp(min=1e-12)
 
     def parts(self, words: Words, others: Tensor) -> Tensor:
         """What each word adds to the product of its text's vector with others: (rows, others, length).
 
-        The last state is the sum of the moves of all words. Rows sum to the product.
+        Rows sum to the product.
         """
         found = others.new_zeros(*others.shape[:2], words.mask.shape[1])
-        sides = zip(self._states(words), others.chunk(len(self.sides), dim=2), strict=True)
-        for (states, turned), part in sides:
-            found = found + _in_place(part @ states.diff(dim=1).mT, turned)
+        sides = zip(self._moves(words), others.chunk(len(self.sides), dim=2), strict=True)
+        for (moves, turned), part in sides:
+            found = found + _in_place(part @ moves.mT, turned)
         return found * words.mask[:, None]
 
-    def _states(self, words: Words) -> Iterator[tuple[Tensor, Tensor | None]]:
-        """For each side: (rows, 1 + length, units) states, which stand still at padding; and the order it reads in."""
+    def _moves(self, words: Words) -> Iterator[tuple[Tensor, Tensor | None]]:
+        """For each side: (rows, length, units) what each step adds to the mean of the states; the order it reads in.
+
+        How far a step moves the state stays in all states after it: it counts by their share.
+        """
+        counts, steps = words.mask.sum(1, keepdim=True), torch.arange(words.mask.shape[1], device=words.mask.device)
+        later = (counts - steps).clamp(min=0) / counts.clamp(min=1)
         for side, turned in zip(self.sides, (None, _turned(words.mask)), strict=False):
             places = words.places if turned is None else words.places.gather(1, turned)
             states: Tensor = side(words._replace(places=places).spread(words.vectors))[0]
-            ends = words.mask.sum(1).sub(1).clamp(min=0)
-            last = torch.arange(words.mask.shape[1], device=ends.device).minimum(ends[:, None])
-            states = states.gather(1, last[..., None].expand_as(states)) * words.mask.any(1)[:, None, None]
-            yield functional.pad(states, (0, 0, 1, 0)), turned
+            moves = functional.pad(states, (0, 0, 1, 0)).diff(dim=1)
+            yield moves * later[..., None].to(moves.dtype), turned
 
 
 def _turned(mask: Tensor) -> Tensor:

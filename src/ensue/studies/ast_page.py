@@ -49,7 +49,9 @@ def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick
     start = "vectors of a file that are trained further" if amounts.has_vectors else "vectors that are learned"
     lines += [
         f"Four encoders in one Siamese frame, with the same loss, mining and words ({start}): a post and an article "
-        "each become a vector, apart, and their cosine ranks. MRR, R@10 and MAP: each test post ranks all articles; "
+        "each become a vector, apart, and their cosine ranks. The CNN gives the maximum over time, the GRUs the mean "
+        "of their states, which the paper leaves open: the last state of a whole article ranks hardly anything. MRR, "
+        "R@10 and MAP: each test post ranks all articles; "
         "the same for articles, which rank the test posts; and pooled, as in the paper: all test posts with all "
         "articles that any of them is about, in one list. `best` weighs lexical scores by held-out posts, reads no "
         "network, and lets posts of one corpus tell which articles are much discussed; tfidf and bm25 rank each post "

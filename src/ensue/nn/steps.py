@@ -21,6 +21,8 @@ from torch import Tensor, nn
 from ensue.nn.transformer import Attention, DecoderLayer
 
 Made = TypeVar("Made")
+_ROOM = 64
+"""Items for which there is room at least."""
 _NEVER = -1e30
 """The score of what is masked; finite, so that a row that may attend to nothing has no NaN."""
 
@@ -141,6 +143,47 @@ class Folded(NamedTuple):
     values: Tensor
 
 
+class _Room:
+    """(2, n, capacity, width) and how much of the capacity is taken."""
+
+    def __init__(self, kept: Tensor, taken: int) -> None:
+        self.kept, self.taken = kept, taken
+
+
+class Past(NamedTuple):
+    """Keys beside values of all that was read, with room behind them: a step writes what is new and copies nothing.
+
+    Only the latest goes on in the same room; what goes on from an earlier one gets a copy.
+
+    Attributes:
+        room: where they are.
+        size: how many there are.
+    """
+
+    room: _Room
+    size: int = 0
+
+    @classmethod
+    def none(cls, like: Tensor, count: int, width: int) -> Past:
+        """Nothing was read: ``count`` rows of ``width``."""
+        return cls(_Room(like.new_empty(2, count, 0, width), 0))
+
+    def tensor(self) -> Tensor:
+        """(2, n, size, width)."""
+        return self.room.kept[:, :, : self.size]
+
+    def append(self, new: Tensor) -> Past:
+        """With (2, n, more, width) behind it."""
+        room, size = self.room, self.size + new.shape[2]
+        if room.taken != self.size or size > room.kept.shape[2]:
+            kept = new.new_empty(*new.shape[:2], max(size, 2 * self.size, _ROOM), new.shape[3])
+            kept[:, :, : self.size] = self.tensor()
+            room = _Room(kept, size)
+        room.kept[:, :, self.size : size] = new
+        room.taken = size
+        return Past(room, size)
+
+
 class Steps:
     """The layers as they are read one token at a time.
 
@@ -171,15 +214,14 @@ class Steps:
         return tuple(found)
 
     def step(
-        self, items: Tensor, folded: Sequence[Folded], past: Sequence[Tensor], seen: Tensor, *, weigh: bool
-    ) -> tuple[Tensor, tuple[Tensor, ...], Tensor | None]:
+        self, items: Tensor, folded: Sequence[Folded], past: Sequence[Past], seen: Tensor, *, weigh: bool
+    ) -> tuple[Tensor, tuple[Past, ...], Tensor | None]:
         """All layers, for one new item a row.
 
         Args:
             items: (sources, rows, dim).
             folded: from :meth:`fold`.
-            past: a layer each, (2, sources x heads, before, dim / heads): the keys beside the values of all that the
-                rows of a source have read.
+            past: a layer each, of sources x heads and dim / heads: what the rows of a source have read.
             seen: (sources, rows, before + rows) 0 for what each row sees, itself at least; -inf elsewhere.
             weigh: whether the weights of the memory are asked for.
 
@@ -194,8 +236,8 @@ class Steps:
         for layer, fold, before in zip(self.layers, folded, past, strict=True):
             every = _map(layer.inward, flat).view(split).permute(2, 0, 3, 1, 4)
             every = every.reshape(3, sources * heads, rows, dim // heads)
-            after = torch.cat([before, every[1:]], dim=2)
-            kept.append(after)
+            kept.append(before.append(every[1:]))
+            after = kept[-1].tensor()
             own = torch.baddbmm(wall, every[0], after[0].mT).softmax(2)
             mixed = torch.bmm(own, after[1]).view(joined).transpose(1, 2).reshape(-1, dim)
             flat = layer.written(flat + _map(layer.outward, mixed))

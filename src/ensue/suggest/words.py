@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.cross_entropy import BLOCK, linear_cross_entropy
-from ensue.nn.steps import Kept, Turned
+from ensue.nn.steps import Kept
 from ensue.suggest.batch import PADDING, UNKNOWN
 
 
@@ -79,14 +79,16 @@ class Words(nn.Module):
     @torch.no_grad()
     def log_probabilities(self, states: Tensor) -> Tensor:
         """(rows, dim) to (rows, ids) of all tokens, without a gradient; padding at -inf."""
-        bias, weight = self.kept.get((self.bias, self.table.weight if self.weight is None else self.weight))
-        return torch.addmm(bias, self.narrow(states), weight).log_softmax(1)
+        weight = self.kept.get((self.bias, self.table.weight if self.weight is None else self.weight))
+        states = torch.cat([self.narrow(states), states.new_ones(len(states), 1)], dim=1)
+        return (states @ weight).log_softmax(1)
 
-    def _turned(self) -> Turned:
+    def _turned(self) -> Tensor:
+        """(dim + 1, ids) the weights and, as the last row, the bias, which else is written over all scores first."""
         weight = self.table.weight if self.weight is None else self.weight
         bias = self.bias.detach().clone()
         bias[PADDING] = -torch.inf
-        return Turned(bias, weight.detach().t().contiguous())
+        return torch.cat([weight.detach().t(), bias[None]]).contiguous()
 
     def negative_entropy(self, states: Tensor) -> Tensor:
         """(targets, dim) to (targets,): the sum of p log p over all tokens, in nats."""

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.dropout import Dropout
-from ensue.nn.steps import Folded, Kept, Steps
+from ensue.nn.steps import Folded, Kept, Past, Steps
 from ensue.nn.transformer import DecoderLayer, Rows, sinusoids
 from ensue.suggest.batch import PADDING
 from ensue.suggest.tree import Tree
@@ -48,7 +48,7 @@ class State(NamedTuple):
         steps: the decoder as it reads one token at a time.
         memory: a layer each, how the memory is attended to.
         same: (sources, length, length) 1 where two places of the memory hold the same token; ``None`` without copying.
-        layers: a layer each, (2, sources x heads, tokens, dim / heads) keys beside values of all that was read.
+        layers: a layer each, what was read.
         seen: (sources, rows / sources, tokens) 0 for the tokens that a row has read, its path in the tree; else -inf.
         place: the position of the next token.
     """
@@ -56,7 +56,7 @@ class State(NamedTuple):
     steps: Steps
     memory: tuple[Folded, ...]
     same: Tensor | None
-    layers: tuple[Tensor, ...]
+    layers: tuple[Past, ...]
     seen: Tensor
     place: int = 0
 
@@ -200,7 +200,7 @@ class Writer(nn.Module):
     def start(self, memory: Memory) -> State:
         """Nothing is written yet."""
         sources, _, _, heads, _, width = memory.keys.shape
-        empty = memory.keys.new_zeros(2, sources * heads, 0, width)
+        empty = Past.none(memory.keys, sources * heads, width)
         steps = self.kept.get(self.layers.parameters())
         folded, none = steps.fold(memory.keys, memory.mask), memory.keys.new_zeros(len(memory.keys), 1, 0)
         same = None

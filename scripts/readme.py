@@ -99,6 +99,17 @@ def answers() -> str:
     return "\n".join([*lines, "", _source(found)])
 
 
+def queries() -> str:
+    """BLEU, content words and MRR of the true next query, by data set, from ``studies/results/mtn.json``."""
+    found = _load("studies/results/mtn.json")
+    names = {"bleu": "BLEU", "content@1": "content words", "mrr@10": "MRR@10", "recall@10": "recall@10"}
+    lines = [f"| data | model | seeds | {' | '.join(names.values())} |", "|---" * (3 + len(names)) + "|"]
+    for row in found["tables"]["overall"]:
+        cells = " | ".join(_spread(row, name) for name in names)
+        lines.append(f"| {row['data']} | {row['model']} | {row['seeds']} | {cells} |")
+    return "\n".join([*lines, "", _source(found)])
+
+
 def suggestions() -> str:
     """Milliseconds of five suggestions, suggestions a second beside a peer, and what training MTN costs."""
     found = _load("benchmarks/results/suggestions.json")
@@ -196,6 +207,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "figures": hidan,
     "speed": speed,
     "answers": answers,
+    "queries": queries,
     "suggestions": suggestions,
     "newcomers": newcomers,
     "texts": texts,

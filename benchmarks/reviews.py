@@ -1,9 +1,10 @@
 """Simulated reviews on labelled posts: how often the statement is right, and which share of the posts is read for it.
 
-A story is articles drawn at random until they hold a share of the pool's posts; the pool is as large as the part
-``test`` and is that part for the reviews, and as many of the other posts for the earlier stories. Both stopping rules
-of ``ensue.link.review`` run on the same stories. Beside them stands the ranking's own limit: the share read until 90 %
-are found by one who knows the truth, which no rule that must not be wrong can beat, and reading in random order.
+The posts are cut into halves, by article; each half is ranked by a model that learned the other. A story is articles
+drawn at random until they hold a share of the posts of a half. The stories that are reviewed come from one half; the
+earlier stories, whose labels are known, from the other. Both stopping rules of ``ensue.link.review`` run on the same
+stories. Beside them stand audits of posts that are read in random order, and the ranking's own limit: the share read
+until 90 % are found, for one who knows the truth.
 
     python benchmarks/reviews.py politifact/ clickbait22/ [--reviews 200] [--stories 199] [--share .1] [--json FILE]
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,20 +23,24 @@ import polars as pl
 
 from ensue.classify.logistic import SparseRows
 from ensue.data.corpus import Corpus, read_corpus
+from ensue.data.link_splits import hold_out_posts
 from ensue.data.posts import Articles
 from ensue.link.lexical import Lexical
+from ensue.link.measures import Calibration
 from ensue.link.predictor import LinkPredictor
 from ensue.link.review import ReviewSettings, review, shortfall, story_threshold
 from ensue.metrics import Floats
 from ensue.studies.provenance import provenance
 
 TARGET = 0.9
+RANDOM = "audits, in random order"
 
 
 class Pool(NamedTuple):
-    """Scores of posts with all articles, their links, and their TF-IDF rows."""
+    """Scores of posts with all articles, what they mean, the links, and TF-IDF rows of the posts."""
 
     scores: Floats
+    calibration: Calibration
     related: np.ndarray[Any, np.dtype[np.bool_]]
     rows: SparseRows
 
@@ -47,34 +53,37 @@ class Story(NamedTuple):
     relevant: np.ndarray[Any, np.dtype[np.bool_]]
 
 
-def pool_of(predictor: LinkPredictor, corpus: Corpus) -> Pool:
-    """A part of the data, ranked together."""
-    lexical = Lexical("words")
-    lexical.add(corpus.posts.texts)
-    return Pool(predictor.scores(corpus.posts).whole(), corpus.related, lexical.rows(corpus.posts.texts))
+def pool_of(learned: Corpus, asked: Corpus) -> Pool:
+    """One half of the posts, ranked by a model that learned the other."""
+    predictor, lexical = LinkPredictor("best"), Lexical("words")
+    for _ in predictor.fit(learned):
+        pass
+    lexical.add(asked.posts.texts)
+    scores, rows = predictor.scores(asked.posts).whole(), lexical.rows(asked.posts.texts)
+    assert predictor.calibration is not None
+    return Pool(scores, predictor.calibration, asked.related, rows)
 
 
-def stories(predictor: LinkPredictor, pool: Pool, size: int, share: float, seed: int) -> Iterator[Story]:
+def stories(pool: Pool, share: float, seed: int) -> Iterator[Story]:
     """Stories without end."""
     random = np.random.default_rng(seed)
     while True:
-        kept = np.sort(random.permutation(len(pool.scores))[:size])
-        related = pool.related[kept]
         chosen: list[int] = []
-        relevant = np.zeros(size, bool)
-        for article in random.permutation(np.flatnonzero(related.any(0))).tolist():
+        relevant = np.zeros(len(pool.scores), bool)
+        for article in random.permutation(np.flatnonzero(pool.related.any(0))).tolist():
             chosen.append(article)
-            relevant |= related[:, article]
+            relevant |= pool.related[:, article]
             if relevant.mean() >= share:
                 break
-        assert predictor.calibration is not None
-        sure = predictor.calibration.probabilities(pool.scores[kept][:, chosen].max(1)).clip(1e-9, 1 - 1e-9)
-        places = np.full(len(pool.scores), -1)
-        places[kept] = np.arange(size)
-        owners, columns, values = pool.rows.cells
-        held = places[owners] >= 0
-        cells = places[owners][held], columns[held], values[held]
-        yield Story(np.log(sure / (1 - sure)), SparseRows(*cells, (size, pool.rows.shape[1])), relevant)
+        sure = pool.calibration.probabilities(pool.scores[:, chosen].max(1)).clip(1e-9, 1 - 1e-9)
+        yield Story(np.log(sure / (1 - sure)), pool.rows, relevant)
+
+
+def blind(story: Story, seed: int) -> Story:
+    """The same posts in random order, from which nothing is learned."""
+    none, posts = np.empty(0, np.int64), len(story.start)
+    rows = SparseRows(none, none, np.empty(0), (posts, 1))
+    return story._replace(start=np.random.default_rng(seed).random(posts), rows=rows)
 
 
 def run(story: Story, settings: ReviewSettings) -> dict[str, float]:
@@ -92,26 +101,24 @@ def run(story: Story, settings: ReviewSettings) -> dict[str, float]:
 
 
 def measure(path: Path, reviews: int, num_stories: int, share: float) -> list[dict[str, Any]]:
-    """Two rows a data set, one a rule."""
+    """A row a rule."""
     corpus, _ = read_corpus(path)
     if "clickbait" in path.name:  # its titles are not there for all posts
         silent = pl.Series([""] * len(corpus.articles))
         corpus = Corpus(Articles(corpus.articles.bodies, silent, corpus.articles.ids), corpus.posts)
-    predictor = LinkPredictor("best")
-    for _ in predictor.fit(corpus):
-        pass
-    assert corpus.posts.parts is not None
-    test = pool_of(predictor, corpus.part("test"))
-    other = pool_of(predictor, corpus.select((corpus.posts.parts != "test").to_numpy()))
-    size = len(test.scores)
-    earlier = stories(predictor, other, size, share, 1)
+    posts = replace(corpus.posts, parts=None)
+    first, second = (replace(corpus, posts=half) for half in hold_out_posts(posts, 0.5)[:2])
+    new_pool, old_pool = pool_of(first, second), pool_of(second, first)
+    size, earlier = len(second), stories(old_pool, share, 1)
     threshold = story_threshold(
         [shortfall(story.start, story.rows, story.relevant) for story, _ in zip(earlier, range(num_stories))]  # noqa: B905
     )
     rows = []
-    for rule, own in (("earlier stories", threshold), ("audit", None)):
-        new = stories(predictor, test, size, share, 2)
-        runs = [run(next(new), ReviewSettings(seed=seed, threshold=own)) for seed in range(reviews)]
+    for rule, own in (("earlier stories", threshold), ("audits", None), (RANDOM, None)):
+        drawn, runs = stories(new_pool, share, 2), []
+        for seed in range(reviews):
+            story = blind(next(drawn), seed) if rule == RANDOM else next(drawn)
+            runs.append(run(story, ReviewSettings(seed=seed, threshold=own)))
         means = {name: float(np.mean([one[name] for one in runs])) for name in runs[0]}
         rows.append({"data": path.name, "rule": rule, "reviews": reviews, "posts": size, "threshold": own, **means})
         print(

@@ -73,10 +73,34 @@ def test_labels_re_rank_the_rest() -> None:
 
     start = np.array([1.0, 0.9, 0.5, 0.4, 0.3, 0.2])
     last = list(review(start, rows, ask, ReviewSettings(batch=2, patience=2)))[-1]
-    # One dry post came last, so that patience allows one more before an audit: post 3 (word 0), not 2 (word 1).
-    assert asked[:2] == [[0, 1], [3]]
+    # Post 3 (word 0) is next, not 2 (word 1).
+    assert asked[:2] == [[0, 1], [3, 5]]
     assert last.reached and last.found == 3
     assert last.sentence.endswith("recall at least 1.00; that is enough")
+
+
+@pytest.mark.parametrize(("found", "patience", "dry"), [(60, 1, 135), (30, 1, 243), (60, 300, 300)])
+def test_reading_goes_on_while_the_rest_may_hold_too_many(found: int, patience: int, dry: int) -> None:
+    # 60 found let 6 be missed: 135 dry posts in a row speak for at most 6 in 810, and 805 are unread.
+    truth = np.arange(1000) < found
+    rows = SparseRows(np.arange(1000), np.zeros(1000, np.int64), np.zeros(1000), (1000, 1))
+    asked: list[int] = []
+
+    def ask(posts: Index) -> Mask:
+        asked.extend(posts.tolist())
+        return truth[posts]
+
+    for _ in review(-np.arange(1000.0), rows, ask, ReviewSettings(batch=1, patience=patience)):
+        if asked[-1] != len(asked) - 1:  # the first post of an audit
+            break
+    assert next(place for place, post in enumerate(asked) if place != post) == found + dry
+
+
+def test_posts_without_words_can_be_labelled() -> None:
+    none = np.empty(0, np.int64)
+    truth = np.arange(40) % 4 == 0
+    last = list(review(truth + 0.0, SparseRows(none, none, np.empty(0), (40, 3)), partial(np.take, truth)))[-1]
+    assert last.reached and last.found == 10
 
 
 def test_a_review_ends_when_the_reader_stops_and_goes_on_later() -> None:

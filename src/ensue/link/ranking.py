@@ -54,8 +54,8 @@ class Ranking:
         given = labels[np.argsort(read)][np.searchsorted(np.sort(read), self.read)]
         self.shares = solve(self.kernel, self.start[self.read], given, STRENGTH, self.shares)
         owners, columns, values = self._cells(self.read)
-        weights = np.bincount(columns, values * self.shares[owners], self.rows.shape[1])[:, None]
-        moved = (self.rows @ torch.from_numpy(weights))[:, 0].numpy()
+        weights = np.bincount(columns, values * self.shares[owners], self.rows.shape[1]).astype(np.float64)
+        moved = (self.rows @ torch.from_numpy(weights[:, None]))[:, 0].numpy()
         found: Floats = self.start + moved + self.dense @ (self.dense[self.read].T @ self.shares)
         return found
 

@@ -5,8 +5,9 @@ rest (``ranking``). It starts from what the model said of each post, so that the
 
 Two rules say when the target is reached; each is right in all but 1 - confidence of reviews, under what it assumes:
 
-**Audits** assume nothing. When ``patience`` posts in a row held nothing relevant, a simple random sample of all posts
-that nobody has read is labelled. If x of its m posts are relevant, the number K of relevant ones among the N unread is,
+**Audits** assume nothing. When so many posts in a row held nothing relevant that the rest, if it is like them, holds no
+more than the target lets be missed (and ``patience`` in a row at least), a simple random sample of all posts that
+nobody has read is labelled. If x of its m posts are relevant, the number K of relevant ones among the N unread is,
 with confidence 1 - alpha, no larger than the largest K with P(X <= x | N, K, m) > alpha (hypergeometric, exact; the
 bound of Clopper & Pearson 1934 without replacement). Recall is then at least (found + x) / (found + K). A sample is as
 large as it must be to reach the target if it holds nothing; if it holds x, it grows to what x allows, up to ``LOOKS``
@@ -30,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -62,7 +63,7 @@ class ReviewSettings:
     batch: int = 10
     """Posts labelled before the rest is ranked anew."""
     patience: int = 30
-    """Posts in a row without a relevant one before an audit."""
+    """Posts in a row without a relevant one before an audit, at least."""
     threshold: float | None = None
     """The estimated recall above which earlier stories say that the target is reached; without it, audits do."""
     seed: int = 0
@@ -144,7 +145,7 @@ def review(
     random = np.random.default_rng((settings.seed, looks))
     budget, audits = (1 - settings.confidence) * (1 - SPENT) ** looks, 0
     while len(reader.unread()):
-        for _ in reader.read_on(settings.batch, None if settings.threshold is not None else settings.patience):
+        for _ in reader.read_on(settings):
             progress = reader.progress(audits, settings)
             yield progress
             if progress.reached:
@@ -198,7 +199,7 @@ def shortfall(
     settings = ReviewSettings() if settings is None else settings
     reader = _Reader(start, rows, lambda posts: relevant[posts], None)
     highest = 0.0
-    for _ in reader.read_on(settings.batch, None):
+    for _ in reader.read_on(replace(settings, threshold=0.0)):
         if reader.found >= settings.target * int(relevant.sum()):
             break
         highest = max(highest, reader.estimate())
@@ -234,12 +235,17 @@ def audit_size(posts: int, found: int, hits: int, target: float, alpha: float) -
         target: the recall to reach.
         alpha: as in :func:`most_relevant`.
     """
-    allowed = math.floor((found + hits) / target - found + 1e-9)
+    allowed = hits + _allowed(found + hits, target)
     low, high = min(hits, posts), posts
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if most_relevant(posts, middle, hits, alpha) <= allowed else (middle + 1, high)
     return low
+
+
+def _allowed(found: int, target: float) -> int:
+    """Relevant posts that may be missing beside so many."""
+    return math.floor(found / target - found + 1e-9)
 
 
 def _at_most(posts: int, relevant: int, sampled: int, hits: int) -> float:
@@ -275,17 +281,23 @@ class _Reader:
     def unread(self) -> Index:
         return np.flatnonzero(~self.read)
 
-    def read_on(self, batch: int, patience: int | None) -> Iterator[None]:
-        """Label the best of the rest until nothing relevant came for a while."""
-        dry, most = 0, len(self.read) if patience is None else patience
-        while dry < most and len(self.unread()):
-            order = self.unread()
-            best = order[np.argsort(-self.odds[order], kind="stable")][: min(batch, most - dry)]
-            if not self.label(best, batch):
+    def read_on(self, settings: ReviewSettings) -> Iterator[None]:
+        """Label the best of the rest until nothing relevant came for a while or, with a threshold, to the end."""
+        dry = 0
+        while len(order := self.unread()) and (left := self._patience(settings) - dry) > 0:
+            best = order[np.argsort(-self.odds[order], kind="stable")][: min(settings.batch, left)]
+            if not self.label(best, settings.batch):
                 return
             hits = np.flatnonzero(self.labels[best])
             dry = len(best) - 1 - int(hits[-1]) if len(hits) else dry + len(best)
             yield
+
+    def _patience(self, settings: ReviewSettings) -> int:
+        """Posts in a row without a relevant one that make an audit worth its labels."""
+        if settings.threshold is not None:
+            return len(self.read)
+        allowed = max(_allowed(self.found, settings.target), 1)
+        return max(settings.patience, -(-len(self.unread()) // allowed))
 
     def label(self, posts: Index, batch: int) -> bool:
         """Ask for some posts, a batch at a time, and rank the rest anew; whether all were labelled."""

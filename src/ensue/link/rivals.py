@@ -12,6 +12,7 @@ word has windows of every width.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,7 @@ from torch.nn import functional
 
 from ensue.link.batch import Words
 from ensue.nn.attention import masked_mean
+from ensue.nn.gru import gru_states
 
 WINDOWS = (1, 2, 3, 4)
 """Words that a filter of the CNN sees."""
@@ -100,7 +102,8 @@ class GRU(nn.Module):
 
     def forward(self, words: Words) -> Tensor:
         """(rows, width); 0 for a text without a word."""
-        return torch.cat([moves.sum(1) for moves, _ in self._moves(words)], 1)
+        shares = masked_mean(words.mask, words.vectors.dtype)[:, None]
+        return torch.cat([(shares @ states)[:, 0] for states, _ in self._states(words)], 1)
 
     def weigh(self, words: Words) -> Tensor:
         """(rows, length) how far each word moved the mean, as a share; rows sum to 1."""
@@ -125,12 +128,16 @@ class GRU(nn.Module):
         How far a step moves the state stays in all states after it: it counts by their share.
         """
         counts, steps = words.mask.sum(1, keepdim=True), torch.arange(words.mask.shape[1], device=words.mask.device)
-        later = (counts - steps).clamp(min=0) / counts.clamp(min=1)
+        later = (counts - steps).clamp(min=0).to(words.vectors.dtype) / counts.clamp(min=1)
+        for states, turned in self._states(words):
+            moves = functional.pad(states, (0, 0, 1, 0)).diff(dim=1)
+            yield moves * later[..., None], turned
+
+    def _states(self, words: Words) -> Iterator[tuple[Tensor, Tensor | None]]:
+        """For each side: (rows, length, units) states after each word; the order it reads in."""
         for side, turned in zip(self.sides, (None, _turned(words.mask)), strict=False):
             places = words.places if turned is None else words.places.gather(1, turned)
-            states: Tensor = side(words._replace(places=places).spread(words.vectors))[0]
-            moves = functional.pad(states, (0, 0, 1, 0)).diff(dim=1)
-            yield moves * later[..., None].to(moves.dtype), turned
+            yield gru_states(cast(nn.GRU, side), words.vectors, places, words.mask), turned
 
 
 def _turned(mask: Tensor) -> Tensor:

@@ -139,6 +139,16 @@ def newcomers() -> str:
     return "\n".join([*lines, "", _source(found)])
 
 
+def reviews() -> str:
+    """What a simulated review reads before it stops, and how often it is right to stop."""
+    found = _load("benchmarks/results/reviews.json")
+    lines = ["| data | stops by | right | posts read | of which 90 % found after | recall |", "|---" * 6 + "|"]
+    for row in found["rows"]:
+        right, read, met, recall = (f"{100 * row[name]:.1f} %" for name in ("right", "read", "met", "recall"))
+        lines.append(f"| {row['data']} | {row['rule']} | {right} | {read} | {met} | {recall} |")
+    return "\n".join([*lines, "", _source(found)])
+
+
 def texts() -> str:
     """Texts labelled a second, and how many rightly."""
     found = _load("benchmarks/results/texts.json")
@@ -210,6 +220,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "queries": queries,
     "suggestions": suggestions,
     "newcomers": newcomers,
+    "reviews": reviews,
     "texts": texts,
     "poolings": poolings,
     "stream": stream,

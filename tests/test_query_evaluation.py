@@ -15,7 +15,8 @@ from ensue.data.queries import Queries
 from ensue.errors import DataError, SettingError
 from ensue.evaluation import SuggestResult, compare, describe
 from ensue.evaluation import suggest as referee
-from ensue.evaluation.suggest import MEASURES, Duel
+from ensue.evaluation.duels import Duel
+from ensue.evaluation.suggest import MEASURES
 from ensue.records import History
 from ensue.suggest.predictor import SuggestPredictor
 

@@ -18,7 +18,7 @@ from ensue.evaluation.rows import RESAMPLES
 from ensue.link import COUNTING
 from ensue.link.predictor import LinkPredictor
 from ensue.studies import PAPERS, ast, ast_page
-from ensue.studies.ast_measures import Drawn, lengths_line, sparse_weights
+from ensue.studies.ast_measures import drawn, lengths_line, sparse_weights
 from ensue.studies.ast_paper import OVERALL, PRECISION
 from ensue.studies.ast_sets import find_sets, find_vectors
 from ensue.studies.provenance import Study
@@ -181,11 +181,11 @@ def test_seeds_are_drawn_too() -> None:
         }
         for row in figures
     ]
-    both, first = Drawn(cells), Drawn(cells[:1])
+    both, first = drawn(cells), drawn(cells[:1])
     assert both.figures == pytest.approx([0.3] * len(MEASURES))
     assert both.interval()["mrr"] == pytest.approx((0.2, 0.4), abs=1e-4)
     assert first.interval()["mrr"] == pytest.approx((0.2, 0.2), abs=1e-4)
-    gap = first.against(Drawn(cells[1:]), "mrr")
+    gap = first.against(drawn(cells[1:]), "mrr")
     assert gap["difference"] == pytest.approx(-0.2) and gap["p_value"] == pytest.approx(2 / 1001)
 
 

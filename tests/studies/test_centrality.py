@@ -19,7 +19,7 @@ from ensue.evaluation import RESAMPLES, evaluate
 from ensue.evaluation.classify import score
 from ensue.records import Text
 from ensue.studies import PAPERS, centrality, centrality_page
-from ensue.studies.centrality_measures import MEASURES, Answers, by_length, convergence, resample
+from ensue.studies.centrality_measures import MEASURES, Answers, by_length, convergence, interval, resample
 from ensue.studies.centrality_paper import RESULTS, SETTINGS, SETTINGS_NAMES, STATISTICS, half, printed
 from ensue.studies.centrality_sets import find_sets
 from ensue.studies.provenance import Study
@@ -251,7 +251,7 @@ def test_resampling_is_the_referees(data: Path) -> None:
     for place, measure in enumerate(MEASURES):
         assert found.figures[place] == pytest.approx(expected.figures[measure], abs=1e-5)
         low, high = expected.interval[measure]
-        assert found.interval()[measure] == pytest.approx((low, high), abs=1e-4)
+        assert interval(found)[measure] == pytest.approx((low, high), abs=1e-4)
 
 
 def test_paired_verdict_by_hand() -> None:
@@ -260,7 +260,7 @@ def test_paired_verdict_by_hand() -> None:
     good = Answers(targets, np.full(6, 0.8))
     worse = Answers(np.array([1, 0, 0, 1, 0, 1]), np.full(6, 0.8))
     found = resample({"good": [good], "worse": [worse]}, targets, owners, resamples=2000)
-    verdict = found["good"].against(found["worse"])
+    verdict = found["good"].against(found["worse"], "accuracy")
     assert verdict["difference"] == pytest.approx(1 / 3)
     # Owner 0 is never drawn in (2/3)^3 of the resamples, which is when the difference is 0: p = 2 x 0.296.
     assert verdict["p_value"] == pytest.approx(2 * (2 / 3) ** 3, abs=0.06)

@@ -15,9 +15,10 @@ import pytest
 from ensue.errors import DataError, SettingError
 from ensue.evaluation import compare
 from ensue.evaluation import suggest as referee
+from ensue.evaluation.suggest import MEASURES, figures_of
 from ensue.studies import PAPERS, mtn, mtn_page
 from ensue.studies.cells import Cells
-from ensue.studies.mtn_measures import MEASURES, counts, figures, pack, part, resample, step_times
+from ensue.studies.mtn_measures import kept, pack, part, resample, step_times
 from ensue.studies.mtn_paper import BLEU, DEPTHS
 from ensue.studies.mtn_sets import PLACES, Targets, find_sets
 from ensue.studies.provenance import Study
@@ -209,7 +210,7 @@ def test_figures_are_the_referees(data: Path, monkeypatch: pytest.MonkeyPatch) -
     targets = own.targets
     for name in COUNTING:
         cell = json.loads(json.dumps(pack(predictor.suggest(targets.before, 10, name), targets.true)))
-        sums = counts(cell, targets.true)
+        sums = kept(cell, targets.true)
         found = resample({name: [sums]}, targets.owners, 50)[name]
         expected = rows[name]
         assert found.figures == pytest.approx([expected.figures[measure] for measure in MEASURES])
@@ -223,8 +224,8 @@ def test_figures_are_the_referees(data: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_figures_by_hand() -> None:
     true = pl.Series(["a b c d", "x y"])
     # 5 of 6 words right, 4 of 4 pairs of words, 2 of 2 and 1 of 1: (5/6)^(1/4); no reference is longer.
-    sums = counts({"first": ["a b c d", "x z"], "rank": [1, 4]}, true)
-    found = dict(zip(MEASURES, figures(sums.sum(0), np.array(2.0)), strict=True))
+    sums = kept({"first": ["a b c d", "x z"], "rank": [1, 4]}, true)
+    found = dict(zip(MEASURES, figures_of(sums.sum(0), np.array(2.0)), strict=True))
     assert found["precision@1"] == 5 / 6 and found["precision@2"] == 3 / 4 and found["precision@4"] == 1
     assert found["bleu"] == pytest.approx((5 / 6 * 3 / 4) ** 0.25)
     assert (found["exact"], found["mrr@10"], found["recall@10"]) == (1 / 2, (1 + 1 / 4) / 2, 1)
@@ -233,8 +234,8 @@ def test_figures_by_hand() -> None:
 def test_a_verdict_by_hand() -> None:
     # Three sessions of one target. One model is right on all, the other not on the first: exact, so MRR, 1 and 2/3.
     true = pl.Series(["a b c d"] * 3)
-    good = counts({"first": ["a b c d"] * 3, "rank": [1, 1, 1]}, true)
-    worse = counts({"first": ["e", "a b c d", "a b c d"], "rank": [0, 1, 1]}, true)
+    good = kept({"first": ["a b c d"] * 3, "rank": [1, 1, 1]}, true)
+    worse = kept({"first": ["e", "a b c d", "a b c d"], "rank": [0, 1, 1]}, true)
     found = resample({"good": [good], "worse": [worse]}, np.arange(3), 2000)
     verdict = found["good"].against(found["worse"], "mrr@10")
     assert verdict["difference"] == pytest.approx(1 / 3) and verdict["ratio"] == pytest.approx(3 / 2)

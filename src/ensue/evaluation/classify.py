@@ -27,13 +27,12 @@ from ensue.classify.predictor import ClassifyPredictor
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
 from ensue.errors import DataError
+from ensue.evaluation.duels import SURE, p_value
 from ensue.evaluation.rows import RESAMPLES, Row, intervals
 from ensue.metrics import Floats
 from ensue.vocabulary import UNKNOWN
 
 MEASURES = ("accuracy", "macro_f1", "calibration_error", "log_loss")
-SURE = 0.05
-"""A difference is called one where its p-value is below this."""
 _LISTED = 12
 
 
@@ -163,7 +162,7 @@ def compare(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> Text
         names[ours] if networks else None,
         names[rival],
         (float(figures[ours][0]), float(figures[rival][0])),
-        _p_value(resampled[ours][:, 0] - resampled[rival][:, 0]),
+        p_value(resampled[ours][:, 0] - resampled[rival][:, 0]),
     )
 
 
@@ -223,11 +222,6 @@ def _resample(runs: Sequence[Sequence[TextScored]], owners: Index, num_labels: i
             drawn = random.integers(len(seeds), size=len(seeds)) if len(seeds) > 1 else [0]
             resampled[index, number] = np.mean([seeds[seed].figures(rows, num_labels) for seed in drawn], 0)
     return figures, resampled
-
-
-def _p_value(ahead: npt.NDArray[np.float64]) -> float:
-    """Two-sided: how often resampling turns the difference round, or to nothing."""
-    return float(min(1.0, 2 * (1 + min((ahead <= 0).sum(), (ahead >= 0).sum())) / (1 + len(ahead))))
 
 
 def _row(labels: Sequence[str], seeds: Sequence[TextScored], figures: Floats, resampled: Floats, warning: str) -> Row:

@@ -23,8 +23,8 @@ from ensue.data.corpus import Corpus
 from ensue.data.histories import Index
 from ensue.data.near_copies import headline_copies
 from ensue.errors import DataError
+from ensue.evaluation.duels import Duel, duels
 from ensue.evaluation.rows import RESAMPLES, Row, intervals
-from ensue.evaluation.suggest import Duel
 from ensue.link import COUNTING
 from ensue.link.fitting import part_of, prints
 from ensue.link.measures import (
@@ -157,8 +157,8 @@ def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus) -> LinkRes
         figures.append(np.mean([own for own, _ in parts], 0))
         drawn.append(over_seeds(np.stack([own for _, own in parts])))
         rows.append(_row(name, scored, asked, figures[-1], drawn[-1]))
-    duels = tuple(_duel(measure, names, figures, drawn) for measure in RIVAL)
-    return LinkResult(_card(first, asked), tuple(rows), duels)
+    found = duels(RIVAL, MEASURES, names, COUNTING, figures, drawn)
+    return LinkResult(_card(first, asked), tuple(rows), found)
 
 
 def _pulls(predictor: LinkPredictor) -> bool:
@@ -252,18 +252,6 @@ def _row(name: str, seeds: Sequence[LinkScored], asked: Asked, figures: Floats, 
         notes["even"] = asdict(at_cut(pool, true, run.cut))
     seconds = 1000 * sum(own.seconds for own in seeds) / (len(seeds) * len(asked.data))
     return Row(name, dict(zip(MEASURES, figures.tolist(), strict=True)), interval, seconds, notes)
-
-
-def _duel(measure: str, names: Sequence[str], figures: Sequence[Floats], drawn: Sequence[Floats]) -> Duel:
-    column = MEASURES.index(measure)
-    counted = [index for index, name in enumerate(names) if name in COUNTING]
-    others = [index for index in range(len(names)) if index not in counted]
-    rival = max(counted, key=lambda index: figures[index][column])
-    ours = max(others, key=lambda index: figures[index][column], default=rival)
-    ahead = drawn[ours][:, column] - drawn[rival][:, column]
-    p_value = float(min(1.0, 2 * (1 + min((ahead <= 0).sum(), (ahead >= 0).sum())) / (1 + len(ahead))))
-    pair = float(figures[ours][column]), float(figures[rival][column])
-    return Duel(measure, names[ours] if others else None, names[rival], pair, p_value)
 
 
 def _card(predictor: LinkPredictor, asked: Asked) -> LinkCard:

@@ -29,6 +29,7 @@ from ensue.data.histories import Histories, Index
 from ensue.data.queries import Queries, prefixes
 from ensue.data.query_rules import PAPER_RULES, normalise
 from ensue.errors import DataError, SettingError
+from ensue.evaluation.duels import Duel, duels
 from ensue.evaluation.rows import RESAMPLES, Row, intervals
 from ensue.metrics import STOP_WORDS, Floats
 from ensue.suggest import COUNTING
@@ -48,8 +49,6 @@ MEASURES = (
 )
 RIVAL = ("bleu", f"mrr@{SHOWN}")
 """What the verdict goes by."""
-SURE = 0.05
-"""A difference is called one where its p-value is below this."""
 _GRAMS = 2 * metrics.NGRAMS + 2
 _LENGTHS = ("1", "2", "3", "4 and more")
 
@@ -98,38 +97,6 @@ class SuggestResult:
             "beats_counting": self.beats_counting,
             "verdict": self.verdict,
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Duel:
-    """The best network and the best counting row by one measure."""
-
-    measure: str
-    model: str | None
-    """``None`` where only counting models were scored."""
-    counting: str
-    figures: tuple[float, float]
-    p_value: float
-
-    @property
-    def winner(self) -> str | None:
-        """Who is ahead beyond what resampling explains; ``None`` where that is open."""
-        ours, theirs = self.figures
-        if self.model is None or ours == theirs or self.p_value >= SURE:
-            return None
-        return self.model if ours > theirs else self.counting
-
-    @property
-    def sentence(self) -> str:
-        """Its part of the verdict."""
-        ours, theirs = (f"{100 * figure:.2f}" for figure in self.figures)
-        name = self.measure.upper()
-        if self.model is None:
-            return f"by {name} no network among these rows; the best counting row is {self.counting}, {theirs}"
-        between = f"{self.model} {ours}, the best counting row ({self.counting}) {theirs}"
-        if self.winner is None:
-            return f"by {name} neither wins: {between}, which may be chance (p = {self.p_value:.3f})"
-        return f"by {name} {self.winner} wins: {between} (p = {self.p_value:.3f})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,8 +158,8 @@ def compare(entries: Sequence[Sequence[SuggestPredictor]], data: Queries, protoc
         _row(name, seeds, asked, seen, figures[index], resampled[index])
         for index, (name, seeds) in enumerate(zip(names, runs, strict=True))
     )
-    duels = tuple(_duel(measure, names, figures, resampled) for measure in RIVAL)
-    return SuggestResult(_card(first, asked, protocol, seen, part), rows, duels)
+    found = duels(RIVAL, MEASURES, names, COUNTING, list(figures), list(resampled))
+    return SuggestResult(_card(first, asked, protocol, seen, part), rows, found)
 
 
 def _scored_part(data: Queries) -> tuple[Queries, str]:
@@ -228,16 +195,24 @@ def _score(predictor: SuggestPredictor, asked: _Asked, counting: str | None) -> 
     seconds = time.perf_counter() - begun
     texts, first = (normalise(own, "paper") if asked.paper else own for own in (found.texts, found.first))
     rank = metrics.text_ranks(texts, found.offsets, asked.true)
-    columns = (
-        metrics.ngram_counts(first, asked.true),
-        metrics.ngram_counts(first, asked.true, without=STOP_WORDS),
-        np.stack([metrics.hit(rank, 1), metrics.reciprocal_rank(rank, SHOWN), metrics.hit(rank, SHOWN)], axis=1),
-    )
-    return SuggestScored(counting or predictor.model_name, np.concatenate(columns, axis=1), seconds)
+    return SuggestScored(counting or predictor.model_name, counted(first, asked.true, rank), seconds)
 
 
-def _figures(sums: Floats, targets: Floats) -> Floats:
-    """(…, measures) from sums (…, counts) over so many targets."""
+def counted(first: pl.Series, true: pl.Series, rank: Floats) -> Floats:
+    """(targets, 2 x 10 + 3) what adds up over targets, see :class:`SuggestScored`.
+
+    Args:
+        first: (targets,) first suggestions.
+        true: (targets,) what came.
+        rank: (targets,) its place among those shown, from 1; ``metrics.MISS`` where it is not.
+    """
+    words, content = (metrics.ngram_counts(first, true, without=without) for without in ((), STOP_WORDS))
+    ranks = [metrics.hit(rank, 1), metrics.reciprocal_rank(rank, SHOWN), metrics.hit(rank, SHOWN)]
+    return np.concatenate([words, content, np.stack(ranks, axis=1)], axis=1)
+
+
+def figures_of(sums: Floats, targets: Floats) -> Floats:
+    """(…, ``MEASURES``) from (…, 23) sums of :func:`counted` over so many (…) targets."""
     words, content, ranks = sums[..., :_GRAMS], sums[..., _GRAMS : 2 * _GRAMS], sums[..., 2 * _GRAMS :]
     precision = metrics.ngram_precision(words)
     parts = (
@@ -258,10 +233,10 @@ def _resample(runs: Sequence[Sequence[SuggestScored]], asked: _Asked) -> tuple[F
     counts = np.bincount(asked.owners, minlength=number).astype(np.float64)
     sums = [[_by_session(run.counts, asked) for run in seeds] for seeds in runs]
     whole = np.array(counts.sum())
-    figures = np.stack([np.mean([_figures(own.sum(0), whole) for own in seeds], 0) for seeds in sums])
+    figures = np.stack([np.mean([figures_of(own.sum(0), whole) for own in seeds], 0) for seeds in sums])
     resampled = []
     for seeds in sums:
-        each = np.stack([_figures(weight @ own, weight @ counts) for own in seeds])
+        each = np.stack([figures_of(weight @ own, weight @ counts) for own in seeds])
         drawn = random.integers(len(seeds), size=(RESAMPLES, len(seeds)))
         resampled.append(each[drawn, np.arange(RESAMPLES)[:, None]].mean(1))
     return figures, np.stack(resampled)
@@ -289,20 +264,8 @@ def _row(
 def _part(seeds: Sequence[SuggestScored], chosen: np.ndarray[Any, Any]) -> dict[str, float]:
     """The measures over some of the targets, and how many those are."""
     count = np.array(chosen.sum(), np.float64)
-    found = np.mean([_figures(run.counts[chosen].sum(0), count) for run in seeds], 0)
+    found = np.mean([figures_of(run.counts[chosen].sum(0), count) for run in seeds], 0)
     return {"targets": int(count), **dict(zip(MEASURES, found.tolist(), strict=True))}
-
-
-def _duel(measure: str, names: Sequence[str], figures: Floats, resampled: Floats) -> Duel:
-    column = MEASURES.index(measure)
-    counted = [index for index, name in enumerate(names) if name in COUNTING]
-    networks = [index for index in range(len(names)) if index not in counted]
-    rival = max(counted, key=lambda index: figures[index][column])
-    ours = max(networks, key=lambda index: figures[index][column], default=rival)
-    ahead = resampled[ours][:, column] - resampled[rival][:, column]
-    p_value = float(min(1.0, 2 * (1 + min((ahead <= 0).sum(), (ahead >= 0).sum())) / (1 + len(ahead))))
-    pair = float(figures[ours][column]), float(figures[rival][column])
-    return Duel(measure, names[ours] if networks else None, names[rival], pair, p_value)
 
 
 def _card(

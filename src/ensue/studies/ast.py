@@ -20,10 +20,11 @@ from ensue.evaluation.link import Asked, score
 from ensue.link import COUNTING, MODELS
 from ensue.link.predictor import LinkPredictor
 from ensue.studies import ast_page as page
-from ensue.studies.ast_measures import Drawn, measured, post_map, sparse_weights
+from ensue.studies.ast_measures import drawn, measured, post_map, sparse_weights
 from ensue.studies.ast_paper import OVERALL, PRECISION
 from ensue.studies.ast_sets import LinkSet, find_sets, find_vectors
 from ensue.studies.cells import Cell, Cells
+from ensue.studies.drawn import Drawn
 from ensue.studies.provenance import Follow, Study, Tell
 
 NETWORKS = ("cnn", "gru", "bigru", "ast")
@@ -122,11 +123,11 @@ class _Study:
             for name in models
         }
         cells |= {name: [self._trained(key, own, asked, name, 0)] for name in COUNTING}
-        drawn = {name: Drawn(found) for name, found in cells.items()}
+        draws = {name: drawn(found) for name, found in cells.items()}
         return {
-            "overall": [_row(own.name, name, cells[name], drawn[name]) for name in cells],
+            "overall": [_row(own.name, name, cells[name], draws[name]) for name in cells],
             "precision": [_precision(own.name, name, cells[name]) for name in cells],
-            "verdicts": _verdicts(own.name, drawn),
+            "verdicts": _verdicts(own.name, draws),
             "heads": [
                 {"data": own.name, "seed": seed, "step": step, "alphas": alphas}
                 for seed, cell in enumerate(cells.get("ast", []))
@@ -172,10 +173,10 @@ def _about(predictor: LinkPredictor, asked: Asked) -> Cell:
     return found
 
 
-def _row(data: str, name: str, cells: Sequence[Cell], drawn: Drawn) -> dict[str, Any]:
+def _row(data: str, name: str, cells: Sequence[Cell], found: Drawn) -> dict[str, Any]:
     """A row of Table 2: means over seeds, intervals, the paper's figures."""
     row: dict[str, Any] = {"data": data, "model": name, "seeds": len(cells), **_mean([c["figures"] for c in cells])}
-    row |= {"interval": drawn.interval(), "paper": dict(OVERALL.get(name, {}))}
+    row |= {"interval": found.interval(), "paper": dict(OVERALL.get(name, {}))}
     if "epochs" in cells[0]:
         row |= {"parameters": cells[0]["parameters"], "epochs": [cell["epochs"] for cell in cells]}
         row["seconds_an_epoch"] = round(float(np.mean([cell["seconds_an_epoch"] for cell in cells])), 2)

@@ -10,13 +10,12 @@ import numpy as np
 import torch
 
 from ensue.evaluation.link import MEASURES, Asked, LinkScored, figures_of, over_seeds
-from ensue.evaluation.rows import intervals
 from ensue.link.measures import at_cut, precision_curve
 from ensue.link.predictor import LinkPredictor
-from ensue.metrics import Floats
 from ensue.nn.normalisers import sparsemax
 from ensue.studies.ast_paper import CUT
 from ensue.studies.cells import Cell
+from ensue.studies.drawn import Drawn
 
 _FINE = 65_535
 SHARED = 10
@@ -25,13 +24,13 @@ SHARED = 10
 
 def measured(scored: LinkScored, asked: Asked) -> Cell:
     """The figures of a model, the same on each draw, precision by r, and what two cuts catch."""
-    figures, drawn = figures_of(scored.scores, asked)
+    figures, draws = figures_of(scored.scores, asked)
     pool, true = scored.scores[:, asked.pool], asked.related[:, asked.pool]
     cuts = {"cosine": CUT} | ({"even": scored.cut} if scored.cut is not None and np.isfinite(scored.cut) else {})
     caught = {name: at_cut(pool, true, cut) for name, cut in cuts.items()}
     return {
         "figures": dict(zip(MEASURES, figures.tolist(), strict=True)),
-        "draws": base64.b64encode(np.rint(drawn * _FINE).astype("<u2").tobytes()).decode("ascii"),
+        "draws": base64.b64encode(np.rint(draws * _FINE).astype("<u2").tobytes()).decode("ascii"),
         "precision_at": {str(r): value for r, value in precision_curve(pool, true).items()},
         "cuts": {
             name: {
@@ -50,32 +49,11 @@ def measured(scored: LinkScored, asked: Asked) -> Cell:
     }
 
 
-class Drawn:
-    """A model's figures, mean over its seeds, and the same on each draw.
-
-    Args:
-        cells: from :func:`measured`, one a seed.
-    """
-
-    def __init__(self, cells: Sequence[Cell]) -> None:
-        self.by_seed = np.array([[cell["figures"][name] for name in MEASURES] for cell in cells])
-        self.figures: Floats = self.by_seed.mean(0)
-        packed = [np.frombuffer(base64.b64decode(cell["draws"]), "<u2") for cell in cells]
-        self.draws = over_seeds(np.stack([own.reshape(-1, len(MEASURES)) / _FINE for own in packed]))
-
-    def interval(self) -> dict[str, tuple[float, float]]:
-        """95 % of each measure."""
-        return dict(zip(MEASURES, intervals(self.draws), strict=True))
-
-    def against(self, other: Drawn, measure: str) -> dict[str, float]:
-        """How far ahead on the same draws: difference, its 95 %, two-sided p."""
-        column = MEASURES.index(measure)
-        ahead = self.draws[:, column] - other.draws[:, column]
-        low, high = np.percentile(ahead, [2.5, 97.5])
-        p_value = min(1.0, 2 * (1 + min((ahead <= 0).sum(), (ahead >= 0).sum())) / (1 + len(ahead)))
-        gain = self.figures[column] - other.figures[column]
-        found = {"difference": gain, "low": low, "high": high, "p_value": p_value}
-        return {name: float(value) for name, value in found.items()}
+def drawn(cells: Sequence[Cell]) -> Drawn:
+    """A model's figures and draws, from :func:`measured`, one a seed."""
+    by_seed = np.array([[cell["figures"][name] for name in MEASURES] for cell in cells])
+    packed = [np.frombuffer(base64.b64decode(cell["draws"]), "<u2") for cell in cells]
+    return Drawn(MEASURES, by_seed, over_seeds(np.stack([own.reshape(-1, len(MEASURES)) / _FINE for own in packed])))
 
 
 def post_map(predictor: LinkPredictor, asked: Asked) -> Cell:

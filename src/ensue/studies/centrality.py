@@ -26,9 +26,10 @@ from ensue.evaluation.classify import score
 from ensue.nn.pooling import POOLINGS
 from ensue.studies import centrality_page as page
 from ensue.studies.cells import Cell, Cells
-from ensue.studies.centrality_measures import MEASURES, Answers, Resampled, convergence, owners, resample, step_times
+from ensue.studies.centrality_measures import MEASURES, Answers, convergence, interval, owners, resample, step_times
 from ensue.studies.centrality_paper import SETTINGS, SETTINGS_NAMES, printed
 from ensue.studies.centrality_sets import VECTORS, TextSet, find_sets, text_folder
+from ensue.studies.drawn import Drawn
 from ensue.studies.provenance import Follow, Study, Tell
 
 TRAINED = tuple(name for name, (_, _, schedule) in MODELS.items() if schedule is not None)
@@ -304,11 +305,11 @@ def _about(predictor: ClassifyPredictor) -> Cell:
     }
 
 
-def _row(data: str, name: str, cells: Sequence[Cell], found: Resampled, tested: int) -> dict[str, Any]:
+def _row(data: str, name: str, cells: Sequence[Cell], found: Drawn, tested: int) -> dict[str, Any]:
     """A row of Table 3 (of SNLI, Table 4): means over seeds, intervals, the paper's figure."""
     row: dict[str, Any] = {"data": data, "model": name, "seeds": len(cells), "tested": tested}
     row |= {measure: float(value) for measure, value in zip(MEASURES, found.figures, strict=True)}
-    row |= {"interval": found.interval(), "paper": printed(data, name)}
+    row |= {"interval": interval(found), "paper": printed(data, name)}
     if name in TRAINED:
         first = cells[0]
         row |= {key: first[key] for key in ("parameters", "architecture", "held_out")}
@@ -325,10 +326,10 @@ def _settings(data: str, cell: Cell) -> list[dict[str, Any]]:
     return rows
 
 
-def _verdicts(data: str, found: Mapping[str, Resampled]) -> list[dict[str, Any]]:
+def _verdicts(data: str, found: Mapping[str, Drawn]) -> list[dict[str, Any]]:
     """Centrality (each of its two) against every other row, on the same texts."""
     return [
-        {"data": data, "model": name, "other": other, **found[name].against(found[other])}
+        {"data": data, "model": name, "other": other, **found[name].against(found[other], "accuracy")}
         for name in GRAPHS
         if name in found
         for other in found

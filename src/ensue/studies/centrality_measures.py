@@ -27,6 +27,7 @@ from ensue.metrics import Floats, macro_f1
 from ensue.nn.centrality import second_eigenvalue, steps_to_converge
 from ensue.studies.centrality_paper import STEPS, TOLERANCE
 from ensue.studies.centrality_sets import evenly
+from ensue.studies.drawn import Drawn
 from ensue.vocabulary import FIRST
 
 MEASURES = ("accuracy", "macro_f1", "calibration_error")
@@ -65,31 +66,13 @@ def _text(array: npt.NDArray[Any]) -> str:
     return base64.b64encode(array.tobytes()).decode("ascii")
 
 
-@dataclass(frozen=True, eq=False)
-class Resampled:
-    """A model's ``MEASURES``, mean over its seeds, and the same (resamples, measures) on resampled texts."""
-
-    figures: Floats
-    draws: Floats
-
-    def interval(self) -> dict[str, tuple[float, float]]:
-        """The middle 95 %, moved so that the mean of the resamples lies on the figure, as the referee does."""
-        centred = np.clip(self.draws - self.draws.mean(0) + self.figures, 0.0, 1.0)
-        low, high = np.percentile(centred, [2.5, 97.5], axis=0)
-        return {name: (float(low[place]), float(high[place])) for place, name in enumerate(MEASURES)}
-
-    def against(self, other: Resampled) -> dict[str, float]:
-        """How much more often it is right than another on the same texts: difference, its 95 %, two-sided p."""
-        ahead = self.draws[:, 0] - other.draws[:, 0]
-        low, high = np.percentile(ahead, [2.5, 97.5])
-        p_value = min(1.0, 2 * (1 + min((ahead <= 0).sum(), (ahead >= 0).sum())) / (1 + len(ahead)))
-        found = {"difference": self.figures[0] - other.figures[0], "low": low, "high": high, "p_value": p_value}
-        return {name: float(value) for name, value in found.items()}
+def interval(drawn: Drawn) -> dict[str, tuple[float, float]]:
+    """The middle 95 %, moved so that the mean of the resamples lies on the figure, as the referee does."""
+    centred = np.clip(drawn.draws - drawn.draws.mean(0) + drawn.figures, 0.0, 1.0)
+    return replace(drawn, draws=centred).interval()
 
 
-def resample(
-    runs: Mapping[str, Sequence[Answers]], targets: Index, owners: Index, resamples: int
-) -> dict[str, Resampled]:
+def resample(runs: Mapping[str, Sequence[Answers]], targets: Index, owners: Index, resamples: int) -> dict[str, Drawn]:
     """Draw texts anew, the same for all models, and of each model its seeds.
 
     Args:
@@ -102,7 +85,7 @@ def resample(
     num_labels = 1 + max(int(targets.max()), *(int(run.given.max()) for seeds in runs.values() for run in seeds))
     counted = {name: [_Counted(run, targets, num_labels) for run in seeds] for name, seeds in runs.items()}
     whole = np.ones(len(targets))
-    figures = {name: np.mean([run.figures(whole) for run in seeds], 0) for name, seeds in counted.items()}
+    by_seed = {name: np.array([run.figures(whole) for run in seeds]) for name, seeds in counted.items()}
     draws = {name: np.empty((resamples, len(MEASURES))) for name in runs}
     for number in range(resamples):
         times = np.bincount(random.integers(num_owners, size=num_owners), minlength=num_owners)[owners].astype(float)
@@ -110,7 +93,7 @@ def resample(
             own = np.array([run.figures(times) for run in seeds])
             drawn = random.integers(len(seeds), size=len(seeds)) if len(seeds) > 1 else [0]
             draws[name][number] = own[drawn].mean(0)
-    return {name: Resampled(figures[name], draws[name]) for name in runs}
+    return {name: Drawn(MEASURES, by_seed[name], draws[name]) for name in runs}
 
 
 class _Counted:

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from ensue import figures
 from ensue.classify.mixing import COLLAPSED
-from ensue.evaluation.classify import SURE
+from ensue.evaluation.duels import SURE
 from ensue.studies.centrality_paper import COST, ENTAILMENT, SLIPS, STEPS, TOLERANCE, half
 from ensue.studies.rows import Rows, distinct, of_data, plain
 

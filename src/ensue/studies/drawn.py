@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ensue.evaluation.duels import p_value
 from ensue.evaluation.rows import intervals
 from ensue.metrics import Floats
 
@@ -39,8 +40,7 @@ class Drawn:
         column = self.names.index(measure)
         ahead = self.draws[:, column] - other.draws[:, column]
         low, high = np.percentile(ahead, [2.5, 97.5])
-        p_value = min(1.0, 2 * (1 + min((ahead <= 0).sum(), (ahead >= 0).sum())) / (1 + len(ahead)))
         own, its = self.figures[column], other.figures[column]
         ratio = own / its if its else float("inf")
-        found = {"difference": own - its, "low": low, "high": high, "ratio": ratio, "p_value": p_value}
+        found = {"difference": own - its, "low": low, "high": high, "ratio": ratio, "p_value": p_value(ahead)}
         return {name: float(value) for name, value in found.items()}

@@ -17,10 +17,12 @@ import numpy as np
 
 from ensue.errors import SettingError
 from ensue.evaluation import RESAMPLES
+from ensue.evaluation.suggest import MEASURES, SHOWN
 from ensue.metrics import Floats
 from ensue.studies import mtn_page as page
 from ensue.studies.cells import Cell, Cells
-from ensue.studies.mtn_measures import MEASURES, SHOWN, Resampled, counts, pack, part, resample, step_times
+from ensue.studies.drawn import Drawn
+from ensue.studies.mtn_measures import kept, pack, part, resample, step_times
 from ensue.studies.mtn_paper import DEPTHS
 from ensue.studies.mtn_sets import PLACES, TURNS, QuerySet, Targets, find_sets
 from ensue.studies.provenance import Follow, Study, Tell
@@ -161,8 +163,8 @@ class _Study:
         }
         labels = {" ".join(key): key for key in deep}
         targets = own.targets
-        runs = {name: [counts(cell, targets.true) for cell in found] for name, found in cells.items()}
-        runs |= {name: [counts(cell, targets.true) for cell in deep[key]] for name, key in labels.items()}
+        runs = {name: [kept(cell, targets.true) for cell in found] for name, found in cells.items()}
+        runs |= {name: [kept(cell, targets.true) for cell in deep[key]] for name, key in labels.items()}
         found = resample(runs, targets.owners, self.plan.resamples)
         return {
             "floors": self._floors(whole),
@@ -244,7 +246,7 @@ class _Study:
             predictor = SuggestPredictor("most-frequent-next", settings={"min_users": 1})
             self.follow(predictor.fit(whole.train))
             for name in COUNTING:
-                sums = counts(pack(predictor.suggest(targets.before, SHOWN, name), targets.true), targets.true)
+                sums = kept(pack(predictor.suggest(targets.before, SHOWN, name), targets.true), targets.true)
                 rows.append({"data": whole.name, "caps": caps, "model": name, **part([sums], np.ones(len(sums), bool))})
         return rows
 
@@ -269,7 +271,7 @@ def _about(predictor: SuggestPredictor) -> Cell:
     }
 
 
-def _row(data: str, name: str, cells: Sequence[Cell], found: Resampled, targets: int) -> dict[str, Any]:
+def _row(data: str, name: str, cells: Sequence[Cell], found: Drawn, targets: int) -> dict[str, Any]:
     """A row of a table: means over seeds, intervals, and what was trained."""
     row: dict[str, Any] = {"data": data, "model": name, "seeds": len(cells), "targets": targets}
     row |= {measure: float(value) for measure, value in zip(MEASURES, found.figures, strict=True)}
@@ -280,7 +282,7 @@ def _row(data: str, name: str, cells: Sequence[Cell], found: Resampled, targets:
     return {**row, "seconds_to_score": round(float(np.mean([cell["seconds_to_score"] for cell in cells])), 2)}
 
 
-def _verdicts(data: str, found: Mapping[str, Resampled]) -> list[dict[str, Any]]:
+def _verdicts(data: str, found: Mapping[str, Drawn]) -> list[dict[str, Any]]:
     """MTN and best against every other row, on the same sessions, by BLEU and by MRR."""
     return [
         {"data": data, "model": name, "other": other, "measure": measure, **found[name].against(found[other], measure)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,22 +15,13 @@ import torch
 
 from ensue import metrics
 from ensue.data.histories import Index
-from ensue.metrics import STOP_WORDS, Floats
+from ensue.evaluation.suggest import MEASURES, SHOWN, counted, figures_of
+from ensue.metrics import Floats
+from ensue.studies.drawn import Drawn
 from ensue.studies.mtn_sets import Targets
 from ensue.suggest import MODELS
 from ensue.suggest.batch import FIRST, pad
 from ensue.suggest.counting import Suggestions
-
-SHOWN = 10
-MEASURES = (
-    "bleu",
-    *(f"precision@{n}" for n in range(1, metrics.NGRAMS + 1)),
-    "content@1",
-    "exact",
-    f"mrr@{SHOWN}",
-    f"recall@{SHOWN}",
-)
-_GRAMS = 2 * metrics.NGRAMS + 2
 
 
 def pack(found: Suggestions, true: pl.Series) -> dict[str, Any]:
@@ -39,58 +30,17 @@ def pack(found: Suggestions, true: pl.Series) -> dict[str, Any]:
     return {"first": found.first.to_list(), "rank": np.where(ranks <= SHOWN, ranks, 0).astype(int).tolist()}
 
 
-def counts(cell: Mapping[str, Any], true: pl.Series) -> Floats:
-    """(targets, 23) sums of which ``figures`` makes the measures."""
-    first, rank = pl.Series("query", cell["first"], dtype=pl.String), np.array(cell["rank"], np.float64)
-    place = np.where(rank > 0, rank, metrics.MISS)
-    ranks = [metrics.hit(place, 1), metrics.reciprocal_rank(place, SHOWN), metrics.hit(place, SHOWN)]
-    words, content = (metrics.ngram_counts(first, true, without=without) for without in ((), STOP_WORDS))
-    return np.concatenate([words, content, np.stack(ranks, axis=1)], axis=1)
+def kept(cell: Mapping[str, Any], true: pl.Series) -> Floats:
+    """(targets, 23) sums of which ``figures_of`` makes the measures, of what :func:`pack` has written."""
+    rank = np.array(cell["rank"], np.float64)
+    return counted(pl.Series("query", cell["first"], dtype=pl.String), true, np.where(rank > 0, rank, metrics.MISS))
 
 
-def figures(sums: Floats, targets: Floats) -> Floats:
-    """(…, ``MEASURES``) from (…, 23) sums over so many (…) targets."""
-    words, content, ranks = sums[..., :_GRAMS], sums[..., _GRAMS : 2 * _GRAMS], sums[..., 2 * _GRAMS :]
-    precision = metrics.ngram_precision(words)
-    parts = (
-        metrics.bleu(words)[..., None],
-        precision,
-        metrics.ngram_precision(content)[..., :1],
-        ranks / np.maximum(targets, 1)[..., None],
-    )
-    return np.concatenate(parts, axis=-1)
-
-
-@dataclass(frozen=True, eq=False)
-class Resampled:
-    """``MEASURES`` of a model, mean over its seeds; the same of each seed; and on resampled sessions and seeds."""
-
-    figures: Floats
-    by_seed: Floats
-    draws: Floats
-
-    def interval(self) -> dict[str, tuple[float, float]]:
-        """The middle 95 %."""
-        low, high = np.percentile(self.draws, [2.5, 97.5], axis=0)
-        return {name: (float(low[place]), float(high[place])) for place, name in enumerate(MEASURES)}
-
-    def against(self, other: Resampled, measure: str = "bleu") -> dict[str, float]:
-        """How far it is ahead on the same sessions: difference, its 95 %, and the two-sided p."""
-        column = MEASURES.index(measure)
-        ahead = self.draws[:, column] - other.draws[:, column]
-        low, high = np.percentile(ahead, [2.5, 97.5])
-        p_value = min(1.0, 2 * (1 + min((ahead <= 0).sum(), (ahead >= 0).sum())) / (1 + len(ahead)))
-        difference = self.figures[column] - other.figures[column]
-        ratio = self.figures[column] / other.figures[column] if other.figures[column] else float("inf")
-        found = {"difference": difference, "low": low, "high": high, "ratio": ratio, "p_value": p_value}
-        return {name: float(value) for name, value in found.items()}
-
-
-def resample(runs: Mapping[str, Sequence[Floats]], owners: Index, resamples: int) -> dict[str, Resampled]:
+def resample(runs: Mapping[str, Sequence[Floats]], owners: Index, resamples: int) -> dict[str, Drawn]:
     """Draw sessions anew, the same for all models, and of each model its seeds.
 
     Args:
-        runs: :func:`counts` of each model, one a seed.
+        runs: :func:`kept` of each model, one a seed.
         owners: (targets,) the session of each.
         resamples: how often.
     """
@@ -100,18 +50,18 @@ def resample(runs: Mapping[str, Sequence[Floats]], owners: Index, resamples: int
     found = {}
     for name, seeds in runs.items():
         sums = [np.stack([np.bincount(owners, column, number) for column in own.T], axis=1) for own in seeds]
-        by_seed = np.stack([figures(own.sum(0), each.sum()) for own in sums])
-        table = np.stack([figures(weight @ own, weight @ each) for own in sums])
+        by_seed = np.stack([figures_of(own.sum(0), each.sum()) for own in sums])
+        table = np.stack([figures_of(weight @ own, weight @ each) for own in sums])
         chosen = random.integers(len(seeds), size=(resamples, len(seeds)))
         draws = table[chosen, np.arange(resamples)[:, None]].mean(1)
-        found[name] = Resampled(by_seed.mean(0), by_seed, draws)
+        found[name] = Drawn(MEASURES, by_seed, draws)
     return found
 
 
 def part(seeds: Sequence[Floats], chosen: npt.NDArray[np.bool_]) -> dict[str, Any]:
     """The measures over some of the targets, mean over seeds, and how many those are."""
     number = np.array(chosen.sum(), np.float64)
-    means = np.mean([figures(own[chosen].sum(0), number) for own in seeds], 0)
+    means = np.mean([figures_of(own[chosen].sum(0), number) for own in seeds], 0)
     return {"targets": int(number), **dict(zip(MEASURES, means.tolist(), strict=True))}
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from ensue import figures
-from ensue.evaluation.suggest import SURE
-from ensue.studies.mtn_measures import MEASURES, SHOWN
+from ensue.evaluation.duels import SURE
+from ensue.evaluation.suggest import MEASURES, SHOWN
 from ensue.studies.mtn_paper import BLEU, CLAIMS, HOURS, SLIPS
 from ensue.studies.mtn_sets import ABOUT
 from ensue.studies.rows import Rows, distinct, of_data, plain

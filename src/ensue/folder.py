@@ -24,6 +24,7 @@ from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
 from ensue.errors import ModelFolderError, SettingError
+from ensue.version import __version__
 
 T = TypeVar("T")
 FORMAT = 1
@@ -131,6 +132,28 @@ def read_settings(folder: Path) -> dict[str, Any]:
     return found
 
 
+def read_model(folder: Path, make: Callable[..., T], fill: Callable[[T, Path, dict[str, Any]], None]) -> T:
+    """The predictor of a folder.
+
+    Args:
+        folder: a model folder.
+        make: a predictor of a model's name, ``settings`` and ``seed``, that has learned nothing.
+        fill: gives it the rest of the folder, and the facts in ``settings.json``.
+
+    Raises:
+        ModelFolderError: the folder is half, foreign, damaged, or of a newer ensue.
+    """
+
+    def read() -> T:
+        found = read_settings(folder)
+        with damage(folder):
+            made = make(found["model"], settings={**found["settings"], **(found["schedule"] or {})}, seed=found["seed"])
+            fill(made, folder, found["facts"])
+        return made
+
+    return read_unchanged(folder, read)
+
+
 def read_unchanged(folder: Path, read: Callable[[], T]) -> T:
     """What ``read`` makes of a folder; read anew if the folder was replaced meanwhile, so that nobody sees two halves.
 
@@ -183,6 +206,12 @@ def damage(path: Path) -> Iterator[None]:
     except (KeyError, TypeError, ValueError, RuntimeError, SettingError) as error:
         reason = " ".join(str(error).split())
         raise ModelFolderError(f"{path}: damaged ({reason}); fit the model again or copy it anew") from error
+
+
+def described(summary: Mapping[str, Any], card: str) -> dict[str, bytes]:
+    """The files of every model folder that say what it is: ``settings.json`` and ``CARD.md``."""
+    settings = {"ensue": __version__, "format": FORMAT, **summary}
+    return {"settings.json": json.dumps(settings, indent=1).encode(), "CARD.md": card.encode()}
 
 
 def tensor_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:

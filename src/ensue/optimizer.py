@@ -110,7 +110,11 @@ def optimizer_tensors(model: nn.Module, optimizer: Adam) -> dict[str, Tensor]:
 
 
 def restore_optimizer(model: nn.Module, optimizer: Adam, tensors: Mapping[str, Tensor]) -> None:
-    """Put back what :func:`optimizer_tensors` gave; moments of rows that are new since then start at 0."""
+    """Put back what :func:`optimizer_tensors` gave; moments of rows that are new since then start at 0.
+
+    Raises:
+        ValueError: it is of another model.
+    """
     for name, parameter in model.named_parameters():
         fields = {field: tensors.get(f"{name}.{field}") for field in FIELDS}
         if fields["step"] is not None:
@@ -118,6 +122,8 @@ def restore_optimizer(model: nn.Module, optimizer: Adam, tensors: Mapping[str, T
                 field: _fitted(value, parameter) if value.dim() else value.clone()
                 for field, value in cast(dict[str, Tensor], fields).items()
             }
+    if optimizer_tensors(model, optimizer).keys() != tensors.keys():
+        raise ValueError("the optimiser's state is of another model")
 
 
 def _fitted(saved: Tensor, parameter: Tensor) -> Tensor:

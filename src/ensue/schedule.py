@@ -83,3 +83,14 @@ class Schedule:
     def better(self, new: float, old: float) -> bool:
         """Whether one watched figure is better than another."""
         return new < old if self.watch == "loss" else new > old
+
+
+def require_fixed(schedule: Schedule | None, task: str, watch: str) -> None:
+    """What a task leaves no choice of: one figure to watch, no second training, nothing replayed.
+
+    Raises:
+        SettingError: one of them was set to something else.
+    """
+    for name, only in (("watch", watch), ("refit", False), ("replay", 0)):
+        if schedule is not None and getattr(schedule, name) != only:
+            raise SettingError(f"{name} is {getattr(schedule, name)!r}; task {task} knows only {only!r}")

@@ -46,6 +46,27 @@ def _changed(changes: Mapping[str, object], settings: Any) -> Any:
     return made
 
 
+def require_seed(seed: object) -> int:
+    """A seed, which is a whole number, 0 or more.
+
+    Raises:
+        SettingError: it is not.
+    """
+    if not isinstance(seed, int) or seed < 0:
+        raise SettingError(f"seed is {seed!r}; it must be a whole number, 0 or more")
+    return seed
+
+
+def require_k(k: int) -> None:
+    """At least one choice must be asked for.
+
+    Raises:
+        SettingError: ``k`` is below 1.
+    """
+    if k < 1:
+        raise SettingError(f"k is {k}; ask for at least 1 choice")
+
+
 def parse(pairs: list[str]) -> dict[str, str]:
     """``["window=50", "dropout=0.3"]`` as a dictionary.
 

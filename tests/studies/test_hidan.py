@@ -9,15 +9,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
+from ensue.data.histories import Histories
 from ensue.errors import DataError, SettingError
 from ensue.evaluation import compare
 from ensue.next_event import COUNTING
 from ensue.next_event.predictor import NextPredictor
+from ensue.next_event.task import Pieces
+from ensue.records import History
 from ensue.studies import PAPERS, hidan
-from ensue.studies.hidan_measures import NAMES, PROTOCOLS, of_cells, resample, sources, sums, with_end
+from ensue.studies.hidan_measures import NAMES, PROTOCOLS, of_cells, resample, sums, with_end
 from ensue.studies.hidan_sets import find_sets
+from ensue.studies.hidan_sources import sources, without_each
 from ensue.studies.provenance import Study
 from ensue.training import Report
 
@@ -217,7 +222,32 @@ def test_sources_by_hand(data: Path) -> None:
                 steps, chance, latest = steps + 1, chance + sum(true) / len(true), latest + true[-1]
     assert found["steps"] == steps > 10
     assert found["chance"] == pytest.approx(chance / steps) and found["latest"] == pytest.approx(latest / steps)
-    assert {"weight", "credit"} <= set(found) and 0 <= found["credit"] <= 1
+    assert {"weight", "credit"} <= set(found) and 0 <= found["credit"] <= 1 and 0 <= found["without"] <= 1
+
+
+@pytest.mark.parametrize("model", ["hidan", "att-lstm"])
+def test_who_is_left_out_is_not_read(data: Path, model: str) -> None:
+    own = find_sets(data)[0][2]
+    predictor = NextPredictor(model, settings=TINY.options)
+    for _ in predictor.fit(own.train, own.valid):
+        pass
+    known = own.test.encode(predictor.vocabulary, drop_unknown=True)
+    number = int(np.flatnonzero(known.lengths >= 5)[0])
+    record, begin = known.record(number), int(known.offsets[number])
+    found = without_each(predictor, known, np.array([begin + 4, begin + 2]), np.array([3, 2]))
+    literal = [  # users 1 to 3 before user 4, then users 0 and 1 before user 2
+        (record.values[place], [event for event in events if event != left_out])
+        for place, events in ((4, (1, 2, 3)), (2, (0, 1)))
+        for left_out in events
+    ]
+    for value, (target, events) in zip(found, literal, strict=True):
+        cascade = History(
+            tuple(record.values[event] for event in events), tuple(record.times[event] for event in events)
+        )
+        pieces = Pieces(Histories.of([cascade], predictor.vocabulary), None, last_only=True)
+        scores = predictor.scores(pieces, np.array([0]))[0].scores[0]
+        place = predictor.vocabulary.ids(pl.Series([target]))[0]
+        assert value == pytest.approx(float(scores[place] - scores.logsumexp(0)), abs=1e-5)
 
 
 def test_kept_cells_are_not_trained_again(

@@ -24,11 +24,12 @@ from ensue.data.histories import Index
 from ensue.data.texts import Texts
 from ensue.data.tokens import Tokenizer
 from ensue.errors import DataError, SettingError
-from ensue.folder import damage, read_settings, read_unchanged, write_folder
+from ensue.folder import read_model, write_folder
 from ensue.metrics import Floats
-from ensue.nn.device import find_device
+from ensue.nn.device import find_device, room_for
 from ensue.records import Text
-from ensue.settings import changed
+from ensue.schedule import require_fixed
+from ensue.settings import changed, require_k, require_seed
 from ensue.threads import side_by_side
 from ensue.training import Report
 from ensue.vocabulary import FIRST
@@ -70,9 +71,7 @@ class ClassifyPredictor:
         self.encoder: Encoder | None = None
         changed(self.options, *(part for name in self.names for part in MODELS[name][1:]))
         self.become(self.names[0])
-        if not isinstance(seed, int) or seed < 0:
-            raise SettingError(f"seed is {seed!r}; it must be a whole number, 0 or more")
-        self.seed = seed
+        self.seed = require_seed(seed)
         self.tokenizer = Tokenizer()
         self.model: Any = None
         self.counting: dict[str, Tfidf | MeanVectors | Majority] = {}
@@ -91,10 +90,7 @@ class ClassifyPredictor:
         self.settings, self.schedule = changed(own, settings, schedule)
         encoder = getattr(self.settings, "encoder", None)
         self.encoder = None if encoder is None else self.encoder or Encoder(encoder, self.device)
-        if self.schedule is not None:
-            for key, only in (("watch", "accuracy"), ("refit", False), ("replay", 0)):
-                if getattr(self.schedule, key) != only:
-                    raise SettingError(f"{key} is {getattr(self.schedule, key)!r}; task classify knows only {only!r}")
+        require_fixed(self.schedule, "classify", "accuracy")
 
     @property
     def network(self) -> Any:
@@ -167,8 +163,7 @@ class ClassifyPredictor:
             DataError: pairs where single texts were learned, or the reverse.
             SettingError: not trained, or ``k`` below 1.
         """
-        if k < 1:
-            raise SettingError(f"k is {k}; ask for at least 1 choice")
+        require_k(k)
         self.network  # noqa: B018 trained?
         return answers.answers(self, records, k, evidence=evidence) if len(records) else []
 
@@ -266,12 +261,8 @@ class ClassifyPredictor:
     def new_network(self, num_words: int, dim: int) -> Any:
         """An untrained network on this predictor's device."""
         shape = Shape(num_words, dim, len(self.labels), self.architecture)
-        try:
+        with room_for(self.model_name):
             return MODELS[self.model_name][0](self.settings, shape).to(self.device)
-        except (RuntimeError, MemoryError) as error:
-            raise SettingError(
-                f"{self.model_name} with these settings does not fit into memory; make it smaller"
-            ) from error
 
     def summary(self) -> dict[str, Any]:
         """What was learned from what, and how: goes into ``settings.json`` and the card."""
@@ -305,16 +296,7 @@ class ClassifyPredictor:
         Raises:
             ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
         """
-        return read_unchanged(Path(folder), lambda: cls._load(Path(folder), device))
-
-    @classmethod
-    def _load(cls, path: Path, device: str | None) -> Self:
-        found = read_settings(path)
-        with damage(path):
-            options = {**found["settings"], **(found["schedule"] or {})}
-            self = cls(found["model"], settings=options, seed=found["seed"], device=device)
-            storage.fill(self, path, found["facts"])
-        return self
+        return read_model(Path(folder), partial(cls, device=device), storage.fill)
 
     def seen(self, texts: Texts) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """(texts,) whether each was trained on, case and spaces aside."""

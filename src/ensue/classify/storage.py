@@ -19,10 +19,9 @@ from ensue.classify.counting import Majority, MeanVectors, Tfidf
 from ensue.classify.task import Passages
 from ensue.data.tokens import Tokenizer
 from ensue.errors import DataError
-from ensue.folder import FORMAT, read_file, read_tensors, tensor_bytes
+from ensue.folder import described, read_file, read_tensors, tensor_bytes
 from ensue.optimizer import RowAdam, optimizer_tensors, restore_optimizer
 from ensue.schedule import Schedule
-from ensue.version import __version__
 
 if TYPE_CHECKING:
     from ensue.classify.predictor import ClassifyPredictor
@@ -33,17 +32,15 @@ FACTS = {"texts", "labels", "paired", "architecture", "temperature", "strength"}
 
 def files(predictor: ClassifyPredictor, card: str) -> dict[str, bytes]:
     """The contents of a model folder, by file name."""
-    settings = {"ensue": __version__, "format": FORMAT, **predictor.summary()}
     counts = {
         f"{name}.{key}": tensor for name, module in predictor.counting.items() for key, tensor in _small(module).items()
     }
     network = predictor.network.state_dict() if predictor.schedule is not None else {}
     found = {
-        "settings.json": json.dumps(settings, indent=1).encode(),
+        **described(predictor.summary(), card),
         "vocabulary.json": predictor.tokenizer.to_json().encode(),
         "model.safetensors": tensor_bytes(network),
         "counting.safetensors": tensor_bytes({**counts, "train_prints": predictor.train_prints}),
-        "CARD.md": card.encode(),
     }
     if predictor.optimizer is not None:
         found["optimizer.safetensors"] = tensor_bytes(optimizer_tensors(predictor.network, predictor.optimizer))
@@ -81,10 +78,7 @@ def fill(predictor: ClassifyPredictor, path: Path, facts: dict[str, Any]) -> Non
     predictor.model = predictor.new_network(*tensors["table.weight"].shape)
     predictor.model.load_state_dict(tensors)
     predictor.optimizer = new_optimizer(predictor.model, predictor.schedule)
-    moments = read_tensors(path, "optimizer.safetensors")
-    restore_optimizer(predictor.model, predictor.optimizer, moments)
-    if optimizer_tensors(predictor.model, predictor.optimizer).keys() != moments.keys():
-        raise ValueError("optimizer.safetensors is of another model")
+    restore_optimizer(predictor.model, predictor.optimizer, read_tensors(path, "optimizer.safetensors"))
 
 
 def new_counting(predictor: ClassifyPredictor, name: str, matrix: Tensor) -> Tfidf | MeanVectors | Majority:

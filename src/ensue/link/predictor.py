@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +19,7 @@ from ensue.data.corpus import Corpus
 from ensue.data.posts import Articles, Posts
 from ensue.data.tokens import Tokenizer
 from ensue.errors import SettingError
-from ensue.folder import damage, read_settings, read_unchanged, write_folder
+from ensue.folder import read_model, write_folder
 from ensue.link import MODELS, WITHOUT_TRAINING, explaining, fitting, storage, updating
 from ensue.link.explaining import LinkExplanation
 from ensue.link.index import VectorIndex
@@ -28,9 +29,10 @@ from ensue.link.scoring import LinkScores, Shelf
 from ensue.link.serving import ServingSettings
 from ensue.link.task import encode_texts
 from ensue.metrics import Floats
-from ensue.nn.device import find_device
+from ensue.nn.device import find_device, room_for
 from ensue.records import Post
-from ensue.settings import changed
+from ensue.schedule import require_fixed
+from ensue.settings import changed, require_k, require_seed
 from ensue.training import Report
 
 
@@ -69,12 +71,8 @@ class LinkPredictor:
             raise SettingError(f"learned is {self.shared.learned!r}; only model best weighs a learned score")
         if self.settings is not None and "encoder" in given and self.settings.encoder != own.encoder:  # type: ignore[union-attr]
             raise SettingError(f"encoder is {given['encoder']!r}; name the model {given['encoder']} instead")
-        for key, only in (("watch", "mrr"), ("refit", False), ("replay", 0)):
-            if self.schedule is not None and getattr(self.schedule, key) != only:
-                raise SettingError(f"{key} is {getattr(self.schedule, key)!r}; task link knows only {only!r}")
-        if not isinstance(seed, int) or seed < 0:
-            raise SettingError(f"seed is {seed!r}; it must be a whole number, 0 or more")
-        self.seed, self.device = seed, find_device(device)
+        require_fixed(self.schedule, "link", "mrr")
+        self.seed, self.device = require_seed(seed), find_device(device)
         self.shelf: Shelf | None = None
         self.tokenizer, self.model = Tokenizer(), None
         self.optimizer: Adam | None = None
@@ -147,8 +145,7 @@ class LinkPredictor:
         Raises:
             SettingError: not trained, or ``k`` below 1.
         """
-        if k < 1:
-            raise SettingError(f"k is {k}; ask for at least 1 choice")
+        require_k(k)
         self.known  # noqa: B018 trained?
         return explaining.answers_of(self, records, k, evidence=evidence) if len(records) else []
 
@@ -208,12 +205,8 @@ class LinkPredictor:
         """An untrained network on this predictor's device."""
         made = MODELS[self.shared.learned or self.model_name][0]
         assert made is not None
-        try:
+        with room_for(self.settings.encoder):
             return made(self.settings, num_words, dim).to(self.device)
-        except (RuntimeError, MemoryError) as error:
-            raise SettingError(
-                f"{self.settings.encoder} with these settings does not fit into memory; make it smaller"
-            ) from error
 
     def summary(self) -> dict[str, Any]:
         """What was learned from what, and how: goes into ``settings.json`` and the card."""
@@ -254,16 +247,7 @@ class LinkPredictor:
         Raises:
             ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
         """
-        return read_unchanged(Path(folder), lambda: cls._load(Path(folder), device))
-
-    @classmethod
-    def _load(cls, path: Path, device: str | None) -> Self:
-        found = read_settings(path)
-        with damage(path):
-            options = {**found["settings"], **(found["schedule"] or {})}
-            self = cls(found["model"], settings=options, seed=found["seed"], device=device)
-            storage.fill(self, path, found["facts"])
-        return self
+        return read_model(Path(folder), partial(cls, device=device), storage.fill)
 
 
 def untrained(articles: Articles, posts: Posts, model: str = "best") -> LinkPredictor:

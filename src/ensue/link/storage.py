@@ -17,12 +17,11 @@ from ensue.classify.storage import new_optimizer
 from ensue.data.posts import Articles
 from ensue.data.tokens import Tokenizer
 from ensue.errors import DataError
-from ensue.folder import FORMAT, read_file, read_tensors, tensor_bytes
+from ensue.folder import described, read_file, read_tensors, tensor_bytes
 from ensue.link.measures import Calibration
 from ensue.link.scoring import Shelf
 from ensue.link.task import Links
 from ensue.optimizer import optimizer_tensors, restore_optimizer
-from ensue.version import __version__
 
 if TYPE_CHECKING:
     from ensue.link.predictor import LinkPredictor
@@ -34,12 +33,11 @@ _COLUMNS = ("bodies", "titles", "ids")
 
 def files(predictor: LinkPredictor, card: str) -> dict[str, bytes]:
     """The contents of a model folder, by file name."""
-    settings = {"ensue": __version__, "format": FORMAT, **predictor.summary()}
     shelf = predictor.known
     counts = {name: torch.from_numpy(_signed(array)) for name, array in shelf.arrays().items()}
     network = predictor.model.state_dict() if predictor.model is not None else {}
     found = {
-        "settings.json": json.dumps(settings, indent=1).encode(),
+        **described(predictor.summary(), card),
         "vocabulary.json": predictor.tokenizer.to_json().encode(),
         "articles.parquet": _parquet(shelf.articles),
         "linked.json": json.dumps(predictor.linked, ensure_ascii=False).encode(),
@@ -47,7 +45,6 @@ def files(predictor: LinkPredictor, card: str) -> dict[str, bytes]:
         "counting.safetensors": tensor_bytes(
             {**counts, "vectors": shelf.vectors, "train_prints": predictor.train_prints}
         ),
-        "CARD.md": card.encode(),
     }
     if predictor.optimizer is not None:
         found["optimizer.safetensors"] = tensor_bytes(optimizer_tensors(predictor.model, predictor.optimizer))
@@ -80,10 +77,7 @@ def fill(predictor: LinkPredictor, path: Path, facts: dict[str, Any]) -> None:
     predictor.model = predictor.new_network(*tensors["table.weight"].shape)
     predictor.model.load_state_dict(tensors)
     predictor.optimizer = new_optimizer(predictor.model, predictor.schedule)
-    moments = read_tensors(path, "optimizer.safetensors")
-    restore_optimizer(predictor.model, predictor.optimizer, moments)
-    if optimizer_tensors(predictor.model, predictor.optimizer).keys() != moments.keys():
-        raise ValueError("optimizer.safetensors is of another model")
+    restore_optimizer(predictor.model, predictor.optimizer, read_tensors(path, "optimizer.safetensors"))
 
 
 def fingerprint(predictor: LinkPredictor, data: Links) -> str:

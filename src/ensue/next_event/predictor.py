@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,7 +17,7 @@ from ensue import metrics
 from ensue.answers import Answer, Explanation, Forecast
 from ensue.data.histories import Histories, Index
 from ensue.errors import SettingError
-from ensue.folder import damage, read_settings, read_unchanged, write_folder
+from ensue.folder import read_model, write_folder
 from ensue.metrics import Floats
 from ensue.next_event import BEST, MODELS, fitting, storage, updating
 from ensue.next_event.answers import TESTED, Said, answers, explanation, log_totals
@@ -24,9 +25,9 @@ from ensue.next_event.batch import Output
 from ensue.next_event.forecast import Continuation, forecast
 from ensue.next_event.reservoir import Reservoir
 from ensue.next_event.task import Pieces, draw_negatives, hide_seen
-from ensue.nn.device import find_device
+from ensue.nn.device import find_device, room_for
 from ensue.records import History
-from ensue.settings import changed
+from ensue.settings import changed, require_k, require_seed
 from ensue.training import Report
 from ensue.vocabulary import Vocabulary
 
@@ -69,9 +70,7 @@ class NextPredictor:
         if any(schedule is not None and schedule.watch == "accuracy" for _, schedule in self.rivals.values()):
             raise SettingError("watch is 'accuracy'; task next knows loss and mrr")
         self.become(names[0])
-        if not isinstance(seed, int) or seed < 0:
-            raise SettingError(f"seed is {seed!r}; it must be a whole number, 0 or more")
-        self.seed = seed
+        self.seed = require_seed(seed)
         self.device = find_device(device)
         self.vocabulary = Vocabulary()
         self.model: nn.Module | None = None
@@ -170,8 +169,7 @@ class NextPredictor:
         Raises:
             SettingError: not trained, or ``k`` below 1.
         """
-        if k < 1:
-            raise SettingError(f"k is {k}; ask for at least 1 choice")
+        require_k(k)
         size = max(1, CELLS // max(len(self.vocabulary), LEAST) // (1 + TESTED * evidence))
         parts = (records[low : low + size] for low in range(0, len(records), size))
         return [answer for part in parts for answer in answers(part, self.vocabulary, self._say, k, evidence=evidence)]
@@ -299,16 +297,7 @@ class NextPredictor:
         Raises:
             ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
         """
-        return read_unchanged(Path(folder), lambda: cls._load(Path(folder), device))
-
-    @classmethod
-    def _load(cls, path: Path, device: str | None) -> Self:
-        found = read_settings(path)
-        with damage(path):
-            options = {**found["settings"], **(found["schedule"] or {})}
-            self = cls(found["model"], settings=options, seed=found["seed"], device=device)
-            storage.fill(self, path, found["facts"])
-        return self
+        return read_model(Path(folder), partial(cls, device=device), storage.fill)
 
     def new_reservoir(self) -> Reservoir:
         """An empty memory of past histories; counting keeps none, for it forgets nothing."""
@@ -317,8 +306,6 @@ class NextPredictor:
     def new_module(self, name: str, settings: Any) -> Any:
         """An untrained module of this predictor's vocabulary, on its device (counting stays on the CPU)."""
         module, _, schedule = MODELS[name]
-        try:
+        with room_for(name):
             made = module(settings, len(self.vocabulary))
-        except (RuntimeError, MemoryError) as error:
-            raise SettingError(f"{name} with these settings does not fit into memory; make it smaller") from error
         return made.to(self.device) if schedule is not None else made

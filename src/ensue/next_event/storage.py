@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Histories
-from ensue.folder import FORMAT, read_file, read_tensors, tensor_bytes
+from ensue.folder import described, read_file, read_tensors, tensor_bytes
 from ensue.next_event import COUNTING, MODELS
 from ensue.next_event.forecast import Continuation
 from ensue.optimizer import make_optimizer, optimizer_tensors, restore_optimizer
-from ensue.version import __version__
 from ensue.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ NAMES = {"settings.json", "vocabulary.json", "CARD.md", RESERVOIR} | {
 
 def files(predictor: NextPredictor, card: str) -> dict[str, bytes]:
     """The contents of a model folder, by file name."""
-    settings = {"ensue": __version__, "format": FORMAT, **predictor.summary()}
     counted: dict[str, Any] = dict(predictor.counting)
     if predictor.continuation is not None:
         counted["continuation"] = predictor.continuation
@@ -41,11 +39,10 @@ def files(predictor: NextPredictor, card: str) -> dict[str, bytes]:
         f"{name}.{key}": tensor for name, module in counted.items() for key, tensor in module.state_dict().items()
     }
     found = {
-        "settings.json": json.dumps(settings, indent=1).encode(),
+        **described(predictor.summary(), card),
         "vocabulary.json": json.dumps(list(predictor.vocabulary.values), ensure_ascii=False).encode(),
         "model.safetensors": tensor_bytes(predictor.network.state_dict()),
         "counting.safetensors": tensor_bytes({**counts, "train_prints": predictor.train_prints}),
-        "CARD.md": card.encode(),
     }
     if predictor.optimizer is not None:
         found["optimizer.safetensors"] = tensor_bytes(optimizer_tensors(predictor.network, predictor.optimizer))
@@ -75,10 +72,7 @@ def fill(predictor: NextPredictor, path: Path, facts: dict[str, Any]) -> None:
         predictor.counting[predictor.model_name] = predictor.model
         return
     predictor.optimizer = make_optimizer(predictor.network, predictor.schedule)
-    moments = read_tensors(path, "optimizer.safetensors")
-    restore_optimizer(predictor.network, predictor.optimizer, moments)
-    if optimizer_tensors(predictor.network, predictor.optimizer).keys() != moments.keys():
-        raise ValueError("optimizer.safetensors is of another model")
+    restore_optimizer(predictor.network, predictor.optimizer, read_tensors(path, "optimizer.safetensors"))
     predictor.reservoir = predictor.new_reservoir()
     if remembered:
         predictor.reservoir.restore(read_tensors(path, RESERVOIR))

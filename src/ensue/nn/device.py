@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import torch
 
@@ -21,3 +22,16 @@ def find_device(name: str | None) -> torch.device:
         if gpu or found.type != "cuda":
             return found
     raise SettingError(f"device {name!r} is not at hand; choose from cpu{', cuda' if gpu else ''}")
+
+
+@contextmanager
+def room_for(model: str) -> Iterator[None]:
+    """Whatever fails while a network is made is one error: it is too large.
+
+    Raises:
+        SettingError: it does not fit into memory.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        raise SettingError(f"{model} with these settings does not fit into memory; make it smaller") from error

@@ -21,9 +21,10 @@ from ensue.next_event.predictor import NextPredictor
 from ensue.studies import hidan_page as page
 from ensue.studies.cells import Cell, Cells
 from ensue.studies.drawn import Drawn
-from ensue.studies.hidan_measures import END, PROTOCOLS, of_cells, resample, sources, sums
+from ensue.studies.hidan_measures import END, PROTOCOLS, of_cells, resample, sums
 from ensue.studies.hidan_paper import ELSEWHERE, PARAMETERS, printed, seconds
 from ensue.studies.hidan_sets import GRAPH, LATER, CascadeSet, find_sets
+from ensue.studies.hidan_sources import sources
 from ensue.studies.provenance import Follow, Study, Tell
 
 OURS = "cascade-blend"
@@ -63,7 +64,7 @@ class Plan:
 
 
 FULL = Plan(
-    rows={**dict.fromkeys(LATER, ("hidan", OURS)), GRAPH: ("att-rnn", "att-lstm", "cyan-rnn", "hidan", OURS)},
+    rows={**dict.fromkeys(LATER, ("hidan", OURS)), GRAPH: ("att-lstm", "hidan", OURS)},
 )
 QUICK = Plan(
     options={"epochs": 3},
@@ -246,9 +247,8 @@ def _sources(data: str, trained: Mapping[str, Sequence[Cell]]) -> list[dict[str,
     rows: list[dict[str, Any]] = []
     for name, cells in trained.items():
         found = [cell["sources"] for cell in cells if "sources" in cell]
-        for way in ("weight", "credit"):
-            if found and way in found[0]:
-                values = [own[way] for own in found]
+        for way in ("weight", "credit", "without"):
+            if values := [own[way] for own in found if way in own]:
                 rows.append({"data": data, "model": name, "by": way, "precision": float(np.mean(values))})
                 rows[-1] |= {"by_seed": values, **{key: found[0][key] for key in ("steps", "latest", "chance")}}
     return rows

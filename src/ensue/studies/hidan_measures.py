@@ -1,4 +1,4 @@
-"""What HiDAN's study keeps of a trained model: sums by cascade under each protocol, and who it says infected whom."""
+"""What HiDAN's study keeps of a trained model: sums by cascade under each protocol, and what is made of them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,6 @@ END = "end"
 _COLUMNS = [metrics.names(AT).index(name) for name in NAMES]
 GROUP = 2000
 """Asked steps looked at together."""
-EARLIER = 29
-"""Users before a user among whom its source is looked for: HiDAN's window."""
 
 
 def sums(
@@ -116,41 +114,6 @@ def resample(
         seed = random.integers(len(seeds), size=(resamples, len(seeds)))
         found[name] = Drawn(NAMES, by_seed, drawn[seed, np.arange(resamples)[:, None]].mean(1))
     return found
-
-
-def sources(predictor: NextPredictor, test: Histories, edges: frozenset[tuple[str, str]]) -> Cell:
-    """Figure 4 as a number: how often the earlier user who stands out is one who can infect a user.
-
-    Asked of every user from a cascade's third on some of whose true sources are among the ``EARLIER`` users before it,
-    and not all of those: elsewhere any answer, or none, is right.
-
-    Returns:
-        ``steps``, and the share of right answers by way of answering: the strongest ``weight`` of the first attention;
-        the largest part in the user's score (``credit``, where the score is a sum over earlier users); the ``latest``
-        user; ``chance``, one drawn at random.
-    """
-    known = test.encode(predictor.vocabulary, drop_unknown=True)
-    network = predictor.network
-    pieces = Pieces(known, network.reach)
-    found: dict[str, list[float]] = {}
-    for index in pieces.groups(GROUP):
-        batch = pieces.batch(index)
-        tables = {"weight": predictor.scores(pieces, index)[0].weights[0]}
-        if hasattr(network, "credit"):
-            with torch.no_grad():
-                tables["credit"] = network.credit(batch.to(predictor.device)).cpu()
-        first = (pieces.asked_from - pieces.starts)[index]
-        for row, size in enumerate(batch.mask.sum(1).tolist()):
-            users = [predictor.vocabulary.value(id) for id in batch.ids[row, :size].tolist()]
-            for step in range(max(2, int(first[row])), size):
-                low = max(0, step - EARLIER)
-                true = np.array([(user, users[step]) in edges for user in users[low:step]])
-                if true.any() and not true.all():
-                    answers = {"latest": true[-1], "chance": true.mean()}
-                    answers |= {name: true[int(own[row, step, low:step].argmax())] for name, own in tables.items()}
-                    for name, answer in answers.items():
-                        found.setdefault(name, []).append(float(answer))
-    return {"steps": len(found.get("chance", [])), **{name: float(np.mean(own)) for name, own in found.items()}}
 
 
 def of_cells(cells: Sequence[Mapping[str, Any]], protocol: str) -> list[Floats]:

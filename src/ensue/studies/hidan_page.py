@@ -203,6 +203,7 @@ def _sources(rows: Rows) -> list[str]:
         f"Of {first['steps']:,} users of the test cascades of {first['data']}, whose true graph is known: how often "
         "the earlier user who stands out is one who can infect them. By `weight`: the strongest weight of the (first) "
         "attention, as the paper draws it. By `credit`: who adds most to the score that the user had before it came; "
-        "HiDAN's score is a sum over the earlier users, a recurrent network's is not."
+        "HiDAN's score is a sum over the earlier users, a recurrent network's is not. By `without`: without whom "
+        "the user would have been least likely, each earlier user left out in turn; it asks all networks alike."
     )
     return [text, "", *plain(table)]

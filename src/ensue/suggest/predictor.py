@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,10 +16,11 @@ from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.data.query_tokens import QueryTokenizer
 from ensue.errors import SettingError
-from ensue.folder import damage, read_settings, read_unchanged, write_folder
-from ensue.nn.device import find_device
+from ensue.folder import read_model, write_folder
+from ensue.nn.device import find_device, room_for
 from ensue.records import History
-from ensue.settings import changed
+from ensue.schedule import require_fixed
+from ensue.settings import changed, require_k, require_seed
 from ensue.suggest import BEST, MODELS, answers, explaining, fitting, storage, updating
 from ensue.suggest.counting import MostFrequentNext, RepeatLast, Suggestions
 from ensue.suggest.privacy import Floor
@@ -56,12 +58,8 @@ class SuggestPredictor:
         self.model_name, own, schedule = name, *MODELS[name][1:]
         self.settings, self.schedule, shared = changed({**given, **(settings or {})}, own, schedule, SuggestSettings())
         self.shared: SuggestSettings = shared
-        for key, only in (("watch", "loss"), ("refit", False), ("replay", 0)):
-            if self.schedule is not None and getattr(self.schedule, key) != only:
-                raise SettingError(f"{key} is {getattr(self.schedule, key)!r}; task suggest knows only {only!r}")
-        if not isinstance(seed, int) or seed < 0:
-            raise SettingError(f"seed is {seed!r}; it must be a whole number, 0 or more")
-        self.seed = seed
+        require_fixed(self.schedule, "suggest", "loss")
+        self.seed = require_seed(seed)
         self.device = find_device(device)
         self.floor = Floor(self.shared.min_users, "users", frozenset(), frozenset(), {})
         self.tokenizer: QueryTokenizer = QueryTokenizer.fit(fitting.NO_TEXTS)
@@ -141,8 +139,7 @@ class SuggestPredictor:
         Raises:
             SettingError: not trained, ``k`` below 1, or not as many prefixes as records.
         """
-        if k < 1:
-            raise SettingError(f"k is {k}; ask for at least 1 choice")
+        require_k(k)
         self.network  # noqa: B018 trained?
         prefixes = [prefix] * len(records) if isinstance(prefix, str) else list(prefix)
         if len(prefixes) != len(records):
@@ -178,12 +175,8 @@ class SuggestPredictor:
 
     def new_network(self) -> Any:
         """An untrained network on this predictor's device."""
-        try:
+        with room_for(self.model_name):
             return MODELS[self.model_name][0](self.settings, len(self.tokenizer)).to(self.device)
-        except (RuntimeError, MemoryError) as error:
-            raise SettingError(
-                f"{self.model_name} with these settings does not fit into memory; make it smaller"
-            ) from error
 
     def summary(self) -> dict[str, Any]:
         """What was learned from what, and how: goes into ``settings.json`` and the card."""
@@ -218,13 +211,4 @@ class SuggestPredictor:
         Raises:
             ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
         """
-        return read_unchanged(Path(folder), lambda: cls._load(Path(folder), device))
-
-    @classmethod
-    def _load(cls, path: Path, device: str | None) -> Self:
-        found = read_settings(path)
-        with damage(path):
-            options = {**found["settings"], **(found["schedule"] or {})}
-            self = cls(found["model"], settings=options, seed=found["seed"], device=device)
-            storage.fill(self, path, found["facts"])
-        return self
+        return read_model(Path(folder), partial(cls, device=device), storage.fill)

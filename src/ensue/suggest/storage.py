@@ -14,12 +14,11 @@ import torch
 
 from ensue.data.query_tokens import QueryTokenizer
 from ensue.errors import DataError
-from ensue.folder import FORMAT, read_file, read_tensors, tensor_bytes
+from ensue.folder import described, read_file, read_tensors, tensor_bytes
 from ensue.optimizer import make_optimizer, optimizer_tensors, restore_optimizer
 from ensue.suggest.privacy import Floor
 from ensue.suggest.retrieval import Retrieval
 from ensue.suggest.task import Sessions
-from ensue.version import __version__
 
 if TYPE_CHECKING:
     from ensue.suggest.predictor import SuggestPredictor
@@ -31,17 +30,15 @@ PRINTS = "train_prints"
 
 def files(predictor: SuggestPredictor, card: str) -> dict[str, bytes]:
     """The contents of a model folder, by file name."""
-    settings = {"ensue": __version__, "format": FORMAT, **predictor.summary()}
     assert predictor.retrieval is not None
     counts = {name: torch.from_numpy(np.array(array)) for name, array in predictor.retrieval.arrays().items()}
     network = predictor.network.state_dict() if predictor.schedule is not None else {}
     found = {
-        "settings.json": json.dumps(settings, indent=1).encode(),
+        **described(predictor.summary(), card),
         "tokenizer.json": predictor.tokenizer.to_json().encode(),
         "floor.json": predictor.floor.to_json().encode(),
         "model.safetensors": tensor_bytes(network),
         "counting.safetensors": tensor_bytes({**counts, PRINTS: predictor.train_prints}),
-        "CARD.md": card.encode(),
     }
     if predictor.optimizer is not None:
         found["optimizer.safetensors"] = tensor_bytes(optimizer_tensors(predictor.network, predictor.optimizer))
@@ -68,10 +65,7 @@ def fill(predictor: SuggestPredictor, path: Path, facts: dict[str, Any]) -> None
     predictor.model = predictor.new_network()
     predictor.model.load_state_dict(read_tensors(path, "model.safetensors"))
     predictor.optimizer = make_optimizer(predictor.model, predictor.schedule)
-    moments = read_tensors(path, "optimizer.safetensors")
-    restore_optimizer(predictor.model, predictor.optimizer, moments)
-    if optimizer_tensors(predictor.model, predictor.optimizer).keys() != moments.keys():
-        raise ValueError("optimizer.safetensors is of another model")
+    restore_optimizer(predictor.model, predictor.optimizer, read_tensors(path, "optimizer.safetensors"))
 
 
 def fingerprint(predictor: SuggestPredictor, parts: Iterable[Sessions]) -> str:

@@ -39,6 +39,17 @@ def test_gradients_by_finite_differences() -> None:
     assert torch.autograd.gradcheck(lambda h, w, b: linear_cross_entropy(h, w, b, targets), (hidden, weight, bias))
 
 
+@pytest.mark.parametrize("block", [1, 2**21])
+def test_lower_ids_are_no_choices(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(cross_entropy, "BLOCK", block)
+    hidden, weight, bias, targets = inputs(11, 5, 3)
+    targets = targets.clamp(min=2)
+    own = torch.autograd.grad(linear_cross_entropy(hidden, weight, bias, targets, first=2), (hidden, weight, bias))
+    plain = functional.cross_entropy(functional.linear(hidden, weight[2:], bias[2:]), targets - 2)
+    for mine, theirs in zip(own, torch.autograd.grad(plain, (hidden, weight, bias)), strict=True):
+        assert torch.allclose(mine, theirs, rtol=0, atol=1e-13)
+
+
 def test_large_scores_do_not_overflow() -> None:
     hidden, weight = torch.tensor([[1000.0]]), torch.tensor([[1.0], [-1.0]])
     # -log softmax([1000, -1000])[1] = 2000

@@ -231,4 +231,4 @@ class CORE(nn.Module):
         asked = torch.cat([sessions, self.prior.expand(len(sessions), -1)], dim=1)
         if self.settings.loss == "sampled" and self.training:
             return sampled_cross_entropy(asked, self.candidates, batch.targets, self.sampler, self.settings.negatives)
-        return linear_cross_entropy(asked, self.table()[FIRST:], None, batch.targets - FIRST)
+        return linear_cross_entropy(asked, self.table(), None, batch.targets, first=FIRST)

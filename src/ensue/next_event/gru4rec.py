@@ -155,7 +155,7 @@ class GRU4Rec(nn.Module):
         """The loss of the settings, a mean over the targets; outside training ``ce`` is over the whole catalogue."""
         settings, targets, sessions = self.settings, batch.targets, self.sessions(batch)
         if settings.loss == "ce" and not self.training:
-            return linear_cross_entropy(sessions, self.items.weight[FIRST:], self.bias[FIRST:], targets - FIRST)
+            return linear_cross_entropy(sessions, self.items.weight, self.bias, targets, first=FIRST)
         negatives = self.sampler.draw(settings.negatives)
         own = (sessions * self.items(targets)).sum(1, keepdim=True) + self.bias[targets, None]
         others = torch.addmm(self.bias[negatives], sessions, self.items(negatives).T)

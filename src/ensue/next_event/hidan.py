@@ -247,7 +247,7 @@ class HiDAN(nn.Module):
     def loss(self, batch: Batch) -> Tensor:
         """Eq. 11 as a mean over the targets of the batch, in nats; padding and unknown are no candidates."""
         cascades, users = self.scored(self.cascades(batch)[0])
-        return linear_cross_entropy(cascades, users[FIRST:], self.output.bias[FIRST:], batch.targets - FIRST)
+        return linear_cross_entropy(cascades, users, self.output.bias, batch.targets, first=FIRST)
 
     def scored(self, cascades: Tensor) -> tuple[Tensor, Tensor]:
         """The two sides of the product that scores: (asked, dim) cascades and (ids, dim) users."""

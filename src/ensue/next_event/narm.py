@@ -134,4 +134,4 @@ class NARM(nn.Module):
         sessions, _ = self.sessions(batch)
         if self.settings.loss == "sampled" and self.training:
             return sampled_cross_entropy(sessions, self.items, batch.targets, self.sampler, self.settings.negatives)
-        return linear_cross_entropy(sessions, self.items.weight[FIRST:], None, batch.targets - FIRST)
+        return linear_cross_entropy(sessions, self.items.weight, None, batch.targets, first=FIRST)

@@ -176,5 +176,6 @@ class Recurrent(nn.Module):
 
     def loss(self, batch: Batch) -> Tensor:
         """Cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
-        weight, bias = self.output.weight[FIRST:], self.output.bias[FIRST:]
-        return linear_cross_entropy(self.cascades(batch)[0], weight, bias, batch.targets - FIRST)
+        return linear_cross_entropy(
+            self.cascades(batch)[0], self.output.weight, self.output.bias, batch.targets, first=FIRST
+        )

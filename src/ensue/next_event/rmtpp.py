@@ -196,8 +196,9 @@ class RMTPP(nn.Module):
     def loss(self, batch: Batch) -> Tensor:
         """-log of marker and time, a mean over the targets in nats; padding and unknown are no candidates."""
         states = self.states(batch)
-        weight, bias = self.output.weight[FIRST:], self.output.bias[FIRST:]
-        marker = linear_cross_entropy(states[batch.asked], weight, bias, batch.targets - FIRST)
+        marker = linear_cross_entropy(
+            states[batch.asked], self.output.weight, self.output.bias, batch.targets, first=FIRST
+        )
         if not self.settings.time_weight:
             return marker
         return marker + (self.settings.time_weight * self.time_loss(states, batch)).to(marker.dtype)

@@ -173,7 +173,7 @@ class SANSR(nn.Module):
             return sampled_pairwise_loss(sessions, self.items, batch.targets, self.sampler)
         if self.settings.loss == "bpr_softmax":
             return pairwise_softmax_loss(sessions, self.items, batch.targets, self.sampler)
-        return linear_cross_entropy(sessions, self.items.weight[FIRST:], None, batch.targets - FIRST)
+        return linear_cross_entropy(sessions, self.items.weight, None, batch.targets, first=FIRST)
 
     def _embed(self, ids: Tensor) -> Tensor:
         items: Tensor = self.dropout(self.items(ids) * self.settings.dim**0.5)

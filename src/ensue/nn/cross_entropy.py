@@ -13,7 +13,9 @@ BLOCK = 2**21
 """Scores held at once (8 MB in float32): a block stays in the processor's cache from product to gradient."""
 
 
-def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
+def linear_cross_entropy(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, *, first: int = 0
+) -> Tensor:
     """Mean of -log softmax(hidden @ weight.T + bias) at the targets, in nats.
 
     Equal to ``cross_entropy(linear(hidden, weight, bias), targets)``. On the CPU scores are made in blocks of rows,
@@ -21,47 +23,54 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, ta
 
     Args:
         hidden: (targets, dim).
-        weight: (choices, dim).
-        bias: (choices,), or ``None``.
-        targets: (targets,) which choice came.
+        weight: (ids, dim).
+        bias: (ids,), or ``None``.
+        targets: (targets,) which id came.
+        first: lower ids are no choices.
 
     Returns:
         A scalar; 0 targets give 0.
     """
     if not len(targets):
         return hidden.sum() * 0.0
-    if hidden.is_cuda:
-        return functional.cross_entropy(functional.linear(hidden, weight, bias), targets)
     bias = torch.zeros_like(weight[:, 0]) if bias is None else bias
-    return cast(Tensor, cast(Any, _LinearCrossEntropy).apply(hidden, weight, bias, targets))
+    if hidden.is_cuda:
+        return functional.cross_entropy(functional.linear(hidden, weight[first:], bias[first:]), targets - first)
+    return cast(Tensor, cast(Any, _LinearCrossEntropy).apply(hidden, weight, bias, targets, first))
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
-        learning = any(ctx.needs_input_grad)
-        total = hidden.new_zeros(())
-        grads = [torch.zeros_like(tensor) for tensor in (hidden, weight, bias)] if learning else []
-        rows = max(1, BLOCK // len(weight))
-        for low in range(0, len(targets), rows):
-            part, wanted = hidden[low : low + rows], targets[low : low + rows, None]
-            scores = torch.addmm(bias, part, weight.T)
-            total -= scores.gather(1, wanted).sum()
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, first: int) -> Tensor:
+        num_targets, learning = len(targets), any(ctx.needs_input_grad)
+        total, choices = hidden.new_zeros(()), weight[first:]
+        grads = [torch.empty_like(tensor) for tensor in (hidden, weight, bias)] if learning else []
+        wanted = (targets - first)[:, None]
+        rows = max(1, BLOCK // len(choices))
+        for low in range(0, num_targets, rows):
+            part = hidden[low : low + rows]
+            scores = torch.addmm(bias[first:], part, choices.T)
+            total -= scores.gather(1, wanted[low : low + rows]).sum()
             top = scores.amax(dim=1, keepdim=True)
             shares = scores.sub_(top).exp_()
             sums = shares.sum(dim=1, keepdim=True)
             total += (sums.log() + top).sum()
-            if learning:
-                errors = shares.div_(sums).scatter_add_(1, wanted, -torch.ones_like(sums))
-                torch.mm(errors, weight, out=grads[0][low : low + rows])
-                grads[1].addmm_(errors.T, part)
-                grads[2] += errors.sum(dim=0)
+            if learning:  # what the sums divide is done to the narrow side of each product
+                each = 1 / (sums * num_targets)
+                torch.mm(shares, choices, out=grads[0][low : low + rows]).mul_(each)
+                told, told_bias, more = grads[1][first:], grads[2][first:], float(low > 0)
+                torch.addmm(told, shares.T, part * each, beta=more, out=told)
+                torch.addmv(told_bias, shares.T, each[:, 0], beta=more, out=told_bias)
+        if learning:
+            for grad in grads[1:]:
+                grad[:first] = 0.0
+            grads[0].sub_(weight[targets], alpha=1 / num_targets)
+            grads[1].index_add_(0, targets, hidden, alpha=-1 / num_targets)
+            grads[2].sub_(torch.bincount(targets, minlength=len(bias)), alpha=1 / num_targets)
         ctx.save_for_backward(*grads)
-        ctx.num_targets = len(targets)
-        return total / len(targets)
+        return total / num_targets
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        scale = grad / ctx.num_targets
-        return (*(saved.mul(scale) for saved in ctx.saved_tensors), None)
+        return (*(saved.mul(grad) for saved in ctx.saved_tensors), None, None)

@@ -6,15 +6,15 @@ looked at before (coverage).
 
 ================  ================================================================================================
 encoder           ``CYANRNN.cascades``: h_k from the user x_k and the clock d_k
-coverage          ``CYANRNN.decode``: v_ik = sigmoid(V v_{i-1,k} + A a_{i-1,k} + H h_k + T t_{i-1} + b)
+coverage          ``CYANRNN._follow``: v_ik = sigmoid(V v_{i-1,k} + A a_{i-1,k} + H h_k + T t_{i-1} + b)
 alignment         ``alignment_scores``: e_ik = z . tanh(W t_{i-1} + U h_k + Z v_ik + b), a_i its softmax, k <= i
-decoder           ``CYANRNN.decode``: s_i = sum of a_ik h_k; t_i = sigmoid(X [x_i ; d_i] + R t_{i-1} + C s_i + b)
+decoder           ``CYANRNN._follow``: s_i = sum of a_ik h_k; t_i = sigmoid(X [x_i ; d_i] + R t_{i-1} + C s_i + b)
 output            ``CYANRNN.forward``: softmax over users of a layer on [x_i ; d_i ; t_i ; s_i]
 ================  ================================================================================================
 
-Each step needs the alignment of the one before, so the decoder is a loop, over all cascades of a batch at once. A step
-makes (batch x time x dim) numbers and keeps only the coverage, (batch x time x coverage): the rest is made anew on the
-way back.
+Each step needs the alignment of the one before, so the decoder is a loop, over the cascades of a batch that go on. A
+step makes (batch x time x dim) numbers and keeps only the coverage, (batch x time x coverage): the rest is made anew on
+the way back.
 
 The equations are those of the authors' released program, with coverage. Defaults are those of HiDAN's paper for its
 rivals: 64 units, a user table 32 wide, keep probability 0.8. Its Table 3 counts 27.1k parameters. Coverage 10 wide over
@@ -179,26 +179,56 @@ class CYANRNN(nn.Module):
         Returns:
             The decoder's states and what it looked at, (batch, time, dim) each; the weights, (batch, time, time).
         """
-        time, decoded = states.shape[1], torch.zeros_like(states[:, 0])
-        keys, cover_keys, own = self.align_key(states), self.cover_key(states), self.decode_input(inputs)
-        covered, weights = states.new_zeros(len(states), 0, self.settings.coverage), states.new_zeros(len(states), 0)
+        (size, time), dim = mask.shape, states.shape[2]
+        lengths = (mask * torch.arange(1, time + 1, device=mask.device)).amax(1)
+        order = lengths.argsort(descending=True, stable=True)
+        known = (self.align_key(states), self.cover_key(states), states, self.decode_input(inputs), mask)
+        parts = tuple(part[order] for part in known)
+        decoded, past, begin = torch.zeros_like(states[:, 0]), states.new_zeros(size, 0, self.settings.coverage + 1), 0
+        stages = [states.new_zeros(size, 0, 2 * dim + time)]
+        for end in sorted(set(lengths.tolist()) - {0}):  # whoever is over is followed no further
+            active = int((lengths >= end).sum())
+            here = tuple(part[:active, :end] for part in parts)
+            rows, decoded, past = self._follow(here, decoded[:active], past[:active], begin)
+            stages.append(functional.pad(rows, (0, time - end, 0, 0, 0, size - active)))
+            begin = end
+        stages.append(states.new_zeros(size, time - begin, 2 * dim + time))
+        whole = torch.cat(stages, dim=1)[order.argsort()]
+        all_decoded, all_summed, all_weights = torch.split(whole, [dim, dim, time], dim=2)
+        return all_decoded, all_summed, all_weights
+
+    def _follow(
+        self, parts: tuple[Tensor, ...], decoded: Tensor, past: Tensor, begin: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Some steps of cascades that are all so long.
+
+        Args:
+            parts: (batch, end, …) keys of alignment and coverage, the encoder's states, what is read, the mask.
+            decoded: (batch, dim) the decoder's state so far.
+            past: (batch, begin, coverage + 1) coverage and weights of the step before.
+            begin: the first of the steps.
+
+        Returns:
+            (batch, end - begin, 2 x dim + end) state, what was looked at, and weights; the state and ``past`` to go on.
+        """
+        keys, cover_keys, states, own, mask = parts
         from_state = torch.cat([self.align_state.weight, self.cover_state.weight, self.decode_state.weight])
         from_past = torch.cat([self.cover_last.weight, self.cover_weight.weight], dim=1)
-        sizes = [self.settings.dim, self.settings.coverage, self.settings.dim]
-        rows: list[tuple[Tensor, Tensor, Tensor]] = []
-        for step in range(time):
+        sizes, end = [self.settings.dim, self.settings.coverage, self.settings.dim], mask.shape[1]
+        rows = []
+        for step in range(begin, end):
             seen = slice(step + 1)
             query, cover_query, kept = torch.split(functional.linear(decoded, from_state), sizes, dim=1)
             # The event of this step was never looked at: its coverage and its weight so far are 0.
-            past = functional.pad(torch.cat([covered, weights[:, :, None]], dim=2), (0, 0, 0, 1))
+            past = functional.pad(past, (0, 0, 0, 1))
             covered = torch.sigmoid(functional.linear(past, from_past) + cover_keys[:, seen] + cover_query[:, None])
             scores = alignment_scores(query, keys[:, seen], covered, self.align_covered.weight, self.align.weight[0])
             weights = masked_softmax(scores, mask[:, seen])
             summed = (weights[:, None, :] @ states[:, seen])[:, 0]
             decoded = torch.sigmoid(own[:, step] + kept + self.decode_context(summed))
-            rows.append((decoded, summed, functional.pad(weights, (0, time - 1 - step))))
-        all_decoded, all_summed, all_weights = (torch.stack(parts, dim=1) for parts in zip(*rows, strict=True))
-        return all_decoded, all_summed, all_weights
+            past = torch.cat([covered, weights[:, :, None]], dim=2)
+            rows.append(torch.cat([decoded, summed, functional.pad(weights, (0, end - 1 - step))], dim=1))
+        return torch.stack(rows, dim=1), decoded, past
 
     def cascades(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """[x ; d ; t ; s] at the asked steps, and the alignments of all steps, (batch, time, time)."""

@@ -348,6 +348,30 @@ def test_watching_mrr_more_is_better() -> None:
     assert (epochs, seen[-1].epoch, seen[-1].best) == (2, 4, 0.3)
 
 
+@pytest.mark.parametrize(
+    ("figures", "best", "last"),
+    [
+        ([0.1] * 20, 1, 9),  # never learned: 4 x 2 checks are waited, not 2
+        ([0.1, 0.1, 0.1, 0.1, 0.15, 0.1, 0.3, 0.2, 0.2], 7, 9),  # .15 is still hardly; from .3 on it is 2 again
+        ([0.1, 0.3, 0.2, 0.2], 2, 4),
+    ],
+)
+def test_patience_is_longer_while_hardly_anything_is_learned(figures: list[float], best: int, last: int) -> None:
+    model, schedule, left = Scripted([]), plain(watch="mrr", epochs=15), iter(figures)
+    optimizer = make_optimizer(model, schedule)
+    reports = train(model, Single(), lambda: next(left), schedule, optimizer=optimizer, seed=0, hardly=0.15)
+    seen, epochs = collect(reports, [])
+    assert (epochs, seen[-1].epoch, [report.epoch for report in seen if report.stopped]) == (best, last, [last])
+
+
+def test_a_loss_is_hardly_learned_while_it_is_not_below() -> None:
+    model, schedule, left = Scripted([]), plain(), iter([3.0, 3.0, 3.0, 3.0, 1.0, 1.0, 1.0])
+    optimizer = make_optimizer(model, schedule)
+    reports = train(model, Single(), lambda: next(left), schedule, optimizer=optimizer, seed=0, hardly=2.0)
+    seen, epochs = collect(reports, [])
+    assert (epochs, seen[-1].epoch) == (5, 7)
+
+
 def test_check_every_looks_at_each_second_epoch_and_at_the_last() -> None:
     model = Scripted([3.0, 2.0, 1.0])  # epochs 2, 4 and 5
     reports, epochs = play(model, plain(epochs=5, check_every=2))

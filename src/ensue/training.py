@@ -32,6 +32,8 @@ from ensue.optimizer import by_row, optimizer_tensors, restore_optimizer
 from ensue.schedule import Schedule
 
 Index = npt.NDArray[np.int64]
+STUCK = 4
+"""How many times its patience a run has while it has hardly learned anything."""
 
 
 class TrainingBatch(Protocol):
@@ -99,6 +101,7 @@ def train(
     resume: bool = False,
     fingerprint: str = "",
     every_seconds: float = 30.0,
+    hardly: float | None = None,
 ) -> Generator[Report, None, Trained]:
     """Train a model until the watched figure stops getting better; it ends with its best weights.
 
@@ -114,6 +117,9 @@ def train(
         resume: continue from ``checkpoint`` if it is there.
         fingerprint: names data and settings, so that a checkpoint of another run is refused.
         every_seconds: time between two checkpoints.
+        hardly: a watched figure that hardly anything must be learned for. Until it is passed, patience is ``STUCK``
+            times as long: where data is sparse, a network may need ten epochs before it finds more than how often
+            each value occurs.
 
     Returns:
         The number of epochs behind the best weights, and what an epoch took.
@@ -131,7 +137,7 @@ def train(
         since = time.monotonic() - begun
         return Report(stage, epoch, schedule.epochs, step, steps, loss, since, valid, run.best, stopped)
 
-    while run.epoch < schedule.epochs and run.waited < schedule.patience:
+    while run.epoch < schedule.epochs and run.waited < run.patience(schedule, hardly):
         plan = data.plan(schedule.batch(run.halvings), (seed, run.epoch))
         for number in range(run.step, len(plan)):
             run.set_rate(schedule.rate(run.taken, schedule.epochs * len(plan)))
@@ -142,7 +148,7 @@ def train(
         checked = (run.epoch + 1) % schedule.check_every == 0 or run.epoch + 1 == schedule.epochs
         found = valid() if checked and valid is not None else None
         mean = run.close_epoch(found, better=schedule.better)
-        over = run.epoch == schedule.epochs or run.waited >= schedule.patience
+        over = run.epoch == schedule.epochs or run.waited >= run.patience(schedule, hardly)
         run.keep(checkpoint, 0.0 if over else every_seconds)
         yield report(run.epoch, len(plan), len(plan), mean, found, over)
     return Trained(run.restore_best(), (time.monotonic() - begun) / max(1, run.epoch - first))
@@ -225,6 +231,11 @@ class _Run:
     def mean(self) -> float:
         """Mean training loss of this epoch so far."""
         return self.loss_sum / max(self.loss_count, 1.0)
+
+    def patience(self, schedule: Schedule, hardly: float | None) -> int:
+        """Checks without a better figure that this run has at most."""
+        stuck = hardly is not None and self.best is not None and not schedule.better(self.best, hardly)
+        return schedule.patience * (STUCK if stuck else 1)
 
     def set_rate(self, rate: float) -> None:
         """The optimiser's step size from here on."""

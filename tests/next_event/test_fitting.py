@@ -80,6 +80,19 @@ def test_a_check_ranks_a_part_of_many_held_out_histories(world: World, monkeypat
     assert first.ids.tolist() == second.ids.tolist()
 
 
+def test_a_network_that_ranks_hardly_better_than_popularity_has_four_times_the_patience(world: World) -> None:
+    still = {"epochs": 12, "patience": 1, "learning_rate": 1e-12, "refit": False}
+    made, reports = fitted("hidan", world.train, **still)
+    assert (reports[-1].epoch, made.facts["epochs"]) == (5, 1)
+    part, held, _ = hold_out(world.train, by_time=False)
+    counted = NextPredictor("popularity")
+    assert not list(counted.fit(part))
+    popular = mean_reciprocal_rank(counted, held.encode(counted.vocabulary, drop_unknown=True))
+    assert (reports[-1].best or 1.0) < 1.5 * popular
+    _, reports = fitted("hidan", world.train, **still | {"watch": "loss"})
+    assert reports[-1].epoch < 5
+
+
 def test_accuracy_is_no_figure_of_a_ranking() -> None:
     with pytest.raises(SettingError, match="watch is 'accuracy'; task next knows loss and mrr"):
         NextPredictor("sansr", settings={"watch": "accuracy"})

@@ -138,6 +138,7 @@ def train_once(
         checkpoint=checkpoint,
         resume=resume,
         fingerprint=storage.fingerprint(predictor, parts),
+        hardly=_hardly(predictor, watched) if valid is not None and schedule.watch == "mrr" else None,
     )
     if hasattr(network, "finish"):
         network.finish(parts[0], parts[1] if valid is not None else None, earlier)
@@ -154,9 +155,9 @@ def _some(valid: Histories) -> Histories:
     return valid.select(np.sort(drawn[:enough]))
 
 
-def mean_reciprocal_rank(predictor: NextPredictor, valid: Histories) -> float:
-    """Micro MRR as in protocol ``full``, over targets that the predictor knows."""
-    found, *_ = predictor.ranks(valid, hide=not predictor.facts["repeats"])
+def mean_reciprocal_rank(predictor: NextPredictor, valid: Histories, counting: str | None = None) -> float:
+    """Micro MRR as in protocol ``full``, over targets that the predictor knows; of a counting row if named."""
+    found, *_ = predictor.ranks(valid, hide=not predictor.facts["repeats"], counting=counting)
     return float(metrics.reciprocal_rank(found).mean())
 
 
@@ -166,6 +167,12 @@ def _watch(predictor: NextPredictor, valid: Histories) -> float:
     if predictor.schedule.watch == "loss":
         return mean_loss(predictor.network, Pieces(valid, predictor.network.reach))
     return mean_reciprocal_rank(predictor, valid)
+
+
+def _hardly(predictor: NextPredictor, valid: Histories) -> float:
+    """An MRR half as good again as popularity's, or less where that is good already: more than chance, hardly more."""
+    popular = mean_reciprocal_rank(predictor, valid, "popularity")
+    return popular * (1 + (1 - popular) / 2)
 
 
 def _beside(checkpoint: Path | None, name: str) -> Path | None:

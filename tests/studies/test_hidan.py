@@ -27,7 +27,7 @@ from ensue.studies.provenance import Study
 from ensue.training import Report
 
 CHOSEN = ("att-lstm", "hidan", "cascade-blend")
-TINY = hidan.Plan(options={"epochs": 1, "dim": 8, "table_dim": 8}, resamples=60)
+TINY = hidan.Plan(options={"epochs": 1, "dim": 8, "table_dim": 8}, resamples=60, beside=2)
 USERS = 12
 
 
@@ -257,9 +257,10 @@ def test_kept_cells_are_not_trained_again(
     again, watcher = run(data, monkeypatch, kept, seeds=2)
     assert watcher.trained == 0 and again.tables == study.tables and again.page == study.page
     before = len(json.loads(kept.read_text())["cells"])
-    _, more = run(data, monkeypatch, kept, seeds=3, models=("hidan",))
+    third, more = run(data, monkeypatch, kept, seeds=3, models=("hidan",))
     assert more.trained == 2  # two trainings of HiDAN are enough in the later papers' set
     assert len(json.loads(kept.read_text())["cells"]) == before + 2
+    assert "and all in the later papers' sets, with 2)" in third.page and "the others" not in study.page
 
 
 def test_the_page_says_what_it_shows(finished: tuple[Study, Watcher, Path]) -> None:

@@ -59,8 +59,8 @@ class Plan:
     """Cascades scored at most."""
     resamples: int = RESAMPLES
     """Of the test cascades."""
-    beside: int = 2
-    """Trainings at most of a network about which no verdict is given."""
+    beside: int = 1
+    """Trainings at most of what HiDAN's verdicts do not need."""
 
 
 FULL = Plan(
@@ -92,7 +92,7 @@ def run(
             it; or the one that holds HiDAN's own files.
         models: which trained models get a row; none for those of ``Plan.rows``.
         quick: small slices and few epochs; not the paper's figures.
-        seeds: trainings a model; of those that only stand beside, at most ``Plan.beside``.
+        seeds: trainings of HiDAN and of the rivals it is judged against; of the other models at most ``Plan.beside``.
         tell: takes a line of progress.
         follow: shows a training.
         kept: where finished cells are kept.
@@ -162,8 +162,8 @@ class _Study:
         return found
 
     def _seeds(self, own: CascadeSet, name: str, seeds: int) -> int:
-        judged = (OURS,) if own.name in LATER else ("hidan", OURS, *page.RIVALS)
-        return seeds if name in judged else min(seeds, self.plan.beside)
+        judged = own.name not in LATER and name in ("hidan", *page.RIVALS)
+        return seeds if judged else min(seeds, self.plan.beside)
 
     def _key(self, own: CascadeSet, whole: CascadeSet, model: str, seed: int) -> dict[str, Any]:
         """All that decides a cell, but the program's version, which stands in the cell."""

@@ -35,7 +35,7 @@ class Amounts:
     tested: int | None
     seeds: int
     beside: int
-    """Of networks about which no verdict is given."""
+    """Seeds of what HiDAN's verdicts do not need."""
 
 
 def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick: bool) -> list[str]:
@@ -49,7 +49,8 @@ def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick
         ]
     times = "once" if amounts.seeds == 1 else f"with {amounts.seeds} seeds"
     if amounts.beside < amounts.seeds:
-        times += f" (rows without a verdict, and HiDAN in the later papers' sets: {amounts.beside})"
+        few = "once" if amounts.beside == 1 else f"with {amounts.beside}"
+        times += f" (HiDAN and the rivals of its verdicts; the others, and all in the later papers' sets, {few})"
     return [
         *lines,
         "Every user after the first of a cascade is a target, ranked among all users that training data holds; one it "

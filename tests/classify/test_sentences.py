@@ -3,92 +3,34 @@
 from __future__ import annotations
 
 import json
-import re
-import sys
-import types
-import zlib
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 import torch
-from safetensors import SafetensorError
 
-from ensue.classify import sentences
 from ensue.classify.predictor import ClassifyPredictor
-from ensue.classify.sentences import Encoder, SentencePassages, written
+from ensue.classify.sentences import SentencePassages, written
 from ensue.classify.task import keep_words
 from ensue.data.texts import Texts
 from ensue.data.tokens import Tokenizer
 from ensue.errors import ModelFolderError, SettingError
+from ensue.nn.encoder import Encoder
 from ensue.records import Text
 from tests.classify import test_contract
 from tests.classify.contract import FILLERS, TRAINED, planted
+from tests.encoders import StandIn, hashed, install, missing
 
-WIDTH = 32
 CPU = torch.device("cpu")
 SMALL = {**TRAINED, "encoder": "stand-in", "epochs": 2}
-FAULTS: dict[str, Exception] = {
-    "nowhere": OSError("nowhere is no model.\nand much more"),
-    "damaged": SafetensorError("header too large"),
-    "odd": KeyError(),
-}
 SHARED: dict[str, ClassifyPredictor] = {}
 
 
-def hashed(text: str) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """(WIDTH,) the sum of a vector for each word and mark."""
-    found: np.ndarray[Any, np.dtype[np.float32]] = np.zeros(WIDTH, np.float32)
-    for word in re.findall(r"\w+|[^\w\s]", text):
-        found += drawn(word)
-    return found
-
-
-@cache
-def drawn(word: str) -> np.ndarray[Any, np.dtype[np.float32]]:
-    return np.random.default_rng(zlib.crc32(word.encode())).normal(size=WIDTH).astype(np.float32)
-
-
-class StandIn:
-    """What is asked of ``sentence_transformers.SentenceTransformer``."""
-
-    made: ClassVar[list[dict[str, Any]]] = []
-    asked: ClassVar[list[list[str]]] = []
-    shift: ClassVar[float] = 0.0
-
-    def __init__(self, name: str, **options: Any) -> None:
-        if name in FAULTS:
-            raise FAULTS[name]
-        self.made.append({"name": name, **options})
-        self.training = True
-
-    def eval(self) -> StandIn:
-        self.training = False
-        return self
-
-    def encode(self, texts: list[str], **options: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
-        assert options == {"show_progress_bar": False, "convert_to_numpy": True} and not self.training
-        self.asked.append(texts)
-        return np.stack([hashed(text) + np.float32(self.shift) for text in texts])
-
-
 @pytest.fixture(autouse=True)
-def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    module: Any = types.ModuleType("sentence_transformers")
-    module.SentenceTransformer, module.__version__ = StandIn, "6.0.1"
-    monkeypatch.setitem(sys.modules, "sentence_transformers", module)
-    monkeypatch.setattr(StandIn, "made", [])
-    monkeypatch.setattr(StandIn, "asked", [])
-    yield
-
-
-def missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where the extra is not installed."""
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch)
 
 
 def fitted(records: list[Text], model: str = "centrality", **options: Any) -> ClassifyPredictor:
@@ -182,17 +124,6 @@ def test_the_encoder_is_asked_for_each_distinct_sentence_once() -> None:
             "model_kwargs": {"use_safetensors": True},
         }
     ]
-
-
-def test_only_so_many_vectors_are_kept_and_the_answers_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Encoder("stand-in", CPU).vectors(["a b", "c", "a b", "d"])
-    monkeypatch.setattr(sentences, "KEPT", 2 * 4 * WIDTH)
-    encoder = Encoder("stand-in", CPU)
-    StandIn.asked.clear()
-    assert encoder.vectors(["a b", "c", "a b", "d"]).equal(whole)
-    assert encoder.vectors(["d", "c", "a b"]).equal(whole[[3, 1, 0]])
-    assert StandIn.asked == [["a b", "c", "d"], ["a b"]]
-    assert whole[0].tolist() == hashed("a b").tolist() and encoder.dim == WIDTH
 
 
 def test_scores_are_those_of_the_vectors_read_one_text_at_a_time() -> None:
@@ -322,19 +253,6 @@ def test_another_encoder_under_the_same_name_is_refused(tmp_path: Path, monkeypa
     assert str(error.value) == ("encoder 'stand-in' is not the one this model was trained with; put that one back")
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [("nowhere", "nowhere is no model"), ("damaged", "header too large"), ("odd", "KeyError")],
-)
-def test_an_encoder_that_cannot_be_read_says_why(name: str, reason: str) -> None:
-    with pytest.raises(SettingError) as error:
-        Encoder(name, CPU).vectors(["a"])
-    assert str(error.value) == (
-        f"encoder {name!r} cannot be read ({reason}); give the folder or the name of a sentence-transformers model "
-        "with safetensors weights"
-    )
-
-
 def test_an_empty_name_is_refused() -> None:
     with pytest.raises(SettingError) as error:
         ClassifyPredictor("mean", settings={"encoder": " "})
@@ -349,19 +267,3 @@ def test_a_folder_without_the_probe_is_damaged(tmp_path: Path) -> None:
     path.write_text(json.dumps(found))
     with pytest.raises(ModelFolderError, match=r"facts are missing in settings\.json"):
         ClassifyPredictor.load(tmp_path / "model", device="cpu")
-
-
-def test_nothing_is_fetched_for_a_folder(tmp_path: Path) -> None:
-    assert Encoder(str(tmp_path), CPU).dim == WIDTH
-    assert StandIn.made[0]["local_files_only"] is True
-
-
-def test_a_version_that_runs_code_of_a_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["sentence_transformers"], "__version__", "5.4.1")
-    with pytest.raises(SettingError) as error:
-        Encoder("stand-in", CPU).vectors(["a"])
-    assert str(error.value) == (
-        "encoder 'stand-in' needs sentence-transformers 6 or newer, for older ones run code that lies in a model's "
-        "folder: pip install --upgrade 'ensue[encoder]'"
-    )
-    assert StandIn.made == []

@@ -156,6 +156,19 @@ def test_compare_counts_beside(ensue: Ensue, files: Files) -> None:
     assert [row["model"] for row in json.loads(ran.out)["rows"]] == ["bm25", "tfidf"]
 
 
+def test_a_part_that_is_scored_is_not_trained_on(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    """One file for both: the part is of what is scored, and training takes the file's own part."""
+    split = tmp_path / "split.csv"
+    parts = pl.when(pl.int_range(pl.len()) < 48).then(pl.lit("train")).otherwise(pl.lit("test"))
+    pl.read_csv(files.posts).with_columns(split=parts).write_csv(split)
+    both = ("--articles", files.articles, "--part", "test")
+    ran = ensue("compare", "link", split, *both, "--test", split, "--models", "best", "--json")
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    assert found["protocol"]["data"] == "25 posts, 25 links"
+    assert found["protocol"]["leaked"].endswith("; 1 posts were trained on")  # the one that repeats another
+
+
 def test_predict_and_explain(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     lines = 'a ferry in the harbour\n\n{"text": "storm and flood", "id": "p9"}\n'
     ran = ensue("predict", files.model, "-", "-k", "2", "--json", stdin=lines)

@@ -101,7 +101,7 @@ class LinkContract:
         kept = pl.read_parquet(tmp_path / "model" / "articles.parquet")
         assert kept["titles"][0] == "News of the ferry" and len(kept) == 12
         words = json.loads((tmp_path / "model" / "vocabulary.json").read_text())["words"]
-        assert ("with" in words) == (predictor.model is not None)  # a word of posts alone: of networks only
+        assert ("with" in words) == (predictor.schedule is not None)  # a word of posts alone: of networks only
 
     def test_loaded_and_updated_equals_updated(self, own: LinkPredictor, tmp_path: Path) -> None:
         own.save(tmp_path / "model")
@@ -173,19 +173,19 @@ class LinkContract:
             return str(error.value)
 
         assert message(lambda: predictor.predict([Post("a")], 0), SettingError) == "k is 0; ask for at least 1 choice"
-        assert message(lambda: LinkPredictor(self.model).predict([Post("a")]), SettingError) == (
+        assert message(lambda: LinkPredictor(self.model, settings=self.options).predict([Post("a")]), SettingError) == (
             "this predictor is not trained yet: loop over fit(data), or load a folder"
         )
         alone = Corpus(Articles.of([article("ferry")]), Posts.of([post("ferry", 1)]))
-        assert message(lambda: list(LinkPredictor(self.model).fit(alone)), DataError) == (
+        assert message(lambda: list(LinkPredictor(self.model, settings=self.options).fit(alone)), DataError) == (
             "training data: there is one article, so there is nothing to choose from; give at least two"
         )
         silent = Corpus(planted().articles, Posts.of([Post("ferry")]))
-        assert message(lambda: list(LinkPredictor(self.model).fit(silent)), DataError) == (
+        assert message(lambda: list(LinkPredictor(self.model, settings=self.options).fit(silent)), DataError) == (
             "training data: no post is about an article; name their column with --columns about=…"
         )
         strange = Corpus(planted().articles, Posts.of([Post("ferry", "p", ("nine",))]))
-        assert message(lambda: list(LinkPredictor(self.model).fit(strange)), DataError) == (
+        assert message(lambda: list(LinkPredictor(self.model, settings=self.options).fit(strange)), DataError) == (
             "training data: no post is about an article that is there; the first names 'nine', the first article is "
             "'ferry': name the columns of ids with --columns about=…,article_id=…"
         )

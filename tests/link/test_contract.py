@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import numpy as np
 import pytest
 
-from ensue.errors import SettingError
+from ensue.data.posts import Posts
+from ensue.errors import ModelFolderError, SettingError
 from ensue.link import MODELS
 from ensue.link.predictor import LinkPredictor
+from ensue.link.vectors import sync
+from ensue.records import Post
+from tests.encoders import StandIn, hashed, install, missing
 from tests.link.contract import NETWORK, LinkContract
+
+ENCODER = {"encoder": "stand-in"}
 
 
 class TestBest(LinkContract):
@@ -43,12 +53,32 @@ class TestBiGRU(LinkContract):
     learns = 0.5
 
 
+class TestSbert(LinkContract):
+    """A stand-in for an installed encoder."""
+
+    model = "sbert"
+    options = ENCODER
+    learns = 0.7
+
+
+class TestBestSbert(LinkContract):
+    """An installed encoder's cosine among the scores."""
+
+    model = "best"
+    options = ENCODER
+
+
 class TestTfidf(LinkContract):
     model = "tfidf"
 
 
 class TestBM25(LinkContract):
     model = "bm25"
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch)
 
 
 def test_every_model_signs_the_contract() -> None:
@@ -59,9 +89,16 @@ def test_every_model_signs_the_contract() -> None:
     ("model", "settings", "message"),
     [
         ("astt", {}, f"model 'astt' is not known for task link; choose from {', '.join(MODELS)}"),
-        ("best", {"learned": "lstm"}, "learned is 'lstm'; choose from ast, cnn, gru, bigru, or leave it out"),
+        ("best", {"learned": "lstm"}, "learned is 'lstm'; choose from ast, cnn, gru, bigru, sbert, or leave it out"),
         ("ast", {"learned": "cnn"}, "learned is 'cnn'; only model best weighs a learned score"),
         ("ast", {"encoder": "gru"}, "encoder is 'gru'; name the model gru instead"),
+        ("best", {"encoder": "gru", "learned": "cnn"}, "encoder is 'gru'; name the model gru instead"),
+        (
+            "sbert",
+            {"encoder": " "},
+            "sbert needs an encoder: --set encoder=FOLDER, or a name that sentence-transformers knows",
+        ),
+        ("sbert", {"epochs": 2}, "setting 'epochs' is not known here; choose from encoder, learned, together"),
         ("ast", {"watch": "loss"}, "watch is 'loss'; task link knows only 'mrr'"),
         ("tfidf", {"heads": 3}, "setting 'heads' is not known here; choose from learned, together"),
     ],
@@ -70,3 +107,48 @@ def test_what_is_refused(model: str, settings: dict[str, object], message: str) 
     with pytest.raises(SettingError) as error:
         LinkPredictor(model, settings=settings)
     assert str(error.value) == message
+
+
+def test_cosines_are_the_encoder_s() -> None:
+    made = TestSbert.fitted()
+    texts = ["ferry captain", "", "storm"]
+    found = made.scores(Posts.of([Post(text) for text in texts])).whole()
+    rows = np.stack([hashed(text) for text in made.articles.texts])
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    for text, scores in zip(texts, found, strict=True):
+        own = hashed(text)
+        assert scores == pytest.approx(rows @ own / max(float(np.linalg.norm(own)), 1e-9), abs=1e-5)
+
+
+def test_a_folder_needs_the_encoder_it_was_learned_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    TestBestSbert.fitted().save(tmp_path / "model")
+    loaded = LinkPredictor.load(tmp_path / "model", device="cpu")
+    assert loaded.shared.learned == "sbert"
+    with (
+        monkeypatch.context() as other,
+        pytest.raises(SettingError, match="is not the one"),
+    ):
+        other.setattr(StandIn, "shift", 0.5)
+        loaded.predict([Post("ferry")])
+    missing(monkeypatch)
+    with pytest.raises(SettingError, match=r"needs the extra: pip install 'ensue\[encoder\]'"):
+        LinkPredictor.load(tmp_path / "model", device="cpu").predict([Post("ferry")])
+    path = tmp_path / "model" / "settings.json"
+    found = json.loads(path.read_text())
+    del found["facts"]["encoder"]
+    path.write_text(json.dumps(found))
+    with pytest.raises(ModelFolderError, match=r"facts are missing in settings\.json"):
+        LinkPredictor.load(tmp_path / "model", device="cpu")
+
+
+def test_vectors_of_posts_are_kept_beside_the_folder(tmp_path: Path) -> None:
+    """Only new texts are encoded, and another encoder encodes all anew."""
+    made = TestSbert.fitted()
+    posts = Posts.of([Post("ferry captain", "a"), Post("storm", "b")])
+    whole = made.scores(posts).whole()
+    assert sync(made, posts, tmp_path / "posts") == (2, 0, 0)
+    assert made.scores(posts).whole() == pytest.approx(whole, abs=1e-6)
+    more = Posts.of([Post("storm", "b"), Post("bakery", "c")])
+    assert sync(made, more, tmp_path / "posts") == (1, 1, 1)
+    made.facts["encoder"] = [own + 1e-9 for own in made.facts["encoder"]]
+    assert sync(made, more, tmp_path / "posts") == (2, 0, 0)

@@ -23,6 +23,7 @@ from ensue.studies.ast_paper import OVERALL, PRECISION
 from ensue.studies.ast_sets import find_sets, find_vectors
 from ensue.studies.provenance import Study
 from ensue.training import Report
+from tests.encoders import install
 
 CHOSEN = ("ast", "cnn", "best")
 TINY = ast.Plan(options={"heads": 2, "dim": 8, "hidden": 8, "filters": 4, "epochs": 1}, seeds={"clickbait22": 1})
@@ -195,6 +196,20 @@ def test_quick_and_vectors(data: Path, tmp_path: Path) -> None:
     study, watcher = run(data, quick=True, models=("ast",))
     assert watcher.trained == 2 and "Quick run" in study.page
     assert any("not kept" in line for line in watcher.told)
+
+
+def test_an_installed_encoder_adds_two_rows(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    install(monkeypatch)
+    kept = tmp_path / "cells.json"
+    study, _ = run(data, kept, models=("best", "sbert=some/where/stand-in"))
+    rows = {row["model"]: row for row in study.tables["overall"] if row["data"] == "politifact"}
+    assert [*rows] == ["best", "sbert", "best+sbert", *COUNTING]
+    assert rows["sbert"]["mrr"] < rows["best+sbert"]["mrr"]
+    assert "sbert is the cosine of an installed encoder, stand-in," in study.page
+    assert {row["other"] for row in study.tables["verdicts"] if row["model"] == "best+sbert"} == {
+        *("best", "sbert"), *COUNTING,
+    }  # fmt: skip
+    assert "some/where" not in kept.read_text() + study.page + json.dumps(study.tables)
 
 
 def test_what_cannot_be_done(data: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from ensue.classify import BEST, MODELS, answers, blend, fitting, storage, updat
 from ensue.classify.batch import Batch, Output
 from ensue.classify.counting import Majority, MeanVectors, Sides, Tfidf
 from ensue.classify.network import TABLE_2, Shape
-from ensue.classify.sentences import Encoder, SentencePassages
+from ensue.classify.sentences import SentencePassages
 from ensue.classify.task import Passages
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
@@ -27,6 +27,7 @@ from ensue.errors import DataError, SettingError
 from ensue.folder import read_model, write_folder
 from ensue.metrics import Floats
 from ensue.nn.device import find_device, room_for
+from ensue.nn.encoder import Encoder
 from ensue.records import Text
 from ensue.schedule import require_fixed
 from ensue.settings import changed, require_k, require_seed

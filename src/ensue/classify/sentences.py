@@ -1,126 +1,23 @@
 """Sentences as vectors of a frozen encoder, an installed ``sentence-transformers`` model, in place of words.
 
 The network then reads them as it reads the sentences of a document: BiLSTM, pooling, classifier. Words, counts and word
-vectors stay for the counting models beside. No code that comes with a model is run, and its weights must be
-safetensors. A model folder keeps the name of its encoder and a probe of it, not its weights.
-
-A vector depends on the sentences that are encoded beside it as far as the encoder rounds (1e-7 is usual).
+vectors stay for the counting models beside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import redirect_stderr
-from io import StringIO
-from itertools import islice
-from pathlib import Path
-from threading import Lock
-from typing import Any
-
 import numpy as np
 import polars as pl
-import torch
-from safetensors import SafetensorError
-from torch import Tensor
 
 from ensue.classify.batch import Batch, Block
 from ensue.classify.task import Passages
 from ensue.data.histories import Index
 from ensue.data.tokens import Tokens
-from ensue.errors import SettingError
+from ensue.nn.encoder import PROBE, Encoder
 
 STRETCH = 64
 """Words that are encoded together at most: encoders leave out what is beyond some 128 to 512 pieces of words."""
-KEPT = 2**28
-"""Bytes of vectors that are kept, so that a sentence is encoded once; the oldest go first."""
-OLDEST = 6
-"""The version from which ``trust_remote_code=False`` holds for local folders too."""
-_PROBE = "the encoder that is asked must be the one that was learned with ."
 _APART = r"(?i) (n't\b|'(?:s|m|d|re|ve|ll)\b|[.,!?;:)\]])"
-
-
-class Encoder:
-    """A frozen sentence encoder, read when it is first asked.
-
-    Args:
-        name: a folder, or a name that ``sentence-transformers`` knows (and downloads if it is not there).
-        device: where it runs.
-    """
-
-    def __init__(self, name: str, device: torch.device) -> None:
-        self.name, self.device = name, device
-        self._model: Any = None
-        self._known: dict[str, np.ndarray[Any, np.dtype[np.float32]]] = {}
-        self._lock = Lock()
-
-    def vectors(self, texts: Sequence[str]) -> Tensor:
-        """(texts, dim) their vectors.
-
-        Raises:
-            SettingError: the package is missing, or the model cannot be read.
-        """
-        with self._lock:
-            new = [text for text in dict.fromkeys(texts) if text not in self._known]
-            if new:
-                self._known.update(zip(new, self._encode(new), strict=True))
-            found = torch.from_numpy(np.stack([self._known[text] for text in texts]))
-            most = KEPT // (4 * found.shape[1])
-            for text in list(islice(self._known, max(0, len(self._known) - most))):
-                del self._known[text]
-        return found
-
-    @property
-    def dim(self) -> int:
-        """Width of its vectors."""
-        return self.vectors([_PROBE]).shape[1]
-
-    def probe(self) -> list[float]:
-        """The first numbers of one vector, by which an encoder is known again."""
-        return [float(number) for number in self.vectors([_PROBE])[0, :8]]
-
-    def require(self, probe: Sequence[float]) -> None:
-        """Refuse an encoder that is not the one that gave ``probe``.
-
-        Raises:
-            SettingError: it is another one, it is missing, or it cannot be read.
-        """
-        own = self.probe()
-        if len(own) != len(probe) or not np.allclose(own, probe, rtol=0, atol=0.02 * np.abs(probe).max()):
-            raise SettingError(f"encoder {self.name!r} is not the one this model was trained with; put that one back")
-
-    def _encode(self, texts: list[str]) -> np.ndarray[Any, np.dtype[np.float32]]:
-        if self._model is None:
-            self._model = _read(self.name, self.device)
-        return np.asarray(self._model.encode(texts, show_progress_bar=False, convert_to_numpy=True), np.float32)
-
-
-def _read(name: str, device: torch.device) -> Any:
-    """The model, in evaluation mode."""
-    try:
-        import sentence_transformers
-    except ImportError as error:
-        raise SettingError(f"encoder {name!r} needs the extra: pip install 'ensue[encoder]'") from error
-    if int(sentence_transformers.__version__.partition(".")[0]) < OLDEST:
-        raise SettingError(
-            f"encoder {name!r} needs sentence-transformers {OLDEST} or newer, for older ones run code that lies in a "
-            "model's folder: pip install --upgrade 'ensue[encoder]'"
-        )
-    try:
-        with redirect_stderr(StringIO()):  # a bar of progress
-            model = sentence_transformers.SentenceTransformer(
-                name,
-                device=str(device),
-                trust_remote_code=False,
-                local_files_only=Path(name).is_dir(),
-                model_kwargs={"use_safetensors": True},
-            )
-    except (OSError, ValueError, RuntimeError, ImportError, LookupError, TypeError, SafetensorError) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
-        raise SettingError(
-            f"encoder {name!r} cannot be read ({reason}); give the folder or the name of a sentence-transformers model "
-            "with safetensors weights"
-        ) from error
-    return model.eval()
 
 
 class SentencePassages(Passages):
@@ -141,7 +38,7 @@ class SentencePassages(Passages):
         distinct = sentences.unique(maintain_order=True).with_row_index("number")
         self.numbers = sentences.join(distinct, on="sentence", maintain_order="left")["number"].to_numpy()
         """(passages,) the row of each among ``vectors``."""
-        self.vectors = encoder.vectors(distinct["sentence"].to_list() or [_PROBE])
+        self.vectors = encoder.vectors(distinct["sentence"].to_list() or [PROBE])
 
     def blocks(self, chosen: Index) -> tuple[Block, ...]:
         """None: words are not looked at."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -268,10 +269,11 @@ def compare(
     entries = [
         [make(task, name, settings=_settings(set_, min_users), seed=seed) for seed in range(seeds)] for name in names
     ]
-    known, asked = chosen.read(data, reading), chosen.read(test, reading)
+    learned = replace(reading, part="")  # a part is of what is scored: nothing of it may be trained on
+    known, asked = chosen.read(data, learned), chosen.read(test, reading)
     chosen.require(known, data, learn=True)
     chosen.require(asked, test, learn=False)
-    held = chosen.read(valid, reading) if valid else None
+    held = chosen.read(valid, learned) if valid else None
     for predictors in entries:
         for predictor in predictors:
             show.remark(f"{predictor.model_name}, seed {predictor.seed}")

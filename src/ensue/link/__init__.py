@@ -1,17 +1,21 @@
 """Task ``link``: which posts discuss this article, and which articles a post is about.
 
-``MODELS`` is the whole registry: a name, its module, its default settings, and how it is trained (``None``: counted).
+``MODELS`` is the whole registry: a name, its module, its default settings, and how it is trained (``None``: it is not).
 """
 
 from ensue.link.network import SCHEDULE, Linker, LinkSettings
+from ensue.link.sbert import SbertSettings
+from ensue.nn.encoder import Encoder
 from ensue.schedule import Schedule
 
-MODELS: dict[str, tuple[type[Linker] | None, LinkSettings | None, Schedule | None]] = {
+Row = tuple[type[Linker | Encoder] | None, LinkSettings | SbertSettings | None, Schedule | None]
+MODELS: dict[str, Row] = {
     "best": (None, None, None),
     "ast": (Linker, LinkSettings(encoder="ast"), SCHEDULE),
     "cnn": (Linker, LinkSettings(encoder="cnn"), SCHEDULE),
     "gru": (Linker, LinkSettings(encoder="gru"), SCHEDULE),
     "bigru": (Linker, LinkSettings(encoder="bigru"), SCHEDULE),
+    "sbert": (Encoder, SbertSettings(), None),
     "tfidf": (None, None, None),
     "bm25": (None, None, None),
 }

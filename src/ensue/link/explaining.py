@@ -142,7 +142,7 @@ def _choices(predictor: LinkPredictor, columns: Sequence[int], scores: Floats, s
 def _known(predictor: LinkPredictor, texts: Sequence[str]) -> tuple[list[int], list[int]]:
     """(texts,) how many words of each the model knows, and how many it has."""
     column = pl.Series("text", texts, dtype=pl.String)
-    if predictor.model is not None and predictor.model_name != "best":
+    if predictor.schedule is not None and predictor.model_name != "best":
         tokens = predictor.tokenizer.encode(column)
         starts = tokens.sentences[tokens.texts]
         sums = np.concatenate([[0], np.cumsum(tokens.ids != UNKNOWN)])

@@ -21,9 +21,11 @@ from ensue.link.hybrid import PULLS, log_shares, mixed, popularity, weigh
 from ensue.link.index import fingerprints
 from ensue.link.measures import at_cut, average_precision, by_row, calibrate
 from ensue.link.network import LEARNED_DIM
+from ensue.link.sbert import SbertSettings
 from ensue.link.scoring import Shelf, features
 from ensue.link.task import Links
 from ensue.metrics import Floats
+from ensue.nn.encoder import Encoder
 from ensue.training import Report, train
 
 if TYPE_CHECKING:
@@ -52,6 +54,10 @@ def fit(
     predictor.pull, predictor.weights, predictor.calibration, predictor.index = 0.0, {}, None, None
     if predictor.schedule is not None:
         yield from _train(predictor, part, held, checkpoint, resume)
+    elif isinstance(predictor.settings, SbertSettings):
+        predictor.model = Encoder(predictor.settings.encoder, predictor.device)
+        predictor.facts["encoder"] = predictor.model.probe()
+        shelf.vectors = predictor.vectors(shelf.articles.texts)
     if predictor.model_name == "best":
         _weigh(predictor, held)
     _calibrate(predictor, held)

@@ -24,12 +24,14 @@ from ensue.link import MODELS, WITHOUT_TRAINING, explaining, fitting, storage, u
 from ensue.link.explaining import LinkExplanation
 from ensue.link.index import VectorIndex
 from ensue.link.measures import Calibration
-from ensue.link.network import LinkSettings
+from ensue.link.network import Linker, LinkSettings
+from ensue.link.sbert import SbertSettings, unit_vectors
 from ensue.link.scoring import LinkScores, Shelf
 from ensue.link.serving import ServingSettings
 from ensue.link.task import encode_texts
 from ensue.metrics import Floats
 from ensue.nn.device import find_device, room_for
+from ensue.nn.encoder import Encoder
 from ensue.records import Post
 from ensue.schedule import require_fixed
 from ensue.settings import changed, require_k, require_seed
@@ -63,14 +65,20 @@ class LinkPredictor:
             raise SettingError(f"model {model!r} is not known for task link; choose from {', '.join(MODELS)}")
         given, (_, own, schedule) = dict(settings or {}), MODELS[model]
         self.model_name = model
+        if model == "best" and given.get("encoder") and not given.get("learned"):
+            given["learned"] = "sbert"
         learned = str(given.get("learned", "")) if model == "best" else ""
         if learned:
             _, own, schedule = _network(learned)
         self.settings, self.schedule, self.shared = changed(given, own, schedule, ServingSettings())
         if model != "best" and self.shared.learned:
             raise SettingError(f"learned is {self.shared.learned!r}; only model best weighs a learned score")
-        if self.settings is not None and "encoder" in given and self.settings.encoder != own.encoder:  # type: ignore[union-attr]
+        if isinstance(own, LinkSettings) and given.get("encoder", own.encoder) != own.encoder:
             raise SettingError(f"encoder is {given['encoder']!r}; name the model {given['encoder']} instead")
+        if isinstance(self.settings, SbertSettings) and not self.settings.encoder.strip():
+            raise SettingError(
+                "sbert needs an encoder: --set encoder=FOLDER, or a name that sentence-transformers knows"
+            )
         require_fixed(self.schedule, "link", "mrr")
         self.seed, self.device = require_seed(seed), find_device(device)
         self.shelf: Shelf | None = None
@@ -193,20 +201,21 @@ class LinkPredictor:
         """(texts, width) unit vectors of the network on the CPU; 0 for texts without a word.
 
         Raises:
-            SettingError: there is no network.
+            SettingError: there is no network; a sentence encoder is missing, or not the one that was learned with.
         """
         if self.model is None:
             raise SettingError(f"model {self.model_name} has no network, so it makes no vectors")
+        if isinstance(self.model, Encoder):
+            self.model.require(self.facts["encoder"])
+            return unit_vectors(self.model, texts)
         tokens = self.tokenizer.encode(texts, max_words=self.settings.max_words)
         parts = [found for _, found in encode_texts(self.model.eval(), tokens)]
         return torch.cat(parts) if parts else torch.zeros(0, self.model.width)
 
-    def new_network(self, num_words: int, dim: int) -> Any:
+    def new_network(self, num_words: int, dim: int) -> Linker:
         """An untrained network on this predictor's device."""
-        made = MODELS[self.shared.learned or self.model_name][0]
-        assert made is not None
         with room_for(self.settings.encoder):
-            return made(self.settings, num_words, dim).to(self.device)
+            return Linker(self.settings, num_words, dim).to(self.device)
 
     def summary(self) -> dict[str, Any]:
         """What was learned from what, and how: goes into ``settings.json`` and the card."""
@@ -267,7 +276,7 @@ def untrained(articles: Articles, posts: Posts, model: str = "best") -> LinkPred
     return made
 
 
-def _network(name: str) -> tuple[Any, LinkSettings, Any]:
+def _network(name: str) -> tuple[Any, LinkSettings | SbertSettings, Any]:
     networks = [own for own, (module, _, _) in MODELS.items() if module is not None]
     if name not in networks:
         raise SettingError(f"learned is {name!r}; choose from {', '.join(networks)}, or leave it out")

@@ -10,6 +10,6 @@ class ServingSettings:
     """How scores are made of what was learned."""
 
     learned: str = ""
-    """Of best: the network whose cosine is weighed beside the lexical scores: ast, cnn, gru or bigru; none if empty."""
+    """Of best: whose cosine is weighed beside the lexical scores: ast, cnn, gru, bigru, or sbert; none if empty."""
     together: bool = True
     """Of best: whether posts of one corpus tell which articles are much discussed; false ranks every post alone."""

@@ -19,8 +19,10 @@ from ensue.data.tokens import Tokenizer
 from ensue.errors import DataError
 from ensue.folder import described, read_file, read_tensors, tensor_bytes
 from ensue.link.measures import Calibration
+from ensue.link.sbert import SbertSettings
 from ensue.link.scoring import Shelf
 from ensue.link.task import Links
+from ensue.nn.encoder import Encoder
 from ensue.optimizer import optimizer_tensors, restore_optimizer
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ def files(predictor: LinkPredictor, card: str) -> dict[str, bytes]:
     """The contents of a model folder, by file name."""
     shelf = predictor.known
     counts = {name: torch.from_numpy(_signed(array)) for name, array in shelf.arrays().items()}
-    network = predictor.model.state_dict() if predictor.model is not None else {}
+    network = predictor.model.state_dict() if predictor.schedule is not None else {}
     found = {
         **described(predictor.summary(), card),
         "vocabulary.json": predictor.tokenizer.to_json().encode(),
@@ -65,6 +67,10 @@ def fill(predictor: LinkPredictor, path: Path, facts: dict[str, Any]) -> None:
     predictor.train_prints, vectors = counts.pop("train_prints"), counts.pop("vectors")
     arrays = {name: _unsigned(name, tensor.numpy()) for name, tensor in counts.items()}
     predictor.shelf = Shelf.restored(_articles(path), arrays, vectors)
+    if isinstance(predictor.settings, SbertSettings):
+        if "encoder" not in facts:
+            raise ValueError("facts are missing in settings.json")
+        predictor.model = Encoder(predictor.settings.encoder, predictor.device)
     if predictor.schedule is None:
         return
     try:
@@ -90,7 +96,10 @@ def fingerprint(predictor: LinkPredictor, data: Links) -> str:
 
 
 def encoder_of(predictor: LinkPredictor) -> str:
-    """Names what makes vectors of texts: the weights, the words, and the cap."""
+    """Names what makes vectors of texts: the weights, the words, and the cap; or the encoder, and what tells it."""
+    if isinstance(predictor.model, Encoder):
+        told = json.dumps([predictor.model.name, predictor.facts["encoder"]]).encode()
+        return hashlib.blake2b(told, digest_size=16).hexdigest()
     seen = hashlib.blake2b(predictor.tokenizer.to_json().encode(), digest_size=16)
     for name, tensor in predictor.model.state_dict().items():
         seen.update(name.encode() + np.ascontiguousarray(tensor.cpu().numpy()).tobytes())

@@ -38,9 +38,9 @@ def update(predictor: LinkPredictor, data: Corpus) -> Report:
     }
     last = Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True)
     if predictor.model is not None:
-        if len(learned):
+        if len(learned) and predictor.schedule is not None:
             last = _learn(predictor, learned, updates)
-        predictor.model.eval()
+            predictor.model.eval()
         shelf.vectors = predictor.vectors(shelf.articles.texts)
     return last
 

@@ -52,7 +52,7 @@ def sync(predictor: LinkPredictor, posts: Posts, place: Path) -> Synced:
     index = (
         VectorIndex.open(place)
         if place.exists()
-        else VectorIndex.create(place, predictor.model.width, kind=kind, bits="float32")
+        else VectorIndex.create(place, predictor.known.vectors.shape[1], kind=kind, bits="float32")
     )
     gone = index.rows["id"].filter((~index.rows["id"].is_in(posts.ids.implode())).to_numpy() & index.standing)
     removed = index.remove(gone) if len(gone) else 0

@@ -30,6 +30,8 @@ from ensue.studies.provenance import Follow, Study, Tell
 NETWORKS = ("cnn", "gru", "bigru", "ast")
 """The rows of the paper."""
 TRAINED = (*NETWORKS, "best")
+ENCODED = {"sbert": "sbert", "best+sbert": "best"}
+"""Rows that an installed sentence encoder adds, and their models."""
 VERDICTS = ("pooled_ap", "mrp", "mrr")
 
 
@@ -72,7 +74,8 @@ def run(
     Args:
         data: the folder with ``politifact`` and ``clickbait22``, or the folder above it. One of the two is enough;
             word vectors are ``vectors/sgns100.npz`` there, above it, or under ``text``.
-        models: which trained models get a row; none for all.
+        models: which trained models get a row; none for all. ``sbert=NAME``, the name or folder of an installed
+            sentence-transformers model, adds its row and that of ``best`` with it.
         quick: small slices, few epochs, small networks and learned vectors; not the paper's figures.
         seeds: trainings a network; of the large set one.
         tell: takes a line of progress.
@@ -83,13 +86,16 @@ def run(
         DataError: no data set is there, or the file of cells is something else.
         SettingError: a model that has no row.
     """
-    if unknown := [name for name in models if name not in TRAINED]:
+    encoders = [name.removeprefix("sbert=") for name in models if name.startswith("sbert=")]
+    named = [name for name in models if not name.startswith("sbert=")]
+    if unknown := [name for name in named if name not in TRAINED]:
         raise SettingError(
-            f"model {unknown[0]!r} has no row here; choose from {', '.join(TRAINED)} (counting rows are always there)"
+            f"model {unknown[0]!r} has no row here; choose from {', '.join(TRAINED)} (counting rows are always there), "
+            "and sbert=NAME for an installed sentence-transformers model"
         )
-    plan, chosen = QUICK if quick else FULL, tuple(models) or TRAINED
+    plan, chosen = QUICK if quick else FULL, (*named, *(ENCODED if encoders else ())) if models else TRAINED
     vectors = None if quick else find_vectors(data)
-    study = _Study(Cells(kept), plan, vectors, tell, follow)
+    study = _Study(Cells(kept), plan, vectors, encoders[0] if encoders else "", tell, follow)
     if kept is None:
         tell("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
     names = ("statistics", "overall", "precision", "verdicts", "heads", "cuts", "map")
@@ -102,15 +108,19 @@ def run(
         tables["statistics"] += own.statistics()
         for name, rows in study.tables(own, whole, chosen, seeds).items():
             tables[name] += rows
-    about = page.about([own.name for own in sets], absent, page.Amounts(plan.posts, vectors is not None), quick=quick)
+    amounts = page.Amounts(plan.posts, vectors is not None, Path(encoders[0]).name if encoders else "")
+    about = page.about([own.name for own in sets], absent, amounts, quick=quick)
     return Study("ast", tables, page.write(about, tables), page.draw(tables))
 
 
 class _Study:
     """The trainings, each kept as it finishes."""
 
-    def __init__(self, cells: Cells, plan: Plan, vectors: Path | None, tell: Tell, follow: Follow) -> None:
-        self.cells, self.plan, self.vectors, self.tell, self.follow = cells, plan, vectors, tell, follow
+    def __init__(
+        self, cells: Cells, plan: Plan, vectors: Path | None, encoder: str, tell: Tell, follow: Follow
+    ) -> None:
+        self.cells, self.plan, self.vectors, self.encoder = cells, plan, vectors, encoder
+        self.tell, self.follow = tell, follow
         self.vectors_print = hashlib.blake2b(vectors.read_bytes(), digest_size=8).hexdigest() if vectors else ""
 
     def tables(self, own: LinkSet, whole: LinkSet, models: Sequence[str], seeds: int) -> dict[str, Any]:
@@ -144,11 +154,13 @@ class _Study:
 
     def _trained(self, key: Mapping[str, Any], own: LinkSet, asked: Asked, model: str, seed: int) -> Cell:
         options = dict(self.plan.options) if model in NETWORKS else {}
+        options |= {"encoder": Path(self.encoder).name} if model in ENCODED else {}
 
         def make() -> Cell:
             self.tell(f"{own.name}: {model} seed {seed}")
             vectors = {"vectors": str(self.vectors)} if self.vectors and model in NETWORKS else {}
-            predictor = LinkPredictor(model, settings={**options, **vectors}, seed=seed)
+            encoder = {"encoder": self.encoder} if model in ENCODED else {}
+            predictor = LinkPredictor(ENCODED.get(model, model), settings={**options, **vectors, **encoder}, seed=seed)
             self.follow(predictor.fit(own.data))
             return {**measured(score(predictor, asked), asked), **_about(predictor, asked)}
 
@@ -198,7 +210,7 @@ def _verdicts(data: str, drawn: Mapping[str, Drawn]) -> list[dict[str, Any]]:
     """AST and best against every other row, on the same draws."""
     return [
         {"data": data, "model": name, "other": other, "measure": measure, **drawn[name].against(drawn[other], measure)}
-        for name in ("ast", "best")
+        for name in ("ast", "best", "best+sbert")
         if name in drawn
         for measure in VERDICTS
         for other in drawn

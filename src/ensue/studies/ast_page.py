@@ -35,6 +35,7 @@ class Amounts:
 
     posts: int | None
     has_vectors: bool
+    encoder: str = ""
 
 
 def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick: bool) -> list[str]:
@@ -58,6 +59,15 @@ def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick
         "alone. Figures are per cent, means over seeds; ± is half a 95 % interval over resampled articles with their "
         "posts, and seeds. The epoch is chosen by the MRR of validation posts.",
         "",
+        *(
+            [
+                f"sbert is the cosine of an installed encoder, {amounts.encoder}, which was trained elsewhere, on far "
+                "more text, and reads each text as far as it goes; best+sbert weighs it too.",
+                "",
+            ]
+            if amounts.encoder
+            else []
+        ),
         *(f"- **{name}**: {ABOUT[name]}." for name in sets),
         *([f"- Not at hand, and left out: {', '.join(absent)}."] if absent else []),
         "",

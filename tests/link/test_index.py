@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import pytest
 
 from ensue.errors import ModelFolderError, SettingError
 from ensue.link import index as module
-from ensue.link.index import VectorIndex, exact_search, fingerprints
+from ensue.link.index import VectorIndex, fingerprints
+from ensue.link.search import exact_search
 
 Floats = npt.NDArray[np.float32]
 
@@ -199,3 +201,84 @@ def test_vectors_are_read_back_by_id(tmp_path: Path) -> None:
     with pytest.raises(SettingError) as error:
         index.vectors_of(names(4, 99))
     assert str(error.value) == "id 'p99' is not in the index; add its vector first"
+
+
+def clouds(count: int, seed: int = 0, dim: int = 5) -> Floats:
+    """Rows around eight directions."""
+    random = np.random.default_rng(seed)
+    centres = np.random.default_rng(99).normal(size=(8, dim))
+    return (centres[random.integers(8, size=count)] + 0.1 * random.normal(size=(count, dim))).astype(np.float32)
+
+
+def many(folder: Path) -> VectorIndex:
+    """Two shards, some rows deleted."""
+    made = VectorIndex.create(folder, 5)
+    made.add(names(*range(500)), prints(500), clouds(500))
+    made.add(names(*range(500, 800)), prints(300), clouds(300, 1))
+    made.remove(names(*range(0, 500, 7)))
+    return made
+
+
+def test_all_cells_probed_is_the_exact_search(tmp_path: Path) -> None:
+    index, queries = many(tmp_path / "i"), clouds(6, 2)
+    index.add_cells(8)
+    for _ in range(2):
+        exact, frame = index.search(queries, 30)
+        scores, near = index.search(queries, 30, probes=8)
+        np.testing.assert_allclose(scores, exact, atol=1e-6)
+        assert near["id"].to_list() == frame["id"].to_list()
+        index.add(names(*range(3, 900, 5)), prints(180, 1000), clouds(180, 3))  # after the cells: new and replaced
+        index.remove(names(4, 600, 601))
+        index = VectorIndex.open(tmp_path / "i")
+
+
+def test_few_probes_find_most_and_score_them_exactly(tmp_path: Path) -> None:
+    index, queries = many(tmp_path / "i"), clouds(20, 2)
+    index.add_cells()  # 800 rows make 20 cells of 40
+    scores, frame = index.search(queries, 5, probes=4)
+    exact = index.search(queries, 5)[1].select("query", "id")
+    assert len(frame.join(exact, on=["query", "id"])) >= 0.95 * len(exact)
+    unit = queries / np.linalg.norm(queries, axis=1, keepdims=True)
+    own = index.vectors_of(frame["id"])
+    np.testing.assert_allclose(frame["score"], (unit[frame["query"].to_numpy()] * own).sum(1), atol=1e-6)
+    assert (np.diff(scores, axis=1) <= 0).all()
+    narrow = index.search(queries, 200, probes=1)[0]
+    assert np.isinf(narrow[:, -1]).all()  # a cell holds fewer
+
+
+def test_compacting_lets_go_of_the_cells(tmp_path: Path) -> None:
+    index = many(tmp_path / "i")
+    index.add_cells(4)
+    index.add_cells(8)
+    assert [path.name for path in sorted((tmp_path / "i").glob("cells-*"))] == [index.manifest["cells"]["name"]]
+    index.compact()
+    assert not list((tmp_path / "i").glob("cells-*"))
+    with pytest.raises(SettingError, match="probes is 3; make cells with add_cells first, and give at least 1"):
+        index.search(clouds(1), 2, probes=3)
+
+
+def test_cells_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = many(tmp_path / "i")
+    for bad in (lambda: index.add_cells(0), VectorIndex.create(tmp_path / "none", 5).add_cells):
+        with pytest.raises(SettingError, match="cells need at least one row, and there must be at least one"):
+            bad()
+    index.add_cells()
+    with pytest.raises(SettingError, match="probes is 0; "):
+        index.search(clouds(1), 2, probes=0)
+    path = tmp_path / "i" / index.manifest["cells"]["name"]
+    before, whole = path.read_bytes(), index.manifest
+    path.write_bytes(before[:100])
+    with pytest.raises(ModelFolderError, match=rf"{path.name}: missing or damaged \(.+\); delete the folder"):
+        VectorIndex.open(tmp_path / "i").search(clouds(1), 2, probes=3)
+    with monkeypatch.context() as full, pytest.raises(ModelFolderError, match=r"\(full\); the index is unchanged"):
+        full.setattr(module, "save", _full)
+        index.add_cells()
+    assert index.manifest == whole and VectorIndex.open(tmp_path / "i").manifest == whole
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(SettingError, match=r"approximate search needs the extra: pip install 'ensue\[ann\]'"):
+        index.add_cells()
+
+
+def _full(found: Any, path: Path) -> None:
+    path.write_bytes(b"half")
+    raise OSError("full")

@@ -6,15 +6,16 @@ the fingerprints of the texts; ``gone-N.npy``, the rows deleted so far. Every ch
 then replaces ``index.json`` in one step: a crash leaves the index before or after, and files that nobody names, which
 the next change sweeps away.
 
-A search takes a block of rows at a time, so its memory does not grow with the index. :func:`exact_search` is all of it:
-an approximate engine is a function with the same arguments.
+A search takes a block of rows at a time, so its memory does not grow with the index. Beyond a million rows
+:meth:`VectorIndex.add_cells` (extra ``ann``) keeps them in cells beside the shards, as ``cells-N.faiss``, and a search
+may probe a few; rows that came since are searched exactly.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -23,15 +24,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import torch
 
 from ensue.data.histories import Index
 from ensue.errors import ModelFolderError, SettingError
 from ensue.folder import write_file
+from ensue.link.search import Vectors, exact_search, load, make_cells, propose, save
 
-Vectors = npt.NDArray[np.floating[Any]]
-Blocks = Iterable[tuple[int, Vectors, npt.NDArray[np.bool_]]]
-"""(first row, (rows, dim) vectors, (rows,) which still stand)."""
 FORMAT = 1
 _BITS = {"float16": np.float16, "float32": np.float32}
 _BLOCK = 1 << 16
@@ -44,34 +42,6 @@ def fingerprints(texts: pl.Series) -> npt.NDArray[np.uint64]:
     return np.frombuffer(b"".join(digests), np.uint64)
 
 
-def exact_search(queries: Vectors, blocks: Blocks, k: int) -> tuple[npt.NDArray[np.float32], Index]:
-    """The ``k`` rows of highest inner product with each query, ties in order of row.
-
-    Args:
-        queries: (queries, dim).
-        blocks: the rows.
-        k: how many.
-
-    Returns:
-        (queries, k) products, -inf where there are fewer rows, and (queries, k) rows, -1 there.
-    """
-    asked = torch.from_numpy(np.ascontiguousarray(queries, np.float32))
-    best = np.full((len(queries), k), -np.inf, np.float32)
-    rows = np.full((len(queries), k), -1, np.int64)
-    for first, vectors, standing in blocks:
-        scores = (asked @ torch.from_numpy(vectors).float().T).numpy()
-        scores[:, ~standing] = -np.inf
-        for place, own in enumerate(scores):
-            chosen = np.flatnonzero((own > best[place, -1]) & (own > -np.inf))  # of equals the earlier rows stay
-            if len(chosen) > k:
-                chosen = chosen[own[chosen] >= np.partition(own[chosen], -k)[-k]]
-            every = np.concatenate([best[place], own[chosen]])
-            names = np.concatenate([rows[place], chosen + first])
-            order = np.argsort(-every, kind="stable")[:k]
-            best[place], rows[place] = every[order], names[order]
-    return best, rows
-
-
 class VectorIndex:
     """An index that stands in a folder; made by :meth:`create` or :meth:`open`.
 
@@ -82,6 +52,8 @@ class VectorIndex:
 
     def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
         self.folder, self.manifest = folder, manifest
+        self._cells: Any = None  # read when they are first probed
+        self.standing: npt.NDArray[np.bool_]
         self._load()
 
     @classmethod
@@ -196,21 +168,56 @@ class VectorIndex:
             whole.flush()
             _save_rows(self.folder / f"rows-{number}.parquet", kept)
         shards = [{"number": number, "rows": len(kept)}] if len(kept) else []
-        self._commit(self.manifest | {"shards": shards, "gone": None, "next": number + 1})
+        self._commit(self.manifest | {"shards": shards, "gone": None, "cells": None, "next": number + 1})
 
-    def search(self, queries: Vectors, k: int = 10) -> tuple[npt.NDArray[np.float32], pl.DataFrame]:
+    def add_cells(self, num: int | None = None) -> None:
+        """Keep the rows in cells too, for searches that probe a few of them; what comes later is searched exactly.
+
+        Args:
+            num: how many cells, about the square root of the number of rows by default.
+
+        Raises:
+            ModelFolderError: the disk is full or the place cannot be written; the index is unchanged.
+            SettingError: the extra is missing, there is no row, or less than one cell.
+        """
+        if not len(self.rows) or (num is not None and num < 1):
+            raise SettingError("cells need at least one row, and there must be at least one of them")
+        found = make_cells(list(self.blocks()), len(self.rows), self.manifest["dim"], num)
+        number = self.manifest["next"]
+        path = self.folder / f"cells-{number}.faiss"
+        try:
+            save(found, path)
+            _flush(path)
+        except OSError as error:
+            with suppress(OSError):
+                path.unlink()
+            raise ModelFolderError(f"{path}: cannot be written ({error}); the index is unchanged") from error
+        self._commit(self.manifest | {"cells": {"name": path.name, "rows": len(self.rows)}, "next": number + 1})
+
+    def search(
+        self, queries: Vectors, k: int = 10, *, probes: int | None = None
+    ) -> tuple[npt.NDArray[np.float32], pl.DataFrame]:
         """The ``k`` texts of highest cosine with each query.
 
         Args:
             queries: (queries, dim); they are scaled to length 1.
             k: how many.
+            probes: look only into so many cells of :meth:`add_cells` a query; all rows by default.
 
         Returns:
-            (queries, k) cosines, -inf where the index holds fewer; and a frame of ``query``, ``id`` and ``score``, best
+            (queries, k) cosines, -inf where fewer were found; and a frame of ``query``, ``id`` and ``score``, best
             first, without those.
+
+        Raises:
+            ModelFolderError: the cells are damaged.
+            SettingError: there are no cells to probe, or the extra is missing.
         """
         lengths = np.linalg.norm(queries, axis=1, keepdims=True)
-        scores, rows = exact_search(queries / np.maximum(lengths, 1e-12), self.blocks(), k)
+        asked = queries / np.maximum(lengths, 1e-12)
+        if probes is None:
+            scores, rows = exact_search(asked, self.blocks(), k)
+        else:
+            scores, rows = self._probe(asked, k, probes)
         flat, owners = rows.ravel(), np.repeat(np.arange(len(queries)), k)
         kept = flat >= 0
         ids = self.rows["id"].gather(flat[kept])
@@ -226,7 +233,32 @@ class VectorIndex:
         asked = pl.DataFrame({"id": ids}).join(held, on="id", how="left", maintain_order="left")["row"]
         if asked.null_count():
             raise SettingError(f"id {ids.filter(asked.is_null())[0]!r} is not in the index; add its vector first")
-        rows, found = asked.to_numpy().astype(np.int64), np.empty((len(ids), self.manifest["dim"]), np.float32)
+        return self._gather(asked.to_numpy().astype(np.int64))
+
+    def _probe(self, asked: Vectors, k: int, probes: int) -> tuple[npt.NDArray[np.float32], Index]:
+        """As :func:`exact_search`: rows of some cells, and all that came since the cells were made."""
+        held = self.manifest.get("cells")
+        if held is None or probes < 1:
+            raise SettingError(f"probes is {probes}; make cells with add_cells first, and give at least 1")
+        if self._cells is None:
+            try:
+                self._cells = load(self.folder / held["name"], held["rows"])
+            except OSError as error:
+                raise _half(self.folder, held["name"], str(error)) from error
+        late = (block for block in self.blocks() if block[0] >= held["rows"])
+        scores, rows = exact_search(asked, late, k)
+        proposed = propose(self._cells, asked, 2 * k, self.standing, probes)  # of 16 bits: more than are asked for
+        products = np.einsum(
+            "qkd,qd->qk", self._gather(np.maximum(proposed, 0).ravel()).reshape(*proposed.shape, -1), asked
+        )
+        every = np.concatenate([np.where(proposed >= 0, products, -np.inf).astype(np.float32), scores], axis=1)
+        names = np.concatenate([proposed, rows], axis=1)
+        order = np.lexsort((names, -every), axis=1)[:, :k]
+        return np.take_along_axis(every, order, 1), np.take_along_axis(names, order, 1)
+
+    def _gather(self, rows: Index) -> npt.NDArray[np.float32]:
+        """(rows, dim)."""
+        found = np.empty((len(rows), self.manifest["dim"]), np.float32)
         first = 0
         for vectors in self.vectors:
             own = (rows >= first) & (rows < first + len(vectors))
@@ -262,15 +294,17 @@ class VectorIndex:
         named = {
             _MANIFEST,
             manifest["gone"],
+            (manifest.get("cells") or {}).get("name"),
             *(name for shard in manifest["shards"] for name in _names(shard["number"])),
         }
         for path in self.folder.iterdir():
-            if path.name not in named and path.name.startswith(("vectors-", "rows-", "gone-")):
+            if path.name not in named and path.name.startswith(("vectors-", "rows-", "gone-", "cells-")):
                 with suppress(OSError):
                     path.unlink()
 
     def _load(self) -> None:
         shards, dim = self.manifest["shards"], self.manifest["dim"]
+        self._cells = None
         self.vectors: list[Vectors] = []
         frames = [pl.DataFrame(schema={"id": pl.String, "print": pl.UInt64})]
         for shard in shards:
@@ -343,7 +377,11 @@ def _save(path: Path, array: npt.NDArray[Any]) -> None:
 def _save_rows(path: Path, frame: pl.DataFrame) -> None:
     try:
         frame.write_parquet(path)
-        with path.open("rb+") as file:
-            os.fsync(file.fileno())
+        _flush(path)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise ModelFolderError(f"{path}: cannot be written ({error}); the index is unchanged") from error
+
+
+def _flush(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())

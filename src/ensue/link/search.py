@@ -1,0 +1,138 @@
+"""Which rows are closest to a query: all of them, a block at a time, or, beyond a million, some cells of them.
+
+Cells are an inverted file (Jégou, Douze & Schmid, PAMI 2011) by faiss (extra ``ann``), with rows in 16 bits. It only
+proposes: who asks multiplies the rows themselves, so a row that is found has the score of the exact search.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ensue.data.histories import Index
+from ensue.errors import SettingError
+
+Vectors = npt.NDArray[np.floating[Any]]
+Block = tuple[int, Vectors, npt.NDArray[np.bool_]]
+"""(first row, (rows, dim) vectors, (rows,) which still stand)."""
+LEAST = 39
+"""Rows a cell that its centroid is learned from; an index with fewer rows a cell gets fewer cells."""
+_ROUNDS = 10
+
+
+def exact_search(queries: Vectors, blocks: Iterable[Block], k: int) -> tuple[npt.NDArray[np.float32], Index]:
+    """The ``k`` rows of highest inner product with each query, ties in order of row.
+
+    Args:
+        queries: (queries, dim).
+        blocks: the rows.
+        k: how many.
+
+    Returns:
+        (queries, k) products, -inf where there are fewer rows, and (queries, k) rows, -1 there.
+    """
+    asked = torch.from_numpy(np.ascontiguousarray(queries, np.float32))
+    best = np.full((len(queries), k), -np.inf, np.float32)
+    rows = np.full((len(queries), k), -1, np.int64)
+    for first, vectors, standing in blocks:
+        scores = (asked @ torch.from_numpy(vectors).float().T).numpy()
+        scores[:, ~standing] = -np.inf
+        for place, own in enumerate(scores):
+            chosen = np.flatnonzero((own > best[place, -1]) & (own > -np.inf))  # of equals the earlier rows stay
+            if len(chosen) > k:
+                chosen = chosen[own[chosen] >= np.partition(own[chosen], -k)[-k]]
+            every = np.concatenate([best[place], own[chosen]])
+            names = np.concatenate([rows[place], chosen + first])
+            order = np.argsort(-every, kind="stable")[:k]
+            best[place], rows[place] = every[order], names[order]
+    return best, rows
+
+
+def make_cells(blocks: list[Block], num_rows: int, dim: int, num_cells: int | None = None) -> Any:
+    """An inverted file of all rows, those that were deleted included.
+
+    Args:
+        blocks: the rows.
+        num_rows: how many there are.
+        dim: numbers in a row.
+        num_cells: about the square root of the number of rows by default.
+
+    Raises:
+        SettingError: the extra is missing.
+    """
+    faiss = _faiss()
+    cells = max(1, min(num_cells or round(num_rows**0.5), num_rows // LEAST))
+    every = max(1, num_rows // (LEAST * cells))
+    found = faiss.index_factory(dim, f"IVF{cells},SQfp16", faiss.METRIC_INNER_PRODUCT)
+    found.cp.niter, found.cp.seed = _ROUNDS, 0
+    sample = [vectors[(-first) % every :: every] for first, vectors, _ in blocks]
+    found.train(_floats(np.concatenate(sample)))
+    for _, vectors, _ in blocks:
+        found.add(_floats(vectors))
+    return found
+
+
+def save(found: Any, path: Path) -> None:
+    """Write an inverted file.
+
+    Raises:
+        OSError: the disk is full or the place cannot be written.
+    """
+    try:
+        _faiss().write_index(found, str(path))
+    except RuntimeError as error:
+        raise OSError(str(error).splitlines()[-1]) from error
+
+
+def load(path: Path, num_rows: int) -> Any:
+    """Read an inverted file of so many rows, mapped where faiss can.
+
+    Raises:
+        OSError: missing, damaged, or of other rows.
+        SettingError: the extra is missing.
+    """
+    faiss = _faiss()
+    try:
+        found = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
+    except RuntimeError as error:
+        raise OSError(str(error).splitlines()[-1]) from error
+    if found.ntotal != num_rows:
+        raise OSError(f"{found.ntotal:,} rows where {num_rows:,} were written")
+    return found
+
+
+def propose(found: Any, queries: Vectors, k: int, standing: npt.NDArray[np.bool_], probes: int) -> Index:
+    """(queries, k) rows of the cells that are closest to each query, -1 where these hold fewer.
+
+    Args:
+        found: an inverted file.
+        queries: (queries, dim).
+        k: rows a query.
+        standing: (rows,) which rows may be proposed.
+        probes: cells a query.
+    """
+    faiss = _faiss()
+    bits = np.packbits(standing[: found.ntotal], bitorder="little")
+    chosen = faiss.SearchParametersIVF(nprobe=probes, sel=faiss.IDSelectorBitmap(found.ntotal, faiss.swig_ptr(bits)))
+    rows: Index = found.search(_floats(queries), k, params=chosen)[1]
+    return rows
+
+
+def _floats(vectors: Vectors) -> npt.NDArray[np.float32]:
+    return np.ascontiguousarray(vectors, np.float32)
+
+
+def _faiss() -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of how its types are made
+            import faiss
+    except ImportError as error:
+        raise SettingError("approximate search needs the extra: pip install 'ensue[ann]'") from error
+    return faiss

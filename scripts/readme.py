@@ -149,6 +149,40 @@ def reviews() -> str:
     return "\n".join([*lines, "", _source(found)])
 
 
+def links() -> str:
+    """Posts that rank articles, and pairs in one pool, from ``studies/results/ast.json``."""
+    found = _load("studies/results/ast.json")
+    names = {"mrr": "MRR", "recall@10": "R@10", "pooled_ap": "AP, pooled", "mrp": "mRP", "auc": "AUC"}
+    lines = [f"| data | model | seeds | {' | '.join(names.values())} |", "|---" * (3 + len(names)) + "|"]
+    for row in found["tables"]["overall"]:
+        cells = " | ".join(_spread(row, name) for name in names)
+        lines.append(f"| {row['data']} | {row['model']} | {row['seeds']} | {cells} |")
+    return "\n".join([*lines, "", _source(found)])
+
+
+def linking() -> str:
+    """What doubling an article costs, posts a second beside a peer, and a million posts."""
+    found = _load("benchmarks/results/linking.json")
+    tables = found["tables"]
+    lines = ["| words of an article | ms | over half the words | MB | over half the words |", "|---" * 5 + "|"]
+    for row in tables["length"]:
+        over = {name: row[f"{name}_over_half"] or "" for name in ("ms", "mb")}
+        lines.append(f"| {row['words']:,} | {row['ms']} | {over['ms']} | {row['mb']} | {over['mb']} |")
+    lines += ["", "| encoder | posts a second | the first row over it |", "|---|---|---|"]
+    for row in tables["rate"]:
+        lines.append(f"| {row['model']} | {row['posts_a_second']:,} | {row.get('ours_over_it', 1.0)} |")
+    (row,) = tables["million"]
+    lines += [
+        "",
+        f"{row['posts']:,} posts, encoded once in {row['encode_s']:,.0f} s: the {found['found']:,} best of each of "
+        f"{row['articles']} articles in {row['answer_s']} s, reading the index and encoding the articles included, with "
+        f"{row['peak_mb'] / 1000:.2f} GB at most. The search alone takes {row['exact_ms']:.0f} ms, or "
+        f"{row['probed_ms']:.0f} ms where it probes {row['probes']} cells of the index (made in {row['cells_s']:.0f} s) "
+        f"and finds {100 * row['found_of_exact']:.1f} % of the same posts.",
+    ]
+    return "\n".join([*lines, "", _source(found)])
+
+
 def texts() -> str:
     """Texts labelled a second, and how many rightly."""
     found = _load("benchmarks/results/texts.json")
@@ -221,6 +255,8 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "suggestions": suggestions,
     "newcomers": newcomers,
     "reviews": reviews,
+    "links": links,
+    "linking": linking,
     "texts": texts,
     "poolings": poolings,
     "stream": stream,

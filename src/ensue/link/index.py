@@ -248,9 +248,8 @@ class VectorIndex:
         late = (block for block in self.blocks() if block[0] >= held["rows"])
         scores, rows = exact_search(asked, late, k)
         proposed = propose(self._cells, asked, 2 * k, self.standing, probes)  # of 16 bits: more than are asked for
-        products = np.einsum(
-            "qkd,qd->qk", self._gather(np.maximum(proposed, 0).ravel()).reshape(*proposed.shape, -1), asked
-        )
+        gathered = self._gather(np.maximum(proposed, 0).ravel()).reshape(*proposed.shape, -1)
+        products = (gathered @ asked[..., None])[..., 0]
         every = np.concatenate([np.where(proposed >= 0, products, -np.inf).astype(np.float32), scores], axis=1)
         names = np.concatenate([proposed, rows], axis=1)
         order = np.lexsort((names, -every), axis=1)[:, :k]

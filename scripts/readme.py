@@ -255,8 +255,6 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "suggestions": suggestions,
     "newcomers": newcomers,
     "reviews": reviews,
-    "links": links,
-    "linking": linking,
     "texts": texts,
     "poolings": poolings,
     "stream": stream,

@@ -175,10 +175,10 @@ def linking() -> str:
     lines += [
         "",
         f"{row['posts']:,} posts, encoded once in {row['encode_s']:,.0f} s: the {found['found']:,} best of each of "
-        f"{row['articles']} articles in {row['answer_s']} s, reading the index and encoding the articles included, with "
-        f"{row['peak_mb'] / 1000:.2f} GB at most. The search alone takes {row['exact_ms']:.0f} ms, or "
-        f"{row['probed_ms']:.0f} ms where it probes {row['probes']} cells of the index (made in {row['cells_s']:.0f} s) "
-        f"and finds {100 * row['found_of_exact']:.1f} % of the same posts.",
+        f"{row['articles']} articles in {row['answer_s']} s, opening the index and encoding the articles included, "
+        f"with {row['peak_mb'] / 1000:.2f} GB at most. The search alone takes {row['exact_ms']:.0f} ms; with "
+        f"{row['probes']} cells probed (all were made in {row['cells_s']:.0f} s) {row['probed_ms']:.0f} ms, and "
+        f"{100 * row['found_of_exact']:.1f} % of the same posts are found.",
     ]
     return "\n".join([*lines, "", _source(found)])
 

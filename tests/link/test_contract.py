@@ -10,7 +10,7 @@ import pytest
 
 from ensue.data.posts import Posts
 from ensue.errors import ModelFolderError, SettingError
-from ensue.link import MODELS
+from ensue.link import MODELS, vectors
 from ensue.link.predictor import LinkPredictor
 from ensue.link.vectors import sync
 from ensue.records import Post
@@ -146,7 +146,11 @@ def test_vectors_of_posts_are_kept_beside_the_folder(tmp_path: Path) -> None:
     made = TestSbert.fitted()
     posts = Posts.of([Post("ferry captain", "a"), Post("storm", "b")])
     whole = made.scores(posts).whole()
-    assert sync(made, posts, tmp_path / "posts") == (2, 0, 0)
+    told: list[tuple[int, int]] = []
+    with pytest.MonkeyPatch.context() as few:
+        few.setattr(vectors, "AT_ONCE", 1)
+        assert sync(made, posts, tmp_path / "posts", lambda done, total: told.append((done, total))) == (2, 0, 0)
+    assert told == [(1, 2), (2, 2)]
     assert made.scores(posts).whole() == pytest.approx(whole, abs=1e-6)
     more = Posts.of([Post("storm", "b"), Post("bakery", "c")])
     assert sync(made, more, tmp_path / "posts") == (1, 1, 1)

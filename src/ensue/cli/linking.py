@@ -82,7 +82,8 @@ def _predictor(corpus: Corpus, folder: Path | None, model: str) -> LinkPredictor
         raise SettingError(f"{folder}: this model answers another question; name a folder made by `ensue fit link`")
     loaded = LinkPredictor.load(folder)
     if loaded.model is not None:
-        synced = sync(loaded, corpus.posts, index_of(folder))
+        with show.counted("posts encoded") as count:
+            synced = sync(loaded, corpus.posts, index_of(folder), count)
         show.remark(
             f"{index_of(folder)}: {synced.new:,} posts encoded, {synced.held:,} were there, {synced.gone:,} deleted"
         )

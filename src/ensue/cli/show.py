@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
@@ -61,14 +62,7 @@ def findings(found: Findings) -> None:
 
 def training(reports: Iterable[Report]) -> None:
     """Run a training loop to its end under a live bar; a log, which shows no bar, gets a line an epoch."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=remarks, transient=True, disable=not remarks.is_terminal) as progress:
+    with _bar() as progress:
         task, last = progress.add_task("preparing", total=None), (0, 0)
         for report in reports:
             best = f", best on validation {report.best:.4f}" if report.best is not None else ""
@@ -84,6 +78,25 @@ def training(reports: Iterable[Report]) -> None:
                 remark(f"{report.stage}: {report.epoch} epochs, {report.seconds:.0f} s, loss {report.loss:.4f}{best}")
             elif closed and not remarks.is_terminal:
                 remark(f"{report.stage}: epoch {report.epoch}, {report.seconds:.0f} s, loss {report.loss:.4f}{best}")
+
+
+@contextmanager
+def counted(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A live bar for long work that calls what it is given with how much is done, and of how much."""
+    with _bar() as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def _bar() -> Progress:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=remarks, transient=True, disable=not remarks.is_terminal)
 
 
 def result(found: Result, at: Sequence[int]) -> None:

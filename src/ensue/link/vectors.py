@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,7 +34,9 @@ def index_of(folder: Path) -> Path:
     return place.with_name(f"{place.name}.posts")
 
 
-def sync(predictor: LinkPredictor, posts: Posts, place: Path) -> Synced:
+def sync(
+    predictor: LinkPredictor, posts: Posts, place: Path, count: Callable[[int, int], None] | None = None
+) -> Synced:
     """Make an index hold these posts and no others, and let the predictor read from it.
 
     Vectors of another encoder are of no use and go first. A killed run goes on where it stopped.
@@ -42,6 +45,7 @@ def sync(predictor: LinkPredictor, posts: Posts, place: Path) -> Synced:
         predictor: with a network.
         posts: the corpus.
         place: the folder of the index.
+        count: called with how many posts are encoded, and how many have to be.
 
     Raises:
         ModelFolderError: the index is half written or damaged, or the place cannot be written.
@@ -62,6 +66,8 @@ def sync(predictor: LinkPredictor, posts: Posts, place: Path) -> Synced:
         part = fresh[low : low + AT_ONCE]
         vectors = predictor.vectors(posts.texts.gather(part)).numpy()
         index.add(posts.ids.gather(part), marks[part], vectors)
+        if count is not None:
+            count(low + len(part), len(fresh))
     if len(index) < len(index.standing) / 2:
         index.compact()
     predictor.index = index

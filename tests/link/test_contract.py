@@ -10,6 +10,7 @@ import pytest
 
 from ensue.data.posts import Posts
 from ensue.errors import ModelFolderError, SettingError
+from ensue.evaluation.cards import describe
 from ensue.link import MODELS, vectors
 from ensue.link.predictor import LinkPredictor
 from ensue.link.vectors import sync
@@ -121,7 +122,10 @@ def test_cosines_are_the_encoder_s() -> None:
 
 
 def test_a_folder_needs_the_encoder_it_was_learned_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    TestBestSbert.fitted().save(tmp_path / "model")
+    made = TestBestSbert.fitted()
+    made.save(tmp_path / "model", describe(made))
+    card = (tmp_path / "model" / "CARD.md").read_text()
+    assert "- encoder: known again by " in card and "- encoder: stand-in\n" in card
     loaded = LinkPredictor.load(tmp_path / "model", device="cpu")
     assert loaded.shared.learned == "sbert"
     with (

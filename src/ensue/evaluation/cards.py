@@ -62,7 +62,9 @@ def _facts(facts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         if isinstance(value, Mapping):
             yield name, _figures(value)
         elif isinstance(value, list):
-            if value and not rows:
+            if name == "encoder":
+                yield name, f"known again by {', '.join(f'{own:.4f}' for own in value[:3])}, …"
+            elif value and not rows:
                 yield name, "; ".join(map(str, value)) if name == "notes" else ", ".join(map(str, value))
         else:
             yield name, value

@@ -164,7 +164,10 @@ def linking() -> str:
     """What doubling an article costs, posts a second beside a peer, and a million posts."""
     found = _load("benchmarks/results/linking.json")
     tables = found["tables"]
-    lines = ["| words of an article | ms an article | over half the words | MB | over half the words |", "|---" * 5 + "|"]
+    lines = [
+        "| words of an article | ms an article | over half the words | MB | over half the words |",
+        "|---" * 5 + "|",
+    ]
     for row in tables["length"]:
         over = {name: row[f"{name}_over_half"] or "" for name in ("ms", "mb")}
         lines.append(f"| {row['words']:,} | {row['ms']} | {over['ms']} | {row['mb']} | {over['mb']} |")

@@ -209,6 +209,8 @@ def test_an_installed_encoder_adds_two_rows(data: Path, monkeypatch: pytest.Monk
     assert {row["other"] for row in study.tables["verdicts"] if row["model"] == "best+sbert"} == {
         *("best", "sbert"), *COUNTING,
     }  # fmt: skip
+    with pytest.raises(SettingError, match="encoder 'nowhere' cannot be read"):
+        run(data, models=("ast", "sbert=nowhere"))
     assert "some/where" not in kept.read_text() + study.page + json.dumps(study.tables)
 
 

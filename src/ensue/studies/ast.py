@@ -19,6 +19,8 @@ from ensue.errors import SettingError
 from ensue.evaluation.link import Asked, score
 from ensue.link import COUNTING, MODELS
 from ensue.link.predictor import LinkPredictor
+from ensue.nn.device import find_device
+from ensue.nn.encoder import Encoder
 from ensue.studies import ast_page as page
 from ensue.studies.ast_measures import drawn, measured, post_map, sparse_weights
 from ensue.studies.ast_paper import OVERALL, PRECISION
@@ -84,7 +86,7 @@ def run(
 
     Raises:
         DataError: no data set is there, or the file of cells is something else.
-        SettingError: a model that has no row.
+        SettingError: a model that has no row, or an encoder that cannot be read.
     """
     encoders = [name.removeprefix("sbert=") for name in models if name.startswith("sbert=")]
     named = [name for name in models if not name.startswith("sbert=")]
@@ -93,6 +95,8 @@ def run(
             f"model {unknown[0]!r} has no row here; choose from {', '.join(TRAINED)} (counting rows are always there), "
             "and sbert=NAME for an installed sentence-transformers model"
         )
+    for name in encoders[:1]:
+        Encoder(name, find_device(None)).probe()  # what cannot be read is said now, not after hours
     plan, chosen = QUICK if quick else FULL, (*named, *(ENCODED if encoders else ())) if models else TRAINED
     vectors = None if quick else find_vectors(data)
     study = _Study(Cells(kept), plan, vectors, encoders[0] if encoders else "", tell, follow)

@@ -15,6 +15,7 @@ from ensue.data.posts import read_articles
 from ensue.evaluation import link as referee
 from ensue.link.labels import labels_file
 from tests.cli.conftest import Ensue, Ran, run
+from tests.encoders import install
 from tests.link.checks import NAMES, article, post
 from tests.test_figures import fetches
 
@@ -55,6 +56,34 @@ def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
 def check_refused(ran: Ran, message: str) -> None:
     """Exit code 2, nothing on stdout, and this as the last line."""
     assert (ran.code, ran.out, ran.lines[-1]) == (2, "", f"ensue: {message}")
+
+
+def test_an_installed_encoder_is_asked_too(
+    ensue: Ensue, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch)
+    bare = tmp_path / "bare.csv"
+    pl.read_csv(files.posts).drop("about").write_csv(bare)
+    plain = ensue("link", files.story, bare, "--json")
+    ran = ensue("link", files.story, bare, "--encoder", "stand-in", "--json")
+    assert ran.code == 0, ran.err
+    assert "no model folder: lexical scores and stand-in, no probabilities unless posts are labelled" in ran.err
+    assert ran.out != plain.out
+    alone = ensue("link", files.story, bare, "--model", "sbert", "--encoder", "stand-in", "--json")
+    assert alone.code == 0 and "no model folder: stand-in, no probabilities" in alone.err
+    check_refused(
+        ensue("link", files.story, bare, "--model", "sbert"),
+        "sbert needs an encoder: --set encoder=NAME (of `ensue link`, --encoder NAME), a folder or a name that "
+        "sentence-transformers knows",
+    )
+    check_refused(
+        ensue("link", files.story, bare, "--model", "tfidf", "--encoder", "stand-in"),
+        "model tfidf asks no encoder; leave it out, or take best or sbert",
+    )
+    check_refused(
+        ensue("link", files.story, bare, "--folder", files.model, "--encoder", "stand-in"),
+        "--model, --encoder and --folder: the folder has its own; give the folder alone",
+    )
 
 
 def test_check_counts_links_and_copies(ensue: Ensue, files: Files) -> None:
@@ -229,7 +258,7 @@ def test_mistakes_are_one_line(ensue: Ensue, files: Files, tmp_path: Path) -> No
     check_refused(
         ensue("link", files.story, files.posts, "--model", "ast"),
         "model 'ast' must be trained first: `ensue fit link POSTS --articles ARTICLES --model ast -o FOLDER`, then "
-        "--folder FOLDER; without training there are best, tfidf, bm25",
+        "--folder FOLDER; without training there are best, tfidf, bm25, sbert",
     )
     check_refused(
         ensue("link", files.story, files.posts, "-o", tmp_path / "out.xls"),

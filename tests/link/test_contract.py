@@ -97,7 +97,8 @@ def test_every_model_signs_the_contract() -> None:
         (
             "sbert",
             {"encoder": " "},
-            "sbert needs an encoder: --set encoder=FOLDER, or a name that sentence-transformers knows",
+            "sbert needs an encoder: --set encoder=NAME (of `ensue link`, --encoder NAME), a folder or a name that "
+            "sentence-transformers knows",
         ),
         ("sbert", {"epochs": 2}, "setting 'epochs' is not known here; choose from encoder, learned, together"),
         ("ast", {"watch": "loss"}, "watch is 'loss'; task link knows only 'mrr'"),

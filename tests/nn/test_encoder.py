@@ -21,6 +21,17 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
 
 
+def test_it_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AT_ONCE", 2)
+    encoder, told = Encoder("stand-in", CPU), list[tuple[int, int]]()
+    encoder.follow = lambda done, total: told.append((done, total))
+    found = encoder.vectors(["a", "b", "a", "c", "d", "e"])
+    assert told == [(2, 5), (4, 5), (5, 5)] and StandIn.asked == [["a", "b"], ["c", "d"], ["e"]]
+    assert found[2].tolist() == hashed("a").tolist() and found[5].tolist() == hashed("e").tolist()
+    encoder.vectors(["e", "a"])
+    assert len(told) == 3
+
+
 def test_only_so_many_vectors_are_kept_and_the_answers_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Encoder("stand-in", CPU).vectors(["a b", "c", "a b", "d"])
     monkeypatch.setattr(module, "KEPT", 2 * 4 * WIDTH)

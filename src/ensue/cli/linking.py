@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +26,10 @@ def link(
     articles: Annotated[Path, typer.Argument(help="the story: a file of one or many articles")],
     posts: Annotated[Path, typer.Argument(help="the posts: a table, JSON Lines, or what a collector wrote")],
     folder: Annotated[Path | None, typer.Option(help="a model folder; without one, lexical scores")] = None,
-    model: Annotated[str, typer.Option(help="without a folder: best, tfidf or bm25")] = "best",
+    model: Annotated[str, typer.Option(help="without a folder: best, tfidf, bm25 or sbert")] = "best",
+    encoder: Annotated[
+        str, typer.Option(help="without a folder: an installed sentence-transformers model that is asked too")
+    ] = "",
     k: Annotated[int, typer.Option("-k", help="posts shown")] = 10,
     output: Annotated[
         Path | None,
@@ -51,8 +56,9 @@ def link(
     corpus, understood = read_corpus(posts, articles, columns=Reading(columns=columns).roles)
     for one in understood:
         show_links.understood(one)
-    predictor = _predictor(corpus, folder, model)
-    found = rank(predictor, corpus.articles, corpus.posts)
+    predictor = _predictor(corpus, folder, model, encoder)
+    with _encoding(predictor):
+        found = rank(predictor, corpus.articles, corpus.posts)
     if review:
         found = _review(found, posts, labels)
     if json:
@@ -64,20 +70,22 @@ def link(
             show.remark(line)
 
 
-def _predictor(corpus: Corpus, folder: Path | None, model: str) -> LinkPredictor:
+def _predictor(corpus: Corpus, folder: Path | None, model: str, encoder: str) -> LinkPredictor:
     from ensue.cli import show
     from ensue.link.predictor import LinkPredictor, untrained
     from ensue.link.vectors import index_of, sync
     from ensue.predictor import task_of
 
     if folder is None:
-        found = untrained(corpus.articles, corpus.posts, model)
+        found = untrained(corpus.articles, corpus.posts, model, encoder)
+        scores = "lexical scores" + (f" and {encoder}" if encoder and model == "best" else "")
         show.remark(
-            "no model folder: lexical scores, no probabilities unless posts are labelled; `ensue fit link` learns both"
+            f"no model folder: {encoder if model == 'sbert' else scores}, no probabilities unless posts are labelled; "
+            "`ensue fit link` learns weights and probabilities"
         )
         return found
-    if model != "best":
-        raise SettingError("--model and --folder: the folder has its own model; give one of the two")
+    if model != "best" or encoder:
+        raise SettingError("--model, --encoder and --folder: the folder has its own; give the folder alone")
     if task_of(folder) != "link":
         raise SettingError(f"{folder}: this model answers another question; name a folder made by `ensue fit link`")
     loaded = LinkPredictor.load(folder)
@@ -88,6 +96,20 @@ def _predictor(corpus: Corpus, folder: Path | None, model: str) -> LinkPredictor
             f"{index_of(folder)}: {synced.new:,} posts encoded, {synced.held:,} were there, {synced.gone:,} deleted"
         )
     return loaded
+
+
+@contextmanager
+def _encoding(predictor: LinkPredictor) -> Iterator[None]:
+    """A bar while an encoder reads posts."""
+    from ensue.cli import show
+    from ensue.nn.encoder import Encoder
+
+    if not isinstance(predictor.model, Encoder):
+        yield
+        return
+    with show.counted("texts encoded") as predictor.model.follow:
+        yield
+    predictor.model.follow = None
 
 
 def _review(found: Ranked, posts: Path, place: Path | None) -> Ranked:

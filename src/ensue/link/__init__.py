@@ -21,5 +21,5 @@ MODELS: dict[str, Row] = {
 }
 COUNTING = ("tfidf", "bm25")
 """Scored beside every model."""
-WITHOUT_TRAINING = ("best", "tfidf", "bm25")
-"""What works without a model folder."""
+WITHOUT_TRAINING = ("best", "tfidf", "bm25", "sbert")
+"""What works without a model folder; sbert with the name of an encoder."""

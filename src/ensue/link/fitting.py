@@ -55,12 +55,21 @@ def fit(
     if predictor.schedule is not None:
         yield from _train(predictor, part, held, checkpoint, resume)
     elif isinstance(predictor.settings, SbertSettings):
-        predictor.model = Encoder(predictor.settings.encoder, predictor.device)
-        predictor.facts["encoder"] = predictor.model.probe()
-        shelf.vectors = predictor.vectors(shelf.articles.texts)
+        use_encoder(predictor)
     if predictor.model_name == "best":
         _weigh(predictor, held)
     _calibrate(predictor, held)
+
+
+def use_encoder(predictor: LinkPredictor) -> None:
+    """Give the articles vectors of the encoder that the settings name.
+
+    Raises:
+        SettingError: the package is missing, or the model cannot be read.
+    """
+    predictor.model = Encoder(predictor.settings.encoder, predictor.device)
+    predictor.facts["encoder"] = predictor.model.probe()
+    predictor.known.vectors = predictor.vectors(predictor.articles.texts)
 
 
 def require_links(data: Corpus, where: str) -> None:

@@ -77,7 +77,8 @@ class LinkPredictor:
             raise SettingError(f"encoder is {given['encoder']!r}; name the model {given['encoder']} instead")
         if isinstance(self.settings, SbertSettings) and not self.settings.encoder.strip():
             raise SettingError(
-                "sbert needs an encoder: --set encoder=FOLDER, or a name that sentence-transformers knows"
+                "sbert needs an encoder: --set encoder=NAME (of `ensue link`, --encoder NAME), a folder or a name that "
+                "sentence-transformers knows"
             )
         require_fixed(self.schedule, "link", "mrr")
         self.seed, self.device = require_seed(seed), find_device(device)
@@ -259,20 +260,31 @@ class LinkPredictor:
         return read_model(Path(folder), partial(cls, device=device), storage.fill)
 
 
-def untrained(articles: Articles, posts: Posts, model: str = "best") -> LinkPredictor:
+def untrained(articles: Articles, posts: Posts, model: str = "best", encoder: str = "") -> LinkPredictor:
     """A predictor that works at once: lexical scores, how rare a word is taken from the posts too, no probabilities.
 
+    Args:
+        articles: the articles.
+        posts: the posts.
+        model: a name in ``WITHOUT_TRAINING``.
+        encoder: of best and sbert: name or folder of an installed sentence-transformers model, whose cosine best gives
+            half of the weight.
+
     Raises:
-        SettingError: a model that must be trained first.
+        SettingError: a model that must be trained first; an encoder that is missing or cannot be read.
     """
     if model not in WITHOUT_TRAINING:
         raise SettingError(
             f"model {model!r} must be trained first: `ensue fit link POSTS --articles ARTICLES --model {model} -o "
             f"FOLDER`, then --folder FOLDER; without training there are {', '.join(WITHOUT_TRAINING)}"
         )
-    made = LinkPredictor(model)
+    if encoder and model not in ("best", "sbert"):
+        raise SettingError(f"model {model} asks no encoder; leave it out, or take best or sbert")
+    made = LinkPredictor(model, settings={"encoder": encoder} if encoder else None)
     made.shelf = Shelf.of(articles)
     made.shelf.observe(posts.texts)
+    if encoder:
+        fitting.use_encoder(made)
     return made
 
 

@@ -171,10 +171,13 @@ def sums(predictor: LinkPredictor, posts: Posts) -> Floats:
 
 
 def mean_cosine(predictor: LinkPredictor, posts: Posts) -> Floats:
-    """(posts, articles) in [0, 1]: of words and of characters, whole and head; what ``best`` is without any label."""
+    """(posts, articles): of words and of characters, whole and head; what ``best`` is without any label.
+
+    An encoder's cosine, where one was named, is half of it.
+    """
     cosines = [own.scores(posts.texts) for own in predictor.known.lexical.values() if own.kind != "bm25"]
     found: Floats = np.mean(cosines, axis=0, dtype=np.float64)
-    return found
+    return found if predictor.model is None else (found + learned_scores(predictor, posts)) / 2
 
 
 def learned_scores(predictor: LinkPredictor, posts: Posts) -> Floats:

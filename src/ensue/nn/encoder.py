@@ -9,7 +9,7 @@ A vector depends on the texts that are encoded beside it as far as the encoder r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
 from io import StringIO
 from itertools import islice
@@ -24,6 +24,8 @@ from torch import Tensor
 
 from ensue.errors import SettingError
 
+AT_ONCE = 2**10
+"""Texts that are handed over at once."""
 KEPT = 2**28
 """Bytes of vectors that are kept, so that a text is encoded once; the oldest go first."""
 OLDEST = 6
@@ -42,6 +44,8 @@ class Encoder:
 
     def __init__(self, name: str, device: torch.device) -> None:
         self.name, self.device = name, device
+        self.follow: Callable[[int, int], None] | None = None
+        """Called with how many texts are encoded, and how many have to be."""
         self._model: Any = None
         self._known: dict[str, np.ndarray[Any, np.dtype[np.float32]]] = {}
         self._lock = Lock()
@@ -54,8 +58,11 @@ class Encoder:
         """
         with self._lock:
             new = [text for text in dict.fromkeys(texts) if text not in self._known]
-            if new:
-                self._known.update(zip(new, self._encode(new), strict=True))
+            for low in range(0, len(new), AT_ONCE):
+                part = new[low : low + AT_ONCE]
+                self._known.update(zip(part, self._encode(part), strict=True))
+                if self.follow is not None:
+                    self.follow(low + len(part), len(new))
             found = torch.from_numpy(np.stack([self._known[text] for text in texts]))
             most = KEPT // (4 * found.shape[1])
             for text in list(islice(self._known, max(0, len(self._known) - most))):

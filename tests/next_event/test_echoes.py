@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from ensue.data.histories import Histories
+from ensue.next_event import echoes
 from ensue.next_event.batch import Batch
 from ensue.next_event.echoes import BACK, DAY, DAYS, FAR, STEEP, Echoes
 from ensue.next_event.past import Past
@@ -95,6 +97,27 @@ def test_one_record_is_heard_as_among_others() -> None:
             full = torch.zeros(2, len(vocabulary))
             full[0, every.candidates], full[1, alone.candidates] = among[row], own[0]
             torch.testing.assert_close(full[0], full[1])
+
+
+@pytest.mark.parametrize("pairs", [1, 40, 200])
+def test_little_is_held_at_once_and_the_sums_are_the_same(monkeypatch: pytest.MonkeyPatch, pairs: int) -> None:
+    model, vocabulary = memory()
+    batch = Pieces(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
+    whole = model.hear(batch)
+    monkeypatch.setattr(echoes, "PAIRS", pairs)
+    held, pairs_of = list[int](), Echoes._pairs
+
+    def counted(self: Echoes, *given: Any) -> Any:
+        found = pairs_of(self, *given)
+        held.append(len(found[0]))
+        return found
+
+    monkeypatch.setattr(Echoes, "_pairs", counted)
+    found = model.hear(batch)
+    assert len(held) > 1 and max(held) <= pairs + 40  # one event may bring that many
+    assert torch.equal(found.candidates, whole.candidates)
+    for mine, theirs in zip(found[1:], whole[1:], strict=True):
+        torch.testing.assert_close(mine, theirs)
 
 
 def test_a_user_is_looked_up_in_the_latest_cascades_alone() -> None:

@@ -16,9 +16,11 @@ The constants were chosen on validation cascades of FOREST's Twitter and Memetra
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -27,6 +29,10 @@ from ensue.metrics import Floats
 from ensue.next_event.batch import Batch
 from ensue.next_event.past import Past
 from ensue.nn.attention import band
+
+Weights = npt.NDArray[np.float32]
+Pairs = tuple[Index, Index, Weights, Weights]
+"""(found,) the event, what stood beside it, and how much that says, close in time first and all times alike."""
 
 DAY = 86_400.0
 DAYS = 0.3
@@ -41,6 +47,8 @@ POWER = 0.7
 """Totals are divided out to this power."""
 KEEP = 2000
 """How often a user is looked up at most, the latest cascades first."""
+PAIRS = 2**22
+"""So many pairs of an event and what stood beside its user are held at once: some 400 MB."""
 
 
 class Heard(NamedTuple):
@@ -68,6 +76,7 @@ class Postings(NamedTuple):
         begins: (events,) where each place's cascade begins, and
         ends: where it ends.
         totals: (ids,) what all that stood beside an id weighs together, without closeness in time.
+        pairs: (events + 1,) how much stands beside all places in ``order`` before each.
     """
 
     order: Index
@@ -75,6 +84,7 @@ class Postings(NamedTuple):
     begins: Index
     ends: Index
     totals: Floats
+    pairs: Index
 
 
 class Echoes:
@@ -101,13 +111,13 @@ class Echoes:
         visible = band(time, reach=self.window, own=True) & batch.mask[:, None, :] & batch.asked[:, :, None]
         heeded = visible / gaps**STEEP
         needed = heeded.amax(1) > 0
-        event, value, said, close = self._look_up(batch.ids[needed].numpy(), batch.times[needed].numpy())
+        event, value, moment, ever = self._look_up(batch.ids[needed].numpy(), batch.times[needed].numpy())
         known = torch.zeros(self.past.num_ids, dtype=torch.bool)
         known[value] = True
         candidates = known.nonzero()[:, 0]
         cell = event * len(candidates) + known.cumsum(0)[value] - 1
         near, far = torch.zeros(2, size, time, len(candidates))
-        for places, part in ((near, said * close), (far, said)):
+        for places, part in ((near, moment), (far, ever)):
             rows = torch.zeros(int(needed.sum()), len(candidates))
             rows.view(-1).index_add_(0, cell, part)
             places[needed] = rows
@@ -117,9 +127,21 @@ class Echoes:
         return Heard(candidates, near, far, shares)
 
     def _look_up(self, ids: Index, times: Floats) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(found,) the event, what stood beside it once, how much that says, and its closeness in time."""
+        """(found,) the event, what stood beside it, and how much that says, close in time first and all times alike."""
         found = self.past.derived(f"postings {self.window}", self._postings)
         lengths = np.minimum(found.stops[ids + 1] - found.stops[ids], self.keep)
+        pairs = found.pairs[found.stops[ids + 1]] - found.pairs[found.stops[ids + 1] - lengths]
+        stops = np.flatnonzero(np.diff(np.cumsum(pairs) // PAIRS)) + 1
+        bounds = [0, *stops.tolist(), len(ids)]
+        parts = []
+        for low, high in itertools.pairwise(bounds):
+            part = self._pairs(found, ids[low:high], times[low:high], lengths[low:high])
+            parts.append(self._summed(low, *part) if len(bounds) > 2 else part)
+        event, value, moment, ever = (np.concatenate(own) for own in zip(*parts, strict=True))
+        return torch.from_numpy(event), torch.from_numpy(value), torch.from_numpy(moment), torch.from_numpy(ever)
+
+    def _pairs(self, found: Postings, ids: Index, times: Floats, lengths: Index) -> Pairs:
+        """As :meth:`_look_up`, an entry each time that something stood beside a user."""
         event = np.repeat(np.arange(len(ids)), lengths)
         place = found.order[ranges(found.stops[ids + 1] - lengths, lengths)]
         said = found.totals[ids[event]] ** -POWER
@@ -127,13 +149,18 @@ class Echoes:
         after = self._beside(place, np.minimum(found.ends[place] - place - 1, self.window), 1)
         before = self._beside(place, np.minimum(place - found.begins[place], self.window), -1)
         which, value, near = (np.concatenate(sides) for sides in zip(after, before, strict=True))
-        heard = said[which] * near
-        return (
-            torch.from_numpy(event[which]),
-            torch.from_numpy(value),
-            torch.from_numpy(heard.astype(np.float32)),
-            torch.from_numpy(close[which].astype(np.float32)),
-        )
+        ever = (said[which] * near).astype(np.float32)
+        return event[which], value, ever * close[which].astype(np.float32), ever
+
+    def _summed(self, begun: int, event: Index, value: Index, moment: Weights, ever: Weights) -> Pairs:
+        """One entry for each event, counted from ``begun``, and what stood beside its user."""
+        known = np.zeros(self.past.num_ids, bool)
+        known[value] = True
+        candidates = np.flatnonzero(known)
+        cell = event * len(candidates) + known.cumsum()[value] - 1
+        there = np.flatnonzero(np.bincount(cell))
+        moment, ever = (np.bincount(cell, own)[there].astype(np.float32) for own in (moment, ever))
+        return begun + there // len(candidates), candidates[there % len(candidates)], moment, ever
 
     def _beside(self, place: Index, number: Index, side: int) -> tuple[Index, Index, Floats]:
         """So many events on one side of some places: the number of the place, the id, and what it weighs."""
@@ -152,7 +179,9 @@ class Echoes:
         sums = np.concatenate([[0.0], np.cumsum(_by_gap(self.window))])
         after, before = (np.minimum(far, self.window) for far in (ends - places - 1, places - begins))
         totals = np.bincount(ids, sums[after] + BACK * sums[before], num_ids)
-        return Postings(np.argsort(ids, kind="stable"), stops, begins, ends, np.maximum(totals, 1e-9))
+        order = np.argsort(ids, kind="stable")
+        pairs = np.concatenate([[0], np.cumsum((after + before)[order])])
+        return Postings(order, stops, begins, ends, np.maximum(totals, 1e-9), pairs)
 
 
 def _by_gap(window: int) -> Floats:

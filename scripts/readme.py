@@ -258,6 +258,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "suggestions": suggestions,
     "newcomers": newcomers,
     "reviews": reviews,
+    "links": links,
     "texts": texts,
     "poolings": poolings,
     "stream": stream,

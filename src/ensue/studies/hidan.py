@@ -176,7 +176,7 @@ class _Study:
             predictor = NextPredictor(model, settings=self.plan.options, seed=seed)
             self.follow(predictor.fit(own.train, own.valid))
             found = {**sums(predictor, own.test, protocols=_protocols(own)), **_about(predictor)}
-            if own.edges is not None:
+            if own.edges is not None and model != OURS:
                 found["sources"] = sources(predictor, own.test, own.edges)
             return found
 

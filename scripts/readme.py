@@ -49,6 +49,18 @@ def hidan() -> str:
     return "\n".join([*lines, "", _source(found)])
 
 
+def sources() -> str:
+    """How often the earlier user who stands out is one who can infect, on the true graph."""
+    found = _load("studies/results/hidan.json")
+    rows = found["tables"]["sources"]
+    lines = ["| row | by | an edge of the true graph | to chance |", "|---" * 4 + "|"]
+    every = [(row["model"], row["by"], row["precision"]) for row in rows]
+    every += [(f"the {name} user" if name == "latest" else name, "", rows[0][name]) for name in ("latest", "chance")]
+    for name, way, share in every:
+        lines.append(f"| {name} | {way} | {100 * share:.1f} % | {share / rows[0]['chance']:.2f} |")
+    return "\n".join([*lines, "", _source(found)])
+
+
 def _spread(row: Any, name: str) -> str:
     """A figure, x 100, and half its interval."""
     if name not in row.get("interval", ()):
@@ -252,6 +264,7 @@ def _source(found: dict[str, Any]) -> str:
 
 SECTIONS: dict[str, Callable[[], str]] = {
     "figures": hidan,
+    "sources": sources,
     "speed": speed,
     "answers": answers,
     "queries": queries,

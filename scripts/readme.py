@@ -191,9 +191,10 @@ def linking() -> str:
         "",
         f"{row['posts']:,} posts, encoded once in {row['encode_s']:,.0f} s: the {found['found']:,} best of each of "
         f"{row['articles']} articles in {row['answer_s']} s, opening the index and encoding the articles included, "
-        f"with {row['peak_mb'] / 1000:.2f} GB at most. The search alone takes {row['exact_ms']:.0f} ms; with "
-        f"{row['probes']} cells probed (all were made in {row['cells_s']:.0f} s) {row['probed_ms']:.0f} ms, and "
-        f"{100 * row['found_of_exact']:.1f} % of the same posts are found.",
+        f"with {row['peak_mb'] / 1000:.2f} GB at most. Searching the {row['near']} best of one article takes "
+        f"{row['exact_ms']:.0f} ms; with {row['probes']} cells probed (made in {row['cells_s']:.0f} s) "
+        f"{row['probed_ms']:.0f} ms, and {100 * row['found_of_exact']:.0f} % of them are found: these posts are words "
+        "drawn at random, which lie nowhere close together.",
     ]
     return "\n".join([*lines, "", _source(found)])
 

@@ -28,7 +28,7 @@ import polars as pl
 from ensue.data.histories import Index
 from ensue.errors import ModelFolderError, SettingError
 from ensue.folder import write_file
-from ensue.link.search import Vectors, exact_search, load, make_cells, propose, save
+from ensue.link.search import Vectors, exact_search, load, make_cells, probe, save
 
 FORMAT = 1
 _BITS = {"float16": np.float16, "float32": np.float32}
@@ -233,7 +233,13 @@ class VectorIndex:
         asked = pl.DataFrame({"id": ids}).join(held, on="id", how="left", maintain_order="left")["row"]
         if asked.null_count():
             raise SettingError(f"id {ids.filter(asked.is_null())[0]!r} is not in the index; add its vector first")
-        return self._gather(asked.to_numpy().astype(np.int64))
+        rows, found = asked.to_numpy().astype(np.int64), np.empty((len(ids), self.manifest["dim"]), np.float32)
+        first = 0
+        for vectors in self.vectors:
+            own = (rows >= first) & (rows < first + len(vectors))
+            found[own] = vectors[rows[own] - first]
+            first += len(vectors)
+        return found
 
     def _probe(self, asked: Vectors, k: int, probes: int) -> tuple[npt.NDArray[np.float32], Index]:
         """As :func:`exact_search`: rows of some cells, and all that came since the cells were made."""
@@ -246,24 +252,10 @@ class VectorIndex:
             except OSError as error:
                 raise _half(self.folder, held["name"], str(error)) from error
         late = (block for block in self.blocks() if block[0] >= held["rows"])
-        scores, rows = exact_search(asked, late, k)
-        proposed = propose(self._cells, asked, 2 * k, self.standing, probes)  # of 16 bits: more than are asked for
-        gathered = self._gather(np.maximum(proposed, 0).ravel()).reshape(*proposed.shape, -1)
-        products = (gathered @ asked[..., None])[..., 0]
-        every = np.concatenate([np.where(proposed >= 0, products, -np.inf).astype(np.float32), scores], axis=1)
-        names = np.concatenate([proposed, rows], axis=1)
-        order = np.lexsort((names, -every), axis=1)[:, :k]
-        return np.take_along_axis(every, order, 1), np.take_along_axis(names, order, 1)
-
-    def _gather(self, rows: Index) -> npt.NDArray[np.float32]:
-        """(rows, dim)."""
-        found = np.empty((len(rows), self.manifest["dim"]), np.float32)
-        first = 0
-        for vectors in self.vectors:
-            own = (rows >= first) & (rows < first + len(vectors))
-            found[own] = vectors[rows[own] - first]
-            first += len(vectors)
-        return found
+        probed, since = probe(self._cells, asked, k, self.standing, probes), exact_search(asked, late, k)
+        scores, rows = (np.concatenate([probed[side], since[side]], axis=1) for side in (0, 1))
+        order = np.lexsort((rows, -scores), axis=1)[:, :k]
+        return np.take_along_axis(scores, order, 1), np.take_along_axis(rows, order, 1)
 
     def blocks(self) -> Iterator[tuple[int, Vectors, npt.NDArray[np.bool_]]]:
         """All rows, a block at a time, those that were deleted included."""

@@ -1,7 +1,7 @@
 """Which rows are closest to a query: all of them, a block at a time, or, beyond a million, some cells of them.
 
-Cells are an inverted file (Jégou, Douze & Schmid, PAMI 2011) by faiss (extra ``ann``), with rows in 16 bits. It only
-proposes: who asks multiplies the rows themselves, so a row that is found has the score of the exact search.
+Cells are an inverted file (Jégou, Douze & Schmid, PAMI 2011) by faiss (extra ``ann``), with whole rows in 32 bits: a
+row that is found has the score of the exact search.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def make_cells(blocks: list[Block], num_rows: int, dim: int, num_cells: int | No
     faiss = _faiss()
     cells = max(1, min(num_cells or round(num_rows**0.5), num_rows // LEAST))
     every = max(1, num_rows // (LEAST * cells))
-    found = faiss.index_factory(dim, f"IVF{cells},SQfp16", faiss.METRIC_INNER_PRODUCT)
+    found = faiss.index_factory(dim, f"IVF{cells},Flat", faiss.METRIC_INNER_PRODUCT)
     found.cp.niter, found.cp.seed = _ROUNDS, 0
     sample = [vectors[(-first) % every :: every] for first, vectors, _ in blocks]
     found.train(_floats(np.concatenate(sample)))
@@ -107,21 +107,23 @@ def load(path: Path, num_rows: int) -> Any:
     return found
 
 
-def propose(found: Any, queries: Vectors, k: int, standing: npt.NDArray[np.bool_], probes: int) -> Index:
-    """(queries, k) rows of the cells that are closest to each query, -1 where these hold fewer.
+def probe(
+    found: Any, queries: Vectors, k: int, standing: npt.NDArray[np.bool_], probes: int
+) -> tuple[npt.NDArray[np.float32], Index]:
+    """As :func:`exact_search`, of the rows in the cells that are closest to each query.
 
     Args:
         found: an inverted file.
         queries: (queries, dim).
         k: rows a query.
-        standing: (rows,) which rows may be proposed.
+        standing: (rows,) which rows may be found.
         probes: cells a query.
     """
     faiss = _faiss()
     bits = np.packbits(standing[: found.ntotal], bitorder="little")
     chosen = faiss.SearchParametersIVF(nprobe=probes, sel=faiss.IDSelectorBitmap(found.ntotal, faiss.swig_ptr(bits)))
-    rows: Index = found.search(_floats(queries), k, params=chosen)[1]
-    return rows
+    scores, rows = found.search(_floats(queries), k, params=chosen)
+    return np.where(rows >= 0, scores, -np.inf), rows
 
 
 def _floats(vectors: Vectors) -> npt.NDArray[np.float32]:

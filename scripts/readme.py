@@ -273,6 +273,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "newcomers": newcomers,
     "reviews": reviews,
     "links": links,
+    "linking": linking,
     "texts": texts,
     "poolings": poolings,
     "stream": stream,

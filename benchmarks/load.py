@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.request import urlopen
 
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as the command line does
+os.environ.setdefault("GOMP_SPINCOUNT", "2000")  # as the command line does
 
 import numpy as np
 

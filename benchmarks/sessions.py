@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as the command line does
+os.environ.setdefault("GOMP_SPINCOUNT", "2000")  # as the command line does
 
 import numpy as np
 import torch

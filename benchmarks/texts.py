@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as the command line does
+os.environ.setdefault("GOMP_SPINCOUNT", "2000")  # as the command line does
 
 import sklearn
 import torch

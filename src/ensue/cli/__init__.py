@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # threads that spin for long slow a busy machine a hundredfold
+os.environ.setdefault("GOMP_SPINCOUNT", "2000")  # longer slows a busy machine, shorter an idle one
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a process that forks after encoding would be warned
 
 

@@ -46,6 +46,19 @@ Json = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 Folder = Annotated[Path, typer.Argument(help="a model folder made by `ensue fit`")]
 
 
+Data = Annotated[
+    Path,
+    typer.Argument(
+        help="a log, queries or labelled texts: CSV, TSV, JSON Lines, Parquet, or a layout known by its shape"
+    ),
+]
+Task = Annotated[str, typer.Argument(help="the question: next, classify, suggest or link")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", help="key=value: change a setting of the model or its schedule")
+]
+Seed = Annotated[int, typer.Option(help="the same seed gives the same model")]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     """How files are to be read, as the options say."""
@@ -70,3 +83,12 @@ class Reading:
             SettingError: not of the form role=name.
         """
         return parse(self.columns.split(",")) if self.columns else None
+
+
+def settings_of(pairs: list[str] | None, min_users: int | None) -> dict[str, str]:
+    """Settings by name from ``--set`` and ``--min-users``.
+
+    Raises:
+        SettingError: not of the form key=value.
+    """
+    return parse(pairs or []) | ({} if min_users is None else {"min_users": str(min_users)})

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ensue.cli import demonstration, keeping, linking, serving, streaming, tasks
+from ensue.cli import demonstration, fitting, keeping, linking, serving, streaming, tasks
 from ensue.cli.options import (
     ArticlesFile,
     Columns,
+    Data,
     Folder,
     Gap,
     Json,
@@ -23,11 +24,13 @@ from ensue.cli.options import (
     Phrases,
     Reading,
     Rules,
+    Set,
     Sort,
+    Task,
     TimeUnit,
+    settings_of,
 )
 from ensue.errors import SettingError
-from ensue.settings import parse
 from ensue.version import __version__
 
 app = typer.Typer(
@@ -39,21 +42,10 @@ app = typer.Typer(
     "what they leaned on.",
 )
 
-Data = Annotated[
-    Path,
-    typer.Argument(
-        help="a log, queries or labelled texts: CSV, TSV, JSON Lines, Parquet, or a layout known by its shape"
-    ),
-]
-Task = Annotated[str, typer.Argument(help="the question: next, classify, suggest or link")]
-Set = Annotated[
-    list[str] | None, typer.Option("--set", help="key=value: change a setting of the model or its schedule")
-]
 Protocol = Annotated[
     str, typer.Option(help="full; paper (the model's own, of queries the paper's rules); of next also macro, sampled")
 ]
 At = Annotated[str, typer.Option(help="of next: cut-offs of the figures")]
-Seed = Annotated[int, typer.Option(help="the same seed gives the same model")]
 
 
 @app.callback(invoke_without_command=True)
@@ -65,10 +57,6 @@ def _version(version: Annotated[bool, typer.Option("--version", help="print the 
 
 def _names(models: str) -> list[str]:
     return [name.strip() for name in models.split(",") if name.strip()]
-
-
-def _settings(pairs: list[str] | None, min_users: int | None) -> dict[str, str]:
-    return parse(pairs or []) | ({} if min_users is None else {"min_users": str(min_users)})
 
 
 @app.command()
@@ -102,77 +90,7 @@ def check(
     tasks.of_file(data, reading, context).check(data, other or [], reading, json)
 
 
-@app.command()
-def fit(
-    context: typer.Context,
-    task: Task,
-    data: Data,
-    output: Annotated[Path, typer.Option("--output", "-o", help="the model folder to write")],
-    model: Annotated[str, typer.Option(help="a model's name, or best")] = "best",
-    valid: Annotated[Path | None, typer.Option(help="data for early stopping; else a tenth is held out")] = None,
-    set_: Set = None,
-    seed: Seed = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="continue a run that was interrupted")] = False,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used when there is one")] = None,
-    min_users: MinUsers = None,
-    columns: Columns = "",
-    time_unit: TimeUnit = None,
-    sort: Sort = False,
-    gap: Gap = None,
-    phrases: Phrases = False,
-    rules: Rules = "",
-    part: Part = "",
-    articles: ArticlesFile = None,
-    json: Json = False,
-) -> None:
-    """Train a model (or count) and write its folder."""
-    from ensue.cli import show
-    from ensue.evaluation import describe
-    from ensue.folder import require_writable
-    from ensue.group import ranks
-    from ensue.lock import only_writer
-    from ensue.predictor import make
-
-    chosen = tasks.named(task, context)
-    reading = Reading(
-        columns=columns,
-        time_unit=time_unit,
-        sort=sort,
-        gap=gap,
-        phrases=phrases,
-        rules=rules,
-        part=part,
-        articles=articles,
-    )
-    predictor = make(task, model, settings=_settings(set_, min_users), seed=seed, device=device)
-    require_writable(output)
-    with ranks() as (rank, _):
-        known = chosen.read(data, reading)
-        chosen.require(known, data, learn=True)
-        held = chosen.read(valid, reading) if valid else None
-        with only_writer(output) if rank == 0 and output.exists() else nullcontext():
-            place = output.resolve()
-            checkpoint = place.with_name(f".{place.name}.checkpoint")
-            reports = predictor.fit(known, held, checkpoint=checkpoint, resume=resume)
-            try:
-                show.training(reports) if rank == 0 else [None for _ in reports]
-            except KeyboardInterrupt:
-                show.remark("stopped; the same command with --resume continues from the last checkpoint")
-                raise typer.Exit(130) from None
-            if rank == 0:
-                predictor.save(output, describe(predictor))
-                _finish(predictor, output, checkpoint, chosen.told(predictor), as_json=json)
-
-
-def _finish(predictor: Any, output: Path, checkpoint: Path, told: list[str], *, as_json: bool) -> None:
-    """Checkpoints go; what was learned is told, and where it lies."""
-    from ensue.cli import show
-
-    for done in [path for path in checkpoint.parent.iterdir() if path.name.startswith(checkpoint.name)]:
-        done.unlink(missing_ok=True)
-    for line in told:
-        show.remark(line)
-    show.put_json({"folder": str(output), **predictor.summary()}) if as_json else show.remark(f"saved {output}")
+app.command()(fitting.fit)
 
 
 @app.command()
@@ -267,7 +185,7 @@ def compare(
     if seeds < 1:
         raise SettingError(f"--seeds {seeds}: give at least 1")
     entries = [
-        [make(task, name, settings=_settings(set_, min_users), seed=seed) for seed in range(seeds)] for name in names
+        [make(task, name, settings=settings_of(set_, min_users), seed=seed) for seed in range(seeds)] for name in names
     ]
     learned = replace(reading, part="")  # a part is of what is scored: nothing of it may be trained on
     known, asked = chosen.read(data, learned), chosen.read(test, reading)

@@ -1,9 +1,15 @@
-"""Records as lines of JSON: fields as they stand, without a copy of what is inside them."""
+"""Records as lines of JSON, fields as they stand; and how texts of strangers and counts look in lines for people."""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
+
+CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb]"
+)
+"""What can steer a terminal, turn a line of text round, or is no character."""
 
 
 def line_of(record: Any, always: str | None = None) -> str:
@@ -21,3 +27,14 @@ def line_of(record: Any, always: str | None = None) -> str:
 
 def _fields(record: Any) -> dict[str, Any]:
     return {name: getattr(record, name) for name in record.__slots__}
+
+
+def printable(text: str) -> str:
+    """A text as a terminal or a table may show it: newlines and tabs stay, what else steers it becomes its escape."""
+    plain = text.replace("\r\n", "\n").replace("\r", "\n")
+    return CONTROLS.sub(lambda found: repr(found[0])[1:-1], plain)
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """``1 article``, ``2,000 articles``; ``many`` where an s does not make it."""
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"

@@ -17,6 +17,7 @@ from ensue.data.check import Findings
 from ensue.data.tables import Understood
 from ensue.evaluation import Result, Row
 from ensue.evaluation.rows import cell
+from ensue.lines import printable
 from ensue.refresh import AT, Refreshed
 from ensue.training import Report
 
@@ -31,7 +32,7 @@ def put_json(found: Any) -> None:
 
 def remark(text: str) -> None:
     """One line for the person at the terminal, out of the way of pipes."""
-    remarks.print(escape(text), highlight=False)
+    remarks.print(printable(text), markup=False, highlight=False)
 
 
 def understood(found: Understood) -> None:

@@ -102,7 +102,8 @@ def run(world: World, schedule: Schedule = SCHEDULE, *, batches: int = -1, seed:
     optimizer = make_optimizer(model, schedule)
     data, valid = (Pieces(part, model.reach) for part in (world.train, world.valid))
     seen: list[Report] = options.pop("seen", [])
-    watched = partial(mean_loss, model, valid)
+    figures: list[float] = options.pop("figures", [])
+    watched = partial(next, iter(figures)) if figures else partial(mean_loss, model, valid)
     reports = train(
         model, Failing(data, batches), watched, schedule, optimizer=optimizer, seed=seed, every_seconds=-1.0, **options
     )
@@ -189,16 +190,14 @@ def test_a_run_killed_many_times_goes_on_bit_for_bit(world: World, whole: Outcom
 
 
 def test_resume_remembers_which_epoch_was_best(world: World, tmp_path: Path) -> None:
-    # A huge step size: the validation loss is best early on and waits from there, so the best epoch lies before the
-    # interruption.
-    hasty = replace(SCHEDULE, epochs=8, learning_rate=0.3, patience=3)
-    whole = run(world, hasty)
-    assert 1 <= whole.epochs <= 5
-    assert whole.reports[-1].epoch == whole.epochs + 3
+    # Best in epoch 2, three checks waited: epoch 5 is the last. The interruption lies in epoch 4, after three checks.
+    waiting, figures = replace(SCHEDULE, epochs=8, patience=3), [3.0, 2.0, 2.5, 2.6, 2.4]
+    whole = run(world, waiting, figures=figures)
+    assert (whole.epochs, whole.reports[-1].epoch) == (2, 5)
     with pytest.raises(InterruptionError):
-        run(world, hasty, batches=3 * (whole.epochs + 1) + 1, checkpoint=tmp_path / "c")
-    resumed = run(world, hasty, checkpoint=tmp_path / "c", resume=True)
-    assert resumed.epochs == whole.epochs
+        run(world, waiting, figures=figures, batches=3 * 3 + 1, checkpoint=tmp_path / "c")
+    resumed = run(world, waiting, figures=figures[3:], checkpoint=tmp_path / "c", resume=True)
+    assert resumed.epochs == 2
     assert_same(resumed.weights, whole.weights)
     assert_same(resumed.moments, whole.moments)
 

@@ -27,7 +27,7 @@ from torch.optim import Adam
 
 from ensue.errors import ModelFolderError, SettingError
 from ensue.folder import tensor_bytes, write_file
-from ensue.group import here
+from ensue.group import here, sum_gradients
 from ensue.optimizer import by_row, optimizer_tensors, restore_optimizer
 from ensue.schedule import Schedule
 
@@ -266,21 +266,13 @@ class _Run:
         self.optimizer.step()
 
     def _average(self, total: Tensor) -> Tensor:
-        """Sum the gradients of all ranks in one message and divide by the number of targets.
-
-        The message is as long as the model; what comes back for a table by rows is those that any rank touched.
-        """
-        parameters, tables = [p for p in self.model.parameters() if p.requires_grad], by_row(self.model)
-        grads = (torch.zeros_like(p) if p.grad is None else p.grad for p in parameters)
-        flat = torch.cat([(grad.to_dense() if grad.is_sparse else grad).flatten() for grad in grads])
-        total = total.to(self.device)
-        distributed.all_reduce(total)
-        distributed.all_reduce(flat)
-        flat /= total[1].to(flat.dtype)
-        for parameter, part in zip(parameters, torch.split(flat, [p.numel() for p in parameters]), strict=True):
-            grad = part.view_as(parameter)
-            parameter.grad = grad.to_sparse(1) if parameter in tables else grad
-        return total.cpu()
+        """Sum the gradients of all ranks and divide by the number of targets."""
+        parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        total = sum_gradients(parameters, by_row(self.model), total)
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.grad /= float(total[1])
+        return total
 
     def close_epoch(self, valid: float | None, better: Callable[[float, float], bool]) -> float:
         """Count the epoch, remember the weights if they are the best so far; returns the mean training loss."""

@@ -155,6 +155,13 @@ def test_an_empty_log() -> None:
     assert unpack_texts(pack_texts(pl.Series([], dtype=pl.String))).to_list() == []
 
 
+def test_words_alone_where_no_query_stands_beside_another() -> None:
+    # Of the log only C is left: 1 for "rent flat", which shares both words, and less for "rent car".
+    retrieval = Retrieval.fit(histories(["rent flat", "rent flat"], ["rent car"]))
+    row = retrieval.candidates(histories(["rent flat now"]), 3)[0]
+    assert [retrieval.queries[place] for place in row.tolist() if place != NONE] == ["rent flat", "rent car"]
+
+
 def test_bm25_by_hand() -> None:
     retrieval = Retrieval.fit(histories(["red shoes", "red red hats"], ["blue hats"]))
     # Words: 2, 3 and 2, so 7 / 3 on average. Red is in 2 of 3 queries: idf = ln(1 + 1.5 / 2.5) = ln 1.6.

@@ -14,6 +14,7 @@ from ensue import metrics
 from ensue.data.check import require_targets
 from ensue.data.histories import Histories
 from ensue.data.splits import hold_out
+from ensue.group import here, mean_over_ranks
 from ensue.next_event import COUNTING, MODELS, storage, updating
 from ensue.next_event.forecast import Continuation
 from ensue.next_event.task import Pieces, repeats
@@ -156,9 +157,14 @@ def _some(valid: Histories) -> Histories:
 
 
 def mean_reciprocal_rank(predictor: NextPredictor, valid: Histories, counting: str | None = None) -> float:
-    """Micro MRR as in protocol ``full``, over targets that the predictor knows; of a counting row if named."""
-    found, *_ = predictor.ranks(valid, hide=not predictor.facts["repeats"], counting=counting)
-    return float(metrics.reciprocal_rank(found).mean())
+    """Micro MRR as in protocol ``full``, over targets that the predictor knows; of a counting row if named.
+
+    Each rank of a group scores its share of the histories.
+    """
+    rank, world = here()
+    part = valid.select(np.arange(rank, len(valid), world)) if world > 1 else valid
+    found, *_ = predictor.ranks(part, hide=not predictor.facts["repeats"], counting=counting)
+    return mean_over_ranks(metrics.reciprocal_rank(found), predictor.device)
 
 
 def _watch(predictor: NextPredictor, valid: Histories) -> float:

@@ -117,7 +117,7 @@ class Continuation(nn.Module):
             wanted = share * sums[:, -1]
             at = (sums < wanted[:, None]).sum(1).clip(max=GAPS - 1)
             row = np.arange(len(latest))
-            inside = (wanted - sums[row, at] + rows[row, at]) / np.maximum(rows[row, at], 1e-300)
+            inside = (wanted - sums[row, at] + rows[row, at]) / np.maximum(rows[row, at], np.finfo(rows.dtype).tiny)
             found[:, column] = bounds[at] + inside.clip(0, 1) * (bounds[at + 1] - bounds[at])
         return found
 

@@ -106,7 +106,7 @@ def delay(log_rate: Tensor, trend: Tensor, share: float) -> Tensor:
         trend: (1,) or (…) float64.
         share: in (0, 1); 0.5 is the median.
     """
-    ever = torch.where(trend < 0, -torch.expm1(log_rate.exp() / trend.clamp(max=-1e-300)), 1.0)
+    ever = torch.where(trend < 0, -torch.expm1(log_rate.exp() / trend.clamp(max=-torch.finfo(trend.dtype).tiny)), 1.0)
     flat = -torch.log1p(-share * ever) * (-log_rate).exp()  # m: the delay if the rate stayed as it is
     grown = trend * flat
     small = grown.abs() < SMALL

@@ -158,7 +158,7 @@ class Retrieval:
         found, codes = np.unique(np.concatenate([own, near]), return_inverse=True)
         words = np.bincount(codes[: len(own)], worth, len(found))
         beside = np.bincount(codes[len(own) :], moved, len(found))
-        scores = CLOSENESS * words / words.max(initial=1e-300) + beside / beside.max(initial=1e-300)
+        scores = CLOSENESS * _of_highest(words) + _of_highest(beside)
         return found[_best(np.round(scores, 6), most)]
 
     def arrays(self) -> Arrays:
@@ -181,6 +181,12 @@ def _asked(sessions: Histories, places: Index, chosen: Index, latest: int) -> li
     ends = sessions.offsets[1:][chosen].tolist()
     lengths = np.minimum(sessions.lengths[chosen], latest).tolist()
     return [places[end - length : end][::-1] for end, length in zip(ends, lengths, strict=True)]
+
+
+def _of_highest(sums: npt.NDArray[Any]) -> Floats:
+    """Shares of the highest; all 0 where nothing was added up."""
+    found: Floats = sums / (sums.max(initial=0) or 1)
+    return found
 
 
 def _best(scores: Floats, k: int) -> Index:

@@ -1,0 +1,112 @@
+"""Two processes of `torchrun` against one process, a thread each: seconds an epoch of SANSR over 100,000 items.
+
+The same made-up sessions are learned by one process, and then by two ranks on this machine; each has one thread, so
+that two cores are at work on one side and one on the other. An epoch holds its check on held-out sessions, as always.
+The sides take turns, so that a busy moment meets both.
+
+    python benchmarks/distributed.py [--items 100000] [--clicks 400000] [--rounds 3] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ensue.data.histories import Histories
+from ensue.group import ranks
+from ensue.next_event.predictor import NextPredictor
+from ensue.studies.provenance import provenance
+from ensue.vocabulary import FIRST, Vocabulary
+
+MEAN, NEAR = 4, 20
+"""Clicks a session; an item is followed, half the time, by one so far from it at most."""
+
+
+def made_up(clicks: int, items: int) -> Histories:
+    """Sessions of items of which few are popular; the same for the same sizes."""
+    random = np.random.default_rng(0)
+    lengths = random.geometric(1 / MEAN, clicks // MEAN).clip(2)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    drawn = (items * random.random(offsets[-1]) ** 3).astype(np.int64)
+    near = np.roll(drawn, 1) + random.integers(1, NEAR, len(drawn))
+    ids = np.where(random.random(len(drawn)) < 0.5, near % items, drawn) + FIRST
+    ids[random.permutation(len(ids))[:items]] = (
+        np.arange(items) + FIRST
+    )  # every item occurs, so that the table has all of them
+    return Histories(ids.astype(np.int32), offsets, Vocabulary(map(str, range(items))))
+
+
+def child(clicks: int, items: int) -> None:
+    """Train for one epoch as one of the ranks there are; the first prints what it took."""
+    torch.set_num_threads(1)
+    data = made_up(clicks, items)
+    with ranks() as (rank, world):
+        predictor = NextPredictor("sansr", settings={"epochs": 1, "refit": False}, seed=0, device="cpu")
+        begun, steps = 0.0, 0.0
+        for report in predictor.fit(data):
+            if report.step == 1:
+                begun = time.perf_counter()
+            if report.valid is None:
+                steps = time.perf_counter() - begun
+        if rank == 0:
+            epoch = predictor.seconds_an_epoch or 0.0
+            print(json.dumps({"ranks": world, "epoch": epoch, "steps_after_the_first": steps, "valid": report.valid}))
+
+
+def run(world: int, clicks: int, items: int) -> dict[str, Any]:
+    """An epoch by so many processes; the launcher's own time does not count."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}"] if world > 1 else []
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, *launcher, __file__, "--child", f"--clicks={clicks}", f"--items={items}"],
+            check=True, stdout=subprocess.PIPE, text=True, cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--items", type=int, default=100_000)
+    parser.add_argument("--clicks", type=int, default=400_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        child(args.clicks, args.items)
+        return
+    found: dict[int, list[dict[str, Any]]] = {1: [], 2: []}
+    for _ in range(args.rounds):
+        for world, rows in found.items():
+            rows.append(run(world, args.clicks, args.items))
+            print(rows[-1], file=sys.stderr)
+    one, two = (statistics.median(row["epoch"] for row in rows) for rows in found.values())
+    result = {
+        **provenance(),
+        "items": args.items,
+        "clicks": args.clicks,
+        "one_process_seconds": round(one, 2),
+        "two_ranks_seconds": round(two, 2),
+        "two_over_one": round(two / one, 3),
+        "runs": [row for rows in found.values() for row in rows],
+    }
+    print(json.dumps(result, indent=1))
+    if args.json:
+        args.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

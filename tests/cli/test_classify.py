@@ -241,7 +241,9 @@ def test_weights_that_a_random_choice_equals_are_said_to_tell_nothing(
     monkeypatch: pytest.MonkeyPatch, lost: float, random: float
 ) -> None:
     text = io.StringIO()
-    monkeypatch.setattr(show, "out", Console(file=text, width=80, soft_wrap=True, emoji=False))
+    monkeypatch.setattr(
+        show, "out", Console(file=text, width=80, force_terminal=True, color_system=None, soft_wrap=True, emoji=False)
+    )
     show_texts.answer(TextAnswer((Choice("[b]", 0.9),), 3, 3, "", Deletion(2, lost, random, 5)))
     assert f"deletion test: [b] {-lost:+.3f} without the 2 words" in text.getvalue()
     assert ("words at random matter as much: the weights tell nothing here\n" in text.getvalue()) == (lost <= random)
@@ -252,7 +254,9 @@ def test_the_table_fits_80_columns_and_cuts_nothing_off(monkeypatch: pytest.Monk
     rows = tuple(Row(name, figures, interval, 123.4, warning="why") for name in ("centrality-bilinear", "tfidf"))
     card = TextCard("labels", "9 texts", "2", "over texts", "0", "0", "95 %")
     text = io.StringIO()
-    monkeypatch.setattr(show, "out", Console(file=text, width=80, soft_wrap=True, emoji=False))
+    monkeypatch.setattr(
+        show, "out", Console(file=text, width=80, force_terminal=True, color_system=None, soft_wrap=True, emoji=False)
+    )
     show_texts.result(TextResult(card, rows, "centrality-bilinear", "tfidf", (1.0, 1.0), 1.0))
     lines = text.getvalue().splitlines()
     table = "\n".join(line for line in lines if line[:1] in "┏┃┡│└")

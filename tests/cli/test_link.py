@@ -89,7 +89,7 @@ def test_an_installed_encoder_is_asked_too(
 def test_check_counts_links_and_copies(ensue: Ensue, files: Files) -> None:
     ran = ensue("check", files.posts, "--articles", files.articles)
     assert ran.code == 0, ran.err
-    assert "12 articles, words median" in ran.out and "73 links: 73 posts are about 12 articles" in ran.out
+    assert "12 articles, words median" in ran.out and "73 links between 73 posts and 12 articles" in ran.out
     found = json.loads(ensue("check", files.posts, "--articles", files.articles, "--json").out)
     assert (found["posts"], found["most_posts"], found["near_copies"]) == (73, 7, 1)
 
@@ -100,7 +100,7 @@ def test_link_works_at_once(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     ran = ensue("link", files.story, bare, "-k", "20", "-o", tmp_path / "out.csv")
     assert ran.code == 0, ran.err
     assert "no model folder: lexical scores, no probabilities unless posts are labelled" in ran.err
-    assert "73 posts, 2 articles; 1 posts repeat another" in ran.out and "(and 1 that repeat it)" in ran.out
+    assert "73 posts, 2 articles; copies of another post: 1" in ran.out and "(and 1 that repeats it)" in ran.out
     rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
     assert list(rows[0]) == ["id", "text", "likes", "score", "article", "sentence", "copy_of"]
     assert len(rows) == 73 and {row["article"] for row in rows[:12]} == {"ferry", "storm"}

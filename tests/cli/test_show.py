@@ -1,46 +1,109 @@
-"""Tables at a terminal of 80 columns: nothing is cut off, and what is not above chance says so."""
+"""Tables at terminals of any width and in a pipe: no figure is cut, and what is not above chance says so."""
 
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from rich.console import Console
 
-from ensue.cli import show
+from ensue.cli import show, show_events
 from ensue.evaluation import Card, Result, Row
 from ensue.metrics import names
 
 AT = (10, 20, 50, 100)
+WIDTHS = (40, 60, 80, 200, None)
+"""Columns of a terminal; of a pipe none are known."""
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, at: tuple[int, ...], warning: str = "") -> list[str]:
-    """The lines of a table of two rows, at 80 columns."""
+def terminal(monkeypatch: pytest.MonkeyPatch, width: int | None) -> io.StringIO:
+    """What ``show`` writes from here on, to a terminal or to a pipe."""
+    text = io.StringIO()
+    console = Console(
+        file=text, width=width, force_terminal=width is not None, soft_wrap=True, emoji=False, color_system=None
+    )
+    monkeypatch.setattr(show, "out", console)
+    return text
+
+
+def framed(text: str) -> list[str]:
+    """The lines of tables."""
+    return [line for line in text.splitlines() if line[:1] in "┏┃┡│└├"]
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, width: int | None, at: tuple[int, ...], warning: str = "") -> str:
+    """A table of two models."""
     measures = names(at)
     figures = dict.fromkeys(measures, 1.0)
     interval = dict.fromkeys(measures, (0.8, 1.0))
     rows = (Row("cooccurrence", figures, interval, 123.45, warning=warning), Row("vsknn", figures, interval, 1.0))
     card = Card("full", "data", "targets", "all", "kept", "micro")
-    text = io.StringIO()
-    monkeypatch.setattr(show, "out", Console(file=text, width=80, soft_wrap=True, emoji=False))
-    show.result(Result(card, rows, "vsknn", False, 1.0), at)
-    return text.getvalue().splitlines()
+    text = terminal(monkeypatch, width)
+    show_events.result(Result(card, rows, "vsknn", False, 1.0), at)
+    return text.getvalue()
 
 
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("at", [AT, (10, 20), (5,)])
-def test_a_table_fits_80_columns_and_cuts_nothing_off(monkeypatch: pytest.MonkeyPatch, at: tuple[int, ...]) -> None:
-    lines = shown(monkeypatch, at)
-    table = [line for line in lines if line[:1] in "┏┃┡│└"]
-    assert table and max(map(len, table)) <= 80
-    text = "\n".join(table)
-    assert "…" not in text and "100.00" in text and "±10.00" in text and "│ 123 " in text
-    for name in ("cooccurrence", "mrr", *(f"hit@{k}" for k in at), f"ndcg@{at[0]}"):
-        assert name in text
-    assert ("ndcg@20" in text) == (at == (10, 20))
+def test_a_table_of_figures_cuts_nothing_off(
+    monkeypatch: pytest.MonkeyPatch, width: int | None, at: tuple[int, ...]
+) -> None:
+    text = shown(monkeypatch, width, at)
+    assert max(map(len, framed(text)), default=0) <= (width or 1000)
+    assert "…" not in text
+    measures = ["mrr", *(f"hit@{k}" for k in at), f"ndcg@{at[0]}", *["ndcg@20"] * (at == (10, 20))]
+    assert text.count("100.00") == text.count("±10.00") == 2 * len(measures)
+    for name in ("cooccurrence", "vsknn", "123", "1.00", *measures):
+        assert re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text), name
+
+
+def test_a_narrow_terminal_gets_a_block_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(monkeypatch, 40, (10, 20)).splitlines()[:8] == [
+        "protocol full: figures x 100, ± 95 %",
+        "model cooccurrence",
+        "  mrr: 100.00 ±10.00",
+        "  hit@10: 100.00 ±10.00",
+        "  hit@20: 100.00 ±10.00",
+        "  ndcg@10: 100.00 ±10.00",
+        "  ndcg@20: 100.00 ±10.00",
+        "  s / 1,000: 123",
+    ]
+
+
+def test_a_pipe_gets_one_line_a_row_however_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    (row,) = [line for line in framed(shown(monkeypatch, None, AT)) if "vsknn" in line]
+    assert row.count("100.00 ±10.00") == 6
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_columns_of_texts_give_way_to_figures(monkeypatch: pytest.MonkeyPatch, width: int | None) -> None:
+    text = terminal(monkeypatch, width)
+    long, id = " ".join(f"word{number}" for number in range(30)), "https://example.org/" + "x" * 60
+    show.table(("#", "value", "score", "evidence"), [("1", id, "57.123", long)], wraps=("value", "evidence"))
+    found = text.getvalue()
+    assert "57.123" in found and "…" not in found
+    assert max(map(len, framed(found)), default=0) <= (width or 1000)
+    joined = re.sub(r"[\s│]", "", found)
+    assert all(f"word{number}" in joined for number in range(30))
+    assert found.count("x") >= 60
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_text_steers_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int | None) -> None:
+    text = terminal(monkeypatch, width)
+    evil = "\x1b]0;title\x07\x1b[2J\u202etxet\x9b1m [red]not markup[/]"
+    show.table(("post", "P"), [(evil, "0.5")], wraps=("post",), title=evil)
+    show.line(evil)
+    show.warning("note:", evil)
+    show.put_json({"id": evil})
+    found = text.getvalue()
+    assert not set(found) & set("\x1b\x07\u202e\x9b")
+    assert "\\x1b[2J" in found and "\\u001b[2J" in found and found.count("[red]not markup[/]") >= 4
 
 
 def test_a_row_at_chance_says_so_beside_it_and_below(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = shown(monkeypatch, (10, 20), "cooccurrence: HR@10 0.1 is not above chance")
+    lines = shown(monkeypatch, 80, (10, 20), "cooccurrence: HR@10 0.1 is not above chance").splitlines()
     row = next(number for number, line in enumerate(lines) if line.startswith("│ cooccurrence"))
     assert lines[row + 1].startswith("│ chance! ")
     assert "  warning: cooccurrence: HR@10 0.1 is not above chance" in lines

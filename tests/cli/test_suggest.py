@@ -70,8 +70,8 @@ def test_check_knows_a_query_log_by_its_shape(ensue: Ensue, files: Files) -> Non
     first, second, *_ = ran.out.splitlines()
     assert first.startswith("50 sessions, 101 queries, 9 distinct; length mean 2.0, longest 3; ")
     assert second == (
-        "floor: 99.0 % of what was typed may be suggested (typed by at least 5 users, or made of words that were); 1 "
-        "distinct queries were typed by fewer, 0 look personal"
+        "floor: 99.0 % of what was typed may be suggested (typed by at least 5 users, or made of words that were); "
+        "below it 1 distinct query; personal by looks: 0"
     )
     assert "jane" not in ran.out and "of the pairs of" in ran.out
 
@@ -100,7 +100,7 @@ def test_predict_answers_a_line_of_json(ensue: Ensue, files: Files) -> None:
     assert (one["id"], one["known"], one["given"], len(one["choices"])) == ("s1", 1, 1, 2)
     assert one["choices"][0]["heeded"][0]["value"] == "find car" and other["given"] == 0
     shown = ensue("predict", files.model, "-", "--prefix", "Buy", stdin=lines)
-    assert "1 of 1 queries hold a known word" in shown.out and "nothing typed, so these are" in shown.out
+    assert "1 of 1 query with a known word" in shown.out and "nothing typed, so these are" in shown.out
     begun = ensue("predict", files.model, "-", "--prefix", "Buy", "--json", stdin=lines)
     values = [choice["value"] for line in begun.out.splitlines() for choice in json.loads(line)["choices"]]
     assert values and all(value.startswith("buy") for value in values)

@@ -16,11 +16,12 @@ def main() -> None:
     """Run the command line."""
     from ensue.cli.verbs import app
     from ensue.errors import EnsueError
+    from ensue.lines import printable
 
     try:
         app()
     except EnsueError as error:
-        sys.stderr.write(f"ensue: {error}\n")
+        sys.stderr.write(f"ensue: {printable(str(error))}\n")
         sys.exit(2)
     except BrokenPipeError:  # the reader of a pipe has gone, as in `ensue … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 from urllib.request import Request, urlopen
 
 import typer
-from rich.table import Column, Table
 
 from ensue.errors import EnsueError
 
@@ -108,27 +107,23 @@ def _fetch(address: str, body: bytes | None = None) -> bytes:
 
 def _show(found: Demo) -> None:
     """The table, one explained cascade, and how often the strongest weight is a true edge."""
-    from ensue.cli import show
+    from ensue.cli import show, show_events
 
-    table = Table(
-        "question",
-        Column("model", justify="right"),
-        Column("counting", justify="right"),
-        Column("truth", justify="right"),
-        title="the last two days, unseen: figures x 100, ± 95 %; truth: one who knows the chances behind the story",
-        title_justify="left",
-    )
+    rows = []
     for row in found.rows:
         measure = row.measure.upper() if row.measure.startswith("mrr") else row.measure
-        table.add_row(
-            f"{row.question}\n{measure}, {row.asked:,} asked",
-            f"{100 * row.score:.1f} ± {100 * row.half:.1f}\n{row.model}",
-            f"{100 * row.counted:.1f}\n{row.counting}",
-            f"{100 * row.truth:.1f}",
+        rows.append(
+            (
+                f"{row.question}\n{measure}, {row.asked:,} asked",
+                f"{100 * row.score:.1f} ± {100 * row.half:.1f}\n{row.model}",
+                f"{100 * row.counted:.1f}\n{row.counting}",
+                f"{100 * row.truth:.1f}",
+            )
         )
-    show.out.print(table)
+    title = "the last two days, unseen: figures x 100, ± 95 %; truth: one who knows the chances behind the story"
+    show.table(("question", "model", "counting", "truth"), rows, wraps=("question",), title=title)
     for row in found.rows:
-        show.out.print(f"{row.name}: {row.verdict}", markup=False, highlight=False)
-    show.explanation(found.explanation)
+        show.line(f"{row.name}: {row.verdict}")
+    show_events.explanation(found.explanation)
     for line in found.lines():
-        show.out.print(line, highlight=False)
+        show.line(line)

@@ -55,12 +55,12 @@ def require_like(data: Histories, path: Path, predictor: NextPredictor) -> None:
 
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
     """Show what was understood of a log, and what in it would spoil a result."""
-    from ensue.cli import show
+    from ensue.cli import show, show_events
     from ensue.data.check import check as look
 
     histories, understood = _read(path, reading)
     found = look(histories, understood, {str(other): read(other, reading) for other in others})
-    show.put_json(asdict(found)) if json else show.findings(found)
+    show.put_json(asdict(found)) if json else show_events.findings(found)
 
 
 def told(predictor: NextPredictor) -> list[str]:
@@ -89,9 +89,9 @@ def scoring(protocol: str, at: str) -> dict[str, Any]:
 
 def show_result(found: Result, scoring: Mapping[str, Any]) -> None:
     """The table with its cut-offs."""
-    from ensue.cli import show
+    from ensue.cli import show_events
 
-    show.result(found, scoring["at"])
+    show_events.result(found, scoring["at"])
 
 
 def records(source: str, reading: Reading, predictor: NextPredictor) -> Iterator[History]:
@@ -113,16 +113,16 @@ def records(source: str, reading: Reading, predictor: NextPredictor) -> Iterator
 
 def show_answer(found: Answer | Forecast) -> None:
     """One ranked answer, or some steps ahead."""
-    from ensue.cli import show
+    from ensue.cli import show_events
 
-    show.forecast(found) if isinstance(found, Forecast) else show.answer(found)
+    show_events.forecast(found) if isinstance(found, Forecast) else show_events.answer(found)
 
 
 def show_explanation(found: Explanation) -> None:
     """Who leaned on whom."""
-    from ensue.cli import show
+    from ensue.cli import show_events
 
-    show.explanation(found)
+    show_events.explanation(found)
 
 
 def pictures(explanation: Explanation) -> list[go.Figure]:
@@ -138,11 +138,11 @@ def update(folder: Path, new: Path, reading: Reading, max_drop: float, keep: int
     Raises:
         Exit: with code 1, refused.
     """
-    from ensue.cli import show
+    from ensue.cli import show, show_events
     from ensue.refresh import refresh
 
     found = refresh(folder, read(new, reading), max_drop=max_drop, keep=keep, follow=show.training)
-    show.put_json({"folder": str(folder), **found.to_dict()}) if json else show.refreshed(found)
+    show.put_json({"folder": str(folder), **found.to_dict()}) if json else show_events.refreshed(found)
     if not found.accepted:
         show.remark(f"{folder}: {found.verdict}")
         raise typer.Exit(1)

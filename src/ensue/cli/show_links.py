@@ -6,13 +6,12 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from rich.markup import escape
-from rich.table import Column, Table
 
 from ensue.answers import LinkAnswer
 from ensue.cli import show
 from ensue.data.posts import UnderstoodPosts
 from ensue.evaluation.link import LinkResult, even
+from ensue.lines import plural
 from ensue.link.check import LinkFindings
 from ensue.link.explaining import LinkExplanation
 from ensue.link.measures import AtCut
@@ -43,30 +42,25 @@ def understood(found: UnderstoodPosts) -> None:
 
 def findings(found: LinkFindings) -> None:
     """The answer of ``ensue check``."""
-    _line(
-        f"{found.articles:,} articles, words median {found.median_words:,}, longest {found.longest_words:,}; "
-        f"{found.posts:,} posts, words median {found.median_post_words:,}"
+    show.line(
+        f"{plural(found.articles, 'article')}, words median {found.median_words:,}, longest {found.longest_words:,}; "
+        f"{plural(found.posts, 'post')}, words median {found.median_post_words:,}"
     )
-    _line(
-        f"{found.links:,} links: {found.linked_posts:,} posts are about {found.linked_articles:,} articles, at most "
-        f"{found.most_posts:,} about one"
+    show.line(
+        f"{plural(found.links, 'link')} between {plural(found.linked_posts, 'post')} and "
+        f"{plural(found.linked_articles, 'article')}, at most {found.most_posts:,} about one"
     )
     if found.parts:
-        _line(f"parts: {', '.join(f'{name or chr(45)} {count:,}' for name, count in found.parts.items())}")
-    _line(f"{found.near_copies:,} posts nearly repeat an earlier one; {found.headlines:,} repeat a headline")
-    table = Table("post", "about", title="the first three, as understood", title_justify="left")
-    for row in found.rows:
-        table.add_row(escape(row.text), escape(", ".join(row.about)))
-    show.out.print(table)
+        show.line(f"parts: {', '.join(f'{name or chr(45)} {count:,}' for name, count in found.parts.items())}")
+    show.line(f"near copies of an earlier post: {found.near_copies:,}; copies of a headline: {found.headlines:,}")
+    rows = ((row.text, ", ".join(row.about)) for row in found.rows)
+    show.table(("post", "about"), rows, wraps=("post", "about"), title="the first three, as understood")
     for name, leak in found.splits.items():
-        _line(
-            f"  {name}: {leak.other_posts:,} posts, {leak.on_shared:,} about an article that stands on both sides, "
-            f"{leak.copies:,} near copies"
+        show.line(
+            f"  {name}: {plural(leak.other_posts, 'post')}, {leak.on_shared:,} about an article that stands on both "
+            f"sides, {plural(leak.copies, 'near copy', 'near copies')}"
         )
-    for warning in found.warnings:
-        show.out.print(f"[yellow]would spoil a result:[/] {escape(warning)}", highlight=False)
-    if not found.warnings:
-        _line("nothing found that would spoil a result")
+    show.spoiling(found.warnings)
 
 
 def result(found: LinkResult) -> None:
@@ -74,16 +68,16 @@ def result(found: LinkResult) -> None:
     show.figures(found.rows, _MEASURES, "figures x 100, ± 95 %")
     for row in found.rows:
         if (caught := even(row)) is not None:
-            _line(f"  {row.model}, P at least .5: {cut_in_words(caught, 'pairs')}")
+            show.line(f"  {row.model}, P at least .5: {cut_in_words(caught, 'pairs')}")
     for name in ("data", "candidates", "pool", "together", "averaging", "leaked", "headlines", "interval"):
-        _line(f"  {name}: {getattr(found.protocol, name)}")
-    _line(found.verdict)
+        show.line(f"  {name}: {getattr(found.protocol, name)}")
+    show.line(found.verdict)
 
 
 def cut_in_words(found: AtCut, what: str) -> str:
     """What a threshold catches, with both intervals."""
     return (
-        f"{found.retrieved:,} {what}, precision {_share(found.precision)} [{_share(found.precision_interval[0])}, "
+        f"{plural(found.retrieved, what)}, precision {_share(found.precision)} [{_share(found.precision_interval[0])}, "
         f"{_share(found.precision_interval[1])}], recall {_share(found.recall)} [{_share(found.recall_interval[0])}, "
         f"{_share(found.recall_interval[1])}]"
     )
@@ -91,24 +85,25 @@ def cut_in_words(found: AtCut, what: str) -> str:
 
 def answer(found: LinkAnswer) -> None:
     """The articles for one post, best first."""
-    table = Table("#", Column("article", no_wrap=True), "P" if _sure(found) else "score", "closest sentence")
+    rows = []
     for rank, choice in enumerate(found.choices, 1):
         value = choice.score if choice.probability is None else choice.probability
-        table.add_row(str(rank), escape(choice.value), f"{value:.3f}", escape(_cut(choice.sentence)))
+        rows.append((str(rank), show.one_line(choice.value), f"{value:.3f}", _cut(choice.sentence)))
     if found.id:
-        _line(found.id)
-    show.out.print(table)
+        show.line(show.one_line(found.id))
+    heads = ("#", "article", "P" if _sure(found) else "score", "closest sentence")
+    show.table(heads, rows, wraps=("article", "closest sentence"))
     nothing = "" if found.known else ": nothing known, so the order says nothing"
-    _line(f"{found.known} of {found.given} words known{nothing}")
+    show.line(f"{found.known} of {plural(found.given, 'word')} known{nothing}")
 
 
 def explanation(found: LinkExplanation) -> None:
     """Each word of the post with what the best article loses without it, and the sentences it is closest to."""
-    words = "  ".join(f"{escape(word)} {-lost:+.2f}" for word, lost in zip(found.words, found.lost, strict=False))
-    _line("score of the best article when a word of the post is taken out:")
-    show.out.print(f"  {words}", highlight=False)
+    words = "  ".join(f"{word} {-lost:+.2f}" for word, lost in zip(found.words, found.lost, strict=False))
+    show.line("score of the best article when a word of the post is taken out:")
+    show.line(f"  {words}")
     for sentence, near in found.sentences:
-        _line(f"  {near:.2f}  {_cut(sentence)}")
+        show.line(f"  {near:.2f}  {_cut(sentence)}")
     answer(found.answer)
 
 
@@ -118,29 +113,23 @@ def ranked(found: Ranked, k: int) -> None:
     sure = found.probabilities
     frame = found.table_of(rows)
     copies = found.repeats()
-    table = Table(
-        "#",
-        "score" if sure is None else "P",
-        "post",
-        "article",
-        "closest sentence",
-        title="posts",
-        title_justify="left",
-    )
+    lines = []
     for rank, row in enumerate(rows.tolist(), 1):
         value, article, sentence, _ = frame.row(rank - 1)
         text = _cut(found.posts.texts[row])
         if more := copies.get(row, 0):
-            text += f"\n(and {more:,} that repeat it)"
-        table.add_row(str(rank), f"{value:.3f}", escape(text), escape(article), escape(_cut(sentence)))
-    show.out.print(table)
-    _line(
-        f"{len(found.posts):,} posts, {len(found.articles):,} articles; {sum(copies.values()):,} posts repeat another"
+            text += f"\n(and {more:,} that {'repeats' if more == 1 else 'repeat'} it)"
+        lines.append((str(rank), f"{value:.3f}", text, show.one_line(article), _cut(sentence)))
+    texts = ("post", "article", "closest sentence")
+    show.table(("#", "score" if sure is None else "P", *texts), lines, wraps=texts, title="posts")
+    show.line(
+        f"{plural(len(found.posts), 'post')}, {plural(len(found.articles), 'article')}; copies of another post: "
+        f"{sum(copies.values()):,}"
     )
     if sure is not None:
-        _line(f"probabilities {found.source}; {int((sure >= 0.5).sum()):,} posts at P of at least .5")
+        show.line(f"probabilities {found.source}; {plural(int((sure >= 0.5).sum()), 'post')} at P of at least .5")
     if found.cut is not None:
-        _line(f"at P = .5, by the labels of this file: {cut_in_words(found.cut, 'posts')}")
+        show.line(f"at P = .5, by the labels of this file: {cut_in_words(found.cut, 'post')}")
 
 
 def ranked_json(found: Ranked, k: int) -> dict[str, Any]:
@@ -165,11 +154,13 @@ def ranked_json(found: Ranked, k: int) -> dict[str, Any]:
 def asked(found: Ranked, row: int) -> None:
     """One post of a review, with the article that suits it best."""
     frame = found.table_of(np.array([row]))
-    _line("")
-    _line(found.posts.texts[row])
+    show.line("")
+    show.line(found.posts.texts[row])
     value, article, sentence, _ = frame.row(0)
     title = found.articles.titles[int(found.columns[row])]
-    _line(f"  {value:.3f}  {article}{f' ({_cut(title)})' if title else ''}{f': {_cut(sentence)}' if sentence else ''}")
+    show.line(
+        f"  {value:.3f}  {article}{f' ({_cut(title)})' if title else ''}{f': {_cut(sentence)}' if sentence else ''}"
+    )
     show.out.print("  y/n/q? ", end="", markup=False, highlight=False)
 
 
@@ -189,7 +180,3 @@ def _sure(found: LinkAnswer) -> bool:
 def _cut(text: str) -> str:
     plain = " ".join(text.split())
     return plain if len(plain) <= _WIDE else f"{plain[: _WIDE - 1]}…"
-
-
-def _line(text: str) -> None:
-    show.out.print(text, markup=False, highlight=False)

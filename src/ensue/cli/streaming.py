@@ -81,7 +81,7 @@ def _tell(status: Status, chart: Path | None, json: bool) -> None:
         show.put_json(status.to_dict())
     elif status.over:
         for name, row in status.board.total().figures().items():
-            show.out.print(f"all hours, {name}: HR@20 {row['hr@20']:.4f}, MRR@20 {row['mrr@20']:.4f}", highlight=False)
+            show.line(f"all hours, {name}: HR@20 {row['hr@20']:.4f}, MRR@20 {row['mrr@20']:.4f}")
 
 
 def _put_row(hour: Hour) -> None:
@@ -93,7 +93,7 @@ def _put_row(hour: Hour) -> None:
     time = format_time(begins, "h", absolute=begins > DATED)
     cells = [f"{name} {row['hr@20']:.3f} {row['mrr@20']:.3f}" for name, row in hour.figures().items()]
     line = "   ".join([f"{time:>16}", f"{hour.events:>7,} events {hour.targets:>7,} targets", *cells])
-    show.out.print(line, markup=False, highlight=False)
+    show.line(line)
 
 
 @contextmanager

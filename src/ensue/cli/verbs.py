@@ -221,6 +221,7 @@ def predict(
     json: Json = False,
 ) -> None:
     """Rank what comes next after each history, or the labels of each text; what was never seen is welcome."""
+    from ensue.cli import show
     from ensue.predictor import load
 
     chosen, predictor = tasks.of_folder(folder, context), load(folder)
@@ -233,7 +234,7 @@ def predict(
     while some := list(islice(records, 1 if source == "-" and sys.stdin.isatty() else 512)):
         ahead = predictor.forecast(some, steps, k) if steps is not None else None
         for answer in ahead or predictor.predict(some, k, evidence=evidence, **more):
-            typer.echo(answer.to_json()) if json else chosen.show_answer(answer)
+            show.put_json_line(answer.to_json()) if json else chosen.show_answer(answer)
 
 
 @app.command()
@@ -273,7 +274,7 @@ def explain(
                 figures.write_html(first, html, *more)
                 show.remark(f"wrote {html}")
                 drawn = True
-            typer.echo(explanation.to_json()) if json else chosen.show_explanation(explanation)
+            show.put_json_line(explanation.to_json()) if json else chosen.show_explanation(explanation)
 
 
 app.command()(keeping.update)
@@ -303,7 +304,7 @@ def reproduce(
     kept = json.with_suffix(".cells.json") if json else None
     names, tell, follow = _names(models), show.remark, show.training
     found = PAPERS[paper](data, models=names, quick=quick, seeds=seeds, tell=tell, follow=follow, kept=kept)
-    show.out.print(found.page, markup=False, highlight=False)
+    show.line(found.page)
     if json:
         found.write(json)
         show.remark(f"wrote {json}")

@@ -1,0 +1,104 @@
+"""How logs of events look in a terminal, with what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ensue.answers import Answer, Explanation, Forecast
+from ensue.cli import show
+from ensue.data.check import Findings
+from ensue.evaluation import Result
+from ensue.lines import plural
+from ensue.refresh import AT, Refreshed
+
+
+def findings(found: Findings) -> None:
+    """The answer of ``ensue check``."""
+    show.line(
+        f"{plural(found.sequences, 'sequence')}, {plural(found.events, 'event')}, "
+        f"{plural(found.distinct, 'distinct value')}; length mean {found.mean_length:.1f}, median "
+        f"{found.median_length:g}, longest {found.longest:,}"
+    )
+    rows = (
+        (row.id or str(number), " ".join(row.values), " ".join(f"{time:.15g}" for time in row.times))
+        for number, row in enumerate(found.rows)
+    )
+    heads = ("sequence", "values", "times (s)")
+    show.table(heads, rows, wraps=heads, title="the first three, as understood")
+    show.spoiling(found.warnings)
+
+
+def result(found: Result, at: Sequence[int]) -> None:
+    """A table of figures with its protocol card and verdict."""
+    measures = ["mrr", *(f"hit@{k}" for k in at), *(f"ndcg@{k}" for k in at[: 2 if len(at) < 3 else 1])]
+    card = found.protocol
+    show.figures(found.rows, dict(zip(measures, measures, strict=True)), f"protocol {card.name}: figures x 100, ± 95 %")
+    for name in ("data", "targets", "candidates", "repeats", "averaging", "ties", "interval", "leaked"):
+        show.line(f"  {name}: {getattr(card, name)}")
+    show.line(found.verdict)
+
+
+def answer(found: Answer) -> None:
+    """One ranked answer."""
+    evidence = "leaned on (share; score lost when removed)"
+    if found.id:
+        show.line(show.one_line(found.id))
+    rows = (
+        (str(rank), show.one_line(choice.value), f"{choice.score:.3f}", show.attended(choice))
+        for rank, choice in enumerate(found.choices, 1)
+    )
+    show.table(("#", "value", "score", evidence), rows, wraps=("value", evidence))
+    popular = "" if found.known else ": nothing known, so this is plain popularity"
+    show.line(f"{found.known} of {plural(found.given, 'id')} known{popular}")
+
+
+def forecast(found: Forecast) -> None:
+    """A history rolled forward, a row a step."""
+    rows = []
+    for step, seen in enumerate(found.steps, 1):
+        choices = "   ".join(f"{show.one_line(choice.value)} ({choice.score:.3f})" for choice in seen.choices)
+        after = (f"{_span(seen.after[0])} to {_span(seen.after[2])}", _span(seen.after[1])) if seen.after else ("", "")
+        rows.append((str(step), f"{100 * seen.stop:.1f} %", *after, choices))
+    if found.id:
+        show.line(show.one_line(found.id))
+    likeliest = "likeliest (score)"
+    show.table(("step", "stops", "after, 8 of 10", "median", likeliest), rows, wraps=(likeliest,))
+    show.line(f"{found.known} of {plural(found.given, 'id')} known")
+
+
+def _span(seconds: float) -> str:
+    """A length of time, as one says it."""
+    for unit, size in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s"
+
+
+def explanation(found: Explanation) -> None:
+    """Who leaned on whom, as a list: each event with the earlier one it heeded most, then the answer."""
+    rows = []
+    for at, row in enumerate(found.dependency):
+        if any(row):
+            best = max(range(len(row)), key=row.__getitem__)
+            rows.append((show.one_line(found.values[at]), show.one_line(found.values[best]), f"{row[best]:.2f}"))
+    if rows:
+        heads = ("event", "leaned most on", "weight")
+        show.table(heads, rows, wraps=heads[:2], title="weights: what the model leaned on, not causes")
+    answer(found.answer)
+
+
+def refreshed(found: Refreshed) -> None:
+    """Old model beside new on the slices an update was tested on."""
+    rows = []
+    for part in found.slices:
+        hits = [f"{100 * figures[f'hit@{AT}']:.2f}" for figures in (part.old, part.new)]
+        ranked = [f"{100 * figures['mrr']:.2f}" for figures in (part.old, part.new)]
+        counted = f"{100 * part.counting['mrr']:.2f} ({part.best_counting})"
+        rows.append((part.name, f"{part.targets:,}", *ranked, f"{100 * part.change:+.1f} %", *hits, counted))
+    heads = ("slice", "targets", "old mrr", "new mrr", "change", f"old hit@{AT}", f"new hit@{AT}", "best counting mrr")
+    show.table(heads, rows, title="full ranking, figures x 100")
+    show.line(f"  newest: {found.held} of the new log, held out of the training for this test")
+    if len(found.slices) == 1:
+        show.line("  remembered: none, the model keeps no past histories; forgetting was not tested")
+    if found.accepted:
+        show.line(found.verdict)

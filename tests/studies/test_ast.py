@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,12 @@ def test_what_cannot_be_done(data: Path, tmp_path: Path) -> None:
     write(tmp_path / "politifact", articles=2)
     with pytest.raises(DataError, match="no post is of part 'test'; the study needs all three"):
         run(tmp_path)
+
+
+def test_a_missing_library_is_named_before_anything_is_trained(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(SettingError, match=r"needs scikit-learn; install it with: pip install 'ensue\[studies\]'"):
+        run(data)
 
 
 def test_it_is_a_paper_and_its_printed_figures_fit_each_other() -> None:

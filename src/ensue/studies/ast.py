@@ -22,7 +22,7 @@ from ensue.link.predictor import LinkPredictor
 from ensue.nn.device import find_device
 from ensue.nn.encoder import Encoder
 from ensue.studies import ast_page as page
-from ensue.studies.ast_measures import drawn, measured, post_map, sparse_weights
+from ensue.studies.ast_measures import drawn, measured, post_map, require_map, sparse_weights
 from ensue.studies.ast_paper import OVERALL, PRECISION
 from ensue.studies.ast_sets import LinkSet, find_sets, find_vectors
 from ensue.studies.cells import Cell, Cells
@@ -86,7 +86,7 @@ def run(
 
     Raises:
         DataError: no data set is there, or the file of cells is something else.
-        SettingError: a model that has no row, or an encoder that cannot be read.
+        SettingError: a model that has no row, an encoder that cannot be read, or scikit-learn is missing.
     """
     encoders = [name.removeprefix("sbert=") for name in models if name.startswith("sbert=")]
     named = [name for name in models if not name.startswith("sbert=")]
@@ -95,6 +95,7 @@ def run(
             f"model {unknown[0]!r} has no row here; choose from {', '.join(TRAINED)} (counting rows are always there), "
             "and sbert=NAME for an installed sentence-transformers model"
         )
+    require_map()
     for name in encoders[:1]:
         Encoder(name, find_device(None)).probe()  # what cannot be read is said now, not after hours
     plan, chosen = QUICK if quick else FULL, (*named, *(ENCODED if encoders else ())) if models else TRAINED

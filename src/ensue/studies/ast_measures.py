@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import torch
 
+from ensue.errors import SettingError
 from ensue.evaluation.link import MEASURES, Asked, LinkScored, figures_of, over_seeds
 from ensue.link.measures import at_cut, precision_curve
 from ensue.link.predictor import LinkPredictor
@@ -54,6 +56,16 @@ def drawn(cells: Sequence[Cell]) -> Drawn:
     by_seed = np.array([[cell["figures"][name] for name in MEASURES] for cell in cells])
     packed = [np.frombuffer(base64.b64decode(cell["draws"]), "<u2") for cell in cells]
     return Drawn(MEASURES, by_seed, over_seeds(np.stack([own.reshape(-1, len(MEASURES)) / _FINE for own in packed])))
+
+
+def require_map() -> None:
+    """Find out before hours of training whether :func:`post_map` can be made.
+
+    Raises:
+        SettingError: scikit-learn is missing.
+    """
+    if find_spec("sklearn") is None:
+        raise SettingError("the map of posts needs scikit-learn; install it with: pip install 'ensue[studies]'")
 
 
 def post_map(predictor: LinkPredictor, asked: Asked) -> Cell:

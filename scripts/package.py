@@ -1,0 +1,216 @@
+"""What a stranger gets: sdist and wheel are built, the wheel is installed in empty environments, and used there.
+
+``scripts/package [PYTHON ...]``; without names, that of ``.venv`` and the newest other one on the path that starts.
+First the wheel alone, with no extra: every module that needs no more is imported, a log is checked, learned, scored and
+asked. Then with ``serve``, ``redis`` and ``client``: every module is imported, the service is asked, and of the first
+Python the demonstration runs, page and all. Everything lies outside the checkout and goes when it is over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+from zipfile import ZipFile
+
+ROOT = Path(__file__).parents[1]
+CONSTRAINTS = ROOT / "constraints.txt"
+SOURCES = ("src", "README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", ".gitignore")
+"""What an sdist holds, beside what it says of itself."""
+NEWER = ("python3.14", "python3.13", "python3.12")
+EXTRAS = ("serve", "redis", "client")
+SERVICE = "app bodies events files guard learning metrics models problems schemas server"
+NEED_SERVE = {f"ensue.serve.{name}" for name in SERVICE.split()}
+"""What cannot be imported without the extra ``serve``, with what imports it."""
+LIMIT = 600
+"""Seconds that any one command may take."""
+Said = subprocess.CompletedProcess[str]
+
+WALK = """
+import importlib, json, pkgutil, ensue
+failed = {}
+for found in pkgutil.walk_packages(ensue.__path__, "ensue."):
+    try:
+        importlib.import_module(found.name)
+    except ImportError as error:
+        failed[found.name] = str(error)
+for name in ensue.__all__:
+    getattr(ensue, name)
+print(json.dumps(failed))
+"""
+ASK = """
+import sys
+from ensue import History
+from ensue.client import Client
+(answer,) = Client(sys.argv[1]).predict("model", [History(("i3", "i4"))], 3)
+print(len(answer.choices), answer.known)
+"""
+
+
+def main() -> None:
+    """Run the script."""
+    pythons = sys.argv[1:] or default_pythons()
+    with tempfile.TemporaryDirectory() as place:
+        wheel = build(Path(place))
+        for number, python in enumerate(pythons):
+            began = time.monotonic()
+            environment = Environment(python, Path(place) / str(number))
+            environment.use_core(wheel)
+            environment.use_extras(wheel, demo=not number)
+            told(f"{environment.version}: the wheel works, alone and with {','.join(EXTRAS)}", began)
+
+
+def default_pythons() -> list[str]:
+    """The interpreter of ``.venv``, and a newer one; a name may be a shim for a Python that is not there."""
+    for name in NEWER:
+        found = shutil.which(name)
+        probe = [found or "", "-c", "import sys, venv; print(sys.version_info[:2] > tuple(map(int, sys.argv[1:])))"]
+        if found is not None:
+            ran = subprocess.run([*probe, *map(str, sys.version_info[:2])], capture_output=True, text=True, check=False)
+            if ran.stdout.strip() == "True":
+                return [sys.executable, found]
+    told(f"no newer Python starts here ({', '.join(NEWER)}): left out")
+    return [sys.executable]
+
+
+def build(place: Path) -> Path:
+    """The wheel, made of the sdist; the sdist holds the sources and nothing else, and the checkout gives that wheel."""
+    began = time.monotonic()
+    run([sys.executable, "-m", "venv", place / "build"])
+    python = place / "build" / "bin" / "python"
+    run([python, "-m", "pip", "install", "--quiet", "hatchling"])
+    run([python, "-m", "hatchling", "build", "-t", "sdist", "-d", place / "sdist"], ROOT)
+    run([python, "-m", "hatchling", "build", "-t", "wheel", "-d", place / "checkout"], ROOT)
+    (packed,) = (place / "sdist").iterdir()
+    with tarfile.open(packed) as archive:
+        archive.extractall(place / "unpacked", filter="data")
+    (unpacked,) = (place / "unpacked").iterdir()
+    held = {path.relative_to(unpacked).as_posix() for path in unpacked.rglob("*") if path.is_file()}
+    tracked = set(run(["git", "ls-files", "--", *SOURCES], ROOT).stdout.splitlines())
+    same(held - {"PKG-INFO"}, tracked, "files of the sdist and files that git knows")
+    run([python, "-m", "hatchling", "build", "-t", "wheel", "-d", place / "dist"], unpacked)
+    (wheel,) = (place / "dist").iterdir()
+    same(contents(wheel), contents(place / "checkout" / wheel.name), "contents of the sdist's wheel and the checkout's")
+    code = {f"ensue/{name.removeprefix('src/ensue/')}" for name in tracked if name.startswith("src/ensue/")}
+    same({name for name, _ in contents(wheel) if name.startswith("ensue/")}, code, "code in the wheel and in src")
+    told(f"{packed.name} and {wheel.name} hold what they should, {len(held)} files", began)
+    return wheel
+
+
+class Environment:
+    """An empty environment outside the checkout.
+
+    Args:
+        python: the interpreter.
+        place: a folder for it and for what is learned there.
+    """
+
+    def __init__(self, python: str, place: Path) -> None:
+        run([python, "-m", "venv", place / "venv"])
+        self.place, self.bin = place, place / "venv" / "bin"
+        self.version = self.run("python", "--version").stdout.strip()
+
+    def run(self, name: str, *arguments: str | Path, code: int = 0, stdin: str = "") -> Said:
+        """What a command of the environment says."""
+        return run([self.bin / name, *arguments], self.place, code=code, stdin=stdin)
+
+    def install(self, requirement: str) -> None:
+        """Install the wheel; everything it needs fits together."""
+        self.run("python", "-m", "pip", "install", "--quiet", "--constraint", CONSTRAINTS, requirement)
+        self.run("python", "-m", "pip", "check")
+
+    def use_core(self, wheel: Path) -> None:
+        """The wheel alone: imports, ``check``, ``fit``, ``evaluate``, ``predict``; what is missing is named."""
+        self.install(str(wheel))
+        failed = json.loads(self.run("python", "-c", WALK).stdout)
+        same(set(failed), NEED_SERVE, f"modules that need an extra ({failed})")
+        write_log(self.place / "log.csv")
+        self.run("ensue", "check", "log.csv")
+        self.run("ensue", "fit", "next", "log.csv", "--model", "best", "-o", "model")
+        self.run("ensue", "evaluate", "model", "log.csv")
+        found = self.run("ensue", "predict", "model", "-", "-k", "3", "--json", stdin='{"values": ["i3", "i4"]}')
+        same(len(json.loads(found.stdout)["choices"]), 3, "choices")
+        said = self.run("ensue", "serve", "model", code=2).stderr
+        same("pip install 'ensue[serve]'" in said, True, f"the extra that {said!r} should name")
+
+    def use_extras(self, wheel: Path, *, demo: bool) -> None:
+        """The wheel with extras: imports, the service and its client, and the demonstration."""
+        self.install(f"{wheel}[{','.join(EXTRAS)}]")
+        same(json.loads(self.run("python", "-c", WALK).stdout), {}, "modules that fail with all extras")
+        command = [self.bin / "ensue", "serve", "model", "--port", "0"]
+        with subprocess.Popen(command, cwd=self.place, stderr=subprocess.PIPE, env=environment(), text=True) as service:
+            try:
+                assert service.stderr is not None
+                address = json.loads(service.stderr.readline())["address"]
+                same(
+                    self.run("python", "-c", ASK, address).stdout.split(),
+                    ["3", "2"],
+                    "choices and known ids, over HTTP",
+                )
+                service.terminate()
+                same(service.wait(30), 0, "exit code of the service")
+            finally:
+                service.kill()
+        if demo:
+            said = self.run("ensue", "demo", "--out", "demo").stderr
+            same("the page answers" in said, True, f"what the demonstration's page did ({said[-200:]})")
+
+
+def write_log(path: Path) -> None:
+    """Four hundred sessions that walk along thirty items."""
+    draw = random.Random(1)
+    rows = ["session,item,time"]
+    for session in range(400):
+        start = draw.randrange(30)
+        for step in range(draw.randrange(2, 8)):
+            item = (start + step * draw.choice((1, 1, 2))) % 30
+            rows.append(f"s{session},i{item},{1_700_000_000 + session * 600 + step * 20}")
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+def contents(wheel: Path) -> set[tuple[str, int]]:
+    """Names and checksums of a wheel's files."""
+    with ZipFile(wheel) as archive:
+        return {(one.filename, one.CRC) for one in archive.infolist()}
+
+
+def environment() -> dict[str, str]:
+    """Nothing of the checkout's Python, and a thread a process, as in the tests."""
+    foreign = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "ENSUE_TOKEN")
+    return {key: value for key, value in os.environ.items() if key not in foreign} | {"OMP_NUM_THREADS": "1"}
+
+
+def run(words: list[str | Path], cwd: Path | None = None, *, code: int = 0, stdin: str = "") -> Said:
+    """What a command says; the script ends where the exit code is another, or a warning reaches the user."""
+    given = [str(word) for word in words]
+    said = subprocess.run(
+        given, cwd=cwd, env=environment(), input=stdin, text=True, timeout=LIMIT, check=False, capture_output=True
+    )
+    if said.returncode != code or "Warning: " in said.stderr:
+        command = " ".join(word if len(word) < 80 else "…" for word in given)
+        sys.exit(f"scripts/package: {command} ended with {said.returncode}, not {code}\n{said.stdout}{said.stderr}")
+    return said
+
+
+def same(found: object, expected: object, what: str) -> None:
+    """Two things that must be equal."""
+    if found != expected:
+        if isinstance(found, set) and isinstance(expected, set):
+            found, expected = sorted(found - expected), sorted(expected - found)
+        sys.exit(f"scripts/package: {what} differ: {found} against {expected}")
+
+
+def told(line: str, began: float | None = None) -> None:
+    """One line of progress."""
+    print(f"scripts/package: {line}{'' if began is None else f' ({time.monotonic() - began:.0f} s)'}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

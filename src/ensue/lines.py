@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb]"
 )
 """What can steer a terminal, turn a line of text round, or is no character."""
+
+QUOTED = 200
+"""Characters of a cell that an error quotes, at most."""
 
 
 def line_of(record: Any, always: str | None = None) -> str:
@@ -38,3 +42,17 @@ def printable(text: str) -> str:
 def plural(count: int, one: str, many: str = "") -> str:
     """``1 article``, ``2,000 articles``; ``many`` where an s does not make it."""
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
+def quoted(value: object, most: int = QUOTED) -> str:
+    """What an error quotes of a cell, on one line: a text in quotes, cut where it is long, controls as escapes."""
+    text = value if isinstance(value, str) else str(value)
+    cut = text if len(text) <= most else f"{text[: most - 1]}…"
+    return repr(cut) if isinstance(value, str) else repr(cut)[1:-1]
+
+
+def listed(names: Iterable[str], most: int = 20) -> str:
+    """Names of columns as an error lists them: the first of them, each quoted."""
+    every = list(names)
+    more = f", … ({len(every):,} in all)" if len(every) > most else ""
+    return ", ".join(quoted(name, 60) for name in every[:most]) + more

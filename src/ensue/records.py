@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ensue.errors import DataError
-from ensue.lines import line_of
+from ensue.lines import line_of, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +25,16 @@ class History:
     def __post_init__(self) -> None:
         if self.times and len(self.times) != len(self.values):
             raise DataError(
-                f"history {self.id!r}: {len(self.values)} values but {len(self.times)} times; give one time a value, "
-                "or none"
+                f"history {quoted(self.id)}: {len(self.values)} values but {len(self.times)} times; give one time a "
+                "value, or none"
             )
         for position, time in enumerate(self.times):
             if not math.isfinite(time):
-                raise DataError(f"history {self.id!r}: times[{position}] is {time}; times must be finite numbers")
+                raise DataError(f"history {quoted(self.id)}: times[{position}] is {time}; times must be finite numbers")
             if position and time < self.times[position - 1]:
                 raise DataError(
-                    f"history {self.id!r}: times[{position}] = {time} comes after {self.times[position - 1]}; times "
-                    "must not decrease"
+                    f"history {quoted(self.id)}: times[{position}] = {time} comes after {self.times[position - 1]}; "
+                    "times must not decrease"
                 )
 
     def to_json(self) -> str:
@@ -85,9 +85,9 @@ class Text:
 
     def __post_init__(self) -> None:
         if len(self.texts) not in (1, 2):
-            raise DataError(f"text {self.id!r}: {len(self.texts)} texts; give one text, or a pair")
+            raise DataError(f"text {quoted(self.id)}: {len(self.texts)} texts; give one text, or a pair")
         if self.label == "":
-            raise DataError(f"text {self.id!r}: label is empty; name one, or leave it out")
+            raise DataError(f"text {quoted(self.id)}: label is empty; name one, or leave it out")
 
     def to_json(self) -> str:
         """One line of JSON, read back by :meth:`from_json`."""
@@ -196,7 +196,7 @@ def _read_object(line: str, where: str, needed: str, example: str) -> dict[str, 
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: not JSON ({error}); expected {example}") from error
+        raise DataError(f"{where}: not JSON ({quoted(error)}); expected {example}") from error
     if not isinstance(found, dict) or needed not in found:
         raise DataError(f'{where}: field "{needed}" is missing; expected {example}')
     return found
@@ -205,7 +205,7 @@ def _read_object(line: str, where: str, needed: str, example: str) -> dict[str, 
 def _refuse_unknown(found: dict[str, Any], known: tuple[str, ...], sentence: str, where: str) -> None:
     unknown = sorted(set(found) - set(known))
     if unknown:
-        raise DataError(f"{where}: field {unknown[0]!r} is not known; {sentence}")
+        raise DataError(f"{where}: field {quoted(unknown[0])} is not known; {sentence}")
 
 
 def _read_text(found: dict[str, Any], name: str, where: str) -> str:

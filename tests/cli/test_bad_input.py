@@ -30,10 +30,6 @@ FILES: dict[str, tuple[str | bytes, str]] = {
     "text in the time column": (HEAD + "1,a,5\n1,b,soon\n", ":3: time 'soon' is not a number or an ISO date"),
     "NaN": (HEAD + "1,a,5\n1,b,nan\n", ":3: time nan is not a finite number"),
     "infinite": (HEAD + "1,a,5\n1,b,inf\n", ":3: time inf is not a finite number"),
-    "decreasing": (
-        DECREASING,
-        ":3: time 1.0 comes after 5.0 in the same sequence; times must not decrease: sort with --sort",
-    ),
     "empty": ("", ": is empty"),
     "header only": (HEAD, ": has a header but no event"),
     "mixed units": (
@@ -41,7 +37,10 @@ FILES: dict[str, tuple[str | bytes, str]] = {
         ":3: time 1400000005000 looks like milliseconds since 1970, but the file begins in seconds; give all times in "
         "one unit",
     ),
-    "broken UTF-8": (HEAD.encode() + b"1,a,5\n1,b\xff,6\n", ":3: not UTF-8 text; save the file as UTF-8"),
+    "broken UTF-8": (
+        HEAD.encode() + b"1,a,5\n1,b\xff,6\n",
+        ":3: not UTF-8 text; save the file as UTF-8, or name its encoding, as in --encoding cp1252",
+    ),
     "truncated gzip": (
         gzip.compress((HEAD + "1,a,5\n" * 999).encode())[:60],
         ": the gzip data is truncated or damaged; fetch or pack the file again",
@@ -52,7 +51,7 @@ FILES: dict[str, tuple[str | bytes, str]] = {
     ),
     "binary": (
         b"\x7fELF\0\0\0",
-        ": is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parquet or cascades",
+        ": is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parquet, Excel or cascades",
     ),
     "bad JSON": ('{"values": ["a", "b"]}\n{"values": ["a"\n', ":2: not JSON ("),
     "deep JSON": ('{"values": ["a", "b"]}\n' + '{"values":' + "[" * 10_000 + "]" * 10_000 + "}\n", ":2: not JSON ("),
@@ -136,16 +135,33 @@ def test_no_file_and_a_folder(ensue: Ensue, logs: Logs, own: Path, tmp_path: Pat
     assert contents(own.parent) == before
 
 
-def test_with_sort_the_file_out_of_order_is_read(ensue: Ensue, own: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", [[], ["--sort"]])
+def test_a_file_out_of_order_is_sorted_and_that_is_said(
+    ensue: Ensue, own: Path, tmp_path: Path, option: list[str]
+) -> None:
     path = tmp_path / "log.csv"
     path.write_text(DECREASING)
-    ran = ensue("fit", "next", path, "-o", tmp_path / "new", "--sort", *SMALL)
+    ran = ensue("fit", "next", path, "-o", tmp_path / "new", *option, *SMALL)
     assert ran.code == 0, ran.err
     assert "  note: 1 of 3 sequences sorted by time" in ran.lines
     for command in ("evaluate", "predict", "explain"):
-        assert ensue(command, own, path, "--sort", "--json").code == 0
-    (first, *_) = json.loads(ensue("check", path, "--sort", "--json").out)["rows"]
+        assert ensue(command, own, path, "--json", *option).code == 0
+    (first, *_) = json.loads(ensue("check", path, "--json", *option).out)["rows"]
     assert (first["values"], first["times"]) == (["b", "a"], [1.0, 5.0])
+
+
+@pytest.mark.parametrize("command", ["check", "fit anew", "evaluate", "predict", "explain"])
+def test_with_no_sort_a_file_out_of_order_is_refused(
+    ensue: Ensue, logs: Logs, own: Path, tmp_path: Path, command: str
+) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(DECREASING)
+    ran = ensue(*COMMANDS[command](path, own, logs), "--no-sort")
+    check_refused(
+        ran,
+        f"{path}:3: time 1.0 comes after 5.0 in the same sequence; times must not decrease: leave --no-sort out",
+    )
+    assert not own.with_name("new").exists()
 
 
 def test_sequences_of_one_event(ensue: Ensue, own: Path, tmp_path: Path) -> None:

@@ -339,10 +339,6 @@ DATA: dict[str, tuple[str, str]] = {
         "text\ngood\nbad\n",
         "{}: the texts have no labels; name their column with --columns label=…",
     ),
-    "an empty label": (
-        "text,label\ngood,yes\nbad,\n",
-        "{}:3: the label is empty; give every row one, or delete the row",
-    ),
     "too many columns": (
         "text,label\ngood,yes\nbad,no,perhaps\n",
         "{}:3: 3 fields, but the header has 2; is a quote missing?",

@@ -27,10 +27,6 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     "no value": (HEAD + "1,a,5\n\n1,,6\n", ":4: column 'item' is empty; every event needs a value"),
     "quoted nothing": (HEAD + '1,a,5\n1,"",6\n', ":3: column 'item' is empty; every event needs a value"),
     "no sequence": (HEAD + ",a,5\n", ":2: column 'session' is empty; every event needs a sequence"),
-    "decreasing": (
-        HEAD + '1,"a\nb",5\n2,x,1\n1,c,3\n',
-        ":5: time 3.0 comes after 5.0 in the same sequence; times must not decrease: sort with --sort",
-    ),
     "too few": (HEAD + "1,a,5\n1,b\n", ":3: 2 fields, but the header has 3; is a quote left open?"),
     "too few, shifted": (
         "session,item,time,note\n1,a,5,x\n1,6,y\n",
@@ -43,8 +39,14 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     ),
     "open quote": (HEAD + '1,"a,5\n1,b,6\n', ":2: 2 fields, but the header has 3; is a quote left open?"),
     "twice": ("session,item,time,item\n1,a,5,b\n", ":1: column 'item' appears twice; rename one"),
-    "encoding": (HEAD.encode() + b"1,a,5\n1,b\xff,6\n", ":3: not UTF-8 text; save the file as UTF-8"),
-    "encoding, cascade": (b"a:1\nb\xff:2\n", ":2: not UTF-8 text; save the file as UTF-8"),
+    "encoding": (
+        HEAD.encode() + b"1,a,5\n1,b\xff,6\n",
+        ":3: not UTF-8 text; save the file as UTF-8, or name its encoding, as in --encoding cp1252",
+    ),
+    "encoding, cascade": (
+        b"a:1\nb\xff:2\n",
+        ":2: not UTF-8 text; save the file as UTF-8, or name its encoding, as in --encoding cp1252",
+    ),
     "mixed units": (
         HEAD + "1,a,1400000000\n1,b,1400000005\n2,c,1400000000000\n",
         ":4: time 1400000000000 looks like milliseconds since 1970, but the file begins in seconds; give all times in "
@@ -96,9 +98,9 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     ),
     "binary": (
         b"\x7fELF\0\0\0",
-        ": is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parquet or cascades",
+        ": is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parquet, Excel or cascades",
     ),
-    "parquet": (b"PAR1 cut short", ": is damaged or unusual Parquet ("),
+    "parquet": (b"PAR1 cut short", ": is damaged, or unusual in what it holds ("),
     "xz": (
         lzma.compress(CLICKS.encode() * 99)[:60],
         ": the xz data is truncated or damaged; fetch or pack the file again",
@@ -129,13 +131,40 @@ def test_message(tmp_path: Path, content: str | bytes, expected: str) -> None:
     assert message == expected or (expected.endswith(("(", "file")) and message.startswith(expected))
 
 
-@pytest.mark.parametrize("name", ["text time", "encoding", "decreasing", "hidan counts", "json"])
+@pytest.mark.parametrize("name", ["text time", "encoding", "hidan counts", "json"])
 @pytest.mark.parametrize("packed", ["gzip", "zst"])
 def test_message_of_packed_file(tmp_path: Path, name: str, packed: str) -> None:
     content, expected = LINES[name]
     raw = content.encode() if isinstance(content, str) else content
     message = refusal(write(tmp_path, gzip.compress(raw) if packed == "gzip" else zstd(raw, tmp_path)))
     assert message.startswith(expected)
+
+
+@pytest.mark.parametrize("packed", ["plain", "gzip", "zst"])
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (HEAD + '1,"a\nb",5\n2,x,1\n1,c,3\n', ":5: time 3.0 comes after 5.0"),
+        (
+            "1,2014-04-07T10:00:00Z,2,0\n1,2014-04-07T09:00:00Z,3,0\n",
+            ":2: time '2014-04-07T09:00:00Z' comes after '2014-04-07T10:00:00Z'",
+        ),
+        (
+            '{"values": ["a", "b"], "times": [1, 2]}\n{"values": ["a", "b"], "times": [2, 1]}\n',
+            ":2: time 1.0 comes after 2.0",
+        ),
+    ],
+)
+def test_out_of_order_unsorted(tmp_path: Path, content: str, expected: str, packed: str) -> None:
+    raw = content.encode()
+    packing = {"gzip": gzip.compress, "zst": lambda plain: zstd(plain, tmp_path)}
+    path = write(tmp_path, packing.get(packed, bytes)(raw))
+    with pytest.raises(DataError) as caught:
+        read(path, sort=False)
+    end = " in the same sequence; times must not decrease: leave --no-sort out"
+    assert str(caught.value) == f"{path}{expected}{end}"
+    _, understood = read(path)
+    assert any("sequences sorted by time" in note for note in understood.notes)
 
 
 def test_truncated_zst(tmp_path: Path) -> None:
@@ -165,7 +194,7 @@ def test_parquet_names_the_row(tmp_path: Path) -> None:
     pl.DataFrame({"session": ["1", "1"], "item": ["a", None]}).write_parquet(tmp_path / "p")
     assert refusal(tmp_path / "p") == " row 2: column 'item' is empty; every event needs a value"
     pl.DataFrame({"session": ["1"], "item": [["a"]]}).write_parquet(tmp_path / "p")
-    assert refusal(tmp_path / "p") == ": column 'item' (value) holds lists; give texts or numbers"
+    assert refusal(tmp_path / "p") == ": column 'item' (value) holds List(String); give texts or numbers"
 
 
 def test_settings(tmp_path: Path) -> None:

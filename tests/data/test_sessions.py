@@ -316,13 +316,11 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
         "1,2014-04-07T10:00:00Z,2,0\n\n1,soon,2,0\n",
         ":3: time 'soon' is not a number or an ISO date",
     ),
-    "yoochoose, order": (
-        "1,2014-04-07T10:00:00Z,2,0\n1,2014-04-07T09:00:00Z,3,0\n",
-        ":2: time 2014-04-07T09:00:00Z comes after 2014-04-07T10:00:00Z in the same sequence; times must not "
-        "decrease: sort with --sort",
-    ),
     "plain, separator": ("1 2\n3 4\n\n5,6 7\n", ":4: '5,6 7' does not fit; expected ids with spaces between them"),
-    "plain, encoding": (b"1 2\n3 4\xff\n", ":2: not UTF-8 text; save the file as UTF-8"),
+    "plain, encoding": (
+        b"1 2\n3 4\xff\n",
+        ":2: not UTF-8 text; save the file as UTF-8, or name its encoding, as in --encoding cp1252",
+    ),
     "diginetica, day": (
         DIGINETICA + "1;NA;b;5;2016-05-09\n\n1;NA;c;6;9.5.2016\n",
         ":4: eventdate '9.5.2016' is not a date such as 2016-05-09",

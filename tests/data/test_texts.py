@@ -282,22 +282,17 @@ LINES: dict[str, tuple[str | bytes, str]] = {
         ":2: 'foo,bar' begins no known layout of texts; give label TAB text, or a header whose names are known or "
         "stated with --columns text=…,label=…",
     ),
-    "encoding": (b"1\ta\n2\tb\xff\n", ":2: not UTF-8 text; save the file as UTF-8"),
-    "encoding, csv": (b"text,label\na,1\nb\xff,2\n", ":3: not UTF-8 text; save the file as UTF-8"),
-    "encoding, tree": (b"(1 a)\n(1 b\xff)\n", ":2: not UTF-8 text; save the file as UTF-8"),
-    "label": ("1\ta\n\tb\n", ":2: the label is empty; give every row one, or delete the row"),
-    "label, csv": ('text,label\n\n"a\nb",1\nc,\n', ":5: the label is empty; give every row one, or delete the row"),
-    "label, json": (
-        '{"text":"a","label":"1"}\n\n{"text":"b"}\n',
-        ":3: the label is empty; give every row one, or delete the row",
+    "encoding": (
+        b"1\ta\n2\tb\xff\n",
+        ":2: not UTF-8 text; save the file as UTF-8, or name its encoding, as in --encoding cp1252",
     ),
-    "label, snli": (
-        SNLI.splitlines()[1] + '\n{"gold_label":" "}\n',
-        ":2: the label is empty; give every row one, or delete the row",
+    "encoding, csv": (
+        b"text,label\na,1\nb\xff,2\n",
+        ":3: not UTF-8 text; save the file as UTF-8, or name its encoding, as in --encoding cp1252",
     ),
-    "fasttext none": (
-        "__label__a x\nb y\n",
-        ":2: no label; begin the line with one, as in __label__good a fine film",
+    "encoding, tree": (
+        b"(1 a)\n(1 b\xff)\n",
+        ":2: not UTF-8 text; save the file as UTF-8, or name its encoding, as in --encoding cp1252",
     ),
     "fasttext several": (
         "__label__a x\n__label__a __label__b y\n",
@@ -325,9 +320,9 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     "texts number": ('{"texts":["a"]}\n{"texts":7}\n', ':2: field "texts" must be a list of one or two texts'),
     "binary": (
         b"\x7fELF\0\0\0",
-        ": is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parquet or cascades",
+        ": is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parquet, Excel or cascades",
     ),
-    "parquet": (b"PAR1 cut short", ": is damaged or unusual Parquet ("),
+    "parquet": (b"PAR1 cut short", ": is damaged, or unusual in what it holds ("),
 }
 
 
@@ -345,9 +340,6 @@ def test_message(tmp_path: Path, content: str | bytes, expected: str, packed: bo
 
 
 def test_parquet_names_the_row(tmp_path: Path) -> None:
-    pl.DataFrame({"text": ["a", "b"], "label": ["1", None]}).write_parquet(tmp_path / "p")
-    with pytest.raises(DataError, match=r"p row 2: the label is empty; give every row one, or delete the row"):
-        read_texts(tmp_path / "p")
     pl.DataFrame({"text": [["a"]]}).write_parquet(tmp_path / "p")
     with pytest.raises(DataError, match=r"p: column 'text' \(text\) holds List\(String\); give texts or numbers"):
         read_texts(tmp_path / "p")

@@ -31,11 +31,13 @@ def read(path: Path, reading: Reading) -> Texts:
     return _read(path, reading)[0]
 
 
-def _read(path: Path, reading: Reading) -> tuple[Texts, UnderstoodTexts]:
+def _read(path: Path, reading: Reading, *, unlabelled: bool = False) -> tuple[Texts, UnderstoodTexts]:
     from ensue.cli import show_texts
     from ensue.data.texts import read_texts
 
-    texts, understood = read_texts(path, columns=reading.roles, phrases=reading.phrases)
+    texts, understood = read_texts(
+        path, columns=reading.roles, phrases=reading.phrases, unlabelled=unlabelled, **reading.opening
+    )
     show_texts.understood(understood)
     return texts, understood
 
@@ -112,11 +114,11 @@ def records(source: str, reading: Reading, predictor: ClassifyPredictor) -> Iter
         if reading.columns or reading.phrases:
             raise SettingError("--columns and --phrases are for files; on stdin give a text a line, or JSON Lines")
         yield from _of_lines(_stdin(), "-", paired)
-    elif not reading.columns and not reading.phrases and is_plain(source):
+    elif not reading.columns and not reading.phrases and is_plain(source, **reading.opening):
         show.remark(f"{source}: one text a line")
-        yield from _of_lines(open_file(Path(source)).lines(), source, paired)
+        yield from _of_lines(open_file(Path(source), **reading.opening).lines(), source, paired)
     else:
-        texts = read(Path(source), reading)
+        texts, _ = _read(Path(source), reading, unlabelled=True)
         _require_paired(texts, Path(source), predictor)
         yield from texts.records()
 

@@ -13,8 +13,10 @@ from ensue.cli.options import (
     ArticlesFile,
     Columns,
     Data,
+    Encoding,
     Gap,
     Json,
+    MaxUnpacked,
     MinUsers,
     Part,
     Phrases,
@@ -22,6 +24,7 @@ from ensue.cli.options import (
     Rules,
     Seed,
     Set,
+    Sheet,
     Sort,
     Task,
     TimeUnit,
@@ -43,8 +46,11 @@ def fit(
     min_users: MinUsers = None,
     columns: Columns = "",
     time_unit: TimeUnit = None,
-    sort: Sort = False,
+    sort: Sort = True,
     gap: Gap = None,
+    encoding: Encoding = "",
+    sheet: Sheet = "",
+    max_unpacked: MaxUnpacked = None,
     phrases: Phrases = False,
     rules: Rules = "",
     part: Part = "",
@@ -60,16 +66,7 @@ def fit(
     from ensue.predictor import make
 
     chosen = tasks.named(task, context)
-    reading = Reading(
-        columns=columns,
-        time_unit=time_unit,
-        sort=sort,
-        gap=gap,
-        phrases=phrases,
-        rules=rules,
-        part=part,
-        articles=articles,
-    )
+    reading = Reading.of(context)
     predictor = make(task, model, settings=settings_of(set_, min_users), seed=seed, device=device)
     require_writable(output)
     with ranks() as (rank, _):

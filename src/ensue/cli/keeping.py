@@ -8,7 +8,22 @@ from typing import Annotated
 import typer
 
 from ensue.cli import tasks
-from ensue.cli.options import ArticlesFile, Columns, Folder, Gap, Json, Part, Phrases, Reading, Rules, Sort, TimeUnit
+from ensue.cli.options import (
+    ArticlesFile,
+    Columns,
+    Encoding,
+    Folder,
+    Gap,
+    Json,
+    MaxUnpacked,
+    Part,
+    Phrases,
+    Reading,
+    Rules,
+    Sheet,
+    Sort,
+    TimeUnit,
+)
 from ensue.errors import SettingError
 
 
@@ -25,8 +40,11 @@ def update(
     ] = False,
     columns: Columns = "",
     time_unit: TimeUnit = None,
-    sort: Sort = False,
+    sort: Sort = True,
     gap: Gap = None,
+    encoding: Encoding = "",
+    sheet: Sheet = "",
+    max_unpacked: MaxUnpacked = None,
     phrases: Phrases = False,
     rules: Rules = "",
     part: Part = "",
@@ -45,16 +63,7 @@ def update(
     if new is None:
         raise SettingError("name a log of what is new, as in `ensue update FOLDER new.csv`, or give --rollback")
     current(folder)  # a wrong folder is found before a long log is read
-    reading = Reading(
-        columns=columns,
-        time_unit=time_unit,
-        sort=sort,
-        gap=gap,
-        phrases=phrases,
-        rules=rules,
-        part=part,
-        articles=articles,
-    )
+    reading = Reading.of(context)
     tasks.of_folder(folder, context).update(folder, Path(new), reading, max_drop, keep, json)
 
 

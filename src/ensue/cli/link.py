@@ -38,7 +38,7 @@ def _read(path: Path, reading: Reading) -> tuple[Corpus, tuple[UnderstoodPosts, 
     from ensue.cli import show_links
     from ensue.data.corpus import read_corpus
 
-    corpus, understood = read_corpus(path, reading.articles, columns=reading.roles)
+    corpus, understood = read_corpus(path, reading.articles, columns=reading.roles, **reading.opening)
     for one in understood:
         show_links.understood(one)
     return corpus, understood
@@ -112,7 +112,7 @@ def records(source: str, reading: Reading, predictor: LinkPredictor) -> Iterator
         from ensue.cli import show_links
         from ensue.data.posts import read_posts
 
-        posts, understood = read_posts(source, columns=reading.roles)
+        posts, understood = read_posts(source, columns=reading.roles, **reading.opening)
         show_links.understood(understood)
         yield from posts.records()
         return

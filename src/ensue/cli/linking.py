@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
-from ensue.cli.options import Columns, Json, Reading
+from ensue.cli.options import Columns, Encoding, Json, MaxUnpacked, Reading, Sheet
 from ensue.errors import SettingError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 
 def link(
+    context: typer.Context,
     articles: Annotated[Path, typer.Argument(help="the story: a file of one or many articles")],
     posts: Annotated[Path, typer.Argument(help="the posts: a table, JSON Lines, or what a collector wrote")],
     folder: Annotated[Path | None, typer.Option(help="a model folder; without one, lexical scores")] = None,
@@ -40,6 +42,9 @@ def link(
         Path | None, typer.Option(help="of a review: the file of labels; beside the posts if none")
     ] = None,
     columns: Columns = "",
+    encoding: Encoding = "",
+    sheet: Sheet = "",
+    max_unpacked: MaxUnpacked = None,
     json: Json = False,
 ) -> None:
     """Rank posts for a story of one or many articles, with the sentence that each matches and what repeats it."""
@@ -53,7 +58,8 @@ def link(
         raise SettingError("--review asks at the terminal; leave --json out")
     if output is not None:
         writing.require_format(output)
-    corpus, understood = read_corpus(posts, articles, columns=Reading(columns=columns).roles)
+    reading = replace(Reading.of(context), articles=articles)
+    corpus, understood = read_corpus(posts, reading.articles, columns=reading.roles, **reading.opening)
     for one in understood:
         show_links.understood(one)
     predictor = _predictor(corpus, folder, model, encoder)

@@ -36,7 +36,12 @@ def _read(path: Path, reading: Reading) -> tuple[Histories, Understood]:
     from ensue.data.tables import read as read_log
 
     histories, understood = read_log(
-        path, columns=reading.roles, time_unit=reading.time_unit, sort=reading.sort, gap=reading.gap
+        path,
+        columns=reading.roles,
+        time_unit=reading.time_unit,
+        sort=reading.sort,
+        gap=reading.gap,
+        **reading.opening,
     )
     show.understood(understood)
     return histories, understood

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ensue.data.packed import Opening
 from ensue.settings import parse
 
 Columns = Annotated[
@@ -20,7 +21,17 @@ Columns = Annotated[
     ),
 ]
 TimeUnit = Annotated[str | None, typer.Option(help="unit of the times: s, ms, h or iso; found out unless stated")]
-Sort = Annotated[bool, typer.Option("--sort", help="put the events of a sequence in order of time")]
+Sort = Annotated[
+    bool, typer.Option("--sort/--no-sort", help="sort events that are out of order and say so, or refuse them")
+]
+Encoding = Annotated[
+    str, typer.Option(help="how a text file writes its characters, such as cp1252; UTF-8, or by its byte-order mark")
+]
+Sheet = Annotated[str, typer.Option(help="of Excel files: the name of the sheet; the first unless stated")]
+MaxUnpacked = Annotated[
+    float | None,
+    typer.Option(min=0, help="gigabytes that a packed file may unpack to; 64 times its size unless stated"),
+]
 Gap = Annotated[float | None, typer.Option(help="minutes of pause that end a session; 0 never cuts")]
 Phrases = Annotated[bool, typer.Option("--phrases", help="of trees, read every labelled phrase, not only sentences")]
 Rules = Annotated[
@@ -65,7 +76,7 @@ class Reading:
 
     columns: str = ""
     time_unit: str | None = None
-    sort: bool = False
+    sort: bool = True
     gap: float | None = None
     phrases: bool = False
     rules: str = ""
@@ -74,6 +85,23 @@ class Reading:
     """Of ``check``: the privacy floor that is looked at."""
     articles: Path | None = None
     """Of posts: the file of the articles."""
+    encoding: str = ""
+    sheet: str = ""
+    max_unpacked: float | None = None
+
+    @classmethod
+    def of(cls, context: typer.Context) -> Reading:
+        """What a verb was given, by the names of its parameters; those it does not have stay as they are."""
+        given = {name: value for name, value in context.params.items() if name in cls.__dataclass_fields__}
+        if given.get("articles") is not None:
+            given["articles"] = Path(given["articles"])
+        return cls(**given)
+
+    @property
+    def opening(self) -> Opening:
+        """How the bytes of a file are meant: keywords of every reader."""
+        found: Opening = {"encoding": self.encoding, "sheet": self.sheet}
+        return found if self.max_unpacked is None else {**found, "max_unpacked": self.max_unpacked}
 
     @property
     def roles(self) -> dict[str, str] | None:

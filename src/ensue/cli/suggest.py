@@ -36,7 +36,9 @@ def _read(path: Path, reading: Reading, *, least: int | None = None) -> tuple[Qu
     rules = _rules(reading)
     if least is not None:
         rules = replace(rules, least=least)
-    queries, understood = read_queries(path, columns=reading.roles, rules=rules, time_unit=reading.time_unit)
+    queries, understood = read_queries(
+        path, columns=reading.roles, rules=rules, time_unit=reading.time_unit, **reading.opening
+    )
     show_queries.understood(understood)
     if reading.part:
         name, _, marked = reading.part.partition(":")

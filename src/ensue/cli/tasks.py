@@ -112,4 +112,4 @@ def of_file(path: Path, reading: Reading, context: typer.Context | None = None) 
 
     if reading.articles is not None:
         return named("link", context)
-    return named(kind_of(path, reading.roles, phrases=reading.phrases), context)
+    return named(kind_of(path, reading.roles, phrases=reading.phrases, **reading.opening), context)

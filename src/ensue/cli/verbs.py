@@ -16,15 +16,18 @@ from ensue.cli.options import (
     ArticlesFile,
     Columns,
     Data,
+    Encoding,
     Folder,
     Gap,
     Json,
+    MaxUnpacked,
     MinUsers,
     Part,
     Phrases,
     Reading,
     Rules,
     Set,
+    Sheet,
     Sort,
     Task,
     TimeUnit,
@@ -66,8 +69,11 @@ def check(
     other: Annotated[list[Path] | None, typer.Option(help="another split, to look for leaks; may be repeated")] = None,
     columns: Columns = "",
     time_unit: TimeUnit = None,
-    sort: Sort = False,
+    sort: Sort = True,
     gap: Gap = None,
+    encoding: Encoding = "",
+    sheet: Sheet = "",
+    max_unpacked: MaxUnpacked = None,
     phrases: Phrases = False,
     rules: Rules = "",
     part: Part = "",
@@ -76,17 +82,7 @@ def check(
     json: Json = False,
 ) -> None:
     """Show what was understood of a file, and what in it would spoil a result."""
-    reading = Reading(
-        columns=columns,
-        time_unit=time_unit,
-        sort=sort,
-        gap=gap,
-        phrases=phrases,
-        rules=rules,
-        part=part,
-        min_users=min_users,
-        articles=articles,
-    )
+    reading = Reading.of(context)
     tasks.of_file(data, reading, context).check(data, other or [], reading, json)
 
 
@@ -102,8 +98,11 @@ def evaluate(
     at: At = "10,20,50,100",
     columns: Columns = "",
     time_unit: TimeUnit = None,
-    sort: Sort = False,
+    sort: Sort = True,
     gap: Gap = None,
+    encoding: Encoding = "",
+    sheet: Sheet = "",
+    max_unpacked: MaxUnpacked = None,
     phrases: Phrases = False,
     rules: Rules = "",
     part: Part = "",
@@ -123,16 +122,7 @@ def evaluate(
     predictor = load(folder)
     asked = chosen.read(
         data,
-        Reading(
-            columns=columns,
-            time_unit=time_unit,
-            sort=sort,
-            gap=gap,
-            phrases=phrases,
-            rules=rules,
-            part=part,
-            articles=articles,
-        ),
+        Reading.of(context),
     )
     chosen.require_like(asked, data, predictor)
     found = score(predictor, asked, **scoring)
@@ -156,8 +146,11 @@ def compare(
     at: At = "10,20,50,100",
     columns: Columns = "",
     time_unit: TimeUnit = None,
-    sort: Sort = False,
+    sort: Sort = True,
     gap: Gap = None,
+    encoding: Encoding = "",
+    sheet: Sheet = "",
+    max_unpacked: MaxUnpacked = None,
     phrases: Phrases = False,
     rules: Rules = "",
     part: Part = "",
@@ -171,16 +164,7 @@ def compare(
 
     chosen = tasks.named(task, context)
     scoring = chosen.scoring(protocol, at)
-    reading = Reading(
-        columns=columns,
-        time_unit=time_unit,
-        sort=sort,
-        gap=gap,
-        phrases=phrases,
-        rules=rules,
-        part=part,
-        articles=articles,
-    )
+    reading = Reading.of(context)
     names = _names(models) or ["best"]
     if seeds < 1:
         raise SettingError(f"--seeds {seeds}: give at least 1")
@@ -213,8 +197,11 @@ def predict(
     steps: Annotated[int | None, typer.Option(help="of next: roll forward so far, who and when and whether")] = None,
     columns: Columns = "",
     time_unit: TimeUnit = None,
-    sort: Sort = False,
+    sort: Sort = True,
     gap: Gap = None,
+    encoding: Encoding = "",
+    sheet: Sheet = "",
+    max_unpacked: MaxUnpacked = None,
     phrases: Phrases = False,
     rules: Rules = "",
     part: Part = "",
@@ -227,7 +214,7 @@ def predict(
     chosen, predictor = tasks.of_folder(folder, context), load(folder)
     records = chosen.records(
         source,
-        Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases, rules=rules, part=part),
+        Reading.of(context),
         predictor,
     )
     more = {"prefix": prefix} if prefix else {}
@@ -248,8 +235,11 @@ def explain(
     k: Annotated[int, typer.Option("-k", help="choices an answer")] = 3,
     columns: Columns = "",
     time_unit: TimeUnit = None,
-    sort: Sort = False,
+    sort: Sort = True,
     gap: Gap = None,
+    encoding: Encoding = "",
+    sheet: Sheet = "",
+    max_unpacked: MaxUnpacked = None,
     phrases: Phrases = False,
     rules: Rules = "",
     part: Part = "",
@@ -263,7 +253,7 @@ def explain(
     chosen, predictor = tasks.of_folder(folder, context), load(folder)
     records = chosen.records(
         source,
-        Reading(columns=columns, time_unit=time_unit, sort=sort, gap=gap, phrases=phrases, rules=rules, part=part),
+        Reading.of(context),
         predictor,
     )
     drawn = False

@@ -15,11 +15,13 @@ import polars as pl
 
 from ensue.data.histories import Times
 from ensue.errors import DataError
+from ensue.lines import quoted
 
 UNITS = ("s", "ms", "h", "iso")
 Where = Callable[[int], str]
 WORDS = {"s": "seconds", "ms": "milliseconds", "h": "hours", "iso": "ISO dates"}
 _SUFFIX = re.compile(r"_(?:(s|sec|seconds?)|(ms|millis|milliseconds?)|(h|hours?))$", re.IGNORECASE)
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 # Numbers of 1973 and later: seconds since 1970 up to the year 5138, milliseconds from there on.
 _SECONDS, MILLISECONDS = 1e8, 1e11
 
@@ -50,6 +52,8 @@ def read_clock(column: pl.Series, layout: str, where: Where, stated: str | None 
     """
     if column.null_count():
         raise DataError(f"{where(_first(column.is_null()))}: time is empty; give every event a time")
+    if column.dtype == pl.String and _DECIMAL_COMMA.fullmatch(column[0].strip()):
+        column = column.str.replace(",", ".", literal=True)
     if _holds_dates(column, stated):
         seconds = _parse_dates(column, where)
         return Clock(column, seconds, "iso", True, f"ISO dates, read as UTC, {_range(seconds, 'iso', True)}")
@@ -71,7 +75,7 @@ def is_number(text: object) -> bool:
     """Whether a text or a decoded JSON value reads as a number."""
     try:
         float(text)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
     return True
 
@@ -119,9 +123,9 @@ def _parse_mixed_dates(column: pl.Series, where: Where) -> pl.Series:
 def _iso(text: str) -> datetime | None:
     try:
         date = datetime.fromisoformat(text)
-    except ValueError:
+        return date.replace(tzinfo=UTC) if date.tzinfo is None else date.astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    return date.replace(tzinfo=UTC) if date.tzinfo is None else date.astimezone(UTC)
 
 
 def _parse_numbers(column: pl.Series, where: Where) -> Times:
@@ -139,7 +143,7 @@ def _parse_numbers(column: pl.Series, where: Where) -> Times:
 
 def _refuse_text(column: pl.Series, parsed: pl.Series, where: Where) -> None:
     place = _first(parsed.is_null())
-    raise DataError(f"{where(place)}: time {column[place]!r} is not a number or an ISO date")
+    raise DataError(f"{where(place)}: time {quoted(column[place])} is not a number or an ISO date")
 
 
 def _refuse_mixture(numbers: Times, where: Where) -> None:
@@ -160,7 +164,7 @@ def _unit(numbers: Times, name: str, layout: str, stated: str | None) -> tuple[s
     if stated is not None:
         return stated, "as stated"
     if named := named_unit(name):
-        return named, f"by the column's name {name!r}"
+        return named, f"by the column's name {quoted(name)}"
     if layout.endswith("histories"):
         return "s", "the record's convention"
     if low >= _SECONDS:

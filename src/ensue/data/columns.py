@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ensue.errors import DataError, SettingError
+from ensue.lines import listed, quoted
 
 ROLES = ("sequence", "value", "time")
 WITHIN = "within"
@@ -35,9 +36,9 @@ def find_columns(path: Path, names: Sequence[str], stated: Mapping[str, str]) ->
         if role not in ROLES:
             raise SettingError(f"columns: role {role!r} is not known; the roles are {', '.join(ROLES)}")
         if name not in names:
-            raise DataError(f"{path}: column {name!r} ({role}) is missing; the columns are {_list(names)}")
+            raise DataError(f"{path}: column {quoted(name)} ({role}) is missing; the columns are {listed(names)}")
     if len(set(stated.values())) < len(stated):
-        raise SettingError(f"columns: {_list(list(stated.values()))} names one column twice; give each role its own")
+        raise SettingError(f"columns: {listed(stated.values())} names one column twice; give each role its own")
     found = dict(stated)
 
     def fill(role: str, known: tuple[str, ...]) -> None:
@@ -53,15 +54,17 @@ def find_columns(path: Path, names: Sequence[str], stated: Mapping[str, str]) ->
     for role in ROLES[:2]:
         if role not in found:
             raise DataError(
-                f"{path}: no column is known as the {role}; the columns are {_list(names)}; name them with --columns "
+                f"{path}: no column is known as the {role}; the columns are {listed(names)}; name them with --columns "
                 "sequence=…,value=…,time=…"
             )
     if "time" not in stated and (within := _within(names, found)):
         day, offset = within
         roles = {"sequence": found["sequence"], "value": found["value"], "time": day, WITHIN: offset}
-        return roles, (f"time is the day {day!r} plus {offset!r}, milliseconds within the session",)
+        return roles, (f"time is the day {quoted(day)} plus {quoted(offset)}, milliseconds within the session",)
     others = [name for name in _named(names, _TIMES) if name not in found.values()]
-    doubt = tuple(f"time is {found['time']!r}; {name!r} would fit too, choose with --columns" for name in others)
+    doubt = tuple(
+        f"time is {quoted(found['time'])}; {quoted(name)} would fit too, choose with --columns" for name in others
+    )
     return {role: found[role] for role in ROLES if role in found}, () if "time" in stated else doubt
 
 
@@ -85,8 +88,8 @@ def is_typed(names: Sequence[str], where: str) -> bool:
     if any(typed) and not all(typed):
         name = names[typed.index(False)]
         raise DataError(
-            f"{where}: column {name!r} has no RecBole type; write {name.split(':')[0] + ':token'!r}, or :token_seq, "
-            ":float or :float_seq"
+            f"{where}: column {quoted(name)} has no RecBole type; write {quoted(name.split(':')[0] + ':token')}, or "
+            ":token_seq, :float or :float_seq"
         )
     return all(typed)
 
@@ -109,7 +112,3 @@ def _plain(name: str) -> str:
     word = name.strip().split(":")[0].lower()
     word = re.sub(r"_(s|secs?|seconds?|ms|millis|milliseconds?|h|hours?)$", "", word)
     return re.sub(r"[^a-z0-9]", "", word)
-
-
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from ensue.data.link_splits import given_part, hold_out_posts
+from ensue.data.packed import Opening
 from ensue.data.posts import Articles, Pairs, Posts, UnderstoodPosts, read_articles, read_posts
 from ensue.errors import DataError, SettingError
 
@@ -83,7 +85,11 @@ class Corpus:
 
 
 def read_corpus(
-    path: str | Path, articles: str | Path | None = None, *, columns: Mapping[str, str] | None = None
+    path: str | Path,
+    articles: str | Path | None = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    **opening: Unpack[Opening],
 ) -> tuple[Corpus, tuple[UnderstoodPosts, UnderstoodPosts]]:
     """Read posts and articles.
 
@@ -92,6 +98,8 @@ def read_corpus(
         articles: the file of articles, where ``path`` is one of posts.
         columns: of posts ``text``, ``id``, ``title``, ``about`` and ``part``; of articles ``body``, ``summary``,
             ``article_id`` and ``article_title``.
+        opening: of both files ``encoding``, ``sheet`` and ``max_unpacked``, see
+            :class:`~ensue.data.packed.Opening`.
 
     Returns:
         The corpus; and what was understood of the articles and of the posts.
@@ -108,8 +116,8 @@ def read_corpus(
     given = columns or {}
     ours = {ROLES[role]: name for role, name in given.items() if role in ROLES}
     theirs = {role: name for role, name in given.items() if role not in ROLES}
-    stories, understood = read_articles(articles, columns=ours)
-    posts, said = read_posts(source, columns=theirs)
+    stories, understood = read_articles(articles, columns=ours, **opening)
+    posts, said = read_posts(source, columns=theirs, **opening)
     return Corpus(stories, posts), (understood, said)
 
 

@@ -1,4 +1,4 @@
-"""A file as it lies on disk: opened, unpacked by its magic bytes, and refused early where it is no text.
+"""A file as it lies on disk: opened, unpacked, brought to UTF-8 or Parquet, and refused early where it is neither.
 
 Line numbers are those an editor shows. They are computed only when an error needs one.
 """
@@ -6,24 +6,32 @@ Line numbers are those an editor shows. They are computed only when an error nee
 from __future__ import annotations
 
 import csv
-import gzip
 import io
-import lzma
 import mmap
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Unpack
 
 import polars as pl
 
+from ensue.data.encodings import MARKS, decode, mend_halves, mended
+from ensue.data.packed import Opening, allowed, memory_at_hand, packing, unpack
+from ensue.data.sheets import is_sheet, read_sheet
 from ensue.errors import DataError
+from ensue.lines import quoted
 
 LONGEST_LINE = 8 * 2**20
 _STEP = 2**20
 _HEAD = 2**18
-_REASONS = {
+_BYTES_A_CELL = 16
+_FOREIGN = "not UTF-8 text; save the file as UTF-8, or name its encoding, as in --encoding cp1252"
+_BINARY = "is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parquet, Excel or cascades"
+# polars would unpack these by itself, without a limit.
+_ZLIB = (b"x\x01", b"x\x9c", b"x\xda")
+_REASONS: Mapping[type[Exception], str] = {
     FileNotFoundError: "no such file; check the name",
     IsADirectoryError: "is a folder; name a file in it",
     PermissionError: "may not be read; change its permissions",
@@ -32,10 +40,16 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class Content:
-    """The bytes of a file, unpacked; a plain file stays mapped on disk."""
+    """The bytes of a file, unpacked, as UTF-8 or Parquet; a plain file stays mapped on disk."""
 
     path: Path
     data: bytes | mmap.mmap
+    notes: tuple[str, ...] = ()
+    """What was done to the bytes, for the reader's report."""
+    byte_order_mark: bool = False
+    """Whether tables written beside this file should begin with a byte-order mark: it has one, or is Excel's."""
+    first_row: int = 1
+    """The number that people give the first row of data; of a sheet the row under its header."""
 
     @property
     def source(self) -> Path | bytes:
@@ -55,8 +69,64 @@ class Content:
         lines = self.data[: end if end > 0 else None].decode("utf-8-sig", errors="replace").split("\n")
         return [line.rstrip("\r") for line in lines if line.strip()][:count]
 
+    @property
+    def separator(self) -> str:
+        """What stands between the fields of a table's first line: a tab if there is one, else what is there most."""
+        line = self.head(1)[0]
+        return "\t" if "\t" in line else max(",;|", key=line.count)
+
+    def names(self, separator: str | None = None) -> list[str]:
+        """The columns that the first line names; empty names at its end, as trailing separators leave, are none."""
+        if self.parquet:
+            return list(self.schema())
+        found = next(csv.reader(self.head(1), delimiter=separator or self.separator), [])
+        while found and not found[-1].strip():
+            found.pop()
+        return found
+
+    def schema(self) -> pl.Schema:
+        """The columns of Parquet.
+
+        Raises:
+            DataError: damage.
+        """
+        with answering(self.path):
+            return pl.Schema(pl.read_parquet_schema(self.source))
+
+    def table(self, columns: Iterable[str] | None = None) -> pl.DataFrame:
+        """Columns of Parquet; all unless named.
+
+        Raises:
+            DataError: damage, or more rows than memory has room for.
+        """
+        with answering(self.path):
+            wanted = list(self.schema() if columns is None else dict.fromkeys(columns))
+            # A run of equal values is packed without any limit: each still takes its place in memory.
+            rows = pl.scan_parquet(self.source).select(pl.len()).collect().item()
+            if rows * max(len(wanted), 1) * _BYTES_A_CELL > memory_at_hand():
+                raise DataError(f"{self.path}: {rows:,} rows of {len(wanted)} columns need more memory than there is")
+            return pl.read_parquet(self.source, columns=wanted)
+
+    def delimited(self, read: partial[pl.DataFrame], refuse: Callable[[], None]) -> pl.DataFrame:
+        """A table with polars, past separators that trail.
+
+        Args:
+            read: what calls ``read_csv``.
+            refuse: raises at the first row that does not fit the header; empty fields past its end do.
+
+        Raises:
+            DataError: what ``refuse`` finds, or else what polars complains about.
+        """
+        try:
+            return read()
+        except pl.exceptions.PolarsError as error:
+            refuse()
+            with suppress(pl.exceptions.PolarsError):
+                return read(truncate_ragged_lines=True)
+            self.refuse(error)
+
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Every line with its number.
+        """Every line with its number; the mark of UTF-8 is cut off.
 
         Raises:
             DataError: at the first line that is not UTF-8.
@@ -67,22 +137,37 @@ class Content:
                 try:
                     yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
                 except UnicodeDecodeError as error:
-                    raise DataError(f"{self.path}:{number}: not UTF-8 text; save the file as UTF-8") from error
+                    raise DataError(f"{self.path}:{number}: {_FOREIGN}") from error
 
-    def rows(self, separator: str) -> Iterator[tuple[int, list[str]]]:
+    def place(self, row: int) -> str:
+        """The place of a row of Parquet or of a sheet, from 0, for messages."""
+        return f"{self.path} row {row + self.first_row}"
+
+    def rows(self, separator: str, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
         """Every CSV record, the empty ones too, with the number of the line it begins on.
 
         Raises:
             DataError: at the first line that is not UTF-8 or cannot be CSV.
         """
-        reader = csv.reader((line for _, line in self.lines()), delimiter=separator)
+        reader = csv.reader((line for _, line in self.lines()), delimiter=separator, strict=strict)
+        limit = csv.field_size_limit(LONGEST_LINE)
         begins = 1
         try:
             for row in reader:
                 yield begins, row
                 begins = reader.line_num + 1
         except csv.Error as error:
-            raise DataError(f"{self.path}:{begins}: not CSV ({error})") from error
+            why = (
+                f"not CSV ({error})"
+                if not strict
+                else (
+                    f"a quote {'is left open' if 'end of data' in str(error) else 'stands inside a quoted field'}; "
+                    "close it, and double the quotes within a field"
+                )
+            )
+            raise DataError(f"{self.path}:{begins}: {why}") from error
+        finally:
+            csv.field_size_limit(limit)
 
     def column_of_lines(self) -> pl.Series:
         """All lines as a column of texts.
@@ -103,26 +188,69 @@ class Content:
         """
         for _ in self.lines():
             pass
-        raise DataError(f"{self.path}: {str(error).splitlines()[0]}") from error
+        raise DataError(f"{self.path}: {_first_line(error)}") from error
 
 
-def open_file(path: Path) -> Content:
-    """Open a file, plain, gzip, xz or Zstandard whatever its name says.
+def fits(row: Sequence[str], width: int) -> bool:
+    """Whether a record has the number of fields that its header has; empty ones past its end do not count."""
+    return len(row) >= width and not any(field.strip() for field in row[width:])
+
+
+def open_file(path: Path, **opening: Unpack[Opening]) -> Content:
+    """Open a file, plain, gzip, xz, Zstandard or Excel whatever its name says.
+
+    Args:
+        path: the file.
+        opening: how its bytes are meant, where they do not say so themselves.
 
     Raises:
-        DataError: a missing, empty, truncated or binary file, or a line over 8 MiB.
+        DataError: a missing, empty, truncated or binary file, one that unpacks to too much, or a line over 8 MiB.
+        SettingError: an unknown encoding.
     """
     data = _bytes(path)
-    if data[:2] == b"\x1f\x8b":
-        data = _gunzip(path, data[:])
-    elif data[:6] == b"\xfd7zXZ\x00":
-        data = _unxz(path, data[:])
-    elif data[:4] == b"\x28\xb5\x2f\xfd":
-        data = _unzstd(path)
+    limit, advice = allowed(len(data), opening.get("max_unpacked"))
+    kind = packing(data[:6])
+    if kind is not None:
+        data = unpack(path, kind, limit, advice)
+        if packing(data[:6]) is not None:
+            raise DataError(f"{path}: is packed twice; unpack it once")
+    if is_sheet(path, data):
+        table, first_row, notes = read_sheet(path, data, opening.get("sheet", ""), limit, advice)
+        return Content(path, table, notes, byte_order_mark=True, first_row=first_row)
     content = Content(path, data)
-    if not content.parquet:
-        _check_text(content)
+    if content.parquet:
+        return content
+    if data[:2] in _ZLIB:
+        raise DataError(f"{path}: {_BINARY}")
+    marked = any(data[: len(mark)] == mark for mark in MARKS)
+    text, notes = decode(path, data, opening.get("encoding", ""))
+    halves = 0
+    if text[:_HEAD].lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
+        text, halves = mend_halves(text)
+    content = Content(path, text, (*notes, *mended(halves)), marked)
+    _check_text(content)
     return content
+
+
+@contextmanager
+def answering(path: str | Path) -> Iterator[None]:
+    """Whatever a library cannot make of the file is the file's error, and ours.
+
+    Raises:
+        DataError: in place of an error or a panic of polars, of too deep a nesting, and of too little memory.
+    """
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise DataError(f"{path}: is damaged, or unusual in what it holds ({_first_line(error)})") from error
+    except RecursionError as error:
+        raise DataError(f"{path}: is nested too deeply; give flat records") from error
+    except MemoryError as error:
+        raise DataError(f"{path}: needs more memory than there is; give it in parts") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return quoted((str(error).splitlines() or [type(error).__name__])[0])[1:-1]
 
 
 def _bytes(path: Path) -> bytes | mmap.mmap:
@@ -130,55 +258,15 @@ def _bytes(path: Path) -> bytes | mmap.mmap:
         with path.open("rb") as stream:
             regular = path.is_file() and path.stat().st_size > 0
             return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) if regular else stream.read()
-    except OSError as error:
-        raise DataError(f"{path}: {_REASONS.get(type(error), error.strerror)}") from error
-
-
-def _gunzip(path: Path, packed: bytes) -> bytes:
-    try:
-        return gzip.decompress(packed)
-    except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{path}: the gzip data is truncated or damaged; fetch or pack the file again") from error
-
-
-def _unxz(path: Path, packed: bytes) -> bytes:
-    try:
-        return lzma.decompress(packed)
-    except (EOFError, lzma.LZMAError) as error:
-        raise DataError(f"{path}: the xz data is truncated or damaged; fetch or pack the file again") from error
-
-
-def _unzstd(path: Path) -> bytes:
-    """Unpack with polars, the one Zstandard reader at hand."""
-    try:
-        lines = pl.read_csv(
-            path,
-            has_header=False,
-            separator="\x01",
-            quote_char=None,
-            infer_schema=False,
-            encoding="utf8-lossy",
-            glob=False,
-        )
-    except pl.exceptions.NoDataError:
-        return b""
-    except (OSError, pl.exceptions.ComputeError) as error:
-        raise DataError(f"{path}: the zst data is truncated or damaged; fetch or pack the file again") from error
-    text: str = lines.to_series().fill_null("").str.join("\n").item()
-    data = text.encode()
-    if "\ufffd" in text:  # it stands for what is not UTF-8, unless the file itself holds it
-        try:
-            pl.read_lines(path, glob=False)
-        except pl.exceptions.ComputeError as error:
-            line = text[: text.index("\ufffd")].count("\n") + 1
-            raise DataError(f"{path}:{line}: not UTF-8 text; save the file as UTF-8") from error
-    return data
+    except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
+        reason = _REASONS.get(type(error)) or getattr(error, "strerror", None) or str(error)
+        raise DataError(f"{path}: {reason}") from error
 
 
 def _check_text(content: Content) -> None:
     path, data = content.path, content.data
     if b"\0" in data[:_HEAD]:
-        raise DataError(f"{path}: is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parquet or cascades")
+        raise DataError(f"{path}: {_BINARY}")
     for low in range(0, len(data) - LONGEST_LINE, _STEP):
         if data.find(b"\n", low, low + LONGEST_LINE) < 0:
             line = data[:low].count(b"\n") + 1

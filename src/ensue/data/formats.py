@@ -12,6 +12,7 @@ jsonl histories    ``{"values": […], "times": […], "id": "…"}``
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from ensue.data.clock import Where, is_number
 from ensue.data.files import Content
 from ensue.data.histories import Index
 from ensue.errors import DataError
+from ensue.lines import quoted
 from ensue.records import History
 
 _NUMBER = r"[-+]?\d[\d.]*(?:[eE][-+]?\d+)?"
@@ -165,7 +167,7 @@ def read_histories(content: Content) -> Events:
     }
     try:
         for number, line in zip(numbers, content.head(), strict=False):
-            History.from_json(line, f"{content.path}:{number}")
+            _require_history(line, f"{content.path}:{number}")
         frame = pl.read_ndjson(content.source, schema=schema)
     except pl.exceptions.PolarsError as error:
         _refuse_histories(content, error)
@@ -210,6 +212,31 @@ def list_events(content: Content, frame: pl.DataFrame, where: Where, notes: tupl
     )
 
 
+def read_lists_of_parquet(content: Content) -> pl.DataFrame:
+    """The lists of ``values``, and ``times`` and an ``id`` if there are any, of Parquet with a sequence a row.
+
+    Raises:
+        DataError: lists of anything but texts and numbers.
+    """
+    schema = content.schema()
+    wanted: dict[str, pl.DataType | type[pl.DataType]] = {
+        "values": pl.List(pl.String),
+        "times": pl.List(pl.Float64),
+        "id": pl.String,
+    }
+    for name in wanted.keys() & schema.keys():
+        held = schema[name]
+        inner = pl.Series(dtype=held).explode().dtype if isinstance(held, pl.List) else held
+        if isinstance(held, pl.List) == (name == "id") or inner.is_nested() or inner in (pl.Binary, pl.Object):
+            raise DataError(
+                f"{content.path}: column {name!r} holds {schema[name]}; give lists of texts, and of numbers"
+            )
+    frame = content.table(name for name in wanted if name in schema)
+    return frame.with_columns(
+        frame[name].cast(kind, strict=name != "times") for name, kind in wanted.items() if name in schema
+    )
+
+
 def read_object(line: str, where: str) -> dict[str, object]:
     """The JSON object in a line.
 
@@ -218,8 +245,8 @@ def read_object(line: str, where: str) -> dict[str, object]:
     """
     try:
         found = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise DataError(f"{where}: not JSON ({error}); expected one object a line") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where}: not JSON ({quoted(error)}); expected one object a line") from error
     if not isinstance(found, dict):
         raise DataError(f"{where}: is not a JSON object; expected one object a line")
     return found
@@ -251,16 +278,24 @@ def _lines(content: Content) -> tuple[pl.Series, Index, tuple[str, ...]]:
 def _refuse(texts: pl.Series, wrong: pl.Series, content: Content, numbers: Index, expected: str) -> None:
     places = wrong.arg_true()
     if len(places):
-        text = texts[places[0]]
-        shown = text if len(text) <= 40 else text[:40] + "…"
-        raise DataError(f"{content.path}:{numbers[places[0]]}: {shown!r} does not fit; {expected}")
+        shown = quoted(texts[places[0]], 40)
+        raise DataError(f"{content.path}:{numbers[places[0]]}: {shown} does not fit; {expected}")
 
 
 def _refuse_histories(content: Content, error: Exception) -> None:
     for number, line in content.lines():
         if line.strip():
-            History.from_json(line, f"{content.path}:{number}")
+            _require_history(line, f"{content.path}:{number}")
     content.refuse(error)
+
+
+def _require_history(line: str, where: str) -> None:
+    """Refuse what is no history; whether its times are in order is not asked here."""
+    found = read_object(line, where)
+    times = found.get("times")
+    if isinstance(times, list) and all(isinstance(time, int | float) and math.isfinite(time) for time in times):
+        found["times"] = sorted(times)
+    History.from_fields(found, where)
 
 
 def _events(

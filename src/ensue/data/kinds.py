@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
-
-import polars as pl
+from typing import Literal, Unpack
 
 from ensue.data.columns import ROLES as LOG_ROLES
 from ensue.data.columns import find_columns
 from ensue.data.corpus import is_corpus
-from ensue.data.files import Content, open_file
+from ensue.data.files import Content, answering, open_file
 from ensue.data.formats import read_object, recognise
+from ensue.data.packed import Opening
 from ensue.data.post_json import READERS, layout_of
 from ensue.data.query_formats import is_query_log
 from ensue.data.text_formats import ROLES as TEXT_ROLES
@@ -24,7 +23,13 @@ Kind = Literal["next", "classify", "suggest", "link"]
 _NO_HEADER = ("fasttext", "trees", "ss", "imdb", "snli", "jsonl texts")
 
 
-def kind_of(path: str | Path, columns: Mapping[str, str] | None = None, *, phrases: bool = False) -> Kind:
+def kind_of(
+    path: str | Path,
+    columns: Mapping[str, str] | None = None,
+    *,
+    phrases: bool = False,
+    **opening: Unpack[Opening],
+) -> Kind:
     """The task whose reader shall have a file; a file that none knows is left to that of logs.
 
     A table is a log of queries if it names a query, whose it is, and no label or item; ready-made sessions are one if
@@ -36,18 +41,23 @@ def kind_of(path: str | Path, columns: Mapping[str, str] | None = None, *, phras
         path: the file.
         columns: stated roles; those of one reader alone decide.
         phrases: asked for, which only texts have.
+        opening: see :class:`~ensue.data.packed.Opening`.
 
     Raises:
         DataError: a missing, empty, truncated or binary file.
     """
-    stated = set(columns or {})
-    if is_corpus(Path(path)):
+    with answering(path):
+        return _kind_of(Path(path), set(columns or {}), phrases, opening)
+
+
+def _kind_of(path: Path, stated: set[str], phrases: bool, opening: Opening) -> Kind:
+    if is_corpus(path):
         return "link"
     if phrases or (stated & set(TEXT_ROLES)):
         return "classify"
     if "query" in stated:
         return "suggest"
-    content = open_file(Path(path))
+    content = open_file(path, **opening)
     if stated & set(LOG_ROLES):
         return "next"
     if _is_collected(content):
@@ -65,13 +75,13 @@ def kind_of(path: str | Path, columns: Mapping[str, str] | None = None, *, phras
     return "classify" if "label" in found.columns or not _is_log(_names(content)) else "next"
 
 
-def is_plain(path: str | Path) -> bool:
+def is_plain(path: str | Path, **opening: Unpack[Opening]) -> bool:
     """Whether a file is one text a line: no Parquet, no JSON, no tab, and no layout that its first line tells.
 
     Raises:
         DataError: a missing, empty, truncated or binary file.
     """
-    content = open_file(Path(path))
+    content = open_file(Path(path), **opening)
     if content.parquet or content.head(1)[0].lstrip().startswith("{") or "\t" in content.head(1)[0]:
         return False
     return _as_texts(content) is None
@@ -96,7 +106,9 @@ def _is_queries(content: Content) -> bool:
 
 def _as_texts(content: Content) -> Rows | None:
     """What the reader of texts makes of the first line: as it is, or as a header above one row."""
-    line = ",".join(_names(content)) if content.parquet else content.head(1)[0]
+    line = (
+        ",".join(re.sub(r'[",\n\r]', " ", name) for name in _names(content)) if content.parquet else content.head(1)[0]
+    )
     row = re.sub(r"[^\t,;|]+", "x", line)
     for probe in (line, f"{line}\n{row}"):
         try:
@@ -107,13 +119,9 @@ def _as_texts(content: Content) -> Rows | None:
 
 
 def _names(content: Content) -> list[str]:
-    if content.parquet:
-        return list(pl.read_parquet_schema(content.source))
-    line = content.head(1)[0]
-    if line.lstrip().startswith("{"):
+    if not content.parquet and (line := content.head(1)[0]).lstrip().startswith("{"):
         return list(read_object(line, str(content.path)))
-    separator = "\t" if "\t" in line else max(",;|", key=line.count)
-    return [name.strip().strip('"') for name in line.split(separator)]
+    return content.names()
 
 
 def _is_log(names: list[str]) -> bool:

@@ -15,10 +15,11 @@ from itertools import islice
 import polars as pl
 
 from ensue.data.clock import Where
-from ensue.data.files import Content
+from ensue.data.files import Content, answering
 from ensue.data.post_json import READERS, dig, layout_of, objects
 from ensue.data.text_formats import read_rows
 from ensue.errors import DataError, SettingError
+from ensue.lines import listed, quoted
 
 POST_ROLES: Mapping[str, tuple[str, ...]] = {
     "text": (
@@ -64,6 +65,7 @@ class PostRows:
     where: Where
     columns: dict[str, str]
     notes: tuple[str, ...]
+    byte_order_mark: bool
     originals: Callable[[], pl.DataFrame]
     """Reads all columns of the same rows anew; of JSON the objects, a line each in a column ``json``."""
 
@@ -91,17 +93,11 @@ def read_post_rows(content: Content, stated: Mapping[str, str], known: Mapping[s
 
 
 def _table(content: Content, stated: Mapping[str, str], known: Mapping[str, tuple[str, ...]]) -> PostRows:
-    if content.parquet:
-        names, separator = list(_schema(content)), ""
-    else:
-        line = content.head(1)[0]
-        separator = "\t" if "\t" in line else max(",;|", key=line.count)
-        names = [name.strip().strip('"') for name in line.split(separator)]
-        if len(content.head(2)) < 2:
-            raise DataError(f"{content.path}: has one line, a header at best; give a header and a row for each text")
+    if not content.parquet and len(content.head(2)) < 2:
+        raise DataError(f"{content.path}: has one line, a header at best; give a header and a row for each text")
+    names = content.names()
     roles, notes = find_roles(content, names, stated, known)
-    listed = content.parquet and any(_schema(content)[name].is_nested() for name in roles.values())
-    if listed:
+    if content.parquet and any(content.schema()[name].is_nested() for name in roles.values()):
         return _nested_parquet(content, roles, notes)
     lent = dict(zip(roles, _LENT, strict=False))
     rows = read_rows(content, {lent[role]: name for role, name in roles.items()}, phrases=False)
@@ -110,12 +106,14 @@ def _table(content: Content, stated: Mapping[str, str], known: Mapping[str, tupl
         frame = frame.with_columns(_ids("about"))
 
     def originals() -> pl.DataFrame:
-        every = _all_columns(content, separator, roles, rows.frame)
+        with answering(content.path):
+            every = _all_columns(content, roles, rows.frame)
         return every.filter(~pl.all_horizontal(pl.col(list(rows.columns.values())).is_null()))
 
     layout = "media cloud" if "body" in known and set(map(_plain, names)) >= _MEDIA_CLOUD else rows.layout
     skipped = tuple(note for note in rows.notes if "rows skipped" in note)
-    return PostRows(layout, frame, rows.where, roles, (*notes, *skipped), originals)
+    every_note = (*content.notes, *notes, *skipped)
+    return PostRows(layout, frame, rows.where, roles, every_note, content.byte_order_mark, originals)
 
 
 def _ids(name: str) -> pl.Expr:
@@ -123,14 +121,20 @@ def _ids(name: str) -> pl.Expr:
     return pl.col(name).str.extract_all(r"[^\s|;]+")
 
 
-def _all_columns(content: Content, separator: str, roles: Mapping[str, str], kept: pl.DataFrame) -> pl.DataFrame:
+def _all_columns(content: Content, roles: Mapping[str, str], kept: pl.DataFrame) -> pl.DataFrame:
     """All columns of a table; whether quotes mean anything in it shows in the number of rows they give."""
     if content.parquet:
-        return pl.read_parquet(content.source)
+        return content.table()
     found = pl.DataFrame()
     for quote in ('"', None):
         try:
-            found = pl.read_csv(content.source, separator=separator, quote_char=quote, infer_schema=False)
+            found = pl.read_csv(
+                content.source,
+                separator=content.separator,
+                quote_char=quote,
+                infer_schema=False,
+                truncate_ragged_lines=True,
+            )
         except pl.exceptions.PolarsError:
             continue
         filled = found.filter(~pl.all_horizontal(pl.col(list(roles.values())).is_null()))
@@ -139,21 +143,16 @@ def _all_columns(content: Content, separator: str, roles: Mapping[str, str], kep
     return found
 
 
-def _schema(content: Content) -> pl.Schema:
-    try:
-        return pl.Schema(pl.read_parquet_schema(content.source))
-    except pl.exceptions.PolarsError as error:
-        raise DataError(f"{content.path}: is damaged Parquet ({str(error).splitlines()[0]})") from error
-
-
 def _nested_parquet(content: Content, roles: dict[str, str], notes: tuple[str, ...]) -> PostRows:
     """A table some of whose columns are lists: paragraphs, or ids of articles."""
-    raw = pl.read_parquet(content.source, columns=list(roles.values()))
+    raw = content.table(roles.values())
     columns = {}
     for role, name in roles.items():
         column, nested = raw[name], isinstance(raw.schema[name], pl.List)
         if raw.schema[name] == pl.Binary or (raw.schema[name].is_nested() and not nested):
-            raise DataError(f"{content.path}: column {name!r} ({role}) holds {raw.schema[name]}; give texts or lists")
+            raise DataError(
+                f"{content.path}: column {quoted(name)} ({role}) holds {raw.schema[name]}; give texts or lists"
+            )
         strings = column.cast(pl.List(pl.String) if nested else pl.String)
         columns[role] = strings.list.join("\n") if nested and role != "about" else strings
     frame = pl.DataFrame(columns)
@@ -162,10 +161,11 @@ def _nested_parquet(content: Content, roles: dict[str, str], notes: tuple[str, .
     return PostRows(
         "parquet",
         frame,
-        lambda row: f"{content.path} row {row + 1}",
+        content.place,
         roles,
-        notes,
-        lambda: pl.read_parquet(content.source),
+        (*content.notes, *notes),
+        content.byte_order_mark,
+        content.table,
     )
 
 
@@ -197,7 +197,13 @@ def _json(content: Content, stated: Mapping[str, str], known: Mapping[str, tuple
     schema = {role: pl.List(pl.String) if role == "about" else pl.String for role in rows}
     frame = pl.DataFrame(rows, schema=schema, strict=False)
     return PostRows(
-        layout, frame, lambda row: f"{content.path}:{numbers[row]}", roles, notes, lambda: _json_originals(content)
+        layout,
+        frame,
+        lambda row: f"{content.path}:{numbers[row]}",
+        roles,
+        (*content.notes, *notes),
+        content.byte_order_mark,
+        lambda: _json_originals(content),
     )
 
 
@@ -231,22 +237,25 @@ def find_roles(
     Raises:
         DataError: a stated column that is missing, or no column for the text (of articles, for body and title).
     """
-    listed = ", ".join(map(repr, names))
     for role, name in stated.items():
         if name not in names:
-            raise DataError(f"{content.path}: column {name!r} ({role}) is missing; the columns are {listed}")
+            raise DataError(
+                f"{content.path}: column {quoted(name)} ({role}) is missing; the columns are {listed(names)}"
+            )
     found, notes = dict(stated), []
     for role, words in known.items():
         fitting = [name for word in words for name in names if _plain(name) == word and name not in found.values()]
         if role not in found and fitting:
             found[role] = fitting.pop(0)
             if role in ("text", "body") and fitting:
-                notes.append(f"{role} is {found[role]!r}; {fitting[0]!r} would fit too, choose with --columns")
+                notes.append(
+                    f"{role} is {quoted(found[role])}; {quoted(fitting[0])} would fit too, choose with --columns"
+                )
     main = next(iter(known))
     if main not in found and "title" not in found:
         raise DataError(
-            f"{content.path}: no column is known as the {main}; the columns are {listed}; name them with --columns "
-            f"{main}=…,id=…"
+            f"{content.path}: no column is known as the {main}; the columns are {listed(names)}; name them with "
+            f"--columns {main}=…,id=…"
         )
     return {role: found[role] for role in known if role in found}, tuple(notes)
 

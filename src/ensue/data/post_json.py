@@ -18,6 +18,7 @@ from typing import Any
 from ensue.data.files import Content
 from ensue.data.formats import read_object
 from ensue.errors import DataError
+from ensue.lines import quoted
 
 Found = dict[str, Any]
 
@@ -57,7 +58,8 @@ def objects(content: Content) -> Iterator[tuple[int, Found]]:
         try:
             found = json.loads(content.data[:].decode("utf-8-sig"))
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{content.path}: is not JSON ({error}); give JSON Lines, or one whole document") from error
+            why = quoted(error)
+            raise DataError(f"{content.path}: is not JSON ({why}); give JSON Lines, or one whole document") from error
         yield from ((1, post) for post in _unpaged(found))
         return
     for number, line in content.lines():

@@ -6,16 +6,19 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.files import open_file
+from ensue.data.files import answering, open_file
 from ensue.data.histories import Index, ranges
 from ensue.data.markup import only_links, strip_markup
+from ensue.data.packed import Opening
 from ensue.data.post_formats import ARTICLE_ROLES, JSON, POST_ROLES, PostRows, read_post_rows
 from ensue.errors import DataError
+from ensue.lines import quoted
 from ensue.records import Article, Post
 
 Mask = npt.NDArray[np.bool_]
@@ -153,7 +156,7 @@ class Articles:
         ids = _named([record.id for record in kept], "article")
         for record, name in zip(kept, ids, strict=True):
             if not (record.body.strip() or record.title.strip()):
-                raise DataError(f"article {name!r}: has neither body nor title; give it one")
+                raise DataError(f"article {quoted(name)}: has neither body nor title; give it one")
         bodies = [record.body if record.body.strip() else record.title for record in kept]
         titles = [record.title for record in kept]
         return cls(pl.Series(bodies, dtype=pl.String), pl.Series(titles, dtype=pl.String), ids)
@@ -185,6 +188,8 @@ class UnderstoodPosts:
     dropped: dict[str, int]
     """Reason -> rows."""
     notes: tuple[str, ...]
+    byte_order_mark: bool = False
+    """Whether tables written beside the file should begin with a byte-order mark."""
 
     @property
     def sentences(self) -> list[str]:
@@ -200,18 +205,26 @@ class UnderstoodPosts:
         ]
 
 
-def read_posts(path: str | Path, *, columns: Mapping[str, str] | None = None) -> tuple[Posts, UnderstoodPosts]:
+def read_posts(
+    path: str | Path, *, columns: Mapping[str, str] | None = None, **opening: Unpack[Opening]
+) -> tuple[Posts, UnderstoodPosts]:
     """Read posts; the layout is found by its shape.
 
     Args:
-        path: CSV, TSV, Parquet, JSON Lines or JSON, plain or packed; collectors' layouts are in ``post_json``.
+        path: CSV, TSV, Excel, Parquet, JSON Lines or JSON, plain or packed; collectors' layouts are in ``post_json``.
         columns: ``text``, ``id``, ``title``, ``about`` and ``part`` to names, where those do not speak for themselves.
+        opening: ``encoding``, ``sheet`` and ``max_unpacked``, see :class:`~ensue.data.packed.Opening`.
 
     Raises:
         DataError: naming the file, the line, the field and what to do; or no post is left.
         SettingError: an unknown role, or one column in two roles.
     """
-    rows = read_post_rows(open_file(Path(path)), columns or {}, POST_ROLES)
+    with answering(path):
+        rows = read_post_rows(open_file(Path(path), **opening), columns or {}, POST_ROLES)
+        return _posts(path, rows)
+
+
+def _posts(path: str | Path, rows: PostRows) -> tuple[Posts, UnderstoodPosts]:
     frame, notes = rows.frame, list(rows.notes)
     texts = _text(frame, "text")
     if "title" in frame.columns:
@@ -233,19 +246,27 @@ def read_posts(path: str | Path, *, columns: Mapping[str, str] | None = None) ->
     return posts, understood
 
 
-def read_articles(path: str | Path, *, columns: Mapping[str, str] | None = None) -> tuple[Articles, UnderstoodPosts]:
+def read_articles(
+    path: str | Path, *, columns: Mapping[str, str] | None = None, **opening: Unpack[Opening]
+) -> tuple[Articles, UnderstoodPosts]:
     """Read articles; see :func:`read_posts`.
 
     Args:
-        path: CSV, TSV, Parquet, JSON Lines or JSON, plain or packed; a body may be a list of paragraphs.
+        path: CSV, TSV, Excel, Parquet, JSON Lines or JSON, plain or packed; a body may be a list of paragraphs.
         columns: ``body``, ``id``, ``title`` and ``summary`` to names, where those do not speak for themselves. A
             summary (a lead, the claim that is checked) becomes the first paragraph of the body.
+        opening: ``encoding``, ``sheet`` and ``max_unpacked``, see :class:`~ensue.data.packed.Opening`.
 
     Raises:
         DataError: naming the file, the line, the field and what to do; or no article is left.
         SettingError: an unknown role, or one column in two roles.
     """
-    rows = read_post_rows(open_file(Path(path)), columns or {}, ARTICLE_ROLES)
+    with answering(path):
+        rows = read_post_rows(open_file(Path(path), **opening), columns or {}, ARTICLE_ROLES)
+        return _articles(path, rows)
+
+
+def _articles(path: str | Path, rows: PostRows) -> tuple[Articles, UnderstoodPosts]:
     notes = list(rows.notes)
     titles = _stripped(_text(rows.frame, "title"), "titles", notes)
     bodies = _stripped(_text(rows.frame, "body"), "bodies", notes)
@@ -306,8 +327,8 @@ def _ids(rows: PostRows, texts: pl.Series, why: pl.Series, notes: list[str]) -> 
     if len(double) > len(kept) / 2:
         row, name = int(double["row"][0]), double["id"][0]
         raise DataError(
-            f"{rows.where(row)}: id {name!r} stands on an earlier text too, and so do most; name the column of ids "
-            "with --columns id=…"
+            f"{rows.where(row)}: id {quoted(name)} stands on an earlier text too, and so do most; name the column of "
+            "ids with --columns id=…"
         )
     reasons = frame.join(later.select("row", "again"), on="row", how="left", maintain_order="left")
     return frame["id"], reasons.select(pl.coalesce("why", "again")).to_series()
@@ -317,14 +338,20 @@ def _understood(path: str | Path, rows: PostRows, why: pl.Series, notes: list[st
     reasons = ("empty", "only_links", "repeated", "double_ids")
     dropped = {reason: int((why == reason).sum()) for reason in reasons}
     return UnderstoodPosts(
-        path=str(path), layout=rows.layout, columns=rows.columns, rows=len(why), dropped=dropped, notes=tuple(notes)
+        path=str(path),
+        layout=rows.layout,
+        columns=rows.columns,
+        rows=len(why),
+        dropped=dropped,
+        notes=tuple(notes),
+        byte_order_mark=rows.byte_order_mark,
     )
 
 
 def _named(ids: list[str], what: str) -> pl.Series:
     named = pl.Series([name or str(number) for number, name in enumerate(ids, 1)], dtype=pl.String)
     for name in named.filter(named.is_duplicated())[:1]:
-        raise DataError(f"{what} {name!r}: the id stands twice; give each {what} its own")
+        raise DataError(f"{what} {quoted(name)}: the id stands twice; give each {what} its own")
     return named
 
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Unpack
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from ensue.data.clock import UNITS
-from ensue.data.files import open_file
+from ensue.data.files import answering, open_file
 from ensue.data.histories import Histories, Ids, Index, ranges
+from ensue.data.packed import Opening
 from ensue.data.personal import looks_personal
 from ensue.data.query_formats import Log, read_log
 from ensue.data.query_rows import Rows, count_words, first_arrival, once, order_rows
@@ -25,6 +26,7 @@ from ensue.data.query_rules import QueryRules, sentences
 from ensue.data.sessions import cut
 from ensue.data.splits import hold_out
 from ensue.errors import DataError, SettingError
+from ensue.lines import listed, quoted
 from ensue.vocabulary import FIRST, Vocabulary
 
 Mask = npt.NDArray[np.bool_]
@@ -73,8 +75,8 @@ class Queries:
             DataError: the file has no such part, or marks nothing as novel.
         """
         if name not in self.parts:
-            known = ", ".join(map(repr, self.parts.unique().sort())) or "none"
-            raise DataError(f"there is no part {name!r}; the file has {known}")
+            known = listed(self.parts.unique().sort()) or "none"
+            raise DataError(f"there is no part {quoted(name)}; the file has {known}")
         if novel and not len(self.novel):
             raise DataError("the file marks no session as novel; leave novel out")
         chosen: Mask = (self.parts == name).to_numpy()
@@ -99,6 +101,8 @@ class UnderstoodQueries:
     dropped: dict[str, int]
     """Reason -> rows, or sessions; ``rows`` are those kept, those dropped, and those in dropped sessions."""
     notes: tuple[str, ...]
+    byte_order_mark: bool = False
+    """Whether tables written beside the file should begin with a byte-order mark."""
 
     @property
     def sentences(self) -> list[str]:
@@ -112,15 +116,17 @@ def read_queries(
     columns: Mapping[str, str] | None = None,
     rules: QueryRules | None = None,
     time_unit: str | None = None,
+    **opening: Unpack[Opening],
 ) -> tuple[Queries, UnderstoodQueries]:
     """Read a log of queries, or ready-made sessions; the layout is found by its shape.
 
     Args:
-        path: a plain or packed file, or Parquet; :mod:`ensue.data.query_formats` lists the layouts.
+        path: a plain or packed file, Parquet or Excel; :mod:`ensue.data.query_formats` lists the layouts.
         columns: ``query``, ``user``, ``session``, ``time`` and ``part`` to column names, where the names do not speak
             for themselves. A session column is trusted; without one users and pauses make the sessions.
         rules: what counts as a query and as a session.
         time_unit: ``s``, ``ms``, ``h`` or ``iso``; found out unless stated.
+        opening: ``encoding``, ``sheet`` and ``max_unpacked``, see :class:`~ensue.data.packed.Opening`.
 
     Returns:
         Sessions in order of first appearance of their user, oldest query first, and what was understood.
@@ -132,8 +138,10 @@ def read_queries(
     if time_unit not in (None, *UNITS):
         raise SettingError(f"time_unit: {time_unit!r} is not known; the units are {', '.join(UNITS)}")
     rules = QueryRules() if rules is None else rules
-    log = read_log(open_file(Path(path)), columns or {})
-    rows = order_rows(log, rules, time_unit)
+    with answering(path):
+        content = open_file(Path(path), **opening)
+        log = read_log(content, columns or {})
+        rows = order_rows(log, rules, time_unit)
     whole = rows.histories
     sessions = cut(whole, rules.gap) if log.sessions is None and rules.gap else whole
     kept, chosen, dropped = _apply(sessions, rows.why, rules)
@@ -147,7 +155,8 @@ def read_queries(
         rows=len(log.queries),
         rules=rules,
         dropped=rows.dropped | dropped,
-        notes=log.notes + rows.notes,
+        notes=content.notes + log.notes + rows.notes,
+        byte_order_mark=content.byte_order_mark,
     )
     if not len(kept):
         reasons = "; ".join(understood.sentences)

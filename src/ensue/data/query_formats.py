@@ -22,10 +22,11 @@ import polars as pl
 
 from ensue.data.clock import Where, is_number
 from ensue.data.files import Content
-from ensue.data.formats import list_events, read_histories, read_object
+from ensue.data.formats import list_events, read_histories, read_lists_of_parquet, read_object
 from ensue.data.histories import Index
 from ensue.data.text_formats import read_rows
 from ensue.errors import DataError, SettingError
+from ensue.lines import listed, quoted
 
 _KNOWN = {
     "query": (
@@ -177,10 +178,7 @@ def _listed(layout: str, queries: pl.Series, lengths: Index, where: Where, **mar
 
 def _histories(content: Content) -> Log:
     if content.parquet:
-        schema = pl.read_parquet_schema(content.source)
-        kept = [pl.col("values").cast(pl.List(pl.String)), *(pl.col(name) for name in schema if name == "times")]
-        frame = pl.read_parquet(content.source, columns=[name for name in schema if name in ("values", "times")])
-        events = list_events(content, frame.select(kept), lambda row: f"{content.path} row {row + 1}")
+        events = list_events(content, read_lists_of_parquet(content), content.place)
     else:
         events = read_histories(content)
     layout = "parquet histories" if content.parquet else "jsonl histories"
@@ -199,26 +197,19 @@ def _is_table(head: Sequence[str]) -> bool:
 
 def _names(content: Content) -> list[str]:
     """The names of the columns; of JSON all that the first lines have."""
-    if content.parquet:
-        try:
-            return list(pl.read_parquet_schema(content.source))
-        except pl.exceptions.PolarsError as error:
-            raise DataError(f"{content.path}: is damaged Parquet ({str(error).splitlines()[0]})") from error
-    line = content.head(1)[0]
-    if line.lstrip().startswith("{"):
+    if not content.parquet and content.head(1)[0].lstrip().startswith("{"):
         filled = ((number, line) for number, line in content.lines() if line.strip())
         samples = [read_object(line, f"{content.path}:{number}") for number, line in islice(filled, 100)]
         if any(isinstance(sample.get("_source"), dict) for sample in samples):
             return ["_source"]
         return list(dict.fromkeys(name for sample in samples for name in sample))
-    separator = "\t" if "\t" in line else max(",;|", key=line.count)
-    return [name.strip('"') for name in line.split(separator)]
+    return content.names()
 
 
 def _unnested(content: Content) -> Content:
     """The objects under ``_source``, a line each; other lines, such as those of bulk requests, become empty ones."""
     inner = content.column_of_lines().str.json_path_match("$._source").fill_null("")
-    return Content(content.path, inner.str.join("\n").item().encode())
+    return replace(content, data=inner.str.join("\n").item().encode())
 
 
 def _find_columns(
@@ -229,25 +220,29 @@ def _find_columns(
     Raises:
         DataError: a column that is missing, none for the query, or nothing that tells one session from the next.
     """
-    listed = ", ".join(map(repr, names))
     for role, name in stated.items():
         if name not in names:
-            raise DataError(f"{content.path}: column {name!r} ({role}) is missing; the columns are {listed}")
+            raise DataError(
+                f"{content.path}: column {quoted(name)} ({role}) is missing; the columns are {listed(names)}"
+            )
     found, notes = dict(stated), []
     for role, known in _KNOWN.items():
         free = [name for name in names if name not in found.values()]
         fitting = [name for word in known for name in free if _plain(name) == word]
         if role not in found and fitting:
             found[role] = fitting.pop(0)
-            notes += [f"{role} is {found[role]!r}; {name!r} would fit too, choose with --columns" for name in fitting]
+            notes += [
+                f"{role} is {quoted(found[role])}; {quoted(name)} would fit too, choose with --columns"
+                for name in fitting
+            ]
     state = "name them with --columns query=…,user=…,time=…"
     if "query" not in found:
-        raise DataError(f"{content.path}: no column is known as the query; the columns are {listed}; {state}")
+        raise DataError(f"{content.path}: no column is known as the query; the columns are {listed(names)}; {state}")
     if "session" not in found and not {"user", "time"} <= found.keys():
         lacking = " and no ".join(role for role in ("user", "time") if role not in found)
         raise DataError(
             f"{content.path}: there is no {lacking}, and no session column either, so nothing tells where a session "
-            f"ends; the columns are {listed}; {state}, or session=…"
+            f"ends; the columns are {listed(names)}; {state}, or session=…"
         )
     return {role: found[role] for role in ROLES if role in found}, tuple(notes)
 

@@ -15,6 +15,7 @@ from ensue.data.files import Content
 from ensue.data.formats import Events, list_events, split_ids
 from ensue.data.histories import Histories, ranges
 from ensue.errors import DataError, SettingError
+from ensue.lines import quoted
 
 GAP = 30.0
 """Minutes without a click that end a session, the convention of web analytics."""
@@ -141,7 +142,7 @@ def read_lists(content: Content, frame: pl.DataFrame, lists: Lists, where: Where
     for column in (lists.target, lists.name, lists.target_time):
         empty = pl.Series() if column is None else (frame[column].fill_null("") == "").arg_true()
         if len(empty):
-            raise DataError(f"{place(empty[0])}: column {column!r} is empty; every session needs one")
+            raise DataError(f"{place(empty[0])}: column {quoted(column)} is empty; every session needs one")
     whole = {"values": _joined(frame, lists.values, lists.target)}
     if lists.times is not None:
         whole["times"] = _joined(frame, lists.times, lists.target_time)
@@ -168,4 +169,4 @@ def _refuse(column: pl.Series, wrong: pl.Series, expected: str, where: Where) ->
         text = column[places[0]]
         if text is None:
             raise DataError(f"{where(places[0])}: {column.name} is empty; give every event a time")
-        raise DataError(f"{where(places[0])}: {column.name} {text!r} is not {expected}")
+        raise DataError(f"{where(places[0])}: {column.name} {quoted(text)} is not {expected}")

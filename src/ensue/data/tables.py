@@ -7,21 +7,26 @@ Python objects exist per distinct value only. Line numbers are computed when an 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 import polars as pl
 
 from ensue.data.clock import UNITS, Clock, Where, is_number, read_clock
 from ensue.data.columns import WITHIN, find_columns, is_retailrocket, is_typed, is_user_log
-from ensue.data.files import Content, open_file
-from ensue.data.formats import READERS, Events, list_events, read_object, recognise
+from ensue.data.files import Content, answering, fits, open_file
+from ensue.data.formats import READERS, Events, list_events, read_lists_of_parquet, read_object, recognise
 from ensue.data.histories import Histories, Ids, Index
+from ensue.data.packed import Opening
 from ensue.data.sessions import GAP, add_offsets, check_gap, cut, drop_prefixes, find_lists, read_lists
 from ensue.errors import DataError, SettingError
+from ensue.lines import quoted
 from ensue.vocabulary import FIRST, Vocabulary
 
 _SEPARATORS = ("\t", ",", ";", "|")
@@ -42,6 +47,8 @@ class Understood:
     absolute: bool
     """Whether the times are since 1970."""
     notes: tuple[str, ...]
+    byte_order_mark: bool = False
+    """Whether tables written beside the file should begin with a byte-order mark."""
 
 
 def read(
@@ -49,20 +56,23 @@ def read(
     *,
     columns: Mapping[str, str] | None = None,
     time_unit: str | None = None,
-    sort: bool = False,
+    sort: bool = True,
     gap: float | None = None,
+    **opening: Unpack[Opening],
 ) -> tuple[Histories, Understood]:
     """Read a file of events or of sequences; its layout is found by its shape.
 
     Args:
-        path: a plain, gzip or Zstandard file, or Parquet.
+        path: a plain or packed file, Parquet or Excel.
         columns: ``sequence``, ``value`` and ``time`` to column names, where the names do not speak for themselves.
         time_unit: ``s``, ``ms``, ``h`` or ``iso``; found out unless stated.
-        sort: whether to put the events of a sequence in order of time; ties keep the file's order. Layouts known to
-            be in no order (Diginetica, RetailRocket's events, RecBole) are sorted anyway.
+        sort: whether to put the events of a sequence in order of time, or to refuse those that are not; ties keep the
+            file's order. Layouts known to be in no order (Diginetica, RetailRocket's events, RecBole) are sorted
+            anyway.
         gap: minutes: a sequence is cut wherever the next event comes later than that, ``u`` into ``u#1``, ``u#2``, ….
             0 never cuts. Unless stated, 30 for a click log that knows users, items and times since 1970 but no
             sessions, and otherwise 0.
+        opening: ``encoding``, ``sheet`` and ``max_unpacked``, see :class:`~ensue.data.packed.Opening`.
 
     Returns:
         Histories in order of first appearance, times in seconds, and what was understood.
@@ -74,12 +84,13 @@ def read(
     if time_unit not in (None, *UNITS):
         raise SettingError(f"time_unit: {time_unit!r} is not known; the units are {', '.join(UNITS)}")
     check_gap(gap)
-    content = open_file(Path(path))
-    layout, events = _read_events(content, dict(columns or {}), time_unit)
-    clock = None if events.times is None else read_clock(events.times, layout, events.where, time_unit)
-    if gap and clock is None:
-        raise SettingError(f"{path}: has no times to cut by; leave --gap out")
-    histories, notes = _histories(events, clock, sort)
+    with answering(path):
+        content = open_file(Path(path), **opening)
+        layout, events = _read_events(content, dict(columns or {}), time_unit)
+        clock = None if events.times is None else read_clock(events.times, layout, events.where, time_unit)
+        if gap and clock is None:
+            raise SettingError(f"{path}: has no times to cut by; leave --gap out")
+        histories, notes = _histories(events, clock, sort)
     users = is_user_log(events.columns) and "sequence" not in (columns or {})
     histories, cut_notes = _cut(histories, gap, layout, users and clock is not None and clock.absolute)
     understood = Understood(
@@ -89,7 +100,8 @@ def read(
         time=clock.sentence if clock else "none: no usable clock",
         unit=clock.unit if clock else None,
         absolute=clock is not None and clock.absolute,
-        notes=events.notes + notes + cut_notes,
+        notes=content.notes + events.notes + notes + cut_notes,
+        byte_order_mark=content.byte_order_mark,
     )
     return histories, understood
 
@@ -179,19 +191,17 @@ def _read_rows(
     time = next((header.index(name) for name, type_ in types.items() if type_ == pl.Float64), None)
     # The last column tells polars, and us, whether a row is too long or too short.
     wanted = [name for name in header if name in {*columns, header[-1]}]
-    try:
-        frame = pl.read_csv(
-            content.source,
-            columns=wanted if headed else None,
-            has_header=headed,
-            new_columns=None if headed else header,
-            separator=separator,
-            schema_overrides=types,
-            infer_schema=False,
-        )
-    except pl.exceptions.PolarsError as error:
-        _refuse_rows(content, separator, header, time, headed)
-        content.refuse(error)
+    read_csv = partial(
+        pl.read_csv,
+        content.source,
+        columns=wanted if headed else None,
+        has_header=headed,
+        new_columns=None if headed else header,
+        separator=separator,
+        schema_overrides=types,
+        infer_schema=False,
+    )
+    frame = content.delimited(read_csv, lambda: _refuse_rows(content, separator, header, time, headed))
     if frame[header[-1]].null_count() and _some_rows_short(content, separator, len(header)):
         _refuse_rows(content, separator, header, None, headed)
 
@@ -206,17 +216,21 @@ def _header(content: Content, stated: dict[str, str]) -> tuple[str, list[str], b
     """The separator, the names of the columns, and whether they carry RecBole's types."""
     line = content.head(1)[0]
     separator = max(_SEPARATORS, key=line.count)
-    number, header = next((number, row) for number, row in content.rows(separator) if row)
+    number = next(number for number, row in content.rows(separator) if row)
+    header = content.names(separator)
     where = f"{content.path}:{number}"
     if len(header) < 2:
-        raise DataError(f"{where}: {line[:40]!r} is neither a header nor a layout known here; see ensue check --help")
-    if any(not name.strip() or is_number(name) or re.match(r"\d{4}-\d\d-\d\d", name) for name in header):
         raise DataError(
-            f"{where}: a header was expected, but {line[:40]!r} looks like data; add a line of column names"
+            f"{where}: {quoted(line, 40)} is neither a header nor a layout known here; see ensue check --help"
         )
-    double = next((name for name in header if header.count(name) > 1), None)
+    named = header[not header[0].strip() :]  # a table may begin with a column of row numbers that has no name
+    if any(not name.strip() or is_number(name) or re.match(r"\d{4}-\d\d-\d\d", name) for name in named):
+        raise DataError(
+            f"{where}: a header was expected, but {quoted(line, 40)} looks like data; add a line of column names"
+        )
+    double = next((name for name, count in Counter(header).items() if count > 1), None)
     if double is not None:
-        raise DataError(f"{where}: column {double!r} appears twice; rename one")
+        raise DataError(f"{where}: column {quoted(double)} appears twice; rename one")
     if number > 1:
         raise DataError(f"{content.path}:1: is empty, the header stands in line {number}; delete the lines before it")
     return separator, header, is_typed(header, where)
@@ -233,11 +247,11 @@ def _refuse_rows(content: Content, separator: str, header: list[str], time: int 
     """Raise at the first row of another width, or whose time (a column index) is no number."""
     for line, row in content.rows(separator):
         where = f"{content.path}:{line}"
-        if row and len(row) != len(header):
+        if row and not fits(row, len(header)):
             whole = "header" if headed else "layout"
             raise DataError(f"{where}: {len(row)} fields, but the {whole} has {len(header)}; is a quote left open?")
         if time is not None and row and line > 1 and row[time] and not is_number(row[time]):
-            raise DataError(f"{where}: time {row[time]!r} is not a number or an ISO date")
+            raise DataError(f"{where}: time {quoted(row[time])} is not a number or an ISO date")
 
 
 def _read_json(content: Content, stated: dict[str, str]) -> Events:
@@ -246,7 +260,7 @@ def _read_json(content: Content, stated: dict[str, str]) -> Events:
     columns, doubts = find_columns(content.path, names, stated)
     nested = {name for sample in samples for name, held in sample.items() if isinstance(held, list | dict | bool)}
     if nested.intersection(columns.values()):
-        raise DataError(f"{content.path}: field {min(nested)!r} holds more than a text or a number")
+        raise DataError(f"{content.path}: field {quoted(min(nested))} holds more than a text or a number")
     schema: dict[str, type[pl.DataType]] = dict.fromkeys(columns.values(), pl.String)
     try:
         frame = pl.read_ndjson(content.source, schema=schema)
@@ -266,27 +280,22 @@ def _filled(content: Content) -> Iterator[tuple[int, str]]:
 
 
 def _read_parquet(content: Content, stated: dict[str, str]) -> Events:
-    def where(row: int) -> str:
-        return f"{content.path} row {row + 1}"
-
-    try:
-        schema = pl.read_parquet_schema(content.source)
-        if isinstance(schema.get("values"), pl.List) and not stated:
-            frame = pl.read_parquet(content.source, columns=[n for n in schema if n in ("values", "times", "id")])
-            texts = [
-                pl.col("values").cast(pl.List(pl.String)),
-                *(pl.col(n).cast(pl.String) for n in schema if n == "id"),
-            ]
-            return list_events(content, frame.with_columns(texts), where)
-        columns, doubts = find_columns(content.path, list(schema), stated)
-        frame = pl.read_parquet(content.source, columns=list(columns.values()))
-    except pl.exceptions.PolarsError as error:
-        raise DataError(f"{content.path}: is damaged or unusual Parquet ({str(error).splitlines()[0]})") from error
-    for role in ("sequence", "value"):
-        if frame[columns[role]].dtype.is_nested():
-            raise DataError(f"{content.path}: column {columns[role]!r} ({role}) holds lists; give texts or numbers")
+    schema = content.schema()
+    if isinstance(schema.get("values"), pl.List) and not stated:
+        return list_events(content, read_lists_of_parquet(content), content.place)
+    columns, doubts = find_columns(content.path, list(schema), stated)
+    for role, name in columns.items():
+        if schema[name].is_nested() or schema[name] in (pl.Binary, pl.Object):
+            raise DataError(
+                f"{content.path}: column {quoted(name)} ({role}) holds {schema[name]}; give texts or numbers"
+            )
+    frame = content.table(columns.values())
     return _group(
-        content, frame.cast({columns[role]: pl.String for role in ("sequence", "value")}), columns, where, doubts
+        content,
+        frame.cast({columns[role]: pl.String for role in ("sequence", "value")}),
+        columns,
+        content.place,
+        doubts,
     )
 
 
@@ -331,7 +340,7 @@ def _refuse_empty(frame: pl.DataFrame, columns: dict[str, str], where: Where) ->
         column = frame[columns[role]]
         empty = column.is_null().arg_true() if column.null_count() else (column == "").arg_true()
         if len(empty):
-            raise DataError(f"{where(empty[0])}: column {columns[role]!r} is empty; every event needs a {role}")
+            raise DataError(f"{where(empty[0])}: column {quoted(columns[role])} is empty; every event needs a {role}")
 
 
 def _runs(sequences: pl.Series) -> tuple[Index | None, Index, pl.Series]:
@@ -367,8 +376,8 @@ def _in_order(histories: Histories, clock: Clock, where: Where, sort: bool) -> t
     first = int(np.argmax(back)) + 1
     if not sort:
         raise DataError(
-            f"{where(first)}: time {clock.given[first]} comes after {clock.given[first - 1]} in the same "
-            "sequence; times must not decrease: sort with --sort"
+            f"{where(first)}: time {quoted(clock.given[first])} comes after {quoted(clock.given[first - 1])} in the "
+            "same sequence; times must not decrease: leave --no-sort out"
         )
     owners = histories.sequence_index()
     by_time = pl.arg_sort_by("owner", "time", maintain_order=True)

@@ -10,6 +10,7 @@ import numpy as np
 from ensue.data.histories import Index
 from ensue.data.texts import Leaks, Texts, UnderstoodTexts, leaks
 from ensue.data.tokens import split_words
+from ensue.lines import quoted
 from ensue.records import Text
 
 _ROWS, _SHOWN = 3, 160
@@ -96,9 +97,9 @@ def _of_labels(labels: Mapping[str, int], num_texts: int) -> Iterator[str]:
         yield "no label: nothing can be learned or scored; name their column with --columns label=…"
         return
     if len(labels) == 1:
-        yield f"every text has the label {next(iter(labels))!r}: there is nothing to tell apart"
+        yield f"every text has the label {quoted(next(iter(labels)))}: there is nothing to tell apart"
     elif few := [label for label, count in labels.items() if count < _FEW]:
-        listed = ", ".join(map(repr, few[:3])) + (", …" if len(few) > 3 else "")
+        listed = ", ".join(map(quoted, few[:3])) + (", …" if len(few) > 3 else "")
         yield f"{len(few):,} of {len(labels):,} labels have under {_FEW} texts ({listed}): their figures say little"
     if num_texts >= _FEW and len(labels) > num_texts / 2:
         yield f"{len(labels):,} labels for {num_texts:,} texts: is it the label?"
@@ -113,7 +114,7 @@ def _repeats(found: Leaks) -> Iterator[str]:
 
 def _shared(name: str, found: Leaks) -> Iterator[str]:
     if found.shared:
-        shown = ", ".join(map(repr, found.examples))
+        shown = ", ".join(map(quoted, found.examples))
         yield f"{_part(found.shared, found.other_rows)} texts of {name} stand here too, such as {shown}"
     if found.shared_disagree:
         yield f"{_part(found.shared_disagree, found.other_rows)} texts of {name} stand here under another label"
@@ -124,7 +125,7 @@ def _shared(name: str, found: Leaks) -> Iterator[str]:
 def _new_labels(name: str, labels: Mapping[str, int], others: Mapping[str, int], num_texts: int) -> Iterator[str]:
     new = {label: count for label, count in others.items() if label not in labels}
     if labels and new:
-        listed = ", ".join(repr(label) for label in list(new)[:3])
+        listed = ", ".join(map(quoted, list(new)[:3]))
         yield f"{_part(sum(new.values()), num_texts)} texts of {name} have a label never seen here ({listed})"
 
 

@@ -14,20 +14,22 @@ imdb             ``pos/17 TAB movie TAB rating TAB text`` (Maas et al. 2011, one
 
 from __future__ import annotations
 
-import csv
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import polars as pl
 
 from ensue.data.clock import Where
-from ensue.data.files import LONGEST_LINE, Content
+from ensue.data.files import Content, fits
 from ensue.data.formats import read_object
 from ensue.data.histories import Index
 from ensue.errors import DataError, SettingError
+from ensue.lines import listed, quoted
 from ensue.records import Text
 
 ROLES = ("text", "second", "label", "id", "group")
@@ -60,6 +62,11 @@ class Rows:
     columns: dict[str, str]
     notes: tuple[str, ...]
 
+    def select(self, kept: pl.Series) -> Rows:
+        """The rows that a mask keeps."""
+        places = kept.arg_true()
+        return replace(self, frame=self.frame.filter(kept), where=lambda row: self.where(int(places[row])))
+
 
 def read_rows(content: Content, stated: Mapping[str, str], phrases: bool) -> Rows:
     """The rows of a file, whatever its layout.
@@ -75,7 +82,7 @@ def read_rows(content: Content, stated: Mapping[str, str], phrases: bool) -> Row
     lists = {"fasttext": first.startswith("__label__"), "trees": bool(_TREE.match(first))}
     if phrases and not lists["trees"]:
         raise SettingError(f"{content.path}: only trees have labelled phrases; leave phrases out")
-    for layout in (layout for layout, fits in lists.items() if fits):
+    for layout in (layout for layout, found in lists.items() if found):
         if stated:
             raise SettingError(f"{content.path}: the layout {layout} has no columns; leave --columns out")
         return _trees(content, phrases) if layout == "trees" else _fasttext(content)
@@ -83,7 +90,7 @@ def read_rows(content: Content, stated: Mapping[str, str], phrases: bool) -> Row
         return _parquet(content, stated)
     if first.startswith("{"):
         return _json(content, stated)
-    separator = _separator(first, stated)
+    separator = _separator(content, first, stated)
     return _headless(content, first, stated) if separator is None else _delimited(content, separator, stated)
 
 
@@ -92,8 +99,8 @@ def _fasttext(content: Content) -> Rows:
     lines, numbers, notes = _lines(content)
     halves = lines.str.extract_groups(r"^\s*((?:__label__\S*(?:\s+|$))*)(.*)$").struct.unnest()
     counts = halves["1"].str.count_matches(r"__label__\S*")
-    for row in (counts != 1).arg_true()[:1]:
-        found = f"{counts[row]} labels in one line; keep one" if counts[row] else "no label; begin the line with one"
+    for row in (counts > 1).arg_true()[:1]:
+        found = f"{counts[row]} labels in one line; keep one"
         raise DataError(f"{content.path}:{numbers[row]}: {found}, as in __label__good a fine film")
     label = halves["1"].str.strip_chars().str.strip_prefix("__label__")
     frame = pl.DataFrame({"text": halves["2"], "label": label})
@@ -115,8 +122,8 @@ def _headless(content: Content, first: str, stated: Mapping[str, str]) -> Rows:
         roles = {name: name for name in names}
     else:
         raise DataError(
-            f"{content.path}:{numbers[0]}: {first[:40]!r} begins no known layout of texts; give label TAB text, or a "
-            "header whose names are known or stated with --columns text=…,label=…"
+            f"{content.path}:{numbers[0]}: {quoted(first, 40)} begins no known layout of texts; give label TAB text, "
+            "or a header whose names are known or stated with --columns text=…,label=…"
         )
     counts = lines.str.count_matches(between, literal=True) + 1
     for row in (counts != len(names)).arg_true()[:1]:
@@ -163,7 +170,7 @@ def _phrases(line: str, where: str) -> list[tuple[str, str]]:
             unclosed.append(len(spans))
             spans.append(("", len(words)))
         elif not unclosed:
-            raise DataError(f"{where}: {piece!r} stands outside the tree; is a parenthesis too many?")
+            raise DataError(f"{where}: {quoted(piece)} stands outside the tree; is a parenthesis too many?")
         elif piece == ")":
             phrase = unclosed.pop()
             if spans[phrase][1] == len(words) or before == "(":
@@ -178,10 +185,10 @@ def _phrases(line: str, where: str) -> list[tuple[str, str]]:
     return [(" ".join(words[start : ends[phrase]]), label) for phrase, (label, start) in enumerate(spans)]
 
 
-def _separator(first: str, stated: Mapping[str, str]) -> str | None:
+def _separator(content: Content, first: str, stated: Mapping[str, str]) -> str | None:
     """What stands between the names of a header, or ``None`` where the line is none."""
     for separator in ("\t",) if "\t" in first else (",", ";", "|"):
-        names = [name.strip().strip('"') for name in first.split(separator)]
+        names = content.names(separator)
         plain = set(map(_plain, names))
         # One known word between tabs may be a label: "question TAB What is it ?".
         named = separator != "\t" or len(names) > 3 or len(plain & _NAMES) > 1
@@ -191,31 +198,30 @@ def _separator(first: str, stated: Mapping[str, str]) -> str | None:
 
 
 def _delimited(content: Content, separator: str, stated: Mapping[str, str]) -> Rows:
-    quoted = separator != "\t" or _is_quoted(content)
-    number, header = next(record for record in _records(content, separator, quoted) if any(record[1]))
+    in_quotes = separator != "\t" or _is_quoted(content)
+    number = next(number for number, record in _records(content, separator, in_quotes) if any(record))
+    header = content.names(separator) if in_quotes else content.head(1)[0].split(separator)
     if number > 1:
         raise DataError(f"{content.path}:1: is empty, the header stands in line {number}; delete the lines before it")
-    double = next((name for name in header if header.count(name) > 1), None)
+    double = next((name for name, count in Counter(header).items() if count > 1), None)
     if double is not None:
-        raise DataError(f"{content.path}:1: column {double!r} appears twice; rename one")
+        raise DataError(f"{content.path}:1: column {quoted(double)} appears twice; rename one")
     roles, notes = _find_columns(content.path, header, stated)
-    try:
-        frame = pl.read_csv(
-            content.source,
-            # The last column tells whether a row is too long or too short.
-            columns=[name for name in header if name in {*roles.values(), header[-1]}],
-            separator=separator,
-            quote_char='"' if quoted else None,
-            infer_schema=False,
-        )
-    except pl.exceptions.PolarsError as error:
-        _refuse_rows(content, separator, quoted, len(header))
-        content.refuse(error)
+    read_csv = partial(
+        pl.read_csv,
+        content.source,
+        # The last column tells whether a row is too long or too short.
+        columns=[name for name in header if name in {*roles.values(), header[-1]}],
+        separator=separator,
+        quote_char='"' if in_quotes else None,
+        infer_schema=False,
+    )
+    frame = content.delimited(read_csv, lambda: _refuse_rows(content, separator, in_quotes, len(header)))
     if frame[header[-1]].null_count():
-        _refuse_rows(content, separator, quoted, len(header))
+        _refuse_rows(content, separator, in_quotes, len(header))
 
     def where(row: int) -> str:
-        return f"{content.path}:{next(islice(_records(content, separator, quoted), row + 1, None))[0]}"
+        return f"{content.path}:{next(islice(_records(content, separator, in_quotes), row + 1, None))[0]}"
 
     return _rows(content, frame, roles, where, notes, "tsv" if separator == "\t" else "csv")
 
@@ -233,33 +239,21 @@ def _is_quoted(content: Content) -> bool:
     return not len(open_lines) or (widths.n_unique() > 1 and bool((open_lines.str.count_matches('"') % 2 == 1).all()))
 
 
-def _records(content: Content, separator: str, quoted: bool) -> Iterator[tuple[int, list[str]]]:
+def _records(content: Content, separator: str, in_quotes: bool) -> Iterator[tuple[int, list[str]]]:
     """Every record, the empty ones too, with the number of the line it begins on.
 
     Raises:
         DataError: at the first line that is not UTF-8 or cannot be CSV.
     """
-    if not quoted:
-        yield from ((number, line.rstrip("\r\n").split(separator)) for number, line in content.lines())
-        return
-    reader = csv.reader((line for _, line in content.lines()), delimiter=separator, strict=True)
-    limit = csv.field_size_limit(LONGEST_LINE)
-    begins = 1
-    try:
-        for row in reader:
-            yield begins, row
-            begins = reader.line_num + 1
-    except csv.Error as error:
-        reason = "a quote is left open" if "end of data" in str(error) else "a quote stands inside a quoted field"
-        raise DataError(f"{content.path}:{begins}: {reason}; close it, and double the quotes within a field") from error
-    finally:
-        csv.field_size_limit(limit)
+    if in_quotes:
+        return content.rows(separator, strict=True)
+    return ((number, line.rstrip("\r\n").split(separator)) for number, line in content.lines())
 
 
-def _refuse_rows(content: Content, separator: str, quoted: bool, num_fields: int) -> None:
+def _refuse_rows(content: Content, separator: str, in_quotes: bool, num_fields: int) -> None:
     """Raise at the first row of another width."""
-    for number, row in _records(content, separator, quoted):
-        if len(row) != num_fields and any(row):
+    for number, row in _records(content, separator, in_quotes):
+        if any(row) and not fits(row, num_fields):
             where = f"{content.path}:{number}"
             raise DataError(f"{where}: {_fields(len(row))}, but the header has {num_fields}; is a quote missing?")
 
@@ -279,7 +273,7 @@ def _json(content: Content, stated: Mapping[str, str]) -> Rows:
         roles, notes = _find_columns(content.path, names, stated)
         for name in roles.values():
             if any(isinstance(sample.get(name), list | dict) for sample in samples):
-                raise DataError(f"{content.path}: field {name!r} holds more than a text or a number")
+                raise DataError(f"{content.path}: field {quoted(name)} holds more than a text or a number")
         schema = dict.fromkeys(roles.values(), pl.String)
     try:
         frame = pl.read_ndjson(content.source, schema=schema)
@@ -314,16 +308,15 @@ def _filled(content: Content) -> Iterator[tuple[int, str]]:
 
 
 def _parquet(content: Content, stated: Mapping[str, str]) -> Rows:
-    try:
-        schema = pl.read_parquet_schema(content.source)
-        roles, notes = _find_columns(content.path, list(schema), stated)
-        frame = pl.read_parquet(content.source, columns=list(dict.fromkeys(roles.values())))
-    except pl.exceptions.PolarsError as error:
-        raise DataError(f"{content.path}: is damaged or unusual Parquet ({str(error).splitlines()[0]})") from error
+    schema = content.schema()
+    roles, notes = _find_columns(content.path, list(schema), stated)
     for role, name in roles.items():
-        if schema[name].is_nested() or schema[name] == pl.Binary:
-            raise DataError(f"{content.path}: column {name!r} ({role}) holds {schema[name]}; give texts or numbers")
-    return _rows(content, frame.cast(pl.String), roles, lambda row: f"{content.path} row {row + 1}", notes, "parquet")
+        if schema[name].is_nested() or schema[name] in (pl.Binary, pl.Object):
+            raise DataError(
+                f"{content.path}: column {quoted(name)} ({role}) holds {schema[name]}; give texts or numbers"
+            )
+    frame = content.table(roles.values())
+    return _rows(content, frame.cast(pl.String), roles, content.place, notes, "parquet")
 
 
 def _rows(
@@ -366,11 +359,11 @@ def _find_columns(
         if role not in found and fitting:
             found[role] = fitting.pop(0)
         if fitting and role in ("text", "label") and role not in stated:
-            notes.append(f"{role} is {found[role]!r}; {fitting[0]!r} would fit too, choose with --columns")
+            notes.append(f"{role} is {quoted(found[role])}; {quoted(fitting[0])} would fit too, choose with --columns")
     if "text" not in found:
-        listed = ", ".join(map(repr, names))
         raise DataError(
-            f"{path}: no column is known as the text; the columns are {listed}; name them with --columns text=…,label=…"
+            f"{path}: no column is known as the text; the columns are {listed(names)}; name them with --columns "
+            "text=…,label=…"
         )
     return found, tuple(notes)
 
@@ -378,8 +371,7 @@ def _find_columns(
 def _states(path: Path, names: Sequence[str], stated: Mapping[str, str]) -> dict[str, str]:
     for role, name in stated.items():
         if name not in names:
-            listed = ", ".join(map(repr, names))
-            raise DataError(f"{path}: column {name!r} ({role}) is missing; the columns are {listed}")
+            raise DataError(f"{path}: column {quoted(name)} ({role}) is missing; the columns are {listed(names)}")
     if len(set(stated.values())) < len(stated):
         raise SettingError(f"columns: {', '.join(stated.values())} names one column twice; give each role its own")
     return dict(stated)

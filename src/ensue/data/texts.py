@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.files import open_file
+from ensue.data.files import answering, open_file
 from ensue.data.histories import Index
+from ensue.data.packed import Opening
 from ensue.data.text_formats import Rows, read_rows
 from ensue.errors import DataError, SettingError
 from ensue.records import Text
@@ -95,20 +97,30 @@ class UnderstoodTexts:
     columns: dict[str, str]
     """Role -> column; empty for layouts without columns."""
     notes: tuple[str, ...]
+    byte_order_mark: bool = False
+    """Whether tables written beside the file should begin with a byte-order mark."""
 
 
 def read_texts(
-    path: str | Path, *, columns: Mapping[str, str] | None = None, phrases: bool = False
+    path: str | Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    phrases: bool = False,
+    unlabelled: bool = False,
+    **opening: Unpack[Opening],
 ) -> tuple[Texts, UnderstoodTexts]:
     """Read a file of texts; its layout is found by its shape (:mod:`ensue.data.text_formats` lists them).
 
     Args:
-        path: a plain or packed file, or Parquet.
+        path: a plain or packed file, Parquet or Excel.
         columns: ``text``, ``second``, ``label``, ``id`` and ``group`` to column names, where the names do not speak
             for themselves. The fields of ``.ss`` are user, product, rating and text, those of IMDB id, movie, rating,
             polarity and text.
         phrases: of trees, whether to read every labelled phrase and not only whole sentences. The same phrase with
             the same label counts once; its group is the line it was met in first.
+        unlabelled: whether to keep rows whose label is empty, as texts to predict; they are left out, and counted,
+            unless stated.
+        opening: ``encoding``, ``sheet`` and ``max_unpacked``, see :class:`~ensue.data.packed.Opening`.
 
     Returns:
         Texts in the order of the file, and what was understood. An empty text is kept.
@@ -117,27 +129,45 @@ def read_texts(
         DataError: naming the file, the line, the field and what to do.
         SettingError: an unknown role, or roles or phrases that the layout does not have.
     """
-    rows = read_rows(open_file(Path(path)), dict(columns or {}), phrases)
-    labels, notes = _labels(rows)
+    with answering(path):
+        content = open_file(Path(path), **opening)
+        rows = read_rows(content, dict(columns or {}), phrases)
+        rows, labels, notes = _labels(rows, unlabelled)
     texts = tuple(rows.frame[role].fill_null("") for role in ("text", "second") if role in rows.frame.columns)
     silent = pl.DataFrame([~column.str.contains(r"\S").alias(str(i)) for i, column in enumerate(texts)])
     if num_silent := int(silent.select(pl.any_horizontal(pl.all())).to_series().sum()):
         notes = (*notes, f"{num_silent:,} of {len(silent):,} rows have a text without words and are kept")
     others = (rows.frame[role] if role in rows.frame.columns else None for role in ("id", "group"))
     ids, groups = (None if column is None else column.fill_null("") for column in others)
-    understood = UnderstoodTexts(path=str(path), layout=rows.layout, columns=rows.columns, notes=rows.notes + notes)
+    understood = UnderstoodTexts(
+        path=str(path),
+        layout=rows.layout,
+        columns=rows.columns,
+        notes=content.notes + rows.notes + notes,
+        byte_order_mark=content.byte_order_mark,
+    )
     return Texts(texts, labels, ids, groups), understood
 
 
-def _labels(rows: Rows) -> tuple[pl.Series | None, tuple[str, ...]]:
+def _labels(rows: Rows, unlabelled: bool) -> tuple[Rows, pl.Series | None, tuple[str, ...]]:
+    """The rows, their labels, and notes; where some have a label, the others are left out unless they are wanted."""
     if "label" not in rows.frame.columns:
-        return None, ()
-    labels = rows.frame["label"].fill_null("").str.strip_chars()
-    for row in (labels == "").arg_true()[:1]:
-        raise DataError(f"{rows.where(row)}: the label is empty; give every row one, or delete the row")
+        return rows, None, ()
+    labels = rows.frame["label"].str.strip_chars()
+    given = (labels != "").fill_null(False)
+    if not given.any():
+        return rows, None, ("no row has a label",)
+    notes: tuple[str, ...] = ()
+    if not given.all():
+        empty = f"{len(labels) - int(given.sum()):,} of {len(labels):,} rows have no label"
+        if unlabelled:
+            labels = labels.set(~given, None)
+        else:
+            rows, labels = rows.select(given), labels.filter(given)
+        notes = (empty if unlabelled else f"{empty}: left out",)
     if len(labels) >= _MANY_LABELS and labels.n_unique() == len(labels):
-        return labels, (f"each of the {len(labels):,} rows has a label of its own: is it the label?",)
-    return labels, ()
+        notes = (*notes, f"each of the {len(labels):,} rows has a label of its own: is it the label?")
+    return rows, labels, notes
 
 
 def hold_out_texts(texts: Texts, share: float = 0.1, seed: int = 0) -> tuple[Texts, Texts, str]:

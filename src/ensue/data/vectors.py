@@ -16,11 +16,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from ensue.data.files import LONGEST_LINE
+from ensue.data.packed import allowed
 from ensue.errors import DataError
+from ensue.lines import quoted
 
 _DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError)
 # NumPy reads the head of an array as Python literals; damage may break it at any point.
-_DAMAGED_NPZ = (*_DAMAGED, ValueError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile)
+_DAMAGED_NPZ = (*_DAMAGED, ValueError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile, MemoryError)
 Places = dict[bytes, list[int]]
 
 
@@ -71,7 +74,7 @@ def read_vectors(path: str | Path, words: Sequence[str]) -> Vectors:
     except _DAMAGED as error:
         raise DataError(f"{path}: cannot be read ({error}); fetch or pack the file again") from error
     if not vectors.known.any():
-        example = f", such as {words[0]!r}" if words else ""
+        example = f", such as {quoted(words[0])}" if words else ""
         raise DataError(f"{path}: holds none of the {len(words)} words{example}; do language and capitals agree?")
     return vectors
 
@@ -83,7 +86,7 @@ def _unpacked(path: Path, magic: bytes) -> io.BufferedIOBase:
 
 
 def _read_lines(path: Path, stream: io.BufferedIOBase, places: Places, num_words: int) -> Vectors:
-    lines = _lines(stream)
+    lines = _lines(path, stream)
     number, first = next(lines, (1, b""))
     if not first:
         raise DataError(f"{path}: is empty")
@@ -109,10 +112,13 @@ def _read_lines(path: Path, stream: io.BufferedIOBase, places: Places, num_words
     return Vectors(matrix, known)
 
 
-def _lines(stream: io.BufferedIOBase) -> Iterator[tuple[int, bytes]]:
+def _lines(path: Path, stream: io.BufferedIOBase) -> Iterator[tuple[int, bytes]]:
     """The lines that hold anything, without the spaces that fastText leaves at their ends."""
-    stripped = ((number, line.replace(b"\t", b" ").rstrip(b" \r\n")) for number, line in enumerate(stream, 1))
-    return ((number, line) for number, line in stripped if line)
+    for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), 1):
+        if len(line) == LONGEST_LINE:
+            raise DataError(f"{path}:{number}: a line is longer than 8 MiB; put one word and its numbers on a line")
+        if stripped := line.replace(b"\t", b" ").rstrip(b" \r\n"):
+            yield number, stripped
 
 
 def _header(line: bytes) -> tuple[int | None, int]:
@@ -139,6 +145,12 @@ def _shown(line: bytes) -> str:
 
 def _read_npz(path: Path, places: Places, num_words: int) -> Vectors:
     try:
+        limit, _ = allowed(path.stat().st_size, None)
+        with zipfile.ZipFile(path) as archive:
+            if sum(part.file_size for part in archive.infolist()) > limit:
+                raise DataError(
+                    f"{path}: unpacks to more than {limit / 1e9:.3g} GB; write plain arrays that it can hold"
+                )
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             missing = next((name for name in ("vectors", "words") if name not in arrays), None)
             if missing is not None:

@@ -1,0 +1,89 @@
+"""Text as others write it, brought to UTF-8 with line feeds: UTF-16, named encodings, lone halves of characters."""
+
+from __future__ import annotations
+
+import codecs
+import mmap
+import re
+from pathlib import Path
+
+from ensue.errors import DataError, SettingError
+
+_UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+MARKS = (codecs.BOM_UTF8, *_UTF16)
+_UTF8 = ("utf-8", "ascii")
+# A half of a pair as JSON escapes it, of which the other half is missing: what cut emoji leave.
+_LONE = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
+_ESCAPES = re.compile(
+    rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+
+
+def decode(path: Path, data: bytes | mmap.mmap, encoding: str) -> tuple[bytes | mmap.mmap, tuple[str, ...]]:
+    """A text as UTF-8; what is UTF-8 already stays as it is, and is looked at where it is read.
+
+    Args:
+        path: the file, for messages.
+        data: its bytes, unpacked.
+        encoding: as stated, or empty; a byte-order mark wins over it.
+
+    Returns:
+        The text, its lines ended by a line feed at least, and notes.
+
+    Raises:
+        DataError: bytes that the encoding does not have.
+        SettingError: an encoding that Python does not know.
+    """
+    stated = _known(encoding)
+    name = _UTF16.get(data[:2], "utf-8" if data[:3] == codecs.BOM_UTF8 else stated)
+    notes: tuple[str, ...] = ()
+    if name not in _UTF8:
+        try:
+            text = data[2 * (data[:2] in _UTF16) :].decode(name)
+        except UnicodeError as error:
+            if not name.startswith("utf-16"):
+                at = getattr(error, "start", 0)
+                line = data[:at].count(b"\n") + 1
+                raise DataError(
+                    f"{path}:{line}: not {name} ({getattr(error, 'reason', error)}); name another"
+                ) from error
+            text = data[2:].decode(name, "replace")
+            notes = ("some characters were broken or cut in two: \ufffd stands for them",)
+        data = text.encode("utf-8", "replace")
+        notes = (f"read as {name}", *notes)
+    if data.find(b"\n") < 0 and data.find(b"\r") >= 0:
+        data = data[:].replace(b"\r", b"\n")
+    return data, notes
+
+
+def mend_halves(data: bytes | mmap.mmap) -> tuple[bytes | mmap.mmap, int]:
+    """JSON with U+FFFD for every half of a character that lacks its other half, and how many there were."""
+    if _LONE.search(data) is None:
+        return data, 0
+    count = 0
+
+    def mend(found: re.Match[bytes]) -> bytes:
+        nonlocal count
+        if found[1] is None:
+            return found[0]
+        count += 1
+        return b"\\ufffd"
+
+    return _ESCAPES.sub(mend, data[:]), count
+
+
+def mended(count: int) -> tuple[str, ...]:
+    """A note on halves of characters, if there were any."""
+    return (f"{count:,} halves of characters, as cut emoji leave, replaced by \ufffd",) if count else ()
+
+
+def _known(encoding: str) -> str:
+    try:
+        found = codecs.lookup(encoding or "utf-8")
+        "".encode(encoding or "utf-8")  # refuses what turns bytes into bytes, such as base64
+    except (LookupError, ValueError) as error:
+        raise SettingError(f"encoding {encoding!r} is not known; cp1252, latin-1 and utf-16 are") from error
+    return found.name

@@ -1,0 +1,117 @@
+"""Packed files unpacked as a stream: gzip, xz and Zstandard, up to a limit that a stranger's file cannot pass."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import os
+import sys
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypedDict
+
+from ensue.errors import DataError
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+RATIO = 64
+"""How many times its own size a packed file may unpack to; logs come to 5 to 20."""
+_ALWAYS = 16 * 2**20
+_STEP = 2**20
+MAGIC: Mapping[bytes, str] = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zst"}
+
+
+class Opening(TypedDict, total=False):
+    """How a file is opened, the same for every reader."""
+
+    encoding: str
+    """How a text file writes its characters, such as cp1252; UTF-8 unless stated, UTF-16 by its byte-order mark."""
+    sheet: str
+    """The name of an Excel file's sheet; the first unless stated."""
+    max_unpacked: float
+    """Gigabytes that a packed file may unpack to; 64 times its size, and half of the memory at hand, unless stated."""
+
+
+def packing(data: bytes) -> str | None:
+    """``gzip``, ``xz`` or ``zst`` by the first bytes of a file, or ``None``."""
+    return next((kind for magic, kind in MAGIC.items() if data.startswith(magic)), None)
+
+
+def unpack(path: Path, kind: str, limit: int, advice: str) -> bytes:
+    """The bytes inside a packed file.
+
+    Args:
+        path: the file.
+        kind: what :func:`packing` says.
+        limit: bytes, at most.
+        advice: what an error adds where there are more.
+
+    Raises:
+        DataError: truncated or damaged data, or more than the limit.
+    """
+    whole = io.BytesIO()
+    try:
+        with path.open("rb") as packed, _opened(packed, kind) as stream:
+            while step := stream.read(_STEP):
+                whole.write(step)
+                if whole.tell() > limit:
+                    raise DataError(f"{path}: unpacks to more than {limit / 1e9:.3g} GB{advice}")
+    except MemoryError as error:
+        raise DataError(f"{path}: needs more memory to unpack than there is; unpack it in parts") from error
+    except (EOFError, OSError, zlib.error, lzma.LZMAError, zstd.ZstdError) as error:
+        raise DataError(f"{path}: the {kind} data is truncated or damaged; fetch or pack the file again") from error
+    return whole.getvalue()
+
+
+def allowed(packed: int, stated: float | None) -> tuple[int, str]:
+    """Bytes that a file of so many packed bytes may unpack to, and what to say of more."""
+    if stated is not None:
+        return int(stated * 1e9), ", as allowed by --max-unpacked; raise that if you trust the file"
+    raise_it = "if you trust the file, allow more with --max-unpacked GB"
+    by_size, by_memory = max(RATIO * packed, _ALWAYS), memory_at_hand() // 2
+    if by_size <= by_memory:
+        return by_size, f", {RATIO} times its own size or over; {raise_it}"
+    return by_memory, f", half of the memory at hand; unpack it in parts, or {raise_it}"
+
+
+def memory_at_hand() -> int:
+    """Bytes that this process can still get: of the machine, of its container, of its own limit."""
+    free = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 if hasattr(os, "sysconf") else 4 * 2**30]
+    for line in _lines("/proc/meminfo"):
+        if line.startswith("MemAvailable:"):
+            free = [int(line.split()[1]) * 1024]
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ):
+        numbers = [int(line) for name in (limit, used) for line in _lines(name)[:1] if line.strip().isdigit()]
+        if len(numbers) == 2:
+            free.append(max(numbers[0] - numbers[1], 0))
+    if sys.platform != "win32":
+        import resource
+
+        soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+        pages = [int(line.split()[0]) for line in _lines("/proc/self/statm")]
+        if soft != resource.RLIM_INFINITY and pages:
+            free.append(max(soft - pages[0] * resource.getpagesize(), 0))
+    return min(free)
+
+
+def _lines(name: str) -> list[str]:
+    try:
+        return Path(name).read_text(encoding="ascii").splitlines()
+    except OSError:
+        return []
+
+
+def _opened(packed: io.BufferedReader, kind: str) -> io.BufferedIOBase:
+    if kind == "gzip":
+        return gzip.GzipFile(fileobj=packed)
+    if kind == "xz":
+        return lzma.LZMAFile(packed)
+    return zstd.ZstdFile(packed)

@@ -1,0 +1,129 @@
+"""Excel workbooks: one sheet as Parquet, every cell the text that people see in it."""
+
+from __future__ import annotations
+
+import io
+import logging
+import mmap
+import re
+import zipfile
+import zlib
+from pathlib import Path
+from typing import IO
+
+import polars as pl
+
+from ensue.data.packed import memory_at_hand
+from ensue.errors import DataError
+from ensue.lines import listed, quoted
+
+_ZIP, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
+_SAVE = "save it as .xlsx or as CSV"
+_CELL = re.compile(rb"""\sr\s*=\s*["']\$?([A-Za-z]{0,3})\$?(\d{1,10})["']""")
+_STEP = 2**20
+# A reader of sheets keeps a place of 32 bytes for every cell of the rectangle, a column of texts 16 more.
+_BYTES_A_CELL = 64
+
+
+def is_sheet(path: Path, data: bytes | mmap.mmap) -> bool:
+    """Whether these are the bytes of an Excel workbook.
+
+    Raises:
+        DataError: an archive of something else, or the format of Excel before 2007.
+    """
+    if data[:4] == _OLE:
+        raise DataError(f"{path}: is an old Office file; {_SAVE}")
+    if data[:4] != _ZIP:
+        return False
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            names = set(archive.namelist())
+    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
+        raise DataError(f"{path}: is a damaged archive; fetch it again") from error
+    if "xl/workbook.xml" not in names:
+        raise DataError(f"{path}: is an archive without an Excel workbook; unpack it, or {_SAVE}")
+    return True
+
+
+def read_sheet(
+    path: Path, data: bytes | mmap.mmap, name: str, limit: int, advice: str
+) -> tuple[bytes, int, tuple[str, ...]]:
+    """The cells of one sheet.
+
+    Args:
+        path: the file, for messages.
+        data: its bytes.
+        name: of the sheet; empty for the first.
+        limit: bytes that its parts may unpack to together.
+        advice: what an error adds where there are more.
+
+    Returns:
+        A Parquet file of texts, the number of the first row under the header, and notes.
+
+    Raises:
+        DataError: a damaged workbook, one that unpacks to too much, or no such sheet.
+    """
+    import fastexcel
+
+    logging.getLogger("fastexcel").setLevel(logging.ERROR)  # it would print what types it guessed
+    _require_small(path, data, limit, advice)
+    try:
+        book = fastexcel.read_excel(data[:])
+        names = book.sheet_names
+        if name and name not in names:
+            raise DataError(f"{path}: has no sheet {quoted(name)}; the sheets are {listed(names)}")
+        if not names:
+            raise DataError(f"{path}: has no sheet")
+        sheet = book.load_sheet(name or 0, dtypes="string")
+        frame = sheet.to_polars() if sheet.width else pl.DataFrame()
+    except (fastexcel.FastExcelError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        said = quoted((str(error).splitlines() or ["no reason given"])[0], 120)[1:-1]
+        raise DataError(f"{path}: the Excel file is damaged or unusual ({said}); {_SAVE}") from error
+    if not frame.width or not len(frame):
+        raise DataError(
+            f"{path}: sheet {quoted(name or names[0])} is empty, or has a header at best; name one with --sheet"
+        )
+    others = (
+        (f"sheet {quoted(names[0])} of {len(names)}; name another with --sheet",) if len(names) > 1 and not name else ()
+    )
+    buffer = io.BytesIO()
+    frame.select(_as_seen(column) for column in frame).write_parquet(buffer, compression="uncompressed")
+    return buffer.getvalue(), 2, others
+
+
+def _as_seen(column: pl.Series) -> pl.Series:
+    """Days without their midnight, times of day without the day that Excel counts from."""
+    filled = column.drop_nulls()
+    if len(filled) and filled.str.contains(r"^\d{4}-\d\d-\d\d 00:00:00$").all():
+        return column.str.head(10)
+    return column.str.strip_prefix("1899-12-31 ")
+
+
+def _require_small(path: Path, data: bytes | mmap.mmap, limit: int, advice: str) -> None:
+    """Refuse what unpacks to too much, or spans more cells than fit into memory."""
+    total, cells = 0, memory_at_hand() // _BYTES_A_CELL
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            for part in archive.infolist():
+                with archive.open(part) as stream:
+                    total, spanned = _measure(stream, total, limit)
+                if total > limit:
+                    raise DataError(f"{path}: unpacks to more than {limit / 1e9:.3g} GB{advice}")
+                if part.filename.startswith("xl/worksheets/") and spanned > cells:
+                    raise DataError(f"{path}: {part.filename} spans {spanned:,} cells; delete what stands far out")
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, OSError) as error:
+        raise DataError(f"{path}: is a damaged archive; fetch it again") from error
+
+
+def _measure(stream: IO[bytes], total: int, limit: int) -> tuple[int, int]:
+    """Bytes so far, and the cells of the rectangle that the references in it span."""
+    kept, right, low, high = b"", 1, 2**40, 0
+    while (step := stream.read(_STEP)) and total <= limit:
+        total += len(step)
+        for column, row in _CELL.findall(kept + step):
+            number = 0
+            for letter in column.upper():
+                number = 26 * number + letter - 64
+            right, low, high = max(right, number), min(low, int(row)), max(high, int(row))
+        kept = step[-64:]
+    return total, max(high - low + 1, 0) * right

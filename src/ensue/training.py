@@ -67,7 +67,10 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Where training stands. Losses are means in nats; ``valid``, the watched figure, is set after an epoch's check."""
+    """Where training stands. Losses are means in nats; ``valid``, the watched figure, is set after an epoch's check.
+
+    ``watch`` names that figure: ``loss``, ``accuracy`` or ``mrr``.
+    """
 
     stage: str
     epoch: int
@@ -79,6 +82,7 @@ class Report:
     valid: float | None = None
     best: float | None = None
     stopped: bool = False
+    watch: str = "loss"
 
 
 class Trained(NamedTuple):
@@ -135,7 +139,7 @@ def train(
 
     def report(epoch: int, step: int, steps: int, loss: float, valid: float | None, stopped: bool) -> Report:
         since = time.monotonic() - begun
-        return Report(stage, epoch, schedule.epochs, step, steps, loss, since, valid, run.best, stopped)
+        return Report(stage, epoch, schedule.epochs, step, steps, loss, since, valid, run.best, stopped, schedule.watch)
 
     while run.epoch < schedule.epochs and run.waited < run.patience(schedule, hardly):
         plan = data.plan(schedule.batch(run.halvings), (seed, run.epoch))

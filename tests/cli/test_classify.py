@@ -121,7 +121,7 @@ def test_fit_tells_how_right_and_how_sure_it_is(ensue: Ensue, files: Files, tmp_
     found = only_json(ran.out)
     assert (found["task"], found["model"], found["seed"], found["settings"]["hidden"]) == ("classify", "mean", 3, 8)
     assert found["facts"]["texts"] == 100 and "held_out" not in found["facts"]
-    assert any(line.startswith("fit: 1 epochs, ") for line in ran.lines)
+    assert any(line.startswith("fit: 1 epoch, ") for line in ran.lines)
     right, off = found["facts"]["validation_accuracy"], found["facts"]["calibration_error"]
     (told,) = [line for line in ran.lines if line.startswith("right on validation texts: ")]
     assert f"mean {100 * right['mean']:.1f} % (calibration error {100 * off['mean']:.1f} %)" in told and "tfidf" in told

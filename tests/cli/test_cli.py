@@ -126,7 +126,7 @@ def test_fit_writes_the_folder_and_nothing_else(ensue: Ensue, logs: Logs, tmp_pa
     assert (ran.code, ran.out) == (0, "")
     assert ran.lines[0].startswith(f"{logs.train}: {CLOCK}")
     assert ran.lines[1].startswith(f"{logs.valid}: {CLOCK}")
-    figures = r"\d+ s, loss \d+\.\d{4}, best on validation \d\.\d{4}"
+    figures = r"\d+ s, loss \d+\.\d{4}, best validation (MRR|loss) \d\.\d{4}"
     assert re.fullmatch(f"fit blend: epoch 1, {figures}", ran.lines[2])  # a log shows that it goes on
     assert re.fullmatch(f"fit blend: 2 epochs, {figures}", ran.lines[3])
     assert re.fullmatch(f"fit cascade-blend: 2 epochs, {figures}", ran.lines[5])

@@ -17,7 +17,7 @@ from ensue.answers import Choice
 from ensue.data.tables import Understood
 from ensue.evaluation import Row
 from ensue.evaluation.rows import cell
-from ensue.lines import CONTROLS, printable
+from ensue.lines import CONTROLS, plural, printable
 from ensue.training import Report
 
 out = Console(soft_wrap=True, emoji=False)
@@ -78,7 +78,8 @@ def training(reports: Iterable[Report]) -> None:
     with _bar() as progress:
         task, last = progress.add_task("preparing", total=None), (0, 0)
         for report in reports:
-            best = f", best on validation {report.best:.4f}" if report.best is not None else ""
+            watched = "MRR" if report.watch == "mrr" else report.watch
+            best = f", best validation {watched} {report.best:.4f}" if report.best is not None else ""
             progress.update(
                 task,
                 description=f"{report.stage} epoch {report.epoch}/{report.epochs} loss {report.loss:.4f}{best}",
@@ -88,7 +89,8 @@ def training(reports: Iterable[Report]) -> None:
             closed = last == (report.epoch, report.step)  # an epoch's last step is reported again after its check
             last = report.epoch, report.step
             if report.stopped:
-                remark(f"{report.stage}: {report.epoch} epochs, {report.seconds:.0f} s, loss {report.loss:.4f}{best}")
+                epochs = plural(report.epoch, "epoch")
+                remark(f"{report.stage}: {epochs}, {report.seconds:.0f} s, loss {report.loss:.4f}{best}")
             elif closed and not remarks.is_terminal:
                 remark(f"{report.stage}: epoch {report.epoch}, {report.seconds:.0f} s, loss {report.loss:.4f}{best}")
 

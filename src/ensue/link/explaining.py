@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ import polars as pl
 
 from ensue.answers import Link, LinkAnswer
 from ensue.data.posts import Posts
+from ensue.data.sentences import sentences
 from ensue.data.tokens import split_words
 from ensue.link.lexical import Lexical
 from ensue.metrics import Floats
@@ -31,7 +31,6 @@ TESTED = 60
 """Words of a post that are taken out one at a time, at most."""
 SENTENCES = 5
 """Sentences that stand in an explanation."""
-_ENDS = re.compile(r"\n+|(?<=[.!?…。！？])[\"'”’)\]]*\s+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +75,6 @@ def alone(predictor: LinkPredictor, texts: Sequence[str]) -> Floats:
     asked = predictor.joined(predictor.articles.select(slice(0, 0)))[0]
     asked.pull, asked.index = 0.0, None
     return asked.scores(posts).whole()
-
-
-def sentences(text: str) -> list[str]:
-    """The sentences of an article: what stands between the ends of paragraphs and of sentences."""
-    return [part.strip() for part in _ENDS.split(text) if part and part.strip()]
 
 
 def closest(texts: Sequence[str], asked: Sequence[str]) -> Floats:

@@ -17,7 +17,8 @@ from ensue.classify.logistic import SparseRows
 from ensue.data.histories import Index
 from ensue.data.near_copies import near_copies
 from ensue.data.posts import Articles, Posts
-from ensue.link.explaining import closest, sentences
+from ensue.data.sentences import sentences
+from ensue.link.explaining import closest
 from ensue.link.lexical import Lexical
 from ensue.link.measures import AtCut, at_cut, calibrate
 from ensue.link.ranking import Ranking

@@ -87,3 +87,17 @@ def test_every_answer_is_kept_to_itself(closed: Running) -> None:
 def test_addresses_of_this_machine() -> None:
     assert [is_local(host) for host in ("localhost", "127.0.0.1", "127.9.9.9", "::1")] == [True] * 4
     assert [is_local(host) for host in ("0.0.0.0", "::", "10.0.0.1", "ensue.example", "")] == [False] * 5
+
+
+@pytest.mark.parametrize("origin", ["http://[", "http://[::1", "http://[x]", "//]["])
+def test_an_origin_that_is_no_address(closed: Running, origin: str) -> None:
+    headers = {"authorization": f"Bearer {TOKEN}", "origin": origin}
+    found = closed.post("/v1/models/counted/predict", ASK, headers=headers)
+    assert (found.status_code, found.json()["error"]) == (400, "the Origin is no address")
+
+
+def test_two_hosts(closed: Running) -> None:
+    """A proxy that looks at one and a service that looks at the other would disagree on who is asked."""
+    twice = [("authorization", f"Bearer {TOKEN}"), ("host", "testserver"), ("host", "evil.example")]
+    found = closed.client.get("/v1/models", headers=twice)
+    assert (found.status_code, found.json()["error"]) == (400, "the request names several Hosts")

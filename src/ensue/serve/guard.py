@@ -96,11 +96,13 @@ class Guard:
 
     def _require(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
+        if len(headers.getlist("host")) > 1:
+            raise Problem(400, "the request names several Hosts", "send one Host")
         host = headers.get("host", "")
         if self._hosts and _name(host) not in self._hosts:
             raise Problem(403, "this service does not go by that Host", "name it with --allow-host")
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host and _name(urlsplit(origin).netloc) not in self._named:
+        if origin is not None and (place := _place(origin)) != host and _name(place) not in self._named:
             raise Problem(403, "requests from other origins are refused", "call the service from a page of its own")
         path = scope["path"]
         if not self._token or path in FREE or path.startswith("/page/"):
@@ -124,6 +126,14 @@ def route_of(scope: Scope) -> str:
 
 def _method(scope: Scope) -> str:
     return scope["method"] if scope["method"] in ("GET", "HEAD", "POST") else "other"
+
+
+def _place(origin: str) -> str:
+    """Host and port of an origin."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError as error:
+        raise Problem(400, "the Origin is no address", "send the page's own origin, or none") from error
 
 
 def _name(host: str) -> str:

@@ -23,6 +23,7 @@ class Metrics:
         failures: versions that could not be loaded, by model.
         updates: learned over HTTP, by model.
         events: put into the queue.
+        refused: connections closed or refused before any request, by reason.
     """
 
     def __init__(self) -> None:
@@ -38,6 +39,7 @@ class Metrics:
         self.failures = Counter("ensue_load_failures", "versions that could not be loaded", ["model"], registry=own)
         self.updates = Counter("ensue_updates", "updates learned", ["model"], registry=own)
         self.events = Counter("ensue_events", "events put into the queue", registry=own)
+        self.refused = Counter("ensue_connections_refused", "closed or refused", ["reason"], registry=own)
 
     def request(self, *, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request."""

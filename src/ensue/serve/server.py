@@ -6,6 +6,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Mapping
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import uvicorn
 from ensue.errors import DataError, SettingError
 from ensue.serve.app import Service, make_app
 from ensue.serve.bodies import decode
+from ensue.serve.connections import Connection, Register, Server, raise_file_limit
 from ensue.serve.events import open_queue
 from ensue.serve.files import Files
 from ensue.serve.guard import LOCAL, is_local
@@ -69,18 +71,28 @@ def run(
 
 def _serve(service: Service, listening: socket.socket, host: str) -> None:
     _quiet(service.log)
+    own = service.settings
+
+    def refused(reason: str) -> None:
+        service.metrics.refused.labels(reason).inc()
+
+    def stopping() -> None:
+        service.stopping = True
+
+    most = raise_file_limit(own.connections)
+    register = Register(most, min(own.address_connections, most), own.head_seconds, refused)
     config = uvicorn.Config(
         make_app(service),
+        http=partial(Connection, register),  # type: ignore[arg-type]  # called, never asked for its type
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
         lifespan="on",
-        limit_concurrency=service.settings.connections,
         timeout_keep_alive=30,
-        timeout_graceful_shutdown=max(1, round(service.settings.grace)),
+        timeout_graceful_shutdown=max(1, round(own.grace)),
     )
-    server = uvicorn.Server(config)
+    server = Server(config, register, stopping)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}"
     service.log.event("listening", address=address, models={name: own.task for name, own in service.models.items()})

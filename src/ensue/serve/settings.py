@@ -42,7 +42,11 @@ class ServeSettings:
     poll: float = 1.0
     """Seconds between two looks at the model folders."""
     connections: int = 1000
-    """Connections at once."""
+    """Connections at once; beyond, the one that has been idle longest makes room."""
+    address_connections: int = 256
+    """Connections of one address at once; a proxy before the service is one address."""
+    head_seconds: float = 10.0
+    """Seconds that a connection may take for its first byte, and for the whole head of a request."""
     threads: int = 1
     """Threads of one prediction; more pay with large models and few requests."""
     keep: int = 5

@@ -1,0 +1,255 @@
+"""Connections: how many may stand, how long one may be silent, and a stop that loses none that was there before it.
+
+Every connection is either busy, with a request that is read or answered, or idle. Where there is no room for a new one,
+the one that has been idle longest makes room; a new one is refused only where all are busy. So silence costs an
+attacker as many addresses as it costs the service sockets, and a client that speaks is always let in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from ensue.serve.problems import Problem
+
+HEAD_BYTES = 2**16
+"""Bytes of an address and headers; more are refused with 431."""
+LINGER = 1.0
+"""Seconds for which a stop waits for what an idle connection may be about to ask."""
+FIRST = 5.0
+"""Seconds for which a stop waits for the first request of a connection that was made before it."""
+
+OTHER_FILES = 128
+"""Files that the service itself may open beside its connections."""
+
+
+class Register:
+    """All connections of a service.
+
+    Args:
+        most: connections at once.
+        each: connections of one address at once.
+        seconds: how long a connection may take for its first byte, and for the whole head of a request.
+        refused: told why a connection was closed or refused.
+    """
+
+    def __init__(self, most: int, each: int, seconds: float, refused: Callable[[str], None]) -> None:
+        self.most, self.each, self.seconds, self.refused = most, each, seconds, refused
+        self.stopping = False
+        self.idle: dict[Connection, None] = {}
+        self._of: Counter[str] = Counter()
+
+    @property
+    def open(self) -> int:
+        """Connections that stand."""
+        return self._of.total()
+
+    def admit(self, connection: Connection) -> bool:
+        """Count a connection in, after the longest idle one has made room if there was none; false: no room."""
+        crowded = self._of[connection.address] >= self.each
+        if crowded or self.open >= self.most:
+            longest = next((one for one in self.idle if not crowded or one.address == connection.address), None)
+            self.refused("too many of one address" if crowded else "too many")
+            if longest is None:
+                return False
+            longest.leave()
+        self._of[connection.address] += 1
+        self.idle[connection] = None
+        return True
+
+    def remove(self, connection: Connection) -> None:
+        """Count a connection out."""
+        self.idle.pop(connection, None)
+        self._of[connection.address] -= 1
+        self._of += Counter()  # an address that has gone takes no room
+
+
+class Connection(HttpToolsProtocol):
+    """One connection: uvicorn's own, with a bound on how long and how large the head of a request may be."""
+
+    def __init__(self, register: Register, **given: Any) -> None:
+        super().__init__(**given)
+        self.register, self.address = register, ""
+        self._admitted = self._asked = self._begun = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._head = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a place, or refuse where there is none."""
+        super().connection_made(transport)
+        self.address = self.client[0] if self.client else ""
+        self._admitted = self.register.admit(self)
+        if self._admitted:
+            self._wait()
+        else:
+            self._refuse(Problem(503, "too many connections", "come back in a moment", {"retry-after": "1"}))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give the place back."""
+        self._rest()
+        if self._admitted:
+            self._admitted = False
+            self.register.remove(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the parser; what is no head after so many bytes, or never becomes one, is refused."""
+        if self.transport.is_closing():
+            return
+        self._head += len(data)
+        super().data_received(data)
+        if self.transport.is_closing() or self._busy:
+            return
+        if self._head > HEAD_BYTES:
+            self._refuse(Problem(431, f"the head of the request is larger than {HEAD_BYTES:,} bytes"))
+        elif self._timer is None:
+            self._wait()
+
+    def on_message_begin(self) -> None:
+        """The first byte of a head."""
+        self._begun = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """The head is there: the connection is busy now."""
+        self._rest()
+        self._begun = False
+        self.register.idle.pop(self, None)
+        self._asked = True
+        super().on_headers_complete()
+        if self.register.stopping and self.cycle is not None:
+            self.cycle.keep_alive = False
+
+    def on_response_complete(self) -> None:
+        """A request is answered: the connection is idle unless another one stands in its pipeline."""
+        super().on_response_complete()
+        self._head = 0
+        if self._admitted and not self._busy:
+            self.register.idle[self] = None
+            if self._begun and self._timer is None:  # half a head came behind the request
+                self._wait()
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP is told so like everything else."""
+        self._refuse(Problem(400, msg.rstrip(".").lower()))
+
+    def leave(self) -> None:
+        """Make room for another."""
+        if self._admitted:
+            self._admitted = False
+            self.register.remove(self)
+        self.transport.close()
+
+    def last_call(self) -> None:
+        """Close when the request that is under way is answered; one that is idle has some time left to ask."""
+        if self._busy:
+            self.cycle.keep_alive = False
+        else:
+            self.loop.call_later(LINGER if self._asked else FIRST, self._close_idle)
+
+    @property
+    def _busy(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _close_idle(self) -> None:
+        if not self._busy:
+            self.transport.close()
+
+    def _wait(self) -> None:
+        self._timer = self.loop.call_later(self.register.seconds, self._late)
+
+    def _rest(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _late(self) -> None:
+        self._timer = None
+        if self._busy or self.transport.is_closing():
+            return
+        self.register.refused("silent")
+        if self._begun:
+            self._refuse(Problem(408, f"the head of the request did not arrive within {self.register.seconds:g} s"))
+        else:
+            self.transport.close()
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer without the application, and close."""
+        response = problem.response()
+        lines = [STATUS_LINE[problem.status]]
+        lines += [b"%s: %s\r\n" % pair for pair in [*response.raw_headers, (b"connection", b"close")]]
+        self.transport.write(b"".join([*lines, b"\r\n", bytes(response.body)]))
+        self.transport.close()
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, with a stop that lets in what stands in the backlog and finishes what was there before it.
+
+    Args:
+        config: of uvicorn; its protocol is a :class:`Connection` of this register.
+        register: of the connections.
+        stopping: called once, when the stop begins.
+    """
+
+    def __init__(self, config: uvicorn.Config, register: Register, stopping: Callable[[], None]) -> None:
+        super().__init__(config)
+        self.register, self._stopping = register, stopping
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept what has connected, stop accepting, answer everything, then let uvicorn end."""
+        self._stopping()
+        self.register.stopping = True
+        loop, ends = asyncio.get_running_loop(), asyncio.get_running_loop().time() + self._grace
+        make = partial(
+            Connection,
+            self.register,
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+        for listening in sockets or []:
+            listening.setblocking(False)
+            while True:
+                try:
+                    connected, _ = listening.accept()
+                except OSError:  # nobody waits any more
+                    break
+                connected.setblocking(False)
+                await loop.connect_accepted_socket(make, connected)
+        for server in self.servers:
+            server.close()
+        for listening in sockets or []:
+            listening.close()
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, Connection):
+                connection.last_call()
+        while self.server_state.connections and not self.force_exit and loop.time() < ends:
+            await asyncio.sleep(0.02)
+        self.config.timeout_graceful_shutdown = 1  # what is left now has had its time
+        await super().shutdown(None)
+
+    @property
+    def _grace(self) -> float:
+        return float(self.config.timeout_graceful_shutdown or 0)
+
+
+def raise_file_limit(connections: int) -> int:
+    """Let this process open as many files as it may; returns how many connections that leaves room for."""
+    try:
+        import resource
+    except ImportError:  # a system without such limits
+        return connections
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + OTHER_FILES
+    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        soft = limit
+    return connections if soft == resource.RLIM_INFINITY else max(1, min(connections, soft - OTHER_FILES))

@@ -1,0 +1,120 @@
+"""Connections that say nothing, too little or too much, and a stop that loses none that was there before it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from ensue.serve.connections import HEAD_BYTES
+from tests.serve.test_server import ASK, heads, rest, send, start
+
+GET = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+SMALL = ("--set", "connections=12", "--set", "address_connections=8", "--set", "head_seconds=1")
+
+
+@contextmanager
+def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A service and its port."""
+    process, line = start(folder, *options)
+    try:
+        yield process, int(line["address"].rsplit(":", 1)[1])
+    finally:
+        process.kill()
+        process.communicate(timeout=30)
+
+
+def status(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1]) if answer else 0
+
+
+def test_silence_shuts_nobody_out(fitted: Path) -> None:
+    """Forty say nothing where eight of one address have room; one who speaks is answered, and they are let go."""
+    with serving(fitted / "counted", *SMALL, "--set", "head_seconds=20") as (_, port), ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30)) for _ in range(40)]
+        for _ in range(3):
+            assert status(rest(send(port, heads(len(ASK), b"connection: close\r\n") + ASK))) == 200
+        assert silent[0].recv(1) == b""  # the longest idle one has made room
+        answer = rest(send(port, b"GET /metrics HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"))
+        assert b'ensue_connections_refused_total{reason="too many of one address"}' in answer
+
+
+def test_where_all_are_busy_a_new_one_is_refused(fitted: Path) -> None:
+    with serving(fitted / "counted", *SMALL) as (_, port):
+        busy = [send(port, heads(len(ASK)) + ASK[:5]) for _ in range(8)]
+        time.sleep(0.5)  # until their heads are read
+        refused = rest(socket.create_connection(("127.0.0.1", port), timeout=30))
+        assert status(refused) == 503
+        assert json.loads(refused.split(b"\r\n\r\n", 1)[1])["error"] == "too many connections"
+        for one in busy:
+            one.sendall(ASK[5:])
+            assert b"HTTP/1.1 200" in one.recv(2**16)
+            one.close()
+
+
+@pytest.mark.parametrize(
+    ("feed", "expected"),
+    [
+        (lambda one: None, 0),
+        (lambda one: one.sendall(GET), 408),
+        (lambda one: _drip(one, b"x: y\r\n", 12), 408),
+        (lambda one: one.sendall(GET + b"x: " + b"y" * (HEAD_BYTES + 1)), 431),
+        (lambda one: one.sendall(GET + b"x: y\r\n" * (HEAD_BYTES // 6)), 431),
+        (lambda one: one.sendall(b"\x16\x03\x01 is no HTTP\r\n\r\n"), 400),
+        (lambda one: one.sendall(GET + b"\r\n" + GET + b"x: "), 408),
+    ],
+)
+def test_a_head_that_never_ends(fitted: Path, feed: Callable[[socket.socket], None], expected: int) -> None:
+    """It is given up a second after it began, however it is fed; the last of the answers says so."""
+    with serving(fitted / "counted", *SMALL) as (_, port):
+        one = socket.create_connection(("127.0.0.1", port), timeout=30)
+        feed(one)
+        answer = rest(one)
+        assert status(answer[answer.rfind(b"HTTP/1.1 ") :] if answer else b"") == expected
+        assert status(rest(send(port, GET + b"connection: close\r\n\r\n"))) == 200
+
+
+def _drip(one: socket.socket, piece: bytes, times: int) -> None:
+    one.sendall(GET)
+    for _ in range(times):
+        time.sleep(0.1)
+        try:
+            one.sendall(piece)
+        except OSError:  # it has been closed
+            return
+
+
+def test_what_connected_before_a_stop_is_answered(fitted: Path) -> None:
+    """Two hundred: some have sent all, some half, some nothing, some are kept alive; 200 for each, and code 0."""
+    with serving(fitted / "counted", "--set", "address_connections=300") as (process, port):
+        whole = heads(len(ASK)) + ASK
+        parts = [(whole, b""), (whole[:40], whole[40:]), (b"", whole), (heads(len(ASK)), ASK)]
+        clients = [(send(port, first), second) for first, second in parts * 50]
+        process.send_signal(signal.SIGTERM)
+        for client, second in clients:
+            client.sendall(second)
+        answers = [rest(client) for client, _ in clients]
+        assert [status(answer) for answer in answers] == [200] * 200
+        assert process.wait(30) == 0
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def test_a_connection_kept_alive_is_answered_once_more(fitted: Path) -> None:
+    with serving(fitted / "counted") as (process, port):
+        one = send(port, heads(len(ASK)) + ASK)
+        assert b"HTTP/1.1 200" in one.recv(2**16)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        one.sendall(GET.replace(b"healthz", b"readyz") + b"\r\n")
+        answer = rest(one)
+        assert status(answer) == 503
+        assert b"connection: close" in answer
+        assert process.wait(30) == 0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,16 +42,10 @@ with ranks() as (rank, world):
 """
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 @pytest.mark.skipif(
     not (distributed.is_available() and distributed.is_gloo_available()), reason="this torch has no gloo"
 )
-def test_rows_that_were_touched_are_summed_to_the_same_bytes(tmp_path: Path) -> None:
+def test_rows_that_were_touched_are_summed_to_the_same_bytes(tmp_path: Path, free_port: Callable[[], int]) -> None:
     common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(WORLD)}
     processes = [
         subprocess.Popen(

@@ -13,7 +13,6 @@ from ensue.folder import tensor_bytes
 from ensue.next_event import MODELS
 from ensue.optimizer import by_row, make_optimizer, optimizer_tensors, restore_optimizer
 from ensue.schedule import Schedule
-from ensue.training import _Run
 from tests.next_event.test_hidan import pad
 
 ROWS, DIM, RATE = 9, 3, 0.05
@@ -212,25 +211,3 @@ def test_a_step_touches_the_rows_of_the_batch_and_of_the_draws(name: str, option
     for table, old in before.items():
         moved = int((table.detach() != old).any(1).sum())
         assert 1 <= moved < 250, "few rows of 500"
-
-
-def test_averaging_over_ranks_gives_tables_back_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two ranks with the same part of the data: the gradient of one, and of the same rows."""
-    monkeypatch.setattr("torch.distributed.all_reduce", lambda tensor: tensor.mul_(2))
-    alone, both = made(), made()
-    ids = torch.tensor([4, 2, 4])
-    torch.autograd.backward(alone.loss(ids))
-    torch.autograd.backward(both.loss(ids) * 3)
-    total = _Run(both, make_optimizer(both, PLAIN), 0, "")._average(torch.tensor([7.5, 3.0], dtype=torch.float64))
-    assert total.tolist() == [15.0, 6.0]
-    for found, expected in zip(both.parameters(), alone.parameters(), strict=True):
-        assert found.grad is not None and expected.grad is not None
-        assert found.grad.is_sparse == expected.grad.is_sparse
-        torch.testing.assert_close(found.grad.to_dense(), expected.grad.to_dense())
-    assert both.table.weight.grad is not None
-    assert both.table.weight.grad.coalesce().indices().tolist() == [[2, 4]]
-    nothing = made()  # a rank without a part of the batch
-    _Run(nothing, make_optimizer(nothing, PLAIN), 0, "")._average(torch.tensor([0.0, 3.0], dtype=torch.float64))
-    assert nothing.table.weight.grad is not None and not nothing.table.weight.grad.coalesce().indices().numel()
-    make_optimizer(nothing, PLAIN).step()
-    assert torch.equal(nothing.table.weight, made().table.weight)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -9,16 +10,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from torch import Tensor, distributed, nn
 
 from ensue import group
@@ -585,6 +588,36 @@ FIT = [
 EAGER = (
     "from ensue import cli, training; training.train.__kwdefaults__['every_seconds'] = -1.0; cli.main()"  # every step
 )
+SIGNALLED = (  # the first rank sends itself a signal after the seventh step
+    "import os\n"
+    "from ensue import cli, training\n"
+    "own = training._Run.keep\n"
+    "def keep(run, seconds):\n"
+    "    own(run, seconds)\n"
+    "    if run.taken == 7 and seconds and os.environ.get('RANK', '0') == '0':\n"
+    "        os.kill(os.getpid(), int(os.environ['SIGNAL']))\n"
+    "training._Run.keep = keep\n"
+    "cli.main()\n"
+)
+KILLED_WRITING = (
+    "import os\n"
+    "from ensue import checkpoint, cli, training\n"
+    "own = checkpoint.tensor_chunks\n"
+    "def chunks(tensors, metadata):\n"
+    "    for number, chunk in enumerate(own(tensors, metadata)):\n"
+    "        if number == 5 and metadata: os.kill(os.getpid(), 9)\n"
+    "        yield chunk\n"
+    "checkpoint.tensor_chunks = chunks\n"
+    "training.train.__kwdefaults__['every_seconds'] = -1.0\n"
+    "cli.main()\n"
+)
+SLOW_START = (
+    "import contextlib, time\n"
+    "from ensue import cli, group\n"
+    "group.ranks = contextlib.contextmanager(lambda: (yield print('begun', flush=True) or time.sleep(60)))\n"
+    "cli.main()\n"
+)
+LONG, SHORT = ["--set=epochs=60", "--set=patience=60"], ["--set=epochs=4"]
 
 
 @pytest.fixture(scope="module")
@@ -595,13 +628,13 @@ def log(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def fit(start: list[str], *arguments: str) -> subprocess.Popen[str]:
+def fit(start: list[str], *arguments: str, more: Mapping[str, str] = MappingProxyType({})) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, *start, "fit", "next", *arguments, *FIT],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error", "CUDA_VISIBLE_DEVICES": ""},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error", "CUDA_VISIBLE_DEVICES": "", **more},
     )
 
 
@@ -611,12 +644,18 @@ def finish(process: subprocess.Popen[str]) -> str:
     return out + errors
 
 
+@pytest.fixture(scope="module")
+def whole_folder(log: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of a short run that nobody interrupts."""
+    output = tmp_path_factory.mktemp("whole") / "m"
+    finish(fit(["-m", "ensue"], str(log), f"-o{output}", *SHORT))
+    return contents(output)
+
+
 def test_a_killed_process_goes_on_byte_for_byte(log: Path, tmp_path: Path) -> None:
-    options = ["--set=epochs=60", "--set=patience=60"]
-    whole = fit(["-m", "ensue"], str(log), f"-o{tmp_path / 'whole'}", *options)
-    finish(whole)
+    finish(fit(["-m", "ensue"], str(log), f"-o{tmp_path / 'whole'}", *LONG))
     output, checkpoint = tmp_path / "m", tmp_path / ".m.checkpoint"
-    killed = fit(["-c", EAGER], str(log), f"-o{output}", *options)
+    killed = fit(["-c", EAGER], str(log), f"-o{output}", *LONG)
     while not checkpoint.exists() and killed.poll() is None:
         time.sleep(0.01)
     time.sleep(random.uniform(0, 0.4))
@@ -624,9 +663,51 @@ def test_a_killed_process_goes_on_byte_for_byte(log: Path, tmp_path: Path) -> No
     killed.communicate(timeout=60)
     assert killed.returncode == -signal.SIGKILL, "the run was over before it could be killed"
     assert not output.exists()
-    finish(fit(["-m", "ensue"], str(log), f"-o{output}", "--resume", *options))
+    finish(fit(["-m", "ensue"], str(log), f"-o{output}", "--resume", *LONG))
     assert contents(output) == contents(tmp_path / "whole")
-    assert [path.name for path in tmp_path.iterdir() if "checkpoint" in path.name and "tmp" not in path.name] == []
+    assert [path.name for path in tmp_path.iterdir() if "checkpoint" in path.name] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_step_writes_a_checkpoint_and_says_so(
+    log: Path, whole_folder: dict[str, bytes], tmp_path: Path, number: signal.Signals
+) -> None:
+    output, checkpoint = tmp_path / "m", tmp_path / ".m.checkpoint"
+    stopped = fit(["-c", SIGNALLED], str(log), f"-o{output}", *SHORT, more={"SIGNAL": str(int(number))})
+    _, errors = stopped.communicate(timeout=60)
+    assert stopped.returncode == 128 + number, errors
+    assert "stopped; the same command with --resume continues from the last checkpoint" in errors
+    assert "Traceback" not in errors and not output.exists()
+    with safe_open(checkpoint, "pt") as file:
+        assert json.loads(file.metadata()["counts"])["taken"] == 8  # the signal waited for the end of a step
+    finish(fit(["-m", "ensue"], str(log), f"-o{output}", "--resume", *SHORT))
+    assert contents(output) == whole_folder
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_a_process_killed_while_it_writes_a_checkpoint_leaves_nothing_for_good(
+    log: Path, whole_folder: dict[str, bytes], tmp_path: Path
+) -> None:
+    output = tmp_path / "m"
+    killed = fit(["-c", KILLED_WRITING], str(log), f"-o{output}", *SHORT)
+    killed.communicate(timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    (left,) = tmp_path.glob(".m.checkpoint.*.tmp")
+    os.utime(left, (time.time() - 60,) * 2)
+    finish(fit(["-m", "ensue"], str(log), f"-o{output}", "--resume", *SHORT))
+    assert contents(output) == whole_folder
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_a_signal_before_the_first_step_says_that_nothing_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("sequence,item\na,x\na,y\n")
+    stopped = fit(["-c", SLOW_START], str(tmp_path / "log.csv"), f"-o{tmp_path / 'm'}")
+    assert stopped.stdout is not None and stopped.stdout.readline() == "begun\n"
+    stopped.send_signal(signal.SIGTERM)
+    _, errors = stopped.communicate(timeout=60)
+    assert stopped.returncode == 128 + signal.SIGTERM, errors
+    assert "stopped before there was a checkpoint; nothing is kept" in errors and "Traceback" not in errors
+    assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
 
 
 @pytest.mark.skipif(
@@ -645,6 +726,47 @@ def test_two_processes_learn_what_one_does(log: Path, tmp_path: Path) -> None:
     for name, tensor in one.items():
         torch.testing.assert_close(two[name], tensor, rtol=1e-5, atol=1e-6)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
+
+
+def start_nodes(start: list[str], node: Path, port: int, *arguments: str) -> list[subprocess.Popen[str]]:
+    """Two ranks as `torchrun` starts them on two nodes: each with a folder of its own."""
+    given = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "LOCAL_RANK": "0", "SIGNAL": "15"}
+    return [
+        fit(start, *arguments, f"-o{node / str(rank) / 'm'}", *SHORT, more={**given, "RANK": str(rank)})
+        for rank in (0, 1)
+    ]
+
+
+def ends(ranks: list[subprocess.Popen[str]]) -> list[tuple[int, str]]:
+    """Exit code and errors of each."""
+    return [(process.returncode, errors) for process in ranks for _, errors in (process.communicate(timeout=120),)]
+
+
+@pytest.mark.skipif(
+    not (distributed.is_available() and distributed.is_gloo_available()), reason="this torch has no gloo"
+)
+def test_two_nodes_without_a_shared_disk_go_on_from_the_first_ones_checkpoint(
+    log: Path, tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    whole, node, plain = tmp_path / "whole", tmp_path / "node", ["-m", "ensue"]
+    assert [code for code, _ in ends(start_nodes(plain, whole, free_port(), str(log)))] == [0, 0]
+    stopped = ends(start_nodes(["-c", SIGNALLED], node, free_port(), str(log)))
+    assert [code for code, _ in stopped] == [128 + signal.SIGTERM] * 2, stopped
+    assert "continues from the last checkpoint" in stopped[0][1]
+    assert not any("Traceback" in errors for _, errors in stopped)
+    assert [path.name for path in (node / "1").iterdir()] == []  # one rank writes, the other needs no disk
+
+    checkpoint = node / "0" / ".m.checkpoint"
+    kept = checkpoint.read_bytes()
+    checkpoint.write_bytes(kept[:-5])
+    for code, errors in ends(start_nodes(plain, node, free_port(), str(log), "--resume")):
+        (line,) = (line for line in errors.splitlines() if line.startswith("ensue: "))
+        assert code == 2 and "the checkpoint is damaged" in line and "Traceback" not in errors
+    checkpoint.write_bytes(kept)
+
+    assert [code for code, _ in ends(start_nodes(plain, node, free_port(), str(log), "--resume"))] == [0, 0]
+    assert contents(node / "0" / "m") == contents(whole / "0" / "m")
+    assert not (node / "1" / "m").exists()
 
 
 def test_here_is_alone_outside_a_group() -> None:

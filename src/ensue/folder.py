@@ -7,13 +7,14 @@ optimiser's state and ``CARD.md``. Nothing in it is code, and nothing in it is r
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import glob
 import json
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,10 +44,22 @@ def write_file(path: Path, data: bytes) -> None:
     Raises:
         ModelFolderError: the disk is full or the place cannot be written; the old file stands.
     """
-    sibling = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    write_chunks(path, [data])
+
+
+def write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
+    """Replace one file at once by bytes that come in parts; what killed writers left of it is removed.
+
+    Raises:
+        ModelFolderError: as :func:`write_file`.
+    """
+    begin = f".{path.name.removeprefix('.')}."
+    sibling = path.with_name(f"{begin}{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _flush(sibling, data)
+        for left in path.parent.glob(f"{glob.escape(begin)}*.tmp"):
+            _remove_abandoned(left)
+        _flush(sibling, chunks)
         sibling.replace(path)
         _flush_names(path.parent)
     except OSError as error:
@@ -55,6 +68,14 @@ def write_file(path: Path, data: bytes) -> None:
         raise ModelFolderError(
             f"{path}: cannot be written ({error.strerror}); what stood there is unchanged"
         ) from error
+
+
+def _remove_abandoned(left: Path) -> None:
+    """Remove a temporary file, unless its writer is still at work: who holds a lock on it, or is about to take it."""
+    with suppress(OSError), left.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if time.time() - left.stat().st_mtime > 1:
+            left.unlink()
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -70,7 +91,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 
     def fill(new: Path) -> None:
         for name, data in files.items():
-            _flush(new / name, data)
+            _flush(new / name, [data])
 
     _replace(folder, fill)
 
@@ -87,7 +108,7 @@ def clone_folder(source: Path, folder: Path) -> None:
             try:
                 os.link(path, new / path.name)
             except OSError:  # no links on this file system
-                _flush(new / path.name, path.read_bytes())
+                _flush(new / path.name, [path.read_bytes()])
 
     _replace(folder, fill)
 
@@ -280,9 +301,12 @@ def _put_in_place(new: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _flush(path: Path, data: bytes) -> None:
+def _flush(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
     with path.open("wb") as file:
-        file.write(data)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for chunk in chunks:
+            file.write(chunk)
         file.flush()
         os.fsync(file.fileno())
 

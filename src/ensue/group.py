@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,11 +40,38 @@ def here() -> tuple[int, int]:
     return (distributed.get_rank(), distributed.get_world_size()) if joined else (0, 1)
 
 
-def mean_over_ranks(values: npt.NDArray[np.float64], device: torch.device) -> float:
+def broadcast(tensor: Tensor) -> Tensor:
+    """The first rank's tensor on every rank, in the memory of the one given."""
+    if here()[1] > 1:
+        distributed.broadcast(tensor, 0)
+    return tensor
+
+
+def share(value: dict[str, Any]) -> dict[str, Any]:
+    """What the first rank gives, on every rank; it must be made of what JSON knows."""
+    if here()[1] == 1:
+        return value
+    text = torch.tensor([*json.dumps(value).encode()], dtype=torch.uint8, device=_device())
+    length = broadcast(torch.tensor(len(text), device=_device()))
+    found = broadcast(text if here()[0] == 0 else text.new_empty(int(length)))
+    shared: dict[str, Any] = json.loads(bytes(found.tolist()))
+    return shared
+
+
+def highest(number: int) -> int:
+    """The highest number that any rank gives, on every rank."""
+    if here()[1] == 1:
+        return number
+    found = torch.tensor(number, device=_device())
+    distributed.all_reduce(found, distributed.ReduceOp.MAX)
+    return int(found)
+
+
+def mean_over_ranks(values: npt.NDArray[np.float64]) -> float:
     """The mean of what all ranks hold together; the same on every rank."""
     if here()[1] == 1:
         return float(values.mean())
-    sums = torch.tensor([values.sum(), len(values)], dtype=torch.float64, device=device)
+    sums = torch.tensor([values.sum(), len(values)], dtype=torch.float64, device=_device())
     distributed.all_reduce(sums)
     return float(sums[0] / sums[1])
 
@@ -74,6 +103,11 @@ def sum_gradients(parameters: Sequence[nn.Parameter], tables: Collection[Tensor]
     for (parameter, ids, values), lengths in zip(rows, gathered[:, size:].long().T.tolist(), strict=True):
         parameter.grad = _sum_rows(parameter, ids, values, lengths)
     return gathered[:, :size].sum(0)
+
+
+def _device() -> torch.device:
+    """Where messages of the group lie."""
+    return torch.device("cuda" if distributed.get_backend() == "nccl" else "cpu")
 
 
 def _touched(table: nn.Parameter) -> tuple[Tensor, Tensor]:

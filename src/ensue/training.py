@@ -9,8 +9,11 @@ bit for bit from its last checkpoint, on the same number of ranks.
 
 from __future__ import annotations
 
+import glob
 import json
 import math
+import signal
+import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,14 +24,14 @@ from typing import Any, NamedTuple, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, distributed, nn
 from torch.optim import Adam
 
-from ensue.errors import ModelFolderError, SettingError
-from ensue.folder import tensor_bytes, write_file
-from ensue.group import here, sum_gradients
-from ensue.optimizer import by_row, optimizer_tensors, restore_optimizer
+from ensue.checkpoint import load_state, save_state
+from ensue.errors import SettingError
+from ensue.group import here, highest, share, sum_gradients
+from ensue.interruption import Interruption, end_asked, whole_steps
+from ensue.optimizer import by_row
 from ensue.schedule import Schedule
 
 Index = npt.NDArray[np.int64]
@@ -117,7 +120,8 @@ def train(
         optimizer: made by :func:`ensue.optimizer.make_optimizer`; ends in the state that goes with the best weights.
         seed: the same seed gives the same bytes on the CPU.
         stage: a word for the reports.
-        checkpoint: a file that lets a killed run continue; a finished run leaves it, for the caller to remove.
+        checkpoint: a file that lets a killed run continue; a finished run leaves it, and the best weights beside it,
+            for the caller to remove. Of several ranks the first one's counts for all.
         resume: continue from ``checkpoint`` if it is there.
         fingerprint: names data and settings, so that a checkpoint of another run is refused.
         every_seconds: time between two checkpoints.
@@ -131,11 +135,25 @@ def train(
     Raises:
         SettingError: the checkpoint belongs to other data or settings, or the loss is no longer a number.
         ModelFolderError: the checkpoint is damaged or cannot be written.
+        Interruption: a signal asked for the end, where :func:`ensue.interruption.signals_heard` waits for one; a
+            checkpoint was written first.
     """
-    run = _Run(model, optimizer, seed, f"{fingerprint} {json.dumps(asdict(schedule))} {seed} {here()[1]}")
-    if resume and checkpoint is not None and checkpoint.exists():
-        run.load(checkpoint)
-    first, begun = run.epoch, time.monotonic()
+    with _Run(model, optimizer, seed, checkpoint) as run, whole_steps():
+        run.start(f"{fingerprint} {json.dumps(asdict(schedule))} {seed} {here()[1]}", resume=resume)
+        return (yield from _epochs(run, data, valid, schedule, stage, every_seconds, hardly))
+
+
+def _epochs(
+    run: _Run,
+    data: Source,
+    valid: Callable[[], float] | None,
+    schedule: Schedule,
+    stage: str,
+    every_seconds: float,
+    hardly: float | None,
+) -> Generator[Report, None, Trained]:
+    """See :func:`train`."""
+    first, begun, seed = run.epoch, time.monotonic(), run.seed
 
     def report(epoch: int, step: int, steps: int, loss: float, valid: float | None, stopped: bool) -> Report:
         since = time.monotonic() - begun
@@ -145,15 +163,20 @@ def train(
         plan = data.plan(schedule.batch(run.halvings), (seed, run.epoch))
         for number in range(run.step, len(plan)):
             run.set_rate(schedule.rate(run.taken, schedule.epochs * len(plan)))
-            run.learn(data, plan[number], run.taken)
+            asked = run.learn(data, plan[number], run.taken)
             run.step, run.taken = number + 1, run.taken + 1
-            run.keep(checkpoint, every_seconds)
+            run.keep(0.0 if asked else every_seconds)
+            if asked:
+                raise Interruption(asked)
             yield report(run.epoch + 1, run.step, len(plan), run.mean, None, False)
         checked = (run.epoch + 1) % schedule.check_every == 0 or run.epoch + 1 == schedule.epochs
-        found = valid() if checked and valid is not None else None
+        found = share({"valid": valid()})["valid"] if checked and valid is not None else None
         mean = run.close_epoch(found, better=schedule.better)
         over = run.epoch == schedule.epochs or run.waited >= run.patience(schedule, hardly)
-        run.keep(checkpoint, 0.0 if over else every_seconds)
+        asked = highest(end_asked())
+        run.keep(0.0 if over or asked else every_seconds)
+        if asked:
+            raise Interruption(asked)
         yield report(run.epoch, len(plan), len(plan), mean, found, over)
     return Trained(run.restore_best(), (time.monotonic() - begun) / max(1, run.epoch - first))
 
@@ -175,7 +198,7 @@ def one_pass(
     Raises:
         SettingError: the loss is no longer a number.
     """
-    run = _Run(model, optimizer, seed, "")
+    run = _Run(model, optimizer, seed, None)
     run.set_rate(rate)
     for step, index in enumerate(plan, first):
         run.learn(data, index, step)
@@ -222,14 +245,22 @@ def _in_order(device: torch.device) -> Iterator[None]:
 class _Run:
     """The state of one training run: everything a checkpoint must hold."""
 
-    def __init__(self, model: nn.Module, optimizer: Adam, seed: int, fingerprint: str) -> None:
-        self.model, self.optimizer, self.seed, self.fingerprint = model, optimizer, seed, fingerprint
+    def __init__(self, model: nn.Module, optimizer: Adam, seed: int, checkpoint: Path | None) -> None:
+        self.model, self.optimizer, self.seed, self.checkpoint = model, optimizer, seed, checkpoint
         self.device = next(model.parameters()).device
         self.epoch = self.step = self.taken = self.waited = self.halvings = self.best_epoch = 0
         self.loss_sum = self.loss_count = 0.0
         self.best: float | None = None
-        self.best_tensors: dict[str, Tensor] = {}
+        self.fingerprint = ""
         self.saved = time.monotonic()
+        self.folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> _Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.folder is not None:
+            self.folder.cleanup()
 
     @property
     def mean(self) -> float:
@@ -246,15 +277,15 @@ class _Run:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
-    def learn(self, data: Source, index: Index, step: int) -> None:
-        """One step of the optimiser on this rank's part of a batch."""
+    def learn(self, data: Source, index: Index, step: int) -> int:
+        """One step of the optimiser on this rank's part of a batch; returns a signal that asks for the end, or 0."""
         rank, world = here()
         state = np.random.SeedSequence([self.seed, step, rank]).generate_state(1, np.uint64)
         torch.manual_seed(int(state[0] >> np.uint64(1)))
         self.model.train()
         self.optimizer.zero_grad()
         part = index[rank::world]
-        total = torch.zeros(2, dtype=torch.float64)
+        total, asked = torch.zeros(2, dtype=torch.float64), end_asked()
         if len(part):
             batch: TrainingBatch = data.batch(part).to(self.device)
             with _in_order(self.device):
@@ -263,20 +294,21 @@ class _Run:
                 torch.autograd.backward(loss * batch.num_targets if world > 1 else loss)
             total = torch.tensor([loss.item() * batch.num_targets, batch.num_targets], dtype=torch.float64)
         if world > 1:
-            total = self._average(total)
+            total, asked = self._average(total, asked)
         self._require_number(float(total[0]))
         self.loss_sum += float(total[0])
         self.loss_count += float(total[1])
         self.optimizer.step()
+        return asked
 
-    def _average(self, total: Tensor) -> Tensor:
-        """Sum the gradients of all ranks and divide by the number of targets."""
+    def _average(self, total: Tensor, asked: int) -> tuple[Tensor, int]:
+        """Sum the gradients of all ranks and divide by the number of targets; all ranks are asked to end, or none."""
         parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        total = sum_gradients(parameters, by_row(self.model), total)
+        sums = sum_gradients(parameters, by_row(self.model), torch.tensor([*total, asked], dtype=torch.float64))
         for parameter in parameters:
             if parameter.grad is not None:
-                parameter.grad /= float(total[1])
-        return total
+                parameter.grad /= float(sums[1])
+        return sums[:2], asked or (int(signal.SIGTERM) if sums[2] else 0)
 
     def close_epoch(self, valid: float | None, better: Callable[[float, float], bool]) -> float:
         """Count the epoch, remember the weights if they are the best so far; returns the mean training loss."""
@@ -285,7 +317,8 @@ class _Run:
         self.epoch, self.step, self.loss_sum, self.loss_count = self.epoch + 1, 0, 0.0, 0.0
         if valid is not None and (self.best is None or better(valid, self.best)):
             self.best, self.waited, self.best_epoch = valid, 0, self.epoch
-            self.best_tensors = {name: tensor.detach().clone() for name, tensor in self._tensors().items()}
+            if here()[0] == 0:
+                save_state(self._best_file(self.epoch), self.model, self.optimizer, {})
         elif valid is not None:
             self.waited, self.halvings = self.waited + 1, self.halvings + 1
         return mean
@@ -296,50 +329,44 @@ class _Run:
 
     def restore_best(self) -> int:
         """Go back to the weights and the optimiser's state of the best check, if there was one; returns its epoch."""
-        if self.best_tensors:
-            self._put(self.best_tensors)
+        if self.best_epoch and self.best_epoch != self.epoch:
+            load_state(self._best_file(self.best_epoch), self.model, self.optimizer, lambda _: None)
         if not all(bool(torch.isfinite(parameter).all()) for parameter in self.model.parameters()):
             raise SettingError("the weights are no longer numbers; try a smaller learning_rate")
         return self.best_epoch or self.epoch
 
-    def keep(self, path: Path | None, every_seconds: float) -> None:
-        """Save if there is a file for it and the last time is so long ago."""
-        if path is not None and time.monotonic() - self.saved >= every_seconds:
-            self.save(path)
-            self.saved = time.monotonic()
+    def _best_file(self, epoch: int) -> Path:
+        """Where the weights of the best epoch wait; an older checkpoint may need those of another one."""
+        if self.checkpoint is not None:
+            return self.checkpoint.with_name(f"{self.checkpoint.name}.best-{epoch}")
+        self.folder = self.folder or tempfile.TemporaryDirectory(prefix="ensue-")
+        return Path(self.folder.name) / "best"
 
-    def save(self, path: Path) -> None:
-        """Write everything to one file (rank 0 only)."""
-        if here()[0]:
+    def start(self, fingerprint: str, *, resume: bool) -> None:
+        """Start from the beginning, or go on from the checkpoint that the first rank has."""
+        self.fingerprint = fingerprint
+        if highest(share({"fingerprint": fingerprint})["fingerprint"] != fingerprint):
+            raise SettingError("the ranks were given other data or settings; start them all with the same command")
+        if resume and share({"there": self.checkpoint is not None and self.checkpoint.exists()})["there"]:
+            assert self.checkpoint is not None
+            metadata = load_state(self.checkpoint, self.model, self.optimizer, self._require_own)
+            for name, value in json.loads(metadata["counts"]).items():
+                setattr(self, name, value)
+
+    def _require_own(self, metadata: Mapping[str, str]) -> None:
+        if metadata.get("fingerprint") != self.fingerprint:
+            raise SettingError(
+                f"{self.checkpoint}: the checkpoint is of other data or settings; start without --resume"
+            )
+
+    def keep(self, every_seconds: float) -> None:
+        """Save if there is a file for it and the last time is so long ago (first rank only)."""
+        if self.checkpoint is None or time.monotonic() - self.saved < every_seconds or here()[0]:
             return
         names = ("epoch", "step", "taken", "waited", "halvings", "best", "best_epoch", "loss_sum", "loss_count")
-        counts = {name: getattr(self, name) for name in names}
-        tensors = self._tensors() | {f"best.{name}": tensor for name, tensor in self.best_tensors.items()}
-        write_file(path, tensor_bytes(tensors, {"fingerprint": self.fingerprint, "counts": json.dumps(counts)}))
-
-    def load(self, path: Path) -> None:
-        """Continue from :meth:`save`."""
-        try:
-            with safe_open(path, "pt", device=str(self.device)) as file:
-                metadata = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
-            raise ModelFolderError(f"{path}: the checkpoint is damaged ({error}); start without --resume") from error
-        if metadata.get("fingerprint") != self.fingerprint:
-            raise SettingError(f"{path}: the checkpoint is of other data or settings; start without --resume")
-        for name, value in json.loads(metadata["counts"]).items():
-            setattr(self, name, value)
-        best = {name.removeprefix("best."): t for name, t in tensors.items() if name.startswith("best.")}
-        self.best_tensors = best
-        self._put({name: tensor for name, tensor in tensors.items() if not name.startswith("best.")})
-
-    def _tensors(self) -> dict[str, Tensor]:
-        moments = optimizer_tensors(self.model, self.optimizer)
-        weights = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
-        return weights | {f"optimizer.{name}": tensor for name, tensor in moments.items()}
-
-    def _put(self, tensors: Mapping[str, Tensor]) -> None:
-        weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
-        self.model.load_state_dict(weights)
-        moments = {name.removeprefix("optimizer."): t for name, t in tensors.items() if name.startswith("optimizer.")}
-        restore_optimizer(self.model, self.optimizer, moments)
+        counts = json.dumps({name: getattr(self, name) for name in names})
+        save_state(self.checkpoint, self.model, self.optimizer, {"fingerprint": self.fingerprint, "counts": counts})
+        for old in self.checkpoint.parent.glob(f"{glob.escape(self.checkpoint.name)}.best-*"):
+            if old != self._best_file(self.best_epoch):
+                old.unlink(missing_ok=True)
+        self.saved = time.monotonic()

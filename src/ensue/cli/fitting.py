@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -69,29 +73,50 @@ def fit(
     reading = Reading.of(context)
     predictor = make(task, model, settings=settings_of(set_, min_users), seed=seed, device=device)
     require_writable(output)
-    with ranks() as (rank, _):
+    place = output.resolve()
+    checkpoint = place.with_name(f".{place.name}.checkpoint")
+    with _until_stopped(checkpoint, resume), ranks() as (rank, _):
         known = chosen.read(data, reading)
         chosen.require(known, data, learn=True)
         held = chosen.read(valid, reading) if valid else None
         with only_writer(output) if rank == 0 and output.exists() else nullcontext():
-            place = output.resolve()
-            checkpoint = place.with_name(f".{place.name}.checkpoint")
             reports = predictor.fit(known, held, checkpoint=checkpoint, resume=resume)
-            try:
-                show.training(reports) if rank == 0 else [None for _ in reports]
-            except KeyboardInterrupt:
-                show.remark("stopped; the same command with --resume continues from the last checkpoint")
-                raise typer.Exit(130) from None
+            show.training(reports) if rank == 0 else [None for _ in reports]
             if rank == 0:
                 predictor.save(output, describe(predictor))
                 _finish(predictor, output, checkpoint, chosen.told(predictor), as_json=json)
+
+
+def _kept(checkpoint: Path) -> list[Path]:
+    """What a training has written to go on from."""
+    return [path for path in checkpoint.parent.glob(".*") if path.name.startswith(checkpoint.name)]
+
+
+@contextmanager
+def _until_stopped(checkpoint: Path, resume: bool) -> Iterator[None]:
+    """Ctrl-C, SIGTERM and SIGHUP end the training after its step and a checkpoint; what is said of that is true."""
+    from ensue.cli import show
+    from ensue.interruption import Interruption, signals_heard
+
+    begun = time.time()
+    try:
+        with signals_heard():
+            yield
+    except KeyboardInterrupt as stop:
+        if os.environ.get("RANK", "0") == "0":
+            whole = [path for path in _kept(checkpoint) if path.suffix != ".tmp"]
+            there = any(resume or path.stat().st_mtime > begun - 1 for path in whole)
+            with suppress(OSError):  # the terminal has gone
+                then = "the same command with --resume continues from the last checkpoint"
+                show.remark(f"stopped; {then}" if there else "stopped before there was a checkpoint; nothing is kept")
+        raise typer.Exit(128 + (stop.number if isinstance(stop, Interruption) else signal.SIGINT)) from None
 
 
 def _finish(predictor: Any, output: Path, checkpoint: Path, told: list[str], *, as_json: bool) -> None:
     """Checkpoints go; what was learned is told, and where it lies."""
     from ensue.cli import show
 
-    for done in [path for path in checkpoint.parent.iterdir() if path.name.startswith(checkpoint.name)]:
+    for done in _kept(checkpoint):
         done.unlink(missing_ok=True)
     for line in told:
         show.remark(line)

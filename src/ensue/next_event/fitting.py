@@ -164,7 +164,7 @@ def mean_reciprocal_rank(predictor: NextPredictor, valid: Histories, counting: s
     rank, world = here()
     part = valid.select(np.arange(rank, len(valid), world)) if world > 1 else valid
     found, *_ = predictor.ranks(part, hide=not predictor.facts["repeats"], counting=counting)
-    return mean_over_ranks(metrics.reciprocal_rank(found), predictor.device)
+    return mean_over_ranks(metrics.reciprocal_rank(found))
 
 
 def _watch(predictor: NextPredictor, valid: Histories) -> float:

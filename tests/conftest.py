@@ -1,0 +1,20 @@
+"""What tests of several rooms share."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+import pytest
+
+
+@pytest.fixture
+def free_port() -> Callable[[], int]:
+    """Finds a port of the loopback address that nobody listens on."""
+
+    def find() -> int:
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            return int(found.getsockname()[1])
+
+    return find

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import math
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from ensue.errors import ModelFolderError
 from ensue.folder import tensor_bytes
 from ensue.next_event import MODELS
-from ensue.optimizer import by_row, make_optimizer, optimizer_tensors, restore_optimizer
+from ensue.optimizer import (
+    FILE,
+    LateOptimizer,
+    by_row,
+    make_optimizer,
+    optimizer_tensors,
+    restore_optimizer,
+    saved_optimizer,
+)
 from ensue.schedule import Schedule
 from tests.next_event.test_hidan import pad
 
@@ -126,6 +137,59 @@ def test_it_goes_on_from_its_tensors_bit_for_bit() -> None:
     steps(loaded, third, batches[4:])
     assert tensor_bytes(loaded.state_dict()) == tensor_bytes(whole.state_dict())
     assert tensor_bytes(optimizer_tensors(loaded, third)) == tensor_bytes(optimizer_tensors(whole, first))
+
+
+class Learner:
+    """Stands in for a predictor."""
+
+    optimizer = LateOptimizer()
+
+
+def saved(folder: Path, num: int) -> Lookup:
+    """A model after some steps; its moments replace the folder's, as a rename does."""
+    model = made()
+    optimizer = make_optimizer(model, PLAIN)
+    steps(model, optimizer, random_batches(num))
+    (folder / "new").write_bytes(tensor_bytes(optimizer_tensors(model, optimizer)))
+    (folder / "new").replace(folder / FILE)
+    return model
+
+
+def test_an_optimiser_comes_into_being_when_it_is_asked_for_with_the_moments_that_stood(tmp_path: Path) -> None:
+    model, learner, made_so_far = saved(tmp_path, 4), Learner(), []
+
+    def make() -> torch.optim.Adam:
+        made_so_far.append(1)
+        return make_optimizer(model, PLAIN)
+
+    learner.optimizer = saved_optimizer(tmp_path, model, make)
+    assert not made_so_far
+    saved(tmp_path, 9)  # another version takes the folder's place
+    optimizer = learner.optimizer
+    assert optimizer is not None and optimizer is learner.optimizer and len(made_so_far) == 1
+    assert {float(own["step"]) for own in optimizer.state.values()} == {4.0}
+    learner.optimizer = None
+    assert learner.optimizer is None
+
+
+def test_moments_of_another_model_and_half_a_file_are_refused_before_they_are_needed(tmp_path: Path) -> None:
+    make = partial(make_optimizer, saved(tmp_path, 2), PLAIN)
+    with pytest.raises(ValueError, match="of another model"):
+        saved_optimizer(tmp_path, nn.Linear(2, 2), make)
+    (tmp_path / FILE).write_bytes((tmp_path / FILE).read_bytes()[:-3])
+    with pytest.raises(ModelFolderError, match=r"optimizer.safetensors: damaged \(.*\); fit the model again"):
+        saved_optimizer(tmp_path, made(), make)
+    (tmp_path / FILE).unlink()
+    with pytest.raises(ModelFolderError, match=r"optimizer\.safetensors is missing"):
+        saved_optimizer(tmp_path, made(), make)
+
+
+def test_moments_that_do_not_fit_are_refused_when_they_are_read(tmp_path: Path) -> None:
+    saved(tmp_path, 2)
+    fewer = made(ROWS - 1)
+    make = saved_optimizer(tmp_path, fewer, partial(make_optimizer, fewer, PLAIN))
+    with pytest.raises(ModelFolderError, match="damaged"):
+        make()
 
 
 def test_the_same_steps_give_the_same_bytes() -> None:

@@ -17,15 +17,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from safetensors import SafetensorError
-from safetensors.torch import load as tensors_from_bytes
-from safetensors.torch import save as tensors_to_bytes
-from torch import Tensor
+from safetensors import SafetensorError, safe_open
 
 from ensue.errors import ModelFolderError, SettingError
 from ensue.version import __version__
+
+if TYPE_CHECKING:  # who asks what a folder holds waits for no torch
+    from torch import Tensor
 
 T = TypeVar("T")
 FORMAT = 1
@@ -213,10 +213,29 @@ def read_tensors(folder: Path, name: str) -> dict[str, Tensor]:
     Raises:
         ModelFolderError: the file is missing or damaged.
     """
+    from safetensors.torch import load
+
     try:
-        return tensors_from_bytes(read_file(folder, name))
+        return load(read_file(folder, name))
     except SafetensorError as error:
         raise ModelFolderError(f"{folder}/{name}: damaged ({error}); fit the model again or copy it anew") from error
+
+
+def open_tensors(folder: Path, name: str) -> tuple[set[str], Callable[[], dict[str, Tensor]]]:
+    """The names of the tensors of a file, and how to read them; the file that stands now, even if another follows.
+
+    Raises:
+        ModelFolderError: the file is missing or damaged.
+    """
+    path = folder / name
+    if not path.is_file():
+        read_file(folder, name)
+    try:
+        opened: Any = safe_open(path, "pt")
+    except (OSError, SafetensorError) as error:
+        raise ModelFolderError(f"{path}: damaged ({error}); fit the model again or copy it anew") from error
+    names = set(opened.keys())
+    return names, lambda: {key: opened.get_tensor(key) for key in names}
 
 
 @contextmanager
@@ -237,7 +256,9 @@ def described(summary: Mapping[str, Any], card: str) -> dict[str, bytes]:
 
 def tensor_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
     """Tensors (and a few texts beside them) as one safetensors file."""
-    return tensors_to_bytes({name: tensor.contiguous() for name, tensor in tensors.items()}, dict(metadata or {}))
+    from safetensors.torch import save
+
+    return save({name: tensor.contiguous() for name, tensor in tensors.items()}, dict(metadata or {}))
 
 
 def _replace(folder: Path, fill: Callable[[Path], None]) -> None:

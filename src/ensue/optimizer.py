@@ -8,14 +8,18 @@ All other parameters are torch's Adam.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Mapping, Set
+from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Adam
 from torch.optim.adam import adam
 
+from ensue.folder import damage, open_tensors
+
+FILE = "optimizer.safetensors"
 FIELDS = ("step", "exp_avg", "exp_avg_sq")
 """What Adam keeps of a parameter: its steps, and a mean of its gradient and of the square."""
 
@@ -115,15 +119,66 @@ def restore_optimizer(model: nn.Module, optimizer: Adam, tensors: Mapping[str, T
     Raises:
         ValueError: it is of another model.
     """
+    _require_names(model, tensors.keys())
     for name, parameter in model.named_parameters():
-        fields = {field: tensors.get(f"{name}.{field}") for field in FIELDS}
-        if fields["step"] is not None:
+        if f"{name}.step" in tensors:
+            fields = {field: tensors[f"{name}.{field}"] for field in FIELDS}
             optimizer.state[parameter] = {
-                field: _fitted(value, parameter) if value.dim() else value.clone()
-                for field, value in cast(dict[str, Tensor], fields).items()
+                field: _fitted(value, parameter) if value.dim() else value.clone() for field, value in fields.items()
             }
-    if optimizer_tensors(model, optimizer).keys() != tensors.keys():
+
+
+def _require_names(model: nn.Module, names: Set[str]) -> None:
+    """All fields of some parameters, and nothing else.
+
+    Raises:
+        ValueError: it is of another model.
+    """
+    whole = {f"{name}.{field}" for name, _ in model.named_parameters() if f"{name}.step" in names for field in FIELDS}
+    if whole != names:
         raise ValueError("the optimiser's state is of another model")
+
+
+class LateOptimizer:
+    """An attribute of predictors: their optimiser, or ``None`` where nothing is trained.
+
+    It may be set to a function that makes the optimiser, which is called when somebody first asks for it: to make one
+    imports half of torch, and whoever only predicts needs none.
+    """
+
+    def __get__(self, predictor: object, kind: type) -> Adam | None:
+        found: Adam | Callable[[], Adam] | None = predictor.__dict__.get("optimizer")
+        if found is None or isinstance(found, Adam):
+            return found
+        made = predictor.__dict__["optimizer"] = found()
+        return made
+
+    def __set__(self, predictor: object, value: Adam | Callable[[], Adam] | None) -> None:
+        predictor.__dict__["optimizer"] = value
+
+
+def saved_optimizer(folder: Path, model: nn.Module, make: Callable[[], Adam]) -> Callable[[], Adam]:
+    """How to make an optimiser that goes on from the moments in a folder, which are not read before.
+
+    Args:
+        folder: a model folder, as it stands now.
+        model: its parameters, as many rows as when it was saved.
+        make: an optimiser of these parameters that has taken no step.
+
+    Raises:
+        ModelFolderError: the file is missing or damaged.
+        ValueError: it is of another model.
+    """
+    names, read = open_tensors(folder, FILE)
+    _require_names(model, names)
+
+    def restored() -> Adam:
+        with damage(folder):
+            optimizer = make()
+            restore_optimizer(model, optimizer, read())
+        return optimizer
+
+    return restored
 
 
 def _fitted(saved: Tensor, parameter: Tensor) -> Tensor:

@@ -130,6 +130,10 @@ class ClassifyContract:
         more = [*planted(10, 4), Text(("good newcomer",), "yes")]
         assert own.update(Texts.of(more)).loss == loaded.update(Texts.of(more)).loss
         assert loaded.predict(more) == own.predict(more)
+        own.save(tmp_path / "own")
+        loaded.save(tmp_path / "loaded")
+        for file in sorted((tmp_path / "own").iterdir()):
+            assert (tmp_path / "loaded" / file.name).read_bytes() == file.read_bytes(), file.name
 
     def test_same_seed_same_bytes(self, tmp_path: Path) -> None:
         for name in ("one", "two"):

@@ -109,6 +109,10 @@ class LinkContract:
         more = planted(("ferry", "storm"), 3, first=30)
         assert own.update(more).loss == loaded.update(more).loss
         assert loaded.predict([post("storm", 2)]) == own.predict([post("storm", 2)])
+        own.save(tmp_path / "own")
+        loaded.save(tmp_path / "loaded")
+        for file in sorted((tmp_path / "own").iterdir()):
+            assert (tmp_path / "loaded" / file.name).read_bytes() == file.read_bytes(), file.name
 
     def test_same_seed_same_bytes(self, tmp_path: Path) -> None:
         for name in ("one", "two"):

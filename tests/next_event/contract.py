@@ -148,6 +148,10 @@ class NextContract:
         more = [*self.data(10, 4), History(("a1", "new"), (0.0, 9.0))]
         assert own.update(Histories.of(more)).loss == loaded.update(Histories.of(more)).loss
         assert loaded.predict(more) == own.predict(more)
+        own.save(tmp_path / "own")
+        loaded.save(tmp_path / "loaded")
+        for file in sorted((tmp_path / "own").iterdir()):
+            assert (tmp_path / "loaded" / file.name).read_bytes() == file.read_bytes(), file.name
 
     def test_same_seed_same_bytes(self, tmp_path: Path) -> None:
         for name in ("one", "two"):

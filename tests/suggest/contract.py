@@ -125,6 +125,10 @@ class SuggestContract:
         more = queries([*planted(5, 4), *[History(("find boat", "sell boat"))] * 3])
         assert own.update(more).loss == loaded.update(more).loss
         assert loaded.predict(planted(3, 5)) == own.predict(planted(3, 5))
+        own.save(tmp_path / "own")
+        loaded.save(tmp_path / "loaded")
+        for file in sorted((tmp_path / "own").iterdir()):
+            assert (tmp_path / "loaded" / file.name).read_bytes() == file.read_bytes(), file.name
 
     def test_same_seed_same_bytes(self, tmp_path: Path) -> None:
         for name in ("one", "two"):

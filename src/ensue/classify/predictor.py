@@ -11,7 +11,6 @@ from typing import Any, Self
 import numpy as np
 import torch
 from torch import Tensor
-from torch.optim import Adam
 
 from ensue.answers import TextAnswer, TextExplanation
 from ensue.classify import BEST, MODELS, answers, blend, fitting, storage, updating
@@ -28,6 +27,7 @@ from ensue.folder import read_model, write_folder
 from ensue.metrics import Floats
 from ensue.nn.device import find_device, room_for
 from ensue.nn.encoder import Encoder
+from ensue.optimizer import LateOptimizer
 from ensue.records import Text
 from ensue.schedule import require_fixed
 from ensue.settings import changed, require_k, require_seed
@@ -53,6 +53,7 @@ class ClassifyPredictor:
     """
 
     task = "classify"
+    optimizer = LateOptimizer()
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class ClassifyPredictor:
         self.facts: dict[str, Any] = {}
         self.seconds_an_epoch: float | None = None
         self.train_prints = torch.zeros(0, dtype=torch.int64)
-        self.optimizer: Adam | None = None
+        self.optimizer = None
 
     def become(self, name: str, architecture: str = "flat") -> None:
         """Take the name and the settings of a model: the paper's for such texts, and what was set."""

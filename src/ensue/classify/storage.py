@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from ensue.classify.task import Passages
 from ensue.data.tokens import Tokenizer
 from ensue.errors import DataError
 from ensue.folder import described, read_file, read_tensors, tensor_bytes
-from ensue.optimizer import RowAdam, optimizer_tensors, restore_optimizer
+from ensue.optimizer import FILE, RowAdam, optimizer_tensors, saved_optimizer
 from ensue.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def files(predictor: ClassifyPredictor, card: str) -> dict[str, bytes]:
         "counting.safetensors": tensor_bytes({**counts, "train_prints": predictor.train_prints}),
     }
     if predictor.optimizer is not None:
-        found["optimizer.safetensors"] = tensor_bytes(optimizer_tensors(predictor.network, predictor.optimizer))
+        found[FILE] = tensor_bytes(optimizer_tensors(predictor.network, predictor.optimizer))
     return found
 
 
@@ -77,8 +78,8 @@ def fill(predictor: ClassifyPredictor, path: Path, facts: dict[str, Any]) -> Non
         raise ValueError("vocabulary.json is not as long as the table of vectors")
     predictor.model = predictor.new_network(*tensors["table.weight"].shape)
     predictor.model.load_state_dict(tensors)
-    predictor.optimizer = new_optimizer(predictor.model, predictor.schedule)
-    restore_optimizer(predictor.model, predictor.optimizer, read_tensors(path, "optimizer.safetensors"))
+    make = partial(new_optimizer, predictor.model, predictor.schedule)
+    predictor.optimizer = saved_optimizer(path, predictor.model, make)
 
 
 def new_counting(predictor: ClassifyPredictor, name: str, matrix: Tensor) -> Tfidf | MeanVectors | Majority:

@@ -12,7 +12,6 @@ import numpy as np
 import polars as pl
 import torch
 from torch import Tensor
-from torch.optim import Adam
 
 from ensue.answers import LinkAnswer
 from ensue.data.corpus import Corpus
@@ -32,6 +31,7 @@ from ensue.link.task import encode_texts
 from ensue.metrics import Floats
 from ensue.nn.device import find_device, room_for
 from ensue.nn.encoder import Encoder
+from ensue.optimizer import LateOptimizer
 from ensue.records import Post
 from ensue.schedule import require_fixed
 from ensue.settings import changed, require_k, require_seed
@@ -52,6 +52,7 @@ class LinkPredictor:
     """
 
     task = "link"
+    optimizer = LateOptimizer()
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class LinkPredictor:
         self.seed, self.device = require_seed(seed), find_device(device)
         self.shelf: Shelf | None = None
         self.tokenizer, self.model = Tokenizer(), None
-        self.optimizer: Adam | None = None
+        self.optimizer = None
         self.weights: dict[str, float] = {}
         self.pull = self.nothing = 0.0
         self.calibration: Calibration | None = None

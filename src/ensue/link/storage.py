@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from ensue.link.sbert import SbertSettings
 from ensue.link.scoring import Shelf
 from ensue.link.task import Links
 from ensue.nn.encoder import Encoder
-from ensue.optimizer import optimizer_tensors, restore_optimizer
+from ensue.optimizer import FILE, optimizer_tensors, saved_optimizer
 
 if TYPE_CHECKING:
     from ensue.link.predictor import LinkPredictor
@@ -49,7 +50,7 @@ def files(predictor: LinkPredictor, card: str) -> dict[str, bytes]:
         ),
     }
     if predictor.optimizer is not None:
-        found["optimizer.safetensors"] = tensor_bytes(optimizer_tensors(predictor.model, predictor.optimizer))
+        found[FILE] = tensor_bytes(optimizer_tensors(predictor.model, predictor.optimizer))
     return found
 
 
@@ -82,8 +83,8 @@ def fill(predictor: LinkPredictor, path: Path, facts: dict[str, Any]) -> None:
         raise ValueError("vocabulary.json is not as long as the table of vectors")
     predictor.model = predictor.new_network(*tensors["table.weight"].shape)
     predictor.model.load_state_dict(tensors)
-    predictor.optimizer = new_optimizer(predictor.model, predictor.schedule)
-    restore_optimizer(predictor.model, predictor.optimizer, read_tensors(path, "optimizer.safetensors"))
+    make = partial(new_optimizer, predictor.model, predictor.schedule)
+    predictor.optimizer = saved_optimizer(path, predictor.model, make)
 
 
 def fingerprint(predictor: LinkPredictor, data: Links) -> str:

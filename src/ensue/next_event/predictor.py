@@ -11,7 +11,6 @@ from typing import Any, Self
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.optim import Adam
 
 from ensue import metrics
 from ensue.answers import Answer, Explanation, Forecast
@@ -26,6 +25,7 @@ from ensue.next_event.forecast import Continuation, forecast
 from ensue.next_event.reservoir import Reservoir
 from ensue.next_event.task import Pieces, draw_negatives, hide_seen
 from ensue.nn.device import find_device, room_for
+from ensue.optimizer import LateOptimizer
 from ensue.records import History
 from ensue.settings import changed, require_k, require_seed
 from ensue.training import Report
@@ -51,6 +51,7 @@ class NextPredictor:
     """
 
     task = "next"
+    optimizer = LateOptimizer()
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class NextPredictor:
         self.facts: dict[str, Any] = {}
         self.seconds_an_epoch: float | None = None
         self.train_prints = torch.zeros(0, dtype=torch.int64)
-        self.optimizer: Adam | None = None
+        self.optimizer = None
         self.reservoir = self.new_reservoir()
         self.newborns: tuple[int, dict[str, Tensor]] | None = None
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from ensue.data.histories import Histories
 from ensue.folder import described, read_file, read_tensors, tensor_bytes
 from ensue.next_event import COUNTING, MODELS
 from ensue.next_event.forecast import Continuation
-from ensue.optimizer import make_optimizer, optimizer_tensors, restore_optimizer
+from ensue.optimizer import FILE, make_optimizer, optimizer_tensors, saved_optimizer
 from ensue.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def files(predictor: NextPredictor, card: str) -> dict[str, bytes]:
         "counting.safetensors": tensor_bytes({**counts, "train_prints": predictor.train_prints}),
     }
     if predictor.optimizer is not None:
-        found["optimizer.safetensors"] = tensor_bytes(optimizer_tensors(predictor.network, predictor.optimizer))
+        found[FILE] = tensor_bytes(optimizer_tensors(predictor.network, predictor.optimizer))
     if len(predictor.reservoir):
         found[RESERVOIR] = tensor_bytes(predictor.reservoir.tensors())
     return found
@@ -71,8 +72,8 @@ def fill(predictor: NextPredictor, path: Path, facts: dict[str, Any]) -> None:
     if predictor.schedule is None:
         predictor.counting[predictor.model_name] = predictor.model
         return
-    predictor.optimizer = make_optimizer(predictor.network, predictor.schedule)
-    restore_optimizer(predictor.network, predictor.optimizer, read_tensors(path, "optimizer.safetensors"))
+    make = partial(make_optimizer, predictor.network, predictor.schedule)
+    predictor.optimizer = saved_optimizer(path, predictor.model, make)
     predictor.reservoir = predictor.new_reservoir()
     if remembered:
         predictor.reservoir.restore(read_tensors(path, RESERVOIR))

@@ -178,8 +178,9 @@ def _lengthen(predictor: NextPredictor, name: str, rows: Tensor) -> None:
         return
     if tensor.dim() == 1:
         rows = tensor.data[FIRST:].min().expand(len(rows))  # as ``grow`` has it, the lowest bias of this moment
+    optimizer = predictor.optimizer  # which may come from the folder now, where the moments have the rows of before
     tensor.data, tensor.grad = _longer(tensor.data, rows), None
-    moments = predictor.optimizer.state.get(tensor, {}) if predictor.optimizer else {}
+    moments = optimizer.state.get(tensor, {}) if optimizer else {}
     for field, moment in moments.items():
         if moment.dim():
             moments[field] = _longer(moment, torch.zeros_like(rows))

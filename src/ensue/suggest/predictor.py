@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from torch.optim import Adam
 
 from ensue.answers import Answer, QueryExplanation
 from ensue.data.histories import Histories
@@ -18,6 +17,7 @@ from ensue.data.query_tokens import QueryTokenizer
 from ensue.errors import SettingError
 from ensue.folder import read_model, write_folder
 from ensue.nn.device import find_device, room_for
+from ensue.optimizer import LateOptimizer
 from ensue.records import History
 from ensue.schedule import require_fixed
 from ensue.settings import changed, require_k, require_seed
@@ -43,6 +43,7 @@ class SuggestPredictor:
     """
 
     task = "suggest"
+    optimizer = LateOptimizer()
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class SuggestPredictor:
         self.facts: dict[str, Any] = {}
         self.seconds_an_epoch: float | None = None
         self.train_prints = torch.zeros(0, dtype=torch.int32)
-        self.optimizer: Adam | None = None
+        self.optimizer = None
         self.rules: answers.Rules | None = None
 
     @property

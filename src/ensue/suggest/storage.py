@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import torch
 from ensue.data.query_tokens import QueryTokenizer
 from ensue.errors import DataError
 from ensue.folder import described, read_file, read_tensors, tensor_bytes
-from ensue.optimizer import make_optimizer, optimizer_tensors, restore_optimizer
+from ensue.optimizer import FILE, make_optimizer, optimizer_tensors, saved_optimizer
 from ensue.suggest.privacy import Floor
 from ensue.suggest.retrieval import Retrieval
 from ensue.suggest.task import Sessions
@@ -41,7 +42,7 @@ def files(predictor: SuggestPredictor, card: str) -> dict[str, bytes]:
         "counting.safetensors": tensor_bytes({**counts, PRINTS: predictor.train_prints}),
     }
     if predictor.optimizer is not None:
-        found["optimizer.safetensors"] = tensor_bytes(optimizer_tensors(predictor.network, predictor.optimizer))
+        found[FILE] = tensor_bytes(optimizer_tensors(predictor.network, predictor.optimizer))
     return found
 
 
@@ -64,8 +65,8 @@ def fill(predictor: SuggestPredictor, path: Path, facts: dict[str, Any]) -> None
         return
     predictor.model = predictor.new_network()
     predictor.model.load_state_dict(read_tensors(path, "model.safetensors"))
-    predictor.optimizer = make_optimizer(predictor.model, predictor.schedule)
-    restore_optimizer(predictor.model, predictor.optimizer, read_tensors(path, "optimizer.safetensors"))
+    make = partial(make_optimizer, predictor.model, predictor.schedule)
+    predictor.optimizer = saved_optimizer(path, predictor.model, make)
 
 
 def fingerprint(predictor: SuggestPredictor, parts: Iterable[Sessions]) -> str:

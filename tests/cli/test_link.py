@@ -94,6 +94,53 @@ def test_check_counts_links_and_copies(ensue: Ensue, files: Files) -> None:
     assert (found["posts"], found["most_posts"], found["near_copies"]) == (73, 7, 1)
 
 
+FOURCAT = (
+    "id,thread_id,timestamp,subject,body,author\n"
+    "7,7,2024-01-01 10:00:00,,The ferry sails at night,ann\n"
+    "8,7,2024-01-01 10:01:00,,The ferry sails at night,bo\n"
+    "9,9,2024-01-01 10:02:00,,Bread is baked early,cy\n"
+)
+
+
+def test_check_knows_a_collectors_posts_for_what_they_are(ensue: Ensue, tmp_path: Path) -> None:
+    path = tmp_path / "export.csv"
+    path.write_text(FOURCAT)
+    for options in ([], ["--task", "link"]):
+        ran = ensue("check", path, *options)
+        assert ran.code == 0, ran.err
+        assert ran.lines[0] == f"{path}: 4cat (text=body, id=id, title=subject); 3 rows"
+        assert ran.out.startswith("3 posts, words median 5, longest 5; near copies of an earlier one: 1")
+        assert "nothing is learned or scored without the articles: give them with --articles" in ran.out
+    found = json.loads(ensue("check", path, "--json").out)
+    assert (found["kind"], found["texts"], found["understood"]["layout"]) == ("posts", 3, "4cat")
+    # It may be a log of threads and authors all the same, for who asks for that.
+    ran = ensue("check", path, "--task", "next")
+    assert ran.code == 0 and "sequence=thread_id, value=author, time=timestamp" in ran.err, ran.err
+    check_refused(
+        ensue("check", path, "--task", "posts"), "task 'posts' is not known; choose from next, classify, suggest, link"
+    )
+    refused = ensue("check", path, "--other", path)
+    assert refused.code == 2 and "shows beside the articles; give them with --articles" in refused.err
+
+
+def test_check_knows_the_stories_of_media_cloud(ensue: Ensue, tmp_path: Path) -> None:
+    path = tmp_path / "stories.csv"
+    path.write_text(
+        "stories_id,publish_date,title,url,language\n1,2024-01-01,Ferry adds night crossings,https://a.b/c,en\n"
+    )
+    ran = ensue("check", path)
+    assert ran.code == 0, ran.err
+    assert ran.lines[0] == f"{path}: media cloud (id=stories_id, title=title); 1 rows"
+    assert ran.out.startswith("1 article, words median 4")
+
+
+def test_half_an_emoji_on_stdin_is_replaced_and_counted(ensue: Ensue, files: Files) -> None:
+    ran = ensue("predict", files.model, "-", "--json", stdin='{"text": "ferry \\ud83d"}\nplain \\ud83d text\n')
+    assert ran.code == 0, ran.err
+    assert ran.lines == ["-: 1 half of a character, as cut emoji leave, replaced by \ufffd"]
+    assert len(ran.out.splitlines()) == 2
+
+
 def test_link_works_at_once(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     bare = tmp_path / "bare.csv"
     pl.read_csv(files.posts).drop("about").write_csv(bare)

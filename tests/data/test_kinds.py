@@ -48,7 +48,21 @@ QUERIES = {
     "jsonl": '{"user": "u1", "query": "films", "time": 3}\n',
     "session lists": "split\tsession\tqueries (tab separated, in order)\ntrain\ts1\ta\tb\n",
 }
-FILES = {"classify": TEXTS, "next": LOGS, "suggest": QUERIES}
+EXPORTS = {
+    "4cat": "id,thread_id,timestamp,unix_timestamp,subject,body,author\n7,7,2024-01-01 10:00:00,1,,a post,ann\n",
+    "4cat of a platform": "from_url,id,thread_id,author,body,timestamp,likes\nu,7,7,ann,a post,2024-01-01,3\n",
+    "twarc csv": '"id","conversation_id","author_id","created_at","text","lang"\n1,1,9,2024-01-01T10:00Z,a post,en\n',
+    "twarc csv, first API": "tweet_url,created_at,user_screen_name,text,id\nu,Mon Jan 01,ann,a post,1\n",
+    "twarc v2, pages": '{"data": [{"id": "1", "text": "a post", "author_id": "2"}], "includes": {}}\n',
+    "twarc v1": '{"id_str": "1", "full_text": "a post", "user": {}}\n',
+    "zeeschuimer": '{"nav_index": "0", "item_id": "1", "source_platform": "tiktok.com", "data": {"desc": "a post"}}\n',
+    "bluesky": '{"uri": "at://x", "record": {"text": "a post"}}\n',
+    "bluesky, a document": '{"posts": [\n {"uri": "at://x", "record": {"text": "a post"}}]}\n',
+    "bluesky csv": "cid,uri,user_handle,user_did,timestamp_utc,text\nb,at://x,ann.example,did:x,1700000000,a post\n",
+    "media cloud": "stories_id,publish_date,title,url,language,media_name\n1,2024-01-01,A title,https://a.b/c,en,A\n",
+    "media cloud, new": "id,indexed_date,language,media_name,media_url,publish_date,title,url\n1,2,en,A,a.b,2024,T,u\n",
+}
+FILES = {"classify": TEXTS, "next": LOGS, "suggest": QUERIES, "link": EXPORTS}
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, files in FILES.items() for name in files])

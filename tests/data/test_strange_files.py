@@ -240,18 +240,18 @@ def test_half_a_character_of_utf16_is_replaced_and_said(tmp_path: Path) -> None:
 
 HALF = r"\ud83d"  # of 🧀, 🙂 and many others
 WHOLE = r"\ud83e\uddc0"  # 🧀
-NOTE = "halves of characters, as cut emoji leave, replaced by \ufffd"
+NOTE = ", as cut emoji leave, replaced by \ufffd"
 
 
 def test_half_an_emoji_in_a_log(tmp_path: Path) -> None:
     lines = f'{{"session":"1","item":"a{HALF}","time":1}}\n{{"session":"1","item":"b{WHOLE}","time":2}}\n'
     histories, understood = read(write(tmp_path, lines))
     assert records(histories)[0].values == ("a\ufffd", "b🧀")
-    assert understood.notes == (f"1 {NOTE}",)
+    assert understood.notes == (f"1 half of a character{NOTE}",)
     histories, understood = read(write(tmp_path, f'{{"values":["{HALF}{HALF}","\\\\{HALF[1:]}"],"id":"{HALF}x"}}\n'))
     # A backslash of its own before u is no half of anything.
     assert records(histories) == [History(("\ufffd\ufffd", "\\ud83d"), (), "\ufffdx")]
-    assert understood.notes == (f"3 {NOTE}",)
+    assert understood.notes == (f"3 halves of characters{NOTE}",)
 
 
 def test_half_an_emoji_in_texts_queries_posts_and_articles(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_half_an_emoji_in_a_nested_post(tmp_path: Path) -> None:
     posts, understood = read_posts(write(tmp_path, post))
     assert posts.texts.to_list() == ["say \ufffd"]
     assert json.loads(posts.originals()["json"][0])["data"]["deep"] == ["\ufffd"]
-    assert understood.notes == (f"2 {NOTE}",)
+    assert understood.notes == (f"2 halves of characters{NOTE}",)
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------

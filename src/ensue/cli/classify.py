@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ensue.answers import TextAnswer, TextExplanation
+from ensue.cli import stdin
 from ensue.cli.options import Reading
 from ensue.errors import DataError, SettingError
 from ensue.records import Text
@@ -113,7 +113,7 @@ def records(source: str, reading: Reading, predictor: ClassifyPredictor) -> Iter
     if source == "-":
         if reading.columns or reading.phrases:
             raise SettingError("--columns and --phrases are for files; on stdin give a text a line, or JSON Lines")
-        yield from _of_lines(_stdin(), "-", paired)
+        yield from _of_lines(stdin.lines(), "-", paired)
     elif not reading.columns and not reading.phrases and is_plain(source, **reading.opening):
         show.remark(f"{source}: one text a line")
         yield from _of_lines(open_file(Path(source), **reading.opening).lines(), source, paired)
@@ -121,13 +121,6 @@ def records(source: str, reading: Reading, predictor: ClassifyPredictor) -> Iter
         texts, _ = _read(Path(source), reading, unlabelled=True)
         _require_paired(texts, Path(source), predictor)
         yield from texts.records()
-
-
-def _stdin() -> Iterator[tuple[int, str]]:
-    try:
-        yield from enumerate(sys.stdin, 1)
-    except UnicodeDecodeError as error:
-        raise DataError(f"-: not UTF-8 ({error.reason} at byte {error.start}); send UTF-8") from error
 
 
 def _of_lines(lines: Iterable[tuple[int, str]], where: str, paired: bool) -> Iterator[Text]:

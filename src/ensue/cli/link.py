@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ensue.answers import LinkAnswer
+from ensue.cli import stdin
 from ensue.cli.options import Reading
-from ensue.errors import DataError, SettingError
+from ensue.errors import SettingError
 from ensue.records import Post
 
 if TYPE_CHECKING:
@@ -69,9 +69,28 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
     from ensue.cli import show, show_links
     from ensue.link.check import check_links
 
+    if reading.articles is None and not path.is_dir():
+        _check_alone(path, others, reading, json)
+        return
     corpus, understood = _read(path, reading)
     found = check_links(corpus, understood, {str(other): _read(other, reading)[0] for other in others})
     show.put_json(asdict(found)) if json else show_links.findings(found)
+
+
+def _check_alone(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
+    """Posts without the articles, or articles without posts, as collectors export them."""
+    from ensue.cli import show, show_links
+    from ensue.data.kinds import is_articles
+    from ensue.data.posts import read_articles, read_posts
+    from ensue.link.check import check_alone
+
+    if others:
+        raise SettingError(f"{path}: what is shared with --other shows beside the articles; give them with --articles")
+    articles = is_articles(path, reading.roles, **reading.opening)
+    found, understood = (read_articles if articles else read_posts)(path, columns=reading.roles, **reading.opening)
+    show_links.understood(understood)
+    findings = check_alone(found, understood)
+    show.put_json(asdict(findings)) if json else show_links.findings_alone(findings)
 
 
 def told(predictor: LinkPredictor) -> list[str]:
@@ -118,15 +137,12 @@ def records(source: str, reading: Reading, predictor: LinkPredictor) -> Iterator
         return
     if reading.columns:
         raise SettingError("--columns is for files; on stdin give a post a line, or JSON Lines")
-    try:
-        for number, line in enumerate(sys.stdin, 1):
-            text = line.rstrip("\r\n")
-            if text.lstrip().startswith("{"):
-                yield Post.from_json(text, f"-:{number}")
-            elif text.strip():
-                yield Post(text)
-    except UnicodeDecodeError as error:
-        raise DataError(f"-: not UTF-8 ({error.reason} at byte {error.start}); send UTF-8") from error
+    for number, line in stdin.lines():
+        text = line.rstrip("\r\n")
+        if text.lstrip().startswith("{"):
+            yield Post.from_json(text, f"-:{number}")
+        elif text.strip():
+            yield Post(text)
 
 
 def show_answer(found: LinkAnswer) -> None:

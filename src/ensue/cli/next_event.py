@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ensue.answers import Answer, Explanation, Forecast
+from ensue.cli import stdin
 from ensue.cli.options import Reading
-from ensue.errors import DataError, SettingError
+from ensue.errors import SettingError
 from ensue.records import History
 
 if TYPE_CHECKING:
@@ -108,12 +108,9 @@ def records(source: str, reading: Reading, predictor: NextPredictor) -> Iterator
     if source != "-":
         yield from read(Path(source), reading).records()
         return
-    try:
-        for number, line in enumerate(sys.stdin, 1):
-            if line.strip():
-                yield History.from_json(line, f"-:{number}")
-    except UnicodeDecodeError as error:
-        raise DataError(f"-: not UTF-8 ({error.reason} at byte {error.start}); send UTF-8") from error
+    for number, line in stdin.lines():
+        if line.strip():
+            yield History.from_json(line, f"-:{number}")
 
 
 def show_answer(found: Answer | Forecast) -> None:

@@ -60,7 +60,7 @@ Folder = Annotated[Path, typer.Argument(help="a model folder made by `ensue fit`
 Data = Annotated[
     Path,
     typer.Argument(
-        help="a log, queries or labelled texts: CSV, TSV, JSON Lines, Parquet, or a layout known by its shape"
+        help="a log, queries or labelled texts: CSV, TSV, Excel, JSON Lines, Parquet, or a layout known by its shape"
     ),
 ]
 Task = Annotated[str, typer.Argument(help="the question: next, classify, suggest or link")]

@@ -12,7 +12,7 @@ from ensue.cli import show
 from ensue.data.posts import UnderstoodPosts
 from ensue.evaluation.link import LinkResult, even
 from ensue.lines import plural
-from ensue.link.check import LinkFindings
+from ensue.link.check import AloneFindings, LinkFindings
 from ensue.link.explaining import LinkExplanation
 from ensue.link.measures import AtCut
 from ensue.link.story import Ranked
@@ -60,6 +60,19 @@ def findings(found: LinkFindings) -> None:
             f"  {name}: {plural(leak.other_posts, 'post')}, {leak.on_shared:,} about an article that stands on both "
             f"sides, {plural(leak.copies, 'near copy', 'near copies')}"
         )
+    show.spoiling(found.warnings)
+
+
+def findings_alone(found: AloneFindings) -> None:
+    """The answer of ``ensue check`` for posts without articles, or the reverse."""
+    show.line(
+        f"{plural(found.texts, found.kind.removesuffix('s'))}, words median {found.median_words:,}, longest "
+        f"{found.longest_words:,}; near copies of an earlier one: {found.near_copies:,}"
+    )
+    rows = ((row.text, row.id) for row in found.rows)
+    show.table(
+        (found.kind.removesuffix("s"), "id"), rows, wraps=("post", "article"), title="the first three, as understood"
+    )
     show.spoiling(found.warnings)
 
 

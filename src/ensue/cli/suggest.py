@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ensue.answers import Answer, QueryExplanation
+from ensue.cli import stdin
 from ensue.cli.options import Reading
-from ensue.errors import DataError, SettingError
+from ensue.errors import SettingError
 from ensue.records import History
 
 if TYPE_CHECKING:
@@ -135,12 +135,9 @@ def records(source: str, reading: Reading, predictor: SuggestPredictor) -> Itera
     if source != "-":
         yield from _read(Path(source), reading, least=1)[0].histories.records()
         return
-    try:
-        for number, line in enumerate(sys.stdin, 1):
-            if line.strip():
-                yield History.from_json(line, f"-:{number}")
-    except UnicodeDecodeError as error:
-        raise DataError(f"-: not UTF-8 ({error.reason} at byte {error.start}); send UTF-8") from error
+    for number, line in stdin.lines():
+        if line.strip():
+            yield History.from_json(line, f"-:{number}")
 
 
 def show_answer(found: Answer) -> None:

@@ -79,11 +79,13 @@ def check(
     part: Part = "",
     articles: ArticlesFile = None,
     min_users: MinUsers = None,
+    task: Annotated[str, typer.Option(help="next, classify, suggest or link; found out unless stated")] = "",
     json: Json = False,
 ) -> None:
     """Show what was understood of a file, and what in it would spoil a result."""
     reading = Reading.of(context)
-    tasks.of_file(data, reading, context).check(data, other or [], reading, json)
+    chosen = tasks.named(task, context) if task else tasks.of_file(data, reading, context)
+    chosen.check(data, other or [], reading, json)
 
 
 app.command()(fitting.fit)

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from ensue.errors import DataError, SettingError
+from ensue.lines import plural
 
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 MARKS = (codecs.BOM_UTF8, *_UTF16)
@@ -77,7 +78,8 @@ def mend_halves(data: bytes | mmap.mmap) -> tuple[bytes | mmap.mmap, int]:
 
 def mended(count: int) -> tuple[str, ...]:
     """A note on halves of characters, if there were any."""
-    return (f"{count:,} halves of characters, as cut emoji leave, replaced by \ufffd",) if count else ()
+    halves = plural(count, "half of a character", "halves of characters")
+    return (f"{halves}, as cut emoji leave, replaced by \ufffd",) if count else ()
 
 
 def _known(encoding: str) -> str:

@@ -79,7 +79,8 @@ class Content:
         """The columns that the first line names; empty names at its end, as trailing separators leave, are none."""
         if self.parquet:
             return list(self.schema())
-        found = next(csv.reader(self.head(1), delimiter=separator or self.separator), [])
+        rows = (row for _, row in self.rows(separator or self.separator))
+        found = next((row for row in rows if any(row)), [])
         while found and not found[-1].strip():
             found.pop()
         return found
@@ -241,12 +242,17 @@ def answering(path: str | Path) -> Iterator[None]:
     """
     try:
         yield
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+    except pl.exceptions.PolarsError as error:
         raise DataError(f"{path}: is damaged, or unusual in what it holds ({_first_line(error)})") from error
     except RecursionError as error:
         raise DataError(f"{path}: is nested too deeply; give flat records") from error
     except MemoryError as error:
         raise DataError(f"{path}: needs more memory than there is; give it in parts") from error
+    except BaseException as error:
+        # Each library written in Rust has a class of this name of its own, which is no Exception.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise DataError(f"{path}: is damaged, or unusual in what it holds ({_first_line(error)})") from error
 
 
 def _first_line(error: BaseException) -> str:

@@ -13,7 +13,8 @@ from ensue.data.corpus import is_corpus
 from ensue.data.files import Content, answering, open_file
 from ensue.data.formats import read_object, recognise
 from ensue.data.packed import Opening
-from ensue.data.post_json import READERS, layout_of
+from ensue.data.post_formats import collector_of
+from ensue.data.post_json import READERS, layout_of, objects
 from ensue.data.query_formats import is_query_log
 from ensue.data.text_formats import ROLES as TEXT_ROLES
 from ensue.data.text_formats import Rows, read_rows
@@ -35,7 +36,7 @@ def kind_of(
     A table is a log of queries if it names a query, whose it is, and no label or item; ready-made sessions are one if
     their header says so. Sessions as ``{"values": […]}`` or without a header could be of anything and stay logs of
     events. A table is labelled texts if it has a text and a label, or a text and not what a log needs. The first line
-    decides. A folder that holds a file of articles and one of posts, and posts as a collector wrote them, are ``link``.
+    decides. A folder that holds a file of articles and one of posts, and what a collector exports, are ``link``.
 
     Args:
         path: the file.
@@ -75,26 +76,45 @@ def _kind_of(path: Path, stated: set[str], phrases: bool, opening: Opening) -> K
     return "classify" if "label" in found.columns or not _is_log(_names(content)) else "next"
 
 
+def is_articles(path: Path, columns: Mapping[str, str] | None = None, **opening: Unpack[Opening]) -> bool:
+    """Whether a file of task ``link`` holds articles: its columns say so, or it is a list of Media Cloud's.
+
+    Raises:
+        DataError: a missing, empty, truncated or binary file.
+    """
+    if set(columns or {}) & {"body", "summary"}:
+        return True
+    with answering(path):
+        content = open_file(path, **opening)
+        return not _is_json(content) and collector_of(content.names()) == "media cloud"
+
+
 def is_plain(path: str | Path, **opening: Unpack[Opening]) -> bool:
     """Whether a file is one text a line: no Parquet, no JSON, no tab, and no layout that its first line tells.
 
     Raises:
         DataError: a missing, empty, truncated or binary file.
     """
-    content = open_file(Path(path), **opening)
-    if content.parquet or content.head(1)[0].lstrip().startswith("{") or "\t" in content.head(1)[0]:
-        return False
-    return _as_texts(content) is None
+    with answering(path):
+        content = open_file(Path(path), **opening)
+        if content.parquet or content.head(1)[0].lstrip().startswith("{") or "\t" in content.head(1)[0]:
+            return False
+        return _as_texts(content) is None
 
 
 def _is_collected(content: Content) -> bool:
-    """Whether the first object is a post as a platform or a collector writes it."""
-    if content.parquet or not content.head(1)[0].lstrip().startswith("{"):
-        return False
+    """Whether the columns are those of a collector's table, or the first object a post as platforms write it."""
     try:
-        return layout_of(read_object(content.head(1)[0], str(content.path))) in READERS
+        if not _is_json(content):
+            return collector_of(content.names()) is not None
+        _, first = next(objects(content), (0, {}))
+        return layout_of(first) in READERS
     except DataError:  # the reader that gets the file says what is wrong with it
         return False
+
+
+def _is_json(content: Content) -> bool:
+    return not content.parquet and content.head(1)[0].lstrip()[:1] in ("{", "[")
 
 
 def _is_queries(content: Content) -> bool:
@@ -109,6 +129,8 @@ def _as_texts(content: Content) -> Rows | None:
     line = (
         ",".join(re.sub(r'[",\n\r]', " ", name) for name in _names(content)) if content.parquet else content.head(1)[0]
     )
+    if not line.strip():
+        return None
     row = re.sub(r"[^\t,;|]+", "x", line)
     for probe in (line, f"{line}\n{row}"):
         try:

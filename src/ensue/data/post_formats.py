@@ -51,7 +51,14 @@ ARTICLE_ROLES: Mapping[str, tuple[str, ...]] = {
 _LENT = ("text", "second", "id", "group", "label")
 JSON = "json"
 """The one column of originals that are JSON."""
-_MEDIA_CLOUD = {"title", "url", "publishdate"}
+# Columns that no table but a collector's has together. A thread and an author alone would be a cascade's.
+_COLLECTORS: Mapping[str, tuple[set[str], ...]] = {
+    "4cat": ({"id", "threadid", "body", "timestamp"},),
+    "twarc csv": ({"id", "conversationid", "authorid", "createdat", "text"}, {"tweeturl", "userscreenname", "text"}),
+    "bluesky csv": ({"uri", "cid", "text"}, {"uri", "userhandle", "text"}),
+    "zeeschuimer csv": ({"itemid", "sourceplatform", "navindex"},),
+    "media cloud": ({"storiesid", "title", "url"}, {"title", "url", "publishdate"}),
+}
 _SAMPLES = 100
 
 
@@ -68,6 +75,12 @@ class PostRows:
     byte_order_mark: bool
     originals: Callable[[], pl.DataFrame]
     """Reads all columns of the same rows anew; of JSON the objects, a line each in a column ``json``."""
+
+
+def collector_of(names: Sequence[str]) -> str | None:
+    """The collector that writes a table with these columns, or ``None``."""
+    plain = set(map(_plain, names))
+    return next((name for name, known in _COLLECTORS.items() if any(plain >= columns for columns in known)), None)
 
 
 def read_post_rows(content: Content, stated: Mapping[str, str], known: Mapping[str, tuple[str, ...]]) -> PostRows:
@@ -110,7 +123,7 @@ def _table(content: Content, stated: Mapping[str, str], known: Mapping[str, tupl
             every = _all_columns(content, roles, rows.frame)
         return every.filter(~pl.all_horizontal(pl.col(list(rows.columns.values())).is_null()))
 
-    layout = "media cloud" if "body" in known and set(map(_plain, names)) >= _MEDIA_CLOUD else rows.layout
+    layout = collector_of(names) or rows.layout
     skipped = tuple(note for note in rows.notes if "rows skipped" in note)
     every_note = (*content.notes, *notes, *skipped)
     return PostRows(layout, frame, rows.where, roles, every_note, content.byte_order_mark, originals)

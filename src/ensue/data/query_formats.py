@@ -110,9 +110,11 @@ def is_query_log(line: str, names: Sequence[str]) -> bool:
 
 
 def _table(content: Content, names: Sequence[str], stated: Mapping[str, str]) -> Log:
-    nested = names == ["_source"]
+    nested = names == ["_source"] and not content.parquet and content.head(1)[0].lstrip().startswith("{")
     if nested:
         content = _unnested(content)
+        if not content.head(1):
+            raise DataError(f"{content.path}: no line has an object under _source; give ubi_queries as JSON Lines")
         names = _names(content)
     roles, notes = _find_columns(content, names, stated)
     rows = read_rows(content, {_LENT[role]: name for role, name in roles.items()}, phrases=False)

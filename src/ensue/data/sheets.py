@@ -76,7 +76,7 @@ def read_sheet(
             raise DataError(f"{path}: has no sheet")
         sheet = book.load_sheet(name or 0, dtypes="string")
         frame = sheet.to_polars() if sheet.width else pl.DataFrame()
-    except (fastexcel.FastExcelError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+    except (fastexcel.FastExcelError, pl.exceptions.PolarsError) as error:
         said = quoted((str(error).splitlines() or ["no reason given"])[0], 120)[1:-1]
         raise DataError(f"{path}: the Excel file is damaged or unusual ({said}); {_SAVE}") from error
     if not frame.width or not len(frame):

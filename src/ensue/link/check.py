@@ -10,7 +10,7 @@ import numpy as np
 from ensue.data.corpus import Corpus
 from ensue.data.link_splits import LinkLeaks, link_leaks
 from ensue.data.near_copies import headline_copies, near_copies
-from ensue.data.posts import UnderstoodPosts
+from ensue.data.posts import Articles, Posts, UnderstoodPosts
 from ensue.records import Post
 
 _ROWS, _SHOWN = 3, 80
@@ -85,10 +85,53 @@ def check_links(
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class AloneFindings:
+    """What a file of posts alone, or of articles alone, holds; goes into JSON by ``dataclasses.asdict``."""
+
+    understood: UnderstoodPosts
+    kind: str
+    """``posts`` or ``articles``."""
+    texts: int
+    median_words: int
+    longest_words: int
+    near_copies: int
+    """Texts that nearly repeat an earlier one."""
+    rows: tuple[Post, ...]
+    warnings: tuple[str, ...]
+
+
+def check_alone(found: Posts | Articles, understood: UnderstoodPosts) -> AloneFindings:
+    """Count, show and say what is lacking.
+
+    Args:
+        found: posts or articles; not empty.
+        understood: what the reader said of them.
+    """
+    words = found.texts.str.count_matches(r"\S+").to_numpy()
+    copies = int((near_copies(found.texts) != np.arange(len(found))).sum())
+    posts = isinstance(found, Posts)
+    shown = ((found.texts[row], found.ids[row]) for row in range(min(_ROWS, len(found))))
+    lacking = "articles: give them with --articles" if posts else "posts: check those with --articles and this file"
+    return AloneFindings(
+        understood=understood,
+        kind="posts" if posts else "articles",
+        texts=len(found),
+        median_words=int(np.median(words)),
+        longest_words=int(words.max()),
+        near_copies=copies,
+        rows=tuple(Post(_cut(text), name) for text, name in shown),
+        warnings=(f"nothing is learned or scored without the {lacking}",),
+    )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
 def _glance(corpus: Corpus, row: int) -> Post:
     post = corpus.posts.record(row)
-    text = post.text if len(post.text) <= _SHOWN else f"{post.text[: _SHOWN - 1]}…"
-    return Post(text, post.id, post.about)
+    return Post(_cut(post.text), post.id, post.about)
 
 
 def _warnings(corpus: Corpus, unknown: int, pasted: int, splits: Mapping[str, LinkLeaks]) -> Iterator[str]:

@@ -1,0 +1,32 @@
+"""Records on stdin: lines with their numbers, mended as those of files are."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from ensue.errors import DataError
+
+
+def lines() -> Iterator[tuple[int, str]]:
+    """Every line with its number; of JSON, halves of characters are replaced, and their number is said at the end.
+
+    Raises:
+        DataError: what is not UTF-8.
+    """
+    from ensue.cli import show
+    from ensue.data.encodings import mend_halves, mended
+
+    halves = 0
+    try:
+        for number, line in enumerate(sys.stdin, 1):
+            if not line.lstrip().startswith("{") or "\\u" not in line:
+                yield number, line
+                continue
+            whole, count = mend_halves(line.encode())
+            halves += count
+            yield number, bytes(whole).decode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"-: not UTF-8 ({error.reason} at byte {error.start}); send UTF-8") from error
+    for note in mended(halves):
+        show.remark(f"-: {note}")

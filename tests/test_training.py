@@ -817,3 +817,14 @@ def test_the_same_seed_gives_the_same_bytes_on_several_threads() -> None:
         torch.set_num_threads(before)
     assert len(found) == 1
     assert not torch.are_deterministic_algorithms_enabled()  # what others do with torch is their own affair
+
+
+def test_a_checkpoint_holds_no_second_copy_of_the_model() -> None:
+    """Peaks of two processes over a table of 98 MB, with its moments 293: checkpoints may add a tensor, not a model."""
+    script = Path(__file__).parents[1] / "benchmarks" / "checkpoints.py"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        [sys.executable, script, "--rows=200000"], capture_output=True, text=True, timeout=120, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["peak_over_peak"] < 1.5

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -87,30 +86,29 @@ def load_state(
         ModelFolderError: the file is damaged, on every rank.
         SettingError: it is of another run, on every rank.
     """
-    with ExitStack() as stack:
-        found: dict[str, Any] = {}
-        file = None
-        if here()[0] == 0:
-            try:
-                file = stack.enter_context(safe_open(path, "pt", device="cpu"))
+    found: dict[str, Any] = {}
+    if here()[0] == 0:
+        try:
+            with safe_open(path, "pt") as file:
                 found = {"metadata": file.metadata() or {}}
                 check(found["metadata"])
                 found["tensors"] = _described(file, model)
-            except SettingError as error:
-                found = {"setting": str(error)}
-            except (SafetensorError, OSError, ValueError) as error:
-                reason = " ".join(str(error).split())
-                found = {"damaged": f"{path}: the checkpoint is damaged ({reason}); start without --resume"}
-        found = share(found)
-        if "setting" in found:
-            raise SettingError(found["setting"])
-        if "damaged" in found:
-            raise ModelFolderError(found["damaged"])
-        arriving = _Arriving(file, found["tensors"], next(model.parameters()).device)
-        with torch.no_grad():
-            for name, tensor in model.state_dict().items():
-                tensor.copy_(arriving[_MODEL + name])
-        restore_optimizer(model, optimizer, arriving.under(_OPTIMIZER))
+        except SettingError as error:
+            found = {"setting": str(error)}
+        except (SafetensorError, OSError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            found = {"damaged": f"{path}: the checkpoint is damaged ({reason}); start without --resume"}
+    found = share(found)
+    if "setting" in found:
+        raise SettingError(found["setting"])
+    if "damaged" in found:
+        raise ModelFolderError(found["damaged"])
+    arriving = _Arriving(path, found["tensors"], next(model.parameters()).device)
+    with torch.no_grad():
+        for name, tensor in model.state_dict().items():
+            tensor.copy_(arriving[_MODEL + name])
+    optimizer.state.clear()  # or the old moments would be held beside the new ones
+    restore_optimizer(model, optimizer, arriving.under(_OPTIMIZER))
     metadata: dict[str, str] = found["metadata"]
     return metadata
 
@@ -137,13 +135,13 @@ class _Arriving(Mapping[str, Tensor]):
     """Tensors that the first rank reads and the others are sent, each when it is asked for; all ask in one order."""
 
     def __init__(
-        self, file: Any, described: Mapping[str, tuple[str, list[int]]], device: torch.device, prefix: str = ""
+        self, path: Path, described: Mapping[str, tuple[str, list[int]]], device: torch.device, prefix: str = ""
     ) -> None:
-        self.file, self.described, self.device, self.prefix = file, described, device, prefix
+        self.path, self.described, self.device, self.prefix = path, described, device, prefix
 
     def under(self, prefix: str) -> _Arriving:
         """Those whose names begin so, by the rest of their names."""
-        return _Arriving(self.file, self.described, self.device, prefix)
+        return _Arriving(self.path, self.described, self.device, prefix)
 
     def __iter__(self) -> Iterator[str]:
         """Names."""
@@ -153,11 +151,16 @@ class _Arriving(Mapping[str, Tensor]):
         """Number of tensors."""
         return sum(1 for _ in self)
 
+    def __contains__(self, name: object) -> bool:
+        """Whether there is such a tensor; nothing is read."""
+        return f"{self.prefix}{name}" in self.described
+
     def __getitem__(self, name: str) -> Tensor:
         """A tensor on the device of the model."""
         dtype, shape = self.described[self.prefix + name]
-        if self.file is not None:
-            tensor: Tensor = self.file.get_tensor(self.prefix + name).to(self.device)
+        if here()[0] == 0:
+            with safe_open(self.path, "pt") as file:  # opened anew, so that what was read before is not held
+                tensor: Tensor = file.get_tensor(self.prefix + name).to(self.device)
         else:
             (kind,) = (kind for kind, known in DTYPES.items() if known == dtype)
             tensor = torch.empty(shape, dtype=kind, device=self.device)

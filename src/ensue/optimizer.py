@@ -122,10 +122,7 @@ def restore_optimizer(model: nn.Module, optimizer: Adam, tensors: Mapping[str, T
     _require_names(model, tensors.keys())
     for name, parameter in model.named_parameters():
         if f"{name}.step" in tensors:
-            fields = {field: tensors[f"{name}.{field}"] for field in FIELDS}
-            optimizer.state[parameter] = {
-                field: _fitted(value, parameter) if value.dim() else value.clone() for field, value in fields.items()
-            }
+            optimizer.state[parameter] = {field: _fitted(tensors[f"{name}.{field}"], parameter) for field in FIELDS}
 
 
 def _require_names(model: nn.Module, names: Set[str]) -> None:
@@ -182,6 +179,8 @@ def saved_optimizer(folder: Path, model: nn.Module, make: Callable[[], Adam]) ->
 
 
 def _fitted(saved: Tensor, parameter: Tensor) -> Tensor:
+    if not saved.dim():
+        return saved.clone()
     fitted = torch.zeros_like(parameter, requires_grad=False)
     fitted[: len(saved)] = saved.to(parameter.device)
     return fitted

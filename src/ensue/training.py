@@ -331,7 +331,8 @@ class _Run:
         """Go back to the weights and the optimiser's state of the best check, if there was one; returns its epoch."""
         if self.best_epoch and self.best_epoch != self.epoch:
             load_state(self._best_file(self.best_epoch), self.model, self.optimizer, lambda _: None)
-        if not all(bool(torch.isfinite(parameter).all()) for parameter in self.model.parameters()):
+        ends = (torch.stack(parameter.detach().aminmax()) for parameter in self.model.parameters() if parameter.numel())
+        if not all(bool(torch.isfinite(both).all()) for both in ends):  # no copy as large as a table
             raise SettingError("the weights are no longer numbers; try a smaller learning_rate")
         return self.best_epoch or self.epoch
 

@@ -352,6 +352,25 @@ DATA: dict[str, tuple[str, str]] = {
 }
 
 
+def test_a_partly_coded_sheet_is_learned_by_what_is_coded(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    coded = [line.split("\t", 1) for line in files.train.read_text().splitlines()]
+    rows = [f"{label if number % 3 else ' '}\t{text}\n" for number, (label, text) in enumerate(coded)]
+    path = tmp_path / "sheet"
+    path.write_text("".join(rows))
+    empty = -(-len(rows) // 3)
+    note = f"  note: {empty:,} of {len(rows):,} rows have no label: left out"
+    for command in (
+        ["check", path],
+        ["fit", "classify", path, "-o", tmp_path / "m", *SMALL],
+        ["evaluate", files.model, path],
+    ):
+        ran = ensue(*command)
+        assert ran.code == 0, ran.err
+        assert note in ran.lines
+    found = json.loads(ensue("check", path, "--json").out)
+    assert found["texts"] == len(rows) - empty
+
+
 @pytest.mark.parametrize("name", DATA)
 def test_a_bad_file_of_texts(ensue: Ensue, tmp_path: Path, name: str) -> None:
     content, message = DATA[name]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import os
 import re
+import threading
 import zipfile
 from collections.abc import Callable
 from datetime import date, datetime
@@ -67,6 +69,24 @@ def test_half_a_packed_file_and_one_packed_twice(tmp_path: Path, name: str) -> N
     assert refusal(write(tmp_path, packed[: len(packed) // 2])).endswith("fetch or pack the file again")
     for outer in PACKERS.values():
         assert refusal(write(tmp_path, outer(packed))) == ": is packed twice; unpack it once"
+
+
+def test_a_pipe_is_read_and_one_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for content in (LOG.encode(), gzip.compress(LOG.encode())):
+        writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(content,))
+        writer.start()
+        histories, _ = read(tmp_path / "pipe")
+        writer.join()
+        assert records(histories) == [History(("a", "b"), (5.0, 6.0), "1")]
+    monkeypatch.setattr("ensue.data.files.memory_at_hand", lambda: 2**20)
+    assert refusal(Path("/dev/zero")).startswith(": does not end within 0.000524 GB, half of the memory at hand")
+
+
+def test_a_document_of_json_may_stand_in_one_long_line(tmp_path: Path) -> None:
+    posts, _ = read_posts(write(tmp_path, json.dumps([{"id": n, "text": f"{n} " * 200} for n in range(12_000)])))
+    assert len(posts) == 12_000
+    assert refusal(tmp_path / "clicks.csv")  # no log, and one line says so
 
 
 def test_polars_never_unpacks_by_itself(tmp_path: Path) -> None:
@@ -208,6 +228,23 @@ def test_a_byte_order_mark_tells_the_encoding(tmp_path: Path, encoding: str) -> 
     assert records(histories) == [History(("Käse 🧀", "b"), (5.0, 6.0), "1")]
     assert understood.byte_order_mark
     assert all(note.startswith("read as utf-16") for note in understood.notes)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"values": ["a", "b"], "times": [5, 6], "id": "1"}\n',
+        '{"session": 1, "item": "a", "time": 5}\n{"session": 1, "item": "b", "time": 6}\n',
+        "a,b:5,6\n",
+        "a,5 b,6\n",
+        "1,a,5,b,6\n",
+    ],
+)
+def test_a_mark_before_any_layout(tmp_path: Path, content: str) -> None:
+    for encoding in ("utf-8-sig", "utf-16"):
+        histories, understood = read(write(tmp_path, content.encode(encoding)))
+        assert [record.values for record in records(histories)] == [("a", "b")]
+        assert understood.byte_order_mark
 
 
 def test_a_file_without_a_mark_carries_none(tmp_path: Path) -> None:

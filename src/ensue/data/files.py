@@ -151,7 +151,7 @@ class Content:
             DataError: at the first line that is not UTF-8 or cannot be CSV.
         """
         reader = csv.reader((line for _, line in self.lines()), delimiter=separator, strict=strict)
-        limit = csv.field_size_limit(LONGEST_LINE)
+        csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
         begins = 1
         try:
             for row in reader:
@@ -167,8 +167,6 @@ class Content:
                 )
             )
             raise DataError(f"{self.path}:{begins}: {why}") from error
-        finally:
-            csv.field_size_limit(limit)
 
     def column_of_lines(self) -> pl.Series:
         """All lines as a column of texts.
@@ -212,7 +210,7 @@ def open_file(path: Path, **opening: Unpack[Opening]) -> Content:
     limit, advice = allowed(len(data), opening.get("max_unpacked"))
     kind = packing(data[:6])
     if kind is not None:
-        data = unpack(path, kind, limit, advice)
+        data = unpack(path, data, kind, limit, advice)
         if packing(data[:6]) is not None:
             raise DataError(f"{path}: is packed twice; unpack it once")
     if is_sheet(path, data):
@@ -226,8 +224,8 @@ def open_file(path: Path, **opening: Unpack[Opening]) -> Content:
     marked = any(data[: len(mark)] == mark for mark in MARKS)
     text, notes = decode(path, data, opening.get("encoding", ""))
     halves = 0
-    if text[:_HEAD].lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
-        text, halves = mend_halves(text)
+    if _begins(text) in (b"{", b"["):
+        text, halves = mend_halves(text[3:] if text[:3] == MARKS[0] else text)  # JSON knows no mark
     content = Content(path, text, (*notes, *mended(halves)), marked)
     _check_text(content)
     return content
@@ -259,21 +257,33 @@ def _first_line(error: BaseException) -> str:
     return quoted((str(error).splitlines() or [type(error).__name__])[0])[1:-1]
 
 
+def _begins(data: bytes | mmap.mmap) -> bytes:
+    """The first byte that is no mark and no space."""
+    return data[:_HEAD].lstrip(MARKS[0] + b" \t\r\n")[:1]
+
+
 def _bytes(path: Path) -> bytes | mmap.mmap:
     try:
         with path.open("rb") as stream:
             regular = path.is_file() and path.stat().st_size > 0
-            return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) if regular else stream.read()
+            if regular:
+                return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+            most = memory_at_hand() // 2  # a pipe or a device may never end
+            data = stream.read(most + 1)
     except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
         reason = _REASONS.get(type(error)) or getattr(error, "strerror", None) or str(error)
         raise DataError(f"{path}: {reason}") from error
+    if len(data) > most:
+        raise DataError(f"{path}: does not end within {most / 1e9:.3g} GB, half of the memory at hand; give a file")
+    return data
 
 
 def _check_text(content: Content) -> None:
     path, data = content.path, content.data
     if b"\0" in data[:_HEAD]:
         raise DataError(f"{path}: {_BINARY}")
-    for low in range(0, len(data) - LONGEST_LINE, _STEP):
+    document = _begins(data) == b"["  # may stand in one line, whatever its length
+    for low in range(0, 0 if document else len(data) - LONGEST_LINE, _STEP):
         if data.find(b"\n", low, low + LONGEST_LINE) < 0:
             line = data[:low].count(b"\n") + 1
             raise DataError(f"{path}:{line}: a line is longer than 8 MiB; put one event or one sequence on a line")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import gzip
 import io
 import lzma
+import mmap
 import os
 import sys
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypedDict
+from typing import BinaryIO, TypedDict
 
 from ensue.errors import DataError
 
@@ -42,11 +43,12 @@ def packing(data: bytes) -> str | None:
     return next((kind for magic, kind in MAGIC.items() if data.startswith(magic)), None)
 
 
-def unpack(path: Path, kind: str, limit: int, advice: str) -> bytes:
+def unpack(path: Path, data: bytes | mmap.mmap, kind: str, limit: int, advice: str) -> bytes:
     """The bytes inside a packed file.
 
     Args:
         path: the file.
+        data: its bytes, mapped from there or read.
         kind: what :func:`packing` says.
         limit: bytes, at most.
         advice: what an error adds where there are more.
@@ -56,7 +58,8 @@ def unpack(path: Path, kind: str, limit: int, advice: str) -> bytes:
     """
     whole = io.BytesIO()
     try:
-        with path.open("rb") as packed, _opened(packed, kind) as stream:
+        source = io.BytesIO(data) if isinstance(data, bytes) else path.open("rb")
+        with source as packed, _opened(packed, kind) as stream:
             while step := stream.read(_STEP):
                 whole.write(step)
                 if whole.tell() > limit:
@@ -109,7 +112,7 @@ def _lines(name: str) -> list[str]:
         return []
 
 
-def _opened(packed: io.BufferedReader, kind: str) -> io.BufferedIOBase:
+def _opened(packed: BinaryIO, kind: str) -> io.BufferedIOBase:
     if kind == "gzip":
         return gzip.GzipFile(fileobj=packed)
     if kind == "xz":

@@ -120,10 +120,17 @@ def _measure(stream: IO[bytes], total: int, limit: int) -> tuple[int, int]:
     kept, right, low, high = b"", 1, 2**40, 0
     while (step := stream.read(_STEP)) and total <= limit:
         total += len(step)
-        for column, row in _CELL.findall(kept + step):
-            number = 0
-            for letter in column.upper():
-                number = 26 * number + letter - 64
-            right, low, high = max(right, number), min(low, int(row)), max(high, int(row))
+        found = _CELL.findall(kept + step)
+        columns, rows = {column for column, _ in found}, {int(row) for _, row in found}
+        right = max([right, *map(_number, columns)])
+        low, high = min([low, *rows]), max([high, *rows])
         kept = step[-64:]
     return total, max(high - low + 1, 0) * right
+
+
+def _number(column: bytes) -> int:
+    """``A`` is 1, ``AA`` is 27."""
+    number = 0
+    for letter in column.upper():
+        number = 26 * number + letter - 64
+    return number

@@ -249,7 +249,8 @@ def test_predict_and_explain(ensue: Ensue, files: Files, tmp_path: Path) -> None
     lines = 'a ferry in the harbour\n\n{"text": "storm and flood", "id": "p9"}\n'
     ran = ensue("predict", files.model, "-", "-k", "2", "--json", stdin=lines)
     assert ran.code == 0, ran.err
-    one, other = map(json.loads, ran.out.splitlines())
+    one, empty, other = map(json.loads, ran.out.splitlines())
+    assert (empty["choices"], empty["given"]) == ([], 0)
     assert one["choices"][0]["value"] == "ferry" and other["id"] == "p9" and other["choices"][0]["value"] == "storm"
     shown = ensue("predict", files.model, files.posts, "-k", "1")
     assert shown.code == 0 and "words known" in shown.out

@@ -47,7 +47,7 @@ def test_a_table_by_hand(tmp_path: Path, packed: bool) -> None:
     posts, understood = read_posts(path)
     assert rows(posts) == [("7", 'a, "b"', ("x", "y")), ("8", "two", ()), ("9", "three", ("y",))]
     assert posts.parts is not None and posts.parts.to_list() == ["train", "test", "test"]
-    assert (understood.layout, understood.rows, understood.notes) == ("csv", 3, ("1 empty rows skipped",))
+    assert (understood.layout, understood.rows, understood.notes) == ("csv", 3, ("1 empty row skipped",))
     assert understood.columns == {"text": "Full Text", "id": "Tweet_ID", "about": "about", "part": "split"}
     kept = posts.select(np.array([2, 0])).extended(pl.DataFrame({"likes": [1, 2], "probability": [0.5, 0.25]}))
     # The file's columns stay, in its words; a name that is taken gets another.

@@ -129,7 +129,7 @@ def test_hidan_forest_and_cyan_by_hand(tmp_path: Path) -> None:
     hidan = read(write(tmp_path, "u,v:0.0,1.5\n\nw:0.0\n"))
     assert records(hidan[0]) == [History(("u", "v"), (0.0, 5400.0)), History(("w",), (0.0,))]
     assert hidan[1].time == "hours from 0 (the layout's convention), 0 to 1.5"
-    assert hidan[1].notes == ("1 empty lines skipped",)
+    assert hidan[1].notes == ("1 empty line skipped",)
     forest = read(write(tmp_path, "u,338299.5 v,338300 \nw,338301\n"))
     assert records(forest[0]) == [
         History(("u", "v"), (338299.5 * 3600, 338300.0 * 3600)),

@@ -68,7 +68,7 @@ def test_yoochoose_by_hand(tmp_path: Path) -> None:
     ten = 1396864800.0  # 16,167 days after 1970 and 10 hours: 16,167 x 86,400 + 36,000
     assert records(histories) == [History(("214", "7"), (ten + 0.5, ten + 60.5), "1"), History(("007",), (ten,), "2")]
     assert (understood.layout, understood.columns) == ("yoochoose", {})
-    assert understood.notes == ("1 empty rows skipped",)
+    assert understood.notes == ("1 empty row skipped",)
 
 
 def test_retailrocket_events_by_hand(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_recbole_lists_by_hand(tmp_path: Path) -> None:
     ]
     assert (understood.layout, understood.time) == ("recbole lists", "none: no usable clock")
     assert understood.columns == {"value": "item_id_list:token_seq + item_id:token", "sequence": "session_id:token"}
-    assert understood.notes == ("1 empty rows skipped",)
+    assert understood.notes == ("1 empty row skipped",)
 
 
 def test_recbole_lists_with_times_and_without_target(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_plain_sessions_by_hand(tmp_path: Path) -> None:
     histories, understood = read(write(tmp_path, "\ufeff12 007  7\r\n\r\n5\r\n12 12 \r\n"))
     assert records(histories) == [History(("12", "007", "7")), History(("5",)), History(("12", "12"))]
     assert (understood.layout, understood.columns, understood.unit) == ("sessions", {}, None)
-    assert understood.notes == ("1 empty lines skipped",)
+    assert understood.notes == ("1 empty line skipped",)
 
 
 def test_plain_lines_of_one_width_are_doubted(tmp_path: Path) -> None:

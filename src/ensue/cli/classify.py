@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ensue.answers import TextAnswer, TextExplanation
 from ensue.cli import stdin
+from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.errors import DataError, SettingError
 from ensue.records import Text
@@ -99,7 +101,7 @@ def show_result(found: TextResult, scoring: Mapping[str, Any]) -> None:
     show_texts.result(found)
 
 
-def records(source: str, reading: Reading, predictor: ClassifyPredictor) -> Iterator[Text]:
+def records(source: str, reading: Reading, predictor: ClassifyPredictor) -> Asked:
     """The texts of a file, or of stdin: a text a line, or JSON Lines of records; a file may be a table as well.
 
     Raises:
@@ -108,19 +110,24 @@ def records(source: str, reading: Reading, predictor: ClassifyPredictor) -> Iter
     from ensue.cli import show
     from ensue.data.files import open_file
     from ensue.data.kinds import is_plain
+    from ensue.data.originals import beside
 
     paired = bool(predictor.facts["paired"])
     if source == "-":
         if reading.columns or reading.phrases:
             raise SettingError("--columns and --phrases are for files; on stdin give a text a line, or JSON Lines")
-        yield from _of_lines(stdin.lines(), "-", paired)
-    elif not reading.columns and not reading.phrases and is_plain(source, **reading.opening):
+        return Asked(_of_lines(stdin.lines(), "-", paired))
+    if not reading.columns and not reading.phrases and is_plain(source, **reading.opening):
+        import polars as pl
+
         show.remark(f"{source}: one text a line")
-        yield from _of_lines(open_file(Path(source), **reading.opening).lines(), source, paired)
-    else:
-        texts, _ = _read(Path(source), reading, unlabelled=True)
-        _require_paired(texts, Path(source), predictor)
-        yield from texts.records()
+        content = open_file(Path(source), **reading.opening)
+        found = list(_of_lines(content.lines(), source, paired))
+        lines = pl.DataFrame({"text": ["\t".join(record.texts) for record in found]}, schema={"text": pl.String})
+        return Asked(iter(found), len(found), partial(beside, lambda: lines), content.byte_order_mark)
+    texts, understood = _read(Path(source), reading, unlabelled=True)
+    _require_paired(texts, Path(source), predictor)
+    return Asked(texts.records(), len(texts), partial(beside, texts.originals), understood.byte_order_mark)
 
 
 def _of_lines(lines: Iterable[tuple[int, str]], where: str, paired: bool) -> Iterator[Text]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ensue.answers import LinkAnswer
 from ensue.cli import stdin
+from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.errors import SettingError
 from ensue.records import Post
@@ -121,27 +122,32 @@ def show_result(found: LinkResult, scoring: Mapping[str, Any]) -> None:
     show_links.result(found)
 
 
-def records(source: str, reading: Reading, predictor: LinkPredictor) -> Iterator[Post]:
-    """The posts of a file in any layout, or of stdin: a post a line, or JSON Lines of records.
+def records(source: str, reading: Reading, predictor: LinkPredictor) -> Asked:
+    """The posts of a file in any layout, every row of it, or of stdin: a post a line, or JSON Lines of records.
 
     Raises:
         DataError: naming the file, the line, the field and what to do.
     """
-    if source != "-":
-        from ensue.cli import show_links
-        from ensue.data.posts import read_posts
+    if source == "-":
+        if reading.columns:
+            raise SettingError("--columns is for files; on stdin give a post a line, or JSON Lines")
+        return Asked(_of_stdin())
+    from ensue.cli import show_links
+    from ensue.data.posts import read_posts
 
-        posts, understood = read_posts(source, columns=reading.roles, **reading.opening)
-        show_links.understood(understood)
-        yield from posts.records()
-        return
-    if reading.columns:
-        raise SettingError("--columns is for files; on stdin give a post a line, or JSON Lines")
+    posts, understood = read_posts(source, columns=reading.roles, every=True, **reading.opening)
+    show_links.understood(understood)
+    return Asked(posts.records(), len(posts), posts.beside, understood.byte_order_mark)
+
+
+def _of_stdin() -> Iterator[Post]:
+    listed = False
     for number, line in stdin.lines():
         text = line.rstrip("\r\n")
         if text.lstrip().startswith("{"):
+            listed = True
             yield Post.from_json(text, f"-:{number}")
-        elif text.strip():
+        elif text.strip() or not listed:
             yield Post(text)
 
 

@@ -15,6 +15,7 @@ import typer
 
 from ensue.cli.options import Columns, Encoding, Json, MaxUnpacked, Reading, Sheet
 from ensue.errors import SettingError
+from ensue.lines import plural
 
 if TYPE_CHECKING:
     from ensue.data.corpus import Corpus
@@ -50,14 +51,14 @@ def link(
     """Rank posts for a story of one or many articles, with the sentence that each matches and what repeats it."""
     from ensue.cli import show, show_links, writing
     from ensue.data.corpus import read_corpus
-    from ensue.link.story import rank
+    from ensue.link.story import SHOWN, rank
 
     if k < 1:
         raise SettingError(f"-k {k}: show at least 1 post")
     if review and json:
         raise SettingError("--review asks at the terminal; leave --json out")
     if output is not None:
-        writing.require_format(output)
+        writing.require_place(output, [articles, posts])
     reading = replace(Reading.of(context), articles=articles)
     corpus, understood = read_corpus(posts, reading.articles, columns=reading.roles, **reading.opening)
     for one in understood:
@@ -72,8 +73,11 @@ def link(
     else:
         show_links.ranked(found, k)
     if output is not None:
-        for line in writing.write(found, output):
-            show.remark(line)
+        frame = found.written(flat=not writing.is_listed(output))
+        writing.write(frame, output, byte_order_mark=understood[1].byte_order_mark)
+        if len(found.posts) > SHOWN:
+            show.remark(f"sentences stand beside the best {SHOWN:,} posts")
+        show.remark(f"wrote {output}: {plural(len(found.posts), 'post')}")
 
 
 def _predictor(corpus: Corpus, folder: Path | None, model: str, encoder: str) -> LinkPredictor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ import typer
 
 from ensue.answers import Answer, Explanation, Forecast
 from ensue.cli import stdin
+from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.errors import SettingError
 from ensue.records import History
@@ -99,18 +100,16 @@ def show_result(found: Result, scoring: Mapping[str, Any]) -> None:
     show_events.result(found, scoring["at"])
 
 
-def records(source: str, reading: Reading, predictor: NextPredictor) -> Iterator[History]:
+def records(source: str, reading: Reading, predictor: NextPredictor) -> Asked:
     """The histories of a log, or JSON Lines on stdin.
 
     Raises:
         DataError: naming the file, the line, the field and what to do.
     """
-    if source != "-":
-        yield from read(Path(source), reading).records()
-        return
-    for number, line in stdin.lines():
-        if line.strip():
-            yield History.from_json(line, f"-:{number}")
+    if source == "-":
+        return Asked(History.from_json(line, f"-:{number}") for number, line in stdin.lines() if line.strip())
+    histories, understood = _read(Path(source), reading)
+    return Asked(histories.records(), len(histories), byte_order_mark=understood.byte_order_mark)
 
 
 def show_answer(found: Answer | Forecast) -> None:

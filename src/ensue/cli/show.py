@@ -96,7 +96,7 @@ def training(reports: Iterable[Report]) -> None:
 
 
 @contextmanager
-def counted(what: str) -> Iterator[Callable[[int, int], None]]:
+def counted(what: str) -> Iterator[Callable[[int, int | None], None]]:
     """A live bar for long work that calls what it is given with how much is done, and of how much."""
     with _bar() as progress:
         task = progress.add_task(what, total=None)

@@ -104,6 +104,9 @@ def answer(found: LinkAnswer) -> None:
         rows.append((str(rank), show.one_line(choice.value), f"{value:.3f}", _cut(choice.sentence)))
     if found.id:
         show.line(show.one_line(found.id))
+    if not found.choices:
+        show.line("no text: nothing to answer from")
+        return
     heads = ("#", "article", "P" if _sure(found) else "score", "closest sentence")
     show.table(heads, rows, wraps=("article", "closest sentence"))
     nothing = "" if found.known else ": nothing known, so the order says nothing"

@@ -58,9 +58,11 @@ def answer(found: TextAnswer) -> None:
     )
     if found.id:
         show.line(show.one_line(found.id))
+    if not found.choices:
+        show.line("no words: nothing to answer from")
+        return
     show.table(("#", "label", "probability", evidence), rows, wraps=("label", evidence))
-    shares = "" if found.known or found.given else ": no words, so these are the shares of the labels in training"
-    show.line(f"{found.known} of {plural(found.given, 'word')} known{shares}")
+    show.line(f"{found.known} of {plural(found.given, 'word')} known")
     if found.deletion is not None and found.choices:
         test = found.deletion
         words = plural(test.words, "word")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ensue.answers import Answer, QueryExplanation
 from ensue.cli import stdin
+from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.errors import SettingError
 from ensue.records import History
@@ -126,18 +127,16 @@ def show_result(found: SuggestResult, scoring: Mapping[str, Any]) -> None:
     show_queries.result(found)
 
 
-def records(source: str, reading: Reading, predictor: SuggestPredictor) -> Iterator[History]:
+def records(source: str, reading: Reading, predictor: SuggestPredictor) -> Asked:
     """The sessions of a log, or JSON Lines on stdin.
 
     Raises:
         DataError: naming the file, the line, the field and what to do.
     """
-    if source != "-":
-        yield from _read(Path(source), reading, least=1)[0].histories.records()
-        return
-    for number, line in stdin.lines():
-        if line.strip():
-            yield History.from_json(line, f"-:{number}")
+    if source == "-":
+        return Asked(History.from_json(line, f"-:{number}") for number, line in stdin.lines() if line.strip())
+    queries, understood = _read(Path(source), reading, least=1)
+    return Asked(queries.histories.records(), len(queries), byte_order_mark=understood.byte_order_mark)
 
 
 def show_answer(found: Answer) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
 from ensue.cli import classify, link, next_event, suggest
+from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.errors import SettingError
 
@@ -50,7 +51,7 @@ class Task(Protocol):
         """A table for people."""
         ...
 
-    def records(self, source: str, reading: Reading, predictor: Any) -> Iterator[Any]:
+    def records(self, source: str, reading: Reading, predictor: Any) -> Asked:
         """The records of a file, or of stdin."""
         ...
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ensue.cli import demonstration, fitting, keeping, linking, serving, streaming, tasks
+from ensue.cli import demonstration, fitting, keeping, linking, predicting, serving, streaming, tasks
 from ensue.cli.options import (
     ArticlesFile,
     Columns,
@@ -186,89 +184,8 @@ def compare(
     show.put_json(found.to_dict()) if json else chosen.show_result(found, scoring)
 
 
-@app.command()
-def predict(
-    context: typer.Context,
-    folder: Folder,
-    source: Annotated[
-        str, typer.Argument(metavar="[INPUT]", help="a log or texts; - for JSON Lines, or plain texts, on stdin")
-    ] = "-",
-    k: Annotated[int, typer.Option("-k", help="choices an answer")] = 10,
-    evidence: Annotated[bool, typer.Option(help="show what each choice leaned on")] = True,
-    prefix: Annotated[str, typer.Option(help="of suggestions: what stands in the search box already")] = "",
-    steps: Annotated[int | None, typer.Option(help="of next: roll forward so far, who and when and whether")] = None,
-    columns: Columns = "",
-    time_unit: TimeUnit = None,
-    sort: Sort = True,
-    gap: Gap = None,
-    encoding: Encoding = "",
-    sheet: Sheet = "",
-    max_unpacked: MaxUnpacked = None,
-    phrases: Phrases = False,
-    rules: Rules = "",
-    part: Part = "",
-    json: Json = False,
-) -> None:
-    """Rank what comes next after each history, or the labels of each text; what was never seen is welcome."""
-    from ensue.cli import show
-    from ensue.predictor import load
-
-    chosen, predictor = tasks.of_folder(folder, context), load(folder)
-    records = chosen.records(
-        source,
-        Reading.of(context),
-        predictor,
-    )
-    more = {"prefix": prefix} if prefix else {}
-    while some := list(islice(records, 1 if source == "-" and sys.stdin.isatty() else 512)):
-        ahead = predictor.forecast(some, steps, k) if steps is not None else None
-        for answer in ahead or predictor.predict(some, k, evidence=evidence, **more):
-            show.put_json_line(answer.to_json()) if json else chosen.show_answer(answer)
-
-
-@app.command()
-def explain(
-    context: typer.Context,
-    folder: Folder,
-    source: Annotated[
-        str, typer.Argument(metavar="INPUT", help="a log or texts; - for JSON Lines, or plain texts, on stdin")
-    ],
-    html: Annotated[Path | None, typer.Option(help="draw the first one's weights into this page")] = None,
-    k: Annotated[int, typer.Option("-k", help="choices an answer")] = 3,
-    columns: Columns = "",
-    time_unit: TimeUnit = None,
-    sort: Sort = True,
-    gap: Gap = None,
-    encoding: Encoding = "",
-    sheet: Sheet = "",
-    max_unpacked: MaxUnpacked = None,
-    phrases: Phrases = False,
-    rules: Rules = "",
-    part: Part = "",
-    json: Json = False,
-) -> None:
-    """Show what an answer leaned on inside each history or text, and what it loses without that."""
-    from ensue import figures
-    from ensue.cli import show
-    from ensue.predictor import load
-
-    chosen, predictor = tasks.of_folder(folder, context), load(folder)
-    records = chosen.records(
-        source,
-        Reading.of(context),
-        predictor,
-    )
-    drawn = False
-    while some := list(islice(records, 256)):
-        for explanation in predictor.explain(some, k):
-            if html and not drawn:
-                first, *more = chosen.pictures(explanation)
-                figures.write_html(first, html, *more)
-                show.remark(f"wrote {html}")
-                drawn = True
-            show.put_json_line(explanation.to_json()) if json else chosen.show_explanation(explanation)
-
-
+app.command()(predicting.predict)
+app.command()(predicting.explain)
 app.command()(keeping.update)
 app.command()(streaming.stream)
 app.command()(linking.link)

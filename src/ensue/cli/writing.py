@@ -1,61 +1,93 @@
-"""Ranked posts as a file: the input's columns and four beside them, in the format that the name asks for."""
+"""Answers as a file: the input's columns and others beside them, in the format that the name asks for.
+
+Tables are opened in programs that take a cell for a formula: one that begins like one gets an apostrophe before it, and
+what steers a terminal becomes its escape. JSON Lines and Parquet hold everything as it was.
+"""
 
 from __future__ import annotations
 
 import io
+import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from ensue.errors import SettingError
-
-if TYPE_CHECKING:
-    from ensue.link.story import Ranked
+from ensue.lines import printable
 
 FORMATS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
+_LISTED = (".jsonl", ".ndjson")
+_STEERS = r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]"
+_FORMULA = r"(?s)^(?:[\t\r\n]|\s*[=+\-@\uFF1D\uFF0B\uFF0D\uFF20].)"
+_NUMBER = r"^\s*[+-]?(?:\d[\d.,\s]*|[.,]\d+)(?:[eE][+-]?\d+)?\s*%?\s*$"
 
 
-def require_format(path: Path) -> None:
-    """Find out before the work whether a name says how to write.
+def require_place(path: Path, inputs: Iterable[Path]) -> None:
+    """Find out before the work whether a name says how to write, and that nothing which is read would be lost.
 
     Raises:
-        SettingError: it does not.
+        SettingError: it does not, or it would.
     """
     if path.suffix not in FORMATS:
         raise SettingError(f"-o {path}: the name must end in {', '.join(FORMATS)}")
+    for read in inputs:
+        if path.resolve() == read.resolve() or (path.exists() and read.exists() and path.samefile(read)):
+            raise SettingError(f"-o {path}: is read too, and would be lost; give another name")
+    if not path.resolve().parent.is_dir():
+        raise SettingError(f"-o {path}: there is no folder {path.parent}; make it, or give another name")
 
 
-def write(found: Ranked, path: Path) -> list[str]:
-    """Write all posts, best first, at once; returns remarks for people.
+def is_listed(path: Path) -> bool:
+    """Whether a file is JSON Lines, which hold objects as they are."""
+    return path.suffix in _LISTED
+
+
+def write(frame: pl.DataFrame, path: Path, *, byte_order_mark: bool = False) -> None:
+    """Write a table at once.
+
+    Args:
+        frame: its columns; one column ``json`` holds lines of JSON.
+        path: whose name asks for the format.
+        byte_order_mark: whether CSV and TSV begin with a mark, as their input did.
 
     Raises:
         ModelFolderError: the place cannot be written.
-        SettingError: columns of lists in a table of texts.
     """
-    from ensue.data.post_formats import JSON
+    from ensue.data.originals import JSON
     from ensue.folder import write_file
-    from ensue.link.story import SHOWN
 
-    frame, said = found.written(), []
-    listed = path.suffix in (".jsonl", ".ndjson")
-    if frame.columns == [JSON] and not listed:
-        posts = found.posts.select(found.order)
-        frame = pl.DataFrame({"id": posts.ids, "text": posts.texts}).hstack(found.table())
-        said.append(f"the posts are JSON, of which {path.suffix} takes id and text; .jsonl keeps everything")
-    if len(frame) > SHOWN:
-        said.append(f"sentences stand beside the best {SHOWN:,} posts")
     buffer = io.BytesIO()
-    if frame.columns == [JSON]:
+    if is_listed(path) and frame.columns == [JSON]:
         buffer.write("".join(f"{line}\n" for line in frame[JSON]).encode())
-    elif listed:
+    elif is_listed(path):
         frame.write_ndjson(buffer)
     elif path.suffix == ".parquet":
         frame.write_parquet(buffer)
     else:
-        nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
-        if nested:
-            raise SettingError(f"-o {path}: column {nested[0]!r} holds lists; write .parquet or .jsonl")
-        frame.write_csv(buffer, separator="\t" if path.suffix == ".tsv" else ",")
+        buffer.write(b"\xef\xbb\xbf" * byte_order_mark)
+        cells = pl.DataFrame([harmless(column) for column in frame])
+        cells.write_csv(buffer, separator="\t" if path.suffix == ".tsv" else ",")
     write_file(path, buffer.getvalue())
-    return [*said, f"wrote {path}: {len(frame):,} posts"]
+
+
+def harmless(column: pl.Series) -> pl.Series:
+    """A column of cells that no program runs; numbers stay numbers, lists become JSON."""
+    if column.dtype.is_nested():
+        values = column.to_list()
+        column = pl.Series(
+            column.name,
+            [None if v is None else json.dumps(v, ensure_ascii=False, default=str) for v in values],
+            pl.String,
+        )
+    elif column.dtype == pl.Binary:
+        column = column.bin.encode("hex")
+    ((name,),) = _safe(pl.Series([column.name])).to_frame().rows()
+    return (_safe(column) if column.dtype == pl.String else column).alias(name)
+
+
+def _safe(texts: pl.Series) -> pl.Series:
+    if texts.str.contains(_STEERS).any():
+        texts = pl.Series(texts.name, [None if text is None else printable(text) for text in texts], pl.String)
+    formula = texts.str.contains(_FORMULA) & ~texts.str.contains(_NUMBER)
+    return ("'" + texts).zip_with(formula.fill_null(False), texts)

@@ -24,7 +24,7 @@ from ensue.data.clock import Where, is_number
 from ensue.data.files import Content
 from ensue.data.histories import Index
 from ensue.errors import DataError
-from ensue.lines import quoted
+from ensue.lines import plural, quoted
 from ensue.records import History
 
 _NUMBER = r"[-+]?\d[\d.]*(?:[eE][-+]?\d+)?"
@@ -271,7 +271,7 @@ def _lines(content: Content) -> tuple[pl.Series, Index, tuple[str, ...]]:
     lines = content.column_of_lines().str.strip_chars()
     kept = (lines != "").arg_true().to_numpy()
     skipped = len(lines) - len(kept)
-    notes = (f"{skipped} empty lines skipped",) if skipped else ()
+    notes = (f"{plural(skipped, 'empty line')} skipped",) if skipped else ()
     return lines.gather(kept), kept.astype(np.int64) + 1, notes
 
 

@@ -16,6 +16,8 @@ import polars as pl
 
 from ensue.data.clock import Where
 from ensue.data.files import Content, answering
+from ensue.data.originals import JSON
+from ensue.data.post_fields import flat
 from ensue.data.post_json import READERS, dig, layout_of, objects
 from ensue.data.text_formats import read_rows
 from ensue.errors import DataError, SettingError
@@ -49,8 +51,6 @@ ARTICLE_ROLES: Mapping[str, tuple[str, ...]] = {
 }
 # The reader of texts takes a table apart; these of its roles hold our columns meanwhile.
 _LENT = ("text", "second", "id", "group", "label")
-JSON = "json"
-"""The one column of originals that are JSON."""
 # Columns that no table but a collector's has together. A thread and an author alone would be a cascade's.
 _COLLECTORS: Mapping[str, tuple[set[str], ...]] = {
     "4cat": ({"id", "threadid", "body", "timestamp"},),
@@ -75,6 +75,8 @@ class PostRows:
     byte_order_mark: bool
     originals: Callable[[], pl.DataFrame]
     """Reads all columns of the same rows anew; of JSON the objects, a line each in a column ``json``."""
+    flat: Callable[[], pl.DataFrame] | None = None
+    """Of JSON: reads the fields of the same objects anew, as columns."""
 
 
 def collector_of(names: Sequence[str]) -> str | None:
@@ -83,13 +85,16 @@ def collector_of(names: Sequence[str]) -> str | None:
     return next((name for name, known in _COLLECTORS.items() if any(plain >= columns for columns in known)), None)
 
 
-def read_post_rows(content: Content, stated: Mapping[str, str], known: Mapping[str, tuple[str, ...]]) -> PostRows:
+def read_post_rows(
+    content: Content, stated: Mapping[str, str], known: Mapping[str, tuple[str, ...]], *, every: bool = False
+) -> PostRows:
     """The rows of a file by roles.
 
     Args:
         content: the file.
         stated: role -> column.
         known: role -> the names that speak for themselves, ``POST_ROLES`` or ``ARTICLE_ROLES``.
+        every: whether to keep empty rows too.
 
     Raises:
         DataError: a column that is missing, none for the text, or a line that does not fit.
@@ -102,10 +107,10 @@ def read_post_rows(content: Content, stated: Mapping[str, str], known: Mapping[s
         raise SettingError(f"columns: {', '.join(stated.values())} names one column twice; give each role its own")
     if not content.parquet and content.head(1)[0].lstrip()[:1] in ("{", "["):
         return _json(content, stated, known)
-    return _table(content, stated, known)
+    return _table(content, stated, known, every)
 
 
-def _table(content: Content, stated: Mapping[str, str], known: Mapping[str, tuple[str, ...]]) -> PostRows:
+def _table(content: Content, stated: Mapping[str, str], known: Mapping[str, tuple[str, ...]], every: bool) -> PostRows:
     if not content.parquet and len(content.head(2)) < 2:
         raise DataError(f"{content.path}: has one line, a header at best; give a header and a row for each text")
     names = content.names()
@@ -113,18 +118,18 @@ def _table(content: Content, stated: Mapping[str, str], known: Mapping[str, tupl
     if content.parquet and any(content.schema()[name].is_nested() for name in roles.values()):
         return _nested_parquet(content, roles, notes)
     lent = dict(zip(roles, _LENT, strict=False))
-    rows = read_rows(content, {lent[role]: name for role, name in roles.items()}, phrases=False)
+    rows = read_rows(content, {lent[role]: name for role, name in roles.items()}, phrases=False, every=every)
     frame = rows.frame.select(rows.frame[lent[role]].alias(role) for role in roles)
     if "about" in roles:
         frame = frame.with_columns(_ids("about"))
 
     def originals() -> pl.DataFrame:
         with answering(content.path):
-            every = _all_columns(content, roles, rows.frame)
-        return every.filter(~pl.all_horizontal(pl.col(list(rows.columns.values())).is_null()))
+            found = _all_columns(content, roles, rows.frame)
+        return found if every else found.filter(~pl.all_horizontal(pl.col(list(rows.columns.values())).is_null()))
 
     layout = collector_of(names) or rows.layout
-    skipped = tuple(note for note in rows.notes if "rows skipped" in note)
+    skipped = tuple(note for note in rows.notes if "empty row" in note)
     every_note = (*content.notes, *notes, *skipped)
     return PostRows(layout, frame, rows.where, roles, every_note, content.byte_order_mark, originals)
 
@@ -150,7 +155,8 @@ def _all_columns(content: Content, roles: Mapping[str, str], kept: pl.DataFrame)
             )
         except pl.exceptions.PolarsError:
             continue
-        filled = found.filter(~pl.all_horizontal(pl.col(list(roles.values())).is_null()))
+        empty = pl.all_horizontal(pl.col(list(roles.values())).is_null())
+        filled = found if len(found) == len(kept) else found.filter(~empty)
         if len(filled) == len(kept) and filled[roles[next(iter(roles))]].equals(kept.to_series(), check_names=False):
             break
     return found
@@ -217,11 +223,15 @@ def _json(content: Content, stated: Mapping[str, str], known: Mapping[str, tuple
         (*content.notes, *notes),
         content.byte_order_mark,
         lambda: _json_originals(content),
+        lambda: flat(found for _, found in objects(content)),
     )
 
 
 def _json_originals(content: Content) -> pl.DataFrame:
-    plain = ({name: value for name, value in found.items() if name != "__includes"} for _, found in objects(content))
+    plain = (
+        {name: value for name, value in found.items() if name not in ("__includes", "__users")}
+        for _, found in objects(content)
+    )
     return pl.DataFrame({JSON: [json.dumps(found, ensure_ascii=False) for found in plain]})
 
 

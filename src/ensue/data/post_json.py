@@ -31,7 +31,7 @@ _ZEESCHUIMER = (
     *("message.text", "comet_sections.content.story.message.text", "description", "note.title", "title"),
 )
 _RETWEETS = ("legacy.retweeted_status_result.result", "tweet.legacy.retweeted_status_result.result")
-_PAGES = ("posts", "feed", "thread", "data", "statuses", "items", "results")
+_PAGES = ("posts", "stories", "feed", "thread", "data", "statuses", "items", "results")
 
 
 def dig(found: Any, path: str) -> Any:
@@ -158,9 +158,14 @@ def _unpaged(found: Any) -> Iterator[Found]:
     shared = (
         {tweet.get("id"): tweet for tweet in included if isinstance(tweet, dict)} if isinstance(included, list) else {}
     )
+    authors = dig(found, "includes.users")
+    users = {user.get("id"): user for user in authors if isinstance(user, dict)} if isinstance(authors, list) else {}
     for inner in page:
         for post in _unpaged(inner):
-            yield post | {"__includes": shared} if shared else post
+            own = {"__includes": shared} if shared else {}
+            if (author := users.get(post.get("author_id"))) is not None:
+                own["__users"] = {"author": author}
+            yield post | own if own else post
 
 
 def _first(found: Any, paths: tuple[str, ...]) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Unpack
@@ -15,19 +14,15 @@ import polars as pl
 from ensue.data.files import answering, open_file
 from ensue.data.histories import Index, ranges
 from ensue.data.markup import only_links, strip_markup
+from ensue.data.originals import extended, nothing
 from ensue.data.packed import Opening
-from ensue.data.post_formats import ARTICLE_ROLES, JSON, POST_ROLES, PostRows, read_post_rows
+from ensue.data.post_formats import ARTICLE_ROLES, POST_ROLES, PostRows, read_post_rows
 from ensue.errors import DataError
 from ensue.lines import quoted
 from ensue.records import Article, Post
 
 Mask = npt.NDArray[np.bool_]
 Pairs = npt.NDArray[np.int64]
-
-
-def _nothing() -> pl.DataFrame:
-    """No columns: posts that were not read from a file have no originals."""
-    return pl.DataFrame()
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +37,7 @@ class Posts:
         parts: (posts,) the part that the file puts each post in, or ``None``.
         rows: (posts,) which of the originals each was read from.
         originals: reads all columns of the file anew, in its order.
+        flat: of JSON, reads its fields anew as columns.
     """
 
     texts: pl.Series
@@ -50,7 +46,8 @@ class Posts:
     offsets: Index
     parts: pl.Series | None = None
     rows: Index = field(default_factory=lambda: np.empty(0, np.int64))
-    originals: Callable[[], pl.DataFrame] = _nothing
+    originals: Callable[[], pl.DataFrame] = nothing
+    flat: Callable[[], pl.DataFrame] | None = None
 
     def __len__(self) -> int:
         """Number of posts."""
@@ -110,15 +107,15 @@ class Posts:
         Returns:
             The posts' rows in the order of the posts. Of JSON one column ``json``, the added fields within its objects.
         """
-        kept = self.originals()[self.rows]
-        if kept.columns == [JSON]:
-            found = [json.loads(line) for line in kept[JSON]]
-            names = _free(added.columns, {name for fields in found for name in fields})
-            merged = (
-                fields | dict(zip(names, row, strict=True)) for fields, row in zip(found, added.rows(), strict=True)
-            )
-            return pl.DataFrame({JSON: [json.dumps(fields, ensure_ascii=False) for fields in merged]})
-        return kept.hstack(added.rename(dict(zip(added.columns, _free(added.columns, set(kept.columns)), strict=True))))
+        return extended(self.originals()[self.rows], added)
+
+    def beside(self, added: pl.DataFrame, flat: bool) -> pl.DataFrame:
+        """As :meth:`extended`; of JSON, if ``flat``, a table of what ``post_fields`` finds in its objects."""
+        if not flat or self.flat is None:
+            return self.extended(added)
+        kept = self.flat()[self.rows]
+        own = [column.alias(name) for name, column in (("id", self.ids), ("text", self.texts)) if name not in kept]
+        return extended(pl.DataFrame([*own, *kept]), added)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,13 +203,15 @@ class UnderstoodPosts:
 
 
 def read_posts(
-    path: str | Path, *, columns: Mapping[str, str] | None = None, **opening: Unpack[Opening]
+    path: str | Path, *, columns: Mapping[str, str] | None = None, every: bool = False, **opening: Unpack[Opening]
 ) -> tuple[Posts, UnderstoodPosts]:
     """Read posts; the layout is found by its shape.
 
     Args:
         path: CSV, TSV, Excel, Parquet, JSON Lines or JSON, plain or packed; collectors' layouts are in ``post_json``.
         columns: ``text``, ``id``, ``title``, ``about`` and ``part`` to names, where those do not speak for themselves.
+        every: whether to keep rows without a text, those that hold only links and those that stand twice, so that each
+            row can be answered.
         opening: ``encoding``, ``sheet`` and ``max_unpacked``, see :class:`~ensue.data.packed.Opening`.
 
     Raises:
@@ -220,11 +219,11 @@ def read_posts(
         SettingError: an unknown role, or one column in two roles.
     """
     with answering(path):
-        rows = read_post_rows(open_file(Path(path), **opening), columns or {}, POST_ROLES)
-        return _posts(path, rows)
+        rows = read_post_rows(open_file(Path(path), **opening), columns or {}, POST_ROLES, every=every)
+        return _posts(path, rows, every)
 
 
-def _posts(path: str | Path, rows: PostRows) -> tuple[Posts, UnderstoodPosts]:
+def _posts(path: str | Path, rows: PostRows, every: bool) -> tuple[Posts, UnderstoodPosts]:
     frame, notes = rows.frame, list(rows.notes)
     texts = _text(frame, "text")
     if "title" in frame.columns:
@@ -233,7 +232,10 @@ def _posts(path: str | Path, rows: PostRows) -> tuple[Posts, UnderstoodPosts]:
     why = pl.select(
         pl.when(texts == "").then(pl.lit("empty")).when(only_links(texts)).then(pl.lit("only_links")).alias("why")
     ).to_series()
-    ids, why = _ids(rows, texts, why, notes)
+    if every:
+        ids, why = _numbered(rows), pl.Series("why", [None] * len(texts), pl.String)
+    else:
+        ids, why = _ids(rows, texts, why, notes)
     kept = why.is_null().arg_true().to_numpy().astype(np.int64)
     understood = _understood(path, rows, why, notes)
     if not len(kept):
@@ -242,7 +244,7 @@ def _posts(path: str | Path, rows: PostRows) -> tuple[Posts, UnderstoodPosts]:
     flat = pl.Series(dtype=pl.String) if about is None else about.explode(empty_as_null=False).drop_nulls()
     lengths = np.zeros(len(kept), np.int64) if about is None else about.list.len().fill_null(0).to_numpy()
     parts = frame["part"].fill_null("").gather(kept) if "part" in frame.columns else None
-    posts = Posts(texts.gather(kept), ids.gather(kept), flat, _offsets(lengths), parts, kept, rows.originals)
+    posts = Posts(texts.gather(kept), ids.gather(kept), flat, _offsets(lengths), parts, kept, rows.originals, rows.flat)
     return posts, understood
 
 
@@ -282,10 +284,6 @@ def _articles(path: str | Path, rows: PostRows) -> tuple[Articles, UnderstoodPos
     return Articles(bodies.gather(kept), titles.gather(kept), ids.gather(kept)), understood
 
 
-def _free(names: Sequence[str], taken: Collection[str]) -> list[str]:
-    return [f"ensue_{name}" if name in taken else name for name in names]
-
-
 def _text(frame: pl.DataFrame, role: str) -> pl.Series:
     found = frame[role] if role in frame.columns else pl.Series([""]).new_from_index(0, len(frame))
     return found.fill_null("").str.strip_chars()
@@ -304,6 +302,12 @@ def _stripped(texts: pl.Series, what: str, notes: list[str]) -> pl.Series:
     if count:
         notes.append(f"{count:,} of {len(texts):,} {what} held HTML tags or entities: stripped to words")
     return plain.str.strip_chars()
+
+
+def _numbered(rows: PostRows) -> pl.Series:
+    """Ids; of a row without one its number, from 1."""
+    given = _text(rows.frame, "id")
+    return pl.Series(range(1, len(given) + 1)).cast(pl.String).zip_with(given == "", given)
 
 
 def _ids(rows: PostRows, texts: pl.Series, why: pl.Series, notes: list[str]) -> tuple[pl.Series, pl.Series]:

@@ -130,7 +130,7 @@ def _table(content: Content, names: Sequence[str], stated: Mapping[str, str]) ->
         rows.where,
         parts=columns.get("part"),
         columns=roles,
-        notes=(*notes, *(note for note in rows.notes if "rows skipped" in note)),
+        notes=(*notes, *(note for note in rows.notes if "empty row" in note)),
     )
 
 

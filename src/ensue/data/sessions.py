@@ -15,7 +15,7 @@ from ensue.data.files import Content
 from ensue.data.formats import Events, list_events, split_ids
 from ensue.data.histories import Histories, ranges
 from ensue.errors import DataError, SettingError
-from ensue.lines import quoted
+from ensue.lines import plural, quoted
 
 GAP = 30.0
 """Minutes without a click that end a session, the convention of web analytics."""
@@ -134,7 +134,7 @@ def read_lists(content: Content, frame: pl.DataFrame, lists: Lists, where: Where
     filled = ~pl.all_horizontal(pl.col(name).is_null() for name in lists.used)
     kept = frame.select(filled).to_series()
     rows, frame = kept.arg_true().to_numpy(), frame.filter(kept)
-    notes = (f"{len(kept) - len(frame)} empty rows skipped",) if len(frame) < len(kept) else ()
+    notes = (f"{plural(len(kept) - len(frame), 'empty row')} skipped",) if len(frame) < len(kept) else ()
 
     def place(row: int) -> str:
         return where(int(rows[row]))

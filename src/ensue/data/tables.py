@@ -26,7 +26,7 @@ from ensue.data.histories import Histories, Ids, Index
 from ensue.data.packed import Opening
 from ensue.data.sessions import GAP, add_offsets, check_gap, cut, drop_prefixes, find_lists, read_lists
 from ensue.errors import DataError, SettingError
-from ensue.lines import quoted
+from ensue.lines import plural, quoted
 from ensue.vocabulary import FIRST, Vocabulary
 
 _SEPARATORS = ("\t", ",", ";", "|")
@@ -309,7 +309,7 @@ def _group(
         kept = frame.select(filled).to_series()
         rows, frame = kept.arg_true().to_numpy(), frame.filter(kept)
         if skipped := len(kept) - len(frame):
-            notes = (*notes, f"{skipped} empty rows skipped")
+            notes = (*notes, f"{plural(skipped, 'empty row')} skipped")
     if not len(frame):
         raise DataError(f"{content.path}: has a header but no event")
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -28,8 +28,9 @@ from ensue.data.clock import Where
 from ensue.data.files import Content, fits
 from ensue.data.formats import read_object
 from ensue.data.histories import Index
+from ensue.data.originals import JSON
 from ensue.errors import DataError, SettingError
-from ensue.lines import listed, quoted
+from ensue.lines import listed, plural, quoted
 from ensue.records import Text
 
 ROLES = ("text", "second", "label", "id", "group")
@@ -61,6 +62,8 @@ class Rows:
     """The place of a row in the file."""
     columns: dict[str, str]
     notes: tuple[str, ...]
+    originals: Callable[[], pl.DataFrame] | None = None
+    """Reads all columns of the file's rows anew, the empty ones too; of JSON the objects in a column ``json``."""
 
     def select(self, kept: pl.Series) -> Rows:
         """The rows that a mask keeps."""
@@ -68,8 +71,14 @@ class Rows:
         return replace(self, frame=self.frame.filter(kept), where=lambda row: self.where(int(places[row])))
 
 
-def read_rows(content: Content, stated: Mapping[str, str], phrases: bool) -> Rows:
+def read_rows(content: Content, stated: Mapping[str, str], phrases: bool, *, every: bool = False) -> Rows:
     """The rows of a file, whatever its layout.
+
+    Args:
+        content: the file.
+        stated: role -> column.
+        phrases: of trees, whether to read every labelled phrase.
+        every: whether to keep the rows of tables that hold nothing, and those on whose label no one agreed.
 
     Raises:
         DataError: no layout known here, or a line that does not fit it.
@@ -87,11 +96,13 @@ def read_rows(content: Content, stated: Mapping[str, str], phrases: bool) -> Row
             raise SettingError(f"{content.path}: the layout {layout} has no columns; leave --columns out")
         return _trees(content, phrases) if layout == "trees" else _fasttext(content)
     if content.parquet:
-        return _parquet(content, stated)
+        return _parquet(content, stated, every)
     if first.startswith("{"):
-        return _json(content, stated)
+        return _json(content, stated, every)
     separator = _separator(content, first, stated)
-    return _headless(content, first, stated) if separator is None else _delimited(content, separator, stated)
+    if separator is None:
+        return _headless(content, first, stated, every)
+    return _delimited(content, separator, stated, every)
 
 
 def _fasttext(content: Content) -> Rows:
@@ -107,7 +118,7 @@ def _fasttext(content: Content) -> Rows:
     return Rows("fasttext", frame, lambda row: f"{content.path}:{numbers[row]}", {}, notes)
 
 
-def _headless(content: Content, first: str, stated: Mapping[str, str]) -> Rows:
+def _headless(content: Content, first: str, stated: Mapping[str, str], every: bool) -> Rows:
     """Fields between tabs that no header names."""
     lines, numbers, notes = _lines(content)
     num_fields = first.count("\t") + 1
@@ -134,7 +145,8 @@ def _headless(content: Content, first: str, stated: Mapping[str, str]) -> Rows:
     if layout == "imdb":
         frame = frame.with_columns(polarity=pl.col("id").str.split("/").list.first())
     roles = _states(content.path, frame.columns, stated) | {k: v for k, v in roles.items() if k not in stated}
-    return _rows(content, frame, roles, lambda row: f"{content.path}:{numbers[row]}", notes, layout)
+    own = Rows(layout, frame, lambda row: f"{content.path}:{numbers[row]}", roles, notes)
+    return _rows(content, own, every)
 
 
 def _trees(content: Content, phrases: bool) -> Rows:
@@ -197,7 +209,7 @@ def _separator(content: Content, first: str, stated: Mapping[str, str]) -> str |
     return None
 
 
-def _delimited(content: Content, separator: str, stated: Mapping[str, str]) -> Rows:
+def _delimited(content: Content, separator: str, stated: Mapping[str, str], every: bool) -> Rows:
     in_quotes = separator != "\t" or _is_quoted(content)
     number = next(number for number, record in _records(content, separator, in_quotes) if any(record))
     header = content.names(separator) if in_quotes else content.head(1)[0].split(separator)
@@ -223,7 +235,11 @@ def _delimited(content: Content, separator: str, stated: Mapping[str, str]) -> R
     def where(row: int) -> str:
         return f"{content.path}:{next(islice(_records(content, separator, in_quotes), row + 1, None))[0]}"
 
-    return _rows(content, frame, roles, where, notes, "tsv" if separator == "\t" else "csv")
+    def originals() -> pl.DataFrame:
+        return content.delimited(partial(read_csv, columns=header), lambda: None)
+
+    layout = "tsv" if separator == "\t" else "csv"
+    return _rows(content, Rows(layout, frame, where, roles, notes, originals), every)
 
 
 def _is_quoted(content: Content) -> bool:
@@ -262,7 +278,7 @@ def _fields(count: int) -> str:
     return f"{count} field" + "s" * (count != 1)
 
 
-def _json(content: Content, stated: Mapping[str, str]) -> Rows:
+def _json(content: Content, stated: Mapping[str, str], every: bool) -> Rows:
     samples = [read_object(line, f"{content.path}:{number}") for number, line in islice(_filled(content), 100)]
     listed = isinstance(samples[0].get("texts"), list) and not stated
     strings = dict.fromkeys(("label", "id"), pl.String)
@@ -286,13 +302,16 @@ def _json(content: Content, stated: Mapping[str, str]) -> Rows:
     def place(row: int) -> str:
         return f"{content.path}:{next(islice(_filled(content), row, None))[0]}"
 
+    def originals() -> pl.DataFrame:
+        return pl.DataFrame({JSON: [line.strip() for _, line in _filled(content)]})
+
     if not listed:
         layout = "snli" if "gold_label" in roles.values() else "jsonl"
-        return _rows(content, frame, roles, place, notes, layout)
-    return _rows(content, *_unlisted(frame, place), place, notes, "jsonl texts")
+        return _rows(content, Rows(layout, frame, place, roles, notes, originals), every)
+    return _rows(content, Rows("jsonl texts", *_unlisted(frame, place), notes, originals), every)
 
 
-def _unlisted(frame: pl.DataFrame, where: Where) -> tuple[pl.DataFrame, dict[str, str]]:
+def _unlisted(frame: pl.DataFrame, where: Where) -> tuple[pl.DataFrame, Where, dict[str, str]]:
     """Lists of one text, or of two, as columns."""
     counts = frame["texts"].list.len().fill_null(0)
     for row in ((counts < 1) | (counts > 2) | (counts != counts[0])).arg_true()[:1]:
@@ -300,14 +319,14 @@ def _unlisted(frame: pl.DataFrame, where: Where) -> tuple[pl.DataFrame, dict[str
     roles = list(("text", "second")[: counts[0]])
     texts = {role: frame["texts"].list.get(place) for place, role in enumerate(roles)}
     roles += [role for role in ("label", "id") if frame[role].null_count() < len(frame)]
-    return frame.with_columns(**texts), {role: role for role in roles}
+    return frame.with_columns(**texts), where, {role: role for role in roles}
 
 
 def _filled(content: Content) -> Iterator[tuple[int, str]]:
     return ((number, line) for number, line in content.lines() if line.strip())
 
 
-def _parquet(content: Content, stated: Mapping[str, str]) -> Rows:
+def _parquet(content: Content, stated: Mapping[str, str], every: bool) -> Rows:
     schema = content.schema()
     roles, notes = _find_columns(content.path, list(schema), stated)
     for role, name in roles.items():
@@ -316,27 +335,29 @@ def _parquet(content: Content, stated: Mapping[str, str]) -> Rows:
                 f"{content.path}: column {quoted(name)} ({role}) holds {schema[name]}; give texts or numbers"
             )
     frame = content.table(roles.values())
-    return _rows(content, frame.cast(pl.String), roles, content.place, notes, "parquet")
+    return _rows(content, Rows("parquet", frame.cast(pl.String), content.place, roles, notes, content.table), every)
 
 
-def _rows(
-    content: Content, frame: pl.DataFrame, roles: dict[str, str], where: Where, notes: tuple[str, ...], layout: str
-) -> Rows:
-    """The columns by their roles, without empty rows and without pairs on whose label no one agreed."""
-    frame = frame.select(pl.col(roles[role]).alias(role) for role in ROLES if role in roles)
+def _rows(content: Content, rows: Rows, every: bool) -> Rows:
+    """The columns by their roles, without empty rows and pairs on whose label no one agreed unless ``every`` stays."""
+    roles, notes = rows.columns, rows.notes
+    frame = rows.frame.select(pl.col(roles[role]).alias(role) for role in ROLES if role in roles)
     kept = ~frame.select(pl.all_horizontal(pl.all().is_null())).to_series()
+    if not kept.any():
+        raise DataError(f"{content.path}: has a header but no text")
+    rows = replace(rows, frame=frame, columns={role: roles[role] for role in frame.columns})
+    if every:
+        return rows
     if empty := len(kept) - int(kept.sum()):
-        notes = (*notes, f"{empty:,} empty rows skipped")
+        notes = (*notes, f"{plural(empty, 'empty row')} skipped")
     if _plain(roles.get("label", "")) == "goldlabel":
         unsure = (frame["label"] == "-").fill_null(False)
         kept &= ~unsure
         if num_unsure := int(unsure.sum()):
-            notes = (*notes, f"{num_unsure:,} rows left out: their label is '-', no two in three annotators agreed")
+            notes = (*notes, f"{plural(num_unsure, 'row')} left out: label '-', no two in three annotators agreed")
     if not kept.any():
         raise DataError(f"{content.path}: has a header but no text")
-    places = kept.arg_true()
-    columns = {role: roles[role] for role in frame.columns}
-    return Rows(layout, frame.filter(kept), lambda row: where(int(places[row])), columns, notes)
+    return replace(rows.select(kept), notes=notes)
 
 
 def _find_columns(
@@ -387,4 +408,8 @@ def _lines(content: Content) -> tuple[pl.Series, Index, tuple[str, ...]]:
     lines = content.column_of_lines()
     kept = (lines.str.strip_chars() != "").arg_true().to_numpy()
     skipped = len(lines) - len(kept)
-    return lines.gather(kept), kept.astype("int64") + 1, (f"{skipped:,} empty lines skipped",) if skipped else ()
+    return (
+        lines.gather(kept),
+        kept.astype("int64") + 1,
+        (f"{plural(skipped, 'empty line')} skipped",) if skipped else (),
+    )

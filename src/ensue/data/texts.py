@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
@@ -13,6 +13,7 @@ import polars as pl
 
 from ensue.data.files import answering, open_file
 from ensue.data.histories import Index
+from ensue.data.originals import nothing
 from ensue.data.packed import Opening
 from ensue.data.text_formats import Rows, read_rows
 from ensue.errors import DataError, SettingError
@@ -32,12 +33,14 @@ class Texts:
         labels: one label a row, or ``None`` where the data has none.
         ids: one id a row, or ``None``.
         groups: what must not be torn apart by a split, such as the film a review is of; or ``None``.
+        originals: of a whole file, reads all columns of its rows anew; of JSON the objects in a column ``json``.
     """
 
     texts: tuple[pl.Series, ...]
     labels: pl.Series | None = None
     ids: pl.Series | None = None
     groups: pl.Series | None = None
+    originals: Callable[[], pl.DataFrame] = nothing
 
     def __len__(self) -> int:
         """Number of texts, or of pairs."""
@@ -85,7 +88,8 @@ class Texts:
         """The chosen rows, in the order chosen."""
         index = np.arange(len(self))[chosen]
         others = (None if column is None else column.gather(index) for column in (self.labels, self.ids, self.groups))
-        return Texts(tuple(column.gather(index) for column in self.texts), *others)
+        labels, ids, groups = others
+        return Texts(tuple(column.gather(index) for column in self.texts), labels, ids, groups)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +122,8 @@ def read_texts(
             polarity and text.
         phrases: of trees, whether to read every labelled phrase and not only whole sentences. The same phrase with
             the same label counts once; its group is the line it was met in first.
-        unlabelled: whether to keep rows whose label is empty, as texts to predict; they are left out, and counted,
-            unless stated.
+        unlabelled: whether to keep rows whose label is empty, and rows of tables that hold nothing, as texts to
+            predict, one a row. They are left out, and counted, unless stated.
         opening: ``encoding``, ``sheet`` and ``max_unpacked``, see :class:`~ensue.data.packed.Opening`.
 
     Returns:
@@ -131,7 +135,7 @@ def read_texts(
     """
     with answering(path):
         content = open_file(Path(path), **opening)
-        rows = read_rows(content, dict(columns or {}), phrases)
+        rows = read_rows(content, dict(columns or {}), phrases, every=unlabelled)
         rows, labels, notes = _labels(rows, unlabelled)
     texts = tuple(rows.frame[role].fill_null("") for role in ("text", "second") if role in rows.frame.columns)
     silent = pl.DataFrame([~column.str.contains(r"\S").alias(str(i)) for i, column in enumerate(texts)])
@@ -146,7 +150,8 @@ def read_texts(
         notes=content.notes + rows.notes + notes,
         byte_order_mark=content.byte_order_mark,
     )
-    return Texts(texts, labels, ids, groups), understood
+    originals = rows.originals if unlabelled and rows.originals is not None else lambda: rows.frame
+    return Texts(texts, labels, ids, groups, originals), understood
 
 
 def _labels(rows: Rows, unlabelled: bool) -> tuple[Rows, pl.Series | None, tuple[str, ...]]:

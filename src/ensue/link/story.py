@@ -85,9 +85,9 @@ class Ranked:
             }
         )
 
-    def written(self) -> pl.DataFrame:
-        """All columns of the posts' file, and the four beside them, best first."""
-        return self.posts.select(self.order).extended(self.table())
+    def written(self, *, flat: bool = False) -> pl.DataFrame:
+        """All columns of the posts' file (of JSON, if ``flat``, its fields as columns) and the four, best first."""
+        return self.posts.select(self.order).beside(self.table(), flat)
 
     def review_start(self) -> tuple[Floats, SparseRows]:
         """What a review starts from: log-odds of the posts, and their TF-IDF rows."""

@@ -17,7 +17,10 @@ import polars as pl
 import pytest
 import xlsxwriter
 from backports import zstd
+from hypothesis import given
+from hypothesis import strategies as st
 
+from ensue.data.encodings import mend_halves
 from ensue.data.packed import RATIO, memory_at_hand
 from ensue.data.posts import read_articles, read_posts
 from ensue.data.queries import read_queries
@@ -278,6 +281,15 @@ def test_half_a_character_of_utf16_is_replaced_and_said(tmp_path: Path) -> None:
 HALF = r"\ud83d"  # of 🧀, 🙂 and many others
 WHOLE = r"\ud83e\uddc0"  # 🧀
 NOTE = ", as cut emoji leave, replaced by \ufffd"
+
+
+@given(st.text(st.sampled_from('a\\"u\ud83d\ude00🧀\ud800\udfffd83'), max_size=12))
+def test_halves_are_what_python_calls_halves(text: str) -> None:
+    """UTF-16 says the same of which halves belong together."""
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    mended, count = mend_halves(json.dumps(text).encode())
+    assert json.loads(bytes(mended)) == whole
+    assert count == whole.count("\ufffd")
 
 
 def test_half_an_emoji_in_a_log(tmp_path: Path) -> None:

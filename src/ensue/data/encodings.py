@@ -14,13 +14,14 @@ _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 MARKS = (codecs.BOM_UTF8, *_UTF16)
 _UTF8 = ("utf-8", "ascii")
 # A half of a pair as JSON escapes it, of which the other half is missing: what cut emoji leave.
+_HEX = rb"[0-9a-fA-F]{2}"
+_HIGH, _LOW = rb"\\u[dD][89abAB]" + _HEX, rb"\\u[dD][c-fC-F]" + _HEX
+# May stand alone: the exact look that follows knows backslashes that stand for themselves. The pattern begins with what
+# it looks for, which makes the search fast.
 _LONE = re.compile(
-    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
-    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"\\u[dD](?:[89abAB]" + _HEX + rb"(?!" + _LOW + rb")|[c-fC-F]" + _HEX + rb"(?<!(?<!\\)" + _HIGH + _LOW + rb"))"
 )
-_ESCAPES = re.compile(
-    rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
-)
+_ESCAPES = re.compile(rb"\\\\|" + _HIGH + _LOW + rb"|(\\u[dD][89a-fA-F]" + _HEX + rb")")
 
 
 def decode(path: Path, data: bytes | mmap.mmap, encoding: str) -> tuple[bytes | mmap.mmap, tuple[str, ...]]:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from datetime import date, datetime
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 import xlsxwriter
@@ -433,3 +434,13 @@ def test_vectors_in_one_endless_line(tmp_path: Path) -> None:
     path = write(tmp_path, gzip.compress(b"word " + b"1 " * 40_000_000))
     with pytest.raises(DataError, match="a line is longer than 8 MiB"):
         read_vectors(path, ["word"])
+
+
+def test_vectors_in_an_archive_of_another_kind(tmp_path: Path) -> None:
+    np.savez(tmp_path / "v.npz", vectors=np.ones((1, 2)), words=np.array(["word"]))
+    data = (tmp_path / "v.npz").read_bytes()
+    at = data.index(b"PK\x01\x02")
+    for place, value in ((at + 6, 175), (at + 8, 1)):  # a version that nobody can read, a part that is locked
+        changed = write(tmp_path, data[:place] + bytes([value]) + data[place + 1 :])
+        with pytest.raises(DataError, match="the npz is damaged"):
+            read_vectors(changed, ["word"])

@@ -23,7 +23,7 @@ from ensue.lines import quoted
 
 _DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError)
 # NumPy reads the head of an array as Python literals; damage may break it at any point.
-_DAMAGED_NPZ = (*_DAMAGED, ValueError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile, MemoryError)
+_DAMAGED_NPZ = (*_DAMAGED, ValueError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile, MemoryError, RuntimeError)
 Places = dict[bytes, list[int]]
 
 

@@ -110,12 +110,12 @@ def test_nothing_in_it_is_pickled_or_packed(folder: Path) -> None:
 
 def test_the_loaded_model_answers_as_the_saved_one(trained: NextPredictor, folder: Path, world: World) -> None:
     records = list(world.test.records())
-    assert load(folder).predict(records) == trained.predict(records)
-    assert load(folder).summary() == trained.summary()
+    assert NextPredictor.load(folder).predict(records) == trained.predict(records)
+    assert NextPredictor.load(folder).summary() == trained.summary()
 
 
 def test_saving_what_was_loaded_gives_the_same_bytes(folder: Path) -> None:
-    load(folder).save(folder.with_name("again"))
+    NextPredictor.load(folder).save(folder.with_name("again"))
     assert contents(folder.with_name("again")) == contents(folder)
 
 
@@ -123,7 +123,7 @@ def test_a_model_takes_the_place_of_an_older_one_whole(folder: Path, world: Worl
     counted = fitted(world, seed=0, model="markov")
     counted.save(folder)
     assert set(names(folder)) == FILES - {"optimizer.safetensors", "reservoir.safetensors"}
-    assert load(folder).model_name == "markov"
+    assert NextPredictor.load(folder).model_name == "markov"
     assert names(folder.parent) == ["m"]
 
 
@@ -172,7 +172,7 @@ def test_a_reader_never_sees_half_a_folder_or_two_halves(world: World, tmp_path:
     def read() -> None:
         while not over.is_set():
             try:
-                found = load(folder)
+                found = NextPredictor.load(folder)
             except Exception as error:  # noqa: BLE001
                 problems.append(repr(error))
                 continue
@@ -340,7 +340,7 @@ def test_each_file_missing_in_turn(folder: Path, name: str) -> None:
 
 def test_the_card_is_for_people_and_not_needed(folder: Path, trained: NextPredictor) -> None:
     (folder / "CARD.md").unlink()
-    assert load(folder).summary() == trained.summary()
+    assert NextPredictor.load(folder).summary() == trained.summary()
 
 
 @pytest.mark.parametrize(
@@ -457,4 +457,4 @@ def test_a_vocabulary_that_is_no_list_of_texts(folder: Path, text: str) -> None:
 def test_a_damaged_folder_can_be_replaced_by_fitting_again(trained: NextPredictor, folder: Path) -> None:
     (folder / "model.safetensors").unlink()
     trained.save(folder)
-    assert load(folder).predict([History(("u001",))], 1) == trained.predict([History(("u001",))], 1)
+    assert NextPredictor.load(folder).predict([History(("u001",))], 1) == trained.predict([History(("u001",))], 1)

@@ -26,6 +26,7 @@ FLOORS = [
     "nn",
     "threads",
     "folder",
+    "registry",
     "lock",
     "versions",
     "group",

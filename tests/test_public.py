@@ -35,6 +35,7 @@ NAMES = [
     "Passage",
     "Post",
     "Posts",
+    "Predictor",
     "Queries",
     "QueryExplanation",
     "SettingError",
@@ -73,7 +74,7 @@ def test_each_name_is_there_and_explained(name: str) -> None:
 
 def test_a_name_that_is_not_there_says_so() -> None:
     with pytest.raises(AttributeError, match=r"^module 'ensue' has no attribute 'nonsense'$"):
-        _ = ensue.nonsense
+        _ = ensue.nonsense  # type: ignore[attr-defined]
 
 
 def test_errors_have_one_base() -> None:

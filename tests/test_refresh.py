@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensue import load, metrics, versions
+from ensue import metrics, versions
 from ensue.classify.predictor import ClassifyPredictor
 from ensue.data.histories import Histories
 from ensue.data.texts import Texts
@@ -64,7 +64,7 @@ def test_an_update_that_does_no_harm_takes_over_and_the_old_version_is_kept(fold
     found = refresh(folder, Histories.of([*circles(30, 2, day=1), History(("a1", "new"), (2e9, 2e9))]), max_drop=0.5)
     assert found.accepted and found.version == versions.current(folder) == 2
     assert contents(folder.with_name("m.versions") / "1") == before
-    updated = load(folder, device="cpu")
+    updated = NextPredictor.load(folder, device="cpu")
     assert "new" in updated.vocabulary and updated.facts["sequences"] == 131, "the newest part was learned too"
     assert "## The latest update" in (folder / "CARD.md").read_text()
     assert "131 past histories (ids and times, no names" in (folder / "CARD.md").read_text()
@@ -75,7 +75,7 @@ def test_the_slices_are_the_newest_tenth_and_a_part_of_what_is_remembered(folder
     data = circles(30, 2, day=1)
     data = [data[place] for place in np.random.default_rng(0).permutation(30)]  # the file is not in order of time
     newest = Histories.of(sorted(data, key=lambda record: record.times[0])[-3:])
-    old = load(folder, device="cpu")
+    old = NextPredictor.load(folder, device="cpu")
     found = refresh(folder, Histories.of(data), max_drop=0.9)
     first, second = found.slices
     assert (first.name, first.targets, found.held) == ("newest", 12, "the last 3 of 30 by start time")
@@ -115,12 +115,12 @@ def test_what_a_stream_keeps_in_the_folder_goes_with_it(folder: Path) -> None:
 
 def test_rolling_back_gives_equal_answers(folder: Path) -> None:
     questions = circles(10, 4)
-    before = load(folder, device="cpu").predict(questions)
+    before = NextPredictor.load(folder, device="cpu").predict(questions)
     refresh(folder, Histories.of(circles(60, 2, step=3, day=1)), max_drop=0.99)
-    after = load(folder, device="cpu").predict(questions)
+    after = NextPredictor.load(folder, device="cpu").predict(questions)
     assert after != before
-    assert roll_back(folder) == (1, 2) and load(folder, device="cpu").predict(questions) == before
-    assert roll_back(folder, 2) == (2, 1) and load(folder, device="cpu").predict(questions) == after
+    assert roll_back(folder) == (1, 2) and NextPredictor.load(folder, device="cpu").predict(questions) == before
+    assert roll_back(folder, 2) == (2, 1) and NextPredictor.load(folder, device="cpu").predict(questions) == after
 
 
 def test_no_more_versions_are_kept_than_told(folder: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_counting_model_is_updated_too(tmp_path: Path) -> None:
     found = refresh(tmp_path / "m", Histories.of(circles(30, 2, day=1)))
     assert found.accepted and [part.name for part in found.slices] == ["newest"]
     assert found.slices[0].counting["mrr"] >= found.slices[0].new["mrr"] > 0, "it is one of them"
-    assert load(tmp_path / "m").facts["sequences"] == 50
+    assert NextPredictor.load(tmp_path / "m").facts["sequences"] == 50
 
 
 def test_what_killed_processes_left_is_swept_once_it_is_old(folder: Path) -> None:

@@ -21,7 +21,7 @@ from ensue.classify.predictor import ClassifyPredictor
 from ensue.errors import DataError
 from ensue.evaluation import TextResult, classify, compare, describe, evaluate
 from ensue.evaluation.classify import MEASURES
-from ensue.predictor import task_of
+from ensue.registry import task_of
 
 TRAIN = [Text((f"good {word}",), "a") for word in "uvwxyz"] + [Text((f"bad {word}",), "b") for word in "uvwxy"]
 Scores = dict[str, np.ndarray[Any, np.dtype[np.float64]]]

@@ -14,38 +14,38 @@
     ...     pass
     >>> predictor.explain([Text(("a fine film",))])
 
-The names below are the public ones; whatever needs torch is imported when it is first asked for.
+The names below are the public ones; each is imported when it is first asked for.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ensue.answers import (
-    Answer,
-    Choice,
-    Deletion,
-    Explanation,
-    Heed,
-    Link,
-    LinkAnswer,
-    Passage,
-    QueryExplanation,
-    TextAnswer,
-    TextExplanation,
-)
-from ensue.data.corpus import Corpus, read_corpus
-from ensue.data.histories import Histories
-from ensue.data.posts import Articles, Posts
-from ensue.data.queries import Queries, read_queries
-from ensue.data.tables import read
-from ensue.data.texts import Texts, read_texts
 from ensue.errors import DataError, EnsueError, ModelFolderError, SettingError
-from ensue.records import Article, History, Post, Text
 from ensue.version import __version__
 
 if TYPE_CHECKING:
+    from ensue.answers import (
+        Answer,
+        Choice,
+        Deletion,
+        Explanation,
+        Heed,
+        Link,
+        LinkAnswer,
+        Passage,
+        QueryExplanation,
+        TextAnswer,
+        TextExplanation,
+    )
+    from ensue.data.corpus import Corpus, read_corpus
+    from ensue.data.histories import Histories
+    from ensue.data.posts import Articles, Posts
+    from ensue.data.queries import Queries, read_queries
+    from ensue.data.tables import read
+    from ensue.data.texts import Texts, read_texts
     from ensue.evaluation import compare, evaluate
-    from ensue.predictor import load, make
+    from ensue.predictor import Predictor, load, make
+    from ensue.records import Article, History, Post, Text
 
 __all__ = [
     "Answer",
@@ -66,6 +66,7 @@ __all__ = [
     "Passage",
     "Post",
     "Posts",
+    "Predictor",
     "Queries",
     "QueryExplanation",
     "SettingError",
@@ -84,10 +85,30 @@ __all__ = [
     "read_texts",
 ]
 
-_LATER = {"compare": "evaluation", "evaluate": "evaluation", "load": "predictor", "make": "predictor"}
+_HOMES = {
+    "answers": "Answer Choice Deletion Explanation Heed Link LinkAnswer Passage "
+    "QueryExplanation TextAnswer TextExplanation",
+    "data.corpus": "Corpus read_corpus",
+    "data.histories": "Histories",
+    "data.posts": "Articles Posts",
+    "data.queries": "Queries read_queries",
+    "data.tables": "read",
+    "data.texts": "Texts read_texts",
+    "evaluation": "compare evaluate",
+    "predictor": "Predictor load make",
+    "records": "Article History Post Text",
+}
+_HOME = {name: f"ensue.{module}" for module, names in _HOMES.items() for name in names.split()}
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return getattr(import_module(f"ensue.{_LATER[name]}"), name)
-    raise AttributeError(f"module 'ensue' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+if not TYPE_CHECKING:  # whoever checks types has the imports above
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOME:
+            raise AttributeError(f"module 'ensue' has no attribute {name!r}")
+        globals()[name] = found = getattr(import_module(_HOME[name]), name)
+        return found

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, TypeVar, overload
 
-from ensue.classify.predictor import ClassifyPredictor
-from ensue.errors import ModelFolderError, SettingError
-from ensue.folder import read_settings
-from ensue.link.predictor import LinkPredictor
-from ensue.next_event.predictor import NextPredictor
-from ensue.suggest.predictor import SuggestPredictor
-from ensue.training import Report
+from ensue.registry import require_task, task_of
 
-TASKS: Mapping[str, type[NextPredictor] | type[ClassifyPredictor] | type[SuggestPredictor] | type[LinkPredictor]] = {
-    "next": NextPredictor,
-    "classify": ClassifyPredictor,
-    "suggest": SuggestPredictor,
-    "link": LinkPredictor,
-}
+if TYPE_CHECKING:  # of four tasks the one that is asked for is imported
+    from ensue.classify.predictor import ClassifyPredictor
+    from ensue.link.predictor import LinkPredictor
+    from ensue.next_event.predictor import NextPredictor
+    from ensue.suggest.predictor import SuggestPredictor
+    from ensue.training import Report
+
 Data = TypeVar("Data", contravariant=True)
 Record = TypeVar("Record", contravariant=True)
 Found = TypeVar("Found", covariant=True)
@@ -35,7 +30,29 @@ class Predictor(Protocol[Data, Record, Found, Reasons]):
     ``Corpus`` and answers a ``Post`` with a ``LinkAnswer`` and a ``LinkExplanation``.
     """
 
-    def fit(self, data: Data, valid: Data | None = None) -> Iterator[Report]:
+    @property
+    def task(self) -> str:
+        """The question: next, classify, suggest or link."""
+        ...
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model, as in ``MODELS``."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """The same seed, data and machine give the same bytes on the CPU."""
+        ...
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What was learned from, as the card shows it."""
+        ...
+
+    def fit(
+        self, data: Data, valid: Data | None = None, *, checkpoint: Path | None = None, resume: bool = False
+    ) -> Iterator[Report]:
         """Learn from nothing, yielding a report a step."""
         ...
 
@@ -43,22 +60,30 @@ class Predictor(Protocol[Data, Record, Found, Reasons]):
         """Go on from what is known; new values and words are welcome."""
         ...
 
-    def predict(self, records: Sequence[Record], k: int = 10) -> Sequence[Found]:
+    def predict(self, records: Sequence[Record], k: int = 10, *, evidence: bool = True) -> Sequence[Found]:
         """The ``k`` likeliest answers to each record, best first."""
         ...
 
-    def explain(self, records: Sequence[Record]) -> Sequence[Reasons]:
+    def explain(self, records: Sequence[Record], k: int = 3) -> Sequence[Reasons]:
         """What the model leaned on."""
         ...
 
-    def save(self, folder: str | Path) -> None:
+    def summary(self) -> dict[str, Any]:
+        """What was learned from what, and how."""
+        ...
+
+    def save(self, folder: str | Path, card: str = "") -> None:
         """Write the model folder at once."""
         ...
 
     @classmethod
-    def load(cls, folder: str | Path) -> Self:
+    def load(cls, folder: str | Path, *, device: str | None = None) -> Self:
         """Read a model folder."""
         ...
+
+
+AnyPredictor: TypeAlias = Predictor[Any, Any, Any, Any]
+"""Where the task is known when the program runs."""
 
 
 @overload
@@ -105,7 +130,7 @@ def make(
     settings: Mapping[str, object] | None = None,
     seed: int = 0,
     device: str | None = None,
-) -> Any: ...
+) -> AnyPredictor: ...
 def make(
     task: str,
     model: str = "best",
@@ -113,7 +138,7 @@ def make(
     settings: Mapping[str, object] | None = None,
     seed: int = 0,
     device: str | None = None,
-) -> Any:
+) -> AnyPredictor:
     """A predictor that has learned nothing yet.
 
     Args:
@@ -126,27 +151,35 @@ def make(
     Raises:
         SettingError: an unknown task, model or setting.
     """
-    if task not in TASKS:
-        raise SettingError(f"task {task!r} is not known; choose from {', '.join(TASKS)}")
-    return TASKS[task](model, settings=settings, seed=seed, device=device)
+    return _kind(require_task(task))(model, settings=settings, seed=seed, device=device)
 
 
-def task_of(folder: str | Path) -> str:
-    """The task of a model folder.
-
-    Raises:
-        ModelFolderError: it is half, foreign, or of a newer ensue.
-    """
-    task = read_settings(Path(folder))["task"]
-    if not isinstance(task, str) or task not in TASKS:
-        raise ModelFolderError(f"{folder}: task {task!r} is not known to this ensue; update ensue")
-    return task
-
-
-def load(folder: str | Path, **options: Any) -> Any:
+def load(folder: str | Path, *, device: str | None = None) -> AnyPredictor:
     """Read a model folder as the predictor of its task, such as a :class:`NextPredictor`.
+
+    Args:
+        folder: what :meth:`Predictor.save` wrote.
+        device: ``cpu`` or ``cuda``; a GPU is used when there is one.
 
     Raises:
         ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
     """
-    return TASKS[task_of(folder)].load(folder, **options)
+    return _kind(task_of(folder)).load(folder, device=device)
+
+
+def _kind(task: str) -> type[NextPredictor] | type[ClassifyPredictor] | type[SuggestPredictor] | type[LinkPredictor]:
+    if task == "next":
+        from ensue.next_event.predictor import NextPredictor
+
+        return NextPredictor
+    if task == "classify":
+        from ensue.classify.predictor import ClassifyPredictor
+
+        return ClassifyPredictor
+    if task == "suggest":
+        from ensue.suggest.predictor import SuggestPredictor
+
+        return SuggestPredictor
+    from ensue.link.predictor import LinkPredictor
+
+    return LinkPredictor

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from ensue.errors import SettingError
 
 
@@ -30,6 +28,8 @@ def changed(changes: Mapping[str, object], *defaults: Any) -> list[Any]:
 
 
 def _changed(changes: Mapping[str, object], settings: Any) -> Any:
+    from pydantic import TypeAdapter, ValidationError  # most settings are never changed
+
     own = {field.name: changes[field.name] for field in fields(settings) if field.name in changes}
     if not own:
         return settings

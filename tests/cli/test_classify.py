@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from ensue import Text, classify, load
+from ensue import Text, classify
 from ensue.answers import Choice, Deletion, TextAnswer
+from ensue.classify.predictor import ClassifyPredictor
 from ensue.cli import show, show_texts
 from ensue.evaluation import Row, TextCard, TextResult
 from ensue.evaluation.classify import MEASURES
@@ -134,7 +135,7 @@ def test_columns_are_stated_by_role(ensue: Ensue, tmp_path: Path) -> None:
     path.write_text("words,mood\n" + "".join(f"{text},{label}\n" for label, text in rows(60, 0)))
     ran = ensue("fit", "classify", path, "-o", tmp_path / "m", "--model=tfidf", "--columns=text=words,label=mood")
     assert ran.code == 0 and ran.lines[0] == f"{path}: csv (text=words, label=mood)"
-    assert load(tmp_path / "m").labels == ["no", "yes"]
+    assert ClassifyPredictor.load(tmp_path / "m").labels == ["no", "yes"]
 
 
 def test_phrases_of_trees(ensue: Ensue, tmp_path: Path) -> None:
@@ -142,7 +143,7 @@ def test_phrases_of_trees(ensue: Ensue, tmp_path: Path) -> None:
     path.write_text("(3 (4 fine) (2 film))\n(1 (0 dull) (2 play))\n" * 3)
     ran = ensue("fit", "classify", path, "-o", tmp_path / "m", "--model=tfidf", "--phrases", "--valid", path)
     assert ran.code == 0, ran.err
-    assert load(tmp_path / "m").facts["labels"] == ["0", "1", "2", "3", "4"]
+    assert ClassifyPredictor.load(tmp_path / "m").facts["labels"] == ["0", "1", "2", "3", "4"]
     found = only_json(ensue("check", path, "--phrases", "--json").out)
     assert found["texts"] == 6
 
@@ -272,7 +273,7 @@ def test_explain_shows_each_word_and_draws_a_page(ensue: Ensue, files: Files, tm
     ran = ensue("explain", files.model, "-", "--html", page, stdin="w1 good w3\n")
     assert (ran.code, ran.lines) == (0, [f"wrote {page}"])
     assert ran.out.startswith("weights: what the model leaned on, not causes; ")
-    (found,) = load(files.model).explain([Text(("w1 good w3",))])
+    (found,) = ClassifyPredictor.load(files.model).explain([Text(("w1 good w3",))])
     (part,) = found.passages
     line = "  ".join(f"{word} {weight:.2f}" for word, weight in zip(part.words, part.weights, strict=True))
     assert f"the text: 1.00\n  {line}\n" in ran.out
@@ -305,7 +306,10 @@ def test_an_update_is_learned_and_can_be_taken_back(ensue: Ensue, files: Files, 
         f"{folder}: learned 2 texts; version 2 stands, `ensue update {folder} --rollback` puts version 1 back",
         "note: only task next tests an update before it takes over; `ensue evaluate` tells what this is worth",
     ]
-    assert "splendid" in load(folder).tokenizer.vocabulary and load(folder).facts["texts"] == 92
+    assert (
+        "splendid" in ClassifyPredictor.load(folder).tokenizer.vocabulary
+        and ClassifyPredictor.load(folder).facts["texts"] == 92
+    )
     found = only_json(ensue("update", folder, new, "--json").out)
     assert list(found) == ["folder", "version", "texts", "loss", "kept"] and found["kept"] == [1, 2]
     assert ensue("update", folder, "--rollback", "1").code == 0
@@ -429,7 +433,7 @@ def test_vectors_of_another_width(ensue: Ensue, files: Files, tmp_path: Path) ->
     message = f"dim is 8, but the vectors of {vectors} have 3 numbers; leave dim out"
     check_refused(ran, message, before=1)
     ran = ensue("fit", "classify", files.train, "-o", tmp_path / "m", *options, f"--set=vectors={vectors}")
-    assert ran.code == 0 and load(tmp_path / "m").counting.keys() == {"tfidf", "vectors", "majority"}
+    assert ran.code == 0 and ClassifyPredictor.load(tmp_path / "m").counting.keys() == {"tfidf", "vectors", "majority"}
 
 
 FOREIGN: dict[str, tuple[list[str], str]] = {

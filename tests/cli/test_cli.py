@@ -52,6 +52,7 @@ def test_help_lists_the_verbs(ensue: Ensue) -> None:
         "compare",
         "predict",
         "explain",
+        "models",
         "update",
         "stream",
         "link",

@@ -16,7 +16,7 @@ import pytest
 from ensue import versions
 from ensue.folder import clone_folder
 from ensue.lock import only_writer
-from ensue.predictor import load
+from ensue.next_event.predictor import NextPredictor
 from ensue.serve import learning, tasks
 from tests.serve.conftest import running, sessions
 
@@ -42,7 +42,7 @@ def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
 
 def learned(folder: Path, place: Path, value: str) -> Path:
     """Another version of a model, which knows one value more."""
-    predictor = load(folder)
+    predictor = NextPredictor.load(folder)
     predictor.welcome([value])
     predictor.facts["version"] = 2
     predictor.save(place)

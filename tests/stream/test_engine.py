@@ -13,7 +13,7 @@ import pytest
 from ensue.data.histories import Histories
 from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.next_event.predictor import NextPredictor
-from ensue.predictor import load, make
+from ensue.predictor import make
 from ensue.records import History
 from ensue.refresh import refresh
 from ensue.stream import engine, saved
@@ -47,7 +47,7 @@ def told(folder: Path) -> dict[str, Any]:
 def expected(fitted: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a run in one go comes to."""
     place = tmp_path_factory.mktemp("whole")
-    load(fitted).save(place / "m")
+    NextPredictor.load(fitted).save(place / "m")
     _, last = streamed(place / "m", write(place / "log.jsonl", mixed(200)))
     assert last.over
     assert last.counts.lines == len(mixed(200))
@@ -68,7 +68,7 @@ def test_stops_and_starts_change_nothing_at_all(folder: Path, tmp_path: Path, ex
     for until in (1, 60, 61, 150):
         stream, _ = streamed(folder, address, batch=7, until=until)
         assert stream.counts.events >= until
-        assert load(folder).facts.get("steps") == stream.predictor.facts.get("steps")
+        assert NextPredictor.load(folder).facts.get("steps") == stream.predictor.facts.get("steps")
     _, last = streamed(folder, address, batch=7)
     assert told(folder) == expected
     assert last.rate > 0
@@ -77,7 +77,7 @@ def test_stops_and_starts_change_nothing_at_all(folder: Path, tmp_path: Path, ex
 def test_the_same_log_gives_the_same_bytes(fitted: Path, tmp_path: Path) -> None:
     address = write(tmp_path / "log.jsonl", log(300))
     for name in ("a", "b"):
-        load(fitted).save(tmp_path / name / "m")
+        NextPredictor.load(fitted).save(tmp_path / name / "m")
     streamed(tmp_path / "a" / "m", address, batch=64)
     streamed(tmp_path / "b" / "m", address, batch=64, every=0.0)  # commits as often as can be
     for path in (tmp_path / "a" / "m").iterdir():
@@ -118,7 +118,7 @@ def test_what_comes_later_changes_no_figure(fitted: Path, tmp_path: Path) -> Non
     """Two logs, alike in their first 100 lines: after those the figures are the same, and so are the weights."""
     first, found = log(120)[:100], []
     for name, rest in (("a", log(50, seed=7, values=90)), ("b", log(50, seed=8))):
-        load(fitted).save(tmp_path / name / "m")
+        NextPredictor.load(fitted).save(tmp_path / name / "m")
         (tmp_path / name).mkdir(exist_ok=True)
         stream, _ = streamed(
             tmp_path / name / "m", write(tmp_path / name / "log.jsonl", first + rest), batch=50, until=80
@@ -142,7 +142,7 @@ def test_the_model_learns_what_it_sees(folder: Path, tmp_path: Path) -> None:
     assert final["frozen"]["hr@20"] == 0  # it never heard of the new values
     assert "## Learned from a stream" in (folder / "CARD.md").read_text()
     assert (folder / "CARD.md").read_text().count("fitted on a made-up log") == 1
-    assert load(folder).vocabulary.id("new 7") > 20
+    assert NextPredictor.load(folder).vocabulary.id("new 7") > 20
 
 
 def test_a_frozen_rival_survives_a_restart_and_must_be_named_first(folder: Path, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_frozen_rival_survives_a_restart_and_must_be_named_first(folder: Path,
     targets = {name: sums[0] for name, sums in stream.board.total().sums.items()}
     assert targets["frozen"] == targets["model"] == stream.counts.targets
     other = tmp_path / "other" / "m"
-    load(folder).save(other)
+    NextPredictor.load(folder).save(other)
     streamed(other, address, until=100)
     with pytest.raises(SettingError, match="was not kept as it was before the stream began"):
         streamed(other, address, beside=("frozen",))
@@ -195,7 +195,7 @@ def test_an_update_in_between_leaves_the_position(folder: Path, tmp_path: Path, 
     streamed(folder, address, until=100)
     new = Histories.of(History(("v1", "newer still", "v3"), (at, at + 1.0, at + 2.0)) for at in range(40))
     assert refresh(folder, new, max_drop=0.99).accepted
-    assert "newer still" in load(folder).vocabulary
+    assert "newer still" in NextPredictor.load(folder).vocabulary
     streamed(folder, address)
     assert told(folder) == expected
 
@@ -221,12 +221,12 @@ def test_another_source_is_refused_and_taken_anew(folder: Path, tmp_path: Path) 
     other = f"sqlite:{tmp_path / 'q.db'}"
     with pytest.raises(SettingError, match=r"m learns from log\.jsonl, not from sqlite:q\.db; name that one, or begin"):
         streamed(folder, other)
-    steps = load(folder).facts["steps"]
+    steps = NextPredictor.load(folder).facts["steps"]
     stream = Stream(folder, open_source(other, print), StreamSettings(), anew=True)
     *_, last = stream.run(follow=False)
     stream.source.close()
     assert last.counts.lines == len(mixed(50))
-    assert load(folder).facts["steps"] > steps
+    assert NextPredictor.load(folder).facts["steps"] > steps
     assert len((tmp_path / "m.rejects.jsonl").read_text().splitlines()) == 2 * len(BAD)  # those from before stay
 
 
@@ -316,7 +316,7 @@ def test_a_counting_model_streams_too(tmp_path: Path) -> None:
         stream, last = streamed(tmp_path / "m", write(tmp_path / "log.jsonl", lines), batch=50, gap=1.0)
     finally:
         engine.COUNTED = engine_counted
-    (answer,) = load(tmp_path / "m").predict([History(("v1",))], k=1)
+    (answer,) = NextPredictor.load(tmp_path / "m").predict([History(("v1",))], k=1)
     assert answer.choices[0].value == "v9"
     assert last.board.rows()[-1].figures()["model"]["hr@20"] == 1.0
     assert np.isfinite(stream.sessions.clock)

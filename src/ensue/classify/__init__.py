@@ -22,6 +22,23 @@ MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
     "vectors": (MeanVectors, CountingSettings(), None),
     "majority": (Majority, CountingSettings(), None),
 }
+ABOUT: dict[str, tuple[str, str]] = {
+    "centrality": (
+        "a BiLSTM; words weigh by their centrality in a graph of who leans on whom",
+        "Gong et al., SCIS 2020",
+    ),
+    "centrality-bilinear": ("the same, edges by a bilinear score", "Gong et al., SCIS 2020"),
+    "blend": ("centrality pooled with the counting models", ""),
+    "self-attention": ("a BiLSTM and self-attention", "rival in Gong et al., SCIS 2020"),
+    "mean": ("a BiLSTM and the mean", "rival in Gong et al., SCIS 2020"),
+    "max": ("a BiLSTM and the maximum", "rival in Gong et al., SCIS 2020"),
+    "routing": ("a BiLSTM and dynamic routing", "Gong et al., COLING 2018"),
+    "reverse-routing": ("a BiLSTM and dynamic routing, reversed", "Gong et al., COLING 2018"),
+    "tfidf": ("words and pairs of words under logistic regression", ""),
+    "vectors": ("the mean of word vectors under logistic regression; needs a file of them", ""),
+    "majority": ("the shares of the labels, whatever the text", ""),
+}
+"""What each is, in a line, and where it was published."""
 COUNTING = ("tfidf", "vectors", "majority")
 """Learned beside every model; ``vectors`` only where there is a file of them."""
 BEST = ("blend", "tfidf", "vectors")

@@ -190,17 +190,17 @@ def update(folder: Path, new: Path, reading: Reading, max_drop: float, keep: int
     """Learn new texts and keep the model that stood. There is no test: a folder holds no former text to test on."""
     from ensue import versions
     from ensue.classify import storage
+    from ensue.classify.predictor import ClassifyPredictor
     from ensue.cli import show
     from ensue.evaluation import describe
     from ensue.folder import sweep, write_folder
     from ensue.lock import only_writer
-    from ensue.predictor import load
 
     if keep < 0:
         raise SettingError(f"--keep {keep}: give 0 or more")
     with only_writer(folder):
         sweep(folder)
-        predictor, standing = load(folder), versions.current(folder)
+        predictor, standing = ClassifyPredictor.load(folder), versions.current(folder)
         texts = read(new, reading)
         require_like(texts, new, predictor)
         report = predictor.update(texts)

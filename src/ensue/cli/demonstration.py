@@ -9,7 +9,6 @@ from json import dumps
 from json import loads as json_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-from urllib.request import Request, urlopen
 
 import typer
 
@@ -100,6 +99,8 @@ def _try_page(folders: dict[str, Path], story: Path) -> str:
 
 def _fetch(address: str, body: bytes | None = None) -> bytes:
     headers = {"content-type": "application/json"}
+    from urllib.request import Request, urlopen
+
     with urlopen(Request(address, body, headers), timeout=30) as answer:
         found: bytes = answer.read()
     return found

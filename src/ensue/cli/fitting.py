@@ -32,8 +32,10 @@ from ensue.cli.options import (
     Sort,
     Task,
     TimeUnit,
+    Valid,
     settings_of,
 )
+from ensue.registry import require_model
 
 
 def fit(
@@ -42,7 +44,7 @@ def fit(
     data: Data,
     output: Annotated[Path, typer.Option("--output", "-o", help="the model folder to write")],
     model: Annotated[str, typer.Option(help="a model's name, or best")] = "best",
-    valid: Annotated[Path | None, typer.Option(help="data for early stopping; else a tenth is held out")] = None,
+    valid: Valid = None,
     set_: Set = None,
     seed: Seed = 0,
     resume: Annotated[bool, typer.Option("--resume", help="continue a run that was interrupted")] = False,
@@ -62,6 +64,8 @@ def fit(
     json: Json = False,
 ) -> None:
     """Train a model (or count) and write its folder."""
+    chosen = tasks.named(task, context)
+    require_model(task, model)
     from ensue.cli import show
     from ensue.evaluation import describe
     from ensue.folder import require_writable
@@ -69,7 +73,6 @@ def fit(
     from ensue.lock import only_writer
     from ensue.predictor import make
 
-    chosen = tasks.named(task, context)
     reading = Reading.of(context)
     predictor = make(task, model, settings=settings_of(set_, min_users), seed=seed, device=device)
     require_writable(output)

@@ -179,14 +179,14 @@ def update(folder: Path, new: Path, reading: Reading, max_drop: float, keep: int
     from ensue.evaluation import describe
     from ensue.folder import sweep, write_folder
     from ensue.link import storage
+    from ensue.link.predictor import LinkPredictor
     from ensue.lock import only_writer
-    from ensue.predictor import load
 
     if keep < 0:
         raise SettingError(f"--keep {keep}: give 0 or more")
     with only_writer(folder):
         sweep(folder)
-        predictor, standing = load(folder), versions.current(folder)
+        predictor, standing = LinkPredictor.load(folder), versions.current(folder)
         corpus, before = read(new, reading), len(predictor.articles)
         report = predictor.update(corpus)
         predictor.facts["version"] = version = versions.next_number(folder)

@@ -9,15 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
-import numpy.typing as npt
 import typer
 
-from ensue.cli.options import Columns, Encoding, Json, MaxUnpacked, Reading, Sheet
+from ensue.cli.options import Columns, Encoding, Json, MaxUnpacked, Reading, Sheet, present
 from ensue.errors import SettingError
 from ensue.lines import plural
+from ensue.registry import task_of
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from ensue.data.corpus import Corpus
     from ensue.link.labels import Labels
     from ensue.link.predictor import LinkPredictor
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
 
 def link(
     context: typer.Context,
-    articles: Annotated[Path, typer.Argument(help="the story: a file of one or many articles")],
-    posts: Annotated[Path, typer.Argument(help="the posts: a table, JSON Lines, or what a collector wrote")],
+    articles: Annotated[Path, typer.Argument(callback=present, help="the story: a file of one or many articles")],
+    posts: Annotated[
+        Path, typer.Argument(callback=present, help="the posts: a table, JSON Lines, or what a collector wrote")
+    ],
     folder: Annotated[Path | None, typer.Option(help="a model folder; without one, lexical scores")] = None,
     model: Annotated[str, typer.Option(help="without a folder: best, tfidf, bm25 or sbert")] = "best",
     encoder: Annotated[
@@ -49,14 +53,18 @@ def link(
     json: Json = False,
 ) -> None:
     """Rank posts for a story of one or many articles, with the sentence that each matches and what repeats it."""
-    from ensue.cli import show, show_links, writing
-    from ensue.data.corpus import read_corpus
-    from ensue.link.story import SHOWN, rank
-
     if k < 1:
         raise SettingError(f"-k {k}: show at least 1 post")
     if review and json:
         raise SettingError("--review asks at the terminal; leave --json out")
+    if folder is not None and (model != "best" or encoder):
+        raise SettingError("--model, --encoder and --folder: the folder has its own; give the folder alone")
+    if folder is not None and task_of(folder) != "link":
+        raise SettingError(f"{folder}: this model answers another question; name a folder made by `ensue fit link`")
+    from ensue.cli import show, show_links, writing
+    from ensue.data.corpus import read_corpus
+    from ensue.link.story import SHOWN, rank
+
     if output is not None:
         writing.require_place(output, [articles, posts])
     reading = replace(Reading.of(context), articles=articles)
@@ -84,7 +92,6 @@ def _predictor(corpus: Corpus, folder: Path | None, model: str, encoder: str) ->
     from ensue.cli import show
     from ensue.link.predictor import LinkPredictor, untrained
     from ensue.link.vectors import index_of, sync
-    from ensue.predictor import task_of
 
     if folder is None:
         found = untrained(corpus.articles, corpus.posts, model, encoder)
@@ -94,10 +101,6 @@ def _predictor(corpus: Corpus, folder: Path | None, model: str, encoder: str) ->
             "`ensue fit link` learns weights and probabilities"
         )
         return found
-    if model != "best" or encoder:
-        raise SettingError("--model, --encoder and --folder: the folder has its own; give the folder alone")
-    if task_of(folder) != "link":
-        raise SettingError(f"{folder}: this model answers another question; name a folder made by `ensue fit link`")
     loaded = LinkPredictor.load(folder)
     if loaded.model is not None:
         with show.counted("posts encoded") as count:
@@ -145,6 +148,8 @@ def _review(found: Ranked, posts: Path, place: Path | None) -> Ranked:
 
 
 def _ask(found: Ranked, asked: npt.NDArray[np.int64], kept: Labels) -> npt.NDArray[np.bool_]:
+    import numpy as np
+
     from ensue.cli import show_links
 
     given: list[bool] = []

@@ -4,12 +4,47 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ensue.data.packed import Opening
+from ensue.errors import DataError
+from ensue.registry import require_task
 from ensue.settings import parse
+
+if TYPE_CHECKING:
+    from ensue.data.packed import Opening
+
+
+def present(path: Path | None) -> Path | None:
+    """What a file's name is asked first, before anything is imported that could read it.
+
+    Raises:
+        DataError: there is no such file or folder.
+    """
+    try:
+        if path is not None:
+            path.stat()
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such file; check the name") from error
+    except (OSError, ValueError):  # the reader says what is wrong
+        return path
+    return path
+
+
+def all_present(paths: list[Path] | None) -> list[Path] | None:
+    """See :func:`present`."""
+    for path in paths or ():
+        present(path)
+    return paths
+
+
+def input_present(source: str) -> str:
+    """See :func:`present`; ``-`` is stdin."""
+    if source != "-":
+        present(Path(source))
+    return source
+
 
 Columns = Annotated[
     str,
@@ -51,7 +86,10 @@ MinUsers = Annotated[
     int | None, typer.Option(help="of query logs: how many users must have typed what is suggested; 5 unless stated")
 ]
 ArticlesFile = Annotated[
-    Path | None, typer.Option("--articles", help="of posts: the file of articles; a folder holds both files itself")
+    Path | None,
+    typer.Option(
+        "--articles", callback=present, help="of posts: the file of articles; a folder holds both files itself"
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 Folder = Annotated[Path, typer.Argument(help="a model folder made by `ensue fit`")]
@@ -60,10 +98,12 @@ Folder = Annotated[Path, typer.Argument(help="a model folder made by `ensue fit`
 Data = Annotated[
     Path,
     typer.Argument(
-        help="a log, queries or labelled texts: CSV, TSV, Excel, JSON Lines, Parquet, or a layout known by its shape"
+        callback=present,
+        help="a log, queries or labelled texts: CSV, TSV, Excel, JSON Lines, Parquet, or a layout known by its shape",
     ),
 ]
-Task = Annotated[str, typer.Argument(help="the question: next, classify, suggest or link")]
+Valid = Annotated[Path | None, typer.Option(callback=present, help="data for early stopping; else a tenth is held out")]
+Task = Annotated[str, typer.Argument(callback=require_task, help="the question: next, classify, suggest or link")]
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="key=value: change a setting of the model or its schedule")
 ]

@@ -28,6 +28,7 @@ from ensue.cli.options import (
     Sheet,
     Sort,
     TimeUnit,
+    input_present,
 )
 from ensue.errors import SettingError
 from ensue.lines import plural
@@ -43,7 +44,12 @@ def predict(
     context: typer.Context,
     folder: Folder,
     source: Annotated[
-        str, typer.Argument(metavar="[INPUT]", help="a log or texts; - for JSON Lines, or plain texts, on stdin")
+        str,
+        typer.Argument(
+            metavar="[INPUT]",
+            callback=input_present,
+            help="a log or texts; - for JSON Lines, or plain texts, on stdin",
+        ),
     ] = "-",
     k: Annotated[int, typer.Option("-k", help="choices an answer")] = 10,
     output: Annotated[
@@ -75,7 +81,8 @@ def predict(
         if steps is not None:
             raise SettingError("-o and --steps: a forecast has no row a sequence; give --json and > instead of -o")
         writing.require_place(output, [Path(source)] if source != "-" else [])
-    chosen, predictor = tasks.of_folder(folder, context), load(folder)
+    chosen = tasks.of_folder(folder, context)
+    predictor: Any = load(folder)
     asked = chosen.records(source, Reading.of(context), predictor)
     more: dict[str, Any] = {"prefix": prefix} if prefix else {}
     more["evidence"] = evidence and (output is None or json or predictor.task == "link")
@@ -154,7 +161,12 @@ def explain(
     context: typer.Context,
     folder: Folder,
     source: Annotated[
-        str, typer.Argument(metavar="INPUT", help="a log or texts; - for JSON Lines, or plain texts, on stdin")
+        str,
+        typer.Argument(
+            metavar="INPUT",
+            callback=input_present,
+            help="a log or texts; - for JSON Lines, or plain texts, on stdin",
+        ),
     ],
     html: Annotated[Path | None, typer.Option(help="draw the first one's weights into this page")] = None,
     k: Annotated[int, typer.Option("-k", help="choices an answer")] = 3,
@@ -171,7 +183,6 @@ def explain(
     json: Json = False,
 ) -> None:
     """Show what an answer leaned on inside each history or text, and what it loses without that."""
-    from ensue import figures
     from ensue.cli import show
     from ensue.predictor import load
 
@@ -181,6 +192,8 @@ def explain(
     while some := list(islice(records, 256)):
         for explanation in predictor.explain(some, k):
             if html and not drawn:
+                from ensue import figures
+
                 first, *more = chosen.pictures(explanation)
                 figures.write_html(first, html, *more)
                 show.remark(f"wrote {html}")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ensue.errors import SettingError
+from ensue.registry import task_of
 from ensue.settings import changed, parse
 
 TOKEN = "ENSUE_TOKEN"
@@ -38,6 +39,9 @@ def serve(
 
     A folder that is replaced while it is served is taken up at once. ENSUE_TOKEN holds what clients must show.
     """
+    models = named(folders)
+    for folder in models.values():
+        task_of(folder)  # no model is found out before anything is imported
     from ensue.serve import serve as run
     from ensue.serve.settings import ServeSettings
 
@@ -45,7 +49,7 @@ def serve(
         {**parse(set_ or []), "hosts": tuple(allow_host or ()), "learn": not read_only}, ServeSettings()
     )
     run(
-        named(folders),
+        models,
         host=host,
         port=port,
         story=story,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -13,12 +13,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column, Table
 from rich.text import Text
 
-from ensue.answers import Choice
-from ensue.data.tables import Understood
-from ensue.evaluation import Row
-from ensue.evaluation.rows import cell
 from ensue.lines import CONTROLS, plural, printable
-from ensue.training import Report
+
+if TYPE_CHECKING:
+    from ensue.answers import Choice
+    from ensue.data.tables import Understood
+    from ensue.evaluation import Row
+    from ensue.training import Report
 
 out = Console(soft_wrap=True, emoji=False)
 remarks = Console(stderr=True, soft_wrap=True, emoji=False)
@@ -160,6 +161,8 @@ def _width(text: str) -> int:
 
 def figures(rows: Sequence[Row], measures: Mapping[str, str], title: str) -> None:
     """A row a model, a column a measure (by its name in the rows, and its head), then what is not above chance."""
+    from ensue.evaluation.rows import cell
+
     cells = []
     for row in rows:
         seconds = row.seconds_per_1000

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from ensue.answers import Answer, Explanation, Forecast
 from ensue.cli import show
-from ensue.data.check import Findings
-from ensue.evaluation import Result
 from ensue.lines import plural
-from ensue.refresh import AT, Refreshed
+
+if TYPE_CHECKING:
+    from ensue.answers import Answer, Explanation, Forecast
+    from ensue.data.check import Findings
+    from ensue.evaluation import Result
+    from ensue.refresh import Refreshed
 
 
 def findings(found: Findings) -> None:
@@ -89,6 +92,8 @@ def explanation(found: Explanation) -> None:
 
 def refreshed(found: Refreshed) -> None:
     """Old model beside new on the slices an update was tested on."""
+    from ensue.refresh import AT
+
     rows = []
     for part in found.slices:
         hits = [f"{100 * figures[f'hit@{AT}']:.2f}" for figures in (part.old, part.new)]

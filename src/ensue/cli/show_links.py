@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ensue.answers import LinkAnswer
 from ensue.cli import show
-from ensue.data.posts import UnderstoodPosts
-from ensue.evaluation.link import LinkResult, even
 from ensue.lines import plural
-from ensue.link.check import AloneFindings, LinkFindings
-from ensue.link.explaining import LinkExplanation
-from ensue.link.measures import AtCut
-from ensue.link.story import Ranked
+
+if TYPE_CHECKING:
+    from ensue.answers import LinkAnswer
+    from ensue.data.posts import UnderstoodPosts
+    from ensue.evaluation.link import LinkResult
+    from ensue.link.check import AloneFindings, LinkFindings
+    from ensue.link.explaining import LinkExplanation
+    from ensue.link.measures import AtCut
+    from ensue.link.story import Ranked
 
 _MEASURES = {
     "mrr": "MRR",
@@ -78,6 +78,8 @@ def findings_alone(found: AloneFindings) -> None:
 
 def result(found: LinkResult) -> None:
     """The table, what the even cut catches, the card and the verdict."""
+    from ensue.evaluation.link import even
+
     show.figures(found.rows, _MEASURES, "figures x 100, ± 95 %")
     for row in found.rows:
         if (caught := even(row)) is not None:
@@ -169,6 +171,8 @@ def ranked_json(found: Ranked, k: int) -> dict[str, Any]:
 
 def asked(found: Ranked, row: int) -> None:
     """One post of a review, with the article that suits it best."""
+    import numpy as np
+
     frame = found.table_of(np.array([row]))
     show.line("")
     show.line(found.posts.texts[row])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from ensue.answers import Answer, QueryExplanation
+from typing import TYPE_CHECKING
+
 from ensue.cli import show
-from ensue.data.queries import UnderstoodQueries
-from ensue.evaluation import SuggestResult
 from ensue.lines import plural
-from ensue.suggest.check import QueryFindings
+
+if TYPE_CHECKING:
+    from ensue.answers import Answer, QueryExplanation
+    from ensue.data.queries import UnderstoodQueries
+    from ensue.evaluation import SuggestResult
+    from ensue.suggest.check import QueryFindings
 
 _MEASURES = {
     "bleu": "BLEU",

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.text import Text
 
-from ensue.answers import TextAnswer, TextExplanation
 from ensue.cli import show
-from ensue.data.text_check import TextFindings
-from ensue.data.texts import UnderstoodTexts
-from ensue.evaluation import TextResult
 from ensue.lines import plural, printable
+
+if TYPE_CHECKING:
+    from ensue.answers import TextAnswer, TextExplanation
+    from ensue.data.text_check import TextFindings
+    from ensue.data.texts import UnderstoodTexts
+    from ensue.evaluation import TextResult
 
 _LABELS = 20
 _MEASURES = {"accuracy": "accuracy", "macro_f1": "macro-F1", "calibration_error": "ECE", "log_loss": "log loss"}

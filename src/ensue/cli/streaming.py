@@ -13,6 +13,7 @@ import typer
 
 from ensue.cli.options import Folder, Json
 from ensue.errors import SettingError
+from ensue.registry import task_of
 from ensue.settings import parse
 
 if TYPE_CHECKING:
@@ -42,15 +43,14 @@ def stream(
     json: Json = False,
 ) -> None:
     """Predict, score, then learn each event as it comes; position and weights are committed together."""
+    if (task := task_of(folder)) != "next":
+        raise SettingError(f"{folder}: is of task {task}; only task next learns from a stream")
     from ensue.cli import show
     from ensue.lock import only_writer
-    from ensue.predictor import task_of
     from ensue.stream.engine import Stream
     from ensue.stream.sources import open_source
     from ensue.stream.status import StreamSettings
 
-    if (task := task_of(folder)) != "next":
-        raise SettingError(f"{folder}: is of task {task}; only task next learns from a stream")
     rivals = tuple(name.strip() for name in beside.split(",") if name.strip())
     settings = StreamSettings(gap=gap, replay=replay, every=every, beside=rivals)
     stated = parse(columns.split(",")) if columns else None

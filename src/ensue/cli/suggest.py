@@ -167,14 +167,14 @@ def update(folder: Path, new: Path, reading: Reading, max_drop: float, keep: int
     from ensue.evaluation import describe
     from ensue.folder import sweep, write_folder
     from ensue.lock import only_writer
-    from ensue.predictor import load
     from ensue.suggest import storage
+    from ensue.suggest.predictor import SuggestPredictor
 
     if keep < 0:
         raise SettingError(f"--keep {keep}: give 0 or more")
     with only_writer(folder):
         sweep(folder)
-        predictor, standing = load(folder), versions.current(folder)
+        predictor, standing = SuggestPredictor.load(folder), versions.current(folder)
         queries = read(new, reading)
         require_like(queries, new, predictor)
         report = predictor.update(queries)

@@ -12,6 +12,7 @@ from ensue.cli import classify, link, next_event, suggest
 from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.errors import SettingError
+from ensue.registry import require_task, task_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -81,8 +82,7 @@ def named(task: str, context: typer.Context | None = None) -> Task:
     Raises:
         SettingError: an unknown task, or an option of another one.
     """
-    if task not in TASKS:
-        raise SettingError(f"task {task!r} is not known; choose from {', '.join(TASKS)}")
+    require_task(task)
     for parameter in context.command.params if context is not None else ():
         source = context.get_parameter_source(str(parameter.name)) if context is not None else None
         if parameter.name in TASKS[task].FOREIGN and source is not None and source.name == "COMMANDLINE":
@@ -97,8 +97,6 @@ def of_folder(folder: Path, context: typer.Context | None = None) -> Task:
         ModelFolderError: no model folder.
         SettingError: an option of another task.
     """
-    from ensue.predictor import task_of
-
     return named(task_of(folder), context)
 
 

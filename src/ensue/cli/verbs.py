@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ensue.cli import demonstration, fitting, keeping, linking, predicting, serving, streaming, tasks
+from ensue.cli import demonstration, fitting, keeping, linking, listing, predicting, serving, streaming, tasks
 from ensue.cli.options import (
     ArticlesFile,
     Columns,
@@ -29,9 +29,13 @@ from ensue.cli.options import (
     Sort,
     Task,
     TimeUnit,
+    Valid,
+    all_present,
+    present,
     settings_of,
 )
 from ensue.errors import SettingError
+from ensue.registry import require_model, require_paper
 from ensue.version import __version__
 
 app = typer.Typer(
@@ -64,7 +68,10 @@ def _names(models: str) -> list[str]:
 def check(
     context: typer.Context,
     data: Data,
-    other: Annotated[list[Path] | None, typer.Option(help="another split, to look for leaks; may be repeated")] = None,
+    other: Annotated[
+        list[Path] | None,
+        typer.Option(callback=all_present, help="another split, to look for leaks; may be repeated"),
+    ] = None,
     columns: Columns = "",
     time_unit: TimeUnit = None,
     sort: Sort = True,
@@ -110,6 +117,7 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Score a model on data it has not seen, counting beside it; the table also goes into its CARD.md."""
+    chosen = tasks.of_folder(folder, context)
     from ensue.cli import show
     from ensue.errors import ModelFolderError
     from ensue.evaluation import describe
@@ -117,13 +125,9 @@ def evaluate(
     from ensue.folder import write_file
     from ensue.predictor import load
 
-    chosen = tasks.of_folder(folder, context)
     scoring = chosen.scoring(protocol, at)
     predictor = load(folder)
-    asked = chosen.read(
-        data,
-        Reading.of(context),
-    )
+    asked = chosen.read(data, Reading.of(context))
     chosen.require_like(asked, data, predictor)
     found = score(predictor, asked, **scoring)
     with suppress(ModelFolderError):  # a folder that may only be read keeps its old card
@@ -136,10 +140,10 @@ def compare(
     context: typer.Context,
     task: Task,
     data: Data,
-    test: Annotated[Path, typer.Option(help="what the models are scored on")],
+    test: Annotated[Path, typer.Option(callback=present, help="what the models are scored on")],
     models: Annotated[str, typer.Option(help="names, separated by commas")] = "best",
     seeds: Annotated[int, typer.Option(help="trainings a model, with seeds 0, 1, …")] = 1,
-    valid: Annotated[Path | None, typer.Option(help="data for early stopping; else a tenth is held out")] = None,
+    valid: Valid = None,
     set_: Set = None,
     min_users: MinUsers = None,
     protocol: Protocol = "full",
@@ -158,16 +162,17 @@ def compare(
     json: Json = False,
 ) -> None:
     """Train several models on the same data and score them side by side, counting always among them."""
+    chosen, names = tasks.named(task, context), _names(models) or ["best"]
+    if seeds < 1:
+        raise SettingError(f"--seeds {seeds}: give at least 1")
+    for name in names:
+        require_model(task, name)
     from ensue.cli import show
     from ensue.evaluation import compare as score
     from ensue.predictor import make
 
-    chosen = tasks.named(task, context)
     scoring = chosen.scoring(protocol, at)
     reading = Reading.of(context)
-    names = _names(models) or ["best"]
-    if seeds < 1:
-        raise SettingError(f"--seeds {seeds}: give at least 1")
     entries = [
         [make(task, name, settings=settings_of(set_, min_users), seed=seed) for seed in range(seeds)] for name in names
     ]
@@ -186,6 +191,7 @@ def compare(
 
 app.command()(predicting.predict)
 app.command()(predicting.explain)
+app.command()(listing.models)
 app.command()(keeping.update)
 app.command()(streaming.stream)
 app.command()(linking.link)
@@ -195,7 +201,7 @@ app.command()(serving.serve)
 @app.command()
 def reproduce(
     paper: Annotated[str, typer.Argument(help="the paper: hidan, sansr, mtn, centrality or ast")],
-    data: Annotated[Path, typer.Option(help="the folder with the paper's data sets")],
+    data: Annotated[Path, typer.Option(callback=present, help="the folder with the paper's data sets")],
     quick: Annotated[bool, typer.Option("--quick", help="fewer models and epochs: an impression in minutes")] = False,
     models: Annotated[str, typer.Option(help="only these rows; names, separated by commas")] = "",
     seeds: Annotated[int, typer.Option(min=1, help="trainings a model; where a study says so, of those it judges")] = 1,
@@ -205,11 +211,10 @@ def reproduce(
 
     Long studies keep their finished cells beside the JSON file: the same command goes on where it was stopped.
     """
+    require_paper(paper)
     from ensue.cli import show
     from ensue.studies import PAPERS
 
-    if paper not in PAPERS:
-        raise SettingError(f"paper {paper!r} is not known; choose from {', '.join(PAPERS)}")
     kept = json.with_suffix(".cells.json") if json else None
     names, tell, follow = _names(models), show.remark, show.training
     found = PAPERS[paper](data, models=names, quick=quick, seeds=seeds, tell=tell, follow=follow, kept=kept)

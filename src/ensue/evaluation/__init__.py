@@ -23,6 +23,7 @@ from ensue.evaluation.rows import RESAMPLES, Row, table
 from ensue.evaluation.suggest import SuggestCard, SuggestResult
 from ensue.link.predictor import LinkPredictor
 from ensue.next_event.predictor import NextPredictor
+from ensue.predictor import AnyPredictor
 from ensue.suggest.predictor import SuggestPredictor
 
 __all__ = [
@@ -50,6 +51,10 @@ __all__ = [
 ]
 
 
+Data = Histories | Texts | Queries | Corpus
+AnyResult = Result | TextResult | SuggestResult | LinkResult
+
+
 @overload
 def evaluate(predictor: NextPredictor, data: Histories, protocol: str = "full", at: Sequence[int] = AT) -> Result: ...
 @overload
@@ -58,25 +63,25 @@ def evaluate(predictor: ClassifyPredictor, data: Texts) -> TextResult: ...
 def evaluate(predictor: SuggestPredictor, data: Queries, protocol: str = "full") -> SuggestResult: ...
 @overload
 def evaluate(predictor: LinkPredictor, data: Corpus) -> LinkResult: ...
+@overload
+def evaluate(predictor: AnyPredictor, data: Data, protocol: str = ..., at: Sequence[int] = ...) -> AnyResult: ...
 def evaluate(
-    predictor: Any, data: Any, *options: Any, **named: Any
-) -> Result | TextResult | SuggestResult | LinkResult:
+    predictor: AnyPredictor, data: Data, protocol: str | None = None, at: Sequence[int] | None = None
+) -> AnyResult:
     """Score a predictor and the counting models that were fitted on the same data.
 
     Args:
         predictor: fitted.
         data: histories for task ``next``, labelled texts for ``classify``, sessions of queries for ``suggest``,
             articles with posts for ``link``.
-        options: of ``next``, the protocol (full, paper, macro or sampled) and ``at``, the cut-offs; of ``suggest``, the
-            protocol (full or paper).
-        named: the same by name.
+        protocol: of ``next`` full, paper, macro or sampled, of ``suggest`` full or paper; the others have one.
+        at: of ``next``, the cut-offs.
 
     Raises:
         DataError: the data holds nothing to score.
         SettingError: an unknown protocol.
     """
-    found: Result | TextResult | SuggestResult | LinkResult = compare([[predictor]], data, *options, **named)
-    return found
+    return _compare([[predictor]], data, protocol, at)
 
 
 @overload
@@ -89,7 +94,13 @@ def compare(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> Text
 def compare(entries: Sequence[Sequence[SuggestPredictor]], data: Queries, protocol: str = "full") -> SuggestResult: ...
 @overload
 def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus) -> LinkResult: ...
-def compare(entries: Any, data: Any, *options: Any, **named: Any) -> Result | TextResult | SuggestResult | LinkResult:
+@overload
+def compare(
+    entries: Sequence[Sequence[AnyPredictor]], data: Data, protocol: str = ..., at: Sequence[int] = ...
+) -> AnyResult: ...
+def compare(
+    entries: Sequence[Sequence[AnyPredictor]], data: Data, protocol: str | None = None, at: Sequence[int] | None = None
+) -> AnyResult:
     """Score several models, each a list of predictors that differ in their seed alone.
 
     Figures are means over seeds; intervals resample sequences (texts), and seeds where there are several.
@@ -98,14 +109,20 @@ def compare(entries: Any, data: Any, *options: Any, **named: Any) -> Result | Te
         entries: fitted predictors of one task, by model.
         data: histories for task ``next``, labelled texts for ``classify``, sessions of queries for ``suggest``,
             articles with posts for ``link``.
-        options: of ``next``, the protocol (full, paper, macro or sampled) and ``at``, the cut-offs; of ``suggest``, the
-            protocol (full or paper).
-        named: the same by name.
+        protocol: of ``next`` full, paper, macro or sampled, of ``suggest`` full or paper; the others have one.
+        at: of ``next``, the cut-offs.
 
     Raises:
         DataError: the data holds nothing to score.
         SettingError: an unknown protocol.
     """
-    referee = {"next": next_event, "classify": classify, "suggest": suggest, "link": link}[entries[0][0].task]
-    found: Result | TextResult | SuggestResult | LinkResult = referee.compare(entries, data, *options, **named)
+    return _compare(entries, data, protocol, at)
+
+
+def _compare(
+    entries: Sequence[Sequence[AnyPredictor]], data: Data, protocol: str | None, at: Sequence[int] | None
+) -> AnyResult:
+    referee: Any = {"next": next_event, "classify": classify, "suggest": suggest, "link": link}[entries[0][0].task]
+    given = {name: value for name, value in (("protocol", protocol), ("at", at)) if value is not None}
+    found: AnyResult = referee.compare(entries, data, **given)
     return found

@@ -6,25 +6,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ensue.classify.predictor import ClassifyPredictor
 from ensue.evaluation.classify import TextResult
 from ensue.evaluation.link import LinkResult
 from ensue.evaluation.next_event import Result
 from ensue.evaluation.rows import table
 from ensue.evaluation.suggest import SuggestResult
-from ensue.link.predictor import LinkPredictor
-from ensue.next_event.predictor import NextPredictor
 from ensue.next_event.reservoir import LATEST
-from ensue.suggest.predictor import SuggestPredictor
+from ensue.predictor import AnyPredictor
 from ensue.version import __version__
 
 _WEIGHTS = "Attention weights say what the model leaned on, not why; trust them as far as a deletion test goes."
 
 
-def describe(
-    predictor: NextPredictor | ClassifyPredictor | SuggestPredictor | LinkPredictor,
-    result: Result | TextResult | SuggestResult | LinkResult | None = None,
-) -> str:
+def describe(predictor: AnyPredictor, result: Result | TextResult | SuggestResult | LinkResult | None = None) -> str:
     """The text of ``CARD.md``: what was learned from what, and the latest scores with counting beside them."""
     summary = predictor.summary()
     lines = [

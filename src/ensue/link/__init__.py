@@ -19,6 +19,19 @@ MODELS: dict[str, Row] = {
     "tfidf": (None, None, None),
     "bm25": (None, None, None),
 }
+ABOUT: dict[str, tuple[str, str]] = {
+    "best": ("words, characters and, where one is named, a network or an encoder, weighed", ""),
+    "ast": ("a Siamese Star-Transformer with adaptive entmax", "Danovitch, ITCSE 2020"),
+    "cnn": ("a Siamese CNN", "rival in Danovitch, ITCSE 2020"),
+    "gru": ("a Siamese GRU", "rival in Danovitch, ITCSE 2020"),
+    "bigru": ("a Siamese GRU that reads both ways", "rival in Danovitch, ITCSE 2020"),
+    "sbert": ("an installed sentence encoder", "Reimers & Gurevych, EMNLP 2019"),
+    "tfidf": ("the words that both share, the rare ones more", ""),
+    "bm25": ("the words that both share, by BM25", "Robertson & Zaragoza, 2009"),
+}
+"""What each is, in a line, and where it was published."""
+BEST = ("best",)
+"""What ``best`` is: itself."""
 COUNTING = ("tfidf", "bm25")
 """Scored beside every model."""
 WITHOUT_TRAINING = ("best", "tfidf", "bm25", "sbert")

@@ -53,6 +53,34 @@ MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
     "cooccurrence": (Cooccurrence, CountingSettings(), None),
     "vsknn": (VSKNN, VSKNNSettings(), None),
 }
+ABOUT: dict[str, tuple[str, str]] = {
+    "hidan": ("cascades: attention to the users before, and to how long ago", "Wang & Li, IJCAI 2019"),
+    "hidan-nua": ("HiDAN without attention between users", "Wang & Li, IJCAI 2019"),
+    "hidan-nca": ("HiDAN without attention to the cascade", "Wang & Li, IJCAI 2019"),
+    "hidan-nt": ("HiDAN without the decay of time", "Wang & Li, IJCAI 2019"),
+    "rnn": ("cascades: a plain recurrent network", "rival in Wang & Li, IJCAI 2019"),
+    "lstm": ("cascades: an LSTM", "rival in Wang & Li, IJCAI 2019"),
+    "rmtpp": ("cascades: who and when, a recurrent point process", "Du et al., KDD 2016"),
+    "att-rnn": ("the recurrent network with attention to its states", "rival in Wang & Li, IJCAI 2019"),
+    "att-lstm": ("the LSTM with attention to its states", "rival in Wang & Li, IJCAI 2019"),
+    "cyan-rnn": ("cascades: a recurrent network with attention and coverage", "Wang et al., IJCAI 2017"),
+    "cascade-blend": ("HiDAN beside past cascades and each user's hours", ""),
+    "sansr": ("sessions: self-attention", "Sun, Tang, Dai & Zhou, IEEE Access 2019"),
+    "sansr-rc": ("SANSR without residual connections", "Sun, Tang, Dai & Zhou, IEEE Access 2019"),
+    "core": ("sessions: a weighted sum of their own items", "after Hou, Hu, Zhang & Zhao, SIGIR 2022"),
+    "blend": ("CORE beside past sessions and what followed what", ""),
+    "bpr-mf": ("factors of items, ranked pair by pair", "Rendle et al., UAI 2009"),
+    "fpmc": ("factors of items and of the step before", "Rendle, Freudenthaler & Schmidt-Thieme, WWW 2010"),
+    "gru4rec": ("sessions: a GRU", "Hidasi & Karatzoglou, CIKM 2018"),
+    "narm": ("sessions: a GRU with attention", "Li et al., CIKM 2017"),
+    "stamp": ("sessions: attention that favours the latest click", "Liu, Zeng, Mokhosi & Zhang, KDD 2018"),
+    "popularity": ("what occurs most", ""),
+    "markov": ("what followed the latest event", ""),
+    "rules": ("what came up to ten events after the latest one", "Ludewig & Jannach, UMUAI 2018"),
+    "cooccurrence": ("what followed the latest events at any distance", ""),
+    "vsknn": ("what past sessions like this one held", "Ludewig & Jannach, UMUAI 2018"),
+}
+"""What each is, in a line, and where it was published."""
 COUNTING = ("popularity", "markov", "rules", "cooccurrence", "vsknn")
 BEST = ("blend", "cascade-blend")
 """The models among which ``--model best`` decides, on held-out data."""

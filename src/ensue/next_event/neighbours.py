@@ -10,13 +10,17 @@ it that few have a say.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor
 
 from ensue.next_event.batch import Batch
 from ensue.next_event.past import Past
+
+if TYPE_CHECKING:  # one model of many asks for it
+    from scipy import sparse
 
 POWER = 3
 """Chosen, like the roots, on validation cascades of FOREST's Twitter and Memetracker."""
@@ -35,6 +39,8 @@ class Neighbours:
 
     def hear(self, batch: Batch) -> Tensor:
         """(asked, ids) M after each asked step; ``batch`` is on the CPU."""
+        from scipy import sparse
+
         compared, held = self.past.derived("neighbours", self._matrices)
         row, step = batch.asked.nonzero(as_tuple=True)
         away = torch.arange(min(self.window, batch.ids.shape[1]))
@@ -50,6 +56,8 @@ class Neighbours:
 
     def _matrices(self) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
         """What a user's presence adds to how alike each cascade is, (ids, cascades); who is in it, (cascades, ids)."""
+        from scipy import sparse
+
         cascades, num_ids = len(self.past.starts) - 1, self.past.num_ids
         keys = np.unique(self.past.owner() * num_ids + self.past.values.numpy())
         owner, value = keys // num_ids, keys % num_ids

@@ -165,8 +165,10 @@ def _run(seed: int, tell: Tell, follow: Follow) -> Demo:
         rows.append(_row(part, predictor, known[part.name].test, CEILINGS[part.name](story)))
     test = story.cascades.test
     chosen = int(np.flatnonzero((test.lengths >= 6) & (test.lengths <= 10))[0])
-    (explanation,) = predictors["sharing"].explain([test.record(chosen)])
-    return Demo(story, tuple(rows), predictors, explanation, recovery(predictors["sharing"], test, story.cascades))
+    sharing = predictors["sharing"]
+    assert isinstance(sharing, NextPredictor)
+    (explanation,) = sharing.explain([test.record(chosen)])
+    return Demo(story, tuple(rows), predictors, explanation, recovery(sharing, test, story.cascades))
 
 
 def data_of(story: Story) -> dict[str, Data]:

@@ -30,6 +30,17 @@ MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
     "most-frequent-next": (MostFrequentNext, None, None),
     "repeat-last": (RepeatLast, None, None),
 }
+ABOUT: dict[str, tuple[str, str]] = {
+    "mtn": ("a Transformer for words, one for queries, and a writer", "Multiresolution Transformer Networks, 2019"),
+    "transformer": ("a Transformer on the last query", "Vaswani et al., NeurIPS 2017"),
+    "flat-transformer": ("a Transformer on the whole session", "Mustar, Lamprier & Piwowarski, 2021"),
+    "seq2seq": ("LSTMs with attention, on the last query", "Luong, Pham & Manning, EMNLP 2015"),
+    "h-lstm": ("an LSTM over words, one over queries", "Sordoni et al., CIKM 2015"),
+    "m-nsrf": ("the same, queries by the maximum over their words", "Ahmad, Chang & Wang, ICLR 2018"),
+    "most-frequent-next": ("what followed the last query most often", ""),
+    "repeat-last": ("the queries of the session again", ""),
+}
+"""What each is, in a line, and where it was published."""
 COUNTING = ("most-frequent-next", "repeat-last")
 """Learned beside every network."""
 BEST: tuple[str, dict[str, object]] = (

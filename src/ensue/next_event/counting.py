@@ -11,20 +11,23 @@ the candidate's share of all events.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import cast
 
 import numpy as np
-import polars as pl
 import torch
 from torch import Tensor, nn
 
-from ensue.data.histories import Histories, Index, ranges
+from ensue.data.histories import Histories, Ids, Index, ranges
 from ensue.errors import SettingError
+from ensue.metrics import Floats
 from ensue.next_event.batch import Batch, Output
 from ensue.nn.attention import band
 
 DENSE = 4096
 """Catalogues up to this size are counted in a full table while scoring."""
+PAIRS = 2**22
+"""So many pairs are counted at once: some 200 MB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,26 +108,49 @@ class Cooccurrence(Popularity):
         return self.latest - 1
 
     def count(self, histories: Histories) -> None:
-        """Add the events and pairs of encoded histories."""
+        """Add the events and pairs of encoded histories, the pairs of some ids at a time."""
         super().count(histories)
-        owner, num_ids = histories.sequence_index(), len(self.totals)
-        found = pl.DataFrame({"pair": self._earlier() * num_ids + self.columns.numpy(), "count": self.counts.numpy()})
-        for gap in range(1, min(self.gap, int(histories.lengths.max(initial=1)) - 1) + 1):
-            same = owner[gap:] == owner[:-gap]
-            pair = histories.ids[:-gap][same].astype(np.int64) * num_ids + histories.ids[gap:][same]
-            new = pl.DataFrame({"pair": pair, "count": np.full(len(pair), 1 / gap, np.float32)})
-            found = pl.concat([found, new]).group_by("pair").agg(pl.col("count").sum())
-        earlier = pl.col("pair") // num_ids
-        kept = (
-            found.sort("count", "pair", descending=[True, False])
-            .filter(pl.int_range(pl.len()).over(earlier) < self.settings.keep)
-            .sort("pair")
-        )
-        pairs = kept["pair"].to_numpy()
+        ids, num_ids = histories.ids, len(self.totals)
+        ends = histories.offsets[1:][histories.sequence_index()]
+        followed = np.minimum(ends - np.arange(len(ids)) - 1, self.gap)
+        work = np.bincount(ids, followed, num_ids) + np.diff(self.rows.numpy())
+        part_of = (np.cumsum(work) // PAIRS).astype(np.int64)
+        part_of = np.cumsum(np.diff(part_of, prepend=part_of[:1]) > 0)  # without gaps: a popular id may fill several
+        bounds = [0, *(np.flatnonzero(np.diff(part_of)) + 1).tolist(), num_ids]
+        own = part_of[ids].astype(np.uint16 if len(bounds) < 2**16 else np.int64)
+        order = np.argsort(own, kind="stable")  # of 16 bits it is a radix sort: time grows with the events alone
+        stops = np.searchsorted(own[order], np.arange(len(bounds)))
+        parts = []
+        for number, (low, high) in enumerate(pairwise(bounds)):
+            places = order[stops[number] : stops[number + 1]]
+            parts.append(self._most_counted(*self._added(low, high, *_sums(ids, places, followed[places], num_ids))))
+        pairs, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
         self.rows = torch.from_numpy(np.searchsorted(pairs, np.arange(num_ids + 1) * num_ids))
         self.columns = torch.from_numpy((pairs % num_ids).astype(np.int32))
+        self.counts = torch.from_numpy(counts.astype(np.float32))
         self.table = None
-        self.counts = torch.from_numpy(kept["count"].to_numpy().copy())
+
+    def _added(self, low: int, high: int, pairs: Index, sums: Floats) -> tuple[Index, Floats]:
+        """Pairs of the ids from ``low`` to before ``high``, in order, and their counts: the new ones and those here."""
+        begin, end = self.rows[[low, high]].tolist()
+        if begin == end:
+            return pairs, sums
+        earlier = np.repeat(np.arange(low, high), np.diff(self.rows[low : high + 1].numpy()))
+        old = earlier * len(self.totals) + self.columns[begin:end].numpy()
+        every, codes = np.unique(np.concatenate([old, pairs]), return_inverse=True)
+        both = np.bincount(codes, np.concatenate([self.counts[begin:end].double().numpy(), sums]), len(every))
+        return every, both.astype(np.float64)
+
+    def _most_counted(self, pairs: Index, counts: Floats) -> tuple[Index, Floats]:
+        """Of each earlier id the ``keep`` highest counts, those of the first ids where counts are equal."""
+        _, starts, lengths = np.unique(pairs // len(self.totals), return_index=True, return_counts=True)
+        kept = np.ones(len(pairs), np.bool_)
+        for start, length in zip(
+            starts[lengths > self.settings.keep], lengths[lengths > self.settings.keep], strict=True
+        ):
+            falling = np.argsort(-counts[start : start + length].astype(np.float32), kind="stable")
+            kept[start + falling[self.settings.keep :]] = False
+        return pairs[kept], counts[kept]
 
     def grow(self, num_ids: int) -> Cooccurrence:
         """The same counts with room for more ids."""
@@ -183,6 +209,16 @@ class Cooccurrence(Popularity):
         pair = torch.from_numpy(np.repeat(np.arange(len(value)), stops - starts))
         at = (target * len(self.totals))[pair] + self.columns[entry]
         scores.view(-1).index_add_(0, at, heeded[pair] * self.counts[entry])
+
+
+def _sums(ids: Ids, places: Index, followed: Index, num_ids: int) -> tuple[Index, Floats]:
+    """The pairs of some events with so many that follow each, in order, and the sum of 1 / gap of each pair."""
+    gap, far = ranges(np.ones_like(followed), followed), int(followed.max(initial=0)) + 1
+    pairs = np.repeat(ids[places].astype(np.int64) * num_ids, followed) + ids[np.repeat(places, followed) + gap]
+    keys = np.sort(pairs * far + gap)  # the gap goes with its pair, so that no order of sums depends on the log's
+    pairs = keys // far
+    (starts,) = np.nonzero(np.diff(pairs, prepend=-1))
+    return pairs[starts], np.add.reduceat(1 / np.maximum(keys % far, 1), starts) if len(starts) else np.zeros(0)
 
 
 class Markov(Cooccurrence):

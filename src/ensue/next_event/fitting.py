@@ -40,6 +40,7 @@ def fit(
     require_targets(data, "training data")
     if predictor.schedule is None:
         learn_values(predictor, data)
+        count_baselines(predictor, data)
         predictor.model = predictor.counting[predictor.model_name]
         return
     part, held, rule = data, valid, None
@@ -48,17 +49,19 @@ def fit(
     learn_values(predictor, part)
     yield from _choose(predictor, part, held, checkpoint, resume)
     if rule is None:
+        count_baselines(predictor, part)
         return
     chosen = predictor.facts.get("validation_mrr")
     if predictor.schedule.refit:
         again = replace(predictor.schedule, epochs=predictor.facts["epochs"])
         learn_values(predictor, data)
         yield from train_once(predictor, data, None, "refit", again, _beside(checkpoint, "refit"), resume)
+    count_baselines(predictor, data if predictor.schedule.refit else part)
     predictor.facts |= {"held_out": rule} | ({"validation_mrr": chosen} if chosen else {})
 
 
 def learn_values(predictor: NextPredictor, data: Histories) -> None:
-    """Take vocabulary, counts and facts from the training data."""
+    """Take vocabulary, facts and how often each value occurs from the training data."""
     predictor.vocabulary = Vocabulary(updating.distinct(data))
     data = data.encode(predictor.vocabulary, drop_unknown=True)
     predictor.train_prints = updating.prints(data)
@@ -69,14 +72,25 @@ def learn_values(predictor: NextPredictor, data: Histories) -> None:
         "repeats": repeats(data),
         "timed": data.timed,
     }
-    for name in COUNTING:
-        own = predictor.settings if name == predictor.model_name else MODELS[name][1]
-        predictor.counting[name] = predictor.new_module(name, own)
-        predictor.counting[name].count(data)
+    _count(predictor, "popularity", data)
     predictor.continuation = Continuation()
     predictor.continuation.count(data)
     predictor.reservoir = predictor.new_reservoir()
     predictor.reservoir.add(data)
+
+
+def count_baselines(predictor: NextPredictor, data: Histories) -> None:
+    """Count what stands beside the model in a table of figures, once a fit; of several ranks the first one alone."""
+    if here()[0] == 0:
+        data = data.encode(predictor.vocabulary, drop_unknown=True)
+        for name in COUNTING:
+            _count(predictor, name, data)
+
+
+def _count(predictor: NextPredictor, name: str, data: Histories) -> None:
+    own = predictor.settings if name == predictor.model_name else MODELS[name][1]
+    predictor.counting[name] = predictor.new_module(name, own)
+    predictor.counting[name].count(data)
 
 
 def _choose(

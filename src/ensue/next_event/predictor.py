@@ -102,7 +102,7 @@ class NextPredictor:
 
         Without ``valid`` the last tenth of ``data`` is held out for early stopping and for the choice between rivals;
         then, unless ``refit`` is off, the network is trained anew on all of it for as many epochs as were best.
-        Counting needs no held-out part.
+        Counting needs no held-out part. Of several ranks the first one alone counts the baselines, and can be saved.
 
         Args:
             data: what to learn.

@@ -33,12 +33,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ensue.data.histories import Histories, Index, ranges
+from ensue.data.histories import Histories, Ids, Index, ranges
 from ensue.errors import SettingError
 from ensue.next_event.batch import Batch, Output
 
 FOUND = 2**20
 """Look-ups held at once (about 50 MB), whatever the batch."""
+EVENTS = 2**20
+"""So many events are counted at once."""
 DECAYS = ("linear", "reciprocal", "quadratic")
 
 
@@ -129,10 +131,9 @@ class VSKNN(nn.Module):
         """Add encoded histories as the most recent sessions."""
         num_ids = len(self.totals)
         self.totals += torch.from_numpy(np.bincount(histories.ids, minlength=num_ids).astype(np.float32))
-        pairs = np.unique(histories.sequence_index() * num_ids + histories.ids)
-        owner, items = pairs // num_ids, (pairs % num_ids).astype(np.int32)
+        owner, items = _distinct(histories, num_ids)
         self.holders += torch.from_numpy(np.bincount(items, minlength=num_ids).astype(np.float32))
-        self.sessions += len(np.unique(owner))
+        self.sessions += int(np.count_nonzero(np.diff(owner, prepend=-1)))
         old = len(self.starts) - 1
         self._keep(
             np.concatenate([np.repeat(np.arange(old), np.diff(self.starts.numpy())), owner + old]),
@@ -141,11 +142,16 @@ class VSKNN(nn.Module):
 
     def _keep(self, owner: Index, items: Index) -> None:
         """Keep the sessions that some item looks up, given all (session, item) pairs in order of sessions."""
-        order = np.argsort(items, kind="stable")
-        stops = np.cumsum(np.bincount(items, minlength=len(self.totals)))
-        looked_up = stops[items[order]] - np.arange(len(order)) <= self.settings.sample
+        counts = np.bincount(items, minlength=len(self.totals))
+        frequent = counts > self.settings.sample
+        (some,) = np.nonzero(frequent[items])  # of all others every session is looked up
+        codes = (np.cumsum(frequent) - 1)[items[some]]
+        order = some[np.argsort(codes.astype(np.uint16) if frequent.sum() < 2**16 else codes, kind="stable")]
+        stops = np.cumsum(counts * frequent)
+        looked_up = ~frequent[items]
+        looked_up[order] = stops[items[order]] - np.arange(len(order)) <= self.settings.sample
         used = np.zeros(int(owner.max(initial=-1)) + 1, np.bool_)
-        used[owner[order[looked_up]]] = True
+        used[owner[looked_up]] = True
         kept = used[owner]
         self.items = torch.from_numpy(items[kept].astype(np.int32))
         lengths = np.bincount(owner[kept], minlength=len(used))[used]
@@ -276,6 +282,18 @@ class VSKNN(nn.Module):
         return torch.zeros(len(order), dtype=torch.bool).index_put_(
             (order[_places(found.row[order]) < self.settings.neighbours],), torch.tensor(True)
         )
+
+
+def _distinct(histories: Histories, num_ids: int) -> tuple[Index, Ids]:
+    """(pairs,) session and item of every item that a session holds, in order; some sessions at a time."""
+    cuts = np.flatnonzero(np.diff(histories.offsets // EVENTS)) + 1
+    keys = [np.zeros(0, np.int64)]
+    for low, high in pairwise([0, *cuts[cuts < len(histories)].tolist(), len(histories)]):
+        lengths = histories.lengths[low:high]
+        held = histories.ids[histories.offsets[low] : histories.offsets[high]]
+        keys.append(np.unique(np.repeat(np.arange(low, high), lengths) * num_ids + held))
+    pairs = np.concatenate(keys)
+    return pairs // num_ids, (pairs % num_ids).astype(np.int32)
 
 
 def _places(rows: Tensor) -> Tensor:

@@ -22,9 +22,11 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file
 from torch import Tensor, distributed, nn
 
 from ensue import group
+from ensue.checkpoint import save_state
 from ensue.data.histories import Histories
 from ensue.data.world import World, make_world
 from ensue.errors import EnsueError, ModelFolderError, SettingError
@@ -214,6 +216,13 @@ def test_without_a_checkpoint_resume_starts_anew(world: World, whole: Outcome, t
 def test_without_resume_a_checkpoint_is_not_read(world: World, whole: Outcome, tmp_path: Path) -> None:
     (tmp_path / "c").write_bytes(b"rubbish")
     assert run(world, checkpoint=tmp_path / "c").reports == whole.reports
+
+
+def test_a_table_can_grow_in_place_after_a_checkpoint(tmp_path: Path) -> None:
+    model = nn.Embedding(3, 2)
+    save_state(tmp_path / "c", model, make_optimizer(model, SCHEDULE), {"of": "this"})
+    model.weight.data.resize_(4, 2)
+    assert torch.equal(load_file(tmp_path / "c")["model.weight"], model.weight[:3])
 
 
 def test_a_checkpoint_of_another_run_is_refused(world: World, tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ DTYPES = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
+BLOCK = 2**22
+"""Numbers that are written at once."""
 _MODEL, _OPTIMIZER = "model.", "optimizer."
 
 
@@ -55,8 +57,9 @@ def tensor_chunks(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) ->
     text += b" " * (-len(text) % 8)
     yield len(text).to_bytes(8, "little") + text
     for tensor in tensors.values():
-        if tensor.numel():
-            yield tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data
+        for block in torch.split(tensor.detach().contiguous().flatten(), BLOCK):
+            # A copy, for what numpy has seen can no longer grow in place.
+            yield block.to("cpu", copy=True).view(torch.uint8).numpy().data
 
 
 def save_state(path: Path, model: nn.Module, optimizer: Adam, metadata: Mapping[str, str]) -> None:

@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,9 +30,6 @@ if TYPE_CHECKING:  # who asks what a folder holds waits for no torch
 T = TypeVar("T")
 FORMAT = 1
 """Version of the folder's layout; a newer one is refused."""
-
-STALE = 3600
-"""Seconds after which a half-written folder is nobody's."""
 
 _KEYS = {"ensue", "format", "task", "model", "settings"}
 _EXCHANGE, _HERE = 2, -100  # renameat2(2): RENAME_EXCHANGE, AT_FDCWD
@@ -74,7 +71,7 @@ def _remove_abandoned(left: Path) -> None:
     """Remove a temporary file, unless its writer is still at work: who holds a lock on it, or is about to take it."""
     with suppress(OSError), left.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if time.time() - left.stat().st_mtime > 1:
+        if abs(time.time() - left.stat().st_mtime) > 1:  # a clock may be set back
             left.unlink()
 
 
@@ -114,12 +111,11 @@ def clone_folder(source: Path, folder: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed processes left beside a folder while they wrote it; what is younger may still be at work."""
+    """Remove what killed processes left beside a folder as they wrote it; who is still at work holds a lock on it."""
     place = folder.resolve()
     for left in place.parent.glob(f".{glob.escape(place.name)}.*.tmp"):
-        with suppress(OSError):
-            if time.time() - left.stat().st_mtime > STALE:
-                shutil.rmtree(left, ignore_errors=True)
+        with suppress(OSError), _locked(left, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def require_writable(folder: Path) -> None:
@@ -128,7 +124,8 @@ def require_writable(folder: Path) -> None:
     Raises:
         ModelFolderError: the place is taken by something else, or cannot be written.
     """
-    shutil.rmtree(_new_sibling(folder), ignore_errors=True)
+    with _new_sibling(folder):
+        pass
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -262,30 +259,53 @@ def tensor_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | No
 
 
 def _replace(folder: Path, fill: Callable[[Path], None]) -> None:
-    new, place = _new_sibling(folder), folder.resolve()
-    try:
-        fill(new)
-        new.chmod(0o755)
-        _flush_names(new)
-        _put_in_place(new, place)
-        _flush_names(place.parent)
-    except OSError as error:
-        raise ModelFolderError(
-            f"{folder}: cannot be saved ({error.strerror}); what stood there is unchanged"
-        ) from error
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
+    with _new_sibling(folder) as new:
+        place = folder.resolve()
+        try:
+            fill(new)
+            new.chmod(0o755)
+            _flush_names(new)
+            _put_in_place(new, place)
+            _flush_names(place.parent)
+        except OSError as error:
+            raise ModelFolderError(
+                f"{folder}: cannot be saved ({error.strerror}); what stood there is unchanged"
+            ) from error
 
 
-def _new_sibling(folder: Path) -> Path:
+@contextmanager
+def _new_sibling(folder: Path) -> Iterator[Path]:
+    """An empty folder beside another, locked while it is written; what has its name in the end is removed."""
     if folder.exists() and not _is_model(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise ModelFolderError(f"{folder}: exists and is not a model folder; name another place")
     place = folder.resolve()  # a link stays a link, and what it points at is replaced
+    with ExitStack() as stack:
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            while True:
+                new = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent))
+                with suppress(OSError):  # a file system without locks, or swept before it was locked
+                    stack.enter_context(_locked(new, fcntl.LOCK_EX))
+                if new.exists():
+                    break
+        except OSError as error:
+            raise ModelFolderError(
+                f"{folder}: cannot be written here ({error.strerror}); name another place"
+            ) from error
+        try:
+            yield new
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+
+
+@contextmanager
+def _locked(path: Path, how: int) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent))
-    except OSError as error:
-        raise ModelFolderError(f"{folder}: cannot be written here ({error.strerror}); name another place") from error
+        fcntl.flock(descriptor, how)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ensue.errors import ModelFolderError
@@ -13,24 +13,36 @@ from ensue.errors import ModelFolderError
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Hold the lock beside a folder, ``.NAME.lock``; the file stays, for removing it would let two processes in.
+    """Hold the lock beside a folder, which need not exist yet: ``.NAME.lock``, gone when it is let go.
+
+    What a killed process leaves of it holds nobody up.
 
     Raises:
         ModelFolderError: another process holds it, or it cannot be made there.
     """
     place = folder.resolve()
     path = place.with_name(f".{place.name}.lock")
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise ModelFolderError(f"{folder}: cannot be locked ({error.strerror}); make its parent writable") from error
-    try:
+    while True:
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise ModelFolderError(
+                f"{folder}: cannot be locked ({error.strerror}); make its parent writable"
+            ) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
+            os.close(descriptor)
             raise ModelFolderError(
                 f"{folder}: another ensue learns into it; stop that one first, or wait until it is done"
             ) from error
+        with suppress(FileNotFoundError):  # removed by who held it, after it was opened here: then locked in vain
+            if path.stat().st_ino == os.fstat(descriptor).st_ino:
+                break
+        os.close(descriptor)
+    try:
         yield
     finally:
+        with suppress(OSError):
+            path.unlink()
         os.close(descriptor)

@@ -87,9 +87,19 @@ def check_refused(ran: Ran, start: str) -> str:
 Command = Callable[[Path, Path, Logs], list[object]]
 COMMANDS: dict[str, Command] = {
     "check": lambda bad, folder, logs: ["check", bad],
-    "fit": lambda bad, folder, logs: ["fit", "next", bad, "-o", folder, *SMALL],
+    "fit": lambda bad, folder, logs: ["fit", "next", bad, "-o", folder, "--replace", *SMALL],
     "fit anew": lambda bad, folder, logs: ["fit", "next", bad, "-o", folder.with_name("new"), *SMALL],
-    "fit --valid": lambda bad, folder, logs: ["fit", "next", logs.train, "-o", folder, "--valid", bad, *SMALL],
+    "fit --valid": lambda bad, folder, logs: [
+        "fit",
+        "next",
+        logs.train,
+        "-o",
+        folder,
+        "--replace",
+        "--valid",
+        bad,
+        *SMALL,
+    ],
     "evaluate": lambda bad, folder, logs: ["evaluate", folder, bad],
     "predict": lambda bad, folder, logs: ["predict", folder, bad],
     "explain": lambda bad, folder, logs: ["explain", folder, bad],
@@ -176,7 +186,10 @@ def test_sequences_of_one_event(ensue: Ensue, own: Path, tmp_path: Path) -> None
     path.write_text(HEAD + "1,u001,5\n2,u002,6\n3,u001,7\n")
     before = contents(own.parent)
     for command, expected in (
-        (["fit", "next", path, "-o", own, *SMALL], "nothing follows anything, so there is nothing to learn"),
+        (
+            ["fit", "next", path, "-o", own, "--replace", *SMALL],
+            "nothing follows anything, so there is nothing to learn",
+        ),
         (["evaluate", own, path], "nothing to score: no sequence has two events"),
     ):
         ran = ensue(*command)
@@ -325,11 +338,10 @@ def test_what_is_no_command_exits_with_2(ensue: Ensue, arguments: list[str]) -> 
 
 def test_a_loss_that_is_no_number(ensue: Ensue, logs: Logs, own: Path) -> None:
     before = contents(own.parent)
-    ran = ensue("fit", "next", logs.train, "-o", own, *SMALL, "--set=learning_rate=1e30", "--set=epochs=5")
+    ran = ensue("fit", "next", logs.train, "-o", own, "--replace", *SMALL, "--set=learning_rate=1e30", "--set=epochs=5")
     assert (ran.code, ran.out, len(ran.lines)) == (2, "", 2)
     assert ran.lines[1].startswith("ensue: the loss became ")
     assert ran.lines[1].endswith("; try a smaller learning_rate")
-    (own.parent / f".{own.name}.lock").unlink()  # held while it learned into a folder that stands
     assert contents(own.parent) == before
 
 

@@ -175,7 +175,7 @@ def test_fit_into_the_working_folder(ensue: Ensue, logs: Logs, tmp_path: Path, m
     ran = ensue("fit", "next", logs.train, "-o", ".", *SMALL)
     assert (ran.code, ran.lines[-1]) == (0, "saved .")
     assert load(tmp_path / "here").model_name == "hidan"
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".here.lock", "here"]  # locked: it was there before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here"]
 
 
 # --- evaluate and compare --------------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ def test_a_folder_that_is_no_model_is_found_first(ensue: Ensue, tmp_path: Path) 
 def test_fit_leaves_a_folder_to_the_one_that_learns_into_it(ensue: Ensue, own: Path, logs: Logs) -> None:
     before = contents(own)
     with only_writer(own):
-        ran = ensue("fit", "next", logs.train, "-o", own, "--model", "popularity")
+        ran = ensue("fit", "next", logs.train, "-o", own, "--replace", "--model", "popularity")
     assert (ran.code, contents(own)) == (2, before)
     assert ran.err.endswith(
         f"ensue: {own}: another ensue learns into it; stop that one first, or wait until it is done\n"

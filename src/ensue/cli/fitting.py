@@ -48,6 +48,9 @@ def fit(
     set_: Set = None,
     seed: Seed = 0,
     resume: Annotated[bool, typer.Option("--resume", help="continue a run that was interrupted")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="take the place of the model there, which is kept as a version")
+    ] = False,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used when there is one")] = None,
     min_users: MinUsers = None,
     columns: Columns = "",
@@ -67,8 +70,7 @@ def fit(
     chosen = tasks.named(task, context)
     require_model(task, model)
     from ensue.cli import show
-    from ensue.evaluation import describe
-    from ensue.folder import require_writable
+    from ensue.folder import require_writable, sweep
     from ensue.group import ranks
     from ensue.lock import only_writer
     from ensue.predictor import make
@@ -76,18 +78,50 @@ def fit(
     reading = Reading.of(context)
     predictor = make(task, model, settings=settings_of(set_, min_users), seed=seed, device=device)
     require_writable(output)
+    _require_free(output, replace)
     place = output.resolve()
     checkpoint = place.with_name(f".{place.name}.checkpoint")
-    with _until_stopped(checkpoint, resume), ranks() as (rank, _):
+    with (
+        _until_stopped(checkpoint, resume),
+        ranks() as (rank, _),
+        only_writer(output) if rank == 0 else nullcontext(),
+    ):
+        if rank == 0:
+            sweep(output)
+            _require_free(output, replace)  # another may have been saved before the lock was ours
         known = chosen.read(data, reading)
         chosen.require(known, data, learn=True)
         held = chosen.read(valid, reading) if valid else None
-        with only_writer(output) if rank == 0 and output.exists() else nullcontext():
-            reports = predictor.fit(known, held, checkpoint=checkpoint, resume=resume)
-            show.training(reports) if rank == 0 else [None for _ in reports]
-            if rank == 0:
-                predictor.save(output, describe(predictor))
-                _finish(predictor, output, checkpoint, chosen.told(predictor), as_json=json)
+        reports = predictor.fit(known, held, checkpoint=checkpoint, resume=resume)
+        show.training(reports) if rank == 0 else [None for _ in reports]
+        if rank == 0:
+            _save(predictor, output)
+            _finish(predictor, output, checkpoint, chosen.told(predictor), as_json=json)
+
+
+def _require_free(output: Path, replace: bool) -> None:
+    """Refuse to train over a model, unless told to.
+
+    Raises:
+        ModelFolderError: one stands there.
+    """
+    from ensue.errors import ModelFolderError
+
+    if not replace and (output / "settings.json").exists():
+        raise ModelFolderError(
+            f"{output}: holds a model already; --replace puts the new one in its place and keeps this one as a version"
+        )
+
+
+def _save(predictor: Any, output: Path) -> None:
+    """Write the folder; a model that stands there is kept beside it first."""
+    from ensue import versions
+    from ensue.evaluation import describe
+
+    if (output / "settings.json").exists():
+        versions.keep(output)
+        predictor.facts["version"] = versions.next_number(output)
+    predictor.save(output, describe(predictor))
 
 
 def _kept(checkpoint: Path) -> list[Path]:

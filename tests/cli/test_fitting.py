@@ -1,0 +1,102 @@
+"""``fit`` never replaces a trained model without being told to, and never alone: the former is kept as a version."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from ensue import load, versions
+from ensue.lock import only_writer
+from tests.cli.conftest import SMALL, Ensue, Logs
+
+COUNTED = ("--model", "popularity")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("more", [(), ("--resume",)])
+def test_a_trained_model_is_not_replaced_unasked(
+    ensue: Ensue, logs: Logs, own: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("the log was read")
+
+    monkeypatch.setattr("ensue.data.tables.read", never)
+    before = contents(own.parent)
+    ran = ensue("fit", "next", logs.train, "-o", own, *COUNTED, *more)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.lines == [
+        f"ensue: {own}: holds a model already; --replace puts the new one in its place and keeps this one as a version"
+    ]
+    assert contents(own.parent) == before
+
+
+def test_what_is_replaced_is_kept_and_can_be_put_back(ensue: Ensue, logs: Logs, own: Path) -> None:
+    before = contents(own)
+    assert ensue("fit", "next", logs.train, "-o", own, "--replace", *COUNTED).code == 0
+    assert (load(own).model_name, versions.current(own), versions.kept(own)) == ("popularity", 2, [1])
+    assert contents(own.with_name(f"{own.name}.versions") / "1") == before
+    assert ensue("fit", "next", logs.train, "-o", own, "--replace", "--model", "markov").code == 0
+    assert (load(own).model_name, versions.current(own), versions.kept(own)) == ("markov", 3, [1, 2])
+    assert ensue("update", own, "--rollback", "1").code == 0
+    assert contents(own) == before
+
+
+def test_resume_goes_on_with_what_was_to_replace_a_model(
+    ensue: Ensue, logs: Logs, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is killed after its first epoch; the same command with ``--resume`` ends as if nothing had happened."""
+    assert ensue("fit", "next", logs.train, "-o", tmp_path / "whole", *SMALL).code == 0
+    before = contents(own)
+    command = ("fit", "next", logs.train, "-o", own, "--replace", *SMALL)
+    child = os.fork()
+    if not child:
+        from ensue.cli import show
+
+        def die(reports: object) -> None:
+            for report in reports:  # type: ignore[attr-defined]
+                if report.epoch == 2:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        monkeypatch.setattr(show, "training", die)
+        ensue(*command)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    assert contents(own) == before and own.with_name(f".{own.name}.checkpoint").exists()
+    assert ensue(*command, "--resume").code == 0
+    assert versions.kept(own) == [1] and contents(own.with_name(f"{own.name}.versions") / "1") == before
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        assert (own / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert [path.name for path in own.parent.glob(f".{own.name}.*")] == []
+
+
+def test_two_fits_into_one_new_folder_are_one_too_many(ensue: Ensue, logs: Logs, tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    with only_writer(new):  # as the first holds it from before it reads
+        ran = ensue("fit", "next", logs.train, "-o", new, *COUNTED)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.lines == [f"ensue: {new}: another ensue learns into it; stop that one first, or wait until it is done"]
+    assert not new.exists()
+    assert ensue("fit", "next", logs.train, "-o", new, *COUNTED).code == 0
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".new")] == []
+
+
+def test_who_waited_for_the_lock_does_not_replace_what_was_saved_meanwhile(
+    ensue: Ensue, logs: Logs, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ensue import folder
+
+    new = tmp_path / "new"
+
+    def meanwhile(place: Path) -> None:
+        load(own).save(place)
+
+    monkeypatch.setattr(folder, "sweep", meanwhile)  # the first thing that happens under the lock
+    ran = ensue("fit", "next", logs.train, "-o", new, *COUNTED)
+    assert ran.code == 2 and "holds a model already" in ran.err
+    assert load(new).model_name == "hidan"

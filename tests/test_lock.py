@@ -18,9 +18,9 @@ def test_the_second_is_refused_and_nothing_is_left_behind(tmp_path: Path, stands
     if stands:
         (tmp_path / "m").mkdir()
     before = sorted(tmp_path.iterdir())
-    with only_writer(tmp_path / "m"), pytest.raises(ModelFolderError, match="m: another ensue learns into it"):
-        with only_writer(tmp_path / "m"):
-            pass
+    refused = pytest.raises(ModelFolderError, match="m: another ensue learns into it")
+    with only_writer(tmp_path / "m"), refused, only_writer(tmp_path / "m"):
+        pass
     with only_writer(tmp_path / "m"):
         assert (tmp_path / ".m.lock").exists()
     assert sorted(tmp_path.iterdir()) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -90,3 +91,10 @@ def model(logs: Logs, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ran = run(patch, "fit", "next", logs.train, "-o", folder, *SMALL)
     assert ran.code == 0, ran.err
     return folder
+
+
+@pytest.fixture
+def own(model: Path, tmp_path: Path) -> Path:
+    """A model folder of this test's own, alone in its parent."""
+    (tmp_path / "models").mkdir()
+    return shutil.copytree(model, tmp_path / "models" / "m")

@@ -62,13 +62,6 @@ FILES: dict[str, tuple[str | bytes, str]] = {
 }
 
 
-@pytest.fixture
-def own(model: Path, tmp_path: Path) -> Path:
-    """A model folder of this test's own, alone in its parent."""
-    (tmp_path / "models").mkdir()
-    return shutil.copytree(model, tmp_path / "models" / "m")
-
-
 def contents(parent: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in parent.rglob("*") if path.is_file()}
 

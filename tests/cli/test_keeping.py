@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,6 @@ from tests.cli.conftest import Ensue, Logs
 from tests.cli.test_bad_input import FILES
 
 LENIENT = ("--max-drop", "0.99")
-
-
-@pytest.fixture
-def own(model: Path, tmp_path: Path) -> Path:
-    (tmp_path / "models").mkdir()
-    return shutil.copytree(model, tmp_path / "models" / "m")
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -27,15 +27,13 @@ def test_the_second_is_refused_and_nothing_is_left_behind(tmp_path: Path, stands
 
 
 def test_a_killed_process_holds_nobody_up(tmp_path: Path) -> None:
-    hear, say = os.pipe()
-    child = os.fork()
-    if not child:
-        with only_writer(tmp_path / "m"):
-            os.write(say, b".")
-            signal.pause()
-    os.read(hear, 1)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    holding = "import sys, time, pathlib; from ensue.lock import only_writer\n"
+    holding += "with only_writer(pathlib.Path(sys.argv[1])): print(flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", holding, str(tmp_path / "m")], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None and child.stdout.readline()
+        with pytest.raises(ModelFolderError, match="another ensue"), only_writer(tmp_path / "m"):
+            pass
+        child.kill()
     assert (tmp_path / ".m.lock").exists(), "nobody was left to remove it"
     with only_writer(tmp_path / "m"):
         pass

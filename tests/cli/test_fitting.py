@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ensue import load, versions
 from ensue.lock import only_writer
+from ensue.training import Report
 from tests.cli.conftest import SMALL, Ensue, Logs
 
 COUNTED = ("--model", "popularity")
@@ -50,23 +50,19 @@ def test_what_is_replaced_is_kept_and_can_be_put_back(ensue: Ensue, logs: Logs, 
 def test_resume_goes_on_with_what_was_to_replace_a_model(
     ensue: Ensue, logs: Logs, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run is killed after its first epoch; the same command with ``--resume`` ends as if nothing had happened."""
+    """The run is stopped after its first epoch; the same command with ``--resume`` ends as if nothing had happened."""
     assert ensue("fit", "next", logs.train, "-o", tmp_path / "whole", *SMALL).code == 0
     before = contents(own)
     command = ("fit", "next", logs.train, "-o", own, "--replace", *SMALL)
-    child = os.fork()
-    if not child:
-        from ensue.cli import show
 
-        def die(reports: object) -> None:
-            for report in reports:  # type: ignore[attr-defined]
-                if report.epoch == 2:
-                    os.kill(os.getpid(), signal.SIGKILL)
+    def stop(reports: Iterator[Report]) -> None:
+        for report in reports:
+            if report.epoch == 2:
+                raise KeyboardInterrupt
 
-        monkeypatch.setattr(show, "training", die)
-        ensue(*command)
-        os._exit(1)
-    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    with monkeypatch.context() as patch:
+        patch.setattr("ensue.cli.show.training", stop)
+        assert ensue(*command).code == 130
     assert contents(own) == before and own.with_name(f".{own.name}.checkpoint").exists()
     assert ensue(*command, "--resume").code == 0
     assert versions.kept(own) == [1] and contents(own.with_name(f"{own.name}.versions") / "1") == before

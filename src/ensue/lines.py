@@ -44,11 +44,18 @@ def plural(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
+def one_line(text: str, most: int = QUOTED) -> str:
+    """A text on one line, cut where it is long, controls as escapes."""
+    return repr(_cut(text, most))[1:-1]
+
+
 def quoted(value: object, most: int = QUOTED) -> str:
-    """What an error quotes of a cell, on one line: a text in quotes, cut where it is long, controls as escapes."""
-    text = value if isinstance(value, str) else str(value)
-    cut = text if len(text) <= most else f"{text[: most - 1]}…"
-    return repr(cut) if isinstance(value, str) else repr(cut)[1:-1]
+    """What an error quotes of a cell: a text in quotes, anything else as it reads, both on one line."""
+    return repr(_cut(value, most)) if isinstance(value, str) else one_line(str(value), most)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def listed(names: Iterable[str], most: int = 20) -> str:

@@ -21,7 +21,7 @@ from ensue.data.encodings import MARKS, decode, mend_halves, mended
 from ensue.data.packed import Opening, allowed, memory_at_hand, packing, unpack
 from ensue.data.sheets import is_sheet, read_sheet
 from ensue.errors import DataError
-from ensue.lines import quoted
+from ensue.lines import one_line
 
 LONGEST_LINE = 8 * 2**20
 _STEP = 2**20
@@ -254,7 +254,7 @@ def answering(path: str | Path) -> Iterator[None]:
 
 
 def _first_line(error: BaseException) -> str:
-    return quoted((str(error).splitlines() or [type(error).__name__])[0])[1:-1]
+    return one_line((str(error).splitlines() or [type(error).__name__])[0])
 
 
 def _begins(data: bytes | mmap.mmap) -> bytes:

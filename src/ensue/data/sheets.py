@@ -15,7 +15,7 @@ import polars as pl
 
 from ensue.data.packed import memory_at_hand
 from ensue.errors import DataError
-from ensue.lines import listed, quoted
+from ensue.lines import listed, one_line, quoted
 
 _ZIP, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 _SAVE = "save it as .xlsx or as CSV"
@@ -77,7 +77,7 @@ def read_sheet(
         sheet = book.load_sheet(name or 0, dtypes="string")
         frame = sheet.to_polars() if sheet.width else pl.DataFrame()
     except (fastexcel.FastExcelError, pl.exceptions.PolarsError) as error:
-        said = quoted((str(error).splitlines() or ["no reason given"])[0], 120)[1:-1]
+        said = one_line((str(error).splitlines() or ["no reason given"])[0], 120)
         raise DataError(f"{path}: the Excel file is damaged or unusual ({said}); {_SAVE}") from error
     if not frame.width or not len(frame):
         raise DataError(

@@ -29,6 +29,7 @@ from ensue.data.files import Content, fits
 from ensue.data.formats import read_object
 from ensue.data.histories import Index
 from ensue.data.originals import JSON
+from ensue.data.trees import is_tree, phrases_of
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, plural, quoted
 from ensue.records import Text
@@ -45,10 +46,8 @@ _KNOWN = {
     "group": ("group", "groupid", "movie", "movieid", "product", "productid", "businessid", "captionid", "promptid"),
 }
 _NAMES = {name for names in (*_KNOWN.values(), *_PAIRS) for name in names}
-_TREE = re.compile(r"\s*\([^\s()]+ +(\(|[^()]+\)\s*$)")
 _IMDB = re.compile(r"(pos|neg|unsup)/\d+\t[^\t]*\t\d+\t")
 _SS = re.compile(r"[^\t]+\t\t[^\t]+\t\t[\d.]+\t\t")
-_PIECES = re.compile(r"[()]|[^\s()]+")
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def read_rows(content: Content, stated: Mapping[str, str], phrases: bool, *, eve
         if role not in ROLES:
             raise SettingError(f"columns: role {role!r} is not known; the roles are {', '.join(ROLES)}")
     first = "{" if content.parquet else content.head(1)[0].lstrip(" ")
-    lists = {"fasttext": first.startswith("__label__"), "trees": bool(_TREE.match(first))}
+    lists = {"fasttext": first.startswith("__label__"), "trees": is_tree(first)}
     if phrases and not lists["trees"]:
         raise SettingError(f"{content.path}: only trees have labelled phrases; leave phrases out")
     for layout in (layout for layout, found in lists.items() if found):
@@ -153,48 +152,13 @@ def _trees(content: Content, phrases: bool) -> Rows:
     """Whole sentences, or every phrase once for each label it bears, in the group of its first sentence."""
     found: list[tuple[str, str, str]] = []
     for number, line in _filled(content):
-        spans = _phrases(line, f"{content.path}:{number}")
+        spans = phrases_of(line, f"{content.path}:{number}")
         found += [(text, label, str(number)) for text, label in (spans if phrases else spans[:1])]
     every = pl.DataFrame(found, schema=dict.fromkeys(("text", "label", "group"), pl.String), orient="row")
     frame = every.unique(["text", "label"], keep="first", maintain_order=True) if phrases else every
     repeats = f"{len(every):,} phrases; {len(every) - len(frame):,} repeat one with the same label and are left out"
     chosen = frame if phrases else frame.drop("group")
     return Rows("trees", chosen, lambda row: f"{content.path}:{frame['group'][row]}", {}, (repeats,) * phrases)
-
-
-def _phrases(line: str, where: str) -> list[tuple[str, str]]:
-    """(text, label) of every phrase of a tree, the whole sentence first.
-
-    Raises:
-        DataError: parentheses that do not match, or a phrase without a label or without words.
-    """
-    pieces = _PIECES.findall(line)
-    words: list[str] = []
-    spans: list[tuple[str, int]] = []
-    ends: dict[int, int] = {}
-    unclosed: list[int] = []
-    for before, piece in zip(["", *pieces], pieces, strict=False):
-        if piece == "(":
-            if before == "(" or (spans and not unclosed):
-                raise DataError(
-                    f"{where}: {'a phrase has no label' if unclosed else 'two trees'}; write one tree a line"
-                )
-            unclosed.append(len(spans))
-            spans.append(("", len(words)))
-        elif not unclosed:
-            raise DataError(f"{where}: {quoted(piece)} stands outside the tree; is a parenthesis too many?")
-        elif piece == ")":
-            phrase = unclosed.pop()
-            if spans[phrase][1] == len(words) or before == "(":
-                raise DataError(f"{where}: a phrase has no words; write (label word) or (label (…) (…))")
-            ends[phrase] = len(words)
-        elif before == "(":
-            spans[-1] = (piece, len(words))
-        else:
-            words.append(piece.replace("\\/", "/").replace("\\*", "*"))
-    if unclosed or not spans:
-        raise DataError(f"{where}: a parenthesis is not closed; write one whole tree a line")
-    return [(" ".join(words[start : ends[phrase]]), label) for phrase, (label, start) in enumerate(spans)]
 
 
 def _separator(content: Content, first: str, stated: Mapping[str, str]) -> str | None:

@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Callable
 from datetime import date, datetime
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -20,6 +21,7 @@ import xlsxwriter
 from backports import zstd
 
 from ensue.data.packed import RATIO, memory_at_hand
+from ensue.data.parquet import require_small
 from ensue.data.posts import read_articles, read_posts
 from ensue.data.queries import read_queries
 from ensue.data.tables import read
@@ -97,6 +99,30 @@ def test_polars_never_unpacks_by_itself(tmp_path: Path) -> None:
 
 def test_memory_at_hand_is_some_and_not_all() -> None:
     assert 2**20 < memory_at_hand() < 2**50
+
+
+@pytest.mark.parametrize("compression", ["zstd", "gzip", "brotli"])
+def test_parquet_that_unpacks_to_too_much_is_refused(
+    tmp_path: Path, compression: Literal["zstd", "gzip", "brotli"]
+) -> None:
+    frame = pl.DataFrame({"session": ["a", "a"], "item": ["b" * 40_000_000, "c"]})
+    frame.write_parquet(tmp_path / "p", compression=compression)
+    message = refusal(tmp_path / "p")
+    assert message.startswith(": unpacks to more than 0.0") and "--max-unpacked GB" in message
+    histories, _ = read(tmp_path / "p", max_unpacked=1)
+    assert len(records(histories)[0].values) == 2
+
+
+def test_the_footer_of_parquet_counts_what_its_row_groups_hold(tmp_path: Path) -> None:
+    # 100 numbers of 8 bytes in each of 10 groups: 8,000 bytes and the heads of 10 pages, of some dozens each.
+    rows = pl.select(pl.int_range(1000, dtype=pl.Int64).alias("n").shuffle(seed=0) * 2**40)
+    rows.write_parquet(tmp_path / "p", row_group_size=100, compression="uncompressed", statistics=False)
+    data = (tmp_path / "p").read_bytes()
+    require_small(tmp_path / "p", data, 10_000, "")
+    with pytest.raises(DataError, match=r"unpacks to more than 7.99e-06 GB"):
+        require_small(tmp_path / "p", data, 7_990, "")
+    for cut in range(1, 200):  # damage is for polars to tell
+        require_small(tmp_path / "p", data[: -8 - cut] + data[-8:], 2**40, "")
 
 
 def test_parquet_that_packs_more_rows_than_memory_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ import polars as pl
 
 from ensue.data.encodings import MARKS, decode, mend_halves, mended
 from ensue.data.packed import Opening, allowed, memory_at_hand, packing, unpack
+from ensue.data.parquet import require_small
 from ensue.data.sheets import is_sheet, read_sheet
 from ensue.errors import DataError
 from ensue.lines import one_line
@@ -218,6 +219,7 @@ def open_file(path: Path, **opening: Unpack[Opening]) -> Content:
         return Content(path, table, notes, byte_order_mark=True, first_row=first_row)
     content = Content(path, data)
     if content.parquet:
+        require_small(path, data, limit, advice)
         return content
     if data[:2] in _ZLIB:
         raise DataError(f"{path}: {_BINARY}")

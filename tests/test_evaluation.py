@@ -19,6 +19,7 @@ from ensue.next_event import COUNTING
 from ensue.next_event.batch import Batch, Output
 from ensue.next_event.predictor import NextPredictor
 from ensue.next_event.task import draw_negatives
+from ensue.predictor import make
 from ensue.records import History
 from ensue.vocabulary import FIRST
 from tests import oracles
@@ -160,14 +161,19 @@ def test_a_perfect_model_beats_counting() -> None:
     assert set(result.rows[0].figures.values()) == {1.0}
     assert set(result.rows[0].interval.values()) == {(1.0, 1.0)}
     assert result.beats_counting and result.p_value == 1 / (1 + RESAMPLES)
-    assert result.verdict.startswith(f"beats the best counting baseline ({result.best_counting}, by MRR): yes (p = 0.0")
+    assert result.verdict.startswith(
+        f"{result.model} beats the best counting baseline ({result.best_counting}, by MRR): yes (p = 0.0"
+    )
 
 
 def test_a_model_as_good_as_counting_does_not_beat_it() -> None:
     result = evaluate(planted(5), walks(60, 5, 0))  # both know the walk
     assert result.rows[0].figures["mrr"] == max(row.figures["mrr"] for row in result.rows[1:]) == 1
     assert not result.beats_counting and result.p_value == 1
-    assert result.verdict == f"beats the best counting baseline ({result.best_counting}, by MRR): no (p = 1.000)"
+    assert (
+        result.verdict
+        == f"{result.model} beats the best counting baseline ({result.best_counting}, by MRR): no (p = 1.000)"
+    )
 
 
 @pytest.mark.parametrize("model", COUNTING)
@@ -209,7 +215,7 @@ def test_two_seeds_are_averaged(protocol: str) -> None:
     assert [row.model for row in result.rows] == ["hidan", "markov", "popularity", "rules", "cooccurrence", "vsknn"]
     for name, found in result.rows[0].figures.items():
         assert found == pytest.approx((alone[0][name] + alone[1][name]) / 2)
-    assert (result.rows[0].notes, result.rows[1].notes) == ({"seeds": 2}, {})
+    assert (result.rows[0].notes["seeds"], result.rows[1].notes) == (2, {})
     assert alone[0] != alone[1]
 
 
@@ -372,3 +378,37 @@ def test_a_row_alone_is_the_row_among_others(protocol: str) -> None:
         row, card = evaluate_alone(predictor, histories(*TEST), protocol, AT, counting)
         assert (row.model, row.figures, row.warning) == (among.model, among.figures, among.warning)
         assert card == whole.protocol
+
+
+def test_counting_models_alone_have_no_verdict_on_themselves() -> None:
+    data = histories(*TEST)
+    first, second = (fitted(histories(*UNIQUE), model) for model in ("popularity", "cooccurrence"))
+    for entries in ([[first]], [[second]], [[first], [second]]):
+        result = compare(entries, data)
+        best = max(row.figures["mrr"] for row in result.rows)
+        assert (result.model, result.beats_counting, result.to_dict()["p_value"]) == (None, False, None)
+        assert result.verdict == (
+            f"no network among these rows; {result.best_counting} is the best counting row, MRR {100 * best:.2f}"
+        )
+        assert result.to_dict()["verdict"] == result.verdict
+
+
+def test_over_seeds_each_figure_has_its_mean_and_spread() -> None:
+    world = make_world(num_users=16, num_cascades=60, seed=1)
+    small = {"dim": 4, "table_dim": 2, "epochs": 1}
+    predictors = []
+    for seed in (4, 7):
+        predictors.append(make("next", "hidan", settings=small, seed=seed, device="cpu"))
+        list(predictors[-1].fit(world.train, world.valid))
+    both, *alone = (compare([part], world.test) for part in (predictors, predictors[:1], predictors[1:]))
+    row = both.rows[0].to_dict()
+    figures = [result.rows[0].figures for result in alone]
+    assert row["seeds"] == 2 and [own["seed"] for own in row["by_seed"]] == [4, 7]
+    for name in figures[0]:
+        one, two = (float(own[name]) for own in figures)
+        assert [own[name] for own in row["by_seed"]] == pytest.approx([one, two])
+        assert row[name] == pytest.approx((one + two) / 2)
+        assert row["spread"][name] == pytest.approx(abs(one - two) / 2**0.5)  # of two values about their mean
+    assert "by_seed" not in both.rows[1].to_dict() and "by_seed" not in alone[0].rows[0].to_dict()
+    assert both.protocol.interval.endswith("; seeds are resampled too")
+    assert "seeds" not in alone[0].protocol.interval

@@ -41,7 +41,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, width: int | None, at: tuple[int, ...
     rows = (Row("cooccurrence", figures, interval, 123.45, warning=warning), Row("vsknn", figures, interval, 1.0))
     card = Card("full", "data", "targets", "all", "kept", "micro")
     text = terminal(monkeypatch, width)
-    show_events.result(Result(card, rows, "vsknn", False, 1.0), at)
+    show_events.result(Result(card, rows, "vsknn", False, 1.0, "hidan"), at)
     return text.getvalue()
 
 
@@ -117,3 +117,16 @@ def test_a_training_names_the_figure_it_watches(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(show, "remarks", Console(file=text, soft_wrap=True, emoji=False))
     show.training([Report("fit", 1, 9, 5, 5, 0.5, 2.0, 0.0045, 0.0045, stopped=True, watch=watch)])
     assert text.getvalue() == f"fit: 1 epoch, 2 s, loss 0.5000, best validation {name} 0.0045\n"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_seeds_have_their_mean_and_spread(monkeypatch: pytest.MonkeyPatch, width: int | None) -> None:
+    figures, spread = {"mrr": 0.5, "log_loss": 0.25}, {"mrr": 0.015, "log_loss": 0.5}
+    notes = {"seeds": 3, "by_seed": [{"seed": seed, **figures} for seed in (0, 1, 2)], "spread": spread}
+    interval = {"mrr": (0.4, 0.6), "log_loss": (0.2, 0.3)}
+    rows = (Row("hidan", figures, interval, notes=notes), Row("popularity", figures, interval))
+    text = terminal(monkeypatch, width)
+    show.figures(rows, {"mrr": "MRR", "log_loss": "log loss"}, "figures")
+    _, below = text.getvalue().split("over seeds: the mean and the standard deviation of a figure\n")
+    assert "0, 1, 2" in below and "50.00 sd 1.50" in below and "0.250 sd 0.500" in below
+    assert "popularity" not in below

@@ -161,7 +161,7 @@ def _width(text: str) -> int:
 
 def figures(rows: Sequence[Row], measures: Mapping[str, str], title: str) -> None:
     """A row a model, a column a measure (by its name in the rows, and its head), then what is not above chance."""
-    from ensue.evaluation.rows import cell
+    from ensue.evaluation.rows import cell, figure
 
     cells = []
     for row in rows:
@@ -170,6 +170,17 @@ def figures(rows: Sequence[Row], measures: Mapping[str, str], title: str) -> Non
         model = f"{row.model}\nchance!" if row.warning else row.model
         cells.append([model, *(cell(row, name, " ±") for name in measures), speed])
     table(["model", *measures.values(), "s / 1,000"], cells, title=title)
+    several = [row for row in rows if "by_seed" in row.notes]
+    if several:
+        spread = []
+        for row in several:
+            each = [own["seed"] for own in row.notes["by_seed"]]
+            found = (
+                f"{figure(row.figures[name], name)} sd {figure(row.notes['spread'][name], name)}" for name in measures
+            )
+            spread.append([row.model, ", ".join(map(str, each)), *found])
+        title = "over seeds: the mean and the standard deviation of a figure"
+        table(["model", "seeds", *measures.values()], spread, title=title)
     for row in rows:
         if row.warning:
             warning("  warning:", row.warning)

@@ -28,7 +28,7 @@ from ensue.data.histories import Index
 from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.evaluation.duels import SURE, p_value
-from ensue.evaluation.rows import RESAMPLES, Row, intervals
+from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_seeds
 from ensue.metrics import Floats
 from ensue.vocabulary import UNKNOWN
 
@@ -100,7 +100,7 @@ class TextResult:
             "best_counting": self.best_counting,
             "beats_counting": self.beats_counting,
             "winner": self.winner,
-            "p_value": self.p_value,
+            "p_value": None if self.model is None else self.p_value,
             "verdict": self.verdict,
         }
 
@@ -147,6 +147,10 @@ def compare(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> Text
     for name in (name for name in COUNTING if name in first.counting and name not in names):
         names.append(name)
         runs.append([score(first, data, labels, name)])
+    kept = [
+        [predictor.seed for predictor in seeds] for seeds in entries for _ in range(1 + ("blend" in seeds[0].facts))
+    ]
+    kept += [[first.seed]] * (len(names) - len(kept))
     owners, interval = _owners(data)
     figures, resampled = _resample(runs, owners, len(labels))
     counted = [index for index, name in enumerate(names) if name in COUNTING]
@@ -155,9 +159,9 @@ def compare(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> Text
     ours = max(networks, key=lambda index: figures[index][0], default=rival)
     base = names.index("majority")
     warnings = [_warning(figures, resampled, index, base) for index in range(len(names))]
-    rows = tuple(map(partial(_row, labels), runs, figures, resampled, warnings))
+    rows = tuple(map(partial(_row, labels), runs, kept, figures, resampled, warnings))
     return TextResult(
-        _card(first, data, labels, interval),
+        with_seeds(_card(first, data, labels, interval), entries),
         rows,
         names[ours] if networks else None,
         names[rival],
@@ -224,21 +228,29 @@ def _resample(runs: Sequence[Sequence[TextScored]], owners: Index, num_labels: i
     return figures, resampled
 
 
-def _row(labels: Sequence[str], seeds: Sequence[TextScored], figures: Floats, resampled: Floats, warning: str) -> Row:
+def _row(
+    labels: Sequence[str],
+    runs: Sequence[TextScored],
+    seeds: Sequence[int],
+    figures: Floats,
+    resampled: Floats,
+    warning: str,
+) -> Row:
     centred = resampled - resampled.mean(0) + figures
     bounds = [1.0 if name != "log_loss" else np.inf for name in MEASURES]
     ends = zip(figures.tolist(), intervals(np.clip(centred, 0.0, bounds)), strict=True)
     interval = dict(zip(MEASURES, ((min(low, own), max(high, own)) for own, (low, high) in ends), strict=True))
-    counts = np.stack([metrics.label_counts(run.given, run.targets, len(labels)) for run in seeds])
+    counts = np.stack([metrics.label_counts(run.given, run.targets, len(labels)) for run in runs])
     shares = np.mean([metrics.precision_recall_f1(own) for own in counts], 0)
     by_label = {
         label: {"precision": float(p), "recall": float(r), "f1": float(f1), "texts": int(num)}
         for label, p, r, f1, num in zip(labels, *shares, counts[0][2], strict=True)
     }
-    notes = {"labels": by_label, **({"seeds": len(seeds)} if len(seeds) > 1 else {})}
-    seconds = 1000 * sum(run.seconds for run in seeds) / sum(len(run.given) for run in seeds)
+    each = [run.figures(num_labels=len(labels)) for run in runs]
+    notes = {"labels": by_label, **seed_notes(seeds, MEASURES, each)}
+    seconds = 1000 * sum(run.seconds for run in runs) / sum(len(run.given) for run in runs)
     found = dict(zip(MEASURES, figures.tolist(), strict=True))
-    return Row(seeds[0].model, found, interval, seconds, notes, warning and f"{seeds[0].model}: {warning}")
+    return Row(runs[0].model, found, interval, seconds, notes, warning and f"{runs[0].model}: {warning}")
 
 
 def _warning(figures: Floats, resampled: Floats, index: int, base: int) -> str:

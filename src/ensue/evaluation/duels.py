@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from ensue.metrics import Floats
 
@@ -34,6 +35,10 @@ class Duel:
         if self.model is None or ours == theirs or self.p_value >= SURE:
             return None
         return self.model if ours > theirs else self.counting
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its JSON form; counting models among themselves have no p-value."""
+        return asdict(self) | {"winner": self.winner} | ({"p_value": None} if self.model is None else {})
 
     @property
     def sentence(self) -> str:

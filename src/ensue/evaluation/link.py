@@ -24,7 +24,7 @@ from ensue.data.histories import Index
 from ensue.data.near_copies import headline_copies
 from ensue.errors import DataError
 from ensue.evaluation.duels import Duel, duels
-from ensue.evaluation.rows import RESAMPLES, Row, intervals
+from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_seeds
 from ensue.link import COUNTING
 from ensue.link.fitting import part_of, prints
 from ensue.link.measures import (
@@ -87,7 +87,7 @@ class LinkResult:
             "task": "link",
             "protocol": asdict(self.protocol),
             "rows": [row.to_dict() for row in self.rows],
-            "duels": [asdict(duel) | {"winner": duel.winner} for duel in self.duels],
+            "duels": [duel.to_dict() for duel in self.duels],
             "beats_counting": self.beats_counting,
             "verdict": self.verdict,
         }
@@ -151,14 +151,17 @@ def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus) -> LinkRes
         if name not in names:
             names.append(name)
             runs.append([score(first, asked, name)])
+    kept = [[own.seed for own in seeds] for seeds in entries for _ in range(1 + _pulls(seeds[0]))]
+    kept += [[first.seed]] * (len(names) - len(kept))
     figures, drawn, rows = [], [], []
-    for name, scored in zip(names, runs, strict=True):
+    for name, scored, own_seeds in zip(names, runs, kept, strict=True):
         parts = [figures_of(run.scores, asked) for run in scored]
         figures.append(np.mean([own for own, _ in parts], 0))
         drawn.append(over_seeds(np.stack([own for _, own in parts])))
-        rows.append(_row(name, scored, asked, figures[-1], drawn[-1]))
+        notes = seed_notes(own_seeds, MEASURES, [own.tolist() for own, _ in parts])
+        rows.append(_row(name, scored, notes, asked, figures[-1], drawn[-1]))
     found = duels(RIVAL, MEASURES, names, COUNTING, figures, drawn)
-    return LinkResult(_card(first, asked), tuple(rows), found)
+    return LinkResult(with_seeds(_card(first, asked), entries), tuple(rows), found)
 
 
 def _pulls(predictor: LinkPredictor) -> bool:
@@ -242,15 +245,16 @@ def over_seeds(drawn: Floats) -> Floats:
     return found
 
 
-def _row(name: str, seeds: Sequence[LinkScored], asked: Asked, figures: Floats, drawn: Floats) -> Row:
+def _row(
+    name: str, runs: Sequence[LinkScored], notes: dict[str, Any], asked: Asked, figures: Floats, drawn: Floats
+) -> Row:
     interval = dict(zip(MEASURES, intervals(drawn), strict=True))
-    notes: dict[str, Any] = {"seeds": len(seeds)} if len(seeds) > 1 else {}
-    run = seeds[0]
+    run = runs[0]
     pool, true = run.scores[:, asked.pool], asked.related[:, asked.pool]
     notes["precision_at"] = {str(r): value for r, value in precision_curve(pool, true).items()}
     if run.cut is not None and np.isfinite(run.cut):
         notes["even"] = asdict(at_cut(pool, true, run.cut))
-    seconds = 1000 * sum(own.seconds for own in seeds) / (len(seeds) * len(asked.data))
+    seconds = 1000 * sum(own.seconds for own in runs) / (len(runs) * len(asked.data))
     return Row(name, dict(zip(MEASURES, figures.tolist(), strict=True)), interval, seconds, notes)
 
 

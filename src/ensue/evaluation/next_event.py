@@ -30,7 +30,7 @@ from ensue import metrics
 from ensue.data.check import fingerprints
 from ensue.data.histories import Histories
 from ensue.errors import DataError, SettingError
-from ensue.evaluation.rows import RESAMPLES, Row, intervals
+from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_seeds
 from ensue.metrics import Floats
 from ensue.next_event import COUNTING
 from ensue.next_event.predictor import NextPredictor
@@ -66,6 +66,8 @@ class Result:
     best_counting: str
     beats_counting: bool
     p_value: float
+    model: str | None = None
+    """The best network; ``None`` where only counting models were scored."""
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that ``evaluate --json`` and ``compare --json`` print."""
@@ -75,14 +77,19 @@ class Result:
             "rows": [row.to_dict() for row in self.rows],
             "best_counting": self.best_counting,
             "beats_counting": self.beats_counting,
-            "p_value": self.p_value,
+            "p_value": None if self.model is None else self.p_value,
+            "verdict": self.verdict,
         }
 
     @property
     def verdict(self) -> str:
         """The line under the table."""
+        if self.model is None:
+            best = next(row.figures["mrr"] for row in self.rows if row.model == self.best_counting)
+            return f"no network among these rows; {self.best_counting} is the best counting row, MRR {100 * best:.2f}"
         word = "yes" if self.beats_counting else "no"
-        return f"beats the best counting baseline ({self.best_counting}, by MRR): {word} (p = {self.p_value:.3f})"
+        rival = f"the best counting baseline ({self.best_counting}, by MRR)"
+        return f"{self.model} beats {rival}: {word} (p = {self.p_value:.3f})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,20 +137,25 @@ def compare(
         if name not in names:
             names.append(name)
             runs.append([score(first, data, protocol, counting=name)])
+    kept = [[predictor.seed for predictor in seeds] for seeds in entries]
+    kept += [[first.seed]] * (len(names) - len(entries))
     table = [[_sums(run, len(data), at) for run in seeds] for seeds in runs]
-    figures, resampled = _resample(table, macro=protocol == "macro")
+    each, resampled = _resample(table, macro=protocol == "macro")
+    figures = [own.mean(0) for own in each]
     rows = tuple(
-        _row(name, seeds, at, figures[index], resampled[index], _candidates(first, protocol))
+        _row(name, seeds, at, each[index], resampled[index], _candidates(first, protocol), kept[index])
         for index, (name, seeds) in enumerate(zip(names, runs, strict=True))
     )
     counted = [index for index, name in enumerate(names) if name in COUNTING]
-    others = [index for index in range(len(names)) if index not in counted] or [0]
+    networks = [index for index in range(len(names)) if index not in counted]
     rival = max(counted, key=lambda index: figures[index][0])
-    ours = max(others, key=lambda index: figures[index][0])
+    ours = max(networks, key=lambda index: figures[index][0], default=rival)
     ahead = resampled[ours][:, 0] - resampled[rival][:, 0]
     p_value = float((1 + (ahead <= 0).sum()) / (1 + len(ahead)))
-    card = _card(first, data, asked, protocol, runs[0][0])
-    return Result(card, rows, names[rival], bool(ours != rival and p_value < 0.05), p_value)
+    card = with_seeds(_card(first, data, asked, protocol, runs[0][0]), entries)
+    return Result(
+        card, rows, names[rival], bool(ours != rival and p_value < 0.05), p_value, names[ours] if networks else None
+    )
 
 
 def evaluate_alone(
@@ -162,8 +174,8 @@ def evaluate_alone(
         DataError: the data holds nothing to score.
     """
     run = score(predictor, data, protocol, counting)
-    figures, resampled = _resample([[_sums(run, len(data), at)]], macro=protocol == "macro")
-    row = _row(run.model, [run], at, figures[0], resampled[0], _candidates(predictor, protocol))
+    each, resampled = _resample([[_sums(run, len(data), at)]], macro=protocol == "macro")
+    row = _row(run.model, [run], at, each[0], resampled[0], _candidates(predictor, protocol), [predictor.seed])
     return row, _card(predictor, data, protocol, protocol, run)
 
 
@@ -173,13 +185,19 @@ def _candidates(predictor: NextPredictor, protocol: str) -> int:
 
 
 def _row(
-    name: str, seeds: Sequence[Scored], at: Sequence[int], figures: Floats, resampled: Floats, candidates: int
+    name: str,
+    runs: Sequence[Scored],
+    at: Sequence[int],
+    each: Floats,
+    resampled: Floats,
+    candidates: int,
+    seeds: Sequence[int],
 ) -> Row:
     measures = metrics.names(at)
-    found = dict(zip(measures, figures.tolist(), strict=True))
+    found = dict(zip(measures, each.mean(0).tolist(), strict=True))
     interval = dict(zip(measures, intervals(resampled), strict=True))
-    seconds = 1000 * sum(run.seconds for run in seeds) / max(1, sum(len(run.rank) for run in seeds))
-    notes = {"seeds": len(seeds)} if len(seeds) > 1 else {}
+    seconds = 1000 * sum(run.seconds for run in runs) / max(1, sum(len(run.rank) for run in runs))
+    notes = seed_notes(seeds, measures, each.tolist())
     return Row(name, found, interval, seconds, notes, _warning(name, found, interval, min(at), candidates))
 
 
@@ -221,21 +239,21 @@ def _sums(run: Scored, num_sequences: int, at: Sequence[int]) -> tuple[Floats, F
     return metrics.per_sequence(metrics.values(run.rank, at), run.sequence, num_sequences)
 
 
-def _resample(table: list[list[tuple[Floats, Floats]]], *, macro: bool) -> tuple[Floats, Floats]:
-    """Figures (models, measures), and as many (models, resamples, measures) for the same resampled sequences."""
+def _resample(table: list[list[tuple[Floats, Floats]]], *, macro: bool) -> tuple[list[Floats], Floats]:
+    """Figures (seeds, measures) of each model, and (models, resamples, measures) for the same resampled sequences."""
     random = np.random.default_rng(0)
     counts = table[0][0][1]
     used = counts > 0
     counts = np.ones(int(used.sum())) if macro else counts[used]
     models = [[(sums[used] / own[used, None] if macro else sums[used]) for sums, own in seeds] for seeds in table]
-    figures = np.stack([np.mean([sums.sum(0) for sums in seeds], 0) / counts.sum() for seeds in models])
-    resampled = np.empty((len(models), RESAMPLES, figures.shape[1]))
+    each: list[Floats] = [np.stack([sums.sum(0) for sums in seeds]) / counts.sum() for seeds in models]
+    resampled = np.empty((len(models), RESAMPLES, each[0].shape[1]))
     for number in range(RESAMPLES):
         weight = np.bincount(random.integers(len(counts), size=len(counts)), minlength=len(counts))
         for index, seeds in enumerate(models):
             drawn = random.integers(len(seeds), size=len(seeds)) if len(seeds) > 1 else [0]
             resampled[index, number] = np.mean([weight @ seeds[seed] for seed in drawn], 0) / (weight @ counts)
-    return figures, resampled
+    return each, resampled
 
 
 def _card(predictor: NextPredictor, data: Histories, asked: str, protocol: str, run: Scored) -> Card:

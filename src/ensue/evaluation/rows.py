@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ PLAIN = ("log_loss",)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One model's figures, as fractions, with 95 % intervals by measure."""
+    """One model's figures, as fractions, with 95 % intervals by measure; over several seeds their means."""
 
     model: str
     figures: Mapping[str, float]
@@ -34,6 +34,20 @@ class Row:
         return {"model": self.model, **self.figures, "interval": dict(self.interval), **speed, **self.notes, **below}
 
 
+class Intervals(Protocol):
+    """A card that says what its intervals resample."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def interval(self) -> str:
+        """What is resampled, for people."""
+        ...
+
+
+CARD = TypeVar("CARD", bound=Intervals)
+
+
 class Rows(Protocol):
     """Whatever has rows."""
 
@@ -41,6 +55,30 @@ class Rows(Protocol):
     def rows(self) -> Sequence[Row]:
         """A row a model."""
         ...
+
+
+def seed_notes(seeds: Sequence[int], measures: Sequence[str], figures: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """Notes on a model that was trained with several seeds: each one's figures, and their standard deviation.
+
+    Args:
+        seeds: of the trainings.
+        measures: the columns of ``figures``.
+        figures: (seeds, measures).
+    """
+    if len(seeds) < 2:
+        return {}
+    each = [
+        {"seed": seed, **dict(zip(measures, map(float, own), strict=True))}
+        for seed, own in zip(seeds, figures, strict=True)
+    ]
+    spread = dict(zip(measures, np.std(figures, axis=0, ddof=1).tolist(), strict=True))
+    return {"seeds": len(seeds), "by_seed": each, "spread": spread}
+
+
+def with_seeds(card: CARD, entries: Sequence[Sequence[object]]) -> CARD:
+    """The card, which says so where intervals resample seeds too."""
+    several = any(len(seeds) > 1 for seeds in entries)
+    return replace(card, interval=f"{card.interval}; seeds are resampled too") if several else card
 
 
 def intervals(resampled: Floats) -> list[tuple[float, float]]:
@@ -52,8 +90,12 @@ def intervals(resampled: Floats) -> list[tuple[float, float]]:
 def cell(row: Row, name: str, between: str = " ± ") -> str:
     """One figure with the half-width of its interval."""
     low, high = row.interval[name]
-    scale, digits = (1, 3) if name in PLAIN else (100, 2)
-    return f"{scale * row.figures[name]:.{digits}f}{between}{scale * (high - low) / 2:.{digits}f}"
+    return f"{figure(row.figures[name], name)}{between}{figure((high - low) / 2, name)}"
+
+
+def figure(value: float, name: str) -> str:
+    """One figure as tables show it: x 100, but for those that are no fractions."""
+    return f"{value:.3f}" if name in PLAIN else f"{100 * value:.2f}"
 
 
 def table(result: Rows, measures: Sequence[str]) -> str:

@@ -30,7 +30,7 @@ from ensue.data.queries import Queries, prefixes
 from ensue.data.query_rules import PAPER_RULES, normalise
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.duels import Duel, duels
-from ensue.evaluation.rows import RESAMPLES, Row, intervals
+from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_seeds
 from ensue.metrics import STOP_WORDS, Floats
 from ensue.suggest import COUNTING
 from ensue.suggest.fitting import prints
@@ -93,7 +93,7 @@ class SuggestResult:
             "task": "suggest",
             "protocol": asdict(self.protocol),
             "rows": [row.to_dict() for row in self.rows],
-            "duels": [asdict(duel) | {"winner": duel.winner} for duel in self.duels],
+            "duels": [duel.to_dict() for duel in self.duels],
             "beats_counting": self.beats_counting,
             "verdict": self.verdict,
         }
@@ -152,14 +152,16 @@ def compare(entries: Sequence[Sequence[SuggestPredictor]], data: Queries, protoc
         if name not in names:
             names.append(name)
             runs.append([_score(first, asked, name)])
-    figures, resampled = _resample(runs, asked)
+    kept = [[own.seed for own in seeds] for seeds in entries] + [[first.seed]] * (len(names) - len(entries))
+    each, resampled = _resample(runs, asked)
+    figures = [own.mean(0) for own in each]
     seen = np.isin(asked.prints, first.train_prints.numpy())
     rows = tuple(
-        _row(name, seeds, asked, seen, figures[index], resampled[index])
-        for index, (name, seeds) in enumerate(zip(names, runs, strict=True))
+        _row(name, own, kept[index], asked, seen, each[index], resampled[index])
+        for index, (name, own) in enumerate(zip(names, runs, strict=True))
     )
-    found = duels(RIVAL, MEASURES, names, COUNTING, list(figures), list(resampled))
-    return SuggestResult(_card(first, asked, protocol, seen, part), rows, found)
+    found = duels(RIVAL, MEASURES, names, COUNTING, figures, list(resampled))
+    return SuggestResult(with_seeds(_card(first, asked, protocol, seen, part), entries), rows, found)
 
 
 def _scored_part(data: Queries) -> tuple[Queries, str]:
@@ -224,8 +226,8 @@ def figures_of(sums: Floats, targets: Floats) -> Floats:
     return np.concatenate(parts, axis=-1)
 
 
-def _resample(runs: Sequence[Sequence[SuggestScored]], asked: _Asked) -> tuple[Floats, Floats]:
-    """Figures (models, measures), and as many (models, resamples, measures) on the same resampled sessions."""
+def _resample(runs: Sequence[Sequence[SuggestScored]], asked: _Asked) -> tuple[list[Floats], Floats]:
+    """Figures (seeds, measures) of each model, and (models, resamples, measures) on the same resampled sessions."""
     random, number = np.random.default_rng(0), asked.num_sessions
     weight = np.stack(
         [np.bincount(random.integers(number, size=number), minlength=number) for _ in range(RESAMPLES)]
@@ -233,13 +235,13 @@ def _resample(runs: Sequence[Sequence[SuggestScored]], asked: _Asked) -> tuple[F
     counts = np.bincount(asked.owners, minlength=number).astype(np.float64)
     sums = [[_by_session(run.counts, asked) for run in seeds] for seeds in runs]
     whole = np.array(counts.sum())
-    figures = np.stack([np.mean([figures_of(own.sum(0), whole) for own in seeds], 0) for seeds in sums])
+    found: list[Floats] = [np.stack([figures_of(own.sum(0), whole) for own in seeds]) for seeds in sums]
     resampled = []
     for seeds in sums:
         each = np.stack([figures_of(weight @ own, weight @ counts) for own in seeds])
         drawn = random.integers(len(seeds), size=(RESAMPLES, len(seeds)))
         resampled.append(each[drawn, np.arange(RESAMPLES)[:, None]].mean(1))
-    return figures, np.stack(resampled)
+    return found, np.stack(resampled)
 
 
 def _by_session(counts: Floats, asked: _Asked) -> Floats:
@@ -247,18 +249,22 @@ def _by_session(counts: Floats, asked: _Asked) -> Floats:
 
 
 def _row(
-    name: str, seeds: Sequence[SuggestScored], asked: _Asked, seen: np.ndarray[Any, Any], figures: Floats, drawn: Floats
+    name: str,
+    runs: Sequence[SuggestScored],
+    seeds: Sequence[int],
+    asked: _Asked,
+    seen: np.ndarray[Any, Any],
+    each: Floats,
+    drawn: Floats,
 ) -> Row:
     interval = dict(zip(MEASURES, intervals(drawn), strict=True))
-    notes: dict[str, Any] = {"seeds": len(seeds)} if len(seeds) > 1 else {}
+    notes = seed_notes(seeds, MEASURES, each.tolist())
     notes["by_length"] = {
-        label: _part(seeds, asked.typed == place)
-        for place, label in enumerate(_LENGTHS)
-        if (asked.typed == place).any()
+        label: _part(runs, asked.typed == place) for place, label in enumerate(_LENGTHS) if (asked.typed == place).any()
     }
-    notes["by_pair"] = {"seen": _part(seeds, seen), "unseen": _part(seeds, ~seen)}
-    seconds = 1000 * sum(run.seconds for run in seeds) / sum(len(run.counts) for run in seeds)
-    return Row(name, dict(zip(MEASURES, figures.tolist(), strict=True)), interval, seconds, notes)
+    notes["by_pair"] = {"seen": _part(runs, seen), "unseen": _part(runs, ~seen)}
+    seconds = 1000 * sum(run.seconds for run in runs) / sum(len(run.counts) for run in runs)
+    return Row(name, dict(zip(MEASURES, each.mean(0).tolist(), strict=True)), interval, seconds, notes)
 
 
 def _part(seeds: Sequence[SuggestScored], chosen: np.ndarray[Any, Any]) -> dict[str, float]:

@@ -180,6 +180,7 @@ def test_a_log_of_excel(tmp_path: Path) -> None:
     ]
     assert understood.byte_order_mark
     assert understood.time.startswith("ISO dates")
+    assert understood.layout == "excel"
 
 
 def test_days_and_sheets_of_excel(tmp_path: Path) -> None:
@@ -205,8 +206,9 @@ def test_a_row_of_excel_is_named_as_excel_does(tmp_path: Path) -> None:
 
 
 def test_posts_articles_and_queries_of_excel(tmp_path: Path) -> None:
-    posts, _ = read_posts(workbook(tmp_path / "p", [["id", "text"], [1, "a post"], [2, "another"]]))
+    posts, understood = read_posts(workbook(tmp_path / "p", [["id", "text"], [1, "a post"], [2, "another"]]))
     assert posts.ids.to_list() == ["1", "2"]
+    assert understood.layout == "excel"
     articles, _ = read_articles(workbook(tmp_path / "a", [["id", "title", "body"], [1, "t", "a body"]]))
     assert articles.bodies.to_list() == ["a body"]
     log: list[list[object]] = [

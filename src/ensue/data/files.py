@@ -64,6 +64,11 @@ class Content:
         """Whether the file opens as Parquet does."""
         return self.data[:4] == b"PAR1"
 
+    @property
+    def layout(self) -> str:
+        """Of Parquet, what it was before it was brought to this."""
+        return "excel" if self.first_row > 1 else "parquet"
+
     def head(self, count: int = 100) -> list[str]:
         """The first lines that are not empty, without their ends."""
         end = self.data.find(b"\n", _HEAD)

@@ -178,7 +178,7 @@ def _nested_parquet(content: Content, roles: dict[str, str], notes: tuple[str, .
     if "about" in frame.columns and frame.schema["about"] == pl.String:
         frame = frame.with_columns(_ids("about"))
     return PostRows(
-        "parquet",
+        content.layout,
         frame,
         content.place,
         roles,

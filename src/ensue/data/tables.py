@@ -147,7 +147,7 @@ def _read_events(content: Content, columns: dict[str, str], time_unit: str | Non
         )
         return layout, replace(_group(content, frame, roles, where, ()), columns={})
     if layout == "parquet":
-        return layout, _read_parquet(content, columns)
+        return content.layout, _read_parquet(content, columns)
     if layout == "jsonl events":
         return layout, _read_json(content, columns)
     return _read_delimited(content, columns, time_unit)

@@ -299,7 +299,9 @@ def _parquet(content: Content, stated: Mapping[str, str], every: bool) -> Rows:
                 f"{content.path}: column {quoted(name)} ({role}) holds {schema[name]}; give texts or numbers"
             )
     frame = content.table(roles.values())
-    return _rows(content, Rows("parquet", frame.cast(pl.String), content.place, roles, notes, content.table), every)
+    return _rows(
+        content, Rows(content.layout, frame.cast(pl.String), content.place, roles, notes, content.table), every
+    )
 
 
 def _rows(content: Content, rows: Rows, every: bool) -> Rows:

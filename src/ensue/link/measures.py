@@ -12,6 +12,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
+from ensue.data.histories import Index
 from ensue.metrics import Floats
 
 AT = (50, 100, 200, 500, 1000, 2000, 3000)
@@ -106,9 +107,6 @@ class AtCut:
 def at_cut(scores: Scores, related: Mask, cut: float, seed: int = 0) -> AtCut:
     """Precision and recall of all pairs that score at least ``cut``.
 
-    Intervals resample articles with all their posts, because posts about one article succeed and fail together; and
-    they are at least as wide as Wilson's, which also covers shares of 0 and of 1, and a single article.
-
     Args:
         scores: (posts, articles).
         related: (posts, articles).
@@ -116,7 +114,23 @@ def at_cut(scores: Scores, related: Mask, cut: float, seed: int = 0) -> AtCut:
         seed: of the resamples.
     """
     chosen = scores >= cut
-    counts = np.stack([(chosen & related).sum(0), chosen.sum(0), related.sum(0)]).astype(np.float64)
+    return at_counts(cut, (chosen & related).sum(0), chosen.sum(0), related.sum(0), seed)
+
+
+def at_counts(cut: float, right_pairs: Index, chosen_pairs: Index, related_pairs: Index, seed: int = 0) -> AtCut:
+    """Precision and recall of chosen pairs.
+
+    Intervals resample articles with all their posts, because posts about one article succeed and fail together; and
+    they are at least as wide as Wilson's, which also covers shares of 0 and of 1, and a single article.
+
+    Args:
+        cut: the threshold they were chosen by.
+        right_pairs: (articles,) chosen pairs that are related.
+        chosen_pairs: (articles,).
+        related_pairs: (articles,).
+        seed: of the resamples.
+    """
+    counts = np.stack([right_pairs, chosen_pairs, related_pairs]).astype(np.float64)
     right, retrieved, relevant = counts.sum(1)
     times = np.random.default_rng(seed).multinomial(
         counts.shape[1], np.full(counts.shape[1], 1 / counts.shape[1]), RESAMPLES

@@ -11,6 +11,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
+from ensue.data.histories import Index
 from ensue.data.posts import Articles, Posts
 from ensue.link.hybrid import heads, log_shares, mixed, popularity, standardised
 from ensue.link.lexical import Arrays, Kind, Lexical
@@ -130,12 +131,18 @@ class LinkScores:
         parts = [block for _, block in self.blocks()]
         return np.concatenate(parts) if parts else np.zeros((0, len(self.predictor.known)))
 
-    def columns(self, places: Sequence[int]) -> Floats:
-        """(posts, places) scores with some articles; memory grows with these alone."""
-        found = np.zeros((len(self.posts), len(places)))
+    def best(self, places: Sequence[int]) -> tuple[Floats, Index]:
+        """(posts,) the highest score with any of some articles, and which of them has it; one block is held at a time.
+
+        Of equal scores the first one's.
+        """
+        chosen = list(places)
+        scores, numbers = np.zeros(len(self.posts)), np.zeros(len(self.posts), np.int64)
         for low, block in self.blocks():
-            found[low : low + len(block)] = block[:, list(places)]
-        return found
+            own, rows = block[:, chosen], slice(low, low + len(block))
+            numbers[rows] = own.argmax(1)
+            scores[rows] = own[np.arange(len(own)), numbers[rows]]
+        return scores, numbers
 
     def _of(self, posts: Posts) -> Floats:
         predictor = self.predictor

@@ -20,7 +20,7 @@ from ensue.data.posts import Articles, Posts
 from ensue.data.sentences import sentences
 from ensue.link.explaining import closest
 from ensue.link.lexical import Lexical
-from ensue.link.measures import AtCut, at_cut, calibrate
+from ensue.link.measures import AtCut, at_counts, calibrate
 from ensue.link.ranking import Ranking
 from ensue.metrics import Floats
 
@@ -140,9 +140,7 @@ def rank(predictor: LinkPredictor, articles: Articles, posts: Posts, *, grouped:
         grouped: whether to look for posts that say the same.
     """
     knowing, places = predictor.joined(articles)
-    every = knowing.scores(posts).columns(places)
-    columns = every.argmax(1) if len(posts) else np.zeros(0, np.int64)
-    scores = every[np.arange(len(posts)), columns]
+    scores, columns = knowing.scores(posts).best(places)
     order = np.argsort(-scores, kind="stable")
     related = _related(articles, posts)
     calibration, source = predictor.calibration, "learned from held-out posts"
@@ -153,7 +151,7 @@ def rank(predictor: LinkPredictor, articles: Articles, posts: Posts, *, grouped:
     groups = near_copies(posts.texts) if grouped and len(posts) else np.arange(len(posts))
     cut = None
     if calibration is not None and labelled:
-        cut = _at_cut(every, columns, articles, posts, calibration.cut(EVEN))
+        cut = _at_cut(scores, columns, articles, posts, calibration.cut(EVEN))
     return Ranked(
         articles, posts, order, scores, columns, sure, _copies(order, groups), cut,
         source if calibration is not None else "",
@@ -167,18 +165,20 @@ def _related(articles: Articles, posts: Posts) -> np.ndarray[Any, np.dtype[np.bo
     return found
 
 
-def _at_cut(every: Floats, columns: Index, articles: Articles, posts: Posts, cut: float) -> AtCut:
+def _at_cut(scores: Floats, columns: Index, articles: Articles, posts: Posts, cut: float) -> AtCut:
     """A post counts once: under the article it is about, or under the one that suits it best."""
-    size = len(articles)
-    related = np.zeros((len(posts), size), bool)
     numbers, rows = posts.pairs(articles)[0].T
-    related[rows, numbers] = True
-    own = np.where(related.any(1), related.argmax(1), columns)
-    scores = np.full((len(posts), size), -np.inf)
-    scores[np.arange(len(posts)), own] = every[np.arange(len(posts)), columns]
-    once = np.zeros_like(related)
-    once[np.arange(len(posts)), own] = related.any(1)
-    return at_cut(scores, once, cut)
+    own = np.full(len(posts), len(articles))
+    np.minimum.at(own, rows, numbers)  # the first of those it is about
+    related = own < len(articles)
+    own, chosen = np.where(related, own, columns), scores >= cut
+    size = len(articles)
+    return at_counts(
+        cut,
+        np.bincount(own[chosen & related], minlength=size),
+        np.bincount(own[chosen], minlength=size),
+        np.bincount(own[related], minlength=size),
+    )
 
 
 def _copies(order: Index, groups: Index) -> Index:

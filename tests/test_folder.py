@@ -23,6 +23,7 @@ from ensue.errors import ModelFolderError
 from ensue.folder import require_writable, tensor_bytes, write_file, write_folder
 from ensue.next_event.predictor import NextPredictor
 from ensue.records import History
+from tests.folders import unsummed
 
 FILES = {
     "settings.json",
@@ -32,6 +33,7 @@ FILES = {
     "optimizer.safetensors",
     "reservoir.safetensors",
     "CARD.md",
+    "B2SUMS",
 }
 TENSORS = sorted(name for name in FILES if name.endswith(".safetensors"))
 load = partial(ensue.load, device="cpu")
@@ -61,6 +63,11 @@ def fitted(world: World, seed: int, model: str = "hidan") -> NextPredictor:
 def folder(trained: NextPredictor, tmp_path: Path) -> Path:
     trained.save(tmp_path / "m")
     return tmp_path / "m"
+
+
+@pytest.fixture
+def old(folder: Path) -> Path:
+    return unsummed(folder)
 
 
 def refusal(call: Callable[..., Any], *arguments: Any) -> str:
@@ -332,15 +339,15 @@ def test_no_such_folder(tmp_path: Path) -> None:
     assert refusal(load, tmp_path / "file") == expected.format(tmp_path / "file")
 
 
-@pytest.mark.parametrize("name", sorted(FILES - {"CARD.md"}))
-def test_each_file_missing_in_turn(folder: Path, name: str) -> None:
-    (folder / name).unlink()
-    assert refusal(load, folder) == HALF.format(folder, name)
+@pytest.mark.parametrize("name", sorted(FILES - {"CARD.md", "B2SUMS"}))
+def test_each_file_missing_in_turn(old: Path, name: str) -> None:
+    (old / name).unlink()
+    assert refusal(load, old) == HALF.format(old, name)
 
 
-def test_the_card_is_for_people_and_not_needed(folder: Path, trained: NextPredictor) -> None:
-    (folder / "CARD.md").unlink()
-    assert NextPredictor.load(folder).summary() == trained.summary()
+def test_the_card_is_for_people_and_not_needed(old: Path, trained: NextPredictor) -> None:
+    (old / "CARD.md").unlink()
+    assert NextPredictor.load(old).summary() == trained.summary()
 
 
 @pytest.mark.parametrize(
@@ -355,14 +362,14 @@ def test_the_card_is_for_people_and_not_needed(folder: Path, trained: NextPredic
         ('{"task": "next"}', "/settings.json: not written by ensue; name a folder made by `ensue fit`"),
     ],
 )
-def test_settings_that_are_not_ours(folder: Path, text: str | bytes, expected: str) -> None:
-    (folder / "settings.json").write_bytes(text.encode() if isinstance(text, str) else text)
-    message = refusal(load, folder)
-    assert message.startswith(f"{folder}{expected}")
+def test_settings_that_are_not_ours(old: Path, text: str | bytes, expected: str) -> None:
+    (old / "settings.json").write_bytes(text.encode() if isinstance(text, str) else text)
+    message = refusal(load, old)
+    assert message.startswith(f"{old}{expected}")
     if expected.endswith("("):
         assert message.endswith("); the folder is damaged")
     else:
-        assert message == f"{folder}{expected}"
+        assert message == f"{old}{expected}"
 
 
 def change(folder: Path, **changes: Any) -> None:
@@ -370,28 +377,28 @@ def change(folder: Path, **changes: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
-def test_a_newer_format_is_refused(folder: Path) -> None:
-    change(folder, ensue="7.0", format=99)
-    expected = f"{folder}: written by ensue 7.0 in format 99, this one reads up to 1; update ensue"
-    assert refusal(load, folder) == expected
-    change(folder, format="99")
-    assert refusal(load, folder) == expected
+def test_a_newer_format_is_refused(old: Path) -> None:
+    change(old, ensue="7.0", format=99)
+    expected = f"{old}: written by ensue 7.0 in format 99, this one reads up to 1; update ensue"
+    assert refusal(load, old) == expected
+    change(old, format="99")
+    assert refusal(load, old) == expected
 
 
 @pytest.mark.parametrize("task", ["nonsense", "../next", ["next"], None, {"a": 1}])
-def test_an_unknown_task_is_refused(folder: Path, task: Any) -> None:
-    change(folder, task=task)
-    assert refusal(load, folder) == f"{folder}: task {task!r} is not known to this ensue; update ensue"
+def test_an_unknown_task_is_refused(old: Path, task: Any) -> None:
+    change(old, task=task)
+    assert refusal(load, old) == f"{old}: task {task!r} is not known to this ensue; update ensue"
 
 
 MALICIOUS = ["os.system", "__import__('os').abort()", "../../etc/passwd", "ensue.cli:main", "best\nx", ["hidan"], {}, 1]
 
 
 @pytest.mark.parametrize("model", MALICIOUS)
-def test_a_model_name_is_looked_up_and_never_run(folder: Path, model: Any) -> None:
-    change(folder, model=model)
-    message = refusal(load, folder)
-    assert message.startswith(f"{folder}: damaged (")
+def test_a_model_name_is_looked_up_and_never_run(old: Path, model: Any) -> None:
+    change(old, model=model)
+    message = refusal(load, old)
+    assert message.startswith(f"{old}: damaged (")
     assert message.endswith("); fit the model again or copy it anew")
 
 
@@ -412,26 +419,26 @@ def test_a_model_name_is_looked_up_and_never_run(folder: Path, model: Any) -> No
     ],
     ids=str,
 )
-def test_settings_that_do_not_fit_are_refused(folder: Path, changes: dict[str, Any]) -> None:
-    change(folder, **changes)
-    message = refusal(load, folder)
-    assert message.startswith(f"{folder}: damaged (")
+def test_settings_that_do_not_fit_are_refused(old: Path, changes: dict[str, Any]) -> None:
+    change(old, **changes)
+    message = refusal(load, old)
+    assert message.startswith(f"{old}: damaged (")
     assert message.endswith("); fit the model again or copy it anew")
 
 
 @pytest.mark.parametrize("name", TENSORS)
 @pytest.mark.parametrize("size", [0, 7, 60, -1])
-def test_truncated_tensors(folder: Path, name: str, size: int) -> None:
-    (folder / name).write_bytes((folder / name).read_bytes()[:size])
-    message = refusal(load, folder)
-    assert message.startswith(f"{folder}/{name}: damaged (")
+def test_truncated_tensors(old: Path, name: str, size: int) -> None:
+    (old / name).write_bytes((old / name).read_bytes()[:size])
+    message = refusal(load, old)
+    assert message.startswith(f"{old}/{name}: damaged (")
     assert message.endswith("); fit the model again or copy it anew")
 
 
 @pytest.mark.parametrize("name", TENSORS)
-def test_tensors_of_something_else(folder: Path, name: str) -> None:
-    (folder / name).write_bytes(tensor_bytes({"users.weight": torch.zeros(3)}))
-    assert refusal(load, folder).startswith(f"{folder}: damaged (")
+def test_tensors_of_something_else(old: Path, name: str) -> None:
+    (old / name).write_bytes(tensor_bytes({"users.weight": torch.zeros(3)}))
+    assert refusal(load, old).startswith(f"{old}: damaged (")
 
 
 @pytest.mark.parametrize("model", ["hidan", "popularity", "markov", "rules", "cooccurrence", "vsknn"])
@@ -441,6 +448,7 @@ def test_a_vocabulary_of_the_wrong_length(
 ) -> None:
     folder = tmp_path / "m"
     (trained if model == "hidan" else fitted(world, 0, model)).save(folder)
+    unsummed(folder)
     values = json.loads((folder / "vocabulary.json").read_text())
     values = {"shorter": values[:-1], "longer": [*values, "x"], "double": [values[0], *values[:-1]], "empty": []}[fault]
     (folder / "vocabulary.json").write_text(json.dumps(values))
@@ -449,12 +457,12 @@ def test_a_vocabulary_of_the_wrong_length(
 
 
 @pytest.mark.parametrize("text", ["", "{}", "3", '{"a": 1}', "[1, 2]", "[[]]", "null", "[" * 100_000])
-def test_a_vocabulary_that_is_no_list_of_texts(folder: Path, text: str) -> None:
-    (folder / "vocabulary.json").write_text(text)
-    assert refusal(load, folder).startswith(f"{folder}: damaged (")
+def test_a_vocabulary_that_is_no_list_of_texts(old: Path, text: str) -> None:
+    (old / "vocabulary.json").write_text(text)
+    assert refusal(load, old).startswith(f"{old}: damaged (")
 
 
-def test_a_damaged_folder_can_be_replaced_by_fitting_again(trained: NextPredictor, folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    trained.save(folder)
-    assert NextPredictor.load(folder).predict([History(("u001",))], 1) == trained.predict([History(("u001",))], 1)
+def test_a_damaged_folder_can_be_replaced_by_fitting_again(trained: NextPredictor, old: Path) -> None:
+    (old / "model.safetensors").unlink()
+    trained.save(old)
+    assert NextPredictor.load(old).predict([History(("u001",))], 1) == trained.predict([History(("u001",))], 1)

@@ -25,6 +25,7 @@ FLOORS = [
     "data",
     "nn",
     "threads",
+    "checksums",
     "folder",
     "registry",
     "lock",

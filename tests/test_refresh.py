@@ -21,6 +21,7 @@ from ensue.next_event import COUNTING, storage
 from ensue.next_event.predictor import NextPredictor
 from ensue.records import History, Text
 from ensue.refresh import refresh, roll_back
+from tests.folders import unsummed
 
 SETTINGS = {"dim": 16, "epochs": 12, "batch_size": 8, "learning_rate": 0.02, "loss": "ce", "dropout": 0.0}
 DAY = 86400.0
@@ -108,10 +109,10 @@ def test_an_update_that_forgets_is_refused_and_the_folder_stays_byte_for_byte(fo
 
 
 def test_what_a_stream_keeps_in_the_folder_goes_with_it(folder: Path) -> None:
-    (folder / "stream.json").write_text('{"position": 7}')
+    (unsummed(folder) / "stream.json").write_text('{"position": 7}')
     refresh(folder, Histories.of(circles(30, 2, day=1)), max_drop=0.99)
     assert (folder / "stream.json").read_text() == '{"position": 7}'
-    assert set(contents(folder)) == {"stream.json", *storage.NAMES}
+    assert set(contents(folder)) == {"stream.json", "B2SUMS", *storage.NAMES}
 
 
 def test_rolling_back_gives_equal_answers(folder: Path) -> None:

@@ -1,7 +1,8 @@
 """Folders and files that are replaced as a whole: a reader sees the old one or the new one, never half.
 
 A model folder holds ``settings.json`` (task, model, settings, versions), tensors as safetensors, the vocabulary, the
-optimiser's state and ``CARD.md``. Nothing in it is code, and nothing in it is run.
+optimiser's state and ``CARD.md``. Nothing in it is code, and nothing in it is run. ``B2SUMS`` holds a checksum of every
+file but the card, which is compared when the file is read; folders of before there were checksums lack it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import shutil
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -21,6 +23,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from safetensors import SafetensorError, safe_open
 
+from ensue import checksums
+from ensue.checksums import chunks, opened, require_sum, sum_of, sums_of
 from ensue.errors import ModelFolderError, SettingError
 from ensue.version import __version__
 
@@ -87,7 +91,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """
 
     def fill(new: Path) -> None:
-        for name, data in files.items():
+        for name, data in {**files, checksums.FILE: checksums.lines_of(files)}.items():
             _flush(new / name, [data])
 
     _replace(folder, fill)
@@ -105,7 +109,8 @@ def clone_folder(source: Path, folder: Path) -> None:
             try:
                 os.link(path, new / path.name)
             except OSError:  # no links on this file system
-                _flush(new / path.name, [path.read_bytes()])
+                with opened(source, path.name) as file:
+                    _flush(new / path.name, chunks(file))
 
     _replace(folder, fill)
 
@@ -147,6 +152,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
             f"{folder}: written by ensue {found['ensue']} in format {found['format']}, this one reads up to {FORMAT}; "
             "update ensue"
         )
+    if "checksums" in found and not (folder / checksums.FILE).exists():
+        raise ModelFolderError(f"{folder}: {checksums.FILE} is missing; copy the folder anew")
     return found
 
 
@@ -194,26 +201,28 @@ def read_file(folder: Path, name: str) -> bytes:
     """One file of a model folder.
 
     Raises:
-        ModelFolderError: the file is missing or cannot be read.
+        ModelFolderError: the file is missing, cannot be read, is no file, or not the one that was saved.
     """
-    try:
-        return (folder / name).read_bytes()
-    except OSError as error:
-        raise ModelFolderError(
-            f"{folder}: {name} is missing or unreadable ({error.strerror}); this is not a whole model folder"
-        ) from error
+
+    def read() -> bytes:
+        with opened(folder, name) as file:
+            data = file.read()
+        require_sum(folder, name, sum_of(folder, name), [data])
+        return data
+
+    return read_unchanged(folder, read)
 
 
 def read_tensors(folder: Path, name: str) -> dict[str, Tensor]:
     """The tensors of one safetensors file of a model folder.
 
     Raises:
-        ModelFolderError: the file is missing or damaged.
+        ModelFolderError: the file is missing or damaged, or holds what is no finite number.
     """
     from safetensors.torch import load
 
     try:
-        return load(read_file(folder, name))
+        return _finite(folder, name, load(read_file(folder, name)))
     except SafetensorError as error:
         raise ModelFolderError(f"{folder}/{name}: damaged ({error}); fit the model again or copy it anew") from error
 
@@ -222,17 +231,38 @@ def open_tensors(folder: Path, name: str) -> tuple[set[str], Callable[[], dict[s
     """The names of the tensors of a file, and how to read them; the file that stands now, even if another follows.
 
     Raises:
-        ModelFolderError: the file is missing or damaged.
+        ModelFolderError: the file is missing or damaged; what can be seen by reading it all is raised when it is read.
     """
     path = folder / name
-    if not path.is_file():
-        read_file(folder, name)
+    with opened(folder, name) as file:
+        expected, descriptor = sum_of(folder, name), os.dup(file.fileno())
     try:
-        opened: Any = safe_open(path, "pt")
+        tensors: Any = safe_open(path, "pt")
     except (OSError, SafetensorError) as error:
+        os.close(descriptor)
         raise ModelFolderError(f"{path}: damaged ({error}); fit the model again or copy it anew") from error
-    names = set(opened.keys())
-    return names, lambda: {key: opened.get_tensor(key) for key in names}
+    names = set(tensors.keys())
+
+    def read() -> dict[str, Tensor]:
+        with os.fdopen(os.dup(descriptor), "rb") as file:
+            file.seek(0)
+            require_sum(folder, name, expected, chunks(file))
+        return _finite(folder, name, {key: tensors.get_tensor(key) for key in names})
+
+    weakref.finalize(read, os.close, descriptor)
+    return names, read
+
+
+def require_whole(folder: Path) -> None:
+    """Read every file of a model folder that has a checksum.
+
+    Raises:
+        ModelFolderError: one is missing or not what was saved.
+    """
+    read_settings(folder)
+    for name, expected in sums_of(folder).items():
+        with opened(folder, name) as file:
+            require_sum(folder, name, expected, chunks(file))
 
 
 @contextmanager
@@ -247,7 +277,7 @@ def damage(path: Path) -> Iterator[None]:
 
 def described(summary: Mapping[str, Any], card: str) -> dict[str, bytes]:
     """The files of every model folder that say what it is: ``settings.json`` and ``CARD.md``."""
-    settings = {"ensue": __version__, "format": FORMAT, **summary}
+    settings = {"ensue": __version__, "format": FORMAT, "checksums": checksums.FILE, **summary}
     return {"settings.json": json.dumps(settings, indent=1).encode(), "CARD.md": card.encode()}
 
 
@@ -256,6 +286,15 @@ def tensor_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | No
     from safetensors.torch import save
 
     return save({name: tensor.contiguous() for name, tensor in tensors.items()}, dict(metadata or {}))
+
+
+def _finite(folder: Path, name: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    for key, tensor in tensors.items():
+        if tensor.is_floating_point() and tensor.numel():
+            least, most = tensor.aminmax()  # NaN is both where there is one
+            if not (least.isfinite() and most.isfinite()):
+                raise ModelFolderError(f"{folder}/{name}: {key} holds NaN or infinity; fit the model again")
+    return tensors
 
 
 def _replace(folder: Path, fill: Callable[[Path], None]) -> None:

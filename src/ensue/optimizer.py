@@ -133,7 +133,7 @@ def _require_names(model: nn.Module, names: Set[str]) -> None:
     """
     whole = {f"{name}.{field}" for name, _ in model.named_parameters() if f"{name}.step" in names for field in FIELDS}
     if whole != names:
-        raise ValueError("the optimiser's state is of another model")
+        raise ValueError("optimizer.safetensors is of another model")
 
 
 class LateOptimizer:

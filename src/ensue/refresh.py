@@ -20,7 +20,7 @@ from ensue.data.histories import Histories
 from ensue.data.splits import hold_out
 from ensue.errors import SettingError
 from ensue.evaluation import describe, score
-from ensue.folder import sweep, write_folder
+from ensue.folder import read_file, sweep, write_folder
 from ensue.lock import only_writer
 from ensue.next_event import COUNTING, storage
 from ensue.next_event.fitting import DATED
@@ -136,7 +136,7 @@ def refresh(
         candidate.facts["version"] = versions.next_number(folder)
         found = Refreshed(True, candidate.facts["version"], slices, held, max_drop)
         versions.keep(folder)
-        standing_stream = {name: (folder / name).read_bytes() for name in STREAM if (folder / name).exists()}
+        standing_stream = {name: read_file(folder, name) for name in STREAM if (folder / name).exists()}
         write_folder(folder, {**standing_stream, **storage.files(candidate, card(candidate, found))})
         versions.prune(folder, keep)
     return found

@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 from ensue.errors import ModelFolderError, SettingError
-from ensue.folder import clone_folder, read_settings
+from ensue.folder import clone_folder, read_settings, require_whole
 
 
 def current(folder: Path) -> int:
@@ -82,6 +82,7 @@ def roll_back(folder: Path, number: int | None = None) -> tuple[int, int]:
         number = older[-1]
     elif number not in found:
         raise SettingError(f"{folder}: version {number} is not kept{_list(found)}")
+    require_whole(_at(folder, number))
     replaced = keep(folder)
     clone_folder(_at(folder, number), folder)
     return number, replaced

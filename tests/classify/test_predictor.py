@@ -19,6 +19,7 @@ from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.nn.centrality import second_eigenvalue
 from ensue.records import Text
 from tests.classify.contract import TRAINED, planted
+from tests.folders import unsummed
 
 SMALL = {**TRAINED, "epochs": 2}
 
@@ -280,7 +281,7 @@ def test_what_was_trained_on_is_known_again() -> None:
 
 def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
     fitted(planted(20, 0), "tfidf").save(tmp_path / "m")
-    (tmp_path / "m" / "vocabulary.json").write_text('{"format": 1, "lower": true, "words": ["good"]}')
+    (unsummed(tmp_path / "m") / "vocabulary.json").write_text('{"format": 1, "lower": true, "words": ["good"]}')
     with pytest.raises(ModelFolderError) as error:
         ClassifyPredictor.load(tmp_path / "m")
     assert str(error.value) == (

@@ -22,6 +22,7 @@ from ensue.records import Text
 from tests.classify import test_contract
 from tests.classify.contract import FILLERS, TRAINED, planted
 from tests.encoders import StandIn, hashed, install, missing
+from tests.folders import unsummed
 
 CPU = torch.device("cpu")
 SMALL = {**TRAINED, "encoder": "stand-in", "epochs": 2}
@@ -261,7 +262,7 @@ def test_an_empty_name_is_refused() -> None:
 
 def test_a_folder_without_the_probe_is_damaged(tmp_path: Path) -> None:
     fitted(planted(40, 0), epochs=1).save(tmp_path / "model")
-    path = tmp_path / "model" / "settings.json"
+    path = unsummed(tmp_path / "model") / "settings.json"
     found = json.loads(path.read_text())
     del found["facts"]["encoder"]
     path.write_text(json.dumps(found))

@@ -16,6 +16,7 @@ from ensue.link.predictor import LinkPredictor
 from ensue.link.vectors import sync
 from ensue.records import Post
 from tests.encoders import StandIn, hashed, install, missing
+from tests.folders import unsummed
 from tests.link.contract import NETWORK, LinkContract
 
 ENCODER = {"encoder": "stand-in"}
@@ -138,7 +139,7 @@ def test_a_folder_needs_the_encoder_it_was_learned_with(tmp_path: Path, monkeypa
     missing(monkeypatch)
     with pytest.raises(SettingError, match=r"needs the extra: pip install 'ensue\[encoder\]'"):
         LinkPredictor.load(tmp_path / "model", device="cpu").predict([Post("ferry")])
-    path = tmp_path / "model" / "settings.json"
+    path = unsummed(tmp_path / "model") / "settings.json"
     found = json.loads(path.read_text())
     del found["facts"]["encoder"]
     path.write_text(json.dumps(found))

@@ -15,6 +15,7 @@ from ensue.next_event import MODELS, updating
 from ensue.next_event.predictor import NextPredictor
 from ensue.optimizer import optimizer_tensors
 from ensue.records import History
+from tests.folders import unsummed
 
 SMALL = {"dim": 8, "epochs": 1, "batch_size": 8}
 TRAINED = sorted(name for name, (_, _, schedule) in MODELS.items() if schedule is not None)
@@ -236,7 +237,7 @@ def test_as_many_old_histories_as_new_ones_are_replayed_and_the_new_ones_remembe
 
 def test_a_folder_of_before_there_was_a_reservoir_loads_and_is_updated(tmp_path: Path) -> None:
     fitted().save(tmp_path / "m")
-    settings = json.loads((tmp_path / "m" / "settings.json").read_text())
+    settings = json.loads((unsummed(tmp_path / "m") / "settings.json").read_text())
     del settings["facts"]["remembered"], settings["schedule"]["replay"]
     (tmp_path / "m" / "settings.json").write_text(json.dumps(settings))
     (tmp_path / "m" / "reservoir.safetensors").unlink()

@@ -18,6 +18,7 @@ from ensue.folder import clone_folder
 from ensue.lock import only_writer
 from ensue.next_event.predictor import NextPredictor
 from ensue.serve import learning, tasks
+from tests.folders import unsummed
 from tests.serve.conftest import running, sessions
 
 ASK = {"records": [{"values": ["v1", "v2"]}], "k": 3}
@@ -177,7 +178,7 @@ def test_an_update_is_learned_saved_and_served(folder: Path) -> None:
 
 @pytest.mark.usefixtures("at_hand")
 def test_a_stream_keeps_its_position_over_an_update(folder: Path) -> None:
-    (folder / "stream.json").write_text('{"position": 7}')
+    (unsummed(folder) / "stream.json").write_text('{"position": 7}')
     with running({"clicks": folder}) as service:
         found = service.post("/v1/models/clicks/update", {"records": [{"values": ["v1", "v2"]}]})
         assert found.status_code == 200, found.text

@@ -23,6 +23,7 @@ from ensue.stream.files import JSONLines
 from ensue.stream.queue import SQLiteQueue
 from ensue.stream.sources import open_source
 from ensue.stream.status import StreamSettings
+from tests.folders import unsummed
 from tests.stream.conftest import log, streamed, write
 
 BAD = ["{", '{"session": "s1"}', '{"session": "s1", "item": "v1", "time": 1700000000123}', "\x00é"]
@@ -267,7 +268,7 @@ def test_a_commit_that_fails_leaves_the_last_one(
 def test_a_damaged_position_is_said(folder: Path, tmp_path: Path) -> None:
     address = write(tmp_path / "log.jsonl", log(50))
     streamed(folder, address)
-    good = (folder / "stream.json").read_text()
+    good = (unsummed(folder) / "stream.json").read_text()
     (folder / "stream.json").write_text(good[:-20])
     with pytest.raises(ModelFolderError, match="damaged"):
         streamed(folder, address)

@@ -25,7 +25,7 @@ from ensue import versions
 from ensue.classify import storage as classify_storage
 from ensue.errors import EnsueError, ModelFolderError
 from ensue.evaluation import describe
-from ensue.folder import sweep, write_folder
+from ensue.folder import read_file, sweep, write_folder
 from ensue.link import storage as link_storage
 from ensue.lock import only_writer
 from ensue.next_event import storage as next_storage
@@ -105,7 +105,7 @@ def learn(folder: Path, body: Mapping[str, Any], keep: int) -> dict[str, Any]:
         report = predictor.update(tasks.data_of(predictor, _records(predictor, body), body))
         predictor.facts["version"] = version = versions.next_number(folder)
         versions.keep(folder)
-        streaming = {name: (folder / name).read_bytes() for name in STREAM if (folder / name).exists()}
+        streaming = {name: read_file(folder, name) for name in STREAM if (folder / name).exists()}
         files = STORAGE[predictor.task].files(predictor, describe(predictor))
         write_folder(folder, {**streaming, **files})
         versions.prune(folder, keep)

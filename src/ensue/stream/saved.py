@@ -100,8 +100,8 @@ def _part(tensors: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
 
 def _card(stream: Stream) -> str:
     """The card that stands, and how much was learned since."""
-    path = stream.folder / "CARD.md"
-    standing = path.read_text(encoding="utf-8") if path.exists() else ""
+    there = (stream.folder / "CARD.md").exists()
+    standing = read_file(stream.folder, "CARD.md").decode(errors="replace") if there else ""
     total = stream.board.total()
     figures = [
         f"- {name}: HR@20 {row['hr@20']:.4f}, MRR@20 {row['mrr@20']:.4f}" for name, row in total.figures().items()

@@ -52,7 +52,7 @@ def test_figures_by_hand() -> None:
     assert (mine["pooled_ap"], mine["auc"]) == (1, 1)
     assert found.protocol.data == "3 posts, 3 links"
     assert found.protocol.candidates.startswith("3: ")
-    assert found.protocol.leaked == "2 of the 2 articles had posts in training; 3 posts were trained on"
+    assert found.protocol.leaked == "articles with posts in training: 2 of 2; posts that were trained on: 3"
     assert [own.model for own in found.rows] == ["tfidf", "bm25"]
     assert found.verdict.startswith("by MRR no network among these rows; the best counting row is ")
 
@@ -63,7 +63,7 @@ def test_every_known_article_is_a_candidate() -> None:
     new = Corpus(Articles.of([Article("zebra lion", "zoo")]), Posts.of([Post("zebra lion", "z", ("zoo",))]))
     found = evaluate(predictor, new)
     assert found.protocol.candidates.startswith("13: ") and row(found, "tfidf")["mrr"] == 1
-    assert found.protocol.leaked == "0 of the 1 articles had posts in training; 0 posts were trained on"
+    assert found.protocol.leaked == "articles with posts in training: 0 of 1; posts that were trained on: 0"
 
 
 def test_intervals_resample_articles_with_their_posts(monkeypatch: pytest.MonkeyPatch) -> None:

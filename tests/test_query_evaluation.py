@@ -96,7 +96,7 @@ def test_the_papers_rules() -> None:
         ("x", "y"),
     ]
     found = evaluate(counted(), queries(test), "paper")
-    assert found.protocol.data == "1 sessions, 3 queries, sessions of 3 to 5 queries of at most 10 words"
+    assert found.protocol.data == "1 session, 3 queries, sessions of 3 to 5 queries of at most 10 words"
     assert found.protocol.targets.startswith("2: every query after the first of its session; ")
 
 
@@ -105,7 +105,7 @@ def test_the_test_part_is_scored_and_of_it_what_is_novel() -> None:
     whole = evaluate(counted(), queries(sessions, parts=parts))
     assert whole.protocol.data == "2 sessions, 5 queries; the part test of the file"
     novel = evaluate(counted(), queries(sessions, parts=parts, novel=np.array([False, False, True])))
-    assert novel.protocol.data == "1 sessions, 3 queries; of the part test (2) those that the file marks as novel"
+    assert novel.protocol.data == "1 session, 3 queries; of the part test (2) those that the file marks as novel"
 
 
 def test_the_card_counts_what_can_be_found() -> None:

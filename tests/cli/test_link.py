@@ -130,7 +130,7 @@ def test_check_knows_the_stories_of_media_cloud(ensue: Ensue, tmp_path: Path) ->
     )
     ran = ensue("check", path)
     assert ran.code == 0, ran.err
-    assert ran.lines[0] == f"{path}: media cloud (id=stories_id, title=title); 1 rows"
+    assert ran.lines[0] == f"{path}: media cloud (id=stories_id, title=title); 1 row"
     assert ran.out.startswith("1 article, words median 4")
 
 
@@ -184,7 +184,7 @@ def test_only_new_posts_are_encoded(ensue: Ensue, files: Files, tmp_path: Path) 
     fewer = tmp_path / "fewer.csv"
     fewer.write_text("\n".join([*lines[:11], "new,a ferry at night,ferry,1"]) + "\n")
     again = ensue("link", files.story, fewer, "--folder", tmp_path / "m")
-    assert "1 posts encoded, 10 were there, 63 deleted" in again.err
+    assert "1 post encoded, 10 were there, 63 deleted" in again.err
     (tmp_path / "m.posts" / "index.json").unlink()
     check_refused(
         ensue("link", files.story, fewer, "--folder", tmp_path / "m"),
@@ -218,7 +218,7 @@ def test_evaluate_writes_the_card(ensue: Ensue, files: Files) -> None:
     ran = ensue("evaluate", files.model, files.posts, "--articles", files.articles)
     assert ran.code == 0, ran.err
     assert "P at least .5: " in ran.out and "by MRR " in ran.out
-    assert "12 of the 12 articles had posts in training" in ran.out or "of the 12 articles had posts" in ran.out
+    assert "articles with posts in training: " in ran.out and " of 12; " in ran.out
     card = (files.model / "CARD.md").read_text()
     assert "| model | mrr | recall@10 |" in card and "every article whole" in card
     found = json.loads(ensue("evaluate", files.model, files.posts, "--articles", files.articles, "--json").out)
@@ -242,7 +242,7 @@ def test_a_part_that_is_scored_is_not_trained_on(ensue: Ensue, files: Files, tmp
     assert ran.code == 0, ran.err
     found = json.loads(ran.out)
     assert found["protocol"]["data"] == "25 posts, 25 links"
-    assert found["protocol"]["leaked"].endswith("; 1 posts were trained on")  # the one that repeats another
+    assert found["protocol"]["leaked"].endswith("; posts that were trained on: 1")  # the one that repeats another
 
 
 def test_predict_and_explain(ensue: Ensue, files: Files, tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_update_keeps_the_former_version(ensue: Ensue, files: Files, tmp_path: P
     new.write_text('{"id": "zoo", "title": "The zoo", "body": "zebra lion giraffe"}\n')
     ran = ensue("update", tmp_path / "m", files.posts, "--articles", new)
     assert ran.code == 0, ran.err
-    assert f"{tmp_path / 'm'}: 1 new articles, 73 posts; version 2 stands, " in ran.err
+    assert f"{tmp_path / 'm'}: 1 new article, 73 posts; version 2 stands, " in ran.err
     ran = ensue("predict", tmp_path / "m", "-", "-k", "1", "--json", stdin="zebra\n")
     assert json.loads(ran.out)["choices"][0]["value"] == "zoo"
     assert ensue("update", tmp_path / "m", "--rollback").code == 0

@@ -126,7 +126,7 @@ def test_evaluate_writes_the_card(ensue: Ensue, files: Files) -> None:
     assert [row["model"] for row in found["rows"]] == ["mtn", "most-frequent-next", "repeat-last"]
     assert found["rows"][0]["by_length"]["1"]["targets"] == 12
     ran = ensue("evaluate", files.model, files.test, "--protocol", "paper")
-    assert "data: 1 sessions, 3 queries, sessions of 3 to 5 queries of at most 10 words" in ran.out
+    assert "data: 1 session, 3 queries, sessions of 3 to 5 queries of at most 10 words" in ran.out
     check_refused(
         ensue("evaluate", files.model, files.test, "--protocol", "macro"),
         "protocol 'macro' is not known for task suggest; choose from full, paper",

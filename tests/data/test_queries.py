@@ -79,11 +79,11 @@ def test_a_log_by_hand(tmp_path: Path) -> None:
         "in_short_sessions": 1,
     }
     assert understood.sentences == [
-        "1 rows without a query: clicks, blanks, or a bare dash",
-        "1 rows without a user, or without the session that the file names for others",
-        "2 queries that repeat the one before them",
-        "1 sessions of fewer than 2 queries",
-        "1 queries in them",
+        "1 row without a query: clicks, blanks, or a bare dash",
+        "1 row without a user, or without the session that the file names for others",
+        "2 queries the same as the one before",
+        "1 session of fewer than 2 queries",
+        "1 query in them",
     ]
     assert json.loads(json.dumps(dataclasses.asdict(understood)))["rules"]["gap"] == 30
 
@@ -348,7 +348,7 @@ def test_long_queries_go_and_are_counted(tmp_path: Path) -> None:
     # Nothing was asked for forty minutes, but the pasted text shows that somebody was there.
     assert sessions(queries) == [("a", "b", "a b c d e f g h i j")]
     assert dropped(understood) == {"words": 1, "characters": 1}
-    assert understood.sentences == ["1 queries of more than 10 words", "1 queries of more than 500 characters"]
+    assert understood.sentences == ["1 query of more than 10 words", "1 query of more than 500 characters"]
     assert QueryRules().most_characters == 500
     assert dropped(read_queries(write(tmp_path, text))[1]) == {"characters": 1}
 
@@ -365,7 +365,7 @@ def test_the_rules_of_the_paper(tmp_path: Path) -> None:
         "long_sessions": 1,
         "in_long_sessions": 6,
     }
-    assert understood.sentences[-2:] == ["1 sessions of more than 5 queries", "6 queries in those"]
+    assert understood.sentences[-2:] == ["1 session of more than 5 queries", "6 queries in those"]
 
 
 def test_repeats_may_stay_and_gaps_may_not_cut(tmp_path: Path) -> None:
@@ -424,8 +424,8 @@ def test_ten_thousand_queries_in_a_session(tmp_path: Path) -> None:
         ("user,query,time\nu,a,noon\n", "log.csv:2: time 'noon' is not a number or an ISO date"),
         (
             f"user,query,time\nu,a,{START}\nv,-,{START}\n",
-            "log.csv: no session of 2 or more queries is left: 1 rows without a query: clicks, blanks, or a bare dash; "
-            "1 sessions of fewer than 2 queries; 1 queries in them",
+            "log.csv: no session of 2 or more queries is left: 1 row without a query: clicks, blanks, or a bare dash; "
+            "1 session of fewer than 2 queries; 1 query in them",
         ),
         (
             "split\tsession\tqueries\ntrain\ts\ta\tb\ntest\tt\n",

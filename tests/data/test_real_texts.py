@@ -54,7 +54,7 @@ def test_counts(name: str, layout: str, rows: int, labels: int) -> None:
 def test_every_phrase_of_the_trees() -> None:
     phrases, understood = read("sst_trees/train.txt.xz", phrases=True)
     # A binary tree of n leaves has 2n - 1 nodes. Three leaves are two words, such as "8 1/2" with a hard space.
-    assert understood.notes == ("318,582 phrases; 159,308 repeat one with the same label and are left out",)
+    assert understood.notes == ("318,582 phrases; left out as copies with the same label: 159,308",)
     sentences, _ = read("sst_trees/train.txt.xz")
     num_words = int(sentences.texts[0].str.split(" ").list.len().sum())
     assert 2 * (num_words - 3) - len(sentences) == 318_582

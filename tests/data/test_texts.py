@@ -229,7 +229,7 @@ def test_trees_by_hand(tmp_path: Path) -> None:
         ("1", "fails"),
     ]
     assert phrases.groups is not None and phrases.groups.to_list() == ["1"] * 5 + ["3"] * 4
-    assert understood.notes == ("10 phrases; 1 repeat one with the same label and are left out",)
+    assert understood.notes == ("10 phrases; left out as copies with the same label: 1",)
 
 
 def test_a_field_of_a_megabyte_is_read_whole(tmp_path: Path) -> None:

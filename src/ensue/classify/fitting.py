@@ -23,6 +23,7 @@ from ensue.data.histories import Index
 from ensue.data.texts import Texts, hold_out_texts
 from ensue.data.tokens import split_words
 from ensue.errors import DataError, SettingError
+from ensue.lines import plural
 from ensue.training import Report, train
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _note_cuts(facts: dict[str, Any], sides: Sides) -> None:
     cut = sum(tokens.cut_words for tokens in sides)
     if cut:
         texts = sum(tokens.cut_texts for tokens in sides)
-        facts["notes"].append(f"the caps cut {cut:,} words of {texts:,} training texts")
+        facts["notes"].append(f"the caps cut {plural(cut, 'word')} of {plural(texts, 'training text')}")
 
 
 def _count(predictor: ClassifyPredictor, sides: Sides, targets: Index, held: Texts) -> None:
@@ -156,7 +157,7 @@ def _count(predictor: ClassifyPredictor, sides: Sides, targets: Index, held: Tex
     asked = codes(held, predictor.labels)
     if missing := int((asked < 0).sum()):
         predictor.facts["notes"].append(
-            f"{missing:,} validation texts have labels that the training data lacks and count as wrong"
+            f"validation texts whose labels the training data lacks, which count as wrong: {missing:,}"
         )
     matrix = _matrix(predictor)
     if matrix is None and predictor.model_name == "vectors":

@@ -13,6 +13,7 @@ from ensue.cli import stdin
 from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.errors import DataError, SettingError
+from ensue.lines import plural
 from ensue.records import Text
 
 if TYPE_CHECKING:
@@ -215,5 +216,5 @@ def update(folder: Path, new: Path, reading: Reading, max_drop: float, keep: int
         )
         return
     back = f"`ensue update {folder} --rollback` puts version {standing} back" if standing in kept else "none is kept"
-    show.remark(f"{folder}: learned {len(texts):,} texts; version {version} stands, {back}")
+    show.remark(f"{folder}: learned {plural(len(texts), 'text')}; version {version} stands, {back}")
     show.remark("note: only task next tests an update before it takes over; `ensue evaluate` tells what this is worth")

@@ -12,6 +12,7 @@ from ensue.cli import stdin
 from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.errors import SettingError
+from ensue.lines import plural
 from ensue.records import Post
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def told(predictor: LinkPredictor) -> list[str]:
     found = facts["validation"]
     low, high = found["precision_interval"]
     lines.append(
-        f"on {facts['validation_posts']:,} held-out posts: MRR {found['mrr']:.3f}; at P = .5 precision "
+        f"on {plural(facts['validation_posts'], 'held-out post')}: MRR {found['mrr']:.3f}; at P = .5 precision "
         f"{found['precision']:.2f} [{low:.2f}, {high:.2f}], recall {found['recall']:.2f} "
         f"[{found['recall_interval'][0]:.2f}, {found['recall_interval'][1]:.2f}]"
     )
@@ -200,5 +201,7 @@ def update(folder: Path, new: Path, reading: Reading, max_drop: float, keep: int
         show.put_json({"folder": str(folder), "version": version, **counts, "kept": kept})
         return
     back = f"`ensue update {folder} --rollback` puts version {standing} back" if standing in kept else "none is kept"
-    show.remark(f"{folder}: {added:,} new articles, {len(corpus):,} posts; version {version} stands, {back}")
+    show.remark(
+        f"{folder}: {plural(added, 'new article')}, {plural(len(corpus), 'post')}; version {version} stands, {back}"
+    )
     show.remark("note: only task next tests an update before it takes over; `ensue evaluate` tells what this is worth")

@@ -105,9 +105,8 @@ def _predictor(corpus: Corpus, folder: Path | None, model: str, encoder: str) ->
     if loaded.model is not None:
         with show.counted("posts encoded") as count:
             synced = sync(loaded, corpus.posts, index_of(folder), count)
-        show.remark(
-            f"{index_of(folder)}: {synced.new:,} posts encoded, {synced.held:,} were there, {synced.gone:,} deleted"
-        )
+        counts = f"{plural(synced.new, 'post')} encoded, {synced.held:,} were there, {synced.gone:,} deleted"
+        show.remark(f"{index_of(folder)}: {counts}")
     return loaded
 
 

@@ -33,7 +33,7 @@ _WIDE = 100
 def understood(found: UnderstoodPosts) -> None:
     """What the reader made of a file, and all it left out: always shown."""
     columns = ", ".join(f"{role}={name}" for role, name in found.columns.items())
-    show.remark(f"{found.path}: {found.layout}{f' ({columns})' if columns else ''}; {found.rows:,} rows")
+    show.remark(f"{found.path}: {found.layout}{f' ({columns})' if columns else ''}; {plural(found.rows, 'row')}")
     for line in found.sentences:
         show.remark(f"  left out: {line}")
     for note in found.notes:

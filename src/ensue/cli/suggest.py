@@ -12,6 +12,7 @@ from ensue.cli import stdin
 from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.errors import SettingError
+from ensue.lines import plural
 from ensue.records import History
 
 if TYPE_CHECKING:
@@ -97,9 +98,11 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
 def told(predictor: SuggestPredictor) -> list[str]:
     """What may be shown, how the pools were weighed, and what was noted."""
     floor, facts = predictor.floor.facts, predictor.facts
+    queries, words = plural(floor["queries"], "query", "queries"), plural(floor["words"], "word")
+    below, personal = floor.get("below", 0), floor.get("personal", 0)
     lines = [
-        f"may be shown: {floor['queries']:,} queries, and what is made of {floor['words']:,} words; {floor['rule']}",
-        f"{floor.get('below', 0):,} distinct queries are below that floor, {floor.get('personal', 0):,} look personal",
+        f"may be shown: {queries}, and what is made of {words}; {floor['rule']}",
+        f"distinct queries below that floor: {below:,}; personal by looks: {personal:,}",
     ]
     if "validation_mrr@10" in facts:
         figures = ", ".join(f"{name} {100 * value:.2f}" for name, value in facts["validation_mrr@10"].items())
@@ -189,5 +192,5 @@ def update(folder: Path, new: Path, reading: Reading, max_drop: float, keep: int
         )
         return
     back = f"`ensue update {folder} --rollback` puts version {standing} back" if standing in kept else "none is kept"
-    show.remark(f"{folder}: learned {len(queries):,} sessions; version {version} stands, {back}")
+    show.remark(f"{folder}: learned {plural(len(queries), 'session')}; version {version} stands, {back}")
     show.remark("note: only task next tests an update before it takes over; `ensue evaluate` tells what this is worth")

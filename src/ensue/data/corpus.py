@@ -14,6 +14,7 @@ from ensue.data.link_splits import given_part, hold_out_posts
 from ensue.data.packed import Opening
 from ensue.data.posts import Articles, Pairs, Posts, UnderstoodPosts, read_articles, read_posts
 from ensue.errors import DataError, SettingError
+from ensue.lines import plural
 
 ROLES = {"body": "body", "article_id": "id", "article_title": "title", "summary": "summary"}
 """What names a column of the articles, and its role there; every other role is one of the posts."""
@@ -78,7 +79,7 @@ class Corpus:
         """
         if {"train", "valid"} <= self.parts:
             part, held = self.part("train"), self.part("valid")
-            return part, held, f"as given: {len(part):,} posts of train, {len(held):,} of valid"
+            return part, held, f"as given: {plural(len(part), 'post')} of train, {len(held):,} of valid"
         whole = self.part("train") if "train" in self.parts and len(self.parts) > 1 else self
         train, valid, rule = hold_out_posts(whole.posts, seed=seed)
         return replace(self, posts=train), replace(self, posts=valid), rule

@@ -21,7 +21,7 @@ from ensue.data.post_fields import flat
 from ensue.data.post_json import READERS, dig, layout_of, objects
 from ensue.data.text_formats import read_rows
 from ensue.errors import DataError, SettingError
-from ensue.lines import listed, quoted
+from ensue.lines import listed, plural, quoted
 
 POST_ROLES: Mapping[str, tuple[str, ...]] = {
     "text": (
@@ -212,7 +212,7 @@ def _json(content: Content, stated: Mapping[str, str], known: Mapping[str, tuple
         rows["text"].append(text)
         rows["id"].append(name)
     if other:
-        notes = (*notes, f"{other:,} objects have another shape than {layout}; what text they have is read")
+        notes = (*notes, f"{plural(other, 'object')} of another shape than {layout}: what text is there is read")
     schema = {role: pl.List(pl.String) if role == "about" else pl.String for role in rows}
     frame = pl.DataFrame(rows, schema=schema, strict=False)
     return PostRows(

@@ -26,7 +26,7 @@ from ensue.data.query_rules import QueryRules, sentences
 from ensue.data.sessions import cut
 from ensue.data.splits import hold_out
 from ensue.errors import DataError, SettingError
-from ensue.lines import listed, quoted
+from ensue.lines import listed, plural, quoted
 from ensue.vocabulary import FIRST, Vocabulary
 
 Mask = npt.NDArray[np.bool_]
@@ -194,7 +194,7 @@ def hold_out_queries(
     if by == "given":
         other = "valid" if "valid" in queries.parts else "test"
         train, held = queries.part("train"), queries.part(other)
-        return train, held, f"as given: {len(train):,} sessions of train, {len(held):,} of {other}"
+        return train, held, f"as given: {plural(len(train), 'session')} of train, {len(held):,} of {other}"
     order = np.arange(len(queries))
     if by == "session":
         order = np.random.default_rng(seed).permutation(len(queries))

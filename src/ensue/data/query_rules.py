@@ -16,6 +16,7 @@ import polars as pl
 
 from ensue.data.sessions import GAP, check_gap
 from ensue.errors import SettingError
+from ensue.lines import plural
 
 Normalisation = Literal["plain", "paper"]
 NOTHING = "-"
@@ -65,22 +66,24 @@ PAPER_RULES = QueryRules(least=3, most=5, most_words=10, normalisation="paper")
 """Those of the MTN paper (5.1): 3 to 5 queries a session, at most 10 words a query."""
 
 _REASONS = {
-    "no_query": "{:,} rows without a query: clicks, blanks, or a bare dash",
-    "no_user": "{:,} rows without a user, or without the session that the file names for others",
-    "words": "{:,} queries of more than {most_words} words",
-    "characters": "{:,} queries of more than {most_characters} characters",
-    "repeats": "{:,} queries that repeat the one before them",
-    "short_sessions": "{:,} sessions of fewer than {least} queries",
-    "in_short_sessions": "{:,} queries in them",
-    "long_sessions": "{:,} sessions of more than {most} queries",
-    "in_long_sessions": "{:,} queries in those",
+    "no_query": ("row", "without a query: clicks, blanks, or a bare dash"),
+    "no_user": ("row", "without a user, or without the session that the file names for others"),
+    "words": ("query", "of more than {most_words} words"),
+    "characters": ("query", "of more than {most_characters} characters"),
+    "repeats": ("query", "the same as the one before"),
+    "short_sessions": ("session", "of fewer than {least} queries"),
+    "in_short_sessions": ("query", "in them"),
+    "long_sessions": ("session", "of more than {most} queries"),
+    "in_long_sessions": ("query", "in those"),
 }
+_MANY = {"query": "queries"}
 
 
 def sentences(dropped: Mapping[str, int], rules: QueryRules) -> list[str]:
     """One line for people a reason, those that never came up left out."""
     fields = vars(rules)
-    return [_REASONS[reason].format(count, **fields) for reason, count in dropped.items() if count]
+    found = ((count, *_REASONS[reason]) for reason, count in dropped.items() if count)
+    return [f"{plural(count, one, _MANY.get(one, ''))} {what.format(**fields)}" for count, one, what in found]
 
 
 def normalise_ascii(text: str, normalisation: Normalisation = "plain") -> str:

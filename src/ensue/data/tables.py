@@ -128,9 +128,9 @@ def _cut(histories: Histories, gap: float | None, layout: str, users: bool) -> t
     if not minutes:
         return histories, notes
     parts = cut(histories, minutes)
-    owners = "users" if users else "sequences"
     keep = "; --gap 0 keeps users whole" if gap is None else ""
-    note = f"{len(parts):,} sessions cut from {len(histories):,} {owners} at pauses over {minutes:g} minutes{keep}"
+    before = plural(len(histories), "user" if users else "sequence")
+    note = f"{plural(len(parts), 'session')} cut from {before} at pauses over {minutes:g} minutes{keep}"
     return parts, (*notes, note)
 
 

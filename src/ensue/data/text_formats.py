@@ -156,7 +156,8 @@ def _trees(content: Content, phrases: bool) -> Rows:
         found += [(text, label, str(number)) for text, label in (spans if phrases else spans[:1])]
     every = pl.DataFrame(found, schema=dict.fromkeys(("text", "label", "group"), pl.String), orient="row")
     frame = every.unique(["text", "label"], keep="first", maintain_order=True) if phrases else every
-    repeats = f"{len(every):,} phrases; {len(every) - len(frame):,} repeat one with the same label and are left out"
+    repeated = len(every) - len(frame)
+    repeats = f"{plural(len(every), 'phrase')}; left out as copies with the same label: {repeated:,}"
     chosen = frame if phrases else frame.drop("group")
     return Rows("trees", chosen, lambda row: f"{content.path}:{frame['group'][row]}", {}, (repeats,) * phrases)
 

@@ -11,6 +11,7 @@ from ensue.evaluation.link import LinkResult
 from ensue.evaluation.next_event import Result
 from ensue.evaluation.rows import table
 from ensue.evaluation.suggest import SuggestResult
+from ensue.lines import plural
 from ensue.next_event.reservoir import LATEST
 from ensue.predictor import AnyPredictor
 from ensue.version import __version__
@@ -80,7 +81,9 @@ def _kept(num: int) -> list[str]:
     """What a card says of past histories in the folder: they may be personal data."""
     if not num:
         return []
-    what = f"{num:,} past histories (ids and times, no names; of each the latest {LATEST} events)"
+    what = (
+        f"{plural(num, 'past history', 'past histories')} (ids and times, no names; of each the latest {LATEST} events)"
+    )
     why = "for updates to learn anew; `ensue fit --set replay=0` keeps none"
     return ["## What it keeps", f"- {what} in `reservoir.safetensors`, {why}.", ""]
 

@@ -29,6 +29,7 @@ from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.evaluation.duels import SURE, p_value
 from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_seeds
+from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.vocabulary import UNKNOWN
 
@@ -271,15 +272,16 @@ def _card(predictor: ClassifyPredictor, data: Texts, labels: Sequence[str], inte
     given = np.sum([tokens.lengths for tokens in sides], axis=0)
     known = np.sum([_known(tokens.ids, tokens.sentences[tokens.texts]) for tokens in sides], axis=0)
     cut = sum(tokens.cut_words for tokens in sides)
+    caps = f"; caps cut {plural(cut, 'word')}" if cut else ""
     return TextCard(
         "labels",
-        f"{len(data):,} {'pairs' if data.paired else 'texts'}",
+        f"{plural(len(data), 'pair' if data.paired else 'text')}",
         f"{len(counts):,}: {listed}{more}; {_part(new, len(data))} have a label that was never learned and count as "
         "wrong",
         f"accuracy, calibration error ({BINS} bins) and log loss over texts; macro-F1 over the labels they have",
         f"{_part(int(predictor.seen(data).sum()), len(data))} stand in the training data, case and spaces aside",
         f"{_part(int((known == 0).sum()), len(data))} hold no word that the model knows, {int((given == 0).sum()):,} "
-        f"of them no word at all{f'; caps cut {cut:,} words' if cut else ''}",
+        f"of them no word at all{caps}",
         f"{interval}; the verdict is paired and two-sided",
     )
 

@@ -25,6 +25,7 @@ from ensue.data.near_copies import headline_copies
 from ensue.errors import DataError
 from ensue.evaluation.duels import Duel, duels
 from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_seeds
+from ensue.lines import plural
 from ensue.link import COUNTING
 from ensue.link.fitting import part_of, prints
 from ensue.link.measures import (
@@ -267,17 +268,17 @@ def _card(predictor: LinkPredictor, asked: Asked) -> LinkCard:
     known = len(predictor.joined(data.articles)[0].known)
     return LinkCard(
         "full",
-        f"{len(data):,} posts, {int(asked.related.sum()):,} links{asked.part}",
+        f"{plural(len(data), 'post')}, {plural(int(asked.related.sum()), 'link')}{asked.part}",
         f"{known:,}: every article that the model knows or the data brings",
-        f"{len(data):,} posts with the {len(asked.pool):,} articles that they are about, in one list of "
-        f"{len(data) * len(asked.pool):,} pairs, {int(asked.related.sum()):,} of them true",
+        f"{plural(len(data), 'post')} with {plural(len(asked.pool), 'article')} that any is about, in one list of "
+        f"{plural(len(data) * len(asked.pool), 'pair')}, {int(asked.related.sum()):,} of them true",
         f"best tells from all scored posts, without labels, which articles are much discussed (pull "
         f"{predictor.pull:g}); every other row ranks each post alone"
         if _pulls(predictor)
         else "every post is ranked alone",
         "means over posts; article_mrr and article_map over articles; mrp is the mean of precision at r",
-        f"{shared:,} of the {len(asked.pool):,} articles had posts in training; {copies:,} posts were trained on",
-        f"{pasted:,} of the posts repeat a headline",
+        f"articles with posts in training: {shared:,} of {len(asked.pool):,}; posts that were trained on: {copies:,}",
+        f"posts that repeat a headline: {pasted:,}",
         f"95 %, {RESAMPLES} resamples of articles with their posts; the verdict is paired and two-sided",
     )
 

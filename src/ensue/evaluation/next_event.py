@@ -31,6 +31,7 @@ from ensue.data.check import fingerprints
 from ensue.data.histories import Histories
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_seeds
+from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.next_event import COUNTING
 from ensue.next_event.predictor import NextPredictor
@@ -260,14 +261,14 @@ def _card(predictor: NextPredictor, data: Histories, asked: str, protocol: str, 
     coded = data.encode(predictor.vocabulary)
     leaked = np.isin(fingerprints(coded).view(np.int64), predictor.train_prints.numpy())
     hide = _hides(predictor, protocol)
-    twins = f"{int(leaked.sum()):,} sequences ({100 * leaked.mean():.1f} %)"
+    twins = f"{plural(int(leaked.sum()), 'sequence')} ({100 * leaked.mean():.1f} %)"
     misses = f"{int(np.isinf(run.rank).sum()):,} of them unknown to the model and counted as misses"
     values = len(predictor.vocabulary) - FIRST
     return Card(
         asked,
-        f"{len(data):,} sequences, {len(data.ids):,} events",
+        f"{plural(len(data), 'sequence')}, {plural(len(data.ids), 'event')}",
         f"{len(run.rank):,}: every event after the first, {misses}",
-        chance(min(SAMPLED, values - 1)) if protocol == "sampled" else f"all {values:,} values",
+        chance(min(SAMPLED, values - 1)) if protocol == "sampled" else f"all {plural(values, 'value')}",
         "what the sequence already holds is ruled out"
         if hide
         else "what the sequence already holds stays in the ranking",

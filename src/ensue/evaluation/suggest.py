@@ -31,6 +31,7 @@ from ensue.data.query_rules import PAPER_RULES, normalise
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.duels import Duel, duels
 from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_seeds
+from ensue.lines import plural
 from ensue.metrics import STOP_WORDS, Floats
 from ensue.suggest import COUNTING
 from ensue.suggest.fitting import prints
@@ -284,7 +285,7 @@ def _card(
     rules = ", sessions of 3 to 5 queries of at most 10 words" if protocol == "paper" else ""
     return SuggestCard(
         protocol,
-        f"{asked.num_sessions:,} sessions, {len(asked.sessions.ids):,} queries{rules}{part}",
+        f"{plural(asked.num_sessions, 'session')}, {plural(len(asked.sessions.ids), 'query', 'queries')}{rules}{part}",
         f"{num_targets:,}: every query after the first of its session; of these {_share(stored, num_targets)} can be "
         f"looked up, {_share(passing, num_targets)} pass the floor",
         "first suggestion against the target, by the words between spaces; n-grams add up over targets; content@1 "

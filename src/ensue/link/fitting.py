@@ -16,6 +16,7 @@ from ensue.data.corpus import Corpus
 from ensue.data.near_copies import plain_words
 from ensue.data.posts import Posts
 from ensue.errors import DataError
+from ensue.lines import plural
 from ensue.link import storage
 from ensue.link.hybrid import PULLS, log_shares, mixed, popularity, weigh
 from ensue.link.index import fingerprints
@@ -156,10 +157,11 @@ def links(predictor: LinkPredictor, data: Corpus) -> Links:
     cap, notes = predictor.settings.max_words, predictor.facts["notes"]
     sides = tuple(predictor.tokenizer.encode(texts, max_words=cap) for texts in (data.articles.texts, data.posts.texts))
     if cut := sum(tokens.cut_words for tokens in sides):
-        notes.append(f"the cap of {cap:,} words cut {cut:,} words of {sum(t.cut_texts for t in sides):,} texts")
+        texts = plural(sum(tokens.cut_texts for tokens in sides), "text")
+        notes.append(f"the cap of {plural(cap or 0, 'word')} cut {plural(cut, 'word')} of {texts}")
     found = Links(sides[0], sides[1], data.pairs)
     if found.skipped:
-        notes.append(f"{found.skipped:,} links were left out: one of their texts has no word")
+        notes.append(f"{plural(found.skipped, 'link')} left out: a text of theirs has no word")
     return found
 
 

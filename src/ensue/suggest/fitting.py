@@ -17,6 +17,7 @@ from ensue.data.queries import Queries, hold_out_queries
 from ensue.data.query_rules import normalise
 from ensue.data.query_tokens import SPECIAL, Kind, QueryTokenizer
 from ensue.errors import DataError
+from ensue.lines import plural
 from ensue.optimizer import make_optimizer
 from ensue.suggest import storage
 from ensue.suggest.mixing import learn_order
@@ -73,7 +74,7 @@ def _parts(data: Queries, valid: Queries | None, *, whole: bool) -> tuple[Querie
     if own and "valid" in given:
         held = data.part("valid", novel=bool(data.novel[(data.parts == "valid").to_numpy()].any()))
         kind = " that the file marks as novel" if len(held) < len(data.part("valid")) else ""
-        return part, held, f"as given: {len(part):,} sessions of train, {len(held):,} of valid{kind}"
+        return part, held, f"as given: {plural(len(part), 'session')} of train, {len(held):,} of valid{kind}"
     times = part.histories.times
     return hold_out_queries(part, absolute=part.histories.timed and float(times.min()) > DATED)
 
@@ -147,9 +148,9 @@ def note_cuts(predictor: SuggestPredictor, data: Sessions) -> None:
     """Say what the caps did."""
     own, notes = predictor.shared, predictor.facts["notes"]
     if data.cut_sessions:
-        notes.append(f"{data.cut_sessions:,} sessions of more than {own.turns} queries were learned in windows")
+        notes.append(f"learned in windows: {plural(data.cut_sessions, 'session')} of more than {own.turns} queries")
     if data.cut_queries:
-        notes.append(f"{data.cut_queries:,} queries were cut to {own.query_tokens} tokens")
+        notes.append(f"cut to {own.query_tokens} tokens: {plural(data.cut_queries, 'query', 'queries')}")
 
 
 def _train(

@@ -133,7 +133,7 @@ def test_a_megabyte_in_one_field_is_read_whole() -> None:
 
 def test_caps_are_kept_and_announced() -> None:
     made = fitted([*planted(40, 0), Text(("w1 " * 30,), "yes")], valid=planted(5, 1), epochs=1, max_words=12)
-    assert [note for note in made.facts["notes"] if "caps" in note] == ["the caps cut 18 words of 1 training texts"]
+    assert [note for note in made.facts["notes"] if "caps" in note] == ["the caps cut 18 words of 1 training text"]
     (found,) = made.explain([Text(("w1 " * 30 + "good",))])
     assert found.answer.given == 12 and found.passages[0].words == ("w1",) * 12
 
@@ -197,7 +197,7 @@ def test_data_that_teaches_nothing_is_refused(
 
 def test_a_label_that_only_validation_has_counts_as_wrong_and_is_noted() -> None:
     made = fitted(planted(40, 0), "tfidf", [*planted(9, 1), Text(("good",), "maybe")])
-    assert made.facts["notes"] == ["1 validation texts have labels that the training data lacks and count as wrong"]
+    assert made.facts["notes"] == ["validation texts whose labels the training data lacks, which count as wrong: 1"]
     assert made.facts["validation_accuracy"]["tfidf"] <= 0.9
 
 

@@ -94,8 +94,8 @@ def test_windows_and_cuts_are_noted() -> None:
     for _ in made.fit(data, queries(planted(4, 1))):
         pass
     assert made.facts["notes"] == [
-        "1 sessions of more than 4 queries were learned in windows",
-        "6 queries were cut to 5 tokens",
+        "learned in windows: 1 session of more than 4 queries",
+        "cut to 5 tokens: 6 queries",
     ]
 
 

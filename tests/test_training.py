@@ -170,10 +170,7 @@ def test_a_run_that_failed_within_an_epoch_goes_on_bit_for_bit(
     world: World, whole: Outcome, tmp_path: Path, batches: int
 ) -> None:
     checkpoint, seen = tmp_path / "checkpoint", list[Report]()
-    if batches < 12:
-        with pytest.raises(InterruptionError):
-            run(world, batches=batches, checkpoint=checkpoint, seen=seen)
-    else:  # all 4 epochs of 3 steps; killed before the caller could remove the checkpoint
+    with pytest.raises(InterruptionError):  # after 12, all 4 epochs of 3 steps, the first batch is looked at again
         run(world, batches=batches, checkpoint=checkpoint, seen=seen)
     assert checkpoint.exists() == (batches > 0)
     resumed = run(world, checkpoint=checkpoint, resume=True)
@@ -434,6 +431,35 @@ def test_a_real_model_that_diverges_says_so(world: World) -> None:
     predictor = NextPredictor("hidan", settings={"learning_rate": 1e30, "epochs": 5, "batch_size": 16}, device="cpu")
     with pytest.raises(SettingError, match=r"^the loss became (nan|inf) in epoch \d; try a smaller learning_rate$"):
         list(predictor.fit(world.train))
+
+
+class Parabola(nn.Module):
+    """A model whose loss is the square of its weight, 1 at first: Adam's first steps are as long as the rate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1, dtype=torch.float64))
+
+    def loss(self, _: One) -> Tensor:
+        return self.weight.square().sum()
+
+
+@pytest.mark.parametrize(("rate", "loss"), [(2.0, 1.0), (2.4, 1.96), (2.42, None), (1e9, None)])
+def test_a_model_that_training_made_worse_is_refused(rate: float, loss: float | None) -> None:
+    # One step from 1 to 1 - rate. On the first batch the loss was 1; what is above 2 is refused: 1.4^2, not 1.42^2.
+    model, schedule = Parabola(), plain(epochs=1, learning_rate=rate)
+    reports = train(model, Single(), None, schedule, optimizer=make_optimizer(model, schedule), seed=0)
+    if loss is not None:
+        collect(reports, [])
+        assert model.weight.item() ** 2 == pytest.approx(loss, rel=1e-6)
+        return
+    with pytest.raises(SettingError) as caught:
+        collect(reports, [])
+    assert re.fullmatch(
+        r"training made the model worse: its loss rose from 1 to \S+ on what it learned first; "
+        rf"learning_rate is {re.escape(f'{rate:g}')}, try a smaller one",
+        str(caught.value),
+    )
 
 
 def test_the_mean_loss_weighs_targets_not_batches(world: World) -> None:

@@ -16,7 +16,6 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
@@ -29,8 +28,9 @@ from torch.optim import Adam
 
 from ensue.checkpoint import load_state, save_state
 from ensue.errors import SettingError
-from ensue.group import here, highest, share, sum_gradients
+from ensue.group import here, highest, mean_over_ranks, share, sum_gradients
 from ensue.interruption import Interruption, end_asked, whole_steps
+from ensue.nn.device import in_order
 from ensue.optimizer import by_row
 from ensue.schedule import Schedule
 
@@ -134,6 +134,7 @@ def train(
 
     Raises:
         SettingError: the checkpoint belongs to other data or settings, or the loss is no longer a number.
+        SettingError: what was trained is worse on its first batch than it was untrained.
         ModelFolderError: the checkpoint is damaged or cannot be written.
         Interruption: a signal asked for the end, where :func:`ensue.interruption.signals_heard` waits for one; a
             checkpoint was written first.
@@ -178,7 +179,9 @@ def _epochs(
         if asked:
             raise Interruption(asked)
         yield report(run.epoch, len(plan), len(plan), mean, found, over)
-    return Trained(run.restore_best(), (time.monotonic() - begun) / max(1, run.epoch - first))
+    best, seconds = run.restore_best(), (time.monotonic() - begun) / max(1, run.epoch - first)
+    run.require_learned(data, schedule)
+    return Trained(best, seconds)
 
 
 def one_pass(
@@ -224,24 +227,6 @@ def mean_loss(model: nn.Module, source: Source, targets: int = 4096) -> float:
     return float(sums[0] / sums[1])
 
 
-@contextmanager
-def _in_order(device: torch.device) -> Iterator[None]:
-    """Sums on the CPU in one order, whatever the number of threads: gradients of rows that are looked up twice."""
-    if device.type != "cpu":
-        yield
-        return
-    enabled, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    about: Any = torch.utils.deterministic
-    filled = about.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    about.fill_uninitialized_memory = False  # it takes time, and no sum depends on it
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(enabled, warn_only=warn)
-        about.fill_uninitialized_memory = filled
-
-
 class _Run:
     """The state of one training run: everything a checkpoint must hold."""
 
@@ -251,6 +236,7 @@ class _Run:
         self.epoch = self.step = self.taken = self.waited = self.halvings = self.best_epoch = 0
         self.loss_sum = self.loss_count = 0.0
         self.best: float | None = None
+        self.first_loss: float | None = None
         self.fingerprint = ""
         self.saved = time.monotonic()
         self.folder: tempfile.TemporaryDirectory[str] | None = None
@@ -279,27 +265,51 @@ class _Run:
 
     def learn(self, data: Source, index: Index, step: int) -> int:
         """One step of the optimiser on this rank's part of a batch; returns a signal that asks for the end, or 0."""
-        rank, world = here()
-        state = np.random.SeedSequence([self.seed, step, rank]).generate_state(1, np.uint64)
-        torch.manual_seed(int(state[0] >> np.uint64(1)))
-        self.model.train()
+        world, asked = here()[1], end_asked()
         self.optimizer.zero_grad()
-        part = index[rank::world]
-        total, asked = torch.zeros(2, dtype=torch.float64), end_asked()
-        if len(part):
-            batch: TrainingBatch = data.batch(part).to(self.device)
-            with _in_order(self.device):
-                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
-                    loss: Tensor = cast(Any, self.model).loss(batch)
-                torch.autograd.backward(loss * batch.num_targets if world > 1 else loss)
-            total = torch.tensor([loss.item() * batch.num_targets, batch.num_targets], dtype=torch.float64)
+        with in_order(self.device):
+            loss, targets = self._loss(data, index, step)
+            if loss is not None:
+                torch.autograd.backward(loss * targets if world > 1 else loss)
+        total = torch.tensor([0.0 if loss is None else loss.item() * targets, targets], dtype=torch.float64)
         if world > 1:
             total, asked = self._average(total, asked)
         self._require_number(float(total[0]))
+        if self.first_loss is None:
+            self.first_loss = float(total[0] / total[1])
         self.loss_sum += float(total[0])
         self.loss_count += float(total[1])
         self.optimizer.step()
         return asked
+
+    def _loss(self, data: Source, index: Index, step: int) -> tuple[Tensor | None, int]:
+        """The mean loss of this rank's part of a batch and its targets; ``None`` and 0 where it has no part."""
+        rank, world = here()
+        state = np.random.SeedSequence([self.seed, step, rank]).generate_state(1, np.uint64)
+        torch.manual_seed(int(state[0] >> np.uint64(1)))
+        self.model.train()
+        if not len(part := index[rank::world]):
+            return None, 0
+        batch: TrainingBatch = data.batch(part).to(self.device)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+            loss: Tensor = cast(Any, self.model).loss(batch)
+        return loss, batch.num_targets
+
+    def require_learned(self, data: Source, schedule: Schedule) -> None:
+        """Refuse a model whose loss on its first batch is above twice that of the untrained one, and a nat above it.
+
+        Dropout and negatives are drawn as they were then, so that nothing but the weights is another.
+        """
+        if self.first_loss is None:
+            return
+        with torch.no_grad():
+            loss, targets = self._loss(data, data.plan(schedule.batch(0), (self.seed, 0))[0], 0)
+        found = mean_over_ranks(np.full(targets, 0.0 if loss is None else loss.item()))
+        if not found <= self.first_loss + max(1.0, abs(self.first_loss)):
+            raise SettingError(
+                f"training made the model worse: its loss rose from {self.first_loss:.4g} to {found:.4g} on what it "
+                f"learned first; learning_rate is {schedule.learning_rate:g}, try a smaller one"
+            )
 
     def _average(self, total: Tensor, asked: int) -> tuple[Tensor, int]:
         """Sum the gradients of all ranks and divide by the number of targets; all ranks are asked to end, or none."""
@@ -364,7 +374,18 @@ class _Run:
         """Save if there is a file for it and the last time is so long ago (first rank only)."""
         if self.checkpoint is None or time.monotonic() - self.saved < every_seconds or here()[0]:
             return
-        names = ("epoch", "step", "taken", "waited", "halvings", "best", "best_epoch", "loss_sum", "loss_count")
+        names = (
+            "epoch",
+            "step",
+            "taken",
+            "waited",
+            "halvings",
+            "best",
+            "best_epoch",
+            "loss_sum",
+            "loss_count",
+            "first_loss",
+        )
         counts = json.dumps({name: getattr(self, name) for name in names})
         save_state(self.checkpoint, self.model, self.optimizer, {"fingerprint": self.fingerprint, "counts": counts})
         for old in self.checkpoint.parent.glob(f"{glob.escape(self.checkpoint.name)}.best-*"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import torch
 
@@ -35,3 +36,21 @@ def room_for(model: str) -> Iterator[None]:
         yield
     except (RuntimeError, MemoryError) as error:
         raise SettingError(f"{model} with these settings does not fit into memory; make it smaller") from error
+
+
+@contextmanager
+def in_order(device: torch.device) -> Iterator[None]:
+    """Sums on the CPU in one order, whatever the number of threads: gradients of rows that are looked up twice."""
+    if device.type != "cpu":
+        yield
+        return
+    enabled, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    about: Any = torch.utils.deterministic
+    filled = about.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    about.fill_uninitialized_memory = False  # it takes time, and no sum depends on it
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(enabled, warn_only=warn)
+        about.fill_uninitialized_memory = filled

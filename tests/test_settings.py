@@ -92,8 +92,8 @@ def test_no_setting_is_infinite(name: str, settings: Any, value: str) -> None:
     [
         *(({name: 0}, f"{name} is 0; it must be at least 1") for name in ("epochs", "batch_size", "patience")),
         ({"check_every": -2}, "check_every is -2; it must be at least 1"),
-        ({"learning_rate": 0.0}, "learning_rate must be above 0 and weight_decay 0 or more"),
-        ({"weight_decay": -1.0}, "learning_rate must be above 0 and weight_decay 0 or more"),
+        ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be above 0"),
+        ({"weight_decay": -1.0}, "weight_decay is -1.0; it must be 0 or more"),
     ],
 )
 def test_refused_schedules(changes: dict[str, Any], message: str) -> None:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from ensue.errors import SettingError
+from ensue.settings import require
 
 WARM_UP = 200
 """Steps in which a decaying step size first rises."""
@@ -61,8 +62,8 @@ class Schedule:
             raise SettingError(f"warm_up is {self.warm_up}; it must be at least 1, and decay off")
         if not 0 <= self.beta2 < 1:
             raise SettingError(f"beta2 is {self.beta2}; it must be at least 0 and below 1")
-        if self.learning_rate <= 0 or self.weight_decay < 0:
-            raise SettingError("learning_rate must be above 0 and weight_decay 0 or more")
+        require(self, "above 0", lambda value: value > 0, "learning_rate")
+        require(self, "0 or more", lambda value: value >= 0, "weight_decay")
         if self.replay < 0:
             raise SettingError(f"replay is {self.replay}; it must be 0 or more")
 

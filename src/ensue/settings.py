@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
+from pathlib import Path
 from typing import Any
 
 from ensue.errors import SettingError
@@ -44,6 +45,33 @@ def _changed(changes: Mapping[str, object], settings: Any) -> Any:
         if isinstance(value := getattr(made, name), float) and not math.isfinite(value):
             raise SettingError(f"setting {name}: must be a finite number (got {own[name]!r})")
     return made
+
+
+def require(settings: Any, wanted: str, holds: Callable[[Any], bool], *names: str) -> None:
+    """Some settings must be in a range; the error names the one that is not, and its value.
+
+    Args:
+        settings: where they are.
+        wanted: the range in words, after "it must be".
+        holds: whether a value is in it.
+        names: of the settings.
+
+    Raises:
+        SettingError: one is out of it.
+    """
+    for name in names:
+        if not holds(value := getattr(settings, name)):
+            raise SettingError(f"{name} is {value}; it must be {wanted}")
+
+
+def require_file(name: str, path: str | Path | None) -> None:
+    """A file that a setting names must be there before anything long begins.
+
+    Raises:
+        SettingError: it is not.
+    """
+    if path is not None and not Path(path).is_file():
+        raise SettingError(f"{name} is {str(path)!r}; there is no such file")
 
 
 def require_seed(seed: object) -> int:

@@ -168,7 +168,7 @@ def test_vectors_of_another_width_are_refused(vectors: Path) -> None:
     with pytest.raises(SettingError) as error:
         fitted(planted(20, 0), vectors=str(vectors), dim=5)
     assert str(error.value) == f"dim is 5, but the vectors of {vectors} have 3 numbers; leave dim out"
-    with pytest.raises(DataError, match=r"none\.txt: no such file; check the name"):
+    with pytest.raises(SettingError, match=r"vectors is 'none\.txt'; there is no such file"):
         fitted(planted(20, 0), vectors="none.txt")
 
 
@@ -317,3 +317,10 @@ def test_records_and_answers_are_json() -> None:
     assert read["answer"] == json.loads(found.answer.to_json())
     assert read["passages"][0]["words"] == ["w1", "good"] and read["answer"]["id"] == "x"
     assert read["answer"]["deletion"].keys() == {"words", "lost", "random", "draws"}
+
+
+def test_a_file_of_vectors_is_looked_for_first(tmp_path: Path) -> None:
+    predictor = ClassifyPredictor(settings={"vectors": str(tmp_path / "none.txt")}, device="cpu")
+    with pytest.raises(SettingError) as caught:  # before the texts, which would be refused too
+        list(predictor.fit(Texts((pl.Series("text", [], dtype=pl.String),))))
+    assert str(caught.value) == f"vectors is {str(tmp_path / 'none.txt')!r}; there is no such file"

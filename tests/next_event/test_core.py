@@ -181,7 +181,7 @@ def test_a_stream_teaches_what_lately_is_worth() -> None:
     [
         ({"dim": 0}, "dim is 0"),
         ({"dim": 9}, "not a multiple"),
-        ({"temperature": 0.0}, "temperature must be above 0"),
+        ({"temperature": 0.0}, "temperature is 0.0; it must be above 0"),
         ({"loss": "bpr"}, "choose from sampled, ce"),
     ],
 )

@@ -179,8 +179,15 @@ def test_padding_is_invisible(kind: type[Popularity]) -> None:
         torch.testing.assert_close(together.weights[0][row, :size, :size], alone.weights[0][0])
 
 
-@pytest.mark.parametrize("changes", [{"window": 0}, {"keep": 0}, {"popularity": 0.0}])
-def test_refused_settings(changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"window": 0}, "window is 0; it must be at least 1"),
+        ({"keep": 0}, "keep is 0; it must be at least 1"),
+        ({"popularity": 0.0}, "popularity is 0.0; it must be above 0"),
+    ],
+)
+def test_refused_settings(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingError) as error:
         CountingSettings(**changes)
-    assert str(error.value) == "window and keep must be at least 1, popularity above 0"
+    assert str(error.value) == message

@@ -135,8 +135,8 @@ def test_loss_curve(cell: str) -> None:
     [
         ({"coverage": 0}, "coverage is 0; it must be at least 1"),
         ({"cell": "lstm"}, "cell 'lstm' is not known; choose from rnn, gru"),
-        ({"max_hours": 0.0}, "max_hours must be above 0, dropout in [0, 1)"),
-        ({"dropout": 1.0}, "max_hours must be above 0, dropout in [0, 1)"),
+        ({"max_hours": 0.0}, "max_hours is 0.0; it must be above 0"),
+        ({"dropout": 1.0}, "dropout is 1.0; it must be at least 0 and below 1"),
     ],
 )
 def test_refused_settings(changes: dict[str, Any], message: str) -> None:

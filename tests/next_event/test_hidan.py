@@ -324,10 +324,10 @@ def test_no_tensor_of_time_by_time_by_dim() -> None:
     [
         ({"dim": 0}, "dim is 0; it must be at least 1"),
         ({"intervals": -1}, "intervals is -1; it must be at least 1"),
-        *(
-            (changes, "window must be 0 or more, max_hours above 0, dropout in [0, 1)")
-            for changes in ({"window": -1}, {"max_hours": 0.0}, {"dropout": 1.0}, {"dropout": -0.1})
-        ),
+        ({"window": -1}, "window is -1; it must be 0 or more"),
+        ({"max_hours": 0.0}, "max_hours is 0.0; it must be above 0"),
+        ({"dropout": 1.0}, "dropout is 1.0; it must be at least 0 and below 1"),
+        ({"dropout": -0.1}, "dropout is -0.1; it must be at least 0 and below 1"),
     ],
 )
 def test_refused_settings(changes: dict[str, Any], message: str) -> None:

@@ -226,10 +226,9 @@ def test_loss_curve() -> None:
     ("changes", "message"),
     [
         ({"intervals": 0}, "intervals is 0; it must be at least 1"),
-        *(
-            (changes, "max_hours must be above a second, time_weight 0 or more, dropout in [0, 1)")
-            for changes in ({"max_hours": 0.0}, {"time_weight": -1.0}, {"dropout": 1.0})
-        ),
+        ({"max_hours": 0.0}, "max_hours is 0.0; it must be above a second"),
+        ({"time_weight": -1.0}, "time_weight is -1.0; it must be 0 or more"),
+        ({"dropout": 1.0}, "dropout is 1.0; it must be at least 0 and below 1"),
     ],
 )
 def test_refused_settings(changes: dict[str, Any], message: str) -> None:

@@ -185,7 +185,7 @@ def test_growing_keeps_the_sessions_and_makes_room() -> None:
         ({"window": 0}, "window is 0; it must be at least 1"),
         ({"neighbours": -1}, "neighbours is -1; it must be at least 1"),
         ({"decay": "log"}, "decay 'log' is not known; choose from linear, reciprocal, quadratic"),
-        ({"popularity": 0.0}, "idf must be 0 or more, popularity above 0"),
+        ({"popularity": 0.0}, "popularity is 0.0; it must be above 0"),
     ],
 )
 def test_refused_settings(changes: dict[str, Any], message: str) -> None:

@@ -172,7 +172,7 @@ def test_damaged_folders_say_so(tmp_path: Path) -> None:
         ({"turns": 1}, "turns is 1; it must be at least 2, for nothing follows a single query"),
         ({"tokens": "letters"}, "tokens is 'letters'; choose from words, bpe"),
         ({"min_users": 0}, "min_users is 0; it must be at least 1"),
-        ({"retrieved": -1}, "retrieved and exponent must be 0 or more"),
+        ({"retrieved": -1}, "retrieved is -1; it must be 0 or more"),
         ({"first": "second"}, "first is 'second'; choose from likeliest, consensus"),
     ],
 )

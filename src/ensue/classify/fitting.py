@@ -24,6 +24,7 @@ from ensue.data.texts import Texts, hold_out_texts
 from ensue.data.tokens import split_words
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
+from ensue.settings import require_file
 from ensue.training import Report, train
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def fit(
     predictor: ClassifyPredictor, data: Texts, valid: Texts | None, checkpoint: Path | None, resume: bool
 ) -> Iterator[Report]:
     """See :meth:`ensue.classify.predictor.ClassifyPredictor.fit`."""
+    require_file("vectors", predictor.settings.vectors)
     require_labels(data, "training data")
     part, held, rule = data, valid, None
     if held is None:

@@ -27,6 +27,7 @@ from ensue.link.scoring import Shelf, features
 from ensue.link.task import Links
 from ensue.metrics import Floats
 from ensue.nn.encoder import Encoder
+from ensue.settings import require_file
 from ensue.training import Report, train
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def fit(
     predictor: LinkPredictor, data: Corpus, valid: Corpus | None, checkpoint: Path | None, resume: bool
 ) -> Iterator[Report]:
     """See :meth:`ensue.link.predictor.LinkPredictor.fit`."""
+    require_file("vectors", getattr(predictor.settings, "vectors", None))
     require_links(data, "training data")
     if valid is not None:
         require_links(valid, "validation data")

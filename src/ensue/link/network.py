@@ -33,6 +33,7 @@ from ensue.link.mining import contrastive_loss, triplet_loss
 from ensue.link.rivals import CNN, GRU
 from ensue.link.star import AST
 from ensue.schedule import Schedule
+from ensue.settings import require
 from ensue.vocabulary import PADDING
 
 Name = Literal["ast", "cnn", "gru", "bigru"]
@@ -90,8 +91,7 @@ class LinkSettings:
                 raise SettingError(f"{name} is {value}; it must be at least 1")
         if self.encoder == "bigru" and self.hidden % 2:
             raise SettingError(f"hidden is {self.hidden}; it must be even for bigru, which halves it")
-        if self.extra_words < 0 or self.margin < 0 or self.epsilon < 0:
-            raise SettingError("extra_words, margin and epsilon must be 0 or more")
+        require(self, "0 or more", lambda value: value >= 0, "extra_words", "margin", "epsilon")
         if self.temperature <= 0:
             raise SettingError(f"temperature is {self.temperature}; it must be above 0")
 

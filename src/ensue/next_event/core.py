@@ -36,6 +36,7 @@ from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
 from ensue.nn.sampling import Sampler, sampled_cross_entropy
 from ensue.schedule import Schedule
+from ensue.settings import require
 from ensue.vocabulary import FIRST, PADDING
 
 LOSSES = ("sampled", "ce")
@@ -75,8 +76,8 @@ class CORESettings:
                 raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.dim % self.heads:
             raise SettingError(f"dim {self.dim} is not a multiple of heads {self.heads}")
-        if self.temperature <= 0 or not 0 <= self.dropout < 1:
-            raise SettingError("temperature must be above 0, dropout in [0, 1)")
+        require(self, "above 0", lambda value: value > 0, "temperature")
+        require(self, "at least 0 and below 1", lambda value: 0 <= value < 1, "dropout")
         if self.loss not in LOSSES:
             raise SettingError(f"loss {self.loss!r} is not known; choose from {', '.join(LOSSES)}")
 

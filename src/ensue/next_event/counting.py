@@ -19,10 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from ensue.data.histories import Histories, Ids, Index, ranges
-from ensue.errors import SettingError
 from ensue.metrics import Floats
 from ensue.next_event.batch import Batch, Output
 from ensue.nn.attention import band
+from ensue.settings import require
 
 DENSE = 4096
 """Catalogues up to this size are counted in a full table while scoring."""
@@ -44,8 +44,8 @@ class CountingSettings:
     """Successors kept a value, the most counted ones; bounds memory on large catalogues."""
 
     def __post_init__(self) -> None:
-        if self.window < 1 or self.keep < 1 or self.popularity <= 0:
-            raise SettingError("window and keep must be at least 1, popularity above 0")
+        require(self, "at least 1", lambda value: value >= 1, "window", "keep")
+        require(self, "above 0", lambda value: value > 0, "popularity")
 
 
 class Popularity(nn.Module):

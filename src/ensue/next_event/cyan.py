@@ -45,6 +45,7 @@ from ensue.next_event.recurrent import initialise, with_one
 from ensue.nn.attention import masked_softmax
 from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
+from ensue.settings import require
 from ensue.vocabulary import FIRST, PADDING
 
 CELLS = ("rnn", "gru")
@@ -77,8 +78,8 @@ class CYANRNNSettings:
                 raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.cell not in CELLS:
             raise SettingError(f"cell {self.cell!r} is not known; choose from {', '.join(CELLS)}")
-        if self.max_hours <= 0 or not 0 <= self.dropout < 1:
-            raise SettingError("max_hours must be above 0, dropout in [0, 1)")
+        require(self, "above 0", lambda value: value > 0, "max_hours")
+        require(self, "at least 0 and below 1", lambda value: 0 <= value < 1, "dropout")
 
 
 def alignment_scores(query: Tensor, keys: Tensor, covered: Tensor, project: Tensor, vector: Tensor) -> Tensor:

@@ -44,6 +44,7 @@ from ensue.next_event.batch import Batch, Output
 from ensue.nn.attention import band, masked_mean, masked_softmax
 from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
+from ensue.settings import require
 from ensue.vocabulary import FIRST, PADDING
 
 SCALE = 10.0
@@ -79,8 +80,9 @@ class HiDANSettings:
         for name in ("dim", "table_dim", "intervals"):
             if getattr(self, name) < 1:
                 raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.window < 0 or self.max_hours <= 0 or not 0 <= self.dropout < 1:
-            raise SettingError("window must be 0 or more, max_hours above 0, dropout in [0, 1)")
+        require(self, "0 or more", lambda value: value >= 0, "window")
+        require(self, "above 0", lambda value: value > 0, "max_hours")
+        require(self, "at least 0 and below 1", lambda value: 0 <= value < 1, "dropout")
 
 
 class HiDAN(nn.Module):

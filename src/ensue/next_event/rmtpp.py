@@ -42,6 +42,7 @@ from ensue.next_event.batch import Batch, Output
 from ensue.next_event.recurrent import initialise, latest_only, with_one
 from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
+from ensue.settings import require
 from ensue.vocabulary import FIRST, PADDING
 
 HOUR = 3600.0
@@ -72,8 +73,9 @@ class RMTPPSettings:
         for name in ("dim", "table_dim", "intervals"):
             if getattr(self, name) < 1:
                 raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.max_hours <= SHORTEST or self.time_weight < 0 or not 0 <= self.dropout < 1:
-            raise SettingError("max_hours must be above a second, time_weight 0 or more, dropout in [0, 1)")
+        require(self, "above a second", lambda value: value > SHORTEST, "max_hours")
+        require(self, "0 or more", lambda value: value >= 0, "time_weight")
+        require(self, "at least 0 and below 1", lambda value: 0 <= value < 1, "dropout")
 
 
 def total_hazard(log_rate: Tensor, trend: Tensor, hours: Tensor) -> Tensor:

@@ -36,6 +36,7 @@ from torch import Tensor, nn
 from ensue.data.histories import Histories, Ids, Index, ranges
 from ensue.errors import SettingError
 from ensue.next_event.batch import Batch, Output
+from ensue.settings import require
 
 FOUND = 2**20
 """Look-ups held at once (about 50 MB), whatever the batch."""
@@ -67,8 +68,8 @@ class VSKNNSettings:
                 raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.decay not in DECAYS:
             raise SettingError(f"decay {self.decay!r} is not known; choose from {', '.join(DECAYS)}")
-        if self.idf < 0 or self.popularity <= 0:
-            raise SettingError("idf must be 0 or more, popularity above 0")
+        require(self, "0 or more", lambda value: value >= 0, "idf")
+        require(self, "above 0", lambda value: value > 0, "popularity")
 
 
 def decayed(decay: str, window: int) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ensue.errors import SettingError
+from ensue.settings import require
 from ensue.suggest.decoding import Search
 from ensue.suggest.sizes import require_sizes
 
@@ -49,8 +50,7 @@ class SuggestSettings:
             raise SettingError(f"first is {self.first!r}; choose from likeliest, consensus")
         if self.turns < 2:
             raise SettingError(f"turns is {self.turns}; it must be at least 2, for nothing follows a single query")
-        if self.retrieved < 0 or self.exponent < 0:
-            raise SettingError("retrieved and exponent must be 0 or more")
+        require(self, "0 or more", lambda value: value >= 0, "retrieved", "exponent")
 
     def search(self, k: int) -> Search:
         """How ``k`` suggestions are looked for."""

@@ -8,6 +8,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from ensue.errors import SettingError
 
 
@@ -29,8 +31,6 @@ def changed(changes: Mapping[str, object], *defaults: Any) -> list[Any]:
 
 
 def _changed(changes: Mapping[str, object], settings: Any) -> Any:
-    from pydantic import TypeAdapter, ValidationError  # most settings are never changed
-
     own = {field.name: changes[field.name] for field in fields(settings) if field.name in changes}
     if not own:
         return settings

@@ -1,0 +1,144 @@
+"""What a command imports: nothing heavy before there is work, and to predict no more of torch than torch itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from ensue.classify.predictor import ClassifyPredictor
+from ensue.data.histories import Histories
+from ensue.data.texts import Texts
+from ensue.link.predictor import LinkPredictor
+from ensue.next_event.predictor import NextPredictor
+from ensue.predictor import AnyPredictor
+from ensue.registry import TASKS
+from ensue.suggest.predictor import SuggestPredictor
+from tests.classify.contract import planted as texts
+from tests.link.checks import planted as corpus
+from tests.link.contract import NETWORK
+from tests.next_event.contract import walks
+from tests.suggest.contract import ATTENDING, FLOOR, queries
+from tests.suggest.contract import planted as sessions
+
+HEAVY = {"torch", "polars", "numpy", "scipy", "plotly", "sklearn", "tokenizers", "fastapi", "openpyxl"}
+RUN = """
+import atexit, sys
+place = sys.argv.pop(1)
+def note():
+    with open(place, "w") as file:
+        file.write(" ".join(sys.modules))
+atexit.register(note)
+from ensue.cli import main
+main()
+"""
+
+
+def imported(place: Path, *words: str | Path, code: int = 0, stdin: str = "") -> set[str]:
+    """What a command has imported when it ends, and that it ended as it should."""
+    command = [sys.executable, "-W", "error", "-c", RUN, place / "modules", *words]
+    ran = subprocess.run(command, cwd=place, input=stdin, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == code, ran.stderr
+    return set((place / "modules").read_text().split())
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("--help", 0),
+        ("--version", 0),
+        ("fit --help", 0),
+        ("models", 0),
+        ("models next --json", 0),
+        ("models sing", 2),
+        ("sing", 2),
+        ("fit sing log.csv -o m", 2),
+        ("fit next log.csv -o m --model gpt", 2),
+        ("fit next log.csv -o m --sideways", 2),
+        ("fit next log.csv -o m --phrases", 2),
+        ("fit next missing.csv -o m", 2),
+        ("fit next log.csv -o m --valid missing.csv", 2),
+        ("check missing.csv", 2),
+        ("check log.csv --other missing.csv", 2),
+        ("compare next log.csv --test missing.csv", 2),
+        ("compare next log.csv --test log.csv --models hidan,gpt", 2),
+        ("evaluate missing log.csv", 2),
+        ("predict missing", 2),
+        ("predict m missing.csv", 2),
+        ("explain missing -", 2),
+        ("update missing log.csv", 2),
+        ("stream missing log.jsonl", 2),
+        ("serve missing", 2),
+        ("link missing.csv log.csv", 2),
+        ("link log.csv log.csv --folder missing", 2),
+        ("reproduce gpt --data .", 2),
+        ("reproduce hidan --data missing", 2),
+    ],
+)
+def test_before_there_is_work_nothing_heavy_is_imported(words: str, code: int, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("session,item\n1,a\n1,b\n")
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "settings.json").write_text(
+        '{"ensue": "0", "format": 1, "task": "next", "model": "markov", "settings": {}}'
+    )
+    found = {name.partition(".")[0] for name in imported(tmp_path, *words.split(), code=code)}
+    assert "ensue" in found and not found & HEAVY
+
+
+def next_event() -> AnyPredictor:
+    settings = {"dim": 8, "table_dim": 4, "epochs": 1}
+    made = NextPredictor("hidan", settings=settings, device="cpu")
+    list(made.fit(Histories.of(walks(20, 0))))
+    return made
+
+
+def classify() -> AnyPredictor:
+    settings = {"hidden": 8, "dim": 8, "head": 8, "score_dim": 6, "epochs": 1}
+    made = ClassifyPredictor("centrality", settings=settings, device="cpu")
+    list(made.fit(Texts.of(texts(30, 0))))
+    return made
+
+
+def suggest() -> AnyPredictor:
+    made = SuggestPredictor("mtn", settings={**FLOOR, **ATTENDING, "depth": "1+1+1", "epochs": 1}, device="cpu")
+    list(made.fit(queries(sessions(40, 0)), queries(sessions(12, 9))))
+    return made
+
+
+def link() -> AnyPredictor:
+    made = LinkPredictor("best", settings={**NETWORK, "learned": "cnn", "epochs": 1}, device="cpu")
+    list(made.fit(corpus(), corpus(num=2, first=20)))
+    return made
+
+
+CASES: Mapping[str, tuple[Callable[[], AnyPredictor], str]] = {
+    "next": (next_event, '{"values": ["a1", "a2"]}'),
+    "classify": (classify, '{"texts": ["good w1"]}'),
+    "suggest": (suggest, '{"values": ["find boat"]}'),
+    "link": (link, '{"text": "the harbour ferry"}'),
+}
+
+
+@pytest.fixture(scope="module")
+def of_torch() -> set[str]:
+    """What ``import torch`` imports of itself."""
+    code = "import sys, torch; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return {name for name in ran.stdout.split() if name.partition(".")[0] in ("torch", "sympy")}
+
+
+@pytest.mark.parametrize("task", CASES)
+def test_to_predict_imports_no_more_of_torch_than_torch_and_no_other_task(
+    task: str, of_torch: set[str], tmp_path: Path
+) -> None:
+    learn, asked = CASES[task]
+    learn().save(tmp_path / "m")
+    found = imported(tmp_path, "predict", "m", "-", "-k", "2", stdin=asked)
+    assert "torch.nn" in of_torch and "torch._dynamo" not in of_torch
+    assert {name for name in found if name.partition(".")[0] in ("torch", "sympy")} <= of_torch
+    assert not found & {"scipy", "plotly", "fastapi", "sklearn", "openpyxl", "ensue.evaluation", "ensue.studies"}
+    others = {f"ensue.{package}.predictor" for name, package in TASKS.items() if name != task}
+    assert not found & others and f"ensue.{TASKS[task]}.predictor" in found

@@ -22,7 +22,7 @@ from ensue.errors import SettingError
 from ensue.evaluation import describe, score
 from ensue.folder import read_file, sweep, write_folder
 from ensue.lock import only_writer
-from ensue.next_event import COUNTING, storage
+from ensue.next_event import storage
 from ensue.next_event.fitting import DATED
 from ensue.next_event.predictor import NextPredictor
 from ensue.next_event.updating import passes
@@ -168,7 +168,7 @@ def card(predictor: NextPredictor, found: Refreshed) -> str:
 
 def _slice(name: str, old: NextPredictor, new: NextPredictor, data: Histories) -> Slice:
     before, after = _figures(old, data), _figures(new, data)
-    counted = {model: _figures(new, data, model) for model in COUNTING}
+    counted = {model: _figures(new, data, model) for model in new.baselines}
     best = max(counted, key=lambda model: counted[model]["mrr"])
     targets = int((data.lengths - 1).clip(0).sum())
     return Slice(name, targets, before, after, counted[best], best)

@@ -46,7 +46,8 @@ class Schedule:
     refit: bool = True
     """Where no validation data was given: after early stopping, train anew on everything for as many epochs."""
     replay: int = 20_000
-    """Past histories kept in the model folder (ids and times, no names), for updates to learn anew; 0 keeps none."""
+    """Past histories kept in the model folder (ids and times, no names), for updates to learn anew; 0 keeps none,
+    and nothing else of a single history."""
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "patience", "check_every", "decay_steps"):

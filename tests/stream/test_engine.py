@@ -12,6 +12,7 @@ import pytest
 
 from ensue.data.histories import Histories
 from ensue.errors import DataError, ModelFolderError, SettingError
+from ensue.folder import read_tensors
 from ensue.next_event.predictor import NextPredictor
 from ensue.predictor import make
 from ensue.records import History
@@ -321,3 +322,20 @@ def test_a_counting_model_streams_too(tmp_path: Path) -> None:
     assert answer.choices[0].value == "v9"
     assert last.board.rows()[-1].figures()["model"]["hr@20"] == 1.0
     assert np.isfinite(stream.sessions.clock)
+
+
+@pytest.mark.parametrize("replay", [0, 50])
+def test_without_replay_a_commit_holds_no_session_that_is_over(folder: Path, tmp_path: Path, replay: int) -> None:
+    """Sessions are cut at ten idle minutes here, so that many end; those still open are needed to go on."""
+    made = NextPredictor("sansr", settings={"dim": 8, "epochs": 1, "negatives": 16, "replay": replay}, device="cpu")
+    sessions = [History(("v1", "v2", "v3"), (0.0, 1.0, 2.0)) for _ in range(30)]
+    for _ in made.fit(Histories.of(sessions)):
+        pass
+    made.save(folder)
+    stream, last = streamed(folder, write(tmp_path / "log.jsonl", log(300)), gap=2)
+    assert last.counts.sessions > 8
+    kept = read_tensors(folder, "stream.safetensors")["ended.ids"]
+    assert (len(kept) > 0) is (replay > 0) and (len(stream.predictor.train_prints) > 0) is (replay > 0)
+    assert (folder / "reservoir.safetensors").exists() is (replay > 0)
+    counted = NextPredictor.load(folder, device="cpu").facts["sequences"]
+    assert (counted > len(sessions)) is (replay == 0), "what is over was counted at once, or waits for more"

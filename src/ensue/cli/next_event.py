@@ -70,8 +70,13 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
 
 
 def told(predictor: NextPredictor) -> list[str]:
-    """The card says it all."""
-    return []
+    """What ``replay=0`` leaves out; the card says the rest."""
+    from ensue.next_event import BEST
+
+    if predictor.keeps_histories:
+        return []
+    alone = f", so {predictor.model_name} answers by its network alone" if predictor.model_name in BEST else ""
+    return [f"replay=0: nothing of a single history stays in the folder{alone}"]
 
 
 def scoring(protocol: str, at: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from ensue.evaluation.next_event import Result
 from ensue.evaluation.rows import table
 from ensue.evaluation.suggest import SuggestResult
 from ensue.lines import plural
+from ensue.next_event import BEST
 from ensue.next_event.reservoir import LATEST
 from ensue.predictor import AnyPredictor
 from ensue.version import __version__
@@ -74,18 +75,34 @@ def _kept_things(summary: Mapping[str, Any]) -> list[str]:
         return _kept_texts()
     if summary["task"] == "link":
         return _kept_links()
-    return _kept_queries() if summary["task"] == "suggest" else _kept(summary["facts"]["remembered"])
+    return _kept_queries() if summary["task"] == "suggest" else _kept(summary)
 
 
-def _kept(num: int) -> list[str]:
+def _kept(summary: Mapping[str, Any]) -> list[str]:
     """What a card says of past histories in the folder: they may be personal data."""
-    if not num:
-        return []
-    what = (
-        f"{plural(num, 'past history', 'past histories')} (ids and times, no names; of each the latest {LATEST} events)"
+    title, sums = (
+        "## What it keeps",
+        "how often each value occurs, what follows what, how long histories and pauses are",
     )
-    why = "for updates to learn anew; `ensue fit --set replay=0` keeps none"
-    return ["## What it keeps", f"- {what} in `reservoir.safetensors`, {why}.", ""]
+    if not (summary["schedule"] or summary["settings"]).get("replay", 1):
+        one = "a pair of values that one history alone holds is among them"
+        return [title, f"- nothing of a single history: weights, and sums over all of them ({sums}); {one}.", ""]
+    num, lines = summary["facts"]["remembered"], []
+    if num:
+        many = plural(num, "past history", "past histories")
+        what = f"{many} (ids and times, no names; of each the latest {LATEST} events)"
+        lines.append(f"- {what} in `reservoir.safetensors`, for updates to learn anew.")
+    lines.append(
+        "- of every value the latest sessions that hold it, as sets of ids, for VS-kNN, and a 64-bit fingerprint of "
+        "each history, to find test histories that were trained on, in `counting.safetensors`."
+    )
+    if summary["model"] in BEST:
+        held = "such sessions" if summary["model"] == "blend" else "past cascades whole (ids and times, no names)"
+        lines.append(f"- {held} in `model.safetensors`: the model looks them up.")
+    lines.append(f"- sums over all histories: {sums}.")
+    if summary["model"] != "vsknn":
+        lines.append("- `ensue fit --set replay=0` keeps weights and sums alone.")
+    return [title, *lines, ""]
 
 
 def _kept_texts() -> list[str]:

@@ -134,7 +134,7 @@ def compare(
     for seeds in entries:
         names.append(seeds[0].model_name)
         runs.append([score(predictor, data, protocol) for predictor in seeds])
-    for name in COUNTING:
+    for name in first.baselines:
         if name not in names:
             names.append(name)
             runs.append([score(first, data, protocol, counting=name)])
@@ -262,6 +262,8 @@ def _card(predictor: NextPredictor, data: Histories, asked: str, protocol: str, 
     leaked = np.isin(fingerprints(coded).view(np.int64), predictor.train_prints.numpy())
     hide = _hides(predictor, protocol)
     twins = f"{plural(int(leaked.sum()), 'sequence')} ({100 * leaked.mean():.1f} %)"
+    if not predictor.keeps_histories:
+        twins = "not known: with replay=0 the model keeps no fingerprints"
     misses = f"{int(np.isinf(run.rank).sum()):,} of them unknown to the model and counted as misses"
     values = len(predictor.vocabulary) - FIRST
     return Card(

@@ -42,10 +42,13 @@ class CountingSettings:
     """Weight of plain popularity beside the pair counts."""
     keep: int = 1000
     """Successors kept a value, the most counted ones; bounds memory on large catalogues."""
+    replay: int = 1
+    """0: nothing of a single history stays in a folder, so VS-kNN does not stand beside, and twins are not told."""
 
     def __post_init__(self) -> None:
         require(self, "at least 1", lambda value: value >= 1, "window", "keep")
         require(self, "above 0", lambda value: value > 0, "popularity")
+        require(self, "0 or more", lambda value: value >= 0, "replay")
 
 
 class Popularity(nn.Module):

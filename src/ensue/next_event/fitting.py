@@ -15,7 +15,7 @@ from ensue.data.check import require_targets
 from ensue.data.histories import Histories
 from ensue.data.splits import hold_out
 from ensue.group import here, mean_over_ranks
-from ensue.next_event import COUNTING, MODELS, storage, updating
+from ensue.next_event import MODELS, storage, updating
 from ensue.next_event.forecast import Continuation
 from ensue.next_event.task import Pieces, repeats
 from ensue.optimizer import make_optimizer
@@ -64,7 +64,8 @@ def learn_values(predictor: NextPredictor, data: Histories) -> None:
     """Take vocabulary, facts and how often each value occurs from the training data."""
     predictor.vocabulary = Vocabulary(updating.distinct(data))
     data = data.encode(predictor.vocabulary, drop_unknown=True)
-    predictor.train_prints = updating.prints(data)
+    if predictor.keeps_histories:
+        predictor.train_prints = updating.prints(data)
     predictor.facts = {
         "sequences": len(data),
         "events": len(data.ids),
@@ -83,7 +84,7 @@ def count_baselines(predictor: NextPredictor, data: Histories) -> None:
     """Count what stands beside the model in a table of figures, once a fit; of several ranks the first one alone."""
     if here()[0] == 0:
         data = data.encode(predictor.vocabulary, drop_unknown=True)
-        for name in COUNTING:
+        for name in predictor.baselines:
             _count(predictor, name, data)
 
 
@@ -155,7 +156,7 @@ def train_once(
         fingerprint=storage.fingerprint(predictor, parts),
         hardly=_hardly(predictor, watched) if valid is not None and schedule.watch == "mrr" else None,
     )
-    if hasattr(network, "finish"):
+    if hasattr(network, "finish") and predictor.keeps_histories:
         network.finish(parts[0], parts[1] if valid is not None else None, earlier)
     predictor.facts |= {"epochs": trained.best_epoch}
     predictor.seconds_an_epoch = trained.seconds_an_epoch

@@ -18,7 +18,7 @@ from ensue.data.histories import Histories, Index
 from ensue.errors import SettingError
 from ensue.folder import read_model, write_folder
 from ensue.metrics import Floats
-from ensue.next_event import BEST, MODELS, fitting, storage, updating
+from ensue.next_event import BEST, COUNTING, MODELS, fitting, storage, updating
 from ensue.next_event.answers import TESTED, Said, answers, explanation, log_totals
 from ensue.next_event.batch import Output
 from ensue.next_event.forecast import Continuation, forecast
@@ -94,6 +94,19 @@ class NextPredictor:
         if self.model is None:
             raise SettingError("this predictor is not trained yet: loop over fit(data), or load a folder")
         return self.model
+
+    @property
+    def keeps_histories(self) -> bool:
+        """Whether single histories may stay in memory and in a folder, whole or as fingerprints: not by ``replay=0``.
+
+        Then blends are their networks alone, and VS-kNN does not stand beside a model.
+        """
+        return bool(getattr(self.schedule or self.settings, "replay", 1))
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        """The counting models that stand beside this one."""
+        return tuple(name for name in COUNTING if self.keeps_histories or name != "vsknn")
 
     def fit(
         self, data: Histories, valid: Histories | None = None, *, checkpoint: Path | None = None, resume: bool = False

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ensue.data.histories import Histories
 from ensue.folder import described, read_file, read_tensors, tensor_bytes
-from ensue.next_event import COUNTING, MODELS
+from ensue.next_event import MODELS
 from ensue.next_event.forecast import Continuation
 from ensue.optimizer import FILE, make_optimizer, optimizer_tensors, saved_optimizer
 from ensue.vocabulary import Vocabulary
@@ -60,8 +60,10 @@ def fill(predictor: NextPredictor, path: Path, facts: dict[str, Any]) -> None:
     predictor.facts = facts
     predictor.vocabulary = _vocabulary(read_file(path, "vocabulary.json"))
     counts = read_tensors(path, "counting.safetensors")
-    predictor.train_prints = counts.pop("train_prints")
-    for name in COUNTING:
+    prints = counts.pop("train_prints")
+    if predictor.keeps_histories:  # folders of before kept them whatever replay was
+        predictor.train_prints = prints
+    for name in predictor.baselines:
         predictor.counting[name] = _filled(predictor.new_module(name, MODELS[name][1]), counts, f"{name}.")
         if len(predictor.counting[name].totals) != len(predictor.vocabulary):
             raise ValueError("vocabulary.json is not as long as the tables")

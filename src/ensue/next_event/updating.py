@@ -82,9 +82,10 @@ def count(predictor: NextPredictor, data: Histories) -> None:
         module.count(data)
     if predictor.continuation is not None:
         predictor.continuation.count(data)
-    if hasattr(predictor.network, "remember"):
-        predictor.network.remember(data)
-    predictor.train_prints = torch.cat([predictor.train_prints, prints(data)])
+    if predictor.keeps_histories:
+        if hasattr(predictor.network, "remember"):
+            predictor.network.remember(data)
+        predictor.train_prints = torch.cat([predictor.train_prints, prints(data)])
     predictor.facts["repeats"] = predictor.facts["repeats"] or repeats(data)
     predictor.facts["events"] += len(data.ids)
     predictor.facts["sequences"] += len(data)

@@ -191,10 +191,14 @@ class Stream:
             if self.nightly is not None:
                 self.nightly.see(closed)
         if len(self.ended.ids) >= COUNTED:
-            ended = self._timed(self.ended)
-            self.predictor.reservoir.add(ended)
-            updating.count(self.predictor, ended)
-            self.ended = self._none()
+            self._count()
+
+    def _count(self) -> None:
+        """Add the sessions that have ended to the counts, and let the memory take its share."""
+        ended = self._timed(self.ended)
+        self.predictor.reservoir.add(ended)
+        updating.count(self.predictor, ended)
+        self.ended = self._none()
 
     def _none(self) -> Histories:
         return Histories(np.empty(0, np.int32), np.zeros(1, np.int64), self.predictor.vocabulary)
@@ -214,6 +218,8 @@ class Stream:
         begun = time.perf_counter()
         closed = self._closed()
         if self._dirty:
+            if len(self.ended) and not self.predictor.keeps_histories:
+                self._count()  # nothing of a session that is over stays
             self.rejects.flush()
             write_folder(self.folder, saved.files(self))
             assert self.position is not None

@@ -43,6 +43,7 @@ FLOORS = [
     "client",
     "predictor",
     "evaluation",
+    "slices",
     "refresh",
     "stream",
     "figures",

@@ -119,6 +119,7 @@ class Client:
         articles: Sequence[Article] = (),
         users: Sequence[str] | None = None,
         max_drop: float | None = None,
+        test: bool = True,
     ) -> dict[str, Any]:
         """Learn records on top of a served model; the new version has taken over when this returns.
 
@@ -127,10 +128,11 @@ class Client:
             records: what is new.
             articles: of links: articles that are new.
             users: of suggestions: who typed each session, for the privacy floor.
-            max_drop: of task ``next``: test the update first, and refuse it if MRR falls by more than this share.
+            max_drop: refuse the update if the figure it is tested by falls by more than this share; 0.05 unless stated.
+            test: whether the update is tested at all before it takes over.
 
         Returns:
-            The number of the version that stands now, and the report.
+            The version that stands now, and what the test said.
 
         Raises:
             DataError: it cannot be learned.
@@ -141,6 +143,7 @@ class Client:
         body |= {"articles": _plain(articles)} if articles else {}
         body |= {"users": list(users)} if users is not None else {}
         body |= {"max_drop": max_drop} if max_drop is not None else {}
+        body |= {} if test else {"test": False}
         found: dict[str, Any] = self._ask("POST", f"/v1/models/{model}/update", body, seconds=600.0)
         return found
 

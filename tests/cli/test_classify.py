@@ -302,18 +302,34 @@ def test_an_update_is_learned_and_can_be_taken_back(ensue: Ensue, files: Files, 
     new = write(tmp_path / "new.tsv", [("no", "dreadful w1"), ("yes", "splendid w2")])
     ran = ensue("update", folder, new)
     assert (ran.code, ran.out) == (0, "")
-    assert ran.lines[1:] == [
-        f"{folder}: learned 2 texts; version 2 stands, `ensue update {folder} --rollback` puts version 1 back",
-        "note: only task next tests an update before it takes over; `ensue evaluate` tells what this is worth",
+    assert ran.lines[1].startswith("accuracy on 10 remembered examples: 1.000 -> ")
+    assert ran.lines[2:] == [
+        f"{folder}: learned 2 texts; version 2 stands, `ensue update {folder} --rollback` puts version 1 back"
     ]
     assert (
         "splendid" in ClassifyPredictor.load(folder).tokenizer.vocabulary
         and ClassifyPredictor.load(folder).facts["texts"] == 92
     )
-    found = only_json(ensue("update", folder, new, "--json").out)
-    assert list(found) == ["folder", "version", "texts", "loss", "kept"] and found["kept"] == [1, 2]
+    ran = ensue("update", folder, new, "--json", "--no-test")
+    found = only_json(ran.out)
+    assert (found["texts"], found["version"], found["slices"], found["kept"]) == (2, 3, [], [1, 2])
     assert ensue("update", folder, "--rollback", "1").code == 0
     assert (folder / "model.safetensors").read_bytes() == before
+
+
+def test_poisoned_labels_are_refused(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    """400 texts whose labels are rotated are one line and change nothing; ``--no-test`` must be asked for."""
+    folder = shutil.copytree(files.model, tmp_path / "m")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    new = write(tmp_path / "new.tsv", [({"yes": "no", "no": "yes"}[label], text) for label, text in rows(400, 5)])
+    ran = ensue("update", folder, new)
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.lines[-1].startswith(f"{folder}: refused: accuracy on the remembered slice changed by -")
+    assert ran.lines[-1].endswith(" %, more than --max-drop 0.05 allows; version 1 stands unchanged")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    ran = ensue("update", folder, new, "--no-test")
+    assert ran.code == 0
+    assert ran.lines[-1] == "note: it was not tested (as told); `ensue evaluate` tells what it is worth"
 
 
 def test_a_bad_update_changes_nothing(ensue: Ensue, files: Files, tmp_path: Path) -> None:
@@ -447,10 +463,6 @@ FOREIGN: dict[str, tuple[list[str], str]] = {
     "at": (
         ["compare", "classify", "TRAIN", "--test=TEST", "--at=10"],
         "--at means nothing to task classify; leave it out",
-    ),
-    "max drop": (
-        ["update", "MODEL", "TEST", "--max-drop=0.1"],
-        "--max-drop means nothing to task classify; leave it out",
     ),
     "phrases of a log": (
         ["fit", "next", "LOG", "-o", "NEW", "--phrases"],

@@ -29,10 +29,18 @@ def test_an_update_shows_old_beside_new(ensue: Ensue, own: Path, logs: Logs) -> 
 def test_the_json_has_its_shape(ensue: Ensue, own: Path, logs: Logs) -> None:
     ran = ensue("update", own, logs.test, "--json", *LENIENT)
     found = json.loads(ran.out)
-    assert list(found) == ["folder", "accepted", "version", "slices", "held", "max_drop", "verdict"]
+    assert list(found) == ["folder", "accepted", "version", "slices", "held", "max_drop", "loss", "verdict"]
     assert (found["accepted"], found["version"]) == (True, 2)
     for part in found["slices"]:
-        assert list(part) == ["name", "targets", "old", "new", "counting", "best_counting", "change"]
+        assert list(part) == [
+            "name",
+            "targets",
+            "old",
+            "new",
+            "counting",
+            "best_counting",
+            *("figure", "error", "change"),
+        ]
         assert list(part["old"]) == list(part["new"]) == ["mrr", "hit@20"]
 
 

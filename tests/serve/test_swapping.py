@@ -165,8 +165,7 @@ def test_an_update_is_learned_saved_and_served(folder: Path) -> None:
         thread.join()
         assert found.status_code == 200, found.text
         assert found.json()["version"] == 2
-        assert found.json()["report"]["stage"] == "update"
-        assert found.json()["report"]["loss"] > 0
+        assert [part["name"] for part in found.json()["slices"]][:1] == ["newest"], "tested without being asked to"
         assert set(statuses) == {200}
         (model,) = service.client.get("/v1/models").json()
         assert (model["version"], model["values"]) == (2, 13)  # swapped in before the answer came
@@ -199,6 +198,22 @@ def test_a_tested_update_may_be_refused(folder: Path) -> None:
         assert found.status_code in (200, 409), found.text
         if found.status_code == 409:
             assert found.json()["error"].startswith("refused: MRR on the")
+
+
+@pytest.mark.usefixtures("at_hand")
+def test_400_rotated_labels_are_refused_by_default(fitted: Path, tmp_path: Path) -> None:
+    """Nobody asked for a test: the model that stands goes on as it was, and so do its answers."""
+    copy = Path(shutil.copytree(fitted / "mood", tmp_path / "mood"))
+    before = {path.name: path.read_bytes() for path in copy.iterdir()}
+    texts = [("good", "no"), ("bad", "yes")] * 200
+    body = {"records": [{"texts": [f"a {word} opera"], "label": label} for word, label in texts]}
+    with running({"mood": copy}) as service:
+        found = service.post("/v1/models/mood/update", body)
+        assert found.status_code == 409, found.text
+        assert found.json()["error"].startswith("refused: accuracy on the remembered slice changed by -")
+        assert {path.name: path.read_bytes() for path in copy.iterdir()} == before
+        found = service.post("/v1/models/mood/update", {**body, "test": False})
+        assert (found.status_code, found.json()["version"]) == (200, 2)
 
 
 @pytest.mark.usefixtures("at_hand")
@@ -235,7 +250,7 @@ def test_an_update_of_each_other_task(fitted: Path, tmp_path: Path) -> None:
         ("clicks", {"records": []}, 'field "records" is empty; there is nothing to learn'),
         ("clicks", {"records": [{"values": ["v1"]}]}, "new data: "),
         ("clicks", {"records": [{"values": ["a", "b"]}], "max_drop": 1}, 'field "max_drop" must be a share in [0, 1)'),
-        ("clicks", {"records": [{"values": ["a", "b"]}], "max_drop": 0.1}, "1 history cannot be split in two"),
+        ("clicks", {"records": [{"values": ["a", "b"]}], "test": 0}, 'field "test" must be true or false'),
         ("mood", {"records": [{"texts": ["a"], "label": "maybe"}]}, "new data: the label 'maybe' is new to the model"),
         ("mood", {"records": [{"texts": ["a"]}]}, "the texts have no labels"),
         ("links", {"records": [{"text": "a", "about": ["nothing"]}]}, "new data: no article is new"),

@@ -17,6 +17,7 @@ from ensue.classify import COUNTING, blend, storage
 from ensue.classify.calibration import calibration_error, temperature
 from ensue.classify.counting import Sides
 from ensue.classify.embedding import learn_words, start_vectors
+from ensue.classify.keeping import chosen
 from ensue.classify.mixing import Log, mixing, note_collapse
 from ensue.classify.network import LEARNED_DIM
 from ensue.data.histories import Index
@@ -61,6 +62,10 @@ def fit(
         _decide(predictor)
     if predictor.schedule is None:
         predictor.model, predictor.optimizer = predictor.counting[predictor.model_name], None
+    predictor.remembered = None
+    if predictor.encoder is None:  # which reads texts, and those do not stay
+        asked = codes(held, predictor.labels)
+        predictor.remembered = chosen(predictor.encode(held), asked, predictor.keeping.remembered, predictor.seed)
 
 
 def require_labels(texts: Texts, where: str) -> None:

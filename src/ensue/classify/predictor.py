@@ -16,6 +16,7 @@ from ensue.answers import TextAnswer, TextExplanation
 from ensue.classify import BEST, MODELS, answers, blend, fitting, storage, updating
 from ensue.classify.batch import Batch, Output
 from ensue.classify.counting import Majority, MeanVectors, Sides, Tfidf
+from ensue.classify.keeping import KeepingSettings
 from ensue.classify.network import TABLE_2, Shape
 from ensue.classify.sentences import SentencePassages
 from ensue.classify.task import Passages
@@ -35,6 +36,7 @@ from ensue.threads import side_by_side
 from ensue.training import Report
 from ensue.vocabulary import FIRST
 
+KEEPING = KeepingSettings()
 GROUP = 6000
 """Words that are read together in prediction."""
 
@@ -71,7 +73,7 @@ class ClassifyPredictor:
             self.names = tuple(name for name in BEST if name != "vectors")
         self.device = find_device(device)
         self.encoder: Encoder | None = None
-        changed(self.options, *(part for name in self.names for part in MODELS[name][1:]))
+        *_, self.keeping = changed(self.options, *(part for name in self.names for part in MODELS[name][1:]), KEEPING)
         self.become(self.names[0])
         self.seed = require_seed(seed)
         self.tokenizer = Tokenizer()
@@ -80,6 +82,7 @@ class ClassifyPredictor:
         self.facts: dict[str, Any] = {}
         self.seconds_an_epoch: float | None = None
         self.train_prints = torch.zeros(0, dtype=torch.int64)
+        self.remembered: tuple[Sides, Index] | None = None
         self.optimizer = None
 
     def become(self, name: str, architecture: str = "flat") -> None:
@@ -271,7 +274,7 @@ class ClassifyPredictor:
         return {
             "task": self.task,
             "model": self.model_name,
-            "settings": asdict(self.settings),
+            "settings": {**asdict(self.settings), **asdict(self.keeping)},
             "schedule": asdict(self.schedule) if self.schedule else None,
             "seed": self.seed,
             "facts": {**self.facts, "words": len(self.tokenizer.vocabulary) - FIRST},

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ensue.classify import MODELS
+from ensue.classify import MODELS, keeping
 from ensue.classify.blend import NETWORK
 from ensue.classify.counting import Majority, MeanVectors, Tfidf
 from ensue.classify.task import Passages
@@ -45,6 +45,8 @@ def files(predictor: ClassifyPredictor, card: str) -> dict[str, bytes]:
     }
     if predictor.optimizer is not None:
         found[FILE] = tensor_bytes(optimizer_tensors(predictor.network, predictor.optimizer))
+    if predictor.remembered is not None:
+        found[keeping.FILE] = tensor_bytes(keeping.tensors_of(predictor.remembered))
     return found
 
 
@@ -62,6 +64,8 @@ def fill(predictor: ClassifyPredictor, path: Path, facts: dict[str, Any]) -> Non
         raise ValueError("vocabulary.json is not of this model")
     counts = read_tensors(path, "counting.safetensors")
     predictor.train_prints = counts.pop("train_prints")
+    if (path / keeping.FILE).exists():
+        predictor.remembered = keeping.restored(read_tensors(path, keeping.FILE))
     for name in dict.fromkeys(key.partition(".")[0] for key in counts):
         own = {key.partition(".")[2]: _wide(key, counts[key]) for key in counts if key.startswith(f"{name}.")}
         predictor.counting[name] = new_counting(predictor, name, own.get("matrix", torch.zeros(0, 0)))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ensue.evaluation import TextResult
 
 FOREIGN: tuple[str, ...] = (
-    *("time_unit", "sort", "gap", "protocol", "at", "max_drop"),
+    *("time_unit", "sort", "gap", "protocol", "at"),
     *("rules", "part", "min_users", "prefix", "steps", "articles"),
 )
 
@@ -187,34 +187,17 @@ def pictures(explanation: TextExplanation) -> list[go.Figure]:
     return [*(figures.word_graph(explanation, place) for place in chosen), figures.document(explanation)]
 
 
-def update(folder: Path, new: Path, reading: Reading, max_drop: float, keep: int, json: bool) -> None:
-    """Learn new texts and keep the model that stood. There is no test: a folder holds no former text to test on."""
-    from ensue import versions
-    from ensue.classify import storage
-    from ensue.classify.predictor import ClassifyPredictor
-    from ensue.cli import show
-    from ensue.evaluation import describe
-    from ensue.folder import sweep, write_folder
-    from ensue.lock import only_writer
+def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, keep: int, json: bool) -> None:
+    """Learn new texts unless that makes the model worse.
 
-    if keep < 0:
-        raise SettingError(f"--keep {keep}: give 0 or more")
-    with only_writer(folder):
-        sweep(folder)
-        predictor, standing = ClassifyPredictor.load(folder), versions.current(folder)
+    Raises:
+        Exit: with code 1, refused.
+    """
+    from ensue.cli.keeping import learn
+
+    def read_like(predictor: ClassifyPredictor) -> Texts:
         texts = read(new, reading)
         require_like(texts, new, predictor)
-        report = predictor.update(texts)
-        predictor.facts["version"] = version = versions.next_number(folder)
-        versions.keep(folder)
-        write_folder(folder, storage.files(predictor, describe(predictor)))
-        versions.prune(folder, keep)
-        kept = versions.kept(folder)
-    if json:
-        show.put_json(
-            {"folder": str(folder), "version": version, "texts": len(texts), "loss": report.loss, "kept": kept}
-        )
-        return
-    back = f"`ensue update {folder} --rollback` puts version {standing} back" if standing in kept else "none is kept"
-    show.remark(f"{folder}: learned {plural(len(texts), 'text')}; version {version} stands, {back}")
-    show.remark("note: only task next tests an update before it takes over; `ensue evaluate` tells what this is worth")
+        return texts
+
+    learn(folder, read_like, max_drop, keep, json, lambda texts, _: {"texts": len(texts)})

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FOREIGN: tuple[str, ...] = (
     *("time_unit", "sort", "gap", "phrases", "rules"),
-    *("protocol", "at", "min_users", "prefix", "steps", "max_drop"),
+    *("protocol", "at", "min_users", "prefix", "steps"),
 )
 
 
@@ -173,35 +173,15 @@ def pictures(explanation: LinkExplanation) -> list[go.Figure]:
     return [figures.deletions(explanation)]
 
 
-def update(folder: Path, new: Path, reading: Reading, max_drop: float, keep: int, json: bool) -> None:
-    """Learn new articles and posts, and keep the model that stood. There is no test: no former post is in a folder."""
-    from ensue import versions
-    from ensue.cli import show
-    from ensue.evaluation import describe
-    from ensue.folder import sweep, write_folder
-    from ensue.link import storage
-    from ensue.link.predictor import LinkPredictor
-    from ensue.lock import only_writer
+def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, keep: int, json: bool) -> None:
+    """Learn new articles and posts unless that makes the model worse.
 
-    if keep < 0:
-        raise SettingError(f"--keep {keep}: give 0 or more")
-    with only_writer(folder):
-        sweep(folder)
-        predictor, standing = LinkPredictor.load(folder), versions.current(folder)
-        corpus, before = read(new, reading), len(predictor.articles)
-        report = predictor.update(corpus)
-        predictor.facts["version"] = version = versions.next_number(folder)
-        versions.keep(folder)
-        write_folder(folder, storage.files(predictor, describe(predictor)))
-        versions.prune(folder, keep)
-        kept = versions.kept(folder)
-    added = len(predictor.articles) - before
-    if json:
-        counts = {"posts": len(corpus), "new_articles": added, "loss": report.loss}
-        show.put_json({"folder": str(folder), "version": version, **counts, "kept": kept})
-        return
-    back = f"`ensue update {folder} --rollback` puts version {standing} back" if standing in kept else "none is kept"
-    show.remark(
-        f"{folder}: {plural(added, 'new article')}, {plural(len(corpus), 'post')}; version {version} stands, {back}"
-    )
-    show.remark("note: only task next tests an update before it takes over; `ensue evaluate` tells what this is worth")
+    Raises:
+        Exit: with code 1, refused.
+    """
+    from ensue.cli.keeping import learn
+
+    def counts(corpus: Corpus, predictor: LinkPredictor) -> dict[str, int]:
+        return {"new_articles": len(predictor.known.joined(corpus.articles)[2]), "posts": len(corpus)}
+
+    learn(folder, lambda _: read(new, reading), max_drop, keep, json, counts)

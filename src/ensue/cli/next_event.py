@@ -138,7 +138,7 @@ def pictures(explanation: Explanation) -> list[go.Figure]:
     return [figures.dependency(explanation)]
 
 
-def update(folder: Path, new: Path, reading: Reading, max_drop: float, keep: int, json: bool) -> None:
+def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, keep: int, json: bool) -> None:
     """Learn a new log unless that makes the model worse.
 
     Raises:

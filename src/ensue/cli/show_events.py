@@ -101,9 +101,11 @@ def refreshed(found: Refreshed) -> None:
         counted = f"{100 * part.counting['mrr']:.2f} ({part.best_counting})"
         rows.append((part.name, f"{part.targets:,}", *ranked, f"{100 * part.change:+.1f} %", *hits, counted))
     heads = ("slice", "targets", "old mrr", "new mrr", "change", f"old hit@{AT}", f"new hit@{AT}", "best counting mrr")
-    show.table(heads, rows, title="full ranking, figures x 100")
-    show.line(f"  newest: {found.held} of the new log, held out of the training for this test")
-    if len(found.slices) == 1:
+    if rows:
+        show.table(heads, rows, title="full ranking, figures x 100")
+    if found.held:
+        show.line(f"  newest: {found.held} of the new log, held out of the training for this test")
+    if found.max_drop is not None and all(part.name != "remembered" for part in found.slices):
         show.line("  remembered: none, the model keeps no past histories; forgetting was not tested")
     if found.accepted:
         show.line(found.verdict)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ensue.evaluation import SuggestResult
     from ensue.suggest.predictor import SuggestPredictor
 
-FOREIGN: tuple[str, ...] = ("sort", "phrases", "at", "max_drop", "steps", "articles")
+FOREIGN: tuple[str, ...] = ("sort", "phrases", "at", "steps", "articles")
 
 
 def read(path: Path, reading: Reading) -> Queries:
@@ -163,34 +163,17 @@ def pictures(explanation: QueryExplanation) -> list[go.Figure]:
     return [figures.leanings(explanation)]
 
 
-def update(folder: Path, new: Path, reading: Reading, max_drop: float, keep: int, json: bool) -> None:
-    """Learn new sessions and keep the model that stood. There is no test: a folder holds no former session."""
-    from ensue import versions
-    from ensue.cli import show
-    from ensue.evaluation import describe
-    from ensue.folder import sweep, write_folder
-    from ensue.lock import only_writer
-    from ensue.suggest import storage
-    from ensue.suggest.predictor import SuggestPredictor
+def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, keep: int, json: bool) -> None:
+    """Learn new sessions unless that makes the model worse.
 
-    if keep < 0:
-        raise SettingError(f"--keep {keep}: give 0 or more")
-    with only_writer(folder):
-        sweep(folder)
-        predictor, standing = SuggestPredictor.load(folder), versions.current(folder)
+    Raises:
+        Exit: with code 1, refused.
+    """
+    from ensue.cli.keeping import learn
+
+    def read_like(predictor: SuggestPredictor) -> Queries:
         queries = read(new, reading)
         require_like(queries, new, predictor)
-        report = predictor.update(queries)
-        predictor.facts["version"] = version = versions.next_number(folder)
-        versions.keep(folder)
-        write_folder(folder, storage.files(predictor, describe(predictor)))
-        versions.prune(folder, keep)
-        kept = versions.kept(folder)
-    if json:
-        show.put_json(
-            {"folder": str(folder), "version": version, "sessions": len(queries), "loss": report.loss, "kept": kept}
-        )
-        return
-    back = f"`ensue update {folder} --rollback` puts version {standing} back" if standing in kept else "none is kept"
-    show.remark(f"{folder}: learned {plural(len(queries), 'session')}; version {version} stands, {back}")
-    show.remark("note: only task next tests an update before it takes over; `ensue evaluate` tells what this is worth")
+        return queries
+
+    learn(folder, read_like, max_drop, keep, json, lambda queries, _: {"sessions": len(queries)})

@@ -68,7 +68,7 @@ class Task(Protocol):
         """The figures of a page."""
         ...
 
-    def update(self, folder: Path, new: Path, reading: Reading, max_drop: float, keep: int, json: bool) -> None:
+    def update(self, folder: Path, new: Path, reading: Reading, max_drop: float | None, keep: int, json: bool) -> None:
         """Learn a file on top of a model, and show what came of it."""
         ...
 

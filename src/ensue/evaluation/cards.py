@@ -72,7 +72,7 @@ def _figures(values: Mapping[str, Any]) -> str:
 
 def _kept_things(summary: Mapping[str, Any]) -> list[str]:
     if summary["task"] == "classify":
-        return _kept_texts()
+        return _kept_texts(int(summary["settings"].get("remembered", 0)))
     if summary["task"] == "link":
         return _kept_links()
     return _kept_queries() if summary["task"] == "suggest" else _kept(summary)
@@ -105,13 +105,17 @@ def _kept(summary: Mapping[str, Any]) -> list[str]:
     return [title, *lines, ""]
 
 
-def _kept_texts() -> list[str]:
+def _kept_texts(num: int) -> list[str]:
     """What a card says of the texts that were learned: single words may be personal data."""
     words = (
         "- every word of the training texts in `vocabulary.json` (`ensue fit --set min_count=5`: those seen 5 times)"
     )
     prints = "a 64-bit fingerprint of each text in `counting.safetensors`, to find test texts that were trained on"
-    return ["## What it keeps", f"{words}, and {prints}; no text.", ""]
+    lines = ["## What it keeps", f"{words}, and {prints}."]
+    if num:
+        what = f"up to {num:,} held-out texts as numbers of those words, with their labels, in `remembered.safetensors`"
+        lines.append(f"- {what}, to test updates on; `ensue fit --set remembered=0` keeps none.")
+    return [*lines, ""]
 
 
 def _kept_queries() -> list[str]:

@@ -219,8 +219,8 @@ async def _update(service: Service, model: Model, request: Request) -> dict[str,
             403, "this service does not learn over HTTP", "use `ensue update`, or start it without --read-only"
         )
     found = await bodies.read_json(request, settings, settings.update_bytes)
-    extra = {"next": ["max_drop"], "suggest": ["users"], "link": ["articles"]}.get(model.task, [])
-    body = bodies.fields_of(found, ["records", *extra], "records")
+    extra = {"suggest": ["users"], "link": ["articles"]}.get(model.task, [])
+    body = bodies.fields_of(found, ["records", "max_drop", "test", *extra], "records")
     records = await asyncio.to_thread(
         partial(bodies.read_records, body["records"], model.task, settings.learned, settings.history)
     )
@@ -240,6 +240,8 @@ def _check_update(body: dict[str, Any], num_records: int) -> None:
     drop = body.get("max_drop", 0.0)
     if not isinstance(drop, int | float) or isinstance(drop, bool) or not 0 <= drop < 1:
         raise DataError('field "max_drop" must be a share in [0, 1)')
+    if not isinstance(body.get("test", True), bool):
+        raise DataError('field "test" must be true or false')
     if not isinstance(body.get("articles", []), list):
         raise DataError('field "articles" must be a list')
     for at, article in enumerate(body.get("articles", [])):

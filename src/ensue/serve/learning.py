@@ -17,31 +17,15 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ensue import versions
-from ensue.classify import storage as classify_storage
 from ensue.errors import EnsueError, ModelFolderError
-from ensue.evaluation import describe
-from ensue.folder import read_file, sweep, write_folder
-from ensue.link import storage as link_storage
-from ensue.lock import only_writer
-from ensue.next_event import storage as next_storage
-from ensue.predictor import load
-from ensue.refresh import STREAM, refresh
+from ensue.refresh import MAX_DROP, refresh
 from ensue.serve import tasks
 from ensue.serve.problems import Problem, late
-from ensue.suggest import storage as suggest_storage
 
-STORAGE: Mapping[str, Any] = {
-    "next": next_storage,
-    "classify": classify_storage,
-    "suggest": suggest_storage,
-    "link": link_storage,
-}
-LEARNED = ("records", "users", "articles", "max_drop")
+LEARNED = ("records", "users", "articles", "max_drop", "test")
 """The fields of a body that is to be learned."""
 
 
@@ -85,31 +69,20 @@ def answered(found: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def learn(folder: Path, body: Mapping[str, Any], keep: int) -> dict[str, Any]:
-    """Learn a body into a folder; what stood there is kept as a version.
-
-    With ``max_drop``, task ``next`` tests the candidate as ``ensue update`` does, and may refuse it.
+    """Learn a body into a folder, after a test unless ``test`` is false; what stood there is kept as a version.
 
     Raises:
-        EnsueError: it cannot be learned; the folder is unchanged.
+        EnsueError: it cannot be learned, or was refused; the folder is unchanged.
     """
-    if "max_drop" in body:
-        tested = load(folder)
-        data = tasks.data_of(tested, _records(tested, body), body)
-        found = refresh(folder, data, max_drop=float(body["max_drop"]), keep=keep)
-        if not found.accepted:
-            raise ModelFolderError(found.verdict)
-        return {"version": found.version, **found.to_dict()}
-    with only_writer(folder):
-        sweep(folder)
-        predictor = load(folder)
-        report = predictor.update(tasks.data_of(predictor, _records(predictor, body), body))
-        predictor.facts["version"] = version = versions.next_number(folder)
-        versions.keep(folder)
-        streaming = {name: read_file(folder, name) for name in STREAM if (folder / name).exists()}
-        files = STORAGE[predictor.task].files(predictor, describe(predictor))
-        write_folder(folder, {**streaming, **files})
-        versions.prune(folder, keep)
-    return {"version": version, "report": asdict(report)}
+    drop = float(body.get("max_drop", MAX_DROP)) if body.get("test", True) else None
+
+    def data(predictor: Any) -> Any:
+        return tasks.data_of(predictor, _records(predictor, body), body)
+
+    found = refresh(folder, data, max_drop=drop, keep=keep)
+    if not found.accepted:
+        raise ModelFolderError(found.verdict)
+    return found.to_dict()
 
 
 def said(folder: Path, body: Mapping[str, Any], keep: int) -> dict[str, Any]:

@@ -85,7 +85,8 @@ BODIES: Mapping[str, Any] = {
         records={**_RECORDS, "maxItems": 50000},
         users=_TEXTS,
         articles={"type": "array", "items": {"$ref": "#/components/schemas/Article"}},
-        max_drop={"type": "number", "minimum": 0, "exclusiveMaximum": 1},
+        max_drop={"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.05},
+        test={"type": "boolean", "default": True},
     ),
     "figure": _object(
         ["record"],

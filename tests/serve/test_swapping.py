@@ -14,10 +14,13 @@ from typing import Any
 import pytest
 
 from ensue import versions
+from ensue.classify.predictor import ClassifyPredictor
+from ensue.data.texts import Texts
 from ensue.folder import clone_folder
 from ensue.lock import only_writer
 from ensue.next_event.predictor import NextPredictor
 from ensue.serve import learning, tasks
+from tests.classify.contract import planted as labelled
 from tests.folders import unsummed
 from tests.serve.conftest import running, sessions
 
@@ -201,12 +204,16 @@ def test_a_tested_update_may_be_refused(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("at_hand")
-def test_400_rotated_labels_are_refused_by_default(fitted: Path, tmp_path: Path) -> None:
+def test_400_rotated_labels_are_refused_by_default(tmp_path: Path) -> None:
     """Nobody asked for a test: the model that stands goes on as it was, and so do its answers."""
-    copy = Path(shutil.copytree(fitted / "mood", tmp_path / "mood"))
+    made, copy = ClassifyPredictor("tfidf"), tmp_path / "mood"
+    for _ in made.fit(Texts.of(labelled(200, 0))):
+        pass
+    made.save(copy)
     before = {path.name: path.read_bytes() for path in copy.iterdir()}
-    texts = [("good", "no"), ("bad", "yes")] * 200
-    body = {"records": [{"texts": [f"a {word} opera"], "label": label} for word, label in texts]}
+    rotated = {"yes": "no", "no": "yes"}
+    records = [{"texts": list(text.texts), "label": rotated[str(text.label)]} for text in labelled(400, 1)]
+    body: dict[str, Any] = {"records": records}
     with running({"mood": copy}) as service:
         found = service.post("/v1/models/mood/update", body)
         assert found.status_code == 409, found.text

@@ -13,7 +13,6 @@ from ensue.cli import stdin
 from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.errors import DataError, SettingError
-from ensue.lines import plural
 from ensue.records import Text
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import asdict
 from importlib.resources import files
@@ -28,7 +29,13 @@ def test_the_town_hangs_together() -> None:
     assert {one["interest"] for one in TOWN["articles"]} == set(TOWN["interests"])
     assert {name for one in TOWN["interests"].values() for name in one["reads"]} == articles
     assert {name for one in TOWN["interests"].values() for name in one["searches"]} == set(TOWN["searches"])
-    assert all("{topic}" in text.lower() for texts in [TOWN["neutral"], *TOWN["feelings"].values()] for text in texts)
+    about = [TOWN["neutral"], TOWN["sentences"]["about"], *(one["about"] for one in TOWN["feelings"].values())]
+    assert all("{topic}" in text.lower() for texts in about for text in texts)
+    said = [*about, TOWN["sentences"]["remarks"], *(one["remarks"] for one in TOWN["feelings"].values())]
+    named = {name.lower() for texts in said for text in texts for name in re.findall(r"{(\w+)}", text)}
+    assert named - {"topic", "other", "mood", "sort", "feel"} == set(TOWN["words"])
+    for one in TOWN["feelings"].values():
+        assert {"mood", *(("sort", "feel") if one["common"] else ())} <= set(one)
     wordings = [wording for found in TOWN["searches"].values() for wording in found]
     assert len(wordings) == len(set(wordings))
 
@@ -83,6 +90,7 @@ def test_labels_are_what_was_felt_but_for_a_few(story: Story) -> None:
     assert all((one.label is None) == (one.feeling is None) for one in posts)
     assert {text.label for text in texts_of(posts)} == set(TOWN["feelings"])
     kinds = Counter((bool(one.post.about), one.label is not None) for one in posts)
+    assert not any("{" in one.post.text for one in posts)
     assert set(kinds) == {(True, True), (True, False), (False, False)}
     assert min(kinds.values()) > 100
 

@@ -8,8 +8,9 @@ kept, so every answer has a truth to be compared with. The texts are those of ``
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -33,6 +34,10 @@ ABOUT, OTHER = 0.6, 0.2
 """Shares of posts about the event and about other news; the rest is about nothing that is in the paper."""
 MISREAD = 0.05
 """Share of feelings that are labelled wrongly: people who label texts do not agree either."""
+MIXED = 4.0
+"""How mixed the feelings about an article are, of a Dirichlet distribution: near 0, all feel the same about it."""
+REMARKS = (0.2, 0.4, 0.4)
+"""Shares of felt posts with none, one and two sentences more that say so."""
 LOYAL = 0.85
 """Share of what people read and search that belongs to the interest they are known for."""
 FIRST_WORDING = 0.65
@@ -195,7 +200,7 @@ def _posts(
     authors = [names[int(first) - FIRST] for part in parts for first in part.ids[part.offsets[:-1]]]
     # Posts begin when the bridge closes: on day 1 in the evening.
     times = np.sort(generator.uniform(begins + 1.75 * DAY, begins + town["days"] * DAY, len(authors)))
-    moods = {one["id"]: generator.dirichlet([1.2] * len(town["feelings"])) for one in town["articles"]}
+    moods = {one["id"]: generator.dirichlet([MIXED] * len(town["feelings"])) for one in town["articles"]}
     found = []
     for number, (author, time) in enumerate(zip(authors, times.tolist(), strict=True)):
         day = int((time - begins) // DAY)
@@ -235,15 +240,31 @@ def _subject(
 def _text(
     town: Mapping[str, Any], article: Mapping[str, Any] | None, feeling: str | None, generator: np.random.Generator
 ) -> str:
-    """An opener, a sentence and a closer, each of which may be missing but the sentence."""
+    """An opener, a sentence, up to two more that say how one feels, and a closer; only the sentence must be there."""
     opener, closer = (str(generator.choice(town[name])) for name in ("openers", "closers"))
-    if article is None:
-        core = str(generator.choice(town["chatter"]))
+    topic = str(generator.choice(article["topics"])) if article else ""
+    if feeling is None:
+        said, words = [str(generator.choice(town["neutral" if article else "chatter"]))], {}
     else:
-        topic = str(generator.choice(article["topics"]))
-        core = str(generator.choice(town["neutral"] if feeling is None else town["feelings"][feeling]))
-        core = core.replace("{topic}", topic).replace("{Topic}", topic[0].upper() + topic[1:])
-    return " ".join(part for part in (opener, core, closer) if part)
+        own, common = town["feelings"][feeling], town["sentences"]
+        others = [word for name, other in town["feelings"].items() if name != feeling for word in other["mood"]]
+        kinds = ["about", *["remarks"] * int(generator.choice(len(REMARKS), p=REMARKS))]
+        said = [str(generator.choice((common if generator.random() < own["common"] else own)[kind])) for kind in kinds]
+        generator.shuffle(said)
+        words = {**town["words"], **own, "other": others}
+    said = [_filled(sentence, {**words, "topic": [topic]}, generator) for sentence in said]
+    return " ".join(part for part in (opener, *said, closer) if part)
+
+
+def _filled(sentence: str, words: Mapping[str, Sequence[str]], generator: np.random.Generator) -> str:
+    """A sentence with one of the words in place of each {name}, its first letter large where the name's is."""
+
+    def fill(found: re.Match[str]) -> str:
+        name = found[1]
+        word = str(generator.choice(words[name.lower()]))
+        return word[0].upper() + word[1:] if name[0].isupper() else word
+
+    return re.sub(r"\{(\w+)\}", fill, sentence)
 
 
 def _renamed(world: World, names: list[str], posts: tuple[Written, ...]) -> World:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import pkgutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -75,6 +77,54 @@ def test_each_name_is_there_and_explained(name: str) -> None:
 def test_a_name_that_is_not_there_says_so() -> None:
     with pytest.raises(AttributeError, match=r"^module 'ensue' has no attribute 'nonsense'$"):
         _ = ensue.nonsense  # type: ignore[attr-defined]
+
+
+def test_all_names_are_listed_before_any_is_imported() -> None:
+    code = "import sys, ensue; print(*dir(ensue)); print(*sys.modules, file=sys.stderr)"
+    ran = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert set(ran.stdout.split()) >= set(NAMES)
+    assert not {"torch", "polars", "numpy"} & set(ran.stderr.split())
+
+
+@pytest.mark.parametrize("name", ["make", "load", "evaluate", "compare"])
+def test_signatures_name_types_and_no_any(name: str) -> None:
+    found = inspect.signature(getattr(ensue, name))
+    said = [str(found.return_annotation), *(str(one.annotation) for one in found.parameters.values())]
+    assert not {"Any", "typing.Any"} & set(said) and "<class 'inspect._empty'>" not in said
+    assert get_type_hints(getattr(ensue, name))["return"] is not Any
+
+
+def test_types_as_a_checker_sees_them(tmp_path: Path) -> None:
+    """What mypy says of a user's file: the predictor of a task that is named, a Predictor of one that is not."""
+    file = tmp_path / "user.py"
+    file.write_text(
+        "import ensue\n"
+        "task: str = input()\n"
+        "reveal_type(ensue.make('next'))\n"
+        "reveal_type(ensue.make(task).predict([], 3))\n"
+        "reveal_type(ensue.load('m'))\n"
+        "reveal_type(ensue.evaluate(ensue.make('classify'), ensue.Texts.of([])))\n"
+        "reveal_type(ensue.evaluate(ensue.load('m'), ensue.Texts.of([])))\n"
+        "ensue.nonsense\n"
+    )
+    command = [sys.executable, "-m", "mypy", "--no-error-summary", "--hide-error-codes", str(file)]
+    environment = {**os.environ, "MYPYPATH": str(Path(ensue.__file__).parents[1])}
+    ran = subprocess.run(
+        command, cwd=Path(__file__).parents[1], env=environment, capture_output=True, text=True, check=False
+    )
+    predictor = "ensue.predictor.Predictor[Any, Any, Any, Any]"
+    results = (
+        "ensue.evaluation.next_event.Result | ensue.evaluation.classify.TextResult | "
+        "ensue.evaluation.suggest.SuggestResult | ensue.evaluation.link.LinkResult"
+    )
+    assert [line.partition(": ")[2] for line in ran.stdout.splitlines()] == [
+        'note: Revealed type is "ensue.next_event.predictor.NextPredictor"',
+        'note: Revealed type is "typing.Sequence[Any]"',
+        f'note: Revealed type is "{predictor}"',
+        'note: Revealed type is "ensue.evaluation.classify.TextResult"',
+        f'note: Revealed type is "{results}"',
+        'error: Module has no attribute "nonsense"',
+    ]
 
 
 def test_errors_have_one_base() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from copy import copy
 
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")  # longer slows a busy machine, shorter an idle one
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a process that forks after encoding would be warned
@@ -18,8 +19,12 @@ def main() -> None:
     from ensue.errors import EnsueError
     from ensue.lines import printable
 
+    alone = copy(app)  # to build the options of a dozen verbs takes longer than to answer
+    alone.registered_commands = [
+        verb for verb in app.registered_commands if verb.callback and verb.callback.__name__ in sys.argv[1:2]
+    ] or app.registered_commands
     try:
-        app()
+        alone()
     except EnsueError as error:
         sys.stderr.write(f"ensue: {printable(str(error))}\n")
         sys.exit(2)

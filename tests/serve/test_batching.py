@@ -140,3 +140,49 @@ def test_closing_answers_what_waits_and_takes_no_more(gate: Gate) -> None:
     gate.open.set()
     closing.join(10)
     assert (first.done.result(0), last.done.result(0)) == (["a:first"], ["b:9"])
+
+
+def test_a_large_job_goes_in_slices_and_others_have_their_turn(gate: Gate) -> None:
+    """Loads of 300: the first slice of a kind may hold 400, so one record; then a small job, then the rest."""
+    worker, _ = started(gate, most=8, load=lambda record: 300 if isinstance(record, str) else 10)
+    large, small = Job("b", ["x", "y", "z"]), Job("c", [1])
+    worker.ask(large)
+    worker.ask(small)
+    gate.open.set()
+    assert large.done.result(10) == ["b:x", "b:y", "b:z"]
+    assert small.done.result(10) == ["c:1"]
+    assert gate.calls[1:3] == [("b", ["x"]), ("c", [1])]
+    assert worker.waiting == 0
+    worker.close(5)
+
+
+def test_a_job_that_is_given_up_goes_no_further(gate: Gate) -> None:
+    """What nobody waits for any more ends with the slice that is under way, and the worker is free."""
+    worker, _ = started(gate, load=lambda record: 1000)
+    gate.open.set()
+    large = Job("b", list(range(4)))
+
+    def give_up(size: int) -> None:
+        if gate.calls and gate.calls[-1][0] == "b":
+            large.done.cancel()
+
+    worker._heard = give_up
+    worker.ask(large)
+    last = Job("c", ["last"])
+    while not large.done.cancelled():
+        time.sleep(0.01)
+    worker.ask(last)
+    assert last.done.result(10) == ["c:last"]
+    assert len([call for call in gate.calls if call[0] == "b"]) < 4
+    assert worker.waiting == 0
+    worker.close(5)
+
+
+def test_how_long_a_slice_takes_is_known(gate: Gate) -> None:
+    worker, first = started(gate)
+    time.sleep(0.05)
+    assert worker.busy >= 0.05
+    gate.open.set()
+    first.done.result(10)
+    worker.close(5)
+    assert worker.busy == 0.0

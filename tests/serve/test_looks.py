@@ -113,6 +113,8 @@ def test_too_late_and_too_many(fitted: Path, monkeypatch: pytest.MonkeyPatch) ->
             thread.start()
         for thread in threads:
             thread.join()
+        ready = service.client.get("/readyz")
+        assert (ready.status_code, ready.json()["error"]) == (503, "not ready: counted does not answer")
         go_on.set()
         assert sorted(one.status_code for one in found) == [429, 503, 503]
         assert all(one.headers["retry-after"] == "1" for one in found)
@@ -122,6 +124,7 @@ def test_too_late_and_too_many(fitted: Path, monkeypatch: pytest.MonkeyPatch) ->
             "model 'counted' did not answer within 1 s",
         }
         assert service.post("/v1/models/counted/predict", body).status_code == 200
+        assert service.client.get("/readyz").status_code == 200
 
 
 def test_alive_and_ready(counted: Running) -> None:

@@ -19,7 +19,8 @@ JSON = {"content-type": "application/json"}
 def small(fitted: Path) -> Iterator[Running]:
     """Low limits."""
     limits: dict[str, Any] = {"body_bytes": 2000, "records": 3, "explained": 2, "history": 5, "depth": 6, "most": 7}
-    with running({"clicks": fitted / "clicks", "mood": fitted / "mood"}, **limits) as found:
+    limits |= {"words": 9, "explained_words": 4, "characters": 60, "value_characters": 8, "prefix": 3, "parts": 1000}
+    with running({name: fitted / name for name in ("clicks", "mood", "searches", "links")}, **limits) as found:
         yield found
 
 
@@ -34,6 +35,7 @@ def refused(small: Running, body: bytes, model: str = "clicks", verb: str = "pre
         (b"", 400, "the body is not JSON (Expecting value: line 1 column 1 (char 0))"),
         (b'{"records": [', 400, "the body is not JSON (Expecting value: line 1 column 14 (char 13))"),
         (b'{"records": [], "k": NaN}', 400, "the body is not JSON (NaN is no number of JSON)"),
+        (b'{"k": 1, "k": 2}', 400, "the body is not JSON (field 'k' stands twice in an object)"),
         (b'{"records": "\xff"}', 400, "the body is not UTF-8 (invalid start byte at byte 13)"),
         (b"[" * 7 + b"]" * 7, 400, "the body holds lists or objects more than 6 deep"),
         (b"[" * 900 + b"]" * 900, 400, "the body holds lists or objects more than 6 deep"),
@@ -53,11 +55,6 @@ def refused(small: Running, body: bytes, model: str = "clicks", verb: str = "pre
             b'{"records": [{"values": ["a", "b"], "times": [2, 1]}]}',
             422,
             "records[0]: history '': times[1] = 1.0 comes after 2.0; times must not decrease",
-        ),
-        (
-            b'{"records": [{"values": ["\\ud800"]}]}',
-            422,
-            "records[0]: a text holds half a character (surrogates not allowed); send whole Unicode",
         ),
         (
             b'{"records": [{"values": ["a"], "who": 1}]}',
@@ -93,6 +90,72 @@ def test_the_text_is_the_librarys(small: Running) -> None:
         History.from_fields(fields, "records[0]")
     found = small.post("/v1/models/clicks/predict", {"records": [fields]})
     assert found.json() == {"error": str(caught.value)}
+
+
+def test_half_a_character_is_replaced(small: Running) -> None:
+    """Wherever it stands, a field's name too; a whole one of two halves stays."""
+    for body in (b'{"records": [{"values": ["\\ud800"]}]}', b'{"records": [{"values": ["a"], "id": "\\udfff"}]}'):
+        assert small.client.post("/v1/models/clicks/predict", content=body, headers=JSON).status_code == 200
+    assert refused(small, b'{"\\ud83d": 1}')[1].startswith("field '\ufffd' is not known")
+    assert refused(small, b'{"\\ud83d\\ude00": 1}')[1].startswith("field '\U0001f600' is not known")
+
+
+LONG = "; shorten it, or start the service with --set "
+
+
+@pytest.mark.parametrize(
+    ("model", "verb", "body", "error"),
+    [
+        (
+            "mood",
+            "predict",
+            {"records": [{"texts": ["a b"]}, {"texts": ["a " * 10]}]},
+            f"records[1]: {{}}{LONG}words=N",
+        ),
+        ("mood", "explain", {"records": [{"texts": ["a, b, c"]}]}, "5 words"),
+        ("links", "predict", {"records": [{"text": "x" * 61}]}, "61 characters"),
+        ("links", "figure", {"record": {"text": "a b c d e"}}, "5 words"),
+        ("clicks", "predict", {"records": [{"values": ["a", "x" * 9]}]}, "9 characters"),
+        ("searches", "explain", {"records": [{"values": ["123456789"]}]}, "9 characters"),
+        ("searches", "predict", {"records": [{"values": ["a"]}], "prefix": "abcd"}, "4 characters"),
+        ("searches", "predict", {"records": [{"values": ["a"]}], "prefixes": ["abcd"]}, "4 characters"),
+        ("searches", "figure", {"record": {"values": ["a"]}, "prefix": "abcd"}, "4 characters"),
+    ],
+)
+def test_what_is_too_long_is_refused_before_a_model_sees_it(
+    small: Running, model: str, verb: str, body: dict[str, Any], error: str
+) -> None:
+    """One line names the place, the size, the limit, and the setting; one less of each is answered."""
+    found = small.post(f"/v1/models/{model}/{verb}", body)
+    said = found.json()["error"]
+    assert (found.status_code, LONG in said) == (422, True), said
+    assert error.format("10 words are more than the 9 of a record") in said
+
+
+def test_what_just_fits_is_answered(small: Running) -> None:
+    for model, body in (
+        ("mood", {"records": [{"texts": ["a " * 9]}]}),
+        ("links", {"records": [{"text": "x" * 60}]}),
+        ("clicks", {"records": [{"values": ["x" * 8]}]}),
+        ("searches", {"records": [{"values": ["12345678"]}], "prefix": "abc"}),
+    ):
+        assert small.post(f"/v1/models/{model}/predict", body).status_code == 200
+
+
+def test_a_body_of_many_parts(small: Running) -> None:
+    """500 commas and 502 brackets are refused before any list is made; 999 commas and one bracket are read."""
+    said = "the body has more than 1,000 values, lists and objects"
+    assert refused(small, b"[" + b"[]," * 500 + b"[]]") == (413, said)
+    assert refused(small, b"[" + b"1," * 999 + b"]")[0] == 400
+    assert refused(small, b"[" + b"1," * 998 + b"1]")[0] == 422
+
+
+def test_the_document_states_the_limits(small: Running) -> None:
+    paths = small.client.get("/openapi.json").json()["paths"]
+    body = paths["/v1/models/{name}/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    fields = body["properties"]
+    assert (fields["k"]["maximum"], fields["records"]["maxItems"], fields["prefix"]["maxLength"]) == (7, 3, 3)
+    assert "9 words and 60 characters" in fields["records"]["description"]
 
 
 def test_digits_without_end(small: Running) -> None:

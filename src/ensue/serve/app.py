@@ -27,7 +27,7 @@ from ensue.serve.tasks import Kind, Typed
 from ensue.version import __version__
 
 JSON = "application/json"
-OFTEN = (400, 401, 404, 413, 415, 422, 429, 503)
+OFTEN = (400, 401, 404, 408, 413, 415, 422, 429, 503)
 
 
 @dataclass(kw_only=True)
@@ -113,26 +113,26 @@ def _add_answers(app: FastAPI, service: Service) -> None:
         "/v1/models/{name}/predict",
         summary="Rank what comes next, the labels, or the articles of each record",
         tags=["models"],
-        openapi_extra=schemas.described("predict"),
+        openapi_extra=schemas.described("predict", service.settings),
         responses=schemas.responses(*OFTEN),
     )
     async def predict(name: str, request: Request) -> Response:
         model = models.named(name)
-        found = await bodies.read_json(request, service.settings, service.settings.body_bytes)
-        asked = bodies.read_asked(found, model.task, service.settings)
+        read = partial(bodies.read_asked, task=model.task, settings=service.settings)
+        asked = await bodies.read_json(request, service.settings, service.settings.body_bytes, read)
         return await _answers(service, request, model, Kind("predict", asked.k, asked.evidence), asked.records)
 
     @app.post(
         "/v1/models/{name}/explain",
         summary="Say what the model leaned on inside each record, and what it loses without that",
         tags=["models"],
-        openapi_extra=schemas.described("explain"),
+        openapi_extra=schemas.described("explain", service.settings),
         responses=schemas.responses(*OFTEN),
     )
     async def explain(name: str, request: Request) -> Response:
         model = models.named(name)
-        found = await bodies.read_json(request, service.settings, service.settings.body_bytes)
-        asked = bodies.read_asked(found, model.task, service.settings, verb="explain")
+        read = partial(bodies.read_asked, task=model.task, settings=service.settings, verb="explain")
+        asked = await bodies.read_json(request, service.settings, service.settings.body_bytes, read)
         records = [Typed(record, "") for record in asked.records] if model.task == "suggest" else asked.records
         return await _answers(service, request, model, Kind("explain", asked.k), records)
 
@@ -142,17 +142,18 @@ def _add_figure(app: FastAPI, service: Service) -> None:
         "/v1/models/{name}/figure",
         summary="Draw the evidence behind one choice as a Plotly figure",
         tags=["models"],
-        openapi_extra=schemas.described("figure"),
+        openapi_extra=schemas.described("figure", service.settings),
         responses=schemas.responses(*OFTEN),
     )
     async def figure(name: str, request: Request) -> Response:
         model, settings = service.models.named(name), service.settings
-        found = await bodies.read_json(request, settings, settings.body_bytes)
+        found: Any = await bodies.read_json(request, settings, settings.body_bytes)
         known = ["record", "k", "choice", *(["prefix"] if model.task == "suggest" else [])]
         body = bodies.fields_of(found, known, "record")
         record = bodies.read_record(body["record"], model.task, "record", settings.history)
+        bodies.require_short(record, "record", settings.explained_words, settings)
         if model.task == "suggest":
-            record = Typed(record, bodies.read_prefix(body.get("prefix", ""), 'field "prefix"'))
+            record = Typed(record, bodies.read_prefix(body.get("prefix", ""), 'field "prefix"', settings.prefix))
         k = bodies.whole_number(body, "k", 5, settings.most)
         choice = bodies.whole_number(body, "choice", 0, settings.most, least=0)
         request.scope[COUNTED] = 1
@@ -166,7 +167,7 @@ def _add_update(app: FastAPI, service: Service) -> None:
         "/v1/models/{name}/update",
         summary="Learn records on top of the model; what stood is kept, and the new version takes over",
         tags=["models"],
-        openapi_extra=schemas.described("update"),
+        openapi_extra=schemas.described("update", service.settings),
         responses=schemas.responses(*OFTEN, 409),
     )
     async def update(name: str, request: Request) -> dict[str, Any]:
@@ -179,7 +180,7 @@ def _add_gorse(app: FastAPI, service: Service) -> None:
         summary="Gorse's address: feedback of a session in, scored items out",
         tags=["gorse"],
         openapi_extra={
-            **schemas.described("gorse"),
+            **schemas.described("gorse", service.settings),
             "parameters": [
                 {"name": "n", "in": "query", "schema": {"type": "integer", "minimum": 1, "default": 10}},
                 {"name": "offset", "in": "query", "schema": {"type": "integer", "minimum": 0, "default": 0}},
@@ -195,8 +196,9 @@ def _add_gorse(app: FastAPI, service: Service) -> None:
             _number(query.get("n"), "n", 10, settings.most),
             _number(query.get("offset"), "offset", 0, settings.most),
         )
-        found = await bodies.read_json(request, settings, settings.body_bytes)
-        history = gorse.read_feedback(found, settings.history)
+        read = partial(gorse.read_feedback, limit=settings.history)
+        history = await bodies.read_json(request, settings, settings.body_bytes, read)
+        bodies.require_short(history, "feedback", settings.words, settings)
         request.scope[COUNTED] = 1
         k = n + offset + len(set(history.values))
         (line,) = await model.ask(Kind("predict", k, evidence=False), [history])
@@ -218,7 +220,7 @@ async def _update(service: Service, model: Model, request: Request) -> dict[str,
         raise Problem(
             403, "this service does not learn over HTTP", "use `ensue update`, or start it without --read-only"
         )
-    found = await bodies.read_json(request, settings, settings.update_bytes)
+    found: Any = await bodies.read_json(request, settings, settings.update_bytes)
     extra = {"suggest": ["users"], "link": ["articles"]}.get(model.task, [])
     body = bodies.fields_of(found, ["records", "max_drop", "test", *extra], "records")
     records = await asyncio.to_thread(
@@ -264,7 +266,7 @@ def _add_events(app: FastAPI, service: Service) -> None:
         summary="Put events into the queue that `ensue stream` learns from",
         tags=["events"],
         status_code=202,
-        openapi_extra=schemas.described("events"),
+        openapi_extra=schemas.described("events", service.settings),
         responses=schemas.responses(*OFTEN),
     )
     async def events(request: Request) -> dict[str, int]:
@@ -273,8 +275,8 @@ def _add_events(app: FastAPI, service: Service) -> None:
                 404, "this service takes no events", "start it with --queue sqlite:queue.db or a Redis address"
             )
         settings = service.settings
-        found = await bodies.read_json(request, settings, settings.update_bytes)
-        taken = await asyncio.to_thread(read_events, found, settings.events)
+        read = partial(read_events, limit=settings.events)
+        taken = await bodies.read_json(request, settings, settings.update_bytes, read)
         request.scope[COUNTED] = len(taken.lines)
         if taken.lines:
             await asyncio.to_thread(put, service.queue, taken.lines)
@@ -289,8 +291,10 @@ def _add_looks(app: FastAPI, service: Service) -> None:
 
     @app.get("/readyz", summary="Whether every model answers", tags=["service"], responses=schemas.responses(503))
     async def readyz() -> dict[str, str]:
-        if service.stopping or not service.models.alive:
-            raise Problem(503, "not ready: stopping, or a model does not answer")
+        if service.stopping:
+            raise Problem(503, "not ready: stopping")
+        if silent := service.models.silent:
+            raise Problem(503, f"not ready: {', '.join(silent)} does not answer")
         return {"status": "ready"}
 
     @app.get("/metrics", summary="Figures for Prometheus", tags=["service"], responses=schemas.responses(401))

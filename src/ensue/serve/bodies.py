@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection
-from typing import Any, NamedTuple, NoReturn
+import re
+from collections import Counter
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
+from ensue.data.encodings import mend_halves
 from ensue.errors import DataError
+from ensue.records import History
 from ensue.serve import tasks
 from ensue.serve.problems import Problem
 from ensue.serve.settings import ServeSettings
 
-LARGE = 2**16
-"""Bytes from which a body is decoded in a thread, so that the others do not wait for it."""
+Read = TypeVar("Read")
+LARGE = 2**14
+"""Bytes from which a body is read in a thread, so that the others do not wait for it."""
+_READING = ThreadPoolExecutor(1, "ensue-bodies")  # one large body at a time: more would only wait for each other
+_WORD = re.compile(r"\w+|[^\w\s]")
 JSON_TYPES = ("application/json", "application/x-ndjson", "application/jsonl")
 
 
@@ -60,26 +68,36 @@ async def read_body(request: Request, limit: int, patience: float) -> bytes:
     return b"".join(parts)
 
 
-async def read_json(request: Request, settings: ServeSettings, limit: int) -> Any:
-    """A body decoded.
+async def read_json(
+    request: Request, settings: ServeSettings, limit: int, then: Callable[[Any], Read] = lambda found: found
+) -> Read:
+    """What a body says, decoded and read by ``then``.
 
     Raises:
-        Problem: it is not JSON in UTF-8, or too deep.
+        Problem: it is not JSON in UTF-8, too deep, or has too many parts.
+        DataError: of ``then``.
     """
     body = await read_body(request, limit, settings.patience)
+
+    def read() -> Read:
+        return then(decode(body, settings.depth, settings.parts))
+
     if len(body) > LARGE:
-        return await asyncio.to_thread(decode, body, settings.depth)
-    return decode(body, settings.depth)
+        return await asyncio.get_running_loop().run_in_executor(_READING, read)
+    return read()
 
 
-def decode(body: bytes, depth: int) -> Any:
-    """Bytes as JSON.
+def decode(body: bytes, depth: int, parts: int) -> Any:
+    """Bytes as JSON; half a character becomes U+FFFD.
 
     Raises:
-        Problem: not UTF-8, not JSON, or too deep.
+        Problem: not UTF-8, not JSON, too deep, of more parts, or with a field twice.
     """
+    if sum(map(body.count, (b",", b"[", b"{"))) > parts:
+        raise Problem(413, f"the body has more than {parts:,} values, lists and objects", "send it in parts")
     try:
-        found = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+        text = bytes(mend_halves(body)[0]).decode("utf-8")
+        found = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_once)
     except UnicodeDecodeError as error:
         raise Problem(400, f"the body is not UTF-8 ({error.reason} at byte {error.start})", "send UTF-8") from None
     except RecursionError:
@@ -122,13 +140,17 @@ def read_asked(found: Any, task: str, settings: ServeSettings, *, verb: str = "p
     if task == "suggest" and verb == "predict":
         known += ["prefix", "prefixes"]
     body = fields_of(found, known, "records")
-    limit = settings.records if verb == "predict" else settings.explained
+    limit, words = settings.records, settings.words
+    if verb == "explain":
+        limit, words = settings.explained, settings.explained_words
     records = read_records(body["records"], task, limit, settings.history)
+    for at, record in enumerate(records):
+        require_short(record, f"records[{at}]", words, settings)
     evidence = body.get("evidence", True)
     if not isinstance(evidence, bool):
         raise DataError('field "evidence" must be true or false')
     if task == "suggest" and verb == "predict":
-        pairs = zip(records, _prefixes(body, len(records)), strict=True)
+        pairs = zip(records, _prefixes(body, len(records), settings.prefix), strict=True)
         records = [tasks.Typed(record, prefix) for record, prefix in pairs]
     return Asked(records, whole_number(body, "k", 10 if verb == "predict" else 3, settings.most), evidence)
 
@@ -160,6 +182,24 @@ def read_record(found: Any, task: str, where: str, history: int) -> Any:
     return record
 
 
+def require_short(record: Any, where: str, words: int, settings: ServeSettings) -> None:
+    """Refuse a record that would hold the model for long.
+
+    Raises:
+        DataError: naming ``where``, what is too long and the limit.
+    """
+    texts = tasks.texts_of(record)
+    if isinstance(record, History):
+        if (longest := max(map(len, texts), default=0)) > settings.value_characters:
+            raise _too_long(where, longest, "characters", settings.value_characters, "a value", "value_characters")
+        return
+    if (size := sum(map(len, texts))) > settings.characters:
+        raise _too_long(where, size, "characters", settings.characters, "a record", "characters")
+    if (count := sum(len(_WORD.findall(text)) for text in texts)) > words:
+        name = "words" if words == settings.words else "explained_words"
+        raise _too_long(where, count, "words", words, "a record", name)
+
+
 def whole_number(body: dict[str, Any], name: str, default: int, most: int, least: int = 1) -> int:
     """A field that is a whole number within bounds.
 
@@ -172,30 +212,44 @@ def whole_number(body: dict[str, Any], name: str, default: int, most: int, least
     return value
 
 
-def read_prefix(found: Any, where: str) -> str:
+def read_prefix(found: Any, where: str, most: int) -> str:
     """What stands in the search box.
 
     Raises:
-        DataError: it is no text.
+        DataError: it is no text, or too long.
     """
     if not isinstance(found, str):
         raise DataError(f"{where} must be a text")
-    try:
-        found.encode()
-    except UnicodeEncodeError as error:
-        raise DataError(f"{where} holds half a character ({error.reason}); send whole Unicode") from error
+    if len(found) > most:
+        raise _too_long(where, len(found), "characters", most, "a prefix", "prefix")
     return found
 
 
-def _prefixes(body: dict[str, Any], count: int) -> list[str]:
+def _prefixes(body: dict[str, Any], count: int, most: int) -> list[str]:
     if "prefixes" not in body:
-        return [read_prefix(body.get("prefix", ""), 'field "prefix"')] * count
+        return [read_prefix(body.get("prefix", ""), 'field "prefix"', most)] * count
     found = body["prefixes"]
     if "prefix" in body:
         raise DataError('fields "prefix" and "prefixes" exclude each other; give one of the two')
     if not isinstance(found, list) or len(found) != count:
         raise DataError(f'field "prefixes" must be a list of {count} texts, one a record')
-    return [read_prefix(prefix, f"prefixes[{at}]") for at, prefix in enumerate(found)]
+    return [read_prefix(prefix, f"prefixes[{at}]", most) for at, prefix in enumerate(found)]
+
+
+def _too_long(where: str, size: int, unit: str, most: int, thing: str, setting: str) -> DataError:
+    return DataError(
+        f"{where}: {size:,} {unit} are more than the {most:,} of {thing}; shorten it, or start the service with "
+        f"--set {setting}=N"
+    )
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object without a field twice, of which one would be lost without a word."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"field {Counter(names).most_common(1)[0][0][:64]!r} stands twice in an object")
+    return found
 
 
 def _too_large(limit: int) -> Problem:

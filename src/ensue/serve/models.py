@@ -59,6 +59,7 @@ class Model:
             room=settings.waiting,
             begin=lambda: torch.set_num_threads(settings.threads),
             heard=lambda size: metrics.batch.labels(name).observe(size),
+            load=tasks.load,
         )
         metrics.waiting.labels(name).set_function(lambda: self.worker.waiting)
 
@@ -82,7 +83,7 @@ class Model:
         except TimeoutError:
             raise late(f"model {self.name!r} did not answer within {self.settings.patience:g} s") from None
         finally:
-            if job.done.cancel():  # neither answered nor begun
+            if job.done.cancel():  # not answered: no further slice of it begins
                 self.worker.forget(job)
 
     def refresh(self) -> bool:
@@ -203,9 +204,10 @@ class Models(Mapping[str, Model]):
         return fitting[0]
 
     @property
-    def alive(self) -> bool:
-        """Whether every model answers."""
-        return all(model.worker.alive for model in self._models.values())
+    def silent(self) -> list[str]:
+        """Models whose thread has ended, or is busy with one slice for longer than requests wait."""
+        late = self._settings.patience
+        return [name for name, own in self._models.items() if not own.worker.alive or own.worker.busy > late]
 
     async def watch(self, stopped: Callable[[], bool] = lambda: False) -> None:
         """Look at the folders for ever, and swap in what was replaced."""

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from ensue.answers import Answer, Explanation, LinkAnswer, QueryExplanation, TextAnswer, TextExplanation
 from ensue.link.explaining import LinkExplanation
 from ensue.records import Article, History, Post, Text
+from ensue.serve.settings import ServeSettings
 
 TAKEN = (History, Text, Post, Article)
 GIVEN = (Answer, TextAnswer, LinkAnswer, Explanation, QueryExplanation, TextExplanation, LinkExplanation)
@@ -62,7 +63,6 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
 }
 _WHOLE = {"type": "integer", "minimum": 1}
 _RECORD = {"anyOf": [{"$ref": f"#/components/schemas/{one.__name__}"} for one in (History, Text, Post)]}
-_RECORDS = {"type": "array", "items": _RECORD, "maxItems": 256}
 _TEXTS = {"type": "array", "items": {"type": "string"}}
 
 
@@ -70,68 +70,84 @@ def _object(needed: list[str], **properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
 
 
-BODIES: Mapping[str, Any] = {
-    "predict": _object(
-        ["records"],
-        records=_RECORDS,
-        k={**_WHOLE, "maximum": 1000},
-        evidence={"type": "boolean"},
-        prefix={"type": "string"},
-        prefixes=_TEXTS,
-    ),
-    "explain": _object(["records"], records={**_RECORDS, "maxItems": 32}, k={**_WHOLE, "maximum": 1000}),
-    "update": _object(
-        ["records"],
-        records={**_RECORDS, "maxItems": 50000},
-        users=_TEXTS,
-        articles={"type": "array", "items": {"$ref": "#/components/schemas/Article"}},
-        max_drop={"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.05},
-        test={"type": "boolean", "default": True},
-    ),
-    "figure": _object(
-        ["record"],
-        record=_RECORD,
-        k={**_WHOLE, "maximum": 1000},
-        choice={"type": "integer", "minimum": 0},
-        prefix={"type": "string"},
-    ),
-    "events": {
-        "anyOf": [
-            _object(["events"], events={"type": "array", "items": {"type": "object"}}),
-            {"type": "object", "minProperties": 1},
-            {"type": "array", "items": {"type": "object", "minProperties": 1}},
-        ]
-    },
-    "gorse": {
-        "type": "array",
-        "items": _object(
-            ["ItemId"],
-            ItemId={"type": "string", "minLength": 1},
-            Timestamp={"type": "string"},
-            FeedbackType={"type": "string"},
-            UserId={"type": "string"},
-            Comment={"type": "string"},
+def bodies_of(own: ServeSettings) -> Mapping[str, Any]:
+    """The body of each verb, with the limits of this service."""
+    k, prefix = {**_WHOLE, "maximum": own.most}, {"type": "string", "maxLength": own.prefix}
+
+    def records(most: int, words: int | None) -> dict[str, Any]:
+        limits = f"a history has at most {own.history:,} values" + (
+            f" of {own.value_characters:,} characters, a text or post {words:,} words and {own.characters:,} characters"
+            if words
+            else ""
+        )
+        return {"type": "array", "items": _RECORD, "maxItems": most, "description": limits}
+
+    return {
+        "predict": _object(
+            ["records"],
+            records=records(own.records, own.words),
+            k=k,
+            evidence={"type": "boolean"},
+            prefix=prefix,
+            prefixes={"type": "array", "items": prefix},
         ),
-    },
-}
+        "explain": _object(["records"], records=records(own.explained, own.explained_words), k=k),
+        "update": _object(
+            ["records"],
+            records=records(own.learned, None),
+            users=_TEXTS,
+            articles={"type": "array", "items": {"$ref": "#/components/schemas/Article"}},
+            max_drop={"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.05},
+            test={"type": "boolean", "default": True},
+        ),
+        "figure": _object(
+            ["record"],
+            record=_RECORD,
+            k=k,
+            choice={"type": "integer", "minimum": 0},
+            prefix=prefix,
+        ),
+        "events": {
+            "anyOf": [
+                _object(["events"], events={"type": "array", "items": {"type": "object"}, "maxItems": own.events}),
+                {"type": "object", "minProperties": 1},
+                {"type": "array", "items": {"type": "object", "minProperties": 1}},
+            ]
+        },
+        "gorse": {
+            "type": "array",
+            "maxItems": own.history,
+            "items": _object(
+                ["ItemId"],
+                ItemId={"type": "string", "minLength": 1},
+                Timestamp={"type": "string"},
+                FeedbackType={"type": "string"},
+                UserId={"type": "string"},
+                Comment={"type": "string"},
+            ),
+        },
+    }
+
+
 REFUSED = {
     400: "not JSON",
     401: "no token, or a wrong one",
     404: "not served",
+    408: "the body came too slowly",
     409: "another process learns into the folder, or the update was refused",
-    413: "the body is too large",
+    413: "the body is too large, or has too many parts",
     415: "not JSON by its type",
-    422: "what the library says of such data",
+    422: "what the library says of such data, or a record beyond a limit",
     429: "the queue is full",
-    503: "too late",
+    503: "not answered in time, and given up",
 }
 _PROBLEM = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
 
 
-def described(verb: str) -> dict[str, Any]:
+def described(verb: str, settings: ServeSettings) -> dict[str, Any]:
     """The ``openapi_extra`` of a route that takes a body."""
     examples = {name: {"value": value} for name, value in EXAMPLES[verb].items()}
-    content = {"application/json": {"schema": BODIES[verb], "examples": examples}}
+    content = {"application/json": {"schema": bodies_of(settings)[verb], "examples": examples}}
     return {"requestBody": {"required": True, "content": content}}
 
 

@@ -27,7 +27,8 @@ from ensue.serve.problems import Problem
 from ensue.serve.settings import ServeSettings
 
 DEEP = 64
-"""How deep a story may be: it is the owner's own file."""
+MANY = 10**7
+"""How deep a story may be, and how many parts it may have: it is the owner's own file."""
 
 
 def run(
@@ -127,7 +128,7 @@ def _listen(host: str, port: int) -> socket.socket:
 def _read_story(path: Path) -> bytes:
     try:
         found = path.read_bytes()
-        decode(found, DEEP)
+        decode(found, DEEP, MANY)
     except OSError as error:
         raise SettingError(f"{path}: cannot be read ({error.strerror}); name a file of JSON") from error
     except Problem as problem:

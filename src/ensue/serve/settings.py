@@ -23,8 +23,20 @@ class ServeSettings:
     """Records a request that are to be learned."""
     events: int = 10_000
     """Events a request."""
+    parts: int = 1_000_000
+    """Values, lists and objects of a body; more are refused with 413 before any is read."""
     history: int = 1000
     """Values of a history."""
+    words: int = 2000
+    """Words of a record's texts that are to be answered; with evidence, that many cost 1 to 2 s of one core."""
+    explained_words: int = 500
+    """Words of a record's texts that are to be explained or drawn."""
+    characters: int = 20_000
+    """Characters of a record's texts."""
+    value_characters: int = 1000
+    """Characters of one value of a history, such as a query."""
+    prefix: int = 200
+    """Characters of a prefix."""
     depth: int = 16
     """How deep lists and objects of a body may stand in each other."""
     most: int = 1000
@@ -34,7 +46,7 @@ class ServeSettings:
     waiting: int = 2048
     """Records that may wait for one model; what comes then is refused with 429."""
     patience: float = 10.0
-    """Seconds that a request may wait for its answer, or take to send its body."""
+    """Seconds that a request may wait for its answer, or take to send its body; then it is given up with 503 or 408."""
     learn_seconds: float = 600.0
     """Seconds that an update may take."""
     grace: float = 30.0

@@ -54,6 +54,20 @@ def read_record(task: str, found: object, where: str) -> Any:
     return RECORDS[task].from_fields(found, where)
 
 
+def texts_of(record: Any) -> tuple[str, ...]:
+    """What a record holds that may be long: its values, its texts, or its text."""
+    own = record.record if isinstance(record, Typed) else record
+    if isinstance(own, Post):
+        return (own.text,)
+    return own.texts if isinstance(own, Text) else own.values
+
+
+def load(record: Any) -> int:
+    """Roughly what a record costs: its words and values, and something for being one at all."""
+    texts = texts_of(record)
+    return 20 + len(texts) + sum(text.count(" ") for text in texts)
+
+
 def answer(predictor: Any, kind: Kind, asked: Sequence[Any]) -> list[str]:
     """A line of JSON for each record: of an answer, or of an explanation."""
     more: dict[str, Any] = {}

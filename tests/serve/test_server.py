@@ -133,13 +133,14 @@ def test_names_of_folders(tmp_path: Path) -> None:
         named(["a/next", "b/next"])
 
 
-def test_the_command_says_it_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_command_says_it_in_one_line(monkeypatch: pytest.MonkeyPatch, fitted: Path, tmp_path: Path) -> None:
+    folder = fitted / "counted"
     for arguments, error in (
         ([tmp_path / "none"], "no such model folder"),
-        ([tmp_path / "none", "--host", "0.0.0.0"], "set ENSUE_TOKEN"),
-        ([tmp_path / "none", "--set", "nonsense=1"], "setting 'nonsense' is not known here"),
-        ([tmp_path / "none", "--set", "patience=0"], "patience is 0"),
-        ([tmp_path / "none", "--queue", f"sqlite:{tmp_path}/no/q.db"], "cannot be opened"),
+        ([folder, "--host", "0.0.0.0"], "set ENSUE_TOKEN"),
+        ([folder, "--set", "nonsense=1"], "setting 'nonsense' is not known here"),
+        ([folder, "--set", "patience=0"], "patience is 0"),
+        ([folder, "--queue", f"sqlite:{tmp_path}/no/q.db"], "cannot be opened"),
     ):
         monkeypatch.delenv("ENSUE_TOKEN", raising=False)
         ran = run_command(monkeypatch, "serve", *arguments, "--port", 0)

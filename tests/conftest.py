@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable
 
 import pytest
+
+os.environ["PYTHONWARNINGS"] = "error"  # what the tests start warns of nothing either
 
 
 @pytest.fixture

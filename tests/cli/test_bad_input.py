@@ -282,7 +282,10 @@ OPTIONS: dict[str, tuple[list[str], str]] = {
     ),
     "set a text": (["fit", "next", "TRAIN", "-o", "NEW", "--set", "dim=wide"], "setting dim: "),
     "set nought": (["fit", "next", "TRAIN", "-o", "NEW", "--set", "dim=0"], "dim is 0; it must be at least 1"),
-    "set NaN": (["fit", "next", "TRAIN", "-o", "NEW", "--set", "learning_rate=nan"], "setting learning_rate: "),
+    "set NaN": (
+        ["fit", "next", "TRAIN", "-o", "NEW", "--set", "learning_rate=nan"],
+        "learning_rate is nan; it must be above 0",
+    ),
     "seed": (["fit", "next", "TRAIN", "-o", "NEW", "--seed=-1"], "seed is -1; it must be a whole number, 0 or more"),
     "device": (
         ["fit", "next", "TRAIN", "-o", "NEW", "--device=nonsense"],

@@ -40,7 +40,7 @@ from ensue.settings import require
 
 FOUND = 2**20
 """Look-ups held at once (about 50 MB), whatever the batch."""
-EVENTS = 2**20
+EVENTS = 2**18
 """So many events are counted at once."""
 DECAYS = ("linear", "reciprocal", "quadratic")
 

@@ -4,7 +4,11 @@ Every source gets as many kills as asked for. After each the folder must load; a
 targets of every hour, the position and the file of rejects must be those of the undisturbed run. The log holds late
 and repeated events, lines that are no events, and new values. Commits follow closely, so that many kills hit one.
 
-    python benchmarks/kill.py [--kills 50] [--sources jsonl,folder,sqlite,redis] [--json FILE]
+Beside that (``kill_folders.py``): updates that are killed, alone and in the service, ``ensue update`` against the
+service's own, a full disk during a stream (a mount of its own: root), and a clock that is set back.
+
+    python benchmarks/kill.py [--kills 50] [--cases stream,update,serve,both,disk,clock]
+                              [--sources jsonl,folder,sqlite,redis] [--json FILE]
 """
 
 from __future__ import annotations
@@ -134,13 +138,13 @@ def forked(task: Callable[[], None]) -> int:
         os._exit(1)
 
 
-def run(folder: Path, address: str, began: Callable[[], None] = lambda: None) -> None:
-    """Stream to the end."""
+def run(folder: Path, address: str, began: Callable[[], None] = lambda: None, until: int | None = None) -> None:
+    """Stream to the end, or for so many events."""
     settings = StreamSettings(every=0.03, batch=16, gap=10)
     with only_writer(folder):
         stream = Stream(folder, open_source(address, print), settings)
         began()
-        for _ in stream.run(follow=False):
+        for _ in stream.run(follow=False, until=until):
             pass
 
 
@@ -224,21 +228,30 @@ def check(kind: str, kills: int, events: int, place: Path, draw: random.Random) 
 
 def main() -> None:
     """Kill and print; the exit code is 1 if anything differed."""
+    from kill_folders import CASES  # it takes the helpers above
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--cases", default=",".join(["stream", *CASES]))
     parser.add_argument("--sources", default=",".join(SOURCES))
     parser.add_argument("--events", type=int, default=6000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     rows = []
-    for kind in args.sources.split(","):
+    cases = args.cases.split(",")
+    for kind in args.sources.split(",") if "stream" in cases else ():
         with tempfile.TemporaryDirectory() as place:
             rows.append(check(kind, args.kills, args.events, Path(place), random.Random(args.seed)))
         print(json.dumps(rows[-1]), flush=True)
+    for case in (case for case in cases if case != "stream"):
+        with tempfile.TemporaryDirectory() as place:
+            rows.append(CASES[case](args.kills, Path(place), random.Random(args.seed)))
+        print(json.dumps(rows[-1]), flush=True)
     if args.json:
         args.json.write_text(json.dumps({**provenance(), "rows": rows}, indent=1) + "\n")
-    sys.exit(any(row["rounds_that_differ"] or row["folders_that_do_not_load"] for row in rows))
+    failures = ("rounds_that_differ", "folders_that_do_not_load", "wrong")
+    sys.exit(any(row.get(name, 0) for row in rows for name in failures))
 
 
 if __name__ == "__main__":

@@ -11,9 +11,20 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_every_event_counts_once_whatever_is_killed() -> None:
-    command = [sys.executable, "benchmarks/kill.py", "--kills", "5", "--sources", "jsonl", "--events", "400"]
+    asked = ["--kills", "5", "--cases", "stream", "--sources", "jsonl", "--events", "400"]
+    command = [sys.executable, "benchmarks/kill.py", *asked]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["kills"], found["rounds_that_differ"], found["folders_that_do_not_load"]) == (5, 0, 0)
     assert found["counts"]["events"] >= 350
+
+
+def test_an_update_that_is_killed_and_a_clock_that_goes_back_lose_and_double_nothing() -> None:
+    command = [sys.executable, "benchmarks/kill.py", "--kills", "4", "--cases", "update,clock"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    update, clock = (json.loads(line) for line in done.stdout.splitlines())
+    assert (update["kills"], update["wrong"]) == (4, 0)
+    assert (clock["rounds"], clock["wrong"]) == (1, 0)
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,313 @@
+"""What else must lose and double nothing; run by ``kill.py``.
+
+Updates that are killed, alone and in the service; a full disk while a stream learns; an update against the service's
+own; a clock that is set back. A case returns a row: what was done, and how often something was ``wrong`` (0, or the
+folder is not what it must be).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any
+
+from kill import fit, forked, made_up, run, state
+
+from ensue import versions
+from ensue.data.histories import Histories
+from ensue.errors import EnsueError
+from ensue.predictor import load
+from ensue.records import History
+from ensue.refresh import refresh
+
+NEW = 60
+"""Histories an update."""
+YEAR = 365 * 86400.0
+FAILED = 3
+"""How a child leaves after an error of the library's own."""
+BUSY = "another ensue learns into it"
+
+
+def records(seed: int = 5) -> list[History]:
+    """What is new."""
+    draw = random.Random(seed)
+    return [History(tuple(f"v{draw.randrange(40)}" for _ in range(4)), (0.0, 1.0, 2.0, 3.0)) for _ in range(NEW)]
+
+
+def learn(folder: Path) -> None:
+    """Update a folder, as the verb does."""
+    refresh(folder, Histories.of(records()), max_drop=0.99, keep=100)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def ended(child: int) -> int:
+    """The exit status of a forked child."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def left(folder: Path) -> list[str]:
+    """Half-written folders, and locks, beside a folder."""
+    return [path.name for path in folder.parent.glob(f".{folder.name}.*")]
+
+
+def made(place: Path) -> Path:
+    """A small model, alone in its parent."""
+    folder = place / "models" / "m"
+    assert ended(forked(lambda: fit(folder))) == 0
+    return folder
+
+
+def copied(folder: Path, name: str) -> Path:
+    place = folder.parent.with_name(name)
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(folder, place / "m")
+    return place / "m"
+
+
+def wrong_history(folder: Path, accepted: int, base: int) -> bool:
+    """Whether a version, kept or standing, has not learned just what its number says."""
+    found = {versions.current(folder): folder}
+    found |= {number: folder.with_name(f"{folder.name}.versions") / str(number) for number in versions.kept(folder)}
+    learned = {number: load(place).facts["sequences"] for number, place in found.items()}
+    return learned != {number: base + NEW * (number - 1) for number in range(1, accepted + 2)}
+
+
+def update(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
+    """Kill an update at a random moment; the folder is the old one or the new one, and so is what is kept."""
+    model = made(place)
+    whole = copied(model, "whole")
+    begun = time.perf_counter()
+    assert ended(forked(lambda: learn(whole))) == 0
+    lasts = time.perf_counter() - begun
+    before, after = contents(model), contents(whole)
+    hit = halves = wrong = updated = 0
+    folder = copied(model, "killed")
+    while hit < kills:
+        child = forked(partial(learn, folder))
+        if hit % 2:
+            wait_for_writing(folder, lasts)
+            time.sleep(0.02 * draw.random())
+        else:
+            time.sleep(1.05 * lasts * draw.random())
+        os.kill(child, signal.SIGKILL)
+        hit += ended(child) == -signal.SIGKILL
+        halves += any(name.endswith(".tmp") for name in left(folder))
+        found, kept = contents(folder), versions.kept(folder)
+        wrong += found not in (before, after) or (found == after and kept != [1])
+        wrong += any(contents(folder.with_name("m.versions") / str(number)) != before for number in kept)
+        load(folder)
+        if found == after:
+            updated += 1
+            folder = copied(model, "killed")
+    assert ended(forked(lambda: learn(folder))) == 0
+    wrong += contents(folder) != after or left(folder) != []
+    return {"case": "update", "kills": hit, "kills_within_a_write": halves, "took_place": updated, "wrong": wrong}
+
+
+def wait_for_writing(folder: Path, seconds: float) -> None:
+    """Return when the folder is being written, or when that should long be over."""
+    old, end = left(folder), time.perf_counter() + 3 * seconds
+    while time.perf_counter() < end and not any(name.endswith(".tmp") for name in left(folder) if name not in old):
+        time.sleep(0.0005)
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A service of the folder, and its port."""
+    command = [sys.executable, "-m", "ensue", "serve", f"m={folder}", "--port", "0", "--set", "keep=100"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if '"listening"' in line:
+                break
+        threading.Thread(target=process.stderr.read, daemon=True).start()
+        yield process, int(json.loads(line)["address"].rpartition(":")[2])
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        process.wait()
+
+
+def post(port: int) -> tuple[int, str]:
+    """Status (0: no answer) and body of an update over HTTP."""
+    body = json.dumps({"records": [json.loads(record.to_json()) for record in records()], "max_drop": 0.99})
+    connection = HTTPConnection("127.0.0.1", port, timeout=120)
+    try:
+        connection.request("POST", "/v1/models/m/update", body, {"content-type": "application/json"})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    except (OSError, HTTPException):
+        return 0, ""
+    finally:
+        connection.close()
+
+
+def children(process: int) -> list[int]:
+    with suppress(OSError):
+        return [int(text) for text in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    return []
+
+
+def serve(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
+    """Kill the service while it updates, every other time its learning process too; what was answered stands."""
+    folder = made(place)
+    base, accepted, wrong, unanswered = load(folder).facts["sequences"], 0, 0, 0
+    with served(folder) as (_, port):
+        begun = time.perf_counter()
+        assert post(port)[0] == 200
+        lasts, accepted = time.perf_counter() - begun, 1
+    for number in range(kills):
+        with served(folder) as (process, port):
+            answers: list[tuple[int, str]] = []
+            client = threading.Thread(target=lambda port=port, to=answers: to.append(post(port)))  # type: ignore[misc]
+            client.start()
+            time.sleep(1.05 * lasts * draw.random())
+            learning = children(process.pid)
+            process.kill()
+            for child in learning:
+                with suppress(ProcessLookupError):
+                    if number % 2:
+                        os.kill(child, signal.SIGKILL)
+                while Path(f"/proc/{child}").exists():  # else it goes on alone, and ends
+                    time.sleep(0.01)
+            client.join()
+        stands = versions.current(folder) - 1
+        wrong += stands not in (accepted, accepted + 1) or (answers[0][0] == 200 and stands == accepted)
+        unanswered += stands > accepted and answers[0][0] != 200
+        accepted = stands
+        wrong += wrong_history(folder, accepted, base)
+    learn(folder)
+    wrong += wrong_history(folder, accepted + 1, base) or left(folder) != []
+    row = {"case": "serve", "kills": kills, "took_place": accepted - 1, "took_place_unanswered": unanswered}
+    return {**row, "wrong": wrong}
+
+
+def both(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
+    """``ensue update`` and ``/update`` at once: each takes place once, or is refused in a line."""
+    folder = made(place)
+    new = place / "new.jsonl"
+    new.write_text("".join(f"{record.to_json()}\n" for record in records()))
+    base, accepted, refused, wrong, rounds = load(folder).facts["sequences"], 0, 0, 0, max(2, kills // 5)
+    command = [sys.executable, "-m", "ensue", "update", str(folder), str(new), "--max-drop=0.99", "--keep=100"]
+    with served(folder) as (_, port):
+        for _ in range(rounds):
+            verb = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            time.sleep(draw.random() / 2)
+            status, body = post(port)
+            said = verb.communicate()[1]
+            accepted += (verb.returncode == 0) + (status == 200)
+            refused += (verb.returncode == 2) + (status == 409)
+            wrong += verb.returncode not in (0, 2) or status not in (200, 409) or "Traceback" in said
+            wrong += (verb.returncode == 2 and BUSY not in said) or (status == 409 and BUSY not in body)
+    wrong += wrong_history(folder, accepted, base) or left(folder) != []
+    return {"case": "both", "rounds": rounds, "took_place": accepted, "refused": refused, "wrong": wrong}
+
+
+@contextmanager
+def small_disk(place: Path, size: int) -> Iterator[Path]:
+    """A file system in memory that holds so many bytes; it needs root."""
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def told(task: Callable[[], None]) -> Callable[[], None]:
+    """The same task; an error of the library's own leaves with a status of its own."""
+
+    def tried() -> None:
+        try:
+            task()
+        except EnsueError as error:
+            os._exit(FAILED if "\n" not in str(error) else 1)
+
+    return tried
+
+
+def disk(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
+    """A stream meets a full disk, says so in a line, and once there is room goes on as if nothing had happened."""
+    model, log = made(place), place / "clicks.jsonl"
+    log.write_text("".join(f"{line}\n" for line in made_up(600, seed=1)))
+    whole = copied(model, "whole")
+    assert ended(forked(lambda: run(whole, str(log)))) == 0
+    expected, own = state(whole), sum(map(len, contents(whole).values()))
+    full, wrong = 0, 0
+    with small_disk(place / "disk", 2**20 + 8 * own) as mounted:
+        for number in range(kills):
+            folder = Path(shutil.copytree(model, mounted / str(number) / "m"))
+            free = int(os.statvfs(mounted).f_bavail * os.statvfs(mounted).f_frsize)
+            filler = mounted / "filler"
+            filler.write_bytes(bytes(free - draw.randrange(2 * own)))
+            code = ended(forked(told(lambda: run(folder, str(log)))))  # noqa: B023 - forked at once
+            full += code == FAILED
+            wrong += code not in (0, FAILED)
+            load(folder)
+            filler.unlink()
+            wrong += ended(forked(lambda: run(folder, str(log)))) != 0 or state(folder) != expected  # noqa: B023
+            wrong += any(name.endswith(".tmp") for name in left(folder))
+            shutil.rmtree(folder.parent)
+    return {"case": "disk", "runs": kills, "met_a_full_disk": full, "wrong": wrong}
+
+
+def set_back(seconds: float) -> None:
+    """Let this process believe that it is earlier."""
+    now = time.time
+    time.time = lambda: now() - seconds
+
+
+def clock(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
+    """The clock goes back a year between two halves of a stream, and before an update; files are of the future then."""
+    model, log = made(place), place / "clicks.jsonl"
+    log.write_text("".join(f"{line}\n" for line in made_up(600, seed=1)))
+    whole, wrong, rounds = copied(model, "whole"), 0, max(1, kills // 5)
+    assert ended(forked(lambda: run(whole, str(log)))) == 0
+    expected = state(whole)
+    learned = copied(model, "learned")
+    assert ended(forked(lambda: learn(learned))) == 0
+
+    def later(task: Callable[[], None]) -> Callable[[], None]:
+        def tried() -> None:
+            set_back(YEAR)
+            task()
+
+        return tried
+
+    for _ in range(rounds):
+        folder, until = copied(model, "back"), draw.randrange(1, 600)
+        wrong += ended(forked(lambda until=until, folder=folder: run(folder, str(log), until=until))) != 0  # type: ignore[misc]
+        wrong += ended(forked(later(lambda folder=folder: run(folder, str(log))))) != 0 or state(folder) != expected  # type: ignore[misc]
+        folder = copied(model, "back")
+        (folder.parent / ".m.killed00.tmp").mkdir()
+        (folder.parent / ".m.lock").touch()
+        for path in (*folder.iterdir(), folder, *folder.parent.iterdir()):
+            os.utime(path, (time.time() + YEAR,) * 2)
+        wrong += ended(forked(later(lambda folder=folder: learn(folder)))) != 0  # type: ignore[misc]
+        wrong += contents(folder) != contents(learned) or left(folder) != []
+    return {"case": "clock", "rounds": rounds, "wrong": wrong}
+
+
+CASES: dict[str, Callable[[int, Path, random.Random], dict[str, Any]]] = {
+    "update": update,
+    "serve": serve,
+    "both": both,
+    "disk": disk,
+    "clock": clock,
+}

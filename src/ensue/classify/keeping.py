@@ -20,13 +20,10 @@ FILE = "remembered.safetensors"
 
 @dataclass(frozen=True, kw_only=True)
 class KeepingSettings:
-    """What of the texts stays in a folder.
-
-    Attributes:
-        remembered: held-out texts kept as ids of words, at most, to test updates on; 0 keeps none.
-    """
+    """What of the texts stays in a folder."""
 
     remembered: int = 200
+    """Held-out texts kept as ids of words, at most, to test updates on; 0 keeps none."""
 
     def __post_init__(self) -> None:
         """Refuse what has no meaning.

@@ -55,7 +55,7 @@ def test_words_stand_on_a_circle_with_their_numbers() -> None:
 
 def test_arrows_are_the_connections_strongest_first_and_none_leads_to_itself() -> None:
     *lines, heads, nodes = figures.word_graph(FINE).data
-    assert list(heads.hovertext) == [
+    assert list(heads.hovertext[1::2]) == [
         "a hands 0.800 of its weight to fine",
         "film hands 0.700 of its weight to fine",
         "fine hands 0.300 of its weight to a",
@@ -79,13 +79,33 @@ def test_arrows_are_the_connections_strongest_first_and_none_leads_to_itself() -
 
 
 def test_an_arrow_points_along_its_curve() -> None:
-    """Two words, one at the top and one at the bottom: the arrow from the first points down (180 degrees from up)."""
+    """Two words, one at the top and one at the bottom: the head of the arrow from the first comes from above."""
     two = Passage(("up", "down"), (0.5, 0.5), ((0.0, 0.4), (1.0, 0.6)))
     *_, heads, nodes = figures.word_graph(replace(FINE, passages=(two,))).data
     assert list(nodes.y) == pytest.approx([1, -1])
-    assert heads.hovertext[0] == "up hands 1.000 of its weight to down"
-    assert [angle % 360 for angle in heads.marker.angle] == pytest.approx([180, 0], abs=1e-6)
-    assert heads.x[0] == pytest.approx(-heads.x[1]) and abs(heads.x[0]) > 0.05  # there and back lie apart
+    assert heads.hovertext[1] == "up hands 1.000 of its weight to down"
+    assert heads.marker.angleref == "previous" and list(heads.marker.size) == [0, 9, 0, 9]
+    assert heads.y[0] > heads.y[1] and heads.y[2] < heads.y[3]
+    assert heads.x[1] == pytest.approx(-heads.x[3], abs=0.02) and abs(heads.x[1]) > 0.05  # there and back lie apart
+
+
+@pytest.mark.parametrize("num_words", [*range(1, 41), 60])
+@pytest.mark.parametrize(("width", "height", "line"), [(330, 444, 16), (720, 504, 18), (240, 490, 16), (1100, 490, 16)])
+def test_no_two_labels_overlap(num_words: int, width: int, height: int, line: int) -> None:
+    """Boxes in pixels on the page (phone, desktop) and in a file of its own; a letter is at most 8 pixels wide."""
+    figure = figures.word_graph(long_text(num_words, graph=True))
+    *_, nodes = figure.data
+    (left, right), (low, high) = figure.layout.xaxis.range, figure.layout.yaxis.range
+    boxes = []
+    for x, y, text, where in zip(nodes.x, nodes.y, nodes.text, nodes.textposition, strict=True):
+        across, down = (x - left) / (right - left) * width, (high - y) / (high - low) * height
+        vertical, horizontal = where.split()
+        above = {"top": -11 - line, "middle": -line / 2, "bottom": 11}[vertical]
+        before = {"left": -11 - 8 * len(text), "center": -4 * len(text), "right": 11}[horizontal]
+        boxes.append((across + before, down + above, across + before + 8 * len(text), down + above + line))
+    for place, (x0, y0, x1, y1) in enumerate(boxes):
+        for a0, b0, a1, b1 in boxes[place + 1 :]:
+            assert x1 <= a0 or a1 <= x0 or y1 <= b0 or b1 <= y0
 
 
 def test_only_the_strongest_connections_of_the_most_central_words_are_drawn() -> None:
@@ -94,9 +114,9 @@ def test_only_the_strongest_connections_of_the_most_central_words_are_drawn() ->
     (part,) = story.passages
     shown = sorted(sorted(range(60), key=lambda word: -part.weights[word])[:NODES])
     assert [text.split()[0] for text in nodes.text] == [f"w{word}" for word in shown]
-    assert len(heads.x) == EDGES * NODES
+    assert len(heads.x) == 2 * EDGES * NODES
     weights = sorted((part.graph[i][j] for i in shown for j in shown if i != j), reverse=True)
-    drawn = [float(text.split(" hands ")[1].split()[0]) for text in heads.hovertext]
+    drawn = [float(text.split(" hands ")[1].split()[0]) for text in heads.hovertext[1::2]]
     assert drawn == pytest.approx(weights[: EDGES * NODES], abs=5e-4)
     assert "The 40 most central of 60 words." in notes(figures.word_graph(story))
 

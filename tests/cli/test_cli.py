@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ensue import History, __version__, load, next_event, read
+from ensue.cli import demonstration
 from ensue.studies import PAPERS
 from ensue.studies.provenance import Study
 from tests.cli.conftest import SMALL, Ensue, Logs
@@ -408,6 +409,19 @@ def test_demo_tells_the_truth_beside_the_weights(ensue: Ensue, tmp_path: Path, m
     assert all(0 <= value <= 1 for name, value in found["recovery"].items() if name != "events")
     assert "true edge" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == ["logs", "models", "story.json"]
+
+
+def test_demo_says_what_its_page_lacks_before_it_trains(
+    ensue: Ensue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demonstration, "find_spec", lambda name: None if name == "uvicorn" else object())
+    ran = ensue("demo", "--out", tmp_path / "demo")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.lines == [
+        "ensue: the page needs uvicorn; install it with: pip install 'ensue[serve]', or train without it: "
+        "ensue demo --no-serve"
+    ]
+    assert not (tmp_path / "demo").exists()
 
 
 def test_reproduce_refuses_what_it_does_not_know(ensue: Ensue, tmp_path: Path) -> None:

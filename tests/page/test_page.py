@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from ensue.figures import word_graph, write_html
 from tests.page.conftest import Open, Served, serving
+from tests.test_text_figures import long_text
 
 PANELS = ["about", "says", "shares", "reads", "searches"]
 NAMES = ["Posts about it", "What they say", "Who passes it on", "What is read next", "What is searched next"]
@@ -153,6 +155,26 @@ def test_it_fits_and_can_be_read(served: str, visit: Open, tmp_path: Path, width
         assert (tmp_path / f"{panel}.png").stat().st_size > 20_000
 
 
+@pytest.mark.parametrize("width", [390, 1440])
+def test_no_two_words_of_the_graph_overlap(served: str, visit: Open, tmp_path: Path, width: int) -> None:
+    words = [f"{'extraordinarily' if place % 3 == 0 else 'ferry'}{place}" for place in range(60)]
+    page = visit(f"{served}/#says", width=width)
+    ready(page, "says")
+    for count in (5, 23, 60):
+        if not page.locator("#panel-says textarea").is_visible():
+            page.locator("#panel-says summary").click()
+        page.locator("#panel-says textarea").fill(" ".join(words[:count]))
+        page.locator("#panel-says textarea").press("Control+Enter")
+        until(page, "(number) => document.querySelectorAll('#panel-says .textpoint').length === number", min(count, 40))
+        ready(page, "says")
+        assert page.evaluate(OVERLAPS) == []
+    write_html(word_graph(long_text(60, graph=True)), tmp_path / "graph.html")
+    alone = visit("about:blank", width=width)
+    alone.set_content((tmp_path / "graph.html").read_text(encoding="utf-8"))
+    alone.wait_for_selector(".textpoint")
+    assert alone.evaluate(OVERLAPS) == []
+
+
 def test_everything_has_a_name(served: str, visit: Open) -> None:
     page = visit(served)
     for panel in PANELS:
@@ -218,6 +240,12 @@ SMALLEST = """() => Math.min(...[...document.querySelectorAll('body *')]
   .filter((one) => one.checkVisibility() && [...one.childNodes].some((part) => part.nodeType === 3 && part.data.trim()))
   .filter((one) => !one.closest('.unseen, option, datalist, noscript'))
   .map((one) => parseFloat(getComputedStyle(one).fontSize)))"""
+
+OVERLAPS = """() => { const boxes = [...document.querySelectorAll('.textpoint')].filter((one) => one.checkVisibility())
+  .map((one) => [one.textContent, one.getBoundingClientRect()]);
+  return boxes.flatMap(([name, a], at) => boxes.slice(at + 1)
+    .filter(([, b]) => Math.min(a.right, b.right) > Math.max(a.left, b.left) + 0.5
+      && Math.min(a.bottom, b.bottom) > Math.max(a.top, b.top) + 0.5).map(([other]) => [name, other])); }"""
 
 NAMELESS = """() => [...document.querySelectorAll('button, input, textarea, select, a, summary')]
   .filter((one) => one.checkVisibility())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ensue.errors import EnsueError
+from ensue.errors import EnsueError, SettingError
 
 if TYPE_CHECKING:
     from ensue.studies.demo import Demo
@@ -41,6 +41,8 @@ def demo(
     from ensue.studies.demo import run
     from ensue.studies.demo_story import write_logs, write_story
 
+    if serve is not False:
+        _require_page()
     found = run(seed, tell=show.remark, follow=show.training)
     folders = found.save(out / "models")
     write_story(found, out / "story.json", seed)
@@ -52,12 +54,23 @@ def demo(
     show.remark(f"wrote {out}; show it again with: ensue serve {out}/models/* --story {out}/story.json")
     if serve is False:
         return
-    if missing := [name for name in ("fastapi", "uvicorn") if find_spec(name) is None]:
-        show.remark(f"the page needs {missing[0]}; install it with: pip install 'ensue[serve]'")
-    elif serve or sys.stdin.isatty():
+    if serve or sys.stdin.isatty():
         _serve(folders, out / "story.json", host, port)
     else:
         show.remark(_try_page(folders, out / "story.json"))
+
+
+def _require_page() -> None:
+    """Say before two minutes of training what the page would lack after them.
+
+    Raises:
+        SettingError: the extra is not installed.
+    """
+    if missing := [name for name in ("fastapi", "uvicorn", "prometheus_client") if find_spec(name) is None]:
+        raise SettingError(
+            f"the page needs {missing[0]}; install it with: pip install 'ensue[serve]', or train without it: "
+            "ensue demo --no-serve"
+        )
 
 
 def _serve(folders: dict[str, Path], story: Path, host: str, port: int) -> None:

@@ -55,16 +55,23 @@ def word_graph(explanation: TextExplanation, passage: int | None = None) -> go.F
     figure = go.Figure([*_arrows(part, edges, places), _nodes(part, places)])
     notes = [_of_words(part, len(shown)), _connections(part, edges), *note(explanation)]
     return laid_out(figure, explanation, f"word graph of {name_of(explanation, passage)}", notes).update_layout(
-        xaxis={"visible": False, "range": [-1.6, 1.6]},
-        yaxis={"visible": False, "range": [-1.35, 1.35], "scaleanchor": "x"},
-        height=620 + 20 * len(notes),
+        xaxis={"visible": False, "range": [-2.4, 2.4]},
+        yaxis={"visible": False, "range": [-1.15, 1.15]},
+        height=640 + 20 * len(notes),
     )
 
 
 def _place(number: int, count: int) -> tuple[float, float]:
-    """Where a word stands on the circle, the first one at the top."""
-    angle = 2 * math.pi * number / count
-    return math.sin(angle), math.cos(angle)
+    """Where a word stands on the circle: the first at the top, down the right side, and up the left.
+
+    Words of a side are evenly spread in height, so that a line of text fits between them at every width.
+    """
+    right = count // 2 + 1  # with the first; one at the bottom where there is an even number
+    if number < right:
+        y = 1 - 2 * number / max(right - 1 + (count % 2) / 2, 1)
+        return math.sqrt(max(1 - y * y, 0.0)), y
+    x, y = _place(count - number, count)
+    return -x, y
 
 
 def _nodes(part: Passage, places: dict[int, tuple[float, float]]) -> go.Scatter:
@@ -95,7 +102,7 @@ def _nodes(part: Passage, places: dict[int, tuple[float, float]]) -> go.Scatter:
 
 
 def _beside(x: float, y: float) -> str:
-    if abs(x) < 0.2:
+    if abs(x) < 1e-6:
         return "top center" if y > 0 else "bottom center"
     return "middle right" if x > 0 else "middle left"
 
@@ -126,18 +133,19 @@ def _arrows(part: Passage, edges: Sequence[_Edge], places: dict[int, tuple[float
             line = {"width": width, "color": f"rgba(70, 70, 70, {0.25 + 0.2 * rank:.2f})"}
             x, y = ([point[axis] for point in points] for axis in (0, 1))
             traces.append(go.Scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip", name="connections"))
-    middles = [curve[len(curve) // 2 - 1 : len(curve) // 2 + 1] for curve in curves]
-    heads = go.Scatter(
-        x=[(low[0] + high[0]) / 2 for low, high in middles],
-        y=[(low[1] + high[1]) / 2 for low, high in middles],
+    middles = [point for curve in curves for point in curve[len(curve) // 2 - 1 : len(curve) // 2 + 1]]
+    heads = go.Scatter(  # two points an edge: the first, unseen, says where the head at the second comes from
+        x=[x for x, _ in middles],
+        y=[y for _, y in middles],
         mode="markers",
         marker={
             "symbol": "arrow",
-            "size": 9,
+            "size": [0, 9] * len(edges),
+            "line": {"width": 0},
             "color": "rgb(70, 70, 70)",
-            "angle": [math.degrees(math.atan2(high[0] - low[0], high[1] - low[1])) for low, high in middles],
+            "angleref": "previous",
         },
-        hovertext=[_hands(part, edge) for edge in edges],
+        hovertext=[text for edge in edges for text in ("", _hands(part, edge))],
         hoverinfo="text",
         name="arrows",
     )

@@ -71,6 +71,8 @@ class Plan:
     """Steps that are timed."""
     resamples: int = RESAMPLES
     """Of the test sessions."""
+    rows: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What is trained on a set where no model is named; all by default."""
     once: Sequence[str] = ("sqa", *(name for name in ATTENDING if name != "mtn"))
     """Sets and networks that are trained once: MTN is judged against the recurrent ones, on the larger set."""
 
@@ -83,17 +85,23 @@ FULL = Plan(
 every network has the same, but that what may be copied is not smoothed. The paper's 4,000 steps of warm-up are all the
 steps there are here."""
 QUICK = Plan(
-    options={**FULL.options, "epochs": 3},
-    attending={"warm_up": 50},
-    sizes={name: {**own, "dim": own["dim"] // 2, "embedding": 64} for name, own in FAMILY.items()},
-    depths=(("transformer", "2+1"), ("mtn", "1+1+1")),
-    depth={"transformer": "2+1", "flat-transformer": "2+1", "mtn": "1+1+1", "best": "1+1+1"},
-    learned=1200,
-    tested=150,
+    options={**FULL.options, "dropout": 0.1, "batch_size": 16, "learning_rate": 2e-3, "epochs": 8},
+    attending={"warm_up": 200},
+    sizes={
+        name: {**own, "dim": own["dim"] // 2, "embedding": 64, "wide": 128}
+        if "wide" in own
+        else {**own, "dim": own["dim"] // 2, "embedding": 64}
+        for name, own in FAMILY.items()
+    },
+    depths=(),
+    depth={"transformer": "2+2", "flat-transformer": "2+2", "mtn": "2+1+2", "best": "2+1+2"},
+    learned=5000,
     batch=16,
     repeats=3,
     resamples=200,
+    rows={"msmarco": ("h-lstm", "mtn", "best"), "sqa": ("h-lstm", "mtn")},
 )
+"""Enough for MTN to write more than the commonest words: half the sessions at half the width, smaller steps of more."""
 
 
 def run(
@@ -111,8 +119,8 @@ def run(
     Args:
         data: the folder with ``msmarco/sessions.tsv`` and ``sqa/sequences.tsv`` (plain, .gz or .xz), or the folder
             above it. One of the two is enough.
-        models: which trained models get a row; none for all.
-        quick: small slices, few epochs and small networks; not the paper's figures.
+        models: which trained models get a row; none for all, or those of ``Plan.rows``.
+        quick: a part of the sessions, fewer rows and epochs, small networks; not the paper's figures.
         seeds: trainings a model, but for what ``Plan.once`` names.
         tell: takes a line of progress.
         follow: shows a training.
@@ -126,7 +134,7 @@ def run(
         raise SettingError(
             f"model {unknown[0]!r} has no row here; choose from {', '.join(TRAINED)} (counting rows are always there)"
         )
-    plan, chosen = QUICK if quick else FULL, tuple(models) or TRAINED
+    plan, named = QUICK if quick else FULL, tuple(models)
     study = _Study(Cells(kept), plan, tell, follow)
     if kept is None:
         tell("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
@@ -137,10 +145,10 @@ def run(
         own = whole.few(plan.learned, plan.tested)
         tell(f"{own.name}: {len(own.train):,} sessions to learn, {len(own.targets):,} pairs to score")
         tables["statistics"] += own.statistics()
-        for name, rows in study.tables(own, whole, chosen, seeds).items():
+        for name, rows in study.tables(own, whole, named or plan.rows.get(own.name, TRAINED), seeds).items():
             tables[name] += rows
-    tables["cost"] = study.cost(sets[0].targets, chosen)
-    about = page.about([own.name for own in sets], absent, page.Amounts(plan.learned, plan.tested, seeds), quick=quick)
+    tables["cost"] = study.cost(sets[0].targets, named or plan.rows.get(sets[0].name, TRAINED))
+    about = page.about([own.name for own in sets], absent, page.Amounts(plan.learned, seeds), quick=quick)
     return Study("mtn", tables, page.write(about, tables), page.draw(tables))
 
 

@@ -91,7 +91,7 @@ function dressTrace(trace, place, colour, narrow) {
 }
 
 function beside(x, y) {
-  if (Math.abs(x) < 0.05) return y > 0 ? "top center" : "bottom center";
+  if (Math.abs(x) < 1e-6) return y > 0 ? "top center" : "bottom center";
   return x > 0 ? "middle right" : "middle left";
 }
 
@@ -136,19 +136,24 @@ function short(label, name, most) {
   return `${read.length > most ? `${read.slice(0, most - 1)}…` : read}${place ? `  ${place}` : ""} `;
 }
 
-// The circle of words fills its box; heads of arrows are turned to fit, and light words go without their number.
+// The circle of words fills its box and leaves room for the longest word; light words go without their number.
 function asGraph(figure, layout, width) {
   const narrow = width < 420;
-  const reach = narrow ? 2.1 : 1.9;
   layout.height = narrow ? 460 : 520;
   layout.showlegend = false;
-  Object.assign(layout.xaxis, { range: [-reach, reach], showgrid: false });
-  Object.assign(layout.yaxis, { range: [-1.15, 1.15], showgrid: false });
-  delete layout.yaxis.scaleanchor;
-  const stretch = (layout.height / 2.3) / (width / (2 * reach));
-  const turn = Math.PI / 180;
-  for (const trace of figure.data) {
-    if (trace.name === "arrows") trace.marker.angle = Array.from(trace.marker.angle, (angle) => Math.atan2(Math.sin(angle * turn), stretch * Math.cos(angle * turn)) / turn);
-    if (trace.name === "words") trace.text = trace.text.map((text) => text.replace(/ 0\.0[0-4]$/, ""));
+  let longest = 0;
+  for (const trace of figure.data.filter((one) => one.name === "words")) {
+    trace.text = trace.text.map((text) => cut(text.replace(/ 0\.0[0-4]$/, ""), narrow ? 15 : 26));
+    longest = Math.max(...trace.text.map((text) => text.length));
   }
+  const half = width / 2 - 8, room = Math.max(half - 16 - 7.5 * longest, 40);
+  Object.assign(layout.xaxis, { range: [-half / room, half / room], showgrid: false });
+  Object.assign(layout.yaxis, { range: [-1.15, 1.15], showgrid: false });
+}
+
+// "extraordinarily 0.12" keeps its number.
+function cut(text, most) {
+  const [, word, number] = /^(.*?)( \d\.\d\d)?$/s.exec(text);
+  const left = most - (number || "").length;
+  return `${word.length > left ? `${word.slice(0, left - 1)}…` : word}${number || ""}`;
 }

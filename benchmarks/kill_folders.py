@@ -100,7 +100,7 @@ def update(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
     while hit < kills:
         child = forked(partial(learn, folder))
         if hit % 2:
-            wait_for_writing(folder, lasts)
+            wait_for_writing(folder, child)
             time.sleep(0.02 * draw.random())
         else:
             time.sleep(1.05 * lasts * draw.random())
@@ -119,11 +119,13 @@ def update(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
     return {"case": "update", "kills": hit, "kills_within_a_write": halves, "took_place": updated, "wrong": wrong}
 
 
-def wait_for_writing(folder: Path, seconds: float) -> None:
-    """Return when the folder is being written, or when that should long be over."""
-    old, end = left(folder), time.perf_counter() + 3 * seconds
-    while time.perf_counter() < end and not any(name.endswith(".tmp") for name in left(folder) if name not in old):
-        time.sleep(0.0005)
+def wait_for_writing(folder: Path, child: int) -> None:
+    """Return when the child writes the folder, or has ended."""
+    old = left(folder)
+    while not any(name.endswith(".tmp") for name in left(folder) if name not in old):
+        if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            return
+        time.sleep(0.0002)
 
 
 @contextmanager

@@ -31,6 +31,9 @@ from ensue.errors import EnsueError
 from ensue.predictor import load
 from ensue.records import History
 from ensue.refresh import refresh
+from ensue.serve.logs import Log
+from ensue.serve.server import run as serve_folders
+from ensue.serve.settings import ServeSettings
 
 NEW = 60
 """Histories an update."""
@@ -129,21 +132,25 @@ def wait_for_writing(folder: Path, child: int) -> None:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A service of the folder, and its port."""
-    command = [sys.executable, "-m", "ensue", "serve", f"m={folder}", "--port", "0", "--set", "keep=100"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    try:
-        for line in process.stderr:
-            if '"listening"' in line:
-                break
-        threading.Thread(target=process.stderr.read, daemon=True).start()
-        yield process, int(json.loads(line)["address"].rpartition(":")[2])
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        process.wait()
+def served(folder: Path) -> Iterator[tuple[int, int]]:
+    """A service of the folder: its process, and its port."""
+    hear, say = os.pipe()
+
+    def task() -> None:
+        os.close(hear)
+        with os.fdopen(say, "w") as lines:
+            serve_folders({"m": folder}, port=0, settings=ServeSettings(keep=100), log=Log(lines))
+
+    process = forked(task)
+    os.close(say)
+    with os.fdopen(hear) as lines:
+        line = next(line for line in lines if '"listening"' in line)
+        threading.Thread(target=lines.read, daemon=True).start()
+        try:
+            yield process, int(json.loads(line)["address"].rpartition(":")[2])
+        finally:
+            os.kill(process, signal.SIGKILL)
+            ended(process)
 
 
 def post(port: int) -> tuple[int, str]:
@@ -180,8 +187,8 @@ def serve(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
             client = threading.Thread(target=lambda port=port, to=answers: to.append(post(port)))  # type: ignore[misc]
             client.start()
             time.sleep(1.05 * lasts * draw.random())
-            learning = children(process.pid)
-            process.kill()
+            learning = children(process)
+            os.kill(process, signal.SIGKILL)
             for child in learning:
                 with suppress(ProcessLookupError):
                     if number % 2:

@@ -253,7 +253,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _too_large(limit: int) -> Problem:
-    return Problem(413, f"the body is larger than {limit:,} bytes", "send it in parts", {"connection": "close"})
+    return Problem(413, f"the body is larger than {limit:,} bytes", "send it in parts")
 
 
 def _too_deep(depth: int) -> Problem:

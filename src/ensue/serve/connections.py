@@ -77,8 +77,9 @@ class Connection(HttpToolsProtocol):
     def __init__(self, register: Register, **given: Any) -> None:
         super().__init__(**given)
         self.register, self.address = register, ""
-        self._admitted = self._asked = self._begun = False
+        self._admitted = self._asked = self._begun = self._body = False
         self._timer: asyncio.TimerHandle | None = None
+        self._flushing: asyncio.TimerHandle | None = None
         self._head = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -94,6 +95,8 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Give the place back."""
         self._rest()
+        if self._flushing is not None:
+            self._flushing.cancel()
         if self._admitted:
             self._admitted = False
             self.register.remove(self)
@@ -107,7 +110,7 @@ class Connection(HttpToolsProtocol):
         super().data_received(data)
         if self.transport.is_closing() or self._busy:
             return
-        if self._head > HEAD_BYTES:
+        if self._head > HEAD_BYTES and not self._body:  # the rest of a body that was refused is thrown away
             self._refuse(Problem(431, f"the head of the request is larger than {HEAD_BYTES:,} bytes"))
         elif self._timer is None:
             self._wait()
@@ -120,12 +123,17 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The head is there: the connection is busy now."""
         self._rest()
-        self._begun = False
+        self._begun, self._body = False, True
         self.register.idle.pop(self, None)
         self._asked = True
         super().on_headers_complete()
         if self.register.stopping and self.cycle is not None:
             self.cycle.keep_alive = False
+
+    def on_message_complete(self) -> None:
+        """The last byte of a request."""
+        self._body, self._head = False, 0
+        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """A request is answered: the connection is idle unless another one stands in its pipeline."""
@@ -137,7 +145,10 @@ class Connection(HttpToolsProtocol):
                 self._wait()
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP is told so like everything else."""
+        """What is no HTTP is told so like everything else; where it stands behind a request, that one is answered."""
+        if self._busy and not self._body:
+            self.cycle.keep_alive = False  # the latest that was whole
+            return
         self._refuse(Problem(400, msg.rstrip(".").lower()))
 
     def leave(self) -> None:
@@ -145,7 +156,26 @@ class Connection(HttpToolsProtocol):
         if self._admitted:
             self._admitted = False
             self.register.remove(self)
-        self.transport.close()
+        self.transport.abort()
+
+    def pause_writing(self) -> None:
+        """An answer waits to be read: it may take long, but has to go on."""
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        """The answer is read."""
+        super().resume_writing()
+        if self._flushing is not None:
+            self._flushing.cancel()
+
+    def _watch(self, former: int | None = None) -> None:
+        left = self.transport.get_write_buffer_size()
+        if former is not None and left >= former:
+            self.register.refused("does not read")
+            self.transport.abort()
+        else:
+            self._flushing = self.loop.call_later(self.register.seconds, self._watch, left)
 
     def last_call(self) -> None:
         """Close when the request that is under way is answered; one that is idle has some time left to ask."""
@@ -232,7 +262,12 @@ class Server(uvicorn.Server):
                 connection.last_call()
         while self.server_state.connections and not self.force_exit and loop.time() < ends:
             await asyncio.sleep(0.02)
-        self.config.timeout_graceful_shutdown = 1  # what is left now has had its time
+        for task in list(self.server_state.tasks):  # what is left now has had its time, and is told so
+            task.cancel()
+        await asyncio.sleep(0.1)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        self.config.timeout_graceful_shutdown = 1
         await super().shutdown(None)
 
     @property

@@ -6,6 +6,7 @@ line that tells nothing.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import time
 from collections.abc import Collection
@@ -83,6 +84,11 @@ class Guard:
             await self._app(scope, receive, answer)
         except Problem as problem:
             await problem.response()(scope, receive, answer)
+        except asyncio.CancelledError:
+            if status:
+                raise
+            gone = Problem(503, "the service stopped before there was an answer", "", {"connection": "close"})
+            await gone.response()(scope, receive, answer)
         except Exception as error:  # noqa: BLE001 - the last resort: one line, and the places in the log
             self._log.failure(error, route=route_of(scope))
             if not status:

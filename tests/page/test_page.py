@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,15 @@ def test_models_of_ones_own_behind_a_token(place: Served, visit: Open) -> None:
         page.wait_for_selector("[role=tab]")
         assert page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]") == [0, 1, ""]
         assert page.locator("[role=tab]").all_inner_texts() == ["Posts about it", "What comes next"]
+        ready(page, "about")  # an example is asked at once
+        told = page.locator("#panel-about .facts dd").all_inner_texts()
+        assert told[:4] == ["posts", "link", "best", "1"] and re.fullmatch(r"\d{4}-\d\d-\d\d", told[4])
+        assert told[5] == "not evaluated yet; run: ensue evaluate FOLDER TEST"
+        assert (
+            page.locator("#panel-about .card .said").first.inner_text()
+            == "Lantern Bridge closed after inspectors find crack"
+        )
+        assert page.locator("#lead").inner_text().startswith("posts, reading, sharing: ask")
         page.locator("textarea").fill("The night ferry was full again.")
         page.get_by_role("button", name="Ask").click()
         ready(page, "about")

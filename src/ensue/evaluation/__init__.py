@@ -15,7 +15,7 @@ from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.data.texts import Texts
 from ensue.evaluation import classify, link, next_event, suggest
-from ensue.evaluation.cards import describe
+from ensue.evaluation.cards import describe, scores_of
 from ensue.evaluation.classify import TextCard, TextResult
 from ensue.evaluation.link import LinkCard, LinkResult
 from ensue.evaluation.next_event import AT, PROTOCOLS, SAMPLED, Card, Result, Scored, chance, evaluate_alone, score
@@ -47,6 +47,7 @@ __all__ = [
     "evaluate",
     "evaluate_alone",
     "score",
+    "scores_of",
     "table",
 ]
 

@@ -17,6 +17,7 @@ from ensue.next_event.reservoir import LATEST
 from ensue.predictor import AnyPredictor
 from ensue.version import __version__
 
+_SCORES = "## Scores on data it has not seen"
 _WEIGHTS = "Attention weights say what the model leaned on, not why; trust them as far as a deletion test goes."
 
 
@@ -36,13 +37,31 @@ def describe(predictor: AnyPredictor, result: Result | TextResult | SuggestResul
         f"- seed: {summary['seed']}",
         *(f"- {name}: {value}" for name, value in {**summary["settings"], **(summary["schedule"] or {})}.items()),
         "",
-        "## Scores on data it has not seen",
+        _SCORES,
     ]
     if result is None:
         return "\n".join([*lines, "None yet: run `ensue evaluate FOLDER TEST`.", ""])
     measures = [name for name in result.rows[0].figures if not isinstance(result, Result) or _is_shown(name)]
     card = [f"- {name}: {value}" for name, value in asdict(result.protocol).items()]
     return "\n".join([*lines, table(result, measures), "", result.verdict, "", *card, "", _WEIGHTS, ""])
+
+
+def scores_of(card: str) -> dict[str, Any] | None:
+    """What :func:`describe` wrote of the latest scores; ``None`` where there are none yet.
+
+    ``figures`` are the model's own (x 100, with the half-width of their interval); ``verdict`` and ``protocol`` follow.
+    """
+    lines = card.partition(f"\n{_SCORES}\n")[2].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    if len(rows) < 3:
+        return None
+    heads, _, own = rows[:3]
+    said = [line for line in lines if line and not line.startswith(("|", "- ", "Warning: ")) and line != _WEIGHTS]
+    return {
+        "figures": dict(zip(heads[1:], own[1:], strict=False)),
+        "verdict": said[0] if said else "",
+        "protocol": dict(line[2:].split(": ", 1) for line in lines if line.startswith("- ") and ": " in line),
+    }
 
 
 def _is_shown(name: str) -> bool:

@@ -18,6 +18,7 @@ from ensue.errors import EnsueError, ModelFolderError, SettingError
 from ensue.predictor import load
 from ensue.serve import pictures, tasks
 from ensue.serve.batching import Full, Job, Worker
+from ensue.serve.facts import examples, facts
 from ensue.serve.logs import Log
 from ensue.serve.metrics import Metrics
 from ensue.serve.problems import Problem, busy, late
@@ -49,7 +50,7 @@ class Model:
         self._swapping = threading.Lock()
         self._failed: tuple[Identity, float] = (None, 0.0)
         self._identity = _identity(folder)
-        self.predictor, self.version = self._read()
+        self.predictor, self.version, self.examples = self._read()
         self.task: str = self.predictor.task
         self.since = datetime.now(UTC)
         metrics.version.labels(name).set(self.version)
@@ -98,7 +99,7 @@ class Model:
             if self._failed[0] == found and time.monotonic() < self._failed[1] + RETRY:
                 return False
             try:
-                predictor, version = self._read()
+                predictor, version, asked = self._read()
                 if predictor.task != self.task:
                     raise ModelFolderError(
                         f"{self.name}: now answers {predictor.task}, not {self.task}; stop and start"
@@ -108,7 +109,7 @@ class Model:
                 self._metrics.failures.labels(self.name).inc()
                 self._log.event("load_failed", model=self.name, error=_without_path(error, self.folder))
                 return False
-            self.predictor, self.version = predictor, version
+            self.predictor, self.version, self.examples = predictor, version, asked
             self._identity, self.since = found, datetime.now(UTC)
         self._metrics.swaps.labels(self.name).inc()
         self._metrics.version.labels(self.name).set(version)
@@ -118,12 +119,13 @@ class Model:
     def describe(self) -> dict[str, Any]:
         """What ``/v1/models`` says."""
         since = self.since.isoformat(timespec="seconds")
-        return {"name": self.name, **tasks.describe(self.predictor), "version": self.version, "since": since}
+        about = {**tasks.describe(self.predictor), "version": self.version, "since": since}
+        return {"name": self.name, **about, **facts(self.folder), "examples": self.examples}
 
-    def _read(self) -> tuple[Any, int]:
+    def _read(self) -> tuple[Any, int, list[dict[str, Any]]]:
         predictor, version = load(self.folder), versions.current(self.folder)
         tasks.warm_up(predictor)
-        return predictor, version
+        return predictor, version, examples(predictor)
 
     def _answer(self, kind: Hashable, records: Sequence[Any]) -> Sequence[str]:
         """In the worker's thread: one predictor from the first record of a batch to its last."""

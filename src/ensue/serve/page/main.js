@@ -24,6 +24,7 @@ async function begin() {
   try {
     const [models, story] = await Promise.all([api.models(), api.story()]);
     if (story) tell(story);
+    else document.getElementById("lead").textContent = `${models.map((model) => model.name).join(", ")}: ask what is served here, and see what it leaned on.`;
     const parts = panelsOf(models, story);
     if (parts.length) show(parts, story);
     else place.replaceChildren(make("p", { class: "state" }, "No model is served. Start the service with a model folder: ensue serve FOLDER"));

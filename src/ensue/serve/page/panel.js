@@ -10,17 +10,22 @@ const K = 5;
 
 export function panel(kind, models, story) {
   const own = story ? story.panels : {};
-  const items = own[kind.part || models.find((model) => own[model.name])?.name] || [];
+  const told = own[kind.part || models.find((model) => own[model.name])?.name];
+  const items = told || (story ? [] : (models[0].examples || []).map((record) => ({ record })));
   const view = { kind, models, story, items, model: models[0], asked: null, answer: null, turn: 0, look: null };
   const titles = new Map((story?.articles || []).map((article) => [article.id, article.title]));
   view.name = (value) => titles.get(value) || value;
   view.answers = make("div", { class: "answers", "aria-live": "polite", "aria-busy": "false" });
   view.evidence = make("div", { class: "evidence" });
   view.subject = make("div", { class: "subject" });
-  const left = make("div", { class: "asking" }, models.length > 1 ? selector(view) : null);
+  view.facts = make("div", { class: "facts" });
+  if (!story) about(view);
+  const left = make("div", { class: "asking" }, models.length > 1 ? selector(view) : null, story ? null : view.facts);
   const right = make("div", { class: "answering" }, make("h2", {}, kind.question), view.subject, view.answers, view.evidence);
   view.section = make("section", { class: "panel", role: "tabpanel", id: `panel-${kind.key}`, "aria-labelledby": `tab-${kind.key}`, tabindex: "0" }, left, right);
-  const pick = items.length ? picks(kind.pick, items, (item) => kind.card(item, view.name), (item) => choose(view, item)) : null;
+  const legend = told ? kind.pick : "Examples of what it knows";
+  const describe = (item) => (told ? kind.card(item, view.name) : [shown(item.record), kind.unit ? `a ${kind.unit[0]}` : kind.task === "link" ? "a title" : "a word"]);
+  const pick = items.length ? picks(legend, items, describe, (item) => choose(view, item)) : null;
   if (pick) left.append(pick.field);
   if (kind.task === "link" || kind.task === "classify") withText(view, left, pick);
   else withTrail(view, left, pick);
@@ -35,11 +40,28 @@ export function panel(kind, models, story) {
   return { key: kind.key, name: kind.name, panel: view.section, open };
 }
 
+const shown = (record) => record.text || (record.texts || record.values).join(" · ");
+
+// What a model is: its name and version, the day it was trained, and how right it was on data it had not seen.
+function about(view) {
+  const { name, task, model, version, trained, scores } = view.model;
+  const rows = [["Name", name], ["Task", task], ["Model", model], ["Version", version], ["Trained", trained || "unknown"]];
+  if (scores) {
+    rows.push(["Score", Object.entries(scores.figures).slice(0, 3).map(([measure, figure]) => `${measure.replaceAll("_", " ")} ${figure}`).join("; ")]);
+    rows.push(["Protocol", ["name", "data"].map((key) => scores.protocol[key]).filter(Boolean).join("; ") || "see CARD.md"]);
+  } else rows.push(["Score", `not evaluated yet; run: ensue evaluate FOLDER TEST`]);
+  view.facts.replaceChildren(
+    make("h3", {}, "The model"),
+    make("dl", {}, rows.map(([term, text]) => make("div", {}, make("dt", {}, term), make("dd", {}, String(text))))),
+    scores?.verdict ? make("p", { class: "note" }, scores.verdict) : "");
+}
+
 function selector(view) {
   const id = unique("model");
   const select = make("select", { id }, view.models.map((model, at) => make("option", { value: String(at) }, `${model.name} (${model.model})`)));
   select.addEventListener("change", () => {
     view.model = view.models[Number(select.value)];
+    if (!view.story) about(view);
     if (view.asked) ask(view, view.asked);
   });
   return make("div", { class: "selector" }, make("label", { for: id }, "Model"), select);
@@ -85,9 +107,9 @@ function withTrail(view, left, pick) {
 
 function choose(view, item) {
   if (view.steps) {
-    view.steps.set(item.record.values, item.record.times);
+    view.steps.set(item.record.values, item.record.times || []);
     view.caption.replaceChildren(...(item.text ? [make("figure", { class: "post" }, make("blockquote", {}, item.text), make("figcaption", {}, `${item.who}, ${item.when}`))] : []));
-  } else quote(view, view.kind.text(item), `${item.who}, ${item.when}`);
+  } else quote(view, shown(item.record), item.who ? `${item.who}, ${item.when}` : "an example of what it knows");
   ask(view, item);
 }
 

@@ -1,0 +1,49 @@
+"""What the page is told of a model: the scores of its card, and examples that hold nobody's history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ensue.evaluation import describe, evaluate, scores_of
+from ensue.serve.facts import examples, facts
+from ensue.studies.demo import data_of
+from tests.studies.small_demo import small_demo, small_story
+
+
+@pytest.mark.parametrize("name", ["posts", "stance", "sharing", "reading", "searching"])
+def test_the_scores_of_a_card_are_those_that_were_written(name: str, tmp_path: Path) -> None:
+    predictor = small_demo().predictors[name]
+    assert scores_of(describe(predictor)) is None
+    result = evaluate(predictor, data_of(small_story())[name].test)
+    found = scores_of(describe(predictor, result))
+    assert found is not None and found["verdict"] == result.verdict and found["protocol"]
+    own = result.rows[0]
+    for measure, figure in found["figures"].items():
+        value = own.figures[measure] * (1 if measure == "log_loss" else 100)  # a loss is no share
+        assert float(figure.split()[0]) == pytest.approx(value, abs=0.06)
+
+
+def test_a_folder_without_a_card_has_a_day(tmp_path: Path) -> None:
+    assert facts(tmp_path) == {"trained": None, "scores": None}
+    (tmp_path / "settings.json").write_text("{}")
+    assert facts(tmp_path)["scores"] is None and len(facts(tmp_path)["trained"]) == 10
+
+
+def test_examples_are_single_values_common_words_and_titles() -> None:
+    found, story = small_demo(), small_story()
+    texts = [one.post.text.lower() for one in story.posts if one.label]
+    for name, predictor in found.predictors.items():
+        asked = examples(predictor)
+        assert asked
+        for record in asked:
+            ((kind, value),) = record.items()
+            if kind == "text":
+                assert value in {article.title for article in story.articles}
+            elif kind == "texts":
+                assert sum(value[0] in text for text in texts) >= 2  # a common word, never a text
+            else:
+                assert len(value) == 1
+                if name == "searching":
+                    assert sum(value[0] in one.history.values for one in story.searching) >= 5

@@ -45,7 +45,7 @@ def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick
         lines += [
             f"**Quick run**: at most {amounts.learned or 0:,} cascades learned and {amounts.tested or 0:,} scored, few "
             "epochs. An impression, not a result. Left out, for they need the long run (without `--quick`): Weibo and "
-            "both of Twitter, where a few epochs learn nothing yet, MemeTracker, and the other rivals and variants.",
+            "both of Twitter, MemeTracker, and the other rivals and variants.",
             "",
         ]
     times = "once" if amounts.seeds == 1 else f"with {amounts.seeds} seeds"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -155,7 +156,12 @@ def test_a_thousand_beams_of_ten_hold_no_secret() -> None:
 
 
 def test_damaged_folders_say_so(tmp_path: Path) -> None:
+    """Files cut short are found by their contents where a folder is of before there were checksums."""
     counted(queries(planted(5, 0))).save(tmp_path / "m")
+    settings = json.loads((tmp_path / "m" / "settings.json").read_bytes())
+    del settings["checksums"]
+    (tmp_path / "m" / "settings.json").write_text(json.dumps(settings))
+    (tmp_path / "m" / "B2SUMS").unlink()
     for name in ("floor.json", "tokenizer.json"):
         whole = (tmp_path / "m" / name).read_bytes()
         (tmp_path / "m" / name).write_bytes(whole[:9])

@@ -19,7 +19,7 @@ from ensue.data.texts import Texts
 from ensue.folder import clone_folder
 from ensue.lock import only_writer
 from ensue.next_event.predictor import NextPredictor
-from ensue.serve import learning, tasks
+from ensue.serve import learning, models, tasks
 from tests.classify.contract import planted as labelled
 from tests.folders import unsummed
 from tests.serve.conftest import running, sessions
@@ -111,7 +111,8 @@ def test_a_request_in_flight_is_answered_by_the_version_it_began_with(
         thread = threading.Thread(target=lambda: found.append(service.post("/v1/models/clicks/predict", body)))
         thread.start()
         assert entered.wait(20)
-        monkeypatch.setattr(tasks, "warm_up", lambda predictor: None)
+        monkeypatch.setattr(tasks, "warm_up", lambda predictor: None)  # it and the examples would wait with the request
+        monkeypatch.setattr(models, "examples", lambda predictor: [])
         clone_folder(other, folder)
         until(lambda: _swaps(service) == 1)
         go_on.set()

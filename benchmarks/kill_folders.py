@@ -153,12 +153,13 @@ def served(folder: Path) -> Iterator[tuple[int, int]]:
             ended(process)
 
 
-def post(port: int) -> tuple[int, str]:
+def post(port: int, key: str = "") -> tuple[int, str]:
     """Status (0: no answer) and body of an update over HTTP."""
     body = json.dumps({"records": [json.loads(record.to_json()) for record in records()], "max_drop": 0.99})
+    headers = {"content-type": "application/json", **({"idempotency-key": key} if key else {})}
     connection = HTTPConnection("127.0.0.1", port, timeout=120)
     try:
-        connection.request("POST", "/v1/models/m/update", body, {"content-type": "application/json"})
+        connection.request("POST", "/v1/models/m/update", body, headers)
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
     except (OSError, HTTPException):
@@ -174,7 +175,10 @@ def children(process: int) -> list[int]:
 
 
 def serve(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
-    """Kill the service while it updates, every other time its learning process too; what was answered stands."""
+    """Kill the service while it updates, every other time its learning process too; the client sends it once more.
+
+    Each update has a key of its own and ends up learned exactly once, however often it was sent.
+    """
     folder = made(place)
     base, accepted, wrong, unanswered = load(folder).facts["sequences"], 0, 0, 0
     with served(folder) as (_, port):
@@ -183,8 +187,11 @@ def serve(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
         lasts, accepted = time.perf_counter() - begun, 1
     for number in range(kills):
         with served(folder) as (process, port):
+            wrong += number > 0 and post(port, f"update {number - 1}")[0] != 200
+            accepted += number > 0
+            wrong += wrong_history(folder, accepted, base)
             answers: list[tuple[int, str]] = []
-            client = threading.Thread(target=lambda port=port, to=answers: to.append(post(port)))  # type: ignore[misc]
+            client = threading.Thread(target=lambda port=port, to=answers: to.append(post(port, f"update {number}")))  # type: ignore[misc]  # noqa: B023
             client.start()
             time.sleep(1.05 * lasts * draw.random())
             learning = children(process)
@@ -193,17 +200,16 @@ def serve(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
                 with suppress(ProcessLookupError):
                     if number % 2:
                         os.kill(child, signal.SIGKILL)
-                while Path(f"/proc/{child}").exists():  # else it goes on alone, and ends
+                while Path(f"/proc/{child}").exists():  # it sees by itself that nobody waits any more
                     time.sleep(0.01)
             client.join()
         stands = versions.current(folder) - 1
         wrong += stands not in (accepted, accepted + 1) or (answers[0][0] == 200 and stands == accepted)
         unanswered += stands > accepted and answers[0][0] != 200
-        accepted = stands
-        wrong += wrong_history(folder, accepted, base)
-    learn(folder)
+    with served(folder) as (_, port):
+        wrong += post(port, f"update {kills - 1}")[0] != 200
     wrong += wrong_history(folder, accepted + 1, base) or left(folder) != []
-    row = {"case": "serve", "kills": kills, "took_place": accepted - 1, "took_place_unanswered": unanswered}
+    row = {"case": "serve", "kills": kills, "took_place": accepted, "took_place_unanswered": unanswered}
     return {**row, "wrong": wrong}
 
 

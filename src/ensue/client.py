@@ -120,6 +120,7 @@ class Client:
         users: Sequence[str] | None = None,
         max_drop: float | None = None,
         test: bool = True,
+        key: str | None = None,
     ) -> dict[str, Any]:
         """Learn records on top of a served model; the new version has taken over when this returns.
 
@@ -130,6 +131,8 @@ class Client:
             users: of suggestions: who typed each session, for the privacy floor.
             max_drop: refuse the update if the figure it is tested by falls by more than this share; 0.05 unless stated.
             test: whether the update is tested at all before it takes over.
+            key: a text of your own, such as a UUID, with which it can be sent again where no answer came: an update
+                under a key that the model knows is answered once more and not learned twice.
 
         Returns:
             The version that stands now, and what the test said.
@@ -144,7 +147,7 @@ class Client:
         body |= {"users": list(users)} if users is not None else {}
         body |= {"max_drop": max_drop} if max_drop is not None else {}
         body |= {} if test else {"test": False}
-        found: dict[str, Any] = self._ask("POST", f"/v1/models/{model}/update", body, seconds=600.0)
+        found: dict[str, Any] = self._ask("POST", f"/v1/models/{model}/update", body, seconds=600.0, key=key)
         return found
 
     def send(self, events: Sequence[Mapping[str, Any]]) -> int:
@@ -168,8 +171,12 @@ class Client:
     ) -> None:
         self.close()
 
-    def _ask(self, method: str, path: str, body: Any = None, *, seconds: float | None = None) -> Any:
+    def _ask(
+        self, method: str, path: str, body: Any = None, *, seconds: float | None = None, key: str | None = None
+    ) -> Any:
         more: dict[str, Any] = {} if body is None else {"json": body}
+        if key is not None:
+            more["headers"] = {"idempotency-key": key}
         if seconds is not None:
             more["timeout"] = seconds
         try:

@@ -91,6 +91,10 @@ class Refreshed:
         )
 
 
+def _nothing(candidate: Any, found: Refreshed) -> None:
+    pass
+
+
 def _in_silence(reports: Iterable[Report]) -> None:
     for _ in reports:
         pass
@@ -103,6 +107,7 @@ def refresh(
     max_drop: float | None = MAX_DROP,
     keep: int = 5,
     follow: Callable[[Iterable[Report]], None] = _in_silence,
+    before: Callable[[Any, Refreshed], None] = _nothing,
 ) -> Refreshed:
     """Update a model folder with what is new, or refuse to.
 
@@ -112,6 +117,8 @@ def refresh(
         max_drop: the largest relative fall that is let pass, in [0, 1); ``None`` for no test.
         keep: former versions kept, at most.
         follow: what to do with the reports of a pass of task ``next``; it has to run through them.
+        before: called with the candidate and what it comes to right before it takes the folder's place; what it notes
+            among the candidate's facts is part of the folder.
 
     Raises:
         DataError: nothing can be learned from the data, or from the part of it that is not held out.
@@ -137,6 +144,7 @@ def refresh(
         candidate.facts["version"] = number = versions.next_number(folder)
         found = replace(found, version=number)
         versions.keep(folder)
+        before(candidate, found)
         standing_stream = {name: read_file(folder, name) for name in STREAM if (folder / name).exists()}
         write_folder(folder, {**standing_stream, **STORAGE[candidate.task].files(candidate, card(candidate, found))})
         versions.prune(folder, keep)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import shutil
@@ -21,6 +22,7 @@ from ensue.data.queries import read_queries
 from ensue.data.texts import Texts
 from ensue.predictor import make
 from ensue.records import Article, History, Post, Text
+from ensue.serve import learning
 from ensue.serve.app import Service, make_app
 from ensue.serve.events import Queue
 from ensue.serve.files import Files
@@ -116,6 +118,16 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(fitted: Path, tmp_path: Path) -> Path:
     """A copy of the small ``clicks`` model, to be replaced."""
     return Path(shutil.copytree(fitted / "clicks", tmp_path / "clicks"))
+
+
+@pytest.fixture
+def at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Updates are learned in this process: starting another one takes seconds, and is tested once."""
+
+    async def learn(asked: learning.Asked, *, seconds: float) -> dict[str, Any]:
+        return learning.answered(await asyncio.to_thread(learning.said, asked), asked.folder)
+
+    monkeypatch.setattr(learning, "learn_apart", learn)
 
 
 class Running(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 import threading
@@ -19,22 +18,12 @@ from ensue.data.texts import Texts
 from ensue.folder import clone_folder
 from ensue.lock import only_writer
 from ensue.next_event.predictor import NextPredictor
-from ensue.serve import learning, models, tasks
+from ensue.serve import models, tasks
 from tests.classify.contract import planted as labelled
 from tests.folders import unsummed
 from tests.serve.conftest import running, sessions
 
 ASK = {"records": [{"values": ["v1", "v2"]}], "k": 3}
-
-
-@pytest.fixture
-def at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Updates are learned in this process: starting another one takes seconds, and is tested once."""
-
-    async def learn(folder: Path, body: dict[str, Any], *, keep: int, seconds: float) -> dict[str, Any]:
-        return learning.answered(await asyncio.to_thread(learning.said, folder, body, keep), folder)
-
-    monkeypatch.setattr(learning, "learn_apart", learn)
 
 
 def until(true: Callable[[], bool], seconds: float = 20.0) -> None:

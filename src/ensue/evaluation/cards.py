@@ -77,7 +77,9 @@ def _facts(facts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         if isinstance(value, Mapping):
             yield name, _figures(value)
         elif isinstance(value, list):
-            if name == "encoder":
+            if name == "answered":
+                yield name, f"{len(value)} latest updates by their Idempotency-Key"
+            elif name == "encoder":
                 yield name, f"known again by {', '.join(f'{own:.4f}' for own in value[:3])}, …"
             elif value and not rows:
                 yield name, "; ".join(map(str, value)) if name == "notes" else ", ".join(map(str, value))

@@ -11,9 +11,10 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
 
 from ensue.errors import DataError, EnsueError
-from ensue.serve import bodies, gorse, learning, schemas
+from ensue.serve import bodies, gorse, learning, schemas, updates
 from ensue.serve.events import Queue, put, read_events
 from ensue.serve.files import INDEX, Files
 from ensue.serve.guard import COUNTED, Guard
@@ -167,10 +168,10 @@ def _add_update(app: FastAPI, service: Service) -> None:
         "/v1/models/{name}/update",
         summary="Learn records on top of the model; what stood is kept, and the new version takes over",
         tags=["models"],
-        openapi_extra=schemas.described("update", service.settings),
+        openapi_extra={**schemas.described("update", service.settings), "parameters": [schemas.KEY]},
         responses=schemas.responses(*OFTEN, 409),
     )
-    async def update(name: str, request: Request) -> dict[str, Any]:
+    async def update(name: str, request: Request) -> Response:
         return await _update(service, service.models.named(name), request)
 
 
@@ -214,50 +215,26 @@ async def _answers(service: Service, request: Request, model: Model, kind: Kind,
     return Response(f'{{"{name}": [{", ".join(lines)}]}}', media_type=JSON)
 
 
-async def _update(service: Service, model: Model, request: Request) -> dict[str, Any]:
+async def _update(service: Service, model: Model, request: Request) -> Response:
     settings = service.settings
     if not settings.learn:
         raise Problem(
             403, "this service does not learn over HTTP", "use `ensue update`, or start it without --read-only"
         )
-    found: Any = await bodies.read_json(request, settings, settings.update_bytes)
-    extra = {"suggest": ["users"], "link": ["articles"]}.get(model.task, [])
-    body = bodies.fields_of(found, ["records", "max_drop", "test", *extra], "records")
-    records = await asyncio.to_thread(
-        partial(bodies.read_records, body["records"], model.task, settings.learned, settings.history)
-    )
-    _check_update(body, len(records))
-    request.scope[COUNTED] = len(records)
+    key = bodies.read_key(request.headers.getlist("idempotency-key"))
+    body = await bodies.read_body(request, settings.update_bytes, settings.patience)
+    look = partial(updates.count_checked, task=model.task, settings=settings)
+    request.scope[COUNTED] = await bodies.read_apart(body, settings, look)
     if service.learning.locked():
         raise busy("an update is being learned; one at a time", 5)
     async with service.learning:
-        made = await learning.learn_apart(model.folder, body, keep=settings.keep, seconds=settings.learn_seconds)
+        asked = learning.Asked(model.folder, body, settings.keep, key)
+        made = await learning.learn_apart(asked, seconds=settings.learn_seconds)
         await asyncio.to_thread(model.refresh)
-    service.metrics.updates.labels(model.name).inc()
-    return made
-
-
-def _check_update(body: dict[str, Any], num_records: int) -> None:
-    """What stands in a body that is to be learned beside its records."""
-    drop = body.get("max_drop", 0.0)
-    if not isinstance(drop, int | float) or isinstance(drop, bool) or not 0 <= drop < 1:
-        raise DataError('field "max_drop" must be a share in [0, 1)')
-    if not isinstance(body.get("test", True), bool):
-        raise DataError('field "test" must be true or false')
-    if not isinstance(body.get("articles", []), list):
-        raise DataError('field "articles" must be a list')
-    for at, article in enumerate(body.get("articles", [])):
-        if not isinstance(article, dict):
-            raise DataError(f'articles[{at}]: must be an object such as {{"body": "an article", "id": "n1"}}')
-    if not num_records and not body.get("articles"):
-        raise DataError('field "records" is empty; there is nothing to learn')
-    users = body.get("users")
-    if users is not None and (
-        not isinstance(users, list)
-        or len(users) != num_records
-        or not all(isinstance(user, str | int) and not isinstance(user, bool) and user != "" for user in users)
-    ):
-        raise DataError(f'field "users" must be a list of {num_records} names, one a record')
+    replayed = made.pop("replayed", False)
+    if not replayed:
+        service.metrics.updates.labels(model.name).inc()
+    return JSONResponse(made, headers={"idempotent-replayed": "true"} if replayed else None)
 
 
 def _add_events(app: FastAPI, service: Service) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
@@ -22,6 +22,8 @@ from ensue.serve.settings import ServeSettings
 Read = TypeVar("Read")
 LARGE = 2**14
 """Bytes from which a body is read in a thread, so that the others do not wait for it."""
+KEY_LENGTH = 255
+"""Characters of an Idempotency-Key."""
 _READING = ThreadPoolExecutor(1, "ensue-bodies")  # one large body at a time: more would only wait for each other
 _WORD = re.compile(r"\w+|[^\w\s]")
 JSON_TYPES = ("application/json", "application/x-ndjson", "application/jsonl")
@@ -77,7 +79,11 @@ async def read_json(
         Problem: it is not JSON in UTF-8, too deep, or has too many parts.
         DataError: of ``then``.
     """
-    body = await read_body(request, limit, settings.patience)
+    return await read_apart(await read_body(request, limit, settings.patience), settings, then)
+
+
+async def read_apart(body: bytes, settings: ServeSettings, then: Callable[[Any], Read]) -> Read:
+    """What the bytes of a body say, as :func:`read_json`."""
 
     def read() -> Read:
         return then(decode(body, settings.depth, settings.parts))
@@ -210,6 +216,22 @@ def whole_number(body: dict[str, Any], name: str, default: int, most: int, least
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise DataError(f'field "{name}" must be a whole number from {least} to {most}')
     return value
+
+
+def read_key(given: Sequence[str]) -> str:
+    """``Idempotency-Key``, with or without the quotes of a structured field; empty where there is none.
+
+    Raises:
+        Problem: 400.
+    """
+    if not given:
+        return ""
+    key = given[0].strip()
+    if len(key) > 1 and key[0] == key[-1] == '"':
+        key = key[1:-1]
+    if len(given) > 1 or not 0 < len(key) <= KEY_LENGTH or not (key.isascii() and key.isprintable()):
+        raise Problem(400, f"Idempotency-Key must be one text of 1 to {KEY_LENGTH} ASCII characters", "send a new UUID")
+    return key
 
 
 def read_prefix(found: Any, where: str, most: int) -> str:

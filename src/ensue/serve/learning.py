@@ -1,11 +1,18 @@
 """An update over HTTP: learned by a process of its own in a copy, which then takes the folder's place at once.
 
 The process that answers does none of the work, so requests go on at their pace, and a learning process that dies leaves
-the folder as it was. It reads one JSON object on stdin and writes one on stdout:
+the folder as it was. It reads a line of JSON and the body on stdin, and writes one object on stdout:
 
     python -m ensue.serve.learning
-    {"folder": "models/next", "body": {"records": […]}, "keep": 5}
+    {"folder": "models/next", "keep": 5, "key": "", "bytes": 34}
+    {"records": [{"values": ["a", "b"]}]}
     {"report": {…}, "version": 2} or {"error": "…", "status": 422}
+
+It ends with the process that asked, whose end of stdin stays open while that one lives: nothing takes place that
+nobody hears of. For the moment in which the folder has changed and the answer is not sent there is the header
+``Idempotency-Key`` (draft-ietf-httpapi-idempotency-key-header): an update under a key is answered once more, not
+learned once more. The folder itself keeps digests of its latest keys and the answers to them, so that update and key
+are one commit; a version that is put back knows the keys of its time.
 """
 
 from __future__ import annotations
@@ -13,39 +20,84 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import sys
+import threading
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ensue.errors import EnsueError, ModelFolderError
-from ensue.refresh import MAX_DROP, refresh
+from ensue.errors import DataError, EnsueError, ModelFolderError
+from ensue.refresh import MAX_DROP, Refreshed, refresh
 from ensue.serve import tasks
+from ensue.serve.bodies import decode
 from ensue.serve.problems import Problem, late
 
-LEARNED = ("records", "users", "articles", "max_drop", "test")
-"""The fields of a body that is to be learned."""
+ANSWERED = "answered"
+"""The fact under which a folder keeps its latest keys and answers."""
+STANDS = "GET /v1/models says which version stands"
+"""It may have ended between the folder's change and its answer."""
+KEYS = 16
+"""Keys that a folder keeps."""
 
 
-async def learn_apart(folder: Path, body: Mapping[str, Any], *, keep: int, seconds: float) -> dict[str, Any]:
+class Repeated(Exception):  # noqa: N818 - it says how things are
+    """An update under this key has taken place.
+
+    Args:
+        answer: what was said of it.
+    """
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        super().__init__()
+        self.answer = answer
+
+
+class Asked(NamedTuple):
+    """An update.
+
+    Attributes:
+        folder: of the model.
+        body: checked; as it was sent.
+        keep: former versions kept, at most.
+        key: ``Idempotency-Key``, or empty.
+    """
+
+    folder: Path
+    body: bytes
+    keep: int
+    key: str = ""
+
+
+async def learn_apart(asked: Asked, *, seconds: float) -> dict[str, Any]:
     """Let a process of its own learn a checked body into a folder.
 
+    Returns:
+        The report; with ``replayed`` where the key was known.
+
     Raises:
-        Problem: the body cannot be learned, the folder cannot be written, or it took too long; the folder is unchanged.
+        Problem: the body cannot be learned, the folder cannot be written, or it took too long.
     """
-    asked = json.dumps({"folder": str(folder), "body": body, "keep": keep}).encode()
+    head = {"folder": str(asked.folder), "keep": asked.keep, "key": asked.key, "bytes": len(asked.body)}
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "ensue.serve.learning"), stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment
     )
+    assert process.stdin is not None and process.stdout is not None
     try:
         async with asyncio.timeout(seconds):
-            written, _ = await process.communicate(asked)
+            process.stdin.writelines([json.dumps(head).encode(), b"\n", asked.body])
+            with suppress(ConnectionError):  # it has ended already; what it wrote says why
+                await process.stdin.drain()
+            written = await process.stdout.read()
+            await process.wait()
     except TimeoutError:
-        raise late(f"the update took longer than {seconds:g} s and was given up; the model stands as it was") from None
+        raise late(f"the update took longer than {seconds:g} s and was given up; {STANDS}") from None
     finally:
+        process.stdin.close()
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 process.kill()
@@ -53,8 +105,8 @@ async def learn_apart(folder: Path, body: Mapping[str, Any], *, keep: int, secon
     try:
         found = json.loads(written)
     except ValueError:
-        raise Problem(503, "the learning process ended before its time; the model stands as it was") from None
-    return answered(found, folder)
+        raise Problem(503, f"the learning process ended before its time; {STANDS}") from None
+    return answered(found, asked.folder)
 
 
 def answered(found: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -68,27 +120,47 @@ def answered(found: dict[str, Any], folder: Path) -> dict[str, Any]:
     return found
 
 
-def learn(folder: Path, body: Mapping[str, Any], keep: int) -> dict[str, Any]:
+def learn(asked: Asked, last: Callable[[], None]) -> dict[str, Any]:
     """Learn a body into a folder, after a test unless ``test`` is false; what stood there is kept as a version.
+
+    Args:
+        asked: the update.
+        last: called right before the folder changes.
 
     Raises:
         EnsueError: it cannot be learned, or was refused; the folder is unchanged.
     """
+    body = decode(asked.body, sys.maxsize, sys.maxsize)  # its limits were looked at by who asks
     drop = float(body.get("max_drop", MAX_DROP)) if body.get("test", True) else None
+    marks = _marks(asked.key, body)
 
     def data(predictor: Any) -> Any:
+        for former in predictor.facts.get(ANSWERED, []) if asked.key else ():
+            if former["key"] == marks["key"] and former["body"] != marks["body"]:
+                raise DataError("this Idempotency-Key was used for another body; give every update a key of its own")
+            if former["key"] == marks["key"]:
+                raise Repeated(former["answer"])
         return tasks.data_of(predictor, _records(predictor, body), body)
 
-    found = refresh(folder, data, max_drop=drop, keep=keep)
+    def before(candidate: Any, found: Refreshed) -> None:
+        if asked.key:
+            former = [*candidate.facts.get(ANSWERED, []), {**marks, "answer": found.to_dict()}]
+            candidate.facts[ANSWERED] = former[-KEYS:]
+        last()
+
+    try:
+        found = refresh(asked.folder, data, max_drop=drop, keep=asked.keep, before=before)
+    except Repeated as repeated:
+        return {**repeated.answer, "replayed": True}
     if not found.accepted:
         raise ModelFolderError(found.verdict)
     return found.to_dict()
 
 
-def said(folder: Path, body: Mapping[str, Any], keep: int) -> dict[str, Any]:
+def said(asked: Asked, last: Callable[[], None] = lambda: None) -> dict[str, Any]:
     """What :func:`learn` comes to, as JSON: a report, or an error and its status."""
     try:
-        return learn(folder, body, keep)
+        return learn(asked, last)
     except ModelFolderError as error:
         return {"error": str(error), "status": 409}
     except EnsueError as error:
@@ -99,8 +171,34 @@ def main() -> None:
     """Read what to learn on stdin, say on stdout what came of it."""
     with suppress(OSError):
         os.nice(10)  # answers come first
-    asked = json.loads(sys.stdin.buffer.read())
-    sys.stdout.write(json.dumps(said(Path(asked["folder"]), asked["body"], asked["keep"])))
+    head = json.loads(sys.stdin.buffer.readline())
+    asked = Asked(Path(head["folder"]), sys.stdin.buffer.read(head["bytes"]), head["keep"], head["key"])
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    sys.stdout.write(json.dumps(said(asked, _require_parent)))
+
+
+def _end_with_parent() -> None:
+    """End at once when the process that asked has ended: nothing more comes on stdin before."""
+    os.read(sys.stdin.fileno(), 1)
+    os._exit(1)
+
+
+def _require_parent() -> None:
+    """The same at the last moment before the folder changes, for the other thread may be a little late."""
+    if select.select([sys.stdin], [], [], 0)[0]:
+        os._exit(1)
+
+
+def _marks(key: str, body: Mapping[str, Any]) -> dict[str, str]:
+    """Digests of a key and of a body; the latter tells nothing to who does not know the key."""
+    own = key.encode()
+    canonical = json.dumps(body, sort_keys=True).encode()
+    return {
+        "key": blake2b(own, digest_size=16).hexdigest(),
+        "body": blake2b(
+            canonical, digest_size=16, key=blake2b(own, digest_size=32, person=b"body").digest()
+        ).hexdigest(),
+    }
 
 
 def _records(predictor: Any, body: Mapping[str, Any]) -> list[Any]:

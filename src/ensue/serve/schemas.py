@@ -15,6 +15,8 @@ from pydantic import TypeAdapter
 from ensue.answers import Answer, Explanation, LinkAnswer, QueryExplanation, TextAnswer, TextExplanation
 from ensue.link.explaining import LinkExplanation
 from ensue.records import Article, History, Post, Text
+from ensue.serve.bodies import KEY_LENGTH
+from ensue.serve.learning import KEYS
 from ensue.serve.settings import ServeSettings
 
 TAKEN = (History, Text, Post, Article)
@@ -61,6 +63,16 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     },
     "gorse": {"a session": [{"ItemId": "a17", "Timestamp": "2026-01-31T10:00:00Z", "FeedbackType": "read"}]},
 }
+KEY: Mapping[str, Any] = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "A UUID of your own. An update that is sent again under its key, to the same model and with the "
+    "same body, is answered as it was and not learned twice, also where the service was killed before it answered; "
+    "the answer then carries Idempotent-Replayed: true. Another body under a known key is refused. "
+    f"The latest {KEYS} are known.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": KEY_LENGTH},
+    "example": "7f3b9c6e-5d1f-4a0e-9f1d-1f6f0c1b2a3d",
+}
 _WHOLE = {"type": "integer", "minimum": 1}
 _RECORD = {"anyOf": [{"$ref": f"#/components/schemas/{one.__name__}"} for one in (History, Text, Post)]}
 _TEXTS = {"type": "array", "items": {"type": "string"}}
@@ -74,11 +86,10 @@ def bodies_of(own: ServeSettings) -> Mapping[str, Any]:
     """The body of each verb, with the limits of this service."""
     k, prefix = {**_WHOLE, "maximum": own.most}, {"type": "string", "maxLength": own.prefix}
 
-    def records(most: int, words: int | None) -> dict[str, Any]:
-        limits = f"a history has at most {own.history:,} values" + (
-            f" of {own.value_characters:,} characters, a text or post {words:,} words and {own.characters:,} characters"
-            if words
-            else ""
+    def records(most: int, words: int) -> dict[str, Any]:
+        limits = (
+            f"a history has at most {own.history:,} values of {own.value_characters:,} characters, a text or post "
+            f"{words:,} words and {own.characters:,} characters"
         )
         return {"type": "array", "items": _RECORD, "maxItems": most, "description": limits}
 
@@ -94,7 +105,7 @@ def bodies_of(own: ServeSettings) -> Mapping[str, Any]:
         "explain": _object(["records"], records=records(own.explained, own.explained_words), k=k),
         "update": _object(
             ["records"],
-            records=records(own.learned, None),
+            records=records(own.learned, own.words),
             users=_TEXTS,
             articles={"type": "array", "items": {"$ref": "#/components/schemas/Article"}},
             max_drop={"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.05},

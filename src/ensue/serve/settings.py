@@ -35,6 +35,8 @@ class ServeSettings:
     """Characters of a record's texts."""
     value_characters: int = 1000
     """Characters of one value of a history, such as a query."""
+    article_characters: int = 200_000
+    """Characters of an article that is to be learned."""
     prefix: int = 200
     """Characters of a prefix."""
     depth: int = 16

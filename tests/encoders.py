@@ -7,6 +7,7 @@ import sys
 import types
 import zlib
 from functools import cache
+from importlib.machinery import ModuleSpec
 from typing import Any, ClassVar
 
 import numpy as np
@@ -61,6 +62,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where the extra is installed."""
     module: Any = types.ModuleType("sentence_transformers")
     module.SentenceTransformer, module.__version__ = StandIn, "6.0.1"
+    module.__spec__ = ModuleSpec(module.__name__, None)
     monkeypatch.setitem(sys.modules, "sentence_transformers", module)
     monkeypatch.setattr(StandIn, "made", [])
     monkeypatch.setattr(StandIn, "asked", [])

@@ -12,6 +12,7 @@ from ensue import classify, link, next_event, registry, suggest
 from ensue.errors import ModelFolderError, SettingError
 from ensue.predictor import make
 from ensue.studies import PAPERS
+from tests.encoders import install, missing
 
 PACKAGES: Mapping[str, Any] = {"next": next_event, "classify": classify, "suggest": suggest, "link": link}
 EVERY = [(task, name) for task, package in PACKAGES.items() for name in package.MODELS]
@@ -52,6 +53,57 @@ def test_an_unknown_model_is_refused_in_the_predictors_own_words(task: str) -> N
             refuse(task, "gpt")
         said.append(str(caught.value))
     assert said[0] == said[1]
+
+
+GIVEN = [(task, name, {"sideways": "1"}) for task, name in [*EVERY, *((task, "best") for task in PACKAGES)]]
+GIVEN.remove(("link", "sbert", {"sideways": "1"}))  # it needs its encoder's name as well
+OF_LINK = [("best", {"learned": "cnn"}), ("best", {"encoder": "stand-in"}), ("sbert", {"encoder": "stand-in"})]
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "given"), [*GIVEN, *(("link", name, {**given, "sideways": "1"}) for name, given in OF_LINK)]
+)
+def test_an_unknown_setting_is_refused_in_the_predictors_own_words(task: str, name: str, given: dict[str, str]) -> None:
+    said = []
+    for refuse in (registry.require_settings, lambda task, name, given: make(task, name, settings=given)):
+        with pytest.raises(SettingError) as caught:
+            refuse(task, name, given)
+        said.append(str(caught.value))
+    assert said[0] == said[1] and said[0].startswith("setting 'sideways' is not known here; choose from ")
+
+
+@pytest.mark.parametrize(
+    ("task", "model", "given", "message"),
+    [
+        ("classify", "blend", {"vectors": "missing"}, "vectors is 'missing'; there is no such file"),
+        ("link", "ast", {"vectors": "/missing/v.txt"}, "vectors is '/missing/v.txt'; there is no such file"),
+        ("classify", "best", {"encoder": "./missing"}, "encoder is './missing'; there is no such folder"),
+        ("link", "sbert", {"encoder": "/missing/model"}, "encoder is '/missing/model'; there is no such folder"),
+        ("link", "best", {"encoder": "a/b/c"}, "encoder is 'a/b/c'; there is no such folder"),
+        (
+            "link",
+            "best",
+            {"encoder": "owner/name"},
+            "encoder 'owner/name' needs the extra: pip install 'ensue[encoder]'",
+        ),
+    ],
+)
+def test_what_a_setting_names_must_be_there(
+    task: str, model: str, given: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing(monkeypatch)
+    with pytest.raises(SettingError) as caught:
+        registry.require_settings(task, model, given)
+    assert str(caught.value) == message
+
+
+def test_what_is_there_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch)
+    (tmp_path / "v.txt").touch()
+    for encoder in ("owner/name", "name", str(tmp_path)):
+        registry.require_settings("classify", "best", {"encoder": encoder, "vectors": str(tmp_path / "v.txt")})
+        registry.require_settings("link", "sbert", {"encoder": encoder})
+    registry.require_settings("link", "ast", {"encoder": "ast", "dim": "6"})  # a network of the task, not a folder
 
 
 def test_unknown_tasks_and_papers_are_refused() -> None:

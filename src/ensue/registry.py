@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ensue.errors import ModelFolderError, SettingError
 from ensue.folder import read_settings
+from ensue.settings import require_encoder, require_file, require_known
 
 TASKS: Mapping[str, str] = {"next": "next_event", "classify": "classify", "suggest": "suggest", "link": "link"}
 """The package of each task."""
@@ -69,6 +70,25 @@ def require_model(task: str, model: str) -> None:
         raise SettingError(f"model {model!r} is not known for task {task}; choose from {', '.join(names)}")
 
 
+def require_settings(task: str, model: str, given: Mapping[str, str]) -> None:
+    """Refuse settings by name that the model does not have, and those that name what is not there.
+
+    Raises:
+        SettingError: an unknown name, a file of vectors or a sentence encoder that is not there.
+    """
+    package, listed = TASKS[require_task(task)], models(task)
+    rows, known = _rows(package), _fields(f"ensue.{package}", _maker(_assigned(package)["SHARED"]))
+    names = [one.name for one in listed if one.default] if model == "best" else [model]
+    learned = given.get("learned") or ("sbert" if given.get("encoder") else "")
+    for name in [*names, *(one.name for one in listed if model == "best" and one.name == learned)]:
+        settings, schedule = rows[name]
+        known |= _fields(f"ensue.{package}", settings) | _fields("ensue.schedule", schedule and "Schedule")
+    require_known(given, known)
+    require_file("vectors", given.get("vectors"))
+    if (encoder := given.get("encoder")) and encoder not in {one.name for one in listed}:
+        require_encoder(encoder)
+
+
 def require_paper(paper: str) -> None:
     """Refuse a name that is no study.
 
@@ -91,6 +111,39 @@ def task_of(folder: str | Path) -> str:
     return task
 
 
+def _rows(package: str) -> dict[str, tuple[str, str]]:
+    """What makes the settings and the schedule of each model; empty where it has none."""
+    literal = _assigned(package)["MODELS"]
+    assert isinstance(literal, ast.Dict)
+    rows = (row.elts for row in literal.values if isinstance(row, ast.Tuple))
+    return {name: (_maker(row[1]), _maker(row[2])) for name, row in zip(_keys(literal), rows, strict=True)}
+
+
+def _maker(made: ast.expr) -> str:
+    """The class that a call is of, or else what stands there; empty for ``None``."""
+    found = ast.unparse(made.func if isinstance(made, ast.Call) else made)
+    return "" if found == "None" else found
+
+
+def _fields(module: str, name: str) -> set[str]:
+    """The fields of a dataclass that a module has or imports, those of its bases included; none of the empty name."""
+    if not name:
+        return set()
+    body = _source(module)
+    places = {
+        alias.name: node.module
+        for node in body
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    if name in places:
+        return _fields(places[name], name)
+    (found,) = (node for node in body if isinstance(node, ast.ClassDef) and node.name == name)
+    names = (node.target for node in found.body if isinstance(node, ast.AnnAssign))
+    own = {target.id for target in names if isinstance(target, ast.Name)}
+    return own.union(*(_fields(module, ast.unparse(base)) for base in found.bases))
+
+
 def _keys(literal: ast.expr) -> list[str]:
     """The keys of a dictionary's literal."""
     assert isinstance(literal, ast.Dict)
@@ -99,12 +152,19 @@ def _keys(literal: ast.expr) -> list[str]:
 
 def _assigned(package: str) -> dict[str, ast.expr]:
     """What a package's own file assigns to names."""
-    source = files("ensue").joinpath(package, "__init__.py").read_text(encoding="utf-8")
     found: dict[str, ast.expr] = {}
-    for node in ast.parse(source).body:
+    for node in _source(f"ensue.{package}"):
         match node:
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                 found[name] = value
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 found[name] = value
     return found
+
+
+def _source(module: str) -> list[ast.stmt]:
+    """What a module or a package's own file says."""
+    *folders, name = module.split(".")[1:]
+    place = files("ensue").joinpath(*folders)
+    place = place.joinpath(name, "__init__.py") if place.joinpath(name).is_dir() else place.joinpath(f"{name}.py")
+    return ast.parse(place.read_text(encoding="utf-8")).body

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from ensue.errors import SettingError
+
+_FETCHED = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
+"""``name`` or ``owner/name``, as models are called where they are fetched from."""
 
 
 def changed(changes: Mapping[str, object], *defaults: Any) -> list[Any]:
@@ -24,9 +29,7 @@ def changed(changes: Mapping[str, object], *defaults: Any) -> list[Any]:
         SettingError: a name that none of them has, or a value that is not of the field's type.
     """
     known = {field.name for settings in defaults if settings is not None for field in fields(settings)}
-    for name in changes:
-        if name not in known:
-            raise SettingError(f"setting {name!r} is not known here; choose from {', '.join(sorted(known))}")
+    require_known(changes, known)
     return [None if settings is None else _changed(changes, settings) for settings in defaults]
 
 
@@ -45,6 +48,17 @@ def _changed(changes: Mapping[str, object], settings: Any) -> Any:
         if isinstance(value := getattr(made, name), float) and not math.isfinite(value):
             raise SettingError(f"setting {name}: must be a finite number (got {own[name]!r})")
     return made
+
+
+def require_known(names: Iterable[str], known: Collection[str]) -> None:
+    """Settings must be among those there are.
+
+    Raises:
+        SettingError: one is not.
+    """
+    for name in names:
+        if name not in known:
+            raise SettingError(f"setting {name!r} is not known here; choose from {', '.join(sorted(known))}")
 
 
 def require(settings: Any, wanted: str, holds: Callable[[Any], bool], *names: str) -> None:
@@ -72,6 +86,18 @@ def require_file(name: str, path: str | Path | None) -> None:
     """
     if path is not None and not Path(path).is_file():
         raise SettingError(f"{name} is {str(path)!r}; there is no such file")
+
+
+def require_encoder(name: str) -> None:
+    """A sentence encoder must be a folder or a name that could be fetched, and what reads it installed.
+
+    Raises:
+        SettingError: it is not.
+    """
+    if not Path(name).is_dir() and not _FETCHED.fullmatch(name):
+        raise SettingError(f"encoder is {name!r}; there is no such folder")
+    if find_spec("sentence_transformers") is None:
+        raise SettingError(f"encoder {name!r} needs the extra: pip install 'ensue[encoder]'")
 
 
 def require_seed(seed: object) -> int:

@@ -6,6 +6,7 @@
 from typing import Any
 
 from ensue.classify.counting import CountingSettings, Majority, MeanVectors, Tfidf
+from ensue.classify.keeping import KeepingSettings
 from ensue.classify.network import SCHEDULE, TextClassifier, TextSettings
 from ensue.schedule import Schedule
 
@@ -22,6 +23,8 @@ MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
     "vectors": (MeanVectors, CountingSettings(), None),
     "majority": (Majority, CountingSettings(), None),
 }
+SHARED = KeepingSettings()
+"""What is set of every model beside its own settings."""
 ABOUT: dict[str, tuple[str, str]] = {
     "centrality": (
         "a BiLSTM; words weigh by their centrality in a graph of who leans on whom",

@@ -25,7 +25,7 @@ from ensue.data.texts import Texts, hold_out_texts
 from ensue.data.tokens import split_words
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
-from ensue.settings import require_file
+from ensue.settings import require_encoder, require_file
 from ensue.training import Report, train
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ def fit(
 ) -> Iterator[Report]:
     """See :meth:`ensue.classify.predictor.ClassifyPredictor.fit`."""
     require_file("vectors", predictor.settings.vectors)
+    if predictor.encoder is not None:
+        require_encoder(predictor.encoder.name)
     require_labels(data, "training data")
     part, held, rule = data, valid, None
     if held is None:

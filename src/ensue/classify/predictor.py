@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from ensue.answers import TextAnswer, TextExplanation
-from ensue.classify import BEST, MODELS, answers, blend, fitting, storage, updating
+from ensue.classify import BEST, MODELS, SHARED, answers, blend, fitting, storage, updating
 from ensue.classify.batch import Batch, Output
 from ensue.classify.counting import Majority, MeanVectors, Sides, Tfidf
-from ensue.classify.keeping import KeepingSettings
 from ensue.classify.network import TABLE_2, Shape
 from ensue.classify.sentences import SentencePassages
 from ensue.classify.task import Passages
@@ -36,7 +35,6 @@ from ensue.threads import side_by_side
 from ensue.training import Report
 from ensue.vocabulary import FIRST
 
-KEEPING = KeepingSettings()
 GROUP = 6000
 """Words that are read together in prediction."""
 
@@ -73,7 +71,7 @@ class ClassifyPredictor:
             self.names = tuple(name for name in BEST if name != "vectors")
         self.device = find_device(device)
         self.encoder: Encoder | None = None
-        *_, self.keeping = changed(self.options, *(part for name in self.names for part in MODELS[name][1:]), KEEPING)
+        *_, self.keeping = changed(self.options, *(part for name in self.names for part in MODELS[name][1:]), SHARED)
         self.become(self.names[0])
         self.seed = require_seed(seed)
         self.tokenizer = Tokenizer()

@@ -35,7 +35,7 @@ from ensue.cli.options import (
     Valid,
     settings_of,
 )
-from ensue.registry import require_model
+from ensue.registry import require_model, require_settings
 
 
 def fit(
@@ -69,6 +69,8 @@ def fit(
     """Train a model (or count) and write its folder."""
     chosen = tasks.named(task, context)
     require_model(task, model)
+    settings = settings_of(set_, min_users)
+    require_settings(task, model, settings)
     from ensue.cli import show
     from ensue.folder import require_writable, sweep
     from ensue.group import ranks
@@ -76,7 +78,7 @@ def fit(
     from ensue.predictor import make
 
     reading = Reading.of(context)
-    predictor = make(task, model, settings=settings_of(set_, min_users), seed=seed, device=device)
+    predictor = make(task, model, settings=settings, seed=seed, device=device)
     require_writable(output)
     _require_free(output, replace)
     place = output.resolve()

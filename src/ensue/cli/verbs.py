@@ -35,7 +35,7 @@ from ensue.cli.options import (
     settings_of,
 )
 from ensue.errors import SettingError
-from ensue.registry import require_model, require_paper
+from ensue.registry import require_model, require_paper, require_settings
 from ensue.version import __version__
 
 app = typer.Typer(
@@ -165,17 +165,17 @@ def compare(
     chosen, names = tasks.named(task, context), _names(models) or ["best"]
     if seeds < 1:
         raise SettingError(f"--seeds {seeds}: give at least 1")
+    settings = settings_of(set_, min_users)
     for name in names:
         require_model(task, name)
+        require_settings(task, name, settings)
     from ensue.cli import show
     from ensue.evaluation import compare as score
     from ensue.predictor import make
 
     scoring = chosen.scoring(protocol, at)
     reading = Reading.of(context)
-    entries = [
-        [make(task, name, settings=settings_of(set_, min_users), seed=seed) for seed in range(seeds)] for name in names
-    ]
+    entries = [[make(task, name, settings=settings, seed=seed) for seed in range(seeds)] for name in names]
     learned = replace(reading, part="")  # a part is of what is scored: nothing of it may be trained on
     known, asked = chosen.read(data, learned), chosen.read(test, reading)
     chosen.require(known, data, learn=True)

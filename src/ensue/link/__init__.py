@@ -5,6 +5,7 @@
 
 from ensue.link.network import SCHEDULE, Linker, LinkSettings
 from ensue.link.sbert import SbertSettings
+from ensue.link.serving import ServingSettings
 from ensue.nn.encoder import Encoder
 from ensue.schedule import Schedule
 
@@ -19,6 +20,8 @@ MODELS: dict[str, Row] = {
     "tfidf": (None, None, None),
     "bm25": (None, None, None),
 }
+SHARED = ServingSettings()
+"""What is set of every model beside its own settings."""
 ABOUT: dict[str, tuple[str, str]] = {
     "best": ("words, characters and, where one is named, a network or an encoder, weighed", ""),
     "ast": ("a Siamese Star-Transformer with adaptive entmax", "Danovitch, ITCSE 2020"),

@@ -27,7 +27,7 @@ from ensue.link.scoring import Shelf, features
 from ensue.link.task import Links
 from ensue.metrics import Floats
 from ensue.nn.encoder import Encoder
-from ensue.settings import require_file
+from ensue.settings import require_encoder, require_file
 from ensue.training import Report, train
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ def fit(
 ) -> Iterator[Report]:
     """See :meth:`ensue.link.predictor.LinkPredictor.fit`."""
     require_file("vectors", getattr(predictor.settings, "vectors", None))
+    if isinstance(predictor.settings, SbertSettings):
+        require_encoder(predictor.settings.encoder)
     require_links(data, "training data")
     if valid is not None:
         require_links(valid, "validation data")

@@ -19,14 +19,13 @@ from ensue.data.posts import Articles, Posts
 from ensue.data.tokens import Tokenizer
 from ensue.errors import SettingError
 from ensue.folder import read_model, write_folder
-from ensue.link import MODELS, WITHOUT_TRAINING, explaining, fitting, storage, updating
+from ensue.link import MODELS, SHARED, WITHOUT_TRAINING, explaining, fitting, storage, updating
 from ensue.link.explaining import LinkExplanation
 from ensue.link.index import VectorIndex
 from ensue.link.measures import Calibration
 from ensue.link.network import Linker, LinkSettings
 from ensue.link.sbert import SbertSettings, unit_vectors
 from ensue.link.scoring import LinkScores, Shelf
-from ensue.link.serving import ServingSettings
 from ensue.link.task import encode_texts
 from ensue.metrics import Floats
 from ensue.nn.device import find_device, room_for
@@ -43,7 +42,7 @@ class LinkPredictor:
 
     Args:
         model: a name in ``MODELS``; ``best`` weighs lexical scores and, where ``learned`` names a network, its cosine.
-        settings: settings of the model, of its schedule and of :class:`ServingSettings` to change, by name.
+        settings: settings of the model, of its schedule and of ``SHARED`` to change, by name.
         seed: the same seed, data and machine give the same bytes on the CPU.
         device: where a network runs; a GPU is used when there is one.
 
@@ -71,7 +70,7 @@ class LinkPredictor:
         learned = str(given.get("learned", "")) if model == "best" else ""
         if learned:
             _, own, schedule = _network(learned)
-        self.settings, self.schedule, self.shared = changed(given, own, schedule, ServingSettings())
+        self.settings, self.schedule, self.shared = changed(given, own, schedule, SHARED)
         if model != "best" and self.shared.learned:
             raise SettingError(f"learned is {self.shared.learned!r}; only model best weighs a learned score")
         if isinstance(own, LinkSettings) and given.get("encoder", own.encoder) != own.encoder:

@@ -53,6 +53,8 @@ MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
     "cooccurrence": (Cooccurrence, CountingSettings(), None),
     "vsknn": (VSKNN, VSKNNSettings(), None),
 }
+SHARED = None
+"""What is set of every model beside its own settings: nothing."""
 ABOUT: dict[str, tuple[str, str]] = {
     "hidan": ("cascades: attention to the users before, and to how long ago", "Wang & Li, IJCAI 2019"),
     "hidan-nua": ("HiDAN without attention between users", "Wang & Li, IJCAI 2019"),

@@ -13,6 +13,7 @@ from ensue.suggest import mtn, recurrent
 from ensue.suggest.counting import MostFrequentNext, RepeatLast
 from ensue.suggest.mtn import MTN, MTNSettings
 from ensue.suggest.recurrent import HLSTM, HLSTMSettings, Seq2Seq, Seq2SeqSettings
+from ensue.suggest.serving import SuggestSettings
 from ensue.suggest.transformers import Transformer, TransformerSettings
 
 _SMALL: dict[str, Any] = {"dim": 128, "embedding": 128, "wide": 256, "heads": 4, "tied": True, "dropout": 0.2}
@@ -30,6 +31,8 @@ MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
     "most-frequent-next": (MostFrequentNext, None, None),
     "repeat-last": (RepeatLast, None, None),
 }
+SHARED = SuggestSettings()
+"""What is set of every model beside its own settings."""
 ABOUT: dict[str, tuple[str, str]] = {
     "mtn": ("a Transformer for words, one for queries, and a writer", "Multiresolution Transformer Networks, 2019"),
     "transformer": ("a Transformer on the last query", "Vaswani et al., NeurIPS 2017"),

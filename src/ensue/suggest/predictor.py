@@ -21,7 +21,7 @@ from ensue.optimizer import LateOptimizer
 from ensue.records import History
 from ensue.schedule import require_fixed
 from ensue.settings import changed, require_k, require_seed
-from ensue.suggest import BEST, MODELS, answers, explaining, fitting, storage, updating
+from ensue.suggest import BEST, MODELS, SHARED, answers, explaining, fitting, storage, updating
 from ensue.suggest.counting import MostFrequentNext, RepeatLast, Suggestions
 from ensue.suggest.privacy import Floor
 from ensue.suggest.retrieval import Retrieval
@@ -57,7 +57,7 @@ class SuggestPredictor:
             raise SettingError(f"model {model!r} is not known for task suggest; choose from best, {', '.join(MODELS)}")
         name, given = BEST if model == "best" else (model, {})
         self.model_name, own, schedule = name, *MODELS[name][1:]
-        self.settings, self.schedule, shared = changed({**given, **(settings or {})}, own, schedule, SuggestSettings())
+        self.settings, self.schedule, shared = changed({**given, **(settings or {})}, own, schedule, SHARED)
         self.shared: SuggestSettings = shared
         require_fixed(self.schedule, "suggest", "loss")
         self.seed = require_seed(seed)

@@ -35,6 +35,14 @@ def test_a_ruled_out_target_ranks_last_and_a_ruled_out_candidate_is_no_rival() -
     assert metrics.ranks(scores, torch.tensor([0, 2])).tolist() == [3, 2]
 
 
+def test_what_is_no_number_ranks_last_and_above_any_target() -> None:
+    scores = torch.tensor([[torch.nan, 1.0, 0.0], [torch.nan, 1.0, 0.0], [torch.nan] * 3])
+    # the target is no number: all three stand above it; a rival that is no number stands above the target
+    assert metrics.ranks(scores, torch.tensor([0, 1, 2])).tolist() == [3, 2, 3]
+    rivals = torch.tensor([[1, 2], [0, 2], [0, 1]])
+    assert metrics.sampled_ranks(scores, torch.tensor([0, 1, 2]), rivals).tolist() == [3, 2, 3]
+
+
 def test_values_by_hand() -> None:
     # Rank 1: everything is 1. Rank 3: 1/3, beyond 1, within 3 and 10 with gain 1 / log2 4 = 1/2. A miss: nothing.
     third = [1 / 3, 0.0, 0.0, 0.0, 1.0, 1 / 3, 0.5, 1.0, 1 / 3, 0.5]

@@ -462,6 +462,22 @@ def test_a_model_that_training_made_worse_is_refused(rate: float, loss: float | 
     )
 
 
+class Greedy(Parabola):
+    """A model that asks for more memory than there is."""
+
+    def loss(self, _: One) -> Tensor:
+        return self.weight.expand(2**50).clone().sum()
+
+
+def test_a_batch_that_memory_does_not_suffice_for_is_said() -> None:
+    model, schedule = Greedy(), plain(epochs=1)
+    reports = train(model, Single(), None, schedule, optimizer=make_optimizer(model, schedule), seed=0)
+    with pytest.raises(
+        SettingError, match=r"^a batch of 1 with these settings does not fit into memory; make it small"
+    ):
+        collect(reports, [])
+
+
 def test_the_mean_loss_weighs_targets_not_batches(world: World) -> None:
     torch.manual_seed(0)
     model = HiDAN(SMALL, len(world.valid.vocabulary)).train()

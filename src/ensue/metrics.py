@@ -30,16 +30,17 @@ def ranks(scores: Tensor, targets: Tensor) -> Tensor:
     """Rank of each target among all candidates, 1 is best, ties count against it.
 
     Args:
-        scores: (targets, candidates); a candidate at -inf is ruled out, a target at -inf ranks last.
+        scores: (targets, candidates); a candidate at -inf is ruled out, a target at -inf ranks last, and so does one
+            whose score is no number.
         targets: (targets,) column of the true candidate.
 
     Returns:
         (targets,) whole numbers.
     """
-    above = scores >= scores.gather(1, targets[:, None])
-    if above.is_cpu:  # NumPy counts bits, torch adds up whole numbers: 20 times slower over a large catalogue
-        return torch.from_numpy(np.count_nonzero(above.numpy(), axis=1))
-    return above.sum(dim=1)
+    below, num = scores < scores.gather(1, targets[:, None]), scores.shape[1]  # what is no number is below nothing
+    if below.is_cpu:  # NumPy counts bits, torch adds up whole numbers: 20 times slower over a large catalogue
+        return torch.from_numpy(num - np.count_nonzero(below.numpy(), axis=1))
+    return num - below.sum(dim=1)
 
 
 def sampled_ranks(scores: Tensor, targets: Tensor, negatives: Tensor) -> Tensor:
@@ -53,7 +54,7 @@ def sampled_ranks(scores: Tensor, targets: Tensor, negatives: Tensor) -> Tensor:
     Returns:
         (targets,) whole numbers up to ``sampled + 1``.
     """
-    return 1 + (scores.gather(1, negatives) >= scores.gather(1, targets[:, None])).sum(dim=1)
+    return 1 + (~(scores.gather(1, negatives) < scores.gather(1, targets[:, None]))).sum(dim=1)
 
 
 def reciprocal_rank(rank: Floats, at: float = np.inf) -> Floats:

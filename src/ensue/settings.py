@@ -14,6 +14,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from ensue.errors import SettingError
 
+LARGEST = 2**31 - 1
+"""The largest whole number that any setting takes."""
 _FETCHED = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 """``name`` or ``owner/name``, as models are called where they are fetched from."""
 
@@ -47,6 +49,8 @@ def _changed(changes: Mapping[str, object], settings: Any) -> Any:
     for name in own:
         if isinstance(value := getattr(made, name), float) and not math.isfinite(value):
             raise SettingError(f"setting {name}: must be a finite number (got {own[name]!r})")
+        if isinstance(value, int) and abs(value) > LARGEST:
+            raise SettingError(f"setting {name}: must be at most {LARGEST:,} (got {own[name]!r})")
     return made
 
 
@@ -101,13 +105,15 @@ def require_encoder(name: str) -> None:
 
 
 def require_seed(seed: object) -> int:
-    """A seed, which is a whole number, 0 or more.
+    """A seed, which is a whole number, 0 or more, of less than 64 bits.
 
     Raises:
         SettingError: it is not.
     """
     if not isinstance(seed, int) or seed < 0:
         raise SettingError(f"seed is {seed!r}; it must be a whole number, 0 or more")
+    if seed >= 2**63:
+        raise SettingError(f"seed is {seed}; it must be below 2^63")
     return seed
 
 

@@ -30,7 +30,7 @@ from ensue.checkpoint import load_state, save_state
 from ensue.errors import SettingError
 from ensue.group import here, highest, mean_over_ranks, share, sum_gradients
 from ensue.interruption import Interruption, end_asked, whole_steps
-from ensue.nn.device import in_order
+from ensue.nn.device import in_order, memory_for
 from ensue.optimizer import by_row
 from ensue.schedule import Schedule
 
@@ -267,7 +267,7 @@ class _Run:
         """One step of the optimiser on this rank's part of a batch; returns a signal that asks for the end, or 0."""
         world, asked = here()[1], end_asked()
         self.optimizer.zero_grad()
-        with in_order(self.device):
+        with in_order(self.device), memory_for(f"a batch of {len(index):,} with these settings"):
             loss, targets = self._loss(data, index, step)
             if loss is not None:
                 torch.autograd.backward(loss * targets if world > 1 else loss)

@@ -324,3 +324,10 @@ def test_a_file_of_vectors_is_looked_for_first(tmp_path: Path) -> None:
     with pytest.raises(SettingError) as caught:  # before the texts, which would be refused too
         list(predictor.fit(Texts((pl.Series("text", [], dtype=pl.String),))))
     assert str(caught.value) == f"vectors is {str(tmp_path / 'none.txt')!r}; there is no such file"
+
+
+def test_probabilities_that_are_no_numbers_are_refused() -> None:
+    with pytest.raises(
+        SettingError, match=r"^the probabilities of tfidf are no numbers; set it nearer to its defaults$"
+    ):
+        fitted(planted(40, 0), "tfidf", strength=1e-300)

@@ -112,6 +112,19 @@ def test_what_is_refused(model: str, settings: dict[str, object], message: str) 
     assert str(error.value) == message
 
 
+@pytest.mark.parametrize("loss", ["triplet", "contrastive"])
+@pytest.mark.parametrize("model", ["ast", "cnn"])
+def test_training_that_went_astray_is_refused(model: str, loss: str) -> None:
+    made = LinkPredictor(
+        model, settings={**NETWORK, "loss": loss, "learning_rate": 1e9, "epochs": 2}, seed=5, device="cpu"
+    )
+    with pytest.raises(SettingError, match=r"MRR of posts that it learned fell from|the loss became nan") as caught:
+        list(made.fit(planted(), planted(num=2, first=20)))
+    assert str(caught.value).endswith("try a smaller learning_rate") or str(caught.value).endswith(
+        "; learning_rate is 1e+09, try a smaller one"
+    )
+
+
 def test_cosines_are_the_encoder_s() -> None:
     made = TestSbert.fitted()
     texts = ["ferry captain", "", "storm"]

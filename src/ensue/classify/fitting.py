@@ -211,6 +211,8 @@ def _calibrate(predictor: ClassifyPredictor, name: str, held: Texts) -> None:
         scores = predictor.raw_scores(sides, counting)[torch.from_numpy(usable)]
         facts["temperature"][name] = temperature(scores, torch.from_numpy(targets[usable]))
     found = predictor.probabilities(sides, counting)
+    if not np.isfinite(found).all():
+        raise SettingError(f"the probabilities of {name} are no numbers; set it nearer to its defaults")
     facts["validation_accuracy"][name] = float((found.argmax(1) == targets).mean())
     facts["calibration_error"][name] = calibration_error(found, targets)
 

@@ -89,6 +89,7 @@ def _mixing(blocks: Iterable[Block], pooled: Iterable[Pooled]) -> dict[str, floa
             continue
         most = max(1, int((_WORK - work) / block.mask.shape[1] ** 3))  # longest first: they mix most slowly
         chosen = (block.lengths >= 2).nonzero()[:most, 0].to(block.mask.device)  # one word alone has no |lambda_2|
+        chosen = chosen[part.graph[chosen].isfinite().flatten(1).all(1)]  # training that went astray has none
         graph, mask = part.graph[chosen].float(), block.mask[chosen]
         work += len(chosen) * block.mask.shape[1] ** 3
         values += zip(second_eigenvalue(graph, mask).tolist(), dobrushin(graph, mask).tolist(), strict=True)

@@ -15,7 +15,7 @@ from ensue.classify.storage import new_optimizer
 from ensue.data.corpus import Corpus
 from ensue.data.near_copies import plain_words
 from ensue.data.posts import Posts
-from ensue.errors import DataError
+from ensue.errors import DataError, SettingError
 from ensue.lines import plural
 from ensue.link import storage
 from ensue.link.hybrid import PULLS, log_shares, mixed, popularity, weigh
@@ -33,6 +33,8 @@ from ensue.training import Report, train
 if TYPE_CHECKING:
     from ensue.link.predictor import LinkPredictor
 
+SAMPLE = 512
+"""Posts by which a trained network is compared with the untrained one."""
 EVEN = 0.5
 """The probability of the cut that the facts report."""
 
@@ -122,7 +124,10 @@ def _facts(part: Corpus, held: Corpus, rule: str) -> dict[str, object]:
 def _train(
     predictor: LinkPredictor, part: Corpus, held: Corpus, checkpoint: Path | None, resume: bool
 ) -> Generator[Report, None, None]:
-    """Train the network from its beginning; it ends with its best weights, and the articles have vectors."""
+    """Train the network from its beginning; it ends with its best weights, and the articles have vectors.
+
+    The losses over cosines have a ceiling, so that no loss tells of weights that went astray: ranks do.
+    """
     schedule, own, shelf = predictor.schedule, predictor.settings, predictor.known
     assert schedule is not None
     predictor.tokenizer = learn_words(
@@ -139,6 +144,8 @@ def _train(
         predictor.facts["known_vectors"] = len(given[0])
     predictor.model, predictor.optimizer = network, new_optimizer(network, schedule)
     data = links(predictor, part)
+    learned = part.select(np.arange(min(len(part), SAMPLE)))
+    before = _validate(predictor, learned)
     trained = yield from train(
         network,
         data,
@@ -150,6 +157,11 @@ def _train(
         resume=resume,
         fingerprint=storage.fingerprint(predictor, data),
     )
+    if (found := _validate(predictor, learned)) < before / 2:
+        raise SettingError(
+            f"training made the model worse: the MRR of posts that it learned fell from {before:.3f} to {found:.3f}; "
+            f"learning_rate is {schedule.learning_rate:g}, try a smaller one"
+        )
     network.eval()
     shelf.vectors = predictor.vectors(shelf.articles.texts)
     predictor.facts |= {"epochs": trained.best_epoch, "words": len(words)}

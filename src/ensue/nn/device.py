@@ -39,6 +39,21 @@ def room_for(model: str) -> Iterator[None]:
 
 
 @contextmanager
+def memory_for(what: str) -> Iterator[None]:
+    """Says what it is that memory does not suffice for, on a CPU and on a GPU.
+
+    Raises:
+        SettingError: it does not.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error):
+            raise SettingError(f"{what} does not fit into memory; make it smaller") from error
+        raise
+
+
+@contextmanager
 def in_order(device: torch.device) -> Iterator[None]:
     """Sums on the CPU in one order, whatever the number of threads: gradients of rows that are looked up twice."""
     if device.type != "cpu":

@@ -17,6 +17,7 @@ from ensue.link.vectors import sync
 from ensue.records import Post
 from tests.encoders import StandIn, hashed, install, missing
 from tests.folders import unsummed
+from tests.link.checks import planted
 from tests.link.contract import NETWORK, LinkContract
 
 ENCODER = {"encoder": "stand-in"}

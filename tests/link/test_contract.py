@@ -119,11 +119,11 @@ def test_training_that_went_astray_is_refused(model: str, loss: str) -> None:
     made = LinkPredictor(
         model, settings={**NETWORK, "loss": loss, "learning_rate": 1e9, "epochs": 2}, seed=5, device="cpu"
     )
-    with pytest.raises(SettingError, match=r"MRR of posts that it learned fell from|the loss became nan") as caught:
+    how = r"MRR of posts that it learned fell from|the loss became nan|the weights are no longer numbers"
+    with pytest.raises(
+        SettingError, match=rf"({how}).*; (learning_rate is 1e\+09, )?try a smaller (learning_rate|one)$"
+    ):
         list(made.fit(planted(), planted(num=2, first=20)))
-    assert str(caught.value).endswith("try a smaller learning_rate") or str(caught.value).endswith(
-        "; learning_rate is 1e+09, try a smaller one"
-    )
 
 
 def test_cosines_are_the_encoder_s() -> None:

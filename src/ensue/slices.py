@@ -3,7 +3,9 @@
 ``classify``: held-out texts of the fit, as ids of words with their labels, where the folder keeps them
     (``remembered``); the figure is accuracy.
 ``suggest``: a query above the privacy floor and the one that followed it most, as the old model counts them; MRR@10.
-``link``: titles of known articles (without one, the first words of the text), each to find its own; MRR.
+``link``: held-out posts of the fit, as numbers with their articles, where the folder keeps them (``remembered``);
+    else titles of known articles (without one, the first words of the text), each to find its own; MRR. Of ``best``
+    the network that it weighs is asked alone too.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import polars as pl
 from ensue.classify.predictor import ClassifyPredictor
 from ensue.data.histories import Histories
 from ensue.data.posts import Posts
+from ensue.link.keeping import reciprocal_ranks
 from ensue.link.predictor import LinkPredictor
 from ensue.metrics import Floats
 from ensue.records import History, Post
@@ -80,17 +83,20 @@ def of(old: Any, new: Any) -> tuple[Slice, ...]:
         old: a predictor of task ``classify``, ``suggest`` or ``link``.
         new: the same one after an update.
     """
+    parts: dict[str, list[Floats]]
+    figure = "mrr"
     if isinstance(old, ClassifyPredictor):
-        pair, figure = [_right(one, old) for one in (old, new)], "accuracy"
+        parts, figure = {"remembered": [_right(one, old) for one in (old, new)]}, "accuracy"
     elif isinstance(old, SuggestPredictor):
-        pair, figure = _following(old, new), "mrr@10"
+        parts, figure = {"remembered": _following(old, new)}, "mrr@10"
     else:
-        pair, figure = _own_titles(old, new), "mrr"
-    before, after = pair
-    if not len(before):
-        return ()
+        parts = _found(old, new)
+    return tuple(_slice(name, pair[0], pair[1], figure) for name, pair in parts.items() if len(pair[0]))
+
+
+def _slice(name: str, before: Floats, after: Floats, figure: str) -> Slice:
     own, its = {figure: float(before.mean())}, {figure: float(after.mean())}
-    return (Slice("remembered", len(before), own, its, {}, "", figure, standard_error(before, after)),)
+    return Slice(name, len(before), own, its, {}, "", figure, standard_error(before, after))
 
 
 def _right(predictor: ClassifyPredictor, old: ClassifyPredictor) -> Floats:
@@ -118,6 +124,22 @@ def _following(old: SuggestPredictor, new: SuggestPredictor) -> list[Floats]:
         places = [own.index(true) if true in own else np.inf for own, true in zip(lists, followers, strict=True)]
         found.append(1 / (1 + np.array(places)))
     return found
+
+
+def _found(old: LinkPredictor, new: LinkPredictor) -> dict[str, list[Floats]]:
+    """(posts,) of both models, one over the rank of the article that each remembered post is about.
+
+    Of ``best`` the network that it weighs is asked alone too: what it learns wrong changes no order for a while.
+    """
+    kept = old.remembered
+    if kept is None:
+        return {"titles": _own_titles(old, new)}
+    asked = {"remembered": "", **({"network": old.shared.learned} if kept.tokens and old.shared.learned else {})}
+    known = old.articles.ids
+    return {
+        part: [reciprocal_ranks(predictor, kept, known, name) for predictor in (old, new)]
+        for part, name in asked.items()
+    }
 
 
 def _own_titles(old: LinkPredictor, new: LinkPredictor) -> list[Floats]:

@@ -96,7 +96,7 @@ class LinkContract:
         names = {file.name for file in (tmp_path / "model").iterdir()} - {"optimizer.safetensors", "B2SUMS"}
         assert names == {
             *("settings.json", "vocabulary.json", "articles.parquet", "linked.json", "model.safetensors"),
-            *("counting.safetensors", "CARD.md"),
+            *("counting.safetensors", "remembered.safetensors", "CARD.md"),
         }
         kept = pl.read_parquet(tmp_path / "model" / "articles.parquet")
         assert kept["titles"][0] == "News of the ferry" and len(kept) == 12

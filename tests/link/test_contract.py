@@ -102,9 +102,13 @@ def test_every_model_signs_the_contract() -> None:
             "sbert needs an encoder: --set encoder=NAME (of `ensue link`, --encoder NAME), a folder or a name that "
             "sentence-transformers knows",
         ),
-        ("sbert", {"epochs": 2}, "setting 'epochs' is not known here; choose from encoder, learned, together"),
+        (
+            "sbert",
+            {"epochs": 2},
+            "setting 'epochs' is not known here; choose from encoder, learned, remembered, together",
+        ),
         ("ast", {"watch": "loss"}, "watch is 'loss'; task link knows only 'mrr'"),
-        ("tfidf", {"heads": 3}, "setting 'heads' is not known here; choose from learned, together"),
+        ("tfidf", {"heads": 3}, "setting 'heads' is not known here; choose from learned, remembered, together"),
     ],
 )
 def test_what_is_refused(model: str, settings: dict[str, object], message: str) -> None:

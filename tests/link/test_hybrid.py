@@ -44,7 +44,7 @@ def test_weights_are_those_of_least_loss() -> None:
     for step in ((0.05, 0, 0), (-0.05, 0, 0), (0, 0.05, 0), (0, -0.05, 0), (0, 0, 0.05), (0, 0, -0.05)):
         assert loss(weights["good"] + step[0], weights["bad"] + step[1], nothing + step[2]) > best
     assert weights["good"] > abs(weights["bad"])
-    assert mixed(scores, weights)[0, 0] == pytest.approx(
+    assert mixed(scores.items(), weights)[0, 0] == pytest.approx(
         weights["good"] * scores["good"][0, 0] + weights["bad"] * scores["bad"][0, 0]
     )
 

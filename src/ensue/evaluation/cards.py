@@ -95,7 +95,7 @@ def _kept_things(summary: Mapping[str, Any]) -> list[str]:
     if summary["task"] == "classify":
         return _kept_texts(int(summary["settings"].get("remembered", 0)))
     if summary["task"] == "link":
-        return _kept_links()
+        return _kept_links(int(summary["facts"].get("remembered", 0)))
     return _kept_queries() if summary["task"] == "suggest" else _kept(summary)
 
 
@@ -147,9 +147,14 @@ def _kept_queries() -> list[str]:
     return ["## What it keeps", f"{queries} {prints}.", f"{weights}.", ""]
 
 
-def _kept_links() -> list[str]:
+def _kept_links(num: int) -> list[str]:
     """What a card says of the articles and posts that were learned."""
     articles = "- every article whole, in `articles.parquet`, and its terms as numbers in `counting.safetensors`"
     posts = "- of posts a 64-bit fingerprint each, and of networks every word of theirs in `vocabulary.json`; no text"
     vectors = "- beside the folder, in `NAME.posts`, vectors of the posts that `ensue link --folder` last ranked"
-    return ["## What it keeps", f"{articles}.", f"{posts}.", f"{vectors}.", ""]
+    lines = ["## What it keeps", f"{articles}.", f"{posts}.", f"{vectors}."]
+    if num:
+        what = f"{plural(num, 'held-out post')} as numbers of their words, with their articles, in"
+        lines.append(f"- {what} `remembered.safetensors`, to test updates on; whoever guesses a word can look for it;")
+        lines.append("  `ensue fit --set remembered=0` keeps none.")
+    return [*lines, ""]

@@ -20,10 +20,11 @@ from ensue.lines import plural
 from ensue.link import storage
 from ensue.link.hybrid import PULLS, log_shares, mixed, popularity, weigh
 from ensue.link.index import fingerprints
+from ensue.link.keeping import remember
 from ensue.link.measures import at_cut, average_precision, by_row, calibrate
 from ensue.link.network import LEARNED_DIM
 from ensue.link.sbert import SbertSettings
-from ensue.link.scoring import Shelf, features
+from ensue.link.scoring import EncodedPosts, Shelf, features
 from ensue.link.task import Links
 from ensue.metrics import Floats
 from ensue.nn.encoder import Encoder
@@ -66,6 +67,8 @@ def fit(
     if predictor.model_name == "best":
         _weigh(predictor, held)
     _calibrate(predictor, held)
+    predictor.remembered = remember(predictor, held, predictor.shared.remembered)
+    predictor.facts["remembered"] = 0 if predictor.remembered is None else predictor.remembered.num
 
 
 def use_encoder(predictor: LinkPredictor) -> None:
@@ -191,9 +194,10 @@ def _validate(predictor: LinkPredictor, held: Corpus) -> float:
 
 def _weigh(predictor: LinkPredictor, held: Corpus) -> None:
     """Let held-out posts choose the weights, the number of none, and how much posts of one corpus pull together."""
-    scores, related = features(predictor, held.posts), held.related
+    posts = EncodedPosts.of(predictor, held.posts, predictor.model_name)
+    scores, related = features(predictor, posts), held.related
     predictor.weights, predictor.nothing = weigh(scores, related)
-    sums = mixed(scores, predictor.weights)
+    sums = mixed(scores.items(), predictor.weights)
     if not predictor.shared.together:
         return
     tried = {}

@@ -17,7 +17,8 @@ the sums. No label is used. Held-out posts choose ``pull``; at 0 every post is r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import Any, cast
 
 import numpy as np
@@ -36,6 +37,7 @@ BELIEF = 0.5
 _STEPS, _ROUNDS = 50, 20
 _START = 5.0
 _TINY = 1e-9
+_AT_ONCE = 1 << 12  # posts whose shares are held at once
 
 
 def heads(articles: Articles) -> pl.Series:
@@ -86,10 +88,10 @@ def weigh(scores: Mapping[str, Floats], related: Mask) -> tuple[dict[str, float]
     return dict(zip(scores, weights.detach().tolist(), strict=True)), float(nothing.detach())
 
 
-def mixed(scores: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:
-    """(posts, articles) the weighted sum of the scores that have a weight."""
-    found: Floats = np.sum([weight * scores[name] for name, weight in weights.items()], axis=0)
-    return found
+def mixed(scores: Iterable[tuple[str, Floats]], weights: Mapping[str, float]) -> Floats:
+    """(posts, articles) the weighted sum of scores by name, each made only when it is added."""
+    weighted = (weights[name] * values for name, values in scores)
+    return reduce(lambda found, values: np.add(found, values, out=found), weighted)
 
 
 def popularity(sums: Floats, pull: float, nothing: float) -> Floats:
@@ -106,13 +108,15 @@ def popularity(sums: Floats, pull: float, nothing: float) -> Floats:
     size = sums.shape[1]
     if not pull or not len(sums):
         return np.zeros(size + 1)
-    wide = np.concatenate([sums, np.full((len(sums), 1), nothing)], axis=1)
-    likely = np.exp(wide - wide.max(1, keepdims=True))
+    likely = np.concatenate([sums, np.full((len(sums), 1), nothing)], axis=1)
+    np.exp(np.subtract(likely, likely.max(1, keepdims=True), out=likely), out=likely)
     start = np.append(np.full(size, 0.5 / size), 0.5)
     share = start
     for _ in range(_ROUNDS):
-        joint = likely * (share / start) ** pull
-        counts = (joint / joint.sum(1, keepdims=True)).sum(0) + 2 * size * BELIEF * start
+        moved, counts = (share / start) ** pull, 2 * size * BELIEF * start
+        for low in range(0, len(likely), _AT_ONCE):
+            joint = likely[low : low + _AT_ONCE] * moved
+            counts += (joint / joint.sum(1, keepdims=True)).sum(0)
         share = counts / counts.sum()
     found: Floats = pull * np.log(share / start)
     return found

@@ -26,6 +26,8 @@ from ensue.link.terms import STOP_WORDS, Keys, character_terms, word_terms
 from ensue.metrics import Floats
 
 Arrays = dict[str, npt.NDArray[Any]]
+Terms = tuple[Index, Keys, Index]
+"""(cells,) whose, not decreasing; which term; how often: of :func:`ensue.link.terms.word_terms` and its like."""
 Kind = Literal["words", "characters", "bm25"]
 KINDS: tuple[Kind, ...] = ("words", "characters", "bm25")
 SATURATION, LENGTH = 1.2, 0.75
@@ -63,7 +65,7 @@ class Lexical:
 
     def add(self, texts: pl.Series) -> None:
         """Append documents; they are numbered on from those that are there."""
-        owners, keys, counts = self._terms(texts)
+        owners, keys, counts = self.terms_of(texts)
         ends = np.searchsorted(owners, np.arange(len(texts)), side="right") + self.offsets[-1]
         self.offsets = np.concatenate([self.offsets, ends])
         self.keys = np.concatenate([self.keys, keys])
@@ -72,7 +74,7 @@ class Lexical:
 
     def observe(self, texts: pl.Series) -> None:
         """Count in how many texts each term stands, without making them documents."""
-        keys, held = np.unique(self._terms(texts)[1], return_counts=True)
+        keys, held = np.unique(self.terms_of(texts)[1], return_counts=True)
         terms = np.union1d(self.terms, keys)
         seen = np.zeros(len(terms), np.int64)
         seen[np.searchsorted(terms, self.terms)] += self.seen
@@ -101,20 +103,31 @@ class Lexical:
         step = max(1, min(_CELLS // max(len(self), 1), 1 << 16))
         for low in range(0, len(texts), step):
             block = texts[low : low + step]
-            yield low, self._score(self.rows(block), len(block))
+            yield low, self.scores_of(self.terms_of(block), len(block))
+
+    def terms_of(self, texts: pl.Series) -> Terms:
+        """The terms of texts, of which every score is made."""
+        return character_terms(texts) if self.kind == "characters" else word_terms(texts, self.stop)
+
+    def scores_of(self, terms: Terms, num: int) -> npt.NDArray[np.float32]:
+        """(texts, documents) scores of as many texts, by their terms."""
+        return self._score(self._rows(terms, num), num)
 
     def rows(self, texts: pl.Series) -> SparseRows:
         """(texts, terms) weights of texts as queries, in the columns of the terms that the documents have.
 
         Rows are of length 1, or 0 where no document has a term of the text; of BM25 a term counts 1.
         """
-        postings, (owners, keys, counts) = self._index(), self._terms(texts)
+        return self._rows(self.terms_of(texts), len(texts))
+
+    def _rows(self, terms: Terms, num: int) -> SparseRows:
+        postings, (owners, keys, counts) = self._index(), terms
         columns, known = _places(postings.terms, keys)
         owners, columns, weights = owners[known], columns[known], np.ones(int(known.sum()))
         if self.kind != "bm25":
             weights = (1 + np.log(counts[known])) * postings.idf[columns]
-            weights /= np.sqrt(np.bincount(owners, weights**2, len(texts)))[owners]
-        return SparseRows(owners, columns, weights, (len(texts), len(postings.terms)))
+            weights /= np.sqrt(np.bincount(owners, weights**2, num))[owners]
+        return SparseRows(owners, columns, weights, (num, len(postings.terms)))
 
     def arrays(self) -> Arrays:
         """All that was counted, read back by :meth:`restore`; the postings are made of it anew."""
@@ -132,9 +145,6 @@ class Lexical:
         if not self.offsets[-1] == len(self.keys) == len(self.counts) or len(self.terms) != len(self.seen):
             raise ValueError("the terms are not as many as their counts")
         self._postings = None
-
-    def _terms(self, texts: pl.Series) -> tuple[Index, Keys, Index]:
-        return character_terms(texts) if self.kind == "characters" else word_terms(texts, self.stop)
 
     def _index(self) -> _Postings:
         if self._postings is None:

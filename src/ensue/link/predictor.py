@@ -16,16 +16,17 @@ from torch import Tensor
 from ensue.answers import LinkAnswer
 from ensue.data.corpus import Corpus
 from ensue.data.posts import Articles, Posts
-from ensue.data.tokens import Tokenizer
+from ensue.data.tokens import Tokenizer, Tokens
 from ensue.errors import SettingError
 from ensue.folder import read_model, write_folder
 from ensue.link import MODELS, SHARED, WITHOUT_TRAINING, explaining, fitting, storage, updating
 from ensue.link.explaining import LinkExplanation
 from ensue.link.index import VectorIndex
+from ensue.link.keeping import Remembered
 from ensue.link.measures import Calibration
 from ensue.link.network import Linker, LinkSettings
 from ensue.link.sbert import SbertSettings, unit_vectors
-from ensue.link.scoring import LinkScores, Shelf
+from ensue.link.scoring import EncodedPosts, LinkScores, Shelf
 from ensue.link.task import encode_texts
 from ensue.metrics import Floats
 from ensue.nn.device import find_device, room_for
@@ -91,6 +92,7 @@ class LinkPredictor:
         self.facts: dict[str, Any] = {}
         self.linked: tuple[str, ...] = ()
         self.train_prints = torch.zeros(0, dtype=torch.int64)
+        self.remembered: Remembered | None = None
         self.seconds_an_epoch: float | None = None
         self.index: VectorIndex | None = None
 
@@ -177,7 +179,8 @@ class LinkPredictor:
             SettingError: not trained.
         """
         self.known  # noqa: B018 trained?
-        return LinkScores(self, posts, name or self.model_name)
+        model = name or self.model_name
+        return LinkScores(self, len(posts), lambda chosen: EncodedPosts.of(self, posts.select(chosen), model), model)
 
     def joined(self, articles: Articles) -> tuple[LinkPredictor, list[int]]:
         """A copy that knows more articles, and where the asked ones stand among its columns.
@@ -209,7 +212,10 @@ class LinkPredictor:
         if isinstance(self.model, Encoder):
             self.model.require(self.facts["encoder"])
             return unit_vectors(self.model, texts)
-        tokens = self.tokenizer.encode(texts, max_words=self.settings.max_words)
+        return self.vectors_of(self.tokenizer.encode(texts, max_words=self.settings.max_words))
+
+    def vectors_of(self, tokens: Tokens) -> Tensor:
+        """(texts, width) unit vectors of the network on the CPU, of texts as ids of words."""
         parts = [found for _, found in encode_texts(self.model.eval(), tokens)]
         return torch.cat(parts) if parts else torch.zeros(0, self.model.width)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from torch import Tensor
 from ensue.data.histories import Index
 from ensue.data.posts import Articles, Posts
 from ensue.link.hybrid import heads, log_shares, mixed, popularity, standardised
-from ensue.link.lexical import Arrays, Kind, Lexical
+from ensue.link.lexical import Arrays, Kind, Lexical, Terms
+from ensue.link.terms import character_terms, word_terms
 from ensue.metrics import Floats
 
 if TYPE_CHECKING:
@@ -24,7 +26,8 @@ KINDS: Mapping[str, Kind] = {"words": "words", "characters": "characters", "bm25
 SAMPLE = 20_000
 """Posts of a corpus from which it is told how much each article is discussed."""
 _HEAD = "head "
-_CELLS = 1 << 22
+_CELLS, _POSTS = 1 << 22, 1 << 14
+"""Scores, and posts, of a block at most."""
 _BY_MODEL = {"tfidf": "words", "bm25": "bm25"}
 
 
@@ -107,24 +110,72 @@ class Shelf:
             lexical.add(texts[_HEAD if name.startswith(_HEAD) else ""])
 
 
+@dataclass(frozen=True, eq=False)
+class EncodedPosts:
+    """Posts as numbers, of which every score is made.
+
+    Attributes:
+        num: how many.
+        terms: by kind, ``words`` or ``characters``; those that the model counts.
+        vectors: (posts, width) of a network or an encoder, where the model has one.
+    """
+
+    num: int
+    terms: Mapping[str, Terms]
+    vectors: Tensor | None
+
+    @classmethod
+    def of(cls, predictor: LinkPredictor, posts: Posts, name: str) -> EncodedPosts:
+        """Posts for a model of the name."""
+        terms = terms_of(posts.texts, name)
+        return cls(len(posts), terms, post_vectors(predictor, posts) if has_vectors(predictor, name) else None)
+
+    def scores_of(self, lexical: Lexical) -> npt.NDArray[np.float32]:
+        """(posts, documents)."""
+        return lexical.scores_of(self.terms[_terms_kind(lexical)], self.num)
+
+    def cosines(self, articles: Tensor) -> Floats:
+        """(posts, articles) with vectors of articles."""
+        assert self.vectors is not None
+        return (self.vectors @ articles.T).double().numpy()
+
+
+def terms_of(texts: pl.Series, name: str) -> dict[str, Terms]:
+    """The terms that a model of the name counts: of words, of characters, or none."""
+    found = {"words": word_terms(texts)} if name in ("best", *_BY_MODEL) else {}
+    return found | ({"characters": character_terms(texts)} if name == "best" else {})
+
+
+def has_vectors(predictor: LinkPredictor, name: str) -> bool:
+    """Whether a model of the name reads posts by vectors too."""
+    return predictor.model is not None and name not in _BY_MODEL
+
+
 class LinkScores:
     """The scores of a corpus of posts, made a block at a time, as often as they are asked for.
 
     Args:
         predictor: trained.
-        posts: the corpus; under ``best`` its posts are ranked together.
+        num: posts of the corpus; under ``best`` they are ranked together.
+        encode: gives some of them as numbers.
         name: the model.
     """
 
-    def __init__(self, predictor: LinkPredictor, posts: Posts, name: str) -> None:
-        self.predictor, self.posts, self.name = predictor, posts, name
+    def __init__(
+        self,
+        predictor: LinkPredictor,
+        num: int,
+        encode: Callable[[slice | Index], EncodedPosts],
+        name: str,
+    ) -> None:
+        self.predictor, self.num, self.encode, self.name = predictor, num, encode, name
         self._popularity: Floats | None = None
 
     def blocks(self) -> Iterator[tuple[int, Floats]]:
         """The number of the first post of a block, and the (posts, articles) scores of the block."""
-        step = max(1, _CELLS // max(len(self.predictor.known), 1))
-        for low in range(0, len(self.posts), step):
-            yield low, self._of(self.posts.select(slice(low, low + step)))
+        step = self._step
+        for low in range(0, self.num, step):
+            yield low, self._of(self.encode(slice(low, min(low + step, self.num))))
 
     def whole(self) -> Floats:
         """(posts, articles)."""
@@ -137,20 +188,23 @@ class LinkScores:
         Of equal scores the first one's.
         """
         chosen = list(places)
-        scores, numbers = np.zeros(len(self.posts)), np.zeros(len(self.posts), np.int64)
+        scores, numbers = np.zeros(self.num), np.zeros(self.num, np.int64)
         for low, block in self.blocks():
             own, rows = block[:, chosen], slice(low, low + len(block))
             numbers[rows] = own.argmax(1)
             scores[rows] = own[np.arange(len(own)), numbers[rows]]
         return scores, numbers
 
-    def _of(self, posts: Posts) -> Floats:
+    @property
+    def _step(self) -> int:
+        return min(_POSTS, max(1, _CELLS // max(len(self.predictor.known), 1)))
+
+    def _of(self, posts: EncodedPosts) -> Floats:
         predictor = self.predictor
         if self.name in _BY_MODEL:
-            scores = predictor.known.lexical[_BY_MODEL[self.name]].scores(posts.texts)
-            return scores.astype(np.float64)
+            return posts.scores_of(predictor.known.lexical[_BY_MODEL[self.name]]).astype(np.float64)
         if self.name != "best":
-            return learned_scores(predictor, posts)
+            return posts.cosines(predictor.known.vectors)
         if not predictor.weights:
             return mean_cosine(predictor, posts)
         return log_shares(sums(predictor, posts), self._discussed(), predictor.nothing)
@@ -158,39 +212,39 @@ class LinkScores:
     def _discussed(self) -> Floats:
         if self._popularity is None:
             pull = self.predictor.pull if self.predictor.shared.together else 0.0
-            every = np.linspace(0, len(self.posts) - 1, min(SAMPLE, len(self.posts))).astype(np.int64)
-            sample = sums(self.predictor, self.posts.select(every if pull else every[:0]))
+            every = np.linspace(0, self.num - 1, min(SAMPLE, self.num) if pull else 0).astype(np.int64)
+            sample = np.zeros((len(every), len(self.predictor.known)))
+            for low in range(0, len(every), self._step):
+                part = every[low : low + self._step]
+                sample[low : low + len(part)] = sums(self.predictor, self.encode(part))
             self._popularity = popularity(sample, pull, self.predictor.nothing)
         return self._popularity
 
 
-def features(predictor: LinkPredictor, posts: Posts) -> dict[str, Floats]:
+def features(predictor: LinkPredictor, posts: EncodedPosts) -> dict[str, Floats]:
     """The standardised scores that ``best`` weighs, by name."""
-    own = {name: standardised(lexical.scores(posts.texts)) for name, lexical in predictor.known.lexical.items()}
-    if predictor.model is not None:
-        own["learned"] = standardised(learned_scores(predictor, posts))
-    return own
+    names = [*predictor.known.lexical, *(["learned"] if predictor.model is not None else [])]
+    return {name: _feature(predictor, posts, name) for name in names}
 
 
-def sums(predictor: LinkPredictor, posts: Posts) -> Floats:
+def _feature(predictor: LinkPredictor, posts: EncodedPosts, name: str) -> Floats:
+    shelf = predictor.known
+    return standardised(posts.cosines(shelf.vectors) if name == "learned" else posts.scores_of(shelf.lexical[name]))
+
+
+def sums(predictor: LinkPredictor, posts: EncodedPosts) -> Floats:
     """(posts, articles) the weighted sums of ``best``, every post alone."""
-    return mixed(features(predictor, posts), predictor.weights)
+    return mixed(((name, _feature(predictor, posts, name)) for name in predictor.weights), predictor.weights)
 
 
-def mean_cosine(predictor: LinkPredictor, posts: Posts) -> Floats:
+def mean_cosine(predictor: LinkPredictor, posts: EncodedPosts) -> Floats:
     """(posts, articles): of words and of characters, whole and head; what ``best`` is without any label.
 
     An encoder's cosine, where one was named, is half of it.
     """
-    cosines = [own.scores(posts.texts) for own in predictor.known.lexical.values() if own.kind != "bm25"]
+    cosines = [posts.scores_of(own) for own in predictor.known.lexical.values() if own.kind != "bm25"]
     found: Floats = np.mean(cosines, axis=0, dtype=np.float64)
-    return found if predictor.model is None else (found + learned_scores(predictor, posts)) / 2
-
-
-def learned_scores(predictor: LinkPredictor, posts: Posts) -> Floats:
-    """(posts, articles) cosines of the network."""
-    found = post_vectors(predictor, posts) @ predictor.known.vectors.T
-    return found.double().numpy()
+    return found if predictor.model is None else (found + posts.cosines(predictor.known.vectors)) / 2
 
 
 def post_vectors(predictor: LinkPredictor, posts: Posts) -> Tensor:
@@ -208,3 +262,7 @@ def together(first: Articles, second: Articles) -> Articles:
 
 def _of(key: str) -> str:
     return key.rpartition(".")[0]
+
+
+def _terms_kind(lexical: Lexical) -> str:
+    return "characters" if lexical.kind == "characters" else "words"

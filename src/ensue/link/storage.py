@@ -1,4 +1,4 @@
-"""A ``link`` predictor as the files of a model folder, and back. Articles are kept whole; of posts, no text."""
+"""A ``link`` predictor as the files of a model folder, and back. Articles are kept whole; of posts, numbers."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ensue.data.posts import Articles
 from ensue.data.tokens import Tokenizer
 from ensue.errors import DataError
 from ensue.folder import described, read_file, read_tensors, tensor_bytes
+from ensue.link import keeping
 from ensue.link.measures import Calibration
 from ensue.link.sbert import SbertSettings
 from ensue.link.scoring import Shelf
@@ -49,6 +50,8 @@ def files(predictor: LinkPredictor, card: str) -> dict[str, bytes]:
             {**counts, "vectors": shelf.vectors, "train_prints": predictor.train_prints}
         ),
     }
+    if predictor.remembered is not None:
+        found[keeping.FILE] = tensor_bytes(keeping.tensors_of(predictor.remembered))
     if predictor.optimizer is not None:
         found[FILE] = tensor_bytes(optimizer_tensors(predictor.model, predictor.optimizer))
     return found
@@ -68,6 +71,8 @@ def fill(predictor: LinkPredictor, path: Path, facts: dict[str, Any]) -> None:
     predictor.train_prints, vectors = counts.pop("train_prints"), counts.pop("vectors")
     arrays = {name: _unsigned(name, tensor.numpy()) for name, tensor in counts.items()}
     predictor.shelf = Shelf.restored(_articles(path), arrays, vectors)
+    if (path / keeping.FILE).exists():
+        predictor.remembered = keeping.restored(read_tensors(path, keeping.FILE))
     if isinstance(predictor.settings, SbertSettings):
         if "encoder" not in facts:
             raise ValueError("facts are missing in settings.json")

@@ -9,7 +9,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -458,3 +460,31 @@ def test_main_lets_other_errors_through(monkeypatch: pytest.MonkeyPatch, ensue: 
     with pytest.raises(ZeroDivisionError):
         ensue("check", logs.train)
     assert cli.main.__doc__
+
+
+def test_pipes_are_read_once(ensue: Ensue, logs: Logs, tmp_path: Path) -> None:
+    """What looks a file over first, and what reads it then, both see all of it."""
+    fifo = tmp_path / "log"
+    os.mkfifo(fifo)
+    with ThreadPoolExecutor() as threads:
+        for words in (
+            ["check"],
+            ["fit", "next", "-o", tmp_path / "m", "--model", "markov"],
+            ["predict", tmp_path / "m"],
+        ):
+            written = threads.submit(fifo.write_bytes, gzip.compress(logs.test.read_bytes()))
+            ran = ensue(*words, fifo)
+            assert ran.code == 0, ran.err
+            assert written.result(30) and "/log: jsonl histories" in ran.err
+
+
+def test_a_pipe_that_does_not_end_is_refused(ensue: Ensue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fifo = tmp_path / "log"
+    os.mkfifo(fifo)
+    monkeypatch.setattr("ensue.cli.options.disk_usage", lambda _: SimpleNamespace(free=2000))
+    with ThreadPoolExecutor() as threads:
+        written = threads.submit(fifo.write_bytes, bytes(1001))
+        ran = ensue("check", fifo)
+        written.result(30)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{fifo}: does not end within 1e-06 GB, half of the room in " in ran.err

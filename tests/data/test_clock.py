@@ -1,5 +1,7 @@
 """The unit of a column of times, by hand."""
 
+from datetime import UTC, datetime
+
 import polars as pl
 import pytest
 
@@ -50,3 +52,49 @@ def test_time_as_text() -> None:
     assert format_time(1225472880.0, "s", True) == "2008-10-31 17:08"
     assert format_time(5400.0, "h", False) == "1.5"
     assert format_time(1.5, "ms", False) == "1500"
+
+
+@pytest.mark.parametrize(
+    ("texts", "iso", "order"),
+    [
+        (["31.12.2023", "1.2.2024 13:05"], ["2023-12-31", "2024-02-01T13:05"], "day.month.year"),
+        (["01.02.2024"], ["2024-02-01"], "day.month.year"),  # no number above 12: points mean the day first
+        (["1/2/2024", "31/12/2023 00:00:07"], ["2024-02-01", "2023-12-31T00:00:07"], "day/month/year"),
+        (["1/2/2024", " 12/31/2023"], ["2024-01-02", "2023-12-31"], "month/day/year"),
+        (["12/31/2023 1:05 PM", "1/2/2024 12:10 a.m."], ["2023-12-31T13:05", "2024-01-02T00:10"], "month/day/year"),
+        (["1-2-2024 12:00pm", "31-1-2024"], ["2024-02-01T12:00", "2024-01-31"], "day-month-year"),
+    ],
+)
+def test_dates_as_people_write_them(texts: list[str], iso: list[str], order: str) -> None:
+    clock = read_clock(pl.Series("time", texts), "csv", place)
+    expected = [datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() for text in iso]
+    assert clock.seconds.tolist() == expected
+    assert clock.sentence.startswith(f"dates as {order}, read as UTC, 20")
+    assert (clock.unit, clock.absolute) == ("iso", True)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (
+            ["5/6/2023", "1/2/2024"],
+            "file:1: time '5/6/2023' may begin with the day or with the month, and no time of the file tells which; "
+            "write ISO dates, such as 2023-12-31",
+        ),
+        (
+            ["1/2/2024", "13/2/2023", "1/20/2024"],
+            "file:3: time '1/20/2024' has day and month the other way round than '13/2/2023' before it; "
+            "write ISO dates, such as 2023-12-31",
+        ),
+        (["1.2.2024", "30.2.2024"], "file:2: time '30.2.2024' is no date as day.month.year, as which others are read"),
+        (
+            ["2024-02-01", "1.2.2024"],
+            "file:1: time '2024-02-01' is no date as day.month.year, as which others are read",
+        ),
+        (["1.2.24"], "file:1: time '1.2.24' is not a number or an ISO date"),
+    ],
+)
+def test_dates_that_nobody_can_tell(texts: list[str], message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read_clock(pl.Series("time", texts), "csv", place)
+    assert str(caught.value) == message

@@ -205,6 +205,41 @@ def test_a_row_of_excel_is_named_as_excel_does(tmp_path: Path) -> None:
     assert refusal(path) == " row 3: column 'item' is empty; every event needs a value"
 
 
+@pytest.mark.parametrize(
+    ("above", "note"),
+    [
+        ([["Report of March"]], "row 1 stands above the header, and is left out"),
+        ([[], [None, "Report"], []], "rows 1 to 3 stand above the header, and are left out"),
+        ([[], []], "rows 1 to 2 stand above the header, and are left out"),
+    ],
+)
+def test_a_sheet_with_rows_above_its_header(above: list[list[object]], note: str, tmp_path: Path) -> None:
+    rows: list[list[object]] = [["session", "item", "time"], ["1", "a", 1], ["1", "b", 2]]
+    histories, understood = read(workbook(tmp_path / "x", [*above, *rows]))
+    assert records(histories) == [History(("a", "b"), (1.0, 2.0), "1")]
+    assert understood.notes == (note,)
+    place = len(above) + 3  # the second row of data, from 1, under the header
+    workbook(tmp_path / "x", [*above, *rows[:2], ["1", None, 2]])
+    assert refusal(tmp_path / "x") == f" row {place}: column 'item' is empty; every event needs a value"
+
+
+def test_a_sheet_of_one_column_has_no_title(tmp_path: Path) -> None:
+    texts, understood = read_texts(workbook(tmp_path / "x", [["text"], ["a b"], ["c"]]), unlabelled=True)
+    assert texts.texts[0].to_list() == ["a b", "c"] and understood.notes == ()
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize(("first", "between"), [(b"sep=;", b";"), (b'"sep=,"', b","), (b"sep=\t", b"\t")])
+def test_the_line_that_excel_names_its_separator_in(first: bytes, between: bytes, mark: bytes, tmp_path: Path) -> None:
+    table = b"session;item;time\n1;a;1\n1;b;2\n".replace(b";", between)
+    histories, understood = read(write(tmp_path, mark + first + b"\r\n" + table))
+    assert records(histories) == [History(("a", "b"), (1.0, 2.0), "1")]
+    note = first.decode().strip('"').replace("\t", "\\t")
+    assert understood.notes == (f"a first line {note}, as Excel writes and reads, left out",)
+    # lines keep the numbers that an editor gives them: the fifth is one field short
+    assert refusal(write(tmp_path, first + b"\n" + table + b"2\n")).startswith(":5: 1 field, but the header has 3")
+
+
 def test_posts_articles_and_queries_of_excel(tmp_path: Path) -> None:
     posts, understood = read_posts(workbook(tmp_path / "p", [["id", "text"], [1, "a post"], [2, "another"]]))
     assert posts.ids.to_list() == ["1", "2"]

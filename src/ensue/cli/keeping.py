@@ -24,6 +24,7 @@ from ensue.cli.options import (
     Sheet,
     Sort,
     TimeUnit,
+    present,
 )
 from ensue.errors import SettingError
 from ensue.lines import plural
@@ -69,8 +70,9 @@ def update(
     if new is None:
         raise SettingError("name a log of what is new, as in `ensue update FOLDER new.csv`, or give --rollback")
     current(folder)  # a wrong folder is found before a long log is read
+    source = present(Path(new)) or Path(new)
     reading = Reading.of(context)
-    tasks.of_folder(folder, context).update(folder, Path(new), reading, None if no_test else max_drop, keep, json)
+    tasks.of_folder(folder, context).update(folder, source, reading, None if no_test else max_drop, keep, json)
 
 
 def learn(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import disk_usage, rmtree
+from stat import S_ISFIFO
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,16 +19,21 @@ from ensue.settings import parse
 if TYPE_CHECKING:
     from ensue.data.packed import Opening
 
+_STEP = 2**20
+
 
 def present(path: Path | None) -> Path | None:
     """What a file's name is asked first, before anything is imported that could read it.
 
+    Returns:
+        The path; of a pipe, which can be read but once, that of a temporary file with all that came out of it.
+
     Raises:
-        DataError: there is no such file or folder.
+        DataError: there is no such file or folder, or a pipe gives more than half of the room for temporary files.
     """
     try:
-        if path is not None:
-            path.stat()
+        if path is not None and S_ISFIFO(path.stat().st_mode):
+            return _drained(path)
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such file; check the name") from error
     except (OSError, ValueError):  # the reader says what is wrong
@@ -32,18 +41,29 @@ def present(path: Path | None) -> Path | None:
     return path
 
 
+def _drained(pipe: Path) -> Path:
+    """What comes out of a pipe, in a file that goes when the program ends."""
+    folder = Path(mkdtemp(prefix="ensue-"))
+    atexit.register(rmtree, folder, ignore_errors=True)
+    most = disk_usage(folder).free // 2
+    with pipe.open("rb") as stream, (folder / pipe.name).open("wb") as file:
+        while part := stream.read(min(_STEP, most + 1 - file.tell())):
+            file.write(part)
+    if (folder / pipe.name).stat().st_size > most:
+        raise DataError(
+            f"{pipe}: does not end within {most / 1e9:.3g} GB, half of the room in {folder.parent}; give a file"
+        )
+    return folder / pipe.name
+
+
 def all_present(paths: list[Path] | None) -> list[Path] | None:
     """See :func:`present`."""
-    for path in paths or ():
-        present(path)
-    return paths
+    return [found for path in paths or () if (found := present(path))] or None
 
 
 def input_present(source: str) -> str:
     """See :func:`present`; ``-`` is stdin."""
-    if source != "-":
-        present(Path(source))
-    return source
+    return source if source == "-" else str(present(Path(source)))
 
 
 Columns = Annotated[

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 import numpy as np
 import polars as pl
 
+from ensue.data.day_order import read_dates
 from ensue.data.histories import Times
 from ensue.errors import DataError
 from ensue.lines import quoted
@@ -55,8 +56,8 @@ def read_clock(column: pl.Series, layout: str, where: Where, stated: str | None 
     if column.dtype == pl.String and _DECIMAL_COMMA.fullmatch(column[0].strip()):
         column = column.str.replace(",", ".", literal=True)
     if _holds_dates(column, stated):
-        seconds = _parse_dates(column, where)
-        return Clock(column, seconds, "iso", True, f"ISO dates, read as UTC, {_range(seconds, 'iso', True)}")
+        seconds, how = _parse_dates(column, where)
+        return Clock(column, seconds, "iso", True, f"{how}, read as UTC, {_range(seconds, 'iso', True)}")
     numbers = _parse_numbers(column, where)
     _refuse_mixture(numbers, where)
     unit, reason = _unit(numbers, column.name, layout, stated)
@@ -99,16 +100,25 @@ def _holds_dates(column: pl.Series, stated: str | None) -> bool:
     return column.dtype == pl.String and stated is None and not is_number(column[0])
 
 
-def _parse_dates(column: pl.Series, where: Where) -> Times:
+def _parse_dates(column: pl.Series, where: Where) -> tuple[Times, str]:
+    """Seconds since 1970, and how the dates were read."""
+    how = WORDS["iso"]
     if column.dtype.is_numeric():
         column = column.cast(pl.String)
-    if column.dtype == pl.String:
+    if column.dtype == pl.String and (found := read_dates(column.str.strip_chars(), where)) is not None:
+        dates, how = found[0], f"dates as {found[1]}"
+        if dates.null_count():
+            place = _first(dates.is_null())
+            raise DataError(
+                f"{where(place)}: time {quoted(column[place])} is no date as {found[1]}, as which others are read"
+            )
+    elif column.dtype == pl.String:
         dates = column.str.strip_chars().str.to_datetime(strict=False, time_zone="UTC", time_unit="us")
         if dates.null_count():
             dates = _parse_mixed_dates(column, where)
     else:
         dates = column.cast(pl.Datetime("us"))
-    return dates.dt.timestamp("us").to_numpy() / 1e6
+    return dates.dt.timestamp("us").to_numpy() / 1e6, how
 
 
 def _parse_mixed_dates(column: pl.Series, where: Where) -> pl.Series:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import mmap
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ _FOREIGN = "not UTF-8 text; save the file as UTF-8, or name its encoding, as in 
 _BINARY = "is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parquet, Excel or cascades"
 # polars would unpack these by itself, without a limit.
 _ZLIB = (b"x\x01", b"x\x9c", b"x\xda")
+_STATED = re.compile(rb'(?:\xef\xbb\xbf)?"?(sep=[,;|\t])"?[ \t]*\r?\n')
 _REASONS: Mapping[type[Exception], str] = {
     FileNotFoundError: "no such file; check the name",
     IsADirectoryError: "is a folder; name a file in it",
@@ -51,6 +53,8 @@ class Content:
     """Whether tables written beside this file should begin with a byte-order mark: it has one, or is Excel's."""
     first_row: int = 1
     """The number that people give the first row of data; of a sheet the row under its header."""
+    first_line: int = 1
+    """The number that an editor gives the first line of the text."""
 
     @property
     def source(self) -> Path | bytes:
@@ -140,9 +144,9 @@ class Content:
         """
         stream = self.path.open("rb") if isinstance(self.data, mmap.mmap) else io.BytesIO(self.data)
         with stream:
-            for number, line in enumerate(stream, 1):
+            for number, line in enumerate(stream, self.first_line):
                 try:
-                    yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+                    yield number, line.decode("utf-8-sig" if number == self.first_line else "utf-8")
                 except UnicodeDecodeError as error:
                     raise DataError(f"{self.path}:{number}: {_FOREIGN}") from error
 
@@ -158,11 +162,11 @@ class Content:
         """
         reader = csv.reader((line for _, line in self.lines()), delimiter=separator, strict=strict)
         csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
-        begins = 1
+        begins = self.first_line
         try:
             for row in reader:
                 yield begins, row
-                begins = reader.line_num + 1
+                begins = reader.line_num + self.first_line
         except csv.Error as error:
             why = (
                 f"not CSV ({error})"
@@ -230,10 +234,14 @@ def open_file(path: Path, **opening: Unpack[Opening]) -> Content:
         raise DataError(f"{path}: {_BINARY}")
     marked = any(data[: len(mark)] == mark for mark in MARKS)
     text, notes = decode(path, data, opening.get("encoding", ""))
+    first_line = 1
+    if (stated := _STATED.match(text[:16])) is not None:
+        text, first_line = text[stated.end() :], 2
+        notes = (*notes, f"a first line {one_line(stated[1].decode())}, as Excel writes and reads, left out")
     halves = 0
     if _begins(text) in (b"{", b"["):
         text, halves = mend_halves(text[3:] if text[:3] == MARKS[0] else text)  # JSON knows no mark
-    content = Content(path, text, (*notes, *mended(halves)), marked)
+    content = Content(path, text, (*notes, *mended(halves)), marked, first_line=first_line)
     _check_text(content)
     return content
 

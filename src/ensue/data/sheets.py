@@ -21,6 +21,8 @@ _ZIP, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 _SAVE = "save it as .xlsx or as CSV"
 _CELL = re.compile(rb"""\sr\s*=\s*["']\$?([A-Za-z]{0,3})\$?(\d{1,10})["']""")
 _STEP = 2**20
+_TOP = 50
+"""Rows among which the header is looked for."""
 # A reader of sheets keeps a place of 32 bytes for every cell of the rectangle, a column of texts 16 more.
 _BYTES_A_CELL = 64
 
@@ -74,7 +76,9 @@ def read_sheet(
             raise DataError(f"{path}: has no sheet {quoted(name)}; the sheets are {listed(names)}")
         if not names:
             raise DataError(f"{path}: has no sheet")
-        sheet = book.load_sheet(name or 0, dtypes="string")
+        top = book.load_sheet(name or 0, header_row=None, skip_rows=0, n_rows=_TOP, dtypes="string")
+        header = _header(top.to_polars()) if top.width else 0
+        sheet = book.load_sheet(name or 0, header_row=header, dtypes="string")
         frame = sheet.to_polars() if sheet.width else pl.DataFrame()
     except (fastexcel.FastExcelError, pl.exceptions.PolarsError) as error:
         said = one_line((str(error).splitlines() or ["no reason given"])[0], 120)
@@ -88,7 +92,17 @@ def read_sheet(
     )
     buffer = io.BytesIO()
     frame.select(_as_seen(column) for column in frame).write_parquet(buffer, compression="uncompressed")
-    return buffer.getvalue(), 2, others
+    if header:
+        rows = "row 1 stands" if header == 1 else f"rows 1 to {header:,} stand"
+        others = (*others, f"{rows} above the header, and {'is' if header == 1 else 'are'} left out")
+    return buffer.getvalue(), header + 2, others
+
+
+def _header(top: pl.DataFrame) -> int:
+    """The row of the header, from 0: below rows that are empty or, as titles do, fill one cell alone."""
+    filled = [sum(cell is not None and bool(cell.strip()) for cell in row) for row in top.iter_rows()]
+    least = min(2, max(filled, default=0))
+    return next((row for row, cells in enumerate(filled) if cells >= max(least, 1)), 0)
 
 
 def _as_seen(column: pl.Series) -> pl.Series:

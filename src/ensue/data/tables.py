@@ -231,8 +231,11 @@ def _header(content: Content, stated: dict[str, str]) -> tuple[str, list[str], b
     double = next((name for name, count in Counter(header).items() if count > 1), None)
     if double is not None:
         raise DataError(f"{where}: column {quoted(double)} appears twice; rename one")
-    if number > 1:
-        raise DataError(f"{content.path}:1: is empty, the header stands in line {number}; delete the lines before it")
+    if number > content.first_line:
+        raise DataError(
+            f"{content.path}:{content.first_line}: is empty, the header stands in line {number}; delete the lines "
+            "before it"
+        )
     return separator, header, is_typed(header, where)
 
 
@@ -249,7 +252,9 @@ def _refuse_rows(content: Content, separator: str, header: list[str], time: int 
         where = f"{content.path}:{line}"
         if row and not fits(row, len(header)):
             whole = "header" if headed else "layout"
-            raise DataError(f"{where}: {len(row)} fields, but the {whole} has {len(header)}; is a quote left open?")
+            raise DataError(
+                f"{where}: {plural(len(row), 'field')}, but the {whole} has {len(header)}; is a quote left open?"
+            )
         if time is not None and row and line > 1 and row[time] and not is_number(row[time]):
             raise DataError(f"{where}: time {quoted(row[time])} is not a number or an ISO date")
 

@@ -178,11 +178,14 @@ def _delimited(content: Content, separator: str, stated: Mapping[str, str], ever
     in_quotes = separator != "\t" or _is_quoted(content)
     number = next(number for number, record in _records(content, separator, in_quotes) if any(record))
     header = content.names(separator) if in_quotes else content.head(1)[0].split(separator)
-    if number > 1:
-        raise DataError(f"{content.path}:1: is empty, the header stands in line {number}; delete the lines before it")
+    if number > content.first_line:
+        raise DataError(
+            f"{content.path}:{content.first_line}: is empty, the header stands in line {number}; delete the lines "
+            "before it"
+        )
     double = next((name for name, count in Counter(header).items() if count > 1), None)
     if double is not None:
-        raise DataError(f"{content.path}:1: column {quoted(double)} appears twice; rename one")
+        raise DataError(f"{content.path}:{number}: column {quoted(double)} appears twice; rename one")
     roles, notes = _find_columns(content.path, header, stated)
     read_csv = partial(
         pl.read_csv,

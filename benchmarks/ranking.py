@@ -1,8 +1,8 @@
 """``ensue link`` over many posts and many articles: seconds, and the peak of memory, by the number of posts.
 
 Made-up posts of 12 words are ranked for a story of many made-up articles of 200 words, as ``ensue link`` does without a
-model folder (``best``, nothing learned), near-copies grouped. Each number of posts has a process of its own, which makes
-them first; the peak is of the whole process, and what the texts alone take is shown beside it. A table of posts x
+model folder (``best``, nothing learned), near-copies grouped. Each number of posts has a process of its own, which
+makes them first; the peak is of the whole process, and what the texts alone take is shown beside it. A table of posts x
 articles is what must never be held: its size in 64-bit numbers is shown too.
 
     python benchmarks/ranking.py [--posts 250000,500000,1000000] [--articles 1000] [--json FILE]

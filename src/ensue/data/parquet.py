@@ -1,20 +1,32 @@
-"""How much a Parquet file says it holds, read from its footer before any of it is unpacked."""
+"""How much a Parquet file says it holds, read from its footer and the heads of its pages before any is unpacked.
+
+A file may lie: what its footer announces is compared with what its pages do, for a reader makes room by both.
+"""
 
 from __future__ import annotations
 
 import mmap
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 from ensue.errors import DataError
 
-# Fields of the format's FileMetaData and RowGroup, which are Thrift's compact protocol.
-_ROW_GROUPS, _TOTAL_BYTE_SIZE = 4, 2
+# Fields of the format's structs, which are Thrift's compact protocol.
+_FILE_ROWS, _ROW_GROUPS, _COLUMNS, _META_DATA = 3, 4, 1, 3
+_TOTAL_BYTE_SIZE, _GROUP_ROWS = 2, 3
+_NUM_VALUES, _PACKED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 5, 7, 9, 11
+_PAGE_UNPACKED, _PAGE_PACKED, _PAGE_VALUES = (2,), (3,), ((5, 1), (8, 1))
 _DEEPEST = 20
+_MAGIC = 4
+_HEAD = 1 << 16
+"""Bytes that the head of a page may take, statistics included."""
 
 
 def require_small(path: Path, data: bytes | mmap.mmap, limit: int, advice: str) -> None:
-    """Refuse a file whose row groups unpack to too much; what has no readable footer is left to polars to refuse.
+    """Refuse a file that unpacks to too much, or announces what it does not hold.
+
+    What has no readable footer, or a page without a readable head, is left to polars to refuse.
 
     Args:
         path: the file, for messages.
@@ -23,25 +35,72 @@ def require_small(path: Path, data: bytes | mmap.mmap, limit: int, advice: str) 
         advice: what an error adds where there are more.
 
     Raises:
-        DataError: more than the limit.
+        DataError: more than the limit, or figures that contradict each other.
     """
     (length,) = struct.unpack("<i", data[-8:-4]) if len(data) > 12 else (0,)
     if not 0 < length <= len(data) - 12:
         return
-    footer = _Footer(data[-8 - length : -8])
+    footer = _Struct(data[-8 - length : -8])
     try:
         footer.read_struct((), 0)
     except (IndexError, RecursionError):
         return
-    if footer.total > limit:
+    group, column = (_ROW_GROUPS,), (_ROW_GROUPS, _COLUMNS, _META_DATA)
+    unpacked = sum(max(size, 0) for size in footer.all((*group, _TOTAL_BYTE_SIZE)))
+    if unpacked <= limit:
+        unpacked = _pages(path, data, footer.structs(column), len(data) - 8 - length)
+    if unpacked > limit:
         raise DataError(f"{path}: unpacks to more than {limit / 1e9:.3g} GB{advice}")
+    announced, held = sum(footer.all((_FILE_ROWS,))), sum(footer.all((*group, _GROUP_ROWS)))
+    if announced != held:
+        raise DataError(f"{path}: is damaged (it announces {announced:,} rows and holds {held:,}); write it anew")
 
 
-class _Footer:
-    """A walk over the fields of the footer; ``total`` counts what its row groups hold."""
+def _pages(path: Path, data: bytes | mmap.mmap, columns: Iterator[dict[int, int]], end: int) -> int:
+    """Bytes that the pages of all columns say they unpack to."""
+    total = 0
+    for column in columns:
+        starts = [column[place] for place in (_DATA_PAGE, _DICTIONARY_PAGE) if column.get(place, 0) >= _MAGIC]
+        at, size = min(starts, default=0), column.get(_PACKED_SIZE, 0)
+        if at < _MAGIC or size < 0 or at + size > end:
+            raise DataError(f"{path}: is damaged (a column lies outside of it); write it anew")
+        stop, values = at + size, 0
+        while at < stop:
+            head = _Struct(data[at : min(at + _HEAD, stop)])
+            try:
+                head.read_struct((), 0)
+            except (IndexError, RecursionError):
+                return total
+            total += max(0, *head.all(_PAGE_UNPACKED), 0)
+            values += sum(sum(head.all(place)) for place in _PAGE_VALUES)
+            at += head.at + max(0, *head.all(_PAGE_PACKED), 0)
+        if values != column.get(_NUM_VALUES, 0):
+            raise DataError(f"{path}: is damaged (a column announces other values than its pages); write it anew")
+    return total
+
+
+class _Struct:
+    """A walk over the fields of a struct; ``numbers`` holds its whole numbers by where they stand, in their order."""
 
     def __init__(self, data: bytes) -> None:
-        self.data, self.at, self.total = data, 0, 0
+        self.data, self.at = data, 0
+        self.numbers: list[tuple[tuple[int, ...], int]] = []
+
+    def all(self, place: tuple[int, ...]) -> list[int]:
+        """The numbers of one place, in as many structs as there are."""
+        return [number for own, number in self.numbers if own == place]
+
+    def structs(self, place: tuple[int, ...]) -> Iterator[dict[int, int]]:
+        """The numbers of each struct of one place, by their fields, which never fall within a struct."""
+        found: dict[int, int] = {}
+        for own, number in self.numbers:
+            if own[:-1] == place:
+                if found and own[-1] < max(found):
+                    yield found
+                    found = {}
+                found[own[-1]] = number
+        if found:
+            yield found
 
     def read_struct(self, place: tuple[int, ...], deep: int) -> None:
         """Every field of a struct; ``place`` are the numbers of the fields that lead to it."""
@@ -54,8 +113,7 @@ class _Footer:
 
     def _read(self, kind: int, place: tuple[int, ...], deep: int) -> None:
         if kind in (4, 5, 6):  # whole numbers
-            number = _signed(self._varint())
-            self.total += max(number, 0) * (place == (_ROW_GROUPS, _TOTAL_BYTE_SIZE))
+            self.numbers.append((place, _signed(self._varint())))
         elif kind == 8:  # bytes
             length = self._varint()
             self.at += length

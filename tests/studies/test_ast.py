@@ -191,7 +191,8 @@ def test_seeds_are_drawn_too() -> None:
     assert gap["difference"] == pytest.approx(-0.2) and gap["p_value"] == pytest.approx(2 / 1001)
 
 
-def test_quick_and_vectors(data: Path, tmp_path: Path) -> None:
+def test_quick_and_vectors(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(ast, "QUICK", TINY)
     assert find_vectors(data) == find_vectors(data / "links") == data / "text" / "vectors" / "sgns100.npz"
     assert find_vectors(tmp_path) is None
     study, watcher = run(data, quick=True, models=("ast",))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -235,6 +236,13 @@ def test_quick_says_so(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     study, watcher = run(tmp_path, monkeypatch, models=("mean",), quick=True)
     assert "**Quick run**" in study.page and "compares with the paper's" in study.page
     assert watcher.told[0].startswith("finished cells are not kept; with --json FILE")
+
+
+def test_quick_leaves_out_what_needs_the_long_run(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(centrality, "QUICK", replace(TINY, sets=("sst2",)))
+    study, _ = run(data, monkeypatch, models=("mean",), quick=True)
+    assert {row["data"] for row in study.tables["overall"]} == {"sst2"}
+    assert "Left out, for they need the long run (without `--quick`): snli." in study.page
 
 
 def test_resampling_is_the_referees(data: Path) -> None:

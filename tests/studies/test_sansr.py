@@ -200,6 +200,7 @@ def test_quick_says_so(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sansr, "QUICK", TINY)
     study, _ = run(data, monkeypatch, models=("bpr-mf",), quick=True)
     assert "**Quick run**" in study.page
+    assert "Left out, for they need the long run (without `--quick`): table 3, figure 4" in study.page
 
 
 def test_refusals(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

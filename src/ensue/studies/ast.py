@@ -45,8 +45,6 @@ class Plan:
     """Of every network."""
     seeds: Mapping[str, int] = field(default_factory=dict)
     """Trainings a network at most, of the sets that take long."""
-    posts: int | None = None
-    """Posts of each part at most; all of them by default."""
 
 
 FULL = Plan(
@@ -55,10 +53,10 @@ FULL = Plan(
 )
 """Every network is as wide as the vectors at hand, as in the paper (all 300 there), and six heads do not divide 100."""
 QUICK = Plan(
-    options={"heads": 2, "dim": 16, "hidden": 16, "filters": 8, "learning_rate": 3e-3, "epochs": 2, "max_words": 120},
+    options={**FULL.options, "epochs": 6, "max_words": 150},
     seeds={"clickbait22": 1, "politifact": 1},
-    posts=120,
 )
+"""All posts, for the networks learn hardly anything from fewer; of each article its first words."""
 
 
 def run(
@@ -78,7 +76,7 @@ def run(
             word vectors are ``vectors/sgns100.npz`` there, above it, or under ``text``.
         models: which trained models get a row; none for all. ``sbert=NAME``, the name or folder of an installed
             sentence-transformers model, adds its row and that of ``best`` with it.
-        quick: small slices, few epochs, small networks and learned vectors; not the paper's figures.
+        quick: few epochs, one training a network, and of each article its first words; not the paper's figures.
         seeds: trainings a network; of the large set one.
         tell: takes a line of progress.
         follow: shows a training.
@@ -99,7 +97,7 @@ def run(
     for name in encoders[:1]:
         Encoder(name, find_device(None)).probe()  # what cannot be read is said now, not after hours
     plan, chosen = QUICK if quick else FULL, (*named, *(ENCODED if encoders else ())) if models else TRAINED
-    vectors = None if quick else find_vectors(data)
+    vectors = find_vectors(data)
     study = _Study(Cells(kept), plan, vectors, encoders[0] if encoders else "", tell, follow)
     if kept is None:
         tell("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
@@ -107,13 +105,12 @@ def run(
     tables: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     tables["weights"] = sparse_weights()
     sets, absent = find_sets(data)
-    for whole in sets:
-        own = whole.few(plan.posts)
+    for own in sets:
         tell(f"{own.name}: {len(own.data.posts):,} posts, {len(own.data.articles):,} articles")
         tables["statistics"] += own.statistics()
-        for name, rows in study.tables(own, whole, chosen, seeds).items():
+        for name, rows in study.tables(own, chosen, seeds).items():
             tables[name] += rows
-    amounts = page.Amounts(plan.posts, vectors is not None, Path(encoders[0]).name if encoders else "")
+    amounts = page.Amounts(vectors is not None, Path(encoders[0]).name if encoders else "")
     about = page.about([own.name for own in sets], absent, amounts, quick=quick)
     return Study("ast", tables, page.write(about, tables), page.draw(tables))
 
@@ -128,10 +125,10 @@ class _Study:
         self.tell, self.follow = tell, follow
         self.vectors_print = hashlib.blake2b(vectors.read_bytes(), digest_size=8).hexdigest() if vectors else ""
 
-    def tables(self, own: LinkSet, whole: LinkSet, models: Sequence[str], seeds: int) -> dict[str, Any]:
+    def tables(self, own: LinkSet, models: Sequence[str], seeds: int) -> dict[str, Any]:
         """All rows of one data set."""
         seeds = min(seeds, self.plan.seeds.get(own.name, seeds))
-        key = {"data": own.name, "fingerprint": whole.fingerprint, "posts": len(own.data.posts)}
+        key = {"data": own.name, "fingerprint": own.fingerprint, "posts": len(own.data.posts)}
         asked = Asked(own.data)
         cells = {
             name: [self._trained(key, own, asked, name, seed) for seed in range(seeds if name in NETWORKS else 1)]

@@ -31,9 +31,8 @@ HEADS = {
 
 @dataclass(frozen=True)
 class Amounts:
-    """How much was learned and scored; ``None`` is all there is."""
+    """What the texts were read with."""
 
-    posts: int | None
     has_vectors: bool
     encoder: str = ""
 
@@ -43,7 +42,7 @@ def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick
     lines = ["# AST: tables and figures rebuilt", ""]
     if quick:
         lines += [
-            f"**Quick run**: at most {amounts.posts or 0:,} posts a part, small networks, two epochs, articles cut. An "
+            "**Quick run**: at most six epochs, one training a network, of each article the first 150 words. An "
             "impression, not a result.",
             "",
         ]

@@ -39,17 +39,6 @@ class LinkSet:
         seen.update(np.ascontiguousarray(self.data.pairs).data)
         return seen.hexdigest()
 
-    def few(self, posts: int | None) -> LinkSet:
-        """The same set with at most so many posts of each part, evenly from the file, and the articles of those."""
-        if posts is None:
-            return self
-        parts = self.data.posts.parts
-        assert parts is not None
-        chosen = np.concatenate([_evenly(np.flatnonzero(parts == part), posts) for part in ("train", "valid", "test")])
-        data = self.data.select(np.sort(chosen))
-        asked = np.unique(data.pairs[:, 0])
-        return LinkSet(self.name, replace(data, articles=data.articles.select(asked)).linked())
-
     def statistics(self) -> list[dict[str, Any]]:
         """A row a part."""
         lengths = self.data.articles.texts.str.split(" ").list.len()
@@ -69,10 +58,6 @@ class LinkSet:
                 }
             )
         return rows
-
-
-def _evenly(places: np.ndarray[Any, np.dtype[np.int64]], most: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    return places[np.linspace(0, len(places) - 1, min(most, len(places))).astype(np.int64)] if len(places) else places
 
 
 def find_sets(data: Path) -> tuple[list[LinkSet], list[str]]:

@@ -20,24 +20,40 @@ def label(measure: str) -> str:
     return f"{LABELS[name]}@{k}"
 
 
-def about(whole: int, part: int, epochs: int, tested: int | None, *, quick: bool) -> list[str]:
-    """What the reader must know before any figure."""
+def about(whole: int, tested: int | None, cells: tuple[int, int] | None, left: Sequence[str]) -> list[str]:
+    """What the reader must know before any figure.
+
+    Args:
+        whole: Table 1 learns the newest one of so many parts.
+        tested: test sessions scored; ``None`` is all.
+        cells: which part Table 3 and figure 4 learn, and epochs at most; ``None`` in a quick run, which lacks both.
+        left: sets and rows that a quick run leaves out.
+    """
     learned = "all training sessions" if whole == 1 else f"the newest 1/{whole} of the training sessions"
     scored = "all test sessions" if tested is None else f"the newest {tested:,} test sessions"
-    lines = ["# SANSR: tables and figures rebuilt", ""]
-    if quick:
-        lines += ["**Quick run**: small slices, few epochs, few cells. An impression, not a result.", ""]
+    quick = [
+        "**Quick run**: a part of the sessions, few epochs, small batches. An impression, not a result. Left out, for "
+        f"they need the long run (without `--quick`): table 3, figure 4, {', '.join(left)}.",
+        "",
+    ]
+    sliced = (
+        f"Table 3 and figure 4 learn the newest 1/{cells[0]}, at most {cells[1]} epochs, seed 0: their figures compare "
+        "with each other, not with Table 1. NARM and STAMP learn with shared negatives in place of all items, for "
+        "time. "
+        if cells
+        else ""
+    )
     return [
-        *lines,
+        "# SANSR: tables and figures rebuilt",
+        "",
+        *([] if cells else quick),
         "Every row stands under two protocols. `full`: the target is ranked among all items. `sampled`: among itself "
         "and 100 items drawn at random, as the paper evaluates SANSR; chance is HR@10 0.099 and HR@20 0.198 there. "
         "Figures of the two cannot be compared. Ties count against the target; micro average over targets; what the "
         "session already holds stays in the ranking; a target that the model does not know is a miss.",
         "",
         f"Table 1 learns {learned}, of which the newest tenth is held out to choose the epoch, and scores {scored}. "
-        f"Table 3 and figure 4 learn the newest 1/{part}, at most {epochs} epochs, seed 0: their figures compare with "
-        "each other, not with Table 1. NARM and STAMP learn with shared negatives in place of all items, for time. "
-        "± is half a 95 % interval over resampled sessions.",
+        f"{sliced}± is half a 95 % interval over resampled sessions.",
         "",
     ]
 

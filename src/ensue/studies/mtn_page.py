@@ -49,7 +49,7 @@ def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick
         lines += [
             f"**Quick run**: at most {amounts.learned or 0:,} sessions learned of each set, small networks, few "
             "epochs. An impression, not a result. Left out, for they need the long run (without `--quick`): the "
-            "comparison of depths, seq2seq, m-nsrf, the other Transformers, and best on SQA.",
+            "comparison of depths, seq2seq, m-nsrf, the other Transformers and best.",
             "",
         ]
     sizes = (

@@ -239,10 +239,11 @@ def test_quick_says_so(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def test_quick_leaves_out_what_needs_the_long_run(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(centrality, "QUICK", replace(TINY, sets=("sst2",)))
-    study, _ = run(data, monkeypatch, models=("mean",), quick=True)
+    monkeypatch.setattr(centrality, "QUICK", replace(TINY, sets=("sst2",), between=False))
+    study, _ = run(data, monkeypatch, quick=True)
     assert {row["data"] for row in study.tables["overall"]} == {"sst2"}
-    assert "Left out, for they need the long run (without `--quick`): snli." in study.page
+    assert {row["other"] for row in study.tables["verdicts"]} == {"tfidf", "vectors"}
+    assert "the long run (without `--quick`): snli, verdicts between poolings." in study.page
 
 
 def test_resampling_is_the_referees(data: Path) -> None:

@@ -41,11 +41,11 @@ def about(sets: Mapping[str, str], absent: Sequence[str], amounts: Amounts, *, q
     lines = ["# Centrality attention: tables and figures rebuilt", ""]
     if quick:
         options = ", ".join(f"{name} {value}" for name, value in amounts.options.items())
-        left = f" Left out, for they need the long run (without `--quick`): {', '.join(amounts.left)}."
+        left = ", ".join([*amounts.left, "verdicts between poolings"])
         lines += [
             f"**Quick run**: at most {amounts.learned or 0:,} texts learned ({amounts.reviews or 0:,} reviews) and "
             f"{amounts.tested or 0:,} scored, and {options}. An impression, not a result: no figure here compares with "
-            f"the paper's.{left if amounts.left else ''}",
+            f"the paper's. Left out, for they need the long run (without `--quick`): {left}.",
             "",
         ]
     else:

@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from ensue.lines import plural, printable
+from ensue.lines import part_of, plural, printable
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,20 @@ def test_counts_agree_with_their_nouns() -> None:
         "0 articles", "1 article", "2 articles", "1,000 articles",
     ]  # fmt: skip
     assert plural(1, "query", "queries") == "1 query" and plural(2, "query", "queries") == "2 queries"
+
+
+@pytest.mark.parametrize(
+    ("count", "whole", "found"),
+    [
+        (1, 48, "1 of 48 rows has"),
+        (2, 2000, "2 of 2,000 rows have"),
+        (1, 1, "1 of 1 row has"),
+    ],
+)
+def test_the_verb_goes_with_the_part_and_the_noun_with_the_whole(count: int, whole: int, found: str) -> None:
+    assert part_of(count, whole, "row", "has", "have") == found
+
+
+def test_a_part_of_another_file_and_its_share() -> None:
+    found = part_of(1, 4, "row", "stands", "stand", of="test.csv", percent=True)
+    assert found == "1 of 4 (25.0 %) rows of test.csv stands"

@@ -44,6 +44,22 @@ def plural(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
+def part_of(count: int, whole: int, name: str, one: str, many: str, *, of: str = "", percent: bool = False) -> str:
+    """``1 of 48 rows has``, ``2 of 48 rows have``: the noun goes with the whole, the verb with the part.
+
+    Args:
+        count: how many.
+        whole: of how many.
+        name: what one of them is called.
+        one: the verb of a single one.
+        many: the verb of several.
+        of: where they are, if not in the file at hand.
+        percent: whether the share stands there, too.
+    """
+    share, where = f" ({100 * count / whole:.1f} %)" if percent else "", f" of {of}" if of else ""
+    return f"{count:,} of {whole:,}{share} {name if whole == 1 else f'{name}s'}{where} {one if count == 1 else many}"
+
+
 def one_line(text: str, most: int = QUOTED) -> str:
     """A text on one line, cut where it is long, controls as escapes."""
     return repr(_cut(text, most))[1:-1]

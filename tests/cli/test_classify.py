@@ -103,9 +103,9 @@ def test_check_reports_duplicates_across_splits(ensue: Ensue, files: Files, tmp_
     ]
     assert found["splits"][str(test)]["shared"] == found["splits"][str(test)]["shared_disagree"] == 1
     assert found["warnings"] == [
-        f"1 of 2 (50.0 %) texts of {test} stand here too, such as {text!r}",
-        f"1 of 2 (50.0 %) texts of {test} stand here under another label",
-        f"1 of 2 (50.0 %) texts of {test} have a label never seen here ('maybe')",
+        f"1 of 2 (50.0 %) texts of {test} stands here too, such as {text!r}",
+        f"1 of 2 (50.0 %) texts of {test} stands here under another label",
+        f"1 of 2 (50.0 %) texts of {test} has a label never seen here ('maybe')",
     ]
 
 

@@ -293,10 +293,10 @@ def test_bad_texts_are_counted_or_read(ensue: Ensue, tmp_path: Path) -> None:
     posts.write_text("".join(f"{json.dumps(own)}\n" for own in rows))
     ran = ensue("link", articles, posts, "--json", "-k", "30", "-o", tmp_path / "out.jsonl")
     assert ran.code == 0, ran.err
-    assert "1 of 26 rows have no text: left out" in ran.err
-    assert "1 of 26 rows hold nothing but links and mentions: left out" in ran.err
-    assert "1 of 26 rows have the id of an earlier row and another text: left out" in ran.err
-    assert "1 of 3 articles have no body: their title is read" in ran.err and "held HTML tags" in ran.err
+    assert "1 of 26 rows has no text: left out" in ran.err
+    assert "1 of 26 rows holds nothing but links and mentions: left out" in ran.err
+    assert "1 of 26 rows has the id of an earlier row and another text: left out" in ran.err
+    assert "1 of 3 articles has no body: the title is read" in ran.err and "held HTML tags" in ran.err
     found = {row["id"]: row for row in json.loads(ran.out)["best"]}
     assert (found["0"]["article"], found["3"]["article"], found["4"]["article"]) == ("long", "bare", "html")
     assert len(found) == 23 and all(row["score"] >= 0 for row in found.values())

@@ -164,7 +164,7 @@ def test_out_of_order_unsorted(tmp_path: Path, content: str, expected: str, pack
     end = " in the same sequence; times must not decrease: leave --no-sort out"
     assert str(caught.value) == f"{path}{expected}{end}"
     _, understood = read(path)
-    assert any("sequences sorted by time" in note for note in understood.notes)
+    assert any("sorted by time" in note for note in understood.notes)
 
 
 def test_truncated_zst(tmp_path: Path) -> None:

@@ -40,8 +40,8 @@ def test_counts_and_rows() -> None:
     assert findings.rows[0] == History(tuple("abcabc"), (0.0, 1.0, 2.0, 3.0, 4.0, 5.0), "0")
     assert len(findings.rows) == 3
     assert json.loads(json.dumps(asdict(findings)))["warnings"] == [
-        "1 of 4 (25.0 %) sequences have one event and teach nothing",
-        "1 of 4 (25.0 %) sequences hold a value more than once",
+        "1 of 4 (25.0 %) sequences has one event and teaches nothing",
+        "1 of 4 (25.0 %) sequences holds a value more than once",
         FEW,
     ]
 
@@ -57,9 +57,9 @@ def test_duplicates_within_and_across() -> None:
     # Another vocabulary in another order: "cba" is the shared one, "zzz" is new, "bca" only has the same values.
     test = histories("zzz", "cba", "bca", start=1)
     assert found(train, test=test).warnings == (
-        "1 of 4 (25.0 %) sequences repeat an earlier one value for value",
+        "1 of 4 (25.0 %) sequences repeats an earlier one value for value",
         FEW,
-        "1 of 3 (33.3 %) sequences of test stand here too, value for value",
+        "1 of 3 (33.3 %) sequences of test stands here too, value for value",
         "3 of 9 (33.3 %) events of test have a value never seen here",
     )
 
@@ -74,7 +74,7 @@ def test_duplicates_equal_a_plain_count() -> None:
 
 def test_ties() -> None:
     data = Histories.of([History(("a", "b", "c"), (5.0, 5.0, 6.0)), History(("b", "a"), (6.0, 7.0))])
-    assert "1 of 5 (20.0 %) events happen at the time of the one before: their order is unsure" in found(data).warnings
+    assert "1 of 5 (20.0 %) events happens at the time of the one before: their order is unsure" in found(data).warnings
 
 
 def test_clocks() -> None:

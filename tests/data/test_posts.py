@@ -168,7 +168,7 @@ def test_a_4cat_table_reads_the_subject_where_the_body_is_empty(tmp_path: Path) 
     )
     posts, understood = read_posts(path)
     assert rows(posts) == [("1", "Ferry", ()), ("2", "It sails", ())]
-    assert understood.notes == ("1 of 2 posts have no text: their title is read",)
+    assert understood.notes == ("1 of 2 posts has no text: the title is read",)
 
 
 def test_media_cloud_has_titles_only(tmp_path: Path) -> None:
@@ -180,8 +180,8 @@ def test_media_cloud_has_titles_only(tmp_path: Path) -> None:
     assert articles.texts.to_list() == ["Ferry & port"]
     assert understood.layout == "media cloud"
     assert understood.notes == (
-        "1 of 1 titles held HTML tags or entities: stripped to words",
-        "1 of 1 articles have no body: their title is read",
+        "1 of 1 title held HTML tags or entities: stripped to words",
+        "1 of 1 article has no body: the title is read",
     )
 
 
@@ -199,7 +199,7 @@ def test_articles_by_hand(tmp_path: Path) -> None:
         Article("Three < four", "2", ""),
     ]
     assert articles.texts.to_list() == ["T\nc\nOne.\nTwo.", "Only a title", "Three < four"]
-    assert understood.sentences == ["1 of 4 rows have no text: left out"]
+    assert understood.sentences == ["1 of 4 rows has no text: left out"]
     assert articles.select(np.array([False, True, False])).ids.to_list() == ["1"]
 
 
@@ -221,11 +221,11 @@ def test_what_says_nothing_is_left_out_and_said(tmp_path: Path) -> None:
     assert len(posts) + sum(understood.dropped.values()) == understood.rows == 9
     assert understood.sentences == [
         "2 of 9 rows have no text: left out",
-        "1 of 9 rows hold nothing but links and mentions: left out",
-        "1 of 9 rows repeat an earlier row, id and text: left out",
-        "1 of 9 rows have the id of an earlier row and another text: left out",
+        "1 of 9 rows holds nothing but links and mentions: left out",
+        "1 of 9 rows repeats an earlier row, id and text: left out",
+        "1 of 9 rows has the id of an earlier row and another text: left out",
     ]
-    assert understood.notes == ("1 of 9 rows have no id: the number of the row stands for it",)
+    assert understood.notes == ("1 of 9 rows has no id: the number of the row stands for it",)
     assert posts.rows.tolist() == [0, 6, 7, 8]
 
 
@@ -296,7 +296,7 @@ def test_records_and_columns() -> None:
         ("text\n", {}, "has one line, a header at best; give a header and a row for each text"),
         ("[]", {}, "holds no post; is the list empty?"),
         ('[{"text": "a"}', {}, "is not JSON (Expecting ',' delimiter: line 1 column 15 (char 14)); give JSON Lines"),
-        ('{"text": ""}\n', {}, "no post is left: 1 of 1 rows have no text: left out"),
+        ('{"text": ""}\n', {}, "no post is left: 1 of 1 row has no text: left out"),
         (
             "id,text\n1,a\n1,b\n1,c\n1,d\n",
             {},

@@ -103,7 +103,7 @@ def test_recbole_sessions_and_users_by_hand(tmp_path: Path) -> None:
     )
     histories, understood = read(path)
     assert records(histories) == [History(("a", "b"), (float(START), START + 9.0), "1")]
-    assert (understood.layout, understood.notes) == ("recbole", ("1 of 1 sequences sorted by time",))
+    assert (understood.layout, understood.notes) == ("recbole", ("1 of 1 sequence sorted by time",))
     path = write(tmp_path, f"user_id:token\titem_id:token\ttimestamp:float\n1\ta\t{START}\n1\tb\t{START + 9999}\n")
     histories, understood = read(path)
     assert records(histories) == [History(("a", "b"), (float(START), START + 9999.0), "1")]

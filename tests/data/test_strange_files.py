@@ -196,11 +196,11 @@ def test_numbers_beyond_all_bounds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("text,label\na,1\nb,\nc,2\n", "1 of 3 rows have no label: left out"),
+        ("text,label\na,1\nb,\nc,2\n", "1 of 3 rows has no label: left out"),
         ('text,label\na,1\n\nb,"  "\nd,\nc,2\n', "2 of 4 rows have no label: left out"),
-        ("1\ta\n\tb\n2\tc\n", "1 of 3 rows have no label: left out"),
-        ('{"text":"a","label":"1"}\n{"text":"b"}\n{"text":"c","label":"2"}\n', "1 of 3 rows have no label: left out"),
-        ("__label__1 a\nb\n__label__2 c\n", "1 of 3 rows have no label: left out"),
+        ("1\ta\n\tb\n2\tc\n", "1 of 3 rows has no label: left out"),
+        ('{"text":"a","label":"1"}\n{"text":"b"}\n{"text":"c","label":"2"}\n', "1 of 3 rows has no label: left out"),
+        ("__label__1 a\nb\n__label__2 c\n", "1 of 3 rows has no label: left out"),
     ],
 )
 def test_an_empty_label_is_left_out_and_counted(tmp_path: Path, content: str, expected: str) -> None:

@@ -37,7 +37,7 @@ def test_counts_and_rows() -> None:
     assert (findings.median_words, findings.longest_words, findings.longest_sentences) == (3.0, 7, 2)
     assert findings.mean_sentences == pytest.approx(24 / 23)
     assert [row.texts[0] for row in findings.rows] == ["a text 0", "b text 1", "a text 2"]
-    assert findings.warnings == ("1 of 23 (4.3 %) rows have a text without words",)
+    assert findings.warnings == ("1 of 23 (4.3 %) rows has a text without words",)
     assert json.loads(json.dumps(asdict(findings)))["understood"]["path"] == "f"
     assert found(texts([("x" * 300, "a")])).rows[0].texts[0] == "x" * 159 + "…"
 
@@ -76,8 +76,8 @@ def test_what_another_file_shares() -> None:
     findings = found(texts(PLENTY), test=test)
     assert findings.warnings == (
         "2 of 4 (50.0 %) texts of test stand here too, such as 'a text 0', 'b text 1'",
-        "1 of 4 (25.0 %) texts of test stand here under another label",
-        "1 of 4 (25.0 %) texts of test have a label never seen here ('c')",
+        "1 of 4 (25.0 %) texts of test stands here under another label",
+        "1 of 4 (25.0 %) texts of test has a label never seen here ('c')",
     )
     assert (findings.splits["test"].shared, findings.splits["test"].shared_disagree) == (2, 1)
 
@@ -86,7 +86,7 @@ def test_groups_on_both_sides() -> None:
     groups = [f"film {place}" for place in range(40)]
     test = texts([("one", "a"), ("two", "b")], ["film 3", "film 99"])
     assert found(texts(PLENTY, groups), test=test).warnings == (
-        "1 of 2 (50.0 %) rows of test belong to a group that is here too",
+        "1 of 2 (50.0 %) rows of test belongs to a group that is here too",
     )
 
 

@@ -39,7 +39,7 @@ def test_labelled_lines_by_hand(tmp_path: Path) -> None:
     texts, understood = read_texts(write(tmp_path, '\ufeff4\t"fine" , he said "ok\r\n0\t\n\n4\t  x \n', "any.csv"))
     assert rows(texts) == [("4", '"fine" , he said "ok'), ("0", ""), ("4", "  x ")]
     assert (understood.layout, understood.columns) == ("labelled lines", {"text": "text", "label": "label"})
-    assert understood.notes == ("1 empty line skipped", "1 of 3 rows have a text without words and are kept")
+    assert understood.notes == ("1 empty line skipped", "1 of 3 rows has a text without words: kept")
     assert (texts.ids, texts.groups, texts.paired, len(texts)) == (None, None, False, 3)
 
 
@@ -121,7 +121,7 @@ def test_quotes_of_a_table_with_tabs(tmp_path: Path) -> None:
 def test_empty_rows_and_empty_texts(tmp_path: Path) -> None:
     texts, understood = read_texts(write(tmp_path, 'text,label\na,1\n\n,2\n" ",3\n'))
     assert rows(texts) == [("1", "a"), ("2", ""), ("3", " ")]
-    assert understood.notes == ("1 empty row skipped", "2 of 3 rows have a text without words and are kept")
+    assert understood.notes == ("1 empty row skipped", "2 of 3 rows have a text without words: kept")
 
 
 def test_fasttext_by_hand(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_snli_by_hand(tmp_path: Path) -> None:
     assert understood.layout == "snli"
     assert understood.notes == (
         "1 row left out: label '-', no two in three annotators agreed",
-        "1 of 2 rows have a text without words and are kept",
+        "1 of 2 rows has a text without words: kept",
     )
 
 

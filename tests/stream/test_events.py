@@ -106,6 +106,20 @@ def test_a_bad_line_is_named_and_the_others_go_on(line: bytes, why: str) -> None
     assert why in reason(line, GOOD)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"session": "s", "item": "a", "time": "x" * 5000},
+        {"session": "s", "item": "a", "time": "\x1b[2J" * 5000},
+        {"f\x1b[2J" * 3000: 1},
+        {f"field {number}": 1 for number in range(5000)},
+    ],
+)
+def test_what_a_reason_quotes_of_a_line_is_short_and_harmless(line: dict[str, object]) -> None:
+    found = reason(json.dumps(line).encode())
+    assert len(found) < 2000 and found.isprintable()
+
+
 def test_a_stream_in_milliseconds_refuses_seconds() -> None:
     first = b'{"session": "s", "item": "a", "time": 1700000000123}'
     assert reason(GOOD, first) == "time 1700000000 looks like seconds, but the stream is in milliseconds"

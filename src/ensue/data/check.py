@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +12,13 @@ import numpy.typing as npt
 from ensue.data.histories import Histories, Index, scrambled
 from ensue.data.tables import Understood
 from ensue.errors import DataError
+from ensue.lines import part_of
 from ensue.records import History
 
 _FEW_VALUES = 50
 _ROWS, _EVENTS = 3, 6
+_part = partial(part_of, percent=True)
+_TEACHES = ("has one event and teaches nothing", "have one event and teach nothing")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,25 +91,25 @@ def _shorten(record: History) -> History:
 
 def _single(lengths: Index) -> Iterator[str]:
     if single := int((lengths == 1).sum()):
-        yield f"{_part(single, len(lengths))} sequences have one event and teach nothing"
+        yield f"{_part(single, len(lengths), 'sequence', *_TEACHES)}"
 
 
 def _duplicates(histories: Histories) -> Iterator[str]:
     if double := len(histories) - len(np.unique(fingerprints(histories))):
-        yield f"{_part(double, len(histories))} sequences repeat an earlier one value for value"
+        yield f"{_part(double, len(histories), 'sequence', 'repeats', 'repeat')} an earlier one value for value"
 
 
 def _shared(histories: Histories, other: Histories, name: str) -> Iterator[str]:
     prints = fingerprints(other.encode(histories.vocabulary))
     if shared := int(np.isin(prints, fingerprints(histories)).sum()):
-        yield f"{_part(shared, len(other))} sequences of {name} stand here too, value for value"
+        yield f"{_part(shared, len(other), 'sequence', 'stands', 'stand', of=name)} here too, value for value"
 
 
 def _unseen(histories: Histories, other: Histories, name: str) -> Iterator[str]:
     seen = set(histories.vocabulary.values)
     new = np.array([False, False, *(value not in seen for value in other.vocabulary.values)])
     if unseen := int(new[other.ids].sum()):
-        yield f"{_part(unseen, len(other.ids))} events of {name} have a value never seen here"
+        yield f"{_part(unseen, len(other.ids), 'event', 'has', 'have', of=name)} a value never seen here"
 
 
 def _repeats(histories: Histories) -> Iterator[str]:
@@ -113,13 +117,16 @@ def _repeats(histories: Histories) -> Iterator[str]:
     pairs = np.sort(owners << 32 | histories.ids)
     again = np.unique(pairs[1:][pairs[1:] == pairs[:-1]] >> 32)
     if len(again):
-        yield f"{_part(len(again), len(histories))} sequences hold a value more than once"
+        yield f"{_part(len(again), len(histories), 'sequence', 'holds', 'hold')} a value more than once"
 
 
 def _ties(histories: Histories) -> Iterator[str]:
     tied = _following(histories, histories.times[1:] == histories.times[:-1]) if histories.timed else 0
     if tied:
-        yield f"{_part(tied, len(histories.ids))} events happen at the time of the one before: their order is unsure"
+        yield (
+            f"{_part(tied, len(histories.ids), 'event', 'happens', 'happen')} at the time of the one before: "
+            "their order is unsure"
+        )
 
 
 def _clock(histories: Histories, understood: Understood) -> Iterator[str]:
@@ -148,7 +155,3 @@ def fingerprints(histories: Histories) -> npt.NDArray[np.uint64]:
     ends = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
     prints: npt.NDArray[np.uint64] = ends[histories.offsets[1:]] - ends[histories.offsets[:-1]]
     return prints
-
-
-def _part(count: int, whole: int) -> str:
-    return f"{count:,} of {whole:,} ({100 * count / whole:.1f} %)"

@@ -18,7 +18,7 @@ from ensue.data.originals import extended, nothing
 from ensue.data.packed import Opening
 from ensue.data.post_formats import ARTICLE_ROLES, POST_ROLES, PostRows, read_post_rows
 from ensue.errors import DataError
-from ensue.lines import quoted
+from ensue.lines import part_of, plural, quoted
 from ensue.records import Article, Post
 
 Mask = npt.NDArray[np.bool_]
@@ -192,13 +192,15 @@ class UnderstoodPosts:
     def sentences(self) -> list[str]:
         """What was dropped, a line a reason, for people."""
         words = {
-            "empty": "have no text",
-            "only_links": "hold nothing but links and mentions",
-            "repeated": "repeat an earlier row, id and text",
-            "double_ids": "have the id of an earlier row and another text",
+            "empty": ("has", "have", "no text"),
+            "only_links": ("holds", "hold", "nothing but links and mentions"),
+            "repeated": ("repeats", "repeat", "an earlier row, id and text"),
+            "double_ids": ("has", "have", "the id of an earlier row and another text"),
         }
         return [
-            f"{count:,} of {self.rows:,} rows {words[why]}: left out" for why, count in self.dropped.items() if count
+            f"{part_of(count, self.rows, 'row', *words[why][:2])} {words[why][2]}: left out"
+            for why, count in self.dropped.items()
+            if count
         ]
 
 
@@ -293,14 +295,14 @@ def _or_title(texts: pl.Series, titles: pl.Series, what: str, notes: list[str]) 
     lacking = (texts == "") & (titles != "")
     if count := int(lacking.sum()):
         lack = "body" if what == "articles" else "text"
-        notes.append(f"{count:,} of {len(texts):,} {what} have no {lack}: their title is read")
+        notes.append(f"{part_of(count, len(texts), what[:-1], 'has', 'have')} no {lack}: the title is read")
     return titles.zip_with(lacking, texts)
 
 
 def _stripped(texts: pl.Series, what: str, notes: list[str]) -> pl.Series:
     plain, count = strip_markup(texts)
     if count:
-        notes.append(f"{count:,} of {len(texts):,} {what} held HTML tags or entities: stripped to words")
+        notes.append(f"{count:,} of {plural(len(texts), what[:-1])} held HTML tags or entities: stripped to words")
     return plain.str.strip_chars()
 
 
@@ -320,7 +322,7 @@ def _ids(rows: PostRows, texts: pl.Series, why: pl.Series, notes: list[str]) -> 
     given = _text(rows.frame, "id")
     lacking = given == ""
     if count := int(lacking.sum()):
-        notes.append(f"{count:,} of {len(texts):,} rows have no id: the number of the row stands for it")
+        notes.append(f"{part_of(count, len(texts), 'row', 'has', 'have')} no id: the number of the row stands for it")
     frame = pl.DataFrame({"id": numbers.zip_with(lacking, given), "text": texts, "why": why}).with_row_index("row")
     kept = frame.filter(pl.col("why").is_null())
     later = kept.with_columns(first=pl.col("row").min().over("id"), same=pl.col("row").min().over("id", "text"))

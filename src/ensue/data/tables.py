@@ -118,7 +118,9 @@ def _cut(histories: Histories, gap: float | None, layout: str, users: bool) -> t
     if layout == "recbole lists":
         whole = drop_prefixes(histories)
         left = len(histories) - len(whole)
-        note = f"{left:,} of {len(histories):,} rows left out: a longer row of the same session begins with them"
+        note = (
+            f"{left:,} of {plural(len(histories), 'row')} left out: a longer row of the same session begins with them"
+        )
         histories, notes = whole, (note,) if left else ()
     elif gap is None and users and layout == "recbole":
         return histories, (f"a user is one sequence, as in RecBole; cut it into sessions with --gap {GAP:g}",)
@@ -388,5 +390,5 @@ def _in_order(histories: Histories, clock: Clock, where: Where, sort: bool) -> t
     by_time = pl.arg_sort_by("owner", "time", maintain_order=True)
     order = pl.DataFrame({"owner": owners, "time": times}).select(by_time).to_series().to_numpy()
     num_sorted = len(np.unique(owners[1:][back]))
-    note = f"{num_sorted} of {len(histories)} sequences sorted by time"
+    note = f"{num_sorted:,} of {plural(len(histories), 'sequence')} sorted by time"
     return replace(timed, ids=histories.ids[order], times=times[order]), (note,)

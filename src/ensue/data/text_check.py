@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from ensue.data.histories import Index
 from ensue.data.texts import Leaks, Texts, UnderstoodTexts, leaks
 from ensue.data.tokens import split_words
-from ensue.lines import quoted
+from ensue.lines import part_of, quoted
 from ensue.records import Text
 
 _ROWS, _SHOWN = 3, 160
 _FEW = 10
+_part = partial(part_of, percent=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +59,7 @@ def check_texts(texts: Texts, understood: UnderstoodTexts, others: Mapping[str, 
     labels = _labels(texts)
     warnings = [*_of_labels(labels, len(texts)), *_repeats(leaks(texts, texts.select(slice(0, 0))))]
     if silent:
-        warnings.append(f"{_part(silent, len(texts))} rows have a text without words")
+        warnings.append(f"{_part(silent, len(texts), 'row', 'has', 'have')} a text without words")
     for name, other in (others or {}).items():
         warnings += [*_shared(name, found[name]), *_new_labels(name, labels, _labels(other), len(other))]
     return TextFindings(
@@ -107,32 +109,42 @@ def _of_labels(labels: Mapping[str, int], num_texts: int) -> Iterator[str]:
 
 def _repeats(found: Leaks) -> Iterator[str]:
     if found.repeated:
-        yield f"{_part(found.repeated, found.rows)} rows repeat the text of an earlier one, case and spaces aside"
+        yield (
+            f"{_part(found.repeated, found.rows, 'row', 'repeats', 'repeat')} the text of an earlier one, "
+            "case and spaces aside"
+        )
     if found.repeated_disagree:
-        yield f"{_part(found.repeated_disagree, found.rows)} rows have a text that stands here under another label too"
+        yield (
+            f"{_part(found.repeated_disagree, found.rows, 'row', 'has', 'have')} a text that stands here "
+            "under another label too"
+        )
 
 
 def _shared(name: str, found: Leaks) -> Iterator[str]:
     if found.shared:
         shown = ", ".join(map(quoted, found.examples))
-        yield f"{_part(found.shared, found.other_rows)} texts of {name} stand here too, such as {shown}"
+        yield f"{_part(found.shared, found.other_rows, 'text', 'stands', 'stand', of=name)} here too, such as {shown}"
     if found.shared_disagree:
-        yield f"{_part(found.shared_disagree, found.other_rows)} texts of {name} stand here under another label"
+        yield (
+            f"{_part(found.shared_disagree, found.other_rows, 'text', 'stands', 'stand', of=name)} here "
+            "under another label"
+        )
     if found.shared_groups:
-        yield f"{_part(found.shared_groups, found.other_rows)} rows of {name} belong to a group that is here too"
+        yield (
+            f"{_part(found.shared_groups, found.other_rows, 'row', 'belongs', 'belong', of=name)} to a group that "
+            "is here too"
+        )
 
 
 def _new_labels(name: str, labels: Mapping[str, int], others: Mapping[str, int], num_texts: int) -> Iterator[str]:
     new = {label: count for label, count in others.items() if label not in labels}
     if labels and new:
         listed = ", ".join(map(quoted, list(new)[:3]))
-        yield f"{_part(sum(new.values()), num_texts)} texts of {name} have a label never seen here ({listed})"
+        yield (
+            f"{_part(sum(new.values()), num_texts, 'text', 'has', 'have', of=name)} a label never seen here ({listed})"
+        )
 
 
 def _shorten(record: Text) -> Text:
     cut = (text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…" for text in record.texts)
     return Text(tuple(cut), record.label, record.id)
-
-
-def _part(count: int, whole: int) -> str:
-    return f"{count:,} of {whole:,} ({100 * count / whole:.1f} %)"

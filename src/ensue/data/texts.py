@@ -17,6 +17,7 @@ from ensue.data.originals import nothing
 from ensue.data.packed import Opening
 from ensue.data.text_formats import Rows, read_rows
 from ensue.errors import DataError, SettingError
+from ensue.lines import part_of
 from ensue.records import Text
 
 Mask = npt.NDArray[np.bool_]
@@ -140,7 +141,7 @@ def read_texts(
     texts = tuple(rows.frame[role].fill_null("") for role in ("text", "second") if role in rows.frame.columns)
     silent = pl.DataFrame([~column.str.contains(r"\S").alias(str(i)) for i, column in enumerate(texts)])
     if num_silent := int(silent.select(pl.any_horizontal(pl.all())).to_series().sum()):
-        notes = (*notes, f"{num_silent:,} of {len(silent):,} rows have a text without words and are kept")
+        notes = (*notes, f"{part_of(num_silent, len(silent), 'row', 'has', 'have')} a text without words: kept")
     others = (rows.frame[role] if role in rows.frame.columns else None for role in ("id", "group"))
     ids, groups = (None if column is None else column.fill_null("") for column in others)
     understood = UnderstoodTexts(
@@ -164,7 +165,7 @@ def _labels(rows: Rows, unlabelled: bool) -> tuple[Rows, pl.Series | None, tuple
         return rows, None, ("no row has a label",)
     notes: tuple[str, ...] = ()
     if not given.all():
-        empty = f"{len(labels) - int(given.sum()):,} of {len(labels):,} rows have no label"
+        empty = f"{part_of(len(labels) - int(given.sum()), len(labels), 'row', 'has', 'have')} no label"
         if unlabelled:
             labels = labels.set(~given, None)
         else:

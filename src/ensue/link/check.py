@@ -11,6 +11,7 @@ from ensue.data.corpus import Corpus
 from ensue.data.link_splits import LinkLeaks, link_leaks
 from ensue.data.near_copies import headline_copies, near_copies
 from ensue.data.posts import Articles, Posts, UnderstoodPosts
+from ensue.lines import part_of
 from ensue.records import Post
 
 _ROWS, _SHOWN = 3, 80
@@ -136,14 +137,18 @@ def _glance(corpus: Corpus, row: int) -> Post:
 
 def _warnings(corpus: Corpus, unknown: int, pasted: int, splits: Mapping[str, LinkLeaks]) -> Iterator[str]:
     if unknown:
-        yield f"{unknown:,} of {len(corpus.posts.about):,} links name articles that are not there"
+        yield f"{part_of(unknown, len(corpus.posts.about), 'link', 'names', 'name')} an article that is not there"
     if pasted > len(corpus.posts) / 10:
-        yield f"{pasted:,} of {len(corpus.posts):,} posts repeat a headline: a look-up of titles finds those"
+        yield (
+            f"{part_of(pasted, len(corpus.posts), 'post', 'repeats', 'repeat')} a headline: "
+            "a look-up of titles finds those"
+        )
     for name, leak in splits.items():
         if leak.on_shared:
             yield (
-                f"{leak.on_shared:,} of the {leak.other_posts:,} posts of {name} are about articles that stand on both "
-                "sides: split by article"
+                f"{part_of(leak.on_shared, leak.other_posts, 'post', 'is', 'are', of=name)} about an article that "
+                "stands on both sides: split by article"
             )
         if leak.copies:
-            yield f"{leak.copies:,} of the {leak.other_posts:,} posts of {name} nearly repeat one to train on"
+            verbs = ("nearly repeats", "nearly repeat")
+            yield f"{part_of(leak.copies, leak.other_posts, 'post', *verbs, of=name)} one to train on"

@@ -39,6 +39,7 @@ import numpy.typing as npt
 from ensue.classify.logistic import SparseRows
 from ensue.data.histories import Index
 from ensue.errors import SettingError
+from ensue.lines import plural
 from ensue.link.ranking import Ranking
 from ensue.metrics import Floats
 
@@ -110,7 +111,7 @@ class Progress:
     @property
     def sentence(self) -> str:
         """For people."""
-        read = f"{self.labelled:,} of {self.posts:,} posts read, {self.found:,} relevant"
+        read = f"{self.labelled:,} of {plural(self.posts, 'post')} read, {self.found:,} relevant"
         if self.recall_at_least is None:
             return f"{read}; nothing can be said of recall yet"
         reached = "; that is enough" if self.reached else ""

@@ -23,6 +23,7 @@ from typing import Any
 from ensue.data.clock import MILLISECONDS, UNITS, WORDS, named_unit
 from ensue.data.columns import find_columns
 from ensue.errors import DataError, SettingError
+from ensue.lines import listed, one_line, quoted
 from ensue.records import History
 
 LONGEST = 2**20
@@ -149,23 +150,23 @@ class Reader:
         except DataError as error:
             raise Reject(str(error).removeprefix(f"{self.source}: ")) from error
         if "time" not in found:
-            raise Reject(f"no field is known as the time; the fields are {', '.join(map(repr, record))}")
+            raise Reject(f"no field is known as the time; the fields are {listed(record)}")
         return {role: found[role] for role in ("sequence", "value", "time")}
 
     def _seconds(self, record: dict[str, Any], name: str) -> tuple[float, str]:
         given = record.get(name)
         if given is None or given == "":
-            raise Reject(f"field {name!r} (time) is missing")
+            raise Reject(f"field {quoted(name)} (time) is missing")
         number, seems = _number(given, name)
         unit = self.unit or self.stated_unit or named_unit(name) or seems
         if (unit == "iso") != (seems == "iso"):
-            raise Reject(f"time {given!r} is not in the stream's unit, {WORDS[unit]}")
+            raise Reject(f"time {quoted(given)} is not in the stream's unit, {WORDS[unit]}")
         inferred = not (self.stated_unit or named_unit(name))
         if unit in ("s", "ms") and inferred and unit != seems:
-            raise Reject(f"time {given!r} looks like {WORDS[seems]}, but the stream is in {WORDS[unit]}")
+            raise Reject(f"time {quoted(given)} looks like {WORDS[seems]}, but the stream is in {WORDS[unit]}")
         seconds = number / 1000 if unit == "ms" else number * 3600 if unit == "h" else number
         if not abs(seconds) < MILLISECONDS:
-            raise Reject(f"time {given!r} cannot be {WORDS[unit]}")
+            raise Reject(f"time {quoted(given)} cannot be {WORDS[unit]}")
         return seconds, unit
 
 
@@ -183,7 +184,7 @@ def decode(line: bytes) -> dict[str, Any] | None:
     except UnicodeDecodeError as error:
         raise Reject(f"not UTF-8 ({error.reason} at byte {error.start})") from error
     except (ValueError, RecursionError) as error:
-        raise Reject(f"not JSON ({error})") from error
+        raise Reject(f"not JSON ({one_line(str(error))})") from error
     if found is not None and not isinstance(found, dict):
         raise Reject("not a JSON object")
     if text and found is None:
@@ -194,9 +195,9 @@ def decode(line: bytes) -> dict[str, Any] | None:
 def _name(record: dict[str, Any], field: str, role: str) -> str:
     given = record.get(field)
     if given is None or given == "":
-        raise Reject(f"field {field!r} ({role}) is missing")
+        raise Reject(f"field {quoted(field)} ({role}) is missing")
     if isinstance(given, bool) or not isinstance(given, str | int):
-        raise Reject(f"field {field!r} ({role}) must be a text or a whole number")
+        raise Reject(f"field {quoted(field)} ({role}) must be a text or a whole number")
     return _require_text(str(given), field)
 
 
@@ -204,24 +205,24 @@ def _require_text(text: str, field: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise Reject(f"field {field!r} holds half a character ({error.reason})") from error
+        raise Reject(f"field {quoted(field)} holds half a character ({error.reason})") from error
     return text
 
 
 def _number(given: Any, field: str) -> tuple[float, str]:
     """A time as a number, and the unit it looks like; dates in seconds since 1970."""
     if isinstance(given, bool) or not isinstance(given, str | int | float):
-        raise Reject(f"field {field!r} (time) must be a number or a date")
+        raise Reject(f"field {quoted(field)} (time) must be a number or a date")
     try:
         number = float(given)
     except OverflowError as error:
-        raise Reject(f"field {field!r} (time) is too large") from error
+        raise Reject(f"field {quoted(field)} (time) is too large") from error
     except ValueError:
         try:
             date = datetime.fromisoformat(str(given).strip())
         except ValueError as error:
-            raise Reject(f"time {given!r} is not a number or an ISO date") from error
+            raise Reject(f"time {quoted(given)} is not a number or an ISO date") from error
         return (date.replace(tzinfo=UTC) if date.tzinfo is None else date).timestamp(), "iso"
     if not math.isfinite(number):
-        raise Reject(f"time {given!r} is not a finite number")
+        raise Reject(f"time {quoted(given)} is not a finite number")
     return number, "ms" if number >= MILLISECONDS else "s"

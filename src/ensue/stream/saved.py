@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ensue.errors import SettingError
 from ensue.folder import damage, read_file, read_tensors, tensor_bytes
+from ensue.lines import plural
 from ensue.next_event import storage
 from ensue.stream.rivals import histories_of, history_tensors
 from ensue.stream.status import Counts
@@ -107,8 +108,8 @@ def _card(stream: Stream) -> str:
         f"- {name}: HR@20 {row['hr@20']:.4f}, MRR@20 {row['mrr@20']:.4f}" for name, row in total.figures().items()
     ]
     lines = [
-        f"{stream.counts.events:,} events of {stream.source.name}, each predicted before it was learned "
-        f"({total.targets:,} targets, all known values, ties against the target):",
+        f"{plural(stream.counts.events, 'event')} of {stream.source.name}, each predicted before it was learned "
+        f"({plural(total.targets, 'target')}, all known values, ties against the target):",
         *figures,
     ]
     return "\n".join([standing.split(CARD)[0].rstrip(), CARD, *lines, ""])

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ensue.errors import SettingError
+from ensue.lines import plural
 from ensue.stream.blocks import Behind
 from ensue.stream.board import Board, Hour
 from ensue.stream.rivals import BESIDE
@@ -81,8 +82,9 @@ class Status:
         """One line for people."""
         counts, lag = self.counts, "" if self.lag is None else f", {max(0.0, self.lag):,.0f} s after the latest event"
         return (
-            f"{counts.events:,} events at {self.rate:,.0f}/s, {counts.targets:,} predicted, {counts.late:,} late, "
-            f"{counts.repeated:,} repeated, {counts.rejected:,} put aside; {self.num_open:,} open sessions; "
+            f"{plural(counts.events, 'event')} at {self.rate:,.0f}/s, {counts.targets:,} predicted, "
+            f"{counts.late:,} late, "
+            f"{counts.repeated:,} repeated, {counts.rejected:,} put aside; {plural(self.num_open, 'open session')}; "
             f"{self.behind.amount:,.0f} {self.behind.unit} to read{lag}"
         )
 

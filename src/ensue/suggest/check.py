@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from ensue.data.queries import Queries, UnderstoodQueries
+from ensue.lines import part_of
 from ensue.records import History
 from ensue.suggest.fitting import prints
 from ensue.suggest.privacy import Floor
@@ -98,4 +99,4 @@ def _warnings(floor: Floor, shown: float, shared: Mapping[str, float], understoo
             yield f"{100 * share:.1f} % of the pairs of {name} stand here too: a look-up scores on them"
     gone = sum(count for name, count in understood.dropped.items() if name not in ("short_sessions", "long_sessions"))
     if gone > understood.rows / 2:
-        yield f"{gone:,} of {understood.rows:,} rows were left out by the rules"
+        yield f"{part_of(gone, understood.rows, 'row', 'was', 'were')} left out by the rules"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,11 @@ import polars as pl
 import pytest
 
 from ensue.errors import ModelFolderError, SettingError
+from ensue.folder import write_file
 from ensue.link import index as module
+from ensue.link import index_files
 from ensue.link.index import VectorIndex, fingerprints
+from ensue.link.index_files import names_of
 from ensue.link.search import exact_search
 
 Floats = npt.NDArray[np.float32]
@@ -115,7 +120,7 @@ def test_a_crash_leaves_the_index_as_it_was(tmp_path: Path, monkeypatch: pytest.
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(module, "_write", crash)
+        patched.setattr(module, "write_manifest", crash)
         changes = {
             "add": lambda: index.add(names(50), prints(1), vectors(1)),
             "remove": lambda: index.remove(names(5)),
@@ -125,15 +130,94 @@ def test_a_crash_leaves_the_index_as_it_was(tmp_path: Path, monkeypatch: pytest.
     again = VectorIndex.open(tmp_path / "i")
     assert found(again, queries, 20) == before
     again.add(names(60), prints(1), vectors(1, 3))  # goes on, and sweeps away what the crash left
-    known = {"index.json", again.manifest["gone"]}
-    known |= {name for shard in again.manifest["shards"] for name in module._names(shard["number"])}
+    known = {"index.json", "B2SUMS", again.manifest["gone"]}
+    known |= {name for shard in again.manifest["shards"] for name in names_of(shard["number"])}
     assert {path.name for path in (tmp_path / "i").iterdir()} == known
     assert len(VectorIndex.open(tmp_path / "i")) == 20
 
 
+def unsummed(folder: Path) -> Path:
+    """Make it an index of before there were checksums."""
+    manifest = json.loads((folder / "index.json").read_text())
+    del manifest["checksums"]
+    (folder / "index.json").write_text(json.dumps(manifest))
+    (folder / "B2SUMS").unlink()
+    return folder
+
+
+@pytest.mark.parametrize("name", ["index.json", "vectors-1.npy", "vectors-2.npy", "rows-2.parquet", "gone-3.npy"])
+def test_a_flipped_bit_is_refused_in_one_line(tmp_path: Path, name: str) -> None:
+    index = build(tmp_path / "i")
+    index.add(names(30), prints(1), vectors(1))
+    index.remove(names(5))
+    path = tmp_path / "i" / name
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ModelFolderError) as error:
+        VectorIndex.open(tmp_path / "i")
+    assert str(error.value) == (
+        f"{path}: missing or damaged (its checksum is not the one in B2SUMS); delete the folder to build the index anew"
+    )
+
+
+def test_checksums_are_those_that_b2sum_reads_and_cannot_be_left_out(tmp_path: Path) -> None:
+    index = build(tmp_path / "i")
+    index.remove(names(5))
+    index.compact()
+    lines = [line.split("  ") for line in (tmp_path / "i" / "B2SUMS").read_text().splitlines()]
+    assert [name for _, name in lines] == ["index.json", "rows-3.parquet", "vectors-3.npy"]
+    for known, name in lines:
+        assert known == blake2b((tmp_path / "i" / name).read_bytes(), digest_size=32).hexdigest()
+    (tmp_path / "i" / "B2SUMS").unlink()
+    with pytest.raises(ModelFolderError, match=r"/i/B2SUMS: missing or damaged \(no checksum is there\); delete"):
+        VectorIndex.open(tmp_path / "i")
+
+
+def test_an_index_of_before_loads_and_gets_checksums_with_its_next_change(tmp_path: Path) -> None:
+    unsummed(build(tmp_path / "i").folder)
+    index = VectorIndex.open(tmp_path / "i")
+    assert len(index) == 20 and not (tmp_path / "i" / "B2SUMS").exists()
+    index.add(names(30), prints(1), vectors(1))
+    assert "vectors-1.npy" in (tmp_path / "i" / "B2SUMS").read_text()
+    assert len(VectorIndex.open(tmp_path / "i")) == 21
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_a_crash_between_the_steps_of_a_change_leaves_what_can_be_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    index, steps = build(tmp_path / "i"), []
+
+    def crash(path: Path, data: bytes) -> None:
+        steps.append(path.name)
+        if len(steps) == step:
+            raise KeyboardInterrupt
+        write_file(path, data)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(index_files, "write_file", crash)
+        index.remove(names(5))
+    assert steps == ["B2SUMS", "index.json", "B2SUMS"][:step]
+    assert len(VectorIndex.open(tmp_path / "i")) == (19 if step == 3 else 20)
+
+
+def test_rows_that_are_no_such_parquet_and_pipes_are_refused(tmp_path: Path) -> None:
+    unsummed(build(tmp_path / "i").folder)
+    rows = tmp_path / "i" / "rows-1.parquet"
+    for frame in (pl.DataFrame({"id": ["a"] * 20}), pl.DataFrame({"id": [None] * 20, "print": [1] * 20})):
+        frame.write_parquet(rows)
+        with pytest.raises(ModelFolderError, match=r"rows-1.parquet: missing or damaged \(is not what was written"):
+            VectorIndex.open(tmp_path / "i")
+    rows.unlink()
+    os.mkfifo(rows)
+    with pytest.raises(ModelFolderError, match=r"rows-1.parquet: missing or damaged \(is no file\)"):
+        VectorIndex.open(tmp_path / "i")
+
+
 def test_half_an_index_is_refused_in_one_line(tmp_path: Path) -> None:
     folder = tmp_path / "i"
-    build(folder)
+    unsummed(build(folder).folder)
 
     def message(change: Any) -> str:
         copy = tmp_path / "copy"
@@ -156,7 +240,7 @@ def test_half_an_index_is_refused_in_one_line(tmp_path: Path) -> None:
     cut = message(lambda copy: (copy / "vectors-1.npy").write_bytes((copy / "vectors-1.npy").read_bytes()[:200]))
     assert cut.startswith("F/vectors-1.npy: missing or damaged (") and cut.endswith(end)
     gone = message(lambda copy: (copy / "rows-1.parquet").unlink())
-    assert gone.startswith("F/vectors-1.npy: missing or damaged (") and gone.endswith(end)
+    assert gone == "F/rows-1.parquet: missing or damaged (is not there)" + end
 
     def shorten(copy: Path) -> None:
         np.save(copy / "vectors-1.npy", vectors(3))

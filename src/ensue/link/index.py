@@ -13,8 +13,6 @@ may probe a few; rows that came since are searched exactly.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import blake2b
@@ -25,15 +23,26 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ensue import checksums
 from ensue.data.histories import Index
 from ensue.errors import ModelFolderError, SettingError
-from ensue.folder import write_file
+from ensue.link.index_files import (
+    FORMAT,
+    flush,
+    half,
+    names_of,
+    read_manifest,
+    read_rows,
+    require_file,
+    save_rows,
+    sums_for,
+    write_manifest,
+)
+from ensue.link.index_files import save as save_array
 from ensue.link.search import Vectors, exact_search, load, make_cells, probe, save
 
-FORMAT = 1
 _BITS = {"float16": np.float16, "float32": np.float32}
 _BLOCK = 1 << 16
-_MANIFEST = "index.json"
 
 
 def fingerprints(texts: pl.Series) -> npt.NDArray[np.uint64]:
@@ -48,13 +57,14 @@ class VectorIndex:
     Args:
         folder: where it stands.
         manifest: what ``index.json`` says.
+        sums: checksums of files by name; none in an index of before there were any.
     """
 
-    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
-        self.folder, self.manifest = folder, manifest
+    def __init__(self, folder: Path, manifest: dict[str, Any], sums: dict[str, str]) -> None:
+        self.folder, self.manifest, self._sums = folder, manifest, sums
         self._cells: Any = None  # read when they are first probed
         self.standing: npt.NDArray[np.bool_]
-        self._load()
+        self._load(checked=False)
 
     @classmethod
     def create(cls, folder: str | Path, dim: int, *, kind: str = "", bits: str = "float16") -> VectorIndex:
@@ -76,8 +86,9 @@ class VectorIndex:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ModelFolderError(f"{folder}: is not empty; name another place for the index, or delete it")
         manifest = {"format": FORMAT, "dim": dim, "bits": bits, "kind": kind, "next": 1, "shards": [], "gone": None}
-        _write(folder, manifest)
-        return cls(folder, manifest)
+        manifest["checksums"] = checksums.FILE
+        write_manifest(folder, manifest, {}, {})
+        return cls(folder, manifest, {})
 
     @classmethod
     def open(cls, folder: str | Path, kind: str | None = None) -> VectorIndex:
@@ -91,13 +102,13 @@ class VectorIndex:
             ModelFolderError: no index, half of one, a newer one, or one of another encoder.
         """
         folder = Path(folder)
-        manifest = _read(folder)
+        manifest, sums = read_manifest(folder)
         if kind is not None and manifest["kind"] != kind:
             raise ModelFolderError(
                 f"{folder}: holds vectors of another encoder ({manifest['kind']!r}, not {kind!r}); delete the folder "
                 "to encode the texts anew"
             )
-        return cls(folder, manifest)
+        return cls(folder, manifest, sums)
 
     def __len__(self) -> int:
         """Number of rows that stand."""
@@ -132,8 +143,8 @@ class VectorIndex:
         lengths = np.linalg.norm(vectors.astype(np.float32), axis=1, keepdims=True)
         rows = (vectors / np.maximum(lengths, 1e-12)).astype(_BITS[self.manifest["bits"]])
         number = self.manifest["next"]
-        _save(self.folder / f"vectors-{number}.npy", rows)
-        _save_rows(self.folder / f"rows-{number}.parquet", pl.DataFrame({"id": ids, "print": prints}))
+        save_array(self.folder / f"vectors-{number}.npy", rows)
+        save_rows(self.folder / f"rows-{number}.parquet", pl.DataFrame({"id": ids, "print": prints}))
         shards = [*self.manifest["shards"], {"number": number, "rows": len(ids)}]
         self._change({"shards": shards, "next": number + 1}, replaced, len(self.standing) + len(ids))
 
@@ -166,7 +177,7 @@ class VectorIndex:
                 whole[low:high] = vectors[standing]
                 low = high
             whole.flush()
-            _save_rows(self.folder / f"rows-{number}.parquet", kept)
+            save_rows(self.folder / f"rows-{number}.parquet", kept)
         shards = [{"number": number, "rows": len(kept)}] if len(kept) else []
         self._commit(self.manifest | {"shards": shards, "gone": None, "cells": None, "next": number + 1})
 
@@ -187,7 +198,7 @@ class VectorIndex:
         path = self.folder / f"cells-{number}.faiss"
         try:
             save(found, path)
-            _flush(path)
+            flush(path)
         except OSError as error:
             with suppress(OSError):
                 path.unlink()
@@ -247,10 +258,11 @@ class VectorIndex:
         if held is None or probes < 1:
             raise SettingError(f"probes is {probes}; make cells with add_cells first, and give at least 1")
         if self._cells is None:
+            require_file(self.folder, held["name"], self._sums)
             try:
                 self._cells = load(self.folder / held["name"], held["rows"])
             except OSError as error:
-                raise _half(self.folder, held["name"], str(error)) from error
+                raise half(self.folder, held["name"], str(error)) from error
         late = (block for block in self.blocks() if block[0] >= held["rows"])
         probed, since = probe(self._cells, asked, k, self.standing, probes), exact_search(asked, late, k)
         scores, rows = (np.concatenate([probed[side], since[side]], axis=1) for side in (0, 1))
@@ -274,105 +286,50 @@ class VectorIndex:
         if len(gone):
             every = np.union1d(np.flatnonzero(~self.standing), gone)
             changed["gone"] = f"gone-{self.manifest['next']}.npy"
-            _save(self.folder / changed["gone"], every)
+            save_array(self.folder / changed["gone"], every)
         assert num_rows == sum(shard["rows"] for shard in (self.manifest | changed)["shards"])
         self._commit(self.manifest | changed)
 
     def _commit(self, manifest: dict[str, Any]) -> None:
-        _write(self.folder, manifest)
-        self.manifest = manifest
-        self._load()
-        named = {
-            _MANIFEST,
-            manifest["gone"],
-            (manifest.get("cells") or {}).get("name"),
-            *(name for shard in manifest["shards"] for name in _names(shard["number"])),
-        }
+        manifest = manifest | {"checksums": checksums.FILE}
+        cells = manifest.get("cells") or {}
+        named = {*(name for shard in manifest["shards"] for name in names_of(shard["number"])), manifest["gone"]}
+        named = {name for name in (*named, cells.get("name")) if name}
+        sums = sums_for(self.folder, sorted(named), self._sums)
+        write_manifest(self.folder, manifest, sums, self._sums)
+        self.manifest, self._sums = manifest, sums
+        self._load(checked=True)
         for path in self.folder.iterdir():
             if path.name not in named and path.name.startswith(("vectors-", "rows-", "gone-", "cells-")):
                 with suppress(OSError):
                     path.unlink()
 
-    def _load(self) -> None:
+    def _load(self, *, checked: bool) -> None:
+        """Map and read what counts; what this process has written itself is not compared with its checksums."""
         shards, dim = self.manifest["shards"], self.manifest["dim"]
         self._cells = None
         self.vectors: list[Vectors] = []
         frames = [pl.DataFrame(schema={"id": pl.String, "print": pl.UInt64})]
         for shard in shards:
-            name, rows = _names(shard["number"])
+            name, rows = names_of(shard["number"])
+            for one in () if checked else (name, rows):
+                require_file(self.folder, one, self._sums)
             try:
                 # Copied on write: torch takes no array that it may not write to.
                 vectors = np.load(self.folder / name, mmap_mode="c", allow_pickle=False)
-                frame = pl.read_parquet(self.folder / rows, glob=False)
-            except (OSError, ValueError, pl.exceptions.PolarsError) as error:
-                raise _half(self.folder, name, str(error).splitlines()[0]) from error
+            except (OSError, ValueError, EOFError) as error:
+                raise half(self.folder, name, str(error).splitlines()[0]) from error
+            frame = read_rows(self.folder, rows)
             if vectors.shape != (shard["rows"], dim) or len(frame) != shard["rows"]:
-                raise _half(self.folder, name, f"{len(vectors):,} rows where {shard['rows']:,} were written")
+                raise half(self.folder, name, f"{len(vectors):,} rows where {shard['rows']:,} were written")
             self.vectors.append(vectors)
             frames.append(frame)
         self.rows = pl.concat(frames)
         self.standing = np.ones(len(self.rows), bool)
-        if self.manifest["gone"]:
+        if gone := self.manifest["gone"]:
+            if not checked:
+                require_file(self.folder, gone, self._sums)
             try:
-                self.standing[np.load(self.folder / self.manifest["gone"], allow_pickle=False)] = False
-            except (OSError, ValueError, IndexError) as error:
-                raise _half(self.folder, self.manifest["gone"], str(error)) from error
-
-
-def _names(number: int) -> tuple[str, str]:
-    return f"vectors-{number}.npy", f"rows-{number}.parquet"
-
-
-def _half(folder: Path, name: str, reason: str) -> ModelFolderError:
-    return ModelFolderError(
-        f"{folder}/{name}: missing or damaged ({reason}); delete the folder to build the index anew"
-    )
-
-
-def _read(folder: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((folder / _MANIFEST).read_bytes())
-    except FileNotFoundError as error:
-        half = folder.is_dir() and any(path.name.startswith(("vectors-", "rows-")) for path in folder.iterdir())
-        reason = "an index that was never finished; delete the folder" if half else "no index; name the folder of one"
-        raise ModelFolderError(f"{folder}: {reason}") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelFolderError(
-            f"{folder}/{_MANIFEST}: unreadable ({error}); delete the folder to build it anew"
-        ) from error
-    if not isinstance(found, dict) or not {"format", "dim", "bits", "kind", "next", "shards", "gone"} <= found.keys():
-        raise ModelFolderError(f"{folder}/{_MANIFEST}: not written by ensue; name the folder of an index")
-    if found["format"] > FORMAT:
-        raise ModelFolderError(
-            f"{folder}: an index of format {found['format']}, this ensue reads {FORMAT}; update ensue"
-        )
-    return found
-
-
-def _write(folder: Path, manifest: dict[str, Any]) -> None:
-    write_file(folder / _MANIFEST, json.dumps(manifest).encode())
-
-
-def _save(path: Path, array: npt.NDArray[Any]) -> None:
-    try:
-        with path.open("wb") as file:
-            np.save(file, array, allow_pickle=False)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        with suppress(OSError):
-            path.unlink()
-        raise ModelFolderError(f"{path}: cannot be written ({error.strerror}); the index is unchanged") from error
-
-
-def _save_rows(path: Path, frame: pl.DataFrame) -> None:
-    try:
-        frame.write_parquet(path)
-        _flush(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise ModelFolderError(f"{path}: cannot be written ({error}); the index is unchanged") from error
-
-
-def _flush(path: Path) -> None:
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
+                self.standing[np.load(self.folder / gone, allow_pickle=False)] = False
+            except (OSError, ValueError, IndexError, EOFError) as error:
+                raise half(self.folder, gone, str(error)) from error

@@ -16,6 +16,7 @@ import torch
 
 from ensue.classify.storage import new_optimizer
 from ensue.data.posts import Articles
+from ensue.data.stored import read_stored
 from ensue.data.tokens import Tokenizer
 from ensue.errors import DataError
 from ensue.folder import described, read_file, read_tensors, tensor_bytes
@@ -121,10 +122,12 @@ def _parquet(articles: Articles) -> bytes:
 
 def _articles(path: Path) -> Articles:
     try:
-        frame = pl.read_parquet(io.BytesIO(read_file(path, "articles.parquet")))
-        return Articles(*(frame[name].rename("") for name in _COLUMNS))
-    except pl.exceptions.PolarsError as error:
-        raise ValueError(f"articles.parquet: {error}") from error
+        frame = read_stored(
+            path / "articles.parquet", read_file(path, "articles.parquet"), dict.fromkeys(_COLUMNS, pl.String)
+        )
+    except DataError as error:
+        raise ValueError(str(error).removeprefix(f"{path}/")) from error
+    return Articles(*(frame[name].rename("") for name in _COLUMNS))
 
 
 def _signed(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -51,13 +51,12 @@ def sync(
         ModelFolderError: the index is half written or damaged, or the place cannot be written.
     """
     kind = encoder_of(predictor)
-    if place.exists() and VectorIndex.open(place).manifest["kind"] != kind:
+    index = VectorIndex.open(place) if place.exists() else None
+    if index is not None and index.manifest["kind"] != kind:
         shutil.rmtree(place)
-    index = (
-        VectorIndex.open(place)
-        if place.exists()
-        else VectorIndex.create(place, predictor.known.vectors.shape[1], kind=kind, bits="float32")
-    )
+        index = None
+    if index is None:
+        index = VectorIndex.create(place, predictor.known.vectors.shape[1], kind=kind, bits="float32")
     gone = index.rows["id"].filter((~index.rows["id"].is_in(posts.ids.implode())).to_numpy() & index.standing)
     removed = index.remove(gone) if len(gone) else 0
     marks = fingerprints(posts.texts)

@@ -126,7 +126,7 @@ def test_collectors_by_hand(tmp_path: Path, found: dict[str, Any], expected: dic
     assert json.loads(posts.beside(pl.DataFrame({"score": [0.5]}), flat=False)["json"][0])["score"] == 0.5
 
 
-def test_media_cloud_and_other_flat_objects_keep_their_own_fields(tmp_path: Path) -> None:
+def test_stories_of_media_cloud_have_the_names_of_all_collectors(tmp_path: Path) -> None:
     story = {
         "stories_id": 5,
         "title": "A ferry leaves",
@@ -137,10 +137,20 @@ def test_media_cloud_and_other_flat_objects_keep_their_own_fields(tmp_path: Path
         "url": "https://example.org",
         "tags": ["a", {"b": 1}],
     }
-    posts, _ = read_posts(write(tmp_path / "stories.json", {"stories": [story]}))
-    (row,) = posts.beside(pl.DataFrame({"score": [0.5]}), flat=True).rows(named=True)
-    expected = {**story, "tags": '["a", {"b": 1}]', "score": 0.5}
-    assert {name: row[name] for name in expected} == expected
+    new = {key: value for key, value in story.items() if key not in ("stories_id", "text", "tags")} | {"id": "x9"}
+    posts, _ = read_posts(write(tmp_path / "stories.json", {"stories": [story, new]}))
+    table = posts.beside(pl.DataFrame({"score": [0.5, 0.25]}), flat=True)
+    assert table.columns == [*FIELDS, "title", "tags", "score"]
+    shared = {"author": "Daily", "time": "2018-10-10T00:00:00Z", "language": "en", "url": "https://example.org"}
+    empty = dict.fromkeys(("replies", "shares", "likes", "views"))
+    assert table.rows(named=True) == [
+        {"id": "5", "text": "a ferry leaves the harbour", **shared, **empty, "title": "A ferry leaves"}
+        | {"tags": '["a", {"b": 1}]', "score": 0.5},
+        {"id": "x9", "text": "A ferry leaves", **shared, **empty, "title": None, "tags": None, "score": 0.25},
+    ]
+
+
+def test_other_flat_objects_keep_their_own_fields(tmp_path: Path) -> None:
     nested = {"data": {"caption": {"text": "a ferry"}}, "likes": 3, "open": True, "odd": None}
     posts, _ = read_posts(write(tmp_path / "other.jsonl", nested), columns={"text": "data.caption.text"})
     (row,) = posts.beside(pl.DataFrame({"score": [0.5]}), flat=True).rows(named=True)

@@ -9,7 +9,8 @@ replies   how many answered, ``shares`` passed it on, ``likes`` liked, ``views``
 url       its address
 ========  ============================================================================================================
 
-A flat object that no collector is known by keeps its own fields under their own names.
+A story of Media Cloud has the outlet as its author, its title as its text where it has no other, and what else there is
+under its own names. A flat object that no collector is known by keeps its own fields under their own names.
 """
 
 from __future__ import annotations
@@ -72,6 +73,9 @@ _PATHS: Mapping[str, tuple[str, ...]] = {
 }
 FIELDS = ("id", "text", *_PATHS)
 """The columns of posts of a known collector."""
+_STORIES = ({"stories_id", "title", "url"}, {"title", "url", "publish_date", "media_name"})
+_RENAMED = {"stories_id", "id", "text", "language", "media_name", "publish_date", "url"}
+"""Fields of Media Cloud, one set or the other, that tell its stories; and those that stand under another name then."""
 _COUNTS = ("replies", "shares", "likes", "views")
 _ADDRESSES: Mapping[str, str] = {
     "twitter": "https://twitter.com/{author}/status/{id}",
@@ -93,17 +97,22 @@ def flat(posts: Iterable[Found]) -> pl.DataFrame:
     """
     rows = [collected(found) or _plain(found) for found in posts]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    if set(names) <= set(FIELDS):
-        names = [name for name in FIELDS if name in names]
+    if set(FIELDS) <= set(names) or set(names) <= set(FIELDS):
+        names = [*(name for name in FIELDS if name in names), *(name for name in names if name not in FIELDS)]
     return pl.DataFrame([_column(name, [row.get(name) for row in rows]) for name in names])
 
 
 def collected(found: Found) -> Found | None:
     """``FIELDS`` of an object as a collector writes it; ``None`` of any other."""
-    layout = layout_of(found)
-    if layout not in READERS:
+    layout, rest = layout_of(found), Found()
+    if layout in READERS:
+        text, name = READERS[layout](found)
+    elif any(found.keys() >= known for known in _STORIES):
+        text, name = str(found.get("text") or found["title"] or ""), str(found.get("stories_id", found.get("id", "")))
+        rest = _plain({key: value for key, value in found.items() if key not in _RENAMED})
+        rest = {key: value for key, value in rest.items() if key not in FIELDS and value != text}
+    else:
         return None
-    text, name = READERS[layout](found)
     inner = found["data"] if layout == "zeeschuimer" and isinstance(found.get("data"), dict) else found
     fields: Found = {"id": name, "text": text}
     for field, paths in _PATHS.items():
@@ -115,7 +124,7 @@ def collected(found: Found) -> Found | None:
     fields["author"] = None if fields["author"] is None else str(fields["author"])
     if not str(fields["url"] or "").startswith("http"):
         fields["url"] = _address(found, inner, layout, fields)
-    return fields
+    return fields | rest
 
 
 def moment(value: object) -> str | None:

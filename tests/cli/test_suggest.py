@@ -106,6 +106,24 @@ def test_predict_answers_a_line_of_json(ensue: Ensue, files: Files) -> None:
     assert values and all(value.startswith("buy") for value in values)
 
 
+def test_a_session_that_the_rules_leave_nothing_of_has_an_empty_answer(
+    ensue: Ensue, files: Files, tmp_path: Path
+) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text(f"session,query\na,find boat\nb,{'x' * 501}\nc,find car\nd,{'y' * 600}\n")
+    ran = ensue("predict", files.model, log, "-o", tmp_path / "out.csv")
+    assert ran.code == 0, ran.err
+    assert f"{log}: 2 of 4 sessions hold no query that the rules keep: an empty answer" in ran.lines
+    rows = (tmp_path / "out.csv").read_text().splitlines()[1:]
+    answered = [(row.split(",")[0], row.split(",")[1] != "") for row in rows]
+    assert answered == [("1", True), ("2", False), ("3", True), ("4", False)]
+    every = [json.loads(line) for line in ensue("predict", files.model, log, "--json").out.splitlines()]
+    assert [bool(answer["choices"]) for answer in every] == [True, False, True, False]
+    assert len(ensue("explain", files.model, log, "--json").out.splitlines()) == 2
+    ran = ensue("check", files.train, "--rules", "least=0")
+    assert (ran.code, ran.lines[-1]) == (2, "ensue: least is 0; it must be at least 1")
+
+
 def test_predict_and_explain_read_logs(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     ran = ensue("predict", files.model, files.test, "-k", "1", "--no-evidence", "--json")
     assert ran.code == 0 and len(ran.out.splitlines()) == 12

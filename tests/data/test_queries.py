@@ -453,7 +453,8 @@ def test_bad_settings(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="the layout has no columns to name; leave --columns out"):
         read_queries(write(tmp_path, "split\tqueries\ntrain\ta\tb\n"), columns={"query": "queries"})
     for rules, message in [
-        ({"least": 0}, "least is 0; it must be at least 1"),
+        ({"least": -1}, "least is -1; it must be at least 0"),
+        ({"most": 0}, "most is 0; it must be at least 1"),
         ({"least": 3, "most": 2}, "most is 2, below least, 3; no session could have both"),
         ({"gap": -1.0}, "gap: -1.0 is no pause; give minutes, such as 30, or 0 to cut nothing"),
         ({"normalisation": "upper"}, "normalisation: 'upper' is not known; choose plain or paper"),

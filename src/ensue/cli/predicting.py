@@ -90,7 +90,7 @@ def predict(
         while some := list(islice(records, 1 if source == "-" and sys.stdin.isatty() else _AT_ONCE)):
             ahead = predictor.forecast(some, steps, k) if steps is not None else None
             for record, answer in zip(some, ahead or predictor.predict(some, k, **more), strict=True):
-                answer = answer if _says_something(record) else _none(answer)
+                answer = answer if _says_something(record, source) else _none(answer)
                 if json or output is None:
                     show.put_json_line(answer.to_json()) if json else chosen.show_answer(answer)
                 if output is not None:
@@ -124,10 +124,10 @@ def _named(records: Iterator[Any], source: str) -> Iterator[Any]:
         yield record if record.id or source == "-" else replace(record, id=str(number))
 
 
-def _says_something(record: History | Text | Post) -> bool:
-    """Whether a text or a post holds anything; a history without events is asked about, too."""
+def _says_something(record: History | Text | Post, source: str) -> bool:
+    """Whether a record holds anything; a history without events is asked about where somebody typed it."""
     if isinstance(record, History):
-        return True
+        return bool(record.values) or source == "-"
     return any(text.strip() for text in (record.texts if isinstance(record, Text) else (record.text,)))
 
 
@@ -202,7 +202,8 @@ def explain(
     from ensue.cli import show
 
     chosen, predictor = _opened(folder, context)
-    records = _named(chosen.records(source, Reading.of(context), predictor).records, source)
+    every = _named(chosen.records(source, Reading.of(context), predictor).records, source)
+    records = (one for one in every if not isinstance(one, History) or _says_something(one, source))
     drawn = False
     while some := list(islice(records, 256)):
         for explanation in predictor.explain(some, k):

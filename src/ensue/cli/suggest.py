@@ -12,7 +12,7 @@ from ensue.cli import stdin
 from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.errors import SettingError
-from ensue.lines import plural
+from ensue.lines import part_of, plural
 from ensue.records import History
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def _read(path: Path, reading: Reading, *, least: int | None = None) -> tuple[Qu
 def _rules(reading: Reading) -> QueryRules:
     from ensue.data.query_rules import PAPER_RULES, QueryRules
     from ensue.settings import changed, parse
+    from ensue.settings import require as require_setting
 
     paper = reading.rules == "paper"
     changes: dict[str, object] = {} if paper or not reading.rules else {**parse(reading.rules.split(","))}
@@ -60,6 +61,7 @@ def _rules(reading: Reading) -> QueryRules:
         changes["gap"] = reading.gap
     (rules,) = changed(changes, PAPER_RULES if paper else QueryRules())
     made: QueryRules = rules
+    require_setting(made, "at least 1", lambda value: value >= 1, "least")
     return made
 
 
@@ -136,9 +138,14 @@ def records(source: str, reading: Reading, predictor: SuggestPredictor) -> Asked
     Raises:
         DataError: naming the file, the line, the field and what to do.
     """
+    from ensue.cli import show
+
     if source == "-":
         return Asked(History.from_json(line, f"-:{number}") for number, line in stdin.lines() if line.strip())
-    queries, understood = _read(Path(source), reading, least=1)
+    queries, understood = _read(Path(source), reading, least=0)
+    if ruled_out := int((queries.histories.lengths == 0).sum()):
+        holds = part_of(ruled_out, len(queries), "session", "holds", "hold")
+        show.remark(f"{source}: {holds} no query that the rules keep: an empty answer")
     return Asked(queries.histories.records(), len(queries), byte_order_mark=understood.byte_order_mark)
 
 

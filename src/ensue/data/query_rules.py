@@ -36,7 +36,8 @@ class QueryRules:
     gap: float = GAP
     """Minutes without a query that end a session; 0 never ends one. Sessions that the file names are not cut."""
     least: int = 2
-    """Queries that a session must have; with fewer nothing follows anything."""
+    """Queries that a session must have; with fewer than 2 nothing follows anything. 0 keeps the place of a session of
+    which the rules leave nothing, so that each has its answer."""
     most: int | None = None
     """Queries that a session may have; a longer one is left out whole, as the paper does."""
     most_words: int | None = None
@@ -52,8 +53,8 @@ class QueryRules:
     def __post_init__(self) -> None:
         check_gap(self.gap)
         for name in ("least", "most", "most_words", "most_characters"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise SettingError(f"{name} is {value}; it must be at least 1")
+            if (value := getattr(self, name)) is not None and value < (least := int(name != "least")):
+                raise SettingError(f"{name} is {value}; it must be at least {least}")
         if self.most is not None and self.most < self.least:
             raise SettingError(f"most is {self.most}, below least, {self.least}; no session could have both")
         if self.normalisation not in get_args(Normalisation):

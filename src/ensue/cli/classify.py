@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ensue.answers import TextAnswer, TextExplanation
 from ensue.cli import stdin
 from ensue.cli.asked import Asked
+from ensue.cli.learning import learn
 from ensue.cli.options import Reading
 from ensue.errors import DataError, SettingError
 from ensue.records import Text
@@ -192,7 +193,6 @@ def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, ke
     Raises:
         Exit: with code 1, refused.
     """
-    from ensue.cli.keeping import learn
 
     def read_like(predictor: ClassifyPredictor) -> Texts:
         texts = read(new, reading)

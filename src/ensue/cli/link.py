@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ensue.answers import LinkAnswer
 from ensue.cli import stdin
 from ensue.cli.asked import Asked
+from ensue.cli.learning import learn
 from ensue.cli.options import Reading
 from ensue.errors import SettingError
 from ensue.lines import plural
@@ -179,7 +180,6 @@ def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, ke
     Raises:
         Exit: with code 1, refused.
     """
-    from ensue.cli.keeping import learn
 
     def counts(corpus: Corpus, predictor: LinkPredictor) -> dict[str, int]:
         return {"new_articles": len(predictor.known.joined(corpus.articles)[2]), "posts": len(corpus)}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ensue.answers import Answer, QueryExplanation
 from ensue.cli import stdin
 from ensue.cli.asked import Asked
+from ensue.cli.learning import learn
 from ensue.cli.options import Reading
 from ensue.errors import SettingError
 from ensue.lines import part_of, plural
@@ -176,7 +177,6 @@ def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, ke
     Raises:
         Exit: with code 1, refused.
     """
-    from ensue.cli.keeping import learn
 
     def read_like(predictor: SuggestPredictor) -> Queries:
         queries = read(new, reading)

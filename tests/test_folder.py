@@ -164,7 +164,7 @@ def test_the_working_folder_itself_can_be_written(
 def test_where_two_folders_cannot_be_swapped_two_renames_do(
     trained: NextPredictor, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ensue.folder.ctypes.CDLL", lambda *_, **__: object())
+    monkeypatch.setattr("ensue.swap.ctypes.CDLL", lambda *_, **__: object())
     trained.save(folder, "new")
     assert (folder / "CARD.md").read_text() == "new"
     assert names(folder.parent) == ["m"]
@@ -244,9 +244,9 @@ def test_when_the_last_step_fails_the_old_folder_stands(
         return rename(self, target)
 
     if swap:
-        monkeypatch.setattr("ensue.folder._put_in_place", refuse)
+        monkeypatch.setattr("ensue.folder.put_in_place", refuse)
     else:
-        monkeypatch.setattr("ensue.folder.ctypes.CDLL", lambda *_, **__: object())
+        monkeypatch.setattr("ensue.swap.ctypes.CDLL", lambda *_, **__: object())
         monkeypatch.setattr(Path, "rename", refuse)
     message = refusal(trained.save, folder)
     monkeypatch.undo()

@@ -26,6 +26,7 @@ FLOORS = [
     "nn",
     "threads",
     "checksums",
+    "swap",
     "folder",
     "registry",
     "lock",

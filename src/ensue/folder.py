@@ -7,7 +7,6 @@ file but the card, which is compared when the file is read; folders of before th
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import glob
 import json
@@ -26,6 +25,7 @@ from safetensors import SafetensorError, safe_open
 from ensue import checksums
 from ensue.checksums import chunks, opened, require_sum, sum_of, sums_of
 from ensue.errors import ModelFolderError, SettingError
+from ensue.swap import locked, put_back, put_in_place
 from ensue.version import __version__
 
 if TYPE_CHECKING:  # who asks what a folder holds waits for no torch
@@ -36,7 +36,6 @@ FORMAT = 1
 """Version of the folder's layout; a newer one is refused."""
 
 _KEYS = {"ensue", "format", "task", "model", "settings"}
-_EXCHANGE, _HERE = 2, -100  # renameat2(2): RENAME_EXCHANGE, AT_FDCWD
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -115,14 +114,6 @@ def clone_folder(source: Path, folder: Path) -> None:
     _replace(folder, fill)
 
 
-def sweep(folder: Path) -> None:
-    """Remove what killed processes left beside a folder as they wrote it; who is still at work holds a lock on it."""
-    place = folder.resolve()
-    for left in place.parent.glob(f".{glob.escape(place.name)}.*.tmp"):
-        with suppress(OSError), _locked(left, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            shutil.rmtree(left, ignore_errors=True)
-
-
 def require_writable(folder: Path) -> None:
     """Find out before the work, not after it, whether a model can be saved here.
 
@@ -139,7 +130,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     Raises:
         ModelFolderError: no folder, half a folder, somebody else's folder, or one of a newer ensue.
     """
-    if not folder.is_dir():
+    if not folder.is_dir() and not put_back(folder):
         raise ModelFolderError(f"{folder}: no such model folder; make one with `ensue fit TASK DATA -o {folder}`")
     try:
         found = json.loads(read_file(folder, "settings.json"))
@@ -304,7 +295,7 @@ def _replace(folder: Path, fill: Callable[[Path], None]) -> None:
             fill(new)
             new.chmod(0o755)
             _flush_names(new)
-            _put_in_place(new, place)
+            put_in_place(new, place)
             _flush_names(place.parent)
         except OSError as error:
             raise ModelFolderError(
@@ -324,7 +315,7 @@ def _new_sibling(folder: Path) -> Iterator[Path]:
             while True:
                 new = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent))
                 with suppress(OSError):  # a file system without locks, or swept before it was locked
-                    stack.enter_context(_locked(new, fcntl.LOCK_EX))
+                    stack.enter_context(locked(new, fcntl.LOCK_EX))
                 if new.exists():
                     break
         except OSError as error:
@@ -335,16 +326,6 @@ def _new_sibling(folder: Path) -> Iterator[Path]:
             yield new
         finally:
             shutil.rmtree(new, ignore_errors=True)
-
-
-@contextmanager
-def _locked(path: Path, how: int) -> Iterator[None]:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, how)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
@@ -361,24 +342,6 @@ def _is_model(folder: Path) -> bool:
         return set(json.loads(read_file(folder, "settings.json"))) >= _KEYS
     except (ModelFolderError, ValueError, TypeError, RecursionError):
         return False
-
-
-def _put_in_place(new: Path, folder: Path) -> None:
-    """Rename, or swap with what stands there; the old one, now under the temporary name, goes with it."""
-    if not folder.exists():
-        new.rename(folder)
-        return
-    exchange = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if exchange and exchange(_HERE, os.fsencode(new), _HERE, os.fsencode(folder), _EXCHANGE) == 0:
-        return
-    old = new.with_suffix(".old")  # no swap on this system: two renames, a moment apart
-    folder.rename(old)
-    try:
-        new.rename(folder)
-    except OSError:
-        old.rename(folder)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _flush(path: Path, chunks: Iterable[bytes | memoryview]) -> None:

@@ -24,7 +24,7 @@ from ensue.data.histories import Histories
 from ensue.data.splits import hold_out
 from ensue.errors import SettingError
 from ensue.evaluation import Data, describe, score
-from ensue.folder import read_file, sweep, write_folder
+from ensue.folder import read_file, write_folder
 from ensue.link import storage as link_storage
 from ensue.lock import only_writer
 from ensue.next_event import storage as next_storage
@@ -34,6 +34,7 @@ from ensue.next_event.updating import passes
 from ensue.predictor import load
 from ensue.slices import Slice, standard_error
 from ensue.suggest import storage as suggest_storage
+from ensue.swap import sweep
 from ensue.training import Report
 
 AT = 20

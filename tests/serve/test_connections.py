@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import signal
 import socket
 import subprocess
@@ -13,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from ensue.serve.connections import HEAD_BYTES
+from ensue.serve.connections import HEAD_BYTES, URL_BYTES
 from tests.serve.test_server import ASK, heads, rest, send, start
 
 GET = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+FILES = resource.RLIMIT_NOFILE
 SMALL = ("--set", "connections=12", "--set", "address_connections=8", "--set", "head_seconds=1")
 
 
@@ -28,7 +31,10 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
         yield process, int(line["address"].rsplit(":", 1)[1])
     finally:
         process.kill()
-        process.communicate(timeout=30)
+        process.wait(30)
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
 
 
 def status(answer: bytes) -> int:
@@ -67,6 +73,10 @@ def test_where_all_are_busy_a_new_one_is_refused(fitted: Path) -> None:
         (lambda one: _drip(one, b"x: y\r\n", 12), 408),
         (lambda one: one.sendall(GET + b"x: " + b"y" * (HEAD_BYTES + 1)), 431),
         (lambda one: one.sendall(GET + b"x: y\r\n" * (HEAD_BYTES // 6)), 431),
+        (lambda one: one.sendall(GET + b"x: " + b"y" * HEAD_BYTES + b"\r\n\r\n"), 431),
+        (lambda one: one.sendall(b"GET /" + b"y" * HEAD_BYTES + b" HTTP/1.1\r\nhost: a\r\n\r\n"), 414),
+        (lambda one: one.sendall(b"GET /?" + b"y" * URL_BYTES + b" HTTP/1.1\r\nhost: a\r\n\r\n"), 414),
+        (lambda one: one.sendall(b"GET /" + b"y" * (HEAD_BYTES + 1)), 414),
         (lambda one: one.sendall(b"\x16\x03\x01 is no HTTP\r\n\r\n"), 400),
         (lambda one: one.sendall(GET + b"\r\n" + GET + b"x: "), 408),
     ],
@@ -89,6 +99,41 @@ def _drip(one: socket.socket, piece: bytes, times: int) -> None:
             one.sendall(piece)
         except OSError:  # it has been closed
             return
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="sets the limit of another process")
+def test_a_service_without_files_left_goes_on_once_there_are_some(fitted: Path) -> None:
+    """Nothing can be accepted for a while; the process neither ends nor spins, and then it answers as before."""
+    with serving(fitted / "counted", "--set", "head_seconds=20") as (process, port):
+        whole = GET + b"connection: close\r\n\r\n"
+        assert status(rest(send(port, whole))) == 200
+        used, (soft, hard) = len(list(Path(f"/proc/{process.pid}/fd").iterdir())), resource.prlimit(process.pid, FILES)
+        resource.prlimit(process.pid, FILES, (used + 4, hard))
+        waiting = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(12)]
+        begun, now = seconds_used(process.pid), time.monotonic()
+        time.sleep(1.5)
+        assert seconds_used(process.pid) - begun < 0.5 * (time.monotonic() - now)
+        assert process.poll() is None
+        for one in waiting:
+            one.close()
+        resource.prlimit(process.pid, FILES, (soft, hard))
+        assert status(rest(send(port, whole))) == 200
+
+
+def seconds_used(process: int) -> float:
+    """CPU seconds of a process: the 14th and 15th field of its line."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_answers_go_on_when_nobody_reads_the_log(fitted: Path) -> None:
+    with serving(fitted / "counted") as (process, port):
+        assert process.stderr is not None
+        process.stderr.close()
+        for _ in range(3):
+            assert status(rest(send(port, heads(len(ASK), b"connection: close\r\n") + ASK))) == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
 
 
 def test_what_connected_before_a_stop_is_answered(fitted: Path) -> None:

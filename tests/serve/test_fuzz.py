@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
+import socket
 import sqlite3
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from schemathesis import GenerationMode
 from ensue.serve import learning
 from ensue.serve.events import open_queue
 from tests.serve.conftest import Running, running
+from tests.serve.test_server import rest, send, start
 
 pytestmark = pytest.mark.fuzz
 JSON = {"content-type": "application/json"}
@@ -122,3 +126,55 @@ def test_the_queue_holds_only_events(served: Running) -> None:
     with sqlite3.connect(path) as database:
         lines = [json.loads(line) for (line,) in database.execute("SELECT line FROM events")]
     assert all(isinstance(line["session"], str) and isinstance(line["time"], float) for line in lines)
+
+
+PIECES = (b"\r\n", b"\x00", b"\xff", b"%00", b"[", b"\\ud83d", b"HTTP/1.0", b"..%2f", b"\r\nhost: b\r\n", b"9" * 400)
+BODIES = {
+    "/v1/models/counted/predict": b'{"records": [{"values": ["v1", "v2"]}], "k": 3}',
+    "/v1/models/counted/figure": b'{"record": {"values": ["v1", "v2"]}}',
+    "/v1/events": b'{"session": "s", "item": "a", "time": 1}',
+    "/api/session/recommend?n=3": b'[{"ItemId": "v1"}]',
+}
+
+
+def changed(data: bytes, draw: random.Random) -> bytes:
+    """One to six places of some bytes are cut out, repeated, replaced, or get a piece of something else."""
+    found = bytearray(data)
+    for _ in range(draw.randint(1, 6)):
+        at = draw.randrange(len(found) + 1)
+        new, size = [(b"", 9), (bytes(found[at : at + 30]), 0), (bytes([draw.randrange(256)]), 1)][draw.randrange(3)]
+        found[at : at + size] = draw.choice((new, draw.choice(PIECES)))
+    return bytes(found)
+
+
+def sent(port: int, data: bytes) -> bytes:
+    """What comes back first to these bytes; nothing where more of them are waited for."""
+    with socket.create_connection(("127.0.0.1", port), timeout=0.3) as one:
+        try:
+            one.sendall(data)
+            return one.recv(64)
+        except OSError:  # too late, or reset
+            return b""
+
+
+def test_changed_bytes_break_no_service(fitted: Path, tmp_path: Path) -> None:
+    """300 requests of HTTP whose bytes were changed, in all of it or in the body alone, to the process as it runs."""
+    draw, requests = random.Random(0), list[bytes]()
+    for number in range(300):
+        path, body = draw.choice(list(BODIES.items()))
+        body = changed(body, draw) if number % 2 else body
+        head = f"POST {path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+        whole = head.encode() + b"\r\n\r\n" + body
+        requests.append(whole if number % 2 else changed(whole, draw))
+    process, line = start(fitted / "counted", "--queue", f"sqlite:{tmp_path / 'q.db'}", "--allow-host", "a")
+    port = int(line["address"].rsplit(":", 1)[1])
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda data: sent(port, data), requests))
+    good = b"GET /readyz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
+    assert rest(send(port, good)).startswith(b"HTTP/1.1 200 ")
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    lines = [json.loads(text) for text in err.splitlines()]
+    assert process.returncode == 0
+    assert [line for line in lines if line.get("status") == 500 or line.get("event") == "failure"] == []
+    assert sum(answer.startswith(b"HTTP/1.1 4") for answer in answers) > 50

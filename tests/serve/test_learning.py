@@ -125,3 +125,26 @@ def test_a_service_that_is_killed_between_update_and_answer(folder: Path) -> Non
             process.kill()
             process.communicate(timeout=30)
     assert (versions.current(folder), learned(folder)) == (2, before + 2)
+
+
+LONG: dict[str, tuple[dict[str, Any], str]] = {
+    "clicks": ({"records": [{"values": ["v1", "v" * 1001]}]}, "records[0]: 1,001 characters are more than the 1,000"),
+    "mood": (
+        {"records": [{"texts": ["a"], "label": "yes"}, {"texts": ["a " * 2001], "label": "yes"}]},
+        "records[1]: 2,001 words are more than the 2,000 of a record",
+    ),
+    "searches": ({"records": [{"values": ["a", "b"]}], "users": ["u" * 1001]}, 'field "users": a name has more than'),
+    "links": (
+        {"records": [], "articles": [{"body": "a" * 200_000, "id": "n"}]},
+        "articles[0]: 200,001 characters are more than the 200,000 of an article",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+@pytest.mark.usefixtures("at_hand")
+def test_an_update_has_the_limits_of_other_requests(fitted: Path, name: str) -> None:
+    body, error = LONG[name]
+    with running({name: fitted / name}) as service:
+        found = service.post(f"/v1/models/{name}/update", body)
+        assert (found.status_code, error in found.json()["error"]) == (422, True), found.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import threading
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 from ensue.errors import SettingError
 from ensue.serve import tasks
 from ensue.serve.files import Files
+from ensue.serve.logs import Log
 from ensue.serve.settings import ServeSettings
 from tests.serve.conftest import Running, running
 
@@ -211,3 +213,25 @@ def test_settings_without_meaning() -> None:
         ServeSettings(patience=float("nan"))
     with pytest.raises(SettingError, match="records is 9, more than the 4 that may wait"):
         ServeSettings(records=9, waiting=4)
+
+
+def test_control_characters_reach_no_log() -> None:
+    written = io.StringIO()
+    Log(written).event("load_failed", error="a\x1b[2J\x9b31m\u2028b")
+    (line,) = written.getvalue().splitlines()
+    assert line.isprintable() and line.isascii()
+    assert json.loads(line)["error"] == "a\x1b[2J\x9b31m\u2028b"
+
+
+def test_a_log_that_cannot_be_written_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    log = Log(Gone())
+    log.event("swapped")
+    log.request(method="GET", route="/", status=200, seconds=0.1, records=0)
+    written = io.StringIO()
+    monkeypatch.setattr(log, "_stream", written)
+    log.event("swapped")
+    assert json.loads(written.getvalue())["event"] == "swapped"

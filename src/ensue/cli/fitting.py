@@ -72,10 +72,11 @@ def fit(
     settings = settings_of(set_, min_users)
     require_settings(task, model, settings)
     from ensue.cli import show
-    from ensue.folder import require_writable, sweep
+    from ensue.folder import require_writable
     from ensue.group import ranks
     from ensue.lock import only_writer
     from ensue.predictor import make
+    from ensue.swap import sweep
 
     reading = Reading.of(context)
     predictor = make(task, model, settings=settings, seed=seed, device=device)

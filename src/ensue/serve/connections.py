@@ -21,6 +21,8 @@ from ensue.serve.problems import Problem
 
 HEAD_BYTES = 2**16
 """Bytes of an address and headers; more are refused with 431."""
+URL_BYTES = 2**15
+"""Of that, bytes of the address; a longer one is refused with 414."""
 LINGER = 1.0
 """Seconds for which a stop waits for what an idle connection may be about to ask."""
 FIRST = 5.0
@@ -28,6 +30,9 @@ FIRST = 5.0
 
 OTHER_FILES = 128
 """Files that the service itself may open beside its connections."""
+
+
+_LARGE_HEAD = Problem(431, f"the head of the request is larger than {HEAD_BYTES:,} bytes")
 
 
 class Register:
@@ -81,6 +86,7 @@ class Connection(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.TimerHandle | None = None
         self._head = 0
+        self.url, self.headers = b"", []  # of a request that has not begun
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a place, or refuse where there is none."""
@@ -111,7 +117,7 @@ class Connection(HttpToolsProtocol):
         if self.transport.is_closing() or self._busy:
             return
         if self._head > HEAD_BYTES and not self._body:  # the rest of a body that was refused is thrown away
-            self._refuse(Problem(431, f"the head of the request is larger than {HEAD_BYTES:,} bytes"))
+            self._refuse(self._large() or _LARGE_HEAD)
         elif self._timer is None:
             self._wait()
 
@@ -122,6 +128,8 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The head is there: the connection is busy now."""
+        if self._large():
+            raise ValueError  # the parser stops, and this comes back as what is no HTTP
         self._rest()
         self._begun, self._body = False, True
         self.register.idle.pop(self, None)
@@ -149,7 +157,14 @@ class Connection(HttpToolsProtocol):
         if self._busy and not self._body:
             self.cycle.keep_alive = False  # the latest that was whole
             return
-        self._refuse(Problem(400, msg.rstrip(".").lower()))
+        self._refuse(self._large() or Problem(400, msg.rstrip(".").lower()))
+
+    def _large(self) -> Problem | None:
+        """What is too large about the head that is being read."""
+        if len(self.url) > URL_BYTES:
+            return Problem(414, f"the address is longer than {URL_BYTES:,} bytes", "send what is long in the body")
+        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        return _LARGE_HEAD if size > HEAD_BYTES else None
 
     def leave(self) -> None:
         """Make room for another."""

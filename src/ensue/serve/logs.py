@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 import traceback
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -39,8 +40,8 @@ class Log:
 
     def _write(self, facts: dict[str, Any]) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = json.dumps({"time": now, **facts}, ensure_ascii=False)
-        with self._lock:
+        line = json.dumps({"time": now, **facts})  # in ASCII: no control character reaches a terminal
+        with self._lock, suppress(OSError):  # who read it is gone, or the disk is full: requests are answered on
             stream = self._stream or sys.stderr
             stream.write(f"{line}\n")
             stream.flush()

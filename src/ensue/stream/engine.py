@@ -19,7 +19,7 @@ import numpy as np
 
 from ensue.data.histories import Histories, Index
 from ensue.errors import DataError
-from ensue.folder import sweep, write_folder
+from ensue.folder import write_folder
 from ensue.next_event import reservoir, updating
 from ensue.next_event.predictor import NextPredictor
 from ensue.stream import saved
@@ -31,6 +31,7 @@ from ensue.stream.rejects import Rejects
 from ensue.stream.rivals import Nightly, keep_frozen
 from ensue.stream.sessions import OpenSessions, Taken, joined, targets
 from ensue.stream.status import Counts, Status, StreamSettings
+from ensue.swap import sweep
 
 COUNTED = 65_536
 """Events of ended sessions that are put into the reservoir and the counts together."""

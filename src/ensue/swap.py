@@ -1,0 +1,84 @@
+"""One folder takes another's place at once; and what killed processes left of that is put right."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import glob
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+_EXCHANGE, _HERE = 2, -100  # renameat2(2): RENAME_EXCHANGE, AT_FDCWD
+
+
+def put_in_place(new: Path, folder: Path) -> None:
+    """Rename, or swap with what stands there; the old one, now under the temporary name, goes with it.
+
+    Raises:
+        OSError: it cannot be; what stood there is unchanged.
+    """
+    if not folder.exists():
+        new.rename(folder)
+        return
+    exchange = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if exchange and exchange(_HERE, os.fsencode(new), _HERE, os.fsencode(folder), _EXCHANGE) == 0:
+        return
+    old = new.with_suffix(".old")  # no swap on this system: two renames, a moment apart
+    with ExitStack() as stack:
+        with suppress(OSError):  # a file system without locks; else nobody takes it for a killed process's
+            stack.enter_context(locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB))
+        folder.rename(old)
+        try:
+            new.rename(folder)
+        except OSError:
+            old.rename(folder)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def sweep(folder: Path) -> None:
+    """Put right what killed processes left beside a folder as they wrote it; who is still at work holds a lock on it.
+
+    What stood there is put back if nothing stands there now, and all else is removed.
+    """
+    put_back(folder)
+    place = folder.resolve()
+    for left in [*place.parent.glob(f".{glob.escape(place.name)}.*.tmp"), *_old(place)]:
+        with suppress(OSError), locked(left, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def put_back(folder: Path) -> bool:
+    """Whether a folder stands again that a process was killed in the midst of replacing."""
+    place = folder.resolve()
+    for left in _old(place):
+        with suppress(OSError), locked(left, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            if not place.exists():
+                left.rename(place)
+                return True
+    return False
+
+
+def _old(place: Path) -> list[Path]:
+    """What was moved aside from this place; a folder whose name goes on with a dot has others of its own."""
+    begin, end = f".{place.name}.", ".old"
+    found = place.parent.glob(f"{glob.escape(begin)}*{end}")
+    return [left for left in found if "." not in left.name.removeprefix(begin).removesuffix(end)]
+
+
+@contextmanager
+def locked(path: Path, how: int) -> Iterator[None]:
+    """Hold a lock on a folder.
+
+    Raises:
+        OSError: another holds it, or there are no locks here.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, how)
+        yield
+    finally:
+        os.close(descriptor)

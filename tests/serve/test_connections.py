@@ -152,6 +152,15 @@ def test_what_connected_before_a_stop_is_answered(fitted: Path) -> None:
             socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
+def test_a_stop_that_comes_with_the_start(fitted: Path) -> None:
+    """The signal follows the line that says where it listens, and who connected before is answered."""
+    with serving(fitted / "counted") as (process, port):
+        one = send(port, heads(len(ASK)) + ASK)
+        process.send_signal(signal.SIGTERM)
+        assert status(rest(one)) == 200
+        assert process.wait(30) == 0
+
+
 def test_a_connection_kept_alive_is_answered_once_more(fitted: Path) -> None:
     with serving(fitted / "counted") as (process, port):
         one = send(port, heads(len(ASK)) + ASK)

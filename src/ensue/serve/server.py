@@ -119,9 +119,10 @@ def _serve(service: Service, listening: socket.socket, host: str) -> None:
     server = Server(config, register, stopping)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}"
-    service.log.event("listening", address=address, models={name: own.task for name, own in service.models.items()})
-    old = _signals(lambda number, frame: None)  # the server raises the signal again once it has stopped
+    old = _signals(server.handle_exit)  # also before it listens for signals itself, and when it raises them again
     try:
+        tasks = {name: own.task for name, own in service.models.items()}
+        service.log.event("listening", address=address, models=tasks)
         server.run(sockets=[listening])
     finally:
         for number, handler in old.items():

@@ -180,16 +180,24 @@ def serve(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
     Each update has a key of its own and ends up learned exactly once, however often it was sent.
     """
     folder = made(place)
-    base, accepted, wrong, unanswered = load(folder).facts["sequences"], 0, 0, 0
+    base, accepted, unanswered = load(folder).facts["sequences"], 0, 0
+    wrong: list[str] = []
+
+    def require(true: bool, said: object) -> None:
+        if not true:
+            wrong.append(str(said))
+
     with served(folder) as (_, port):
         begun = time.perf_counter()
         assert post(port)[0] == 200
         lasts, accepted = time.perf_counter() - begun, 1
     for number in range(kills):
         with served(folder) as (process, port):
-            wrong += number > 0 and post(port, f"update {number - 1}")[0] != 200
-            accepted += number > 0
-            wrong += wrong_history(folder, accepted, base)
+            if number:
+                said = post(port, f"update {number - 1}")
+                require(said[0] == 200, said)
+                accepted += 1
+            require(not wrong_history(folder, accepted, base), f"history before kill {number}")
             answers: list[tuple[int, str]] = []
             client = threading.Thread(target=lambda port=port, to=answers: to.append(post(port, f"update {number}")))  # type: ignore[misc]  # noqa: B023
             client.start()
@@ -204,13 +212,15 @@ def serve(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
                     time.sleep(0.01)
             client.join()
         stands = versions.current(folder) - 1
-        wrong += stands not in (accepted, accepted + 1) or (answers[0][0] == 200 and stands == accepted)
+        require(stands in (accepted, accepted + 1), f"{stands} updates stand after {accepted} and kill {number}")
+        require(answers[0][0] != 200 or stands > accepted, f"kill {number}: answered, and does not stand")
         unanswered += stands > accepted and answers[0][0] != 200
     with served(folder) as (_, port):
-        wrong += post(port, f"update {kills - 1}")[0] != 200
-    wrong += wrong_history(folder, accepted + 1, base) or left(folder) != []
+        said = post(port, f"update {kills - 1}")
+        require(said[0] == 200, said)
+    require(not wrong_history(folder, accepted + 1, base) and not left(folder), f"the end: {left(folder)}")
     row = {"case": "serve", "kills": kills, "took_place": accepted, "took_place_unanswered": unanswered}
-    return {**row, "wrong": wrong}
+    return {**row, "wrong": len(wrong), **({"what": wrong} if wrong else {})}
 
 
 def both(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:

@@ -173,6 +173,7 @@ def main() -> None:
         os.nice(10)  # answers come first
     head = json.loads(sys.stdin.buffer.readline())
     asked = Asked(Path(head["folder"]), sys.stdin.buffer.read(head["bytes"]), head["keep"], head["key"])
+    _require_parent()  # who was killed while this process started must not hold up the next one
     threading.Thread(target=_end_with_parent, daemon=True).start()
     sys.stdout.write(json.dumps(said(asked, _require_parent)))
 

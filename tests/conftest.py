@@ -7,7 +7,10 @@ import socket
 from collections.abc import Callable
 
 import pytest
+from hypothesis import settings
 
+settings.register_profile("untimed", deadline=None)  # time belongs in benchmarks: a busy machine breaks no test
+settings.load_profile("untimed")
 os.environ["PYTHONWARNINGS"] = "error"  # what the tests start warns of nothing either
 
 

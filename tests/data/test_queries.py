@@ -314,7 +314,7 @@ def test_normalisation(given_text: str, plain: str, paper: str) -> None:
     assert normalise(pl.Series([given_text]), "paper")[0] == paper
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.lists(st.text(st.characters(max_codepoint=127)), min_size=1))
 @example(["".join(map(chr, range(128))), " Don't -  STOP\t", "\x1c a \x1f", "c++ & c#"])
 def test_a_few_ascii_texts_need_no_columns(texts: list[str]) -> None:
@@ -326,7 +326,7 @@ def test_a_few_ascii_texts_need_no_columns(texts: list[str]) -> None:
     assert [words_of(text) for text in plain] == plain.str.extract_all(WORDS).to_list()
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.lists(st.text(), min_size=1))
 @example(["İ", "ϒ", "ẞ", "ΑΣ", "\u1fbc", "ǅ", "\u0345Α", "e\u200b\u0301"])
 def test_normalising_twice_changes_nothing(texts: list[str]) -> None:

@@ -74,7 +74,7 @@ def test_no_text_is_taken_for_a_special_token() -> None:
 
 
 @pytest.mark.parametrize("size", [SMALLEST, SMALLEST + 40])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(texts=st.lists(st.text(max_size=20), min_size=1, max_size=5))
 def test_pairs_there_and_back(size: int, texts: list[str]) -> None:
     tokenizer = QueryTokenizer.fit(SCRIPTS, kind="bpe", size=size)

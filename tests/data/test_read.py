@@ -213,7 +213,7 @@ def write_table(records: list[History], path: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet", "lists", "jsonl events", "jsonl histories"])
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(made=histories_of(TEXTS))
 def test_round_trip_of_tables(tmp_path: Path, form: str, made: list[History]) -> None:
     path = tmp_path / "round"
@@ -224,7 +224,7 @@ def test_round_trip_of_tables(tmp_path: Path, form: str, made: list[History]) ->
 
 
 @pytest.mark.parametrize("form", ["hidan", "forest", "cyan-rnn"])
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(made=histories_of(WORDS))
 def test_round_trip_of_cascades(tmp_path: Path, form: str, made: list[History]) -> None:
     made.append(History(("a", "b", "c", "d"), (1e9, 1e9, 1e9, 1e9), "last"))

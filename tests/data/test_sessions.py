@@ -180,7 +180,7 @@ def test_plain_sessions_are_not_confused(tmp_path: Path, text: str, layout: str 
 IDS = st.from_regex(r"[a-z_-]{0,2}[0-9][a-z0-9_-]{0,2}", fullmatch=True)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(made=st.lists(st.lists(IDS, min_size=1, max_size=6), min_size=1, max_size=9))
 def test_round_trip_of_plain_sessions(tmp_path: Path, made: list[list[str]]) -> None:
     made = [*made, ["1", "2", "3"]]
@@ -190,7 +190,7 @@ def test_round_trip_of_plain_sessions(tmp_path: Path, made: list[list[str]]) -> 
 
 
 @pytest.mark.parametrize("form", ["events", "lists"])
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(made=histories_of(IDS))
 def test_round_trip_of_recbole(tmp_path: Path, form: str, made: list[History]) -> None:
     if form == "events":

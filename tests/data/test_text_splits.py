@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data.texts import Texts, hold_out_texts, leaks
@@ -52,7 +52,6 @@ def test_hold_out_is_drawn_by_the_seed() -> None:
 
 
 @given(st.text("abc", min_size=2, max_size=30), st.floats(0.01, 0.99), st.integers(0, 9), st.booleans(), st.data())
-@settings(deadline=None)
 def test_hold_out_properties(labels: str, share: float, seed: int, grouped: bool, data: st.DataObject) -> None:
     size = len(labels)
     groups = data.draw(st.text("uvwxyz", min_size=size, max_size=size)) if grouped else None
@@ -141,7 +140,6 @@ LABELLED = st.lists(
 
 
 @given(LABELLED, LABELLED)
-@settings(deadline=None)
 def test_leaks_against_a_plain_loop(train: list[tuple[str, str]], other: list[tuple[str, str]]) -> None:
     here = [(" ".join(text.lower().split()), label) for text, label in train]
     there = [(" ".join(text.lower().split()), label) for text, label in other]

@@ -151,7 +151,7 @@ def test_json_lines(tmp_path: Path) -> None:
 @given(
     st.sampled_from([1, 2]).flatmap(lambda n: st.lists(st.tuples(*[st.text(max_size=9)] * n), min_size=1, max_size=5))
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 def test_records_and_back(tmp_path: Path, many: list[tuple[str, ...]]) -> None:
     records = [Text(texts, f"label {i}", f"id {i}") for i, texts in enumerate(many)]
     path = write(tmp_path, "".join(record.to_json() + "\n" for record in records))
@@ -175,7 +175,7 @@ def test_records_without_labels(tmp_path: Path) -> None:
     ),
     st.sampled_from(",;\t"),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 def test_tables_and_back(tmp_path: Path, many: list[tuple[str, str]], separator: str) -> None:
     stream = io.StringIO()
     writer = csv.writer(stream, delimiter=separator, quoting=csv.QUOTE_ALL, lineterminator="\n")

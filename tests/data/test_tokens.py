@@ -8,7 +8,7 @@ import re
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data.tokens import Tokenizer, Tokens, split_words
@@ -120,7 +120,6 @@ def test_sentences(text: str, expected: list[str]) -> None:
 
 
 @given(MESSY)
-@settings(deadline=None)
 def test_no_character_is_lost(text: str) -> None:
     plain = re.sub(r"\s", "", text.lower().replace("<sssss>", ""))
     assert "".join(words(text)) == plain
@@ -128,7 +127,6 @@ def test_no_character_is_lost(text: str) -> None:
 
 
 @given(st.lists(MESSY, max_size=8), st.booleans())
-@settings(deadline=None)
 def test_a_text_does_not_depend_on_the_others(many: list[str], wanted: bool) -> None:
     split = split_words(pl.Series(many, dtype=pl.String), sentences=wanted)
     alone = [split_words(pl.Series([text]), sentences=wanted).text(0) for text in many]
@@ -198,7 +196,6 @@ def test_caps_are_counted() -> None:
 
 
 @given(st.lists(MESSY, min_size=1, max_size=6), st.integers(1, 4), st.integers(1, 3))
-@settings(deadline=None)
 def test_caps_against_a_plain_loop(many: list[str], max_words: int, max_sentences: int) -> None:
     column = pl.Series(many)
     tokenizer = Tokenizer.fit([column])
@@ -213,7 +210,6 @@ def test_caps_against_a_plain_loop(many: list[str], max_words: int, max_sentence
 
 
 @given(st.lists(MESSY, min_size=1, max_size=6), st.data())
-@settings(deadline=None)
 def test_select_against_a_plain_loop(many: list[str], data: st.DataObject) -> None:
     column = pl.Series(many)
     tokens = Tokenizer.fit([column]).encode(column, sentences=True)
@@ -232,7 +228,6 @@ def nested(tokens: Tokens) -> list[list[list[int]]]:
 
 
 @given(st.lists(MESSY, max_size=6), st.booleans())
-@settings(deadline=None)
 def test_json_and_back(many: list[str], lower: bool) -> None:
     column = pl.Series(many, dtype=pl.String)
     tokenizer = Tokenizer.fit([column], lower=lower)

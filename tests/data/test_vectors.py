@@ -74,7 +74,7 @@ def test_npz_by_hand(tmp_path: Path, words: np.ndarray) -> None:
     ),
     st.data(),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_numbers_survive(tmp_path: Path, table: dict[str, tuple[float, ...]], data: st.DataObject) -> None:
     words = data.draw(st.lists(st.sampled_from(sorted(table)), min_size=1))
     lines = "".join(f"{word} {' '.join(map(repr, numbers))}\n" for word, numbers in table.items())

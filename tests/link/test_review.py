@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
@@ -28,7 +28,6 @@ from ensue.link.review import (
 Mask = npt.NDArray[np.bool_]
 
 
-@settings(deadline=None)
 @given(st.integers(1, 300), st.integers(0, 300), st.integers(0, 20), st.sampled_from([0.05, 0.04, 0.008]))
 def test_the_bound_agrees_with_scipy(posts: int, sampled: int, hits: int, alpha: float) -> None:
     sampled = min(sampled, posts)

@@ -188,7 +188,8 @@ def test_growing_keeps_old_answers() -> None:
     ("settings", "message"),
     [
         ({"heads": 5}, "dim 128 is not a multiple of heads 5"),
-        ({"blocks": -1}, "blocks is -1; it must be 0 or more"),
+        ({"blocks": -1}, "blocks is -1; it must be from 0 to 64"),
+        ({"blocks": 10**9}, "blocks is 1000000000; it must be from 0 to 64"),
         ({"loss": "hinge"}, "loss 'hinge' is not known; choose from sampled, ce, bpr, bpr_softmax"),
         ({"length": 0}, "length is 0; it must be at least 1"),
     ],

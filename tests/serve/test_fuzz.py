@@ -25,7 +25,6 @@ pytestmark = pytest.mark.fuzz
 JSON = {"content-type": "application/json"}
 BOUNDED = settings(
     max_examples=30,
-    deadline=None,
     derandomize=True,
     database=None,
     phases=(Phase.explicit, Phase.generate),

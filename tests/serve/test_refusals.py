@@ -207,7 +207,7 @@ def test_prefixes_only_where_they_mean_something(all_tasks: Running) -> None:
     assert found.json()["error"] == "field 'prefix' is not known; a body has records, k, evidence"
     for more, error in (
         ({"prefix": 3}, 'field "prefix" must be a text'),
-        ({"prefixes": ["a", "b"]}, 'field "prefixes" must be a list of 1 texts, one a record'),
+        ({"prefixes": ["a", "b"]}, 'field "prefixes" must be a list of 1 text, one a record'),
         ({"prefixes": [3]}, "prefixes[0] must be a text"),
         ({"prefix": "a", "prefixes": ["a"]}, 'fields "prefix" and "prefixes" exclude each other; give one of the two'),
     ):

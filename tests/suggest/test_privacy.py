@@ -138,7 +138,7 @@ def test_ordinary_queries_do_not() -> None:
     assert [text for text, personal in zip(ORDINARY, found, strict=True) if personal] == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     digits=st.text("0123456789", min_size=7, max_size=19),
     marks=st.lists(st.sampled_from(["", "", " ", "-", ".", " - ", "/", ") ", "_", "\u200d", "·", "–"]), min_size=18),
@@ -185,7 +185,7 @@ PIECES = (
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.sampled_from(PIECES) | st.text("abz019' .,-_+&!?", max_size=20), max_size=6))
 def test_what_is_harmless_at_a_glance_is_so_when_looked_at_closely(pieces: list[str]) -> None:
     text = normalise_ascii(" ".join(pieces))

@@ -74,7 +74,7 @@ class SANSRSettings:
                 raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.dim % self.heads:
             raise SettingError(f"dim {self.dim} is not a multiple of heads {self.heads}")
-        require(self, "0 or more", lambda value: value >= 0, "blocks")
+        require(self, "from 0 to 64", lambda value: 0 <= value <= 64, "blocks")
         require(self, "at least 0 and below 1", lambda value: 0 <= value < 1, "dropout")
         if self.loss not in LOSSES:
             raise SettingError(f"loss {self.loss!r} is not known; choose from {', '.join(LOSSES)}")

@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from ensue.data.encodings import mend_halves
 from ensue.errors import DataError
+from ensue.lines import plural
 from ensue.records import History
 from ensue.serve import tasks
 from ensue.serve.problems import Problem
@@ -255,7 +256,7 @@ def _prefixes(body: dict[str, Any], count: int, most: int) -> list[str]:
     if "prefix" in body:
         raise DataError('fields "prefix" and "prefixes" exclude each other; give one of the two')
     if not isinstance(found, list) or len(found) != count:
-        raise DataError(f'field "prefixes" must be a list of {count} texts, one a record')
+        raise DataError(f'field "prefixes" must be a list of {plural(count, "text")}, one a record')
     return [read_prefix(prefix, f"prefixes[{at}]", most) for at, prefix in enumerate(found)]
 
 

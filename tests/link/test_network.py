@@ -217,6 +217,7 @@ def test_the_loss_is_that_of_the_cosines(loss: str) -> None:
     ("loss", "hinge", "loss is 'hinge'; choose from triplet, contrastive"),
     ("heads", 0, "heads is 0; it must be at least 1"),
     ("max_words", 0, "max_words is 0; it must be at least 1"),
+    ("cycles", 65, "cycles is 65; it must be at most 64"),
     ("margin", -1.0, "margin is -1.0; it must be 0 or more"),
     ("temperature", 0.0, "temperature is 0.0; it must be above 0"),
 ])  # fmt: skip

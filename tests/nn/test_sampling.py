@@ -53,3 +53,16 @@ def test_a_catalogue_of_one_has_no_pairs_and_costs_nothing(loss: Loss) -> None:
     found.backward()  # type: ignore[no-untyped-call]
     assert hidden.grad is not None and items.weight.grad is not None
     assert (hidden.grad == 0).all() and (items.weight.grad == 0).all()
+
+
+def test_shares_follow_the_counts() -> None:
+    """They are kept between draws, and made anew when counts change, in place or as another tensor."""
+    sampler = Sampler(6)
+    first = sampler.shares()
+    assert sampler.shares() is first
+    sampler.count(torch.tensor([0.0, 0, 1, 1, 1, 99]))
+    assert sampler.shares()[5] > 2 * sampler.shares()[4]
+    sampler.load_state_dict({"totals": torch.ones(6)})
+    assert torch.equal(sampler.shares(), first)
+    sampler.totals = torch.tensor([1.0, 1, 1, 1, 1, 1, 1])
+    assert sampler.shares().shape == (7,) and int(sampler.draw(200).max()) == 6

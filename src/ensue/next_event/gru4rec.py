@@ -162,8 +162,8 @@ class GRU4Rec(nn.Module):
         same = negatives == targets[:, None]
         if settings.loss == "bpr-max":
             return bpr_max(own, others, same, settings.regularisation)
-        expected = settings.logq * (self.sampler.shares() * settings.negatives).clamp(min=1e-30).log()
-        others = (others - expected[negatives]).masked_fill(same, -torch.inf)
+        expected = settings.logq * (self.sampler.shares()[negatives] * settings.negatives).clamp(min=1e-30).log()
+        others = (others - expected).masked_fill(same, -torch.inf)
         every = torch.cat([own, others], dim=1)
         loss: Tensor = (every.logsumexp(1) - own[:, 0]).mean()
         return loss

@@ -29,6 +29,7 @@ class Sampler(nn.Module):
         self.power = power
         self.register_buffer("totals", torch.ones(num_ids))
         self.totals: Tensor
+        self._known: tuple[Tensor, int, Tensor, Tensor] | None = None
 
     def count(self, totals: Tensor) -> None:
         """(ids,) how often each id occurs; ids that never did are drawn as if they had once."""
@@ -36,15 +37,23 @@ class Sampler(nn.Module):
 
     def shares(self) -> Tensor:
         """(ids,) the chance of each id; padding and unknown have none."""
-        raised = self.totals.pow(self.power)
-        raised[:FIRST] = 0
-        return raised / raised.sum()
+        return self._read()[0]
 
     def draw(self, *shape: int) -> Tensor:
         """Ids of the given shape."""
-        ends = self.shares().double().cumsum(0)
+        ends = self._read()[1]
         places = torch.rand(shape, dtype=torch.float64, device=ends.device) * ends[-1]
         return torch.searchsorted(ends, places, right=True).clamp(max=len(ends) - 1)
+
+    def _read(self) -> tuple[Tensor, Tensor]:
+        """(ids,) the shares and (ids,) their running sum, made anew only when the counts have changed."""
+        known, totals = self._known, self.totals
+        if known is None or known[0] is not totals or known[1] != totals._version:
+            raised = totals.pow(self.power)
+            raised[:FIRST] = 0
+            shares = raised / raised.sum()
+            self._known = known = totals, totals._version, shares, shares.double().cumsum(0)
+        return known[2], known[3]
 
 
 def sampled_cross_entropy(
@@ -66,9 +75,9 @@ def sampled_cross_entropy(
         The mean over targets, in nats.
     """
     negatives = sampler.draw(drawn)
-    expected = (sampler.shares() * drawn).log()
+    expected = (sampler.shares()[negatives] * drawn).log()
     own = (hidden * items(targets)).sum(1, keepdim=True)
-    others = torch.addmm(-expected[negatives], hidden, items(negatives).T)
+    others = torch.addmm(-expected, hidden, items(negatives).T)
     others = others.masked_fill(negatives == targets[:, None], -torch.inf)
     loss: Tensor = (torch.cat([own, others], dim=1).logsumexp(1) - own[:, 0]).mean()
     return loss

@@ -82,12 +82,16 @@ def copied(folder: Path, name: str) -> Path:
     return place / "m"
 
 
-def wrong_history(folder: Path, accepted: int, base: int) -> bool:
-    """Whether a version, kept or standing, has not learned just what its number says."""
+def histories(folder: Path) -> dict[int, int]:
+    """How many histories each version, kept or standing, has learned."""
     found = {versions.current(folder): folder}
     found |= {number: folder.with_name(f"{folder.name}.versions") / str(number) for number in versions.kept(folder)}
-    learned = {number: load(place).facts["sequences"] for number, place in found.items()}
-    return learned != {number: base + NEW * (number - 1) for number in range(1, accepted + 2)}
+    return {number: load(place).facts["sequences"] for number, place in found.items()}
+
+
+def wrong_history(folder: Path, accepted: int, base: int) -> bool:
+    """Whether a version, kept or standing, has not learned just what its number says."""
+    return histories(folder) != {number: base + NEW * (number - 1) for number in range(1, accepted + 2)}
 
 
 def update(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
@@ -218,7 +222,8 @@ def serve(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
     with served(folder) as (_, port):
         said = post(port, f"update {kills - 1}")
         require(said[0] == 200, said)
-    require(not wrong_history(folder, accepted + 1, base) and not left(folder), f"the end: {left(folder)}")
+    require(not wrong_history(folder, accepted + 1, base), f"history at the end: {histories(folder)}")
+    require(not (rest := left(folder)), f"left at the end: {rest}")
     row = {"case": "serve", "kills": kills, "took_place": accepted, "took_place_unanswered": unanswered}
     return {**row, "wrong": len(wrong), **({"what": wrong} if wrong else {})}
 

@@ -640,8 +640,9 @@ EAGER = (
     "from ensue import cli, training; training.train.__kwdefaults__['every_seconds'] = -1.0; cli.main()"  # every step
 )
 SIGNALLED = (  # the first rank sends itself a signal after the seventh step
-    "import os\n"
+    "import os, signal\n"
     "from ensue import cli, training\n"
+    "signal.signal(int(os.environ['SIGNAL']), signal.SIG_DFL)\n"  # whoever started the tests may ignore it (nohup)
     "own = training._Run.keep\n"
     "def keep(run, seconds):\n"
     "    own(run, seconds)\n"

@@ -31,6 +31,7 @@ from ensue.errors import SettingError
 from ensue.group import here, highest, mean_over_ranks, share, sum_gradients
 from ensue.interruption import Interruption, end_asked, whole_steps
 from ensue.nn.device import in_order, memory_for
+from ensue.nn.sampling import drawn_together
 from ensue.optimizer import by_row
 from ensue.schedule import Schedule
 
@@ -291,7 +292,9 @@ class _Run:
         if not len(part := index[rank::world]):
             return None, 0
         batch: TrainingBatch = data.batch(part).to(self.device)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+        both = int(np.random.SeedSequence([self.seed, step]).generate_state(1)[0]) if world > 1 else None
+        bfloat16 = torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
+        with drawn_together(self.model, both), bfloat16:
             loss: Tensor = cast(Any, self.model).loss(batch)
         return loss, batch.num_targets
 

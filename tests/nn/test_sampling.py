@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ensue.nn.sampling import PAIRS, Sampler, pairwise_softmax_loss, sampled_pairwise_loss
+from ensue.nn.sampling import PAIRS, Sampler, drawn_together, pairwise_softmax_loss, sampled_pairwise_loss
 from ensue.vocabulary import FIRST
 
 Loss = Callable[[Tensor, nn.Embedding, Tensor, Sampler], Tensor]
@@ -66,3 +66,19 @@ def test_shares_follow_the_counts() -> None:
     assert torch.equal(sampler.shares(), first)
     sampler.totals = torch.tensor([1.0, 1, 1, 1, 1, 1, 1])
     assert sampler.shares().shape == (7,) and int(sampler.draw(200).max()) == 6
+
+
+def test_ranks_draw_together_what_a_batch_shares() -> None:
+    model = nn.ModuleList([Sampler(50), Sampler(50)])
+    found = []
+    for rank in range(2):
+        torch.manual_seed(rank)
+        with drawn_together(model, 7):
+            found.append([model[0].draw(20), model[1].draw(20), model[0].draw(4, 5)])  # type: ignore[operator]
+    assert torch.equal(found[0][0], found[1][0]) and torch.equal(found[0][1], found[1][1])
+    assert not torch.equal(found[0][2], found[1][2])  # of each target its own
+    torch.manual_seed(0)
+    alone = model[0].draw(20)  # type: ignore[operator]
+    torch.manual_seed(0)
+    with drawn_together(model, None):
+        assert torch.equal(model[0].draw(20), alone)  # type: ignore[operator]

@@ -202,8 +202,9 @@ def test_quick_and_vectors(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path
 
 def test_an_installed_encoder_adds_two_rows(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     install(monkeypatch)
-    kept = tmp_path / "cells.json"
-    study, _ = run(data, kept, models=("best", "sbert=some/where/stand-in"))
+    kept, encoder = tmp_path / "cells.json", tmp_path / "some" / "where" / "stand-in"
+    encoder.mkdir(parents=True)
+    study, _ = run(data, kept, models=("best", f"sbert={encoder}"))
     rows = {row["model"]: row for row in study.tables["overall"] if row["data"] == "politifact"}
     assert [*rows] == ["best", "sbert", "best+sbert", *COUNTING]
     assert rows["sbert"]["mrr"] < rows["best+sbert"]["mrr"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +31,7 @@ class Sampler(nn.Module):
         self.register_buffer("totals", torch.ones(num_ids))
         self.totals: Tensor
         self._known: tuple[Tensor, int, Tensor, Tensor] | None = None
+        self._together: torch.Generator | None = None
 
     def count(self, totals: Tensor) -> None:
         """(ids,) how often each id occurs; ids that never did are drawn as if they had once."""
@@ -40,9 +42,9 @@ class Sampler(nn.Module):
         return self._read()[0]
 
     def draw(self, *shape: int) -> Tensor:
-        """Ids of the given shape."""
-        ends = self._read()[1]
-        places = torch.rand(shape, dtype=torch.float64, device=ends.device) * ends[-1]
+        """Ids of the given shape; with one axis they are a batch's, and the same on ranks that draw together."""
+        ends, generator = self._read()[1], self._together if len(shape) == 1 else None
+        places = torch.rand(shape, dtype=torch.float64, device=ends.device, generator=generator) * ends[-1]
         return torch.searchsorted(ends, places, right=True).clamp(max=len(ends) - 1)
 
     def _read(self) -> tuple[Tensor, Tensor]:
@@ -54,6 +56,25 @@ class Sampler(nn.Module):
             shares = raised / raised.sum()
             self._known = known = totals, totals._version, shares, shares.double().cumsum(0)
         return known[2], known[3]
+
+
+@contextmanager
+def drawn_together(model: nn.Module, seed: int | None) -> Iterator[None]:
+    """Ranks that learn one batch draw the same negatives for it, as one process does, and touch fewer rows.
+
+    Args:
+        model: what holds the samplers.
+        seed: the same on every rank; ``None`` where there is one.
+    """
+    samplers = [module for module in model.modules() if isinstance(module, Sampler)] if seed is not None else []
+    for sampler in samplers:
+        assert seed is not None
+        sampler._together = torch.Generator(sampler.totals.device).manual_seed(seed)
+    try:
+        yield
+    finally:
+        for sampler in samplers:
+            sampler._together = None
 
 
 def sampled_cross_entropy(

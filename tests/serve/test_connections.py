@@ -37,6 +37,13 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
                 pipe.close()
 
 
+@pytest.fixture(scope="module")
+def small(fitted: Path) -> Iterator[int]:
+    """The port of a service with room for few, which every test leaves as it found it."""
+    with serving(fitted / "counted", *SMALL) as (_, port):
+        yield port
+
+
 def status(answer: bytes) -> int:
     return int(answer.split(b" ", 2)[1]) if answer else 0
 
@@ -52,17 +59,16 @@ def test_silence_shuts_nobody_out(fitted: Path) -> None:
         assert b'ensue_connections_refused_total{reason="too many of one address"}' in answer
 
 
-def test_where_all_are_busy_a_new_one_is_refused(fitted: Path) -> None:
-    with serving(fitted / "counted", *SMALL) as (_, port):
-        busy = [send(port, heads(len(ASK)) + ASK[:5]) for _ in range(8)]
-        time.sleep(0.5)  # until their heads are read
-        refused = rest(socket.create_connection(("127.0.0.1", port), timeout=30))
-        assert status(refused) == 503
-        assert json.loads(refused.split(b"\r\n\r\n", 1)[1])["error"] == "too many connections"
-        for one in busy:
-            one.sendall(ASK[5:])
-            assert b"HTTP/1.1 200" in one.recv(2**16)
-            one.close()
+def test_where_all_are_busy_a_new_one_is_refused(small: int) -> None:
+    busy = [send(small, heads(len(ASK)) + ASK[:5]) for _ in range(8)]
+    time.sleep(0.5)  # until their heads are read
+    refused = rest(socket.create_connection(("127.0.0.1", small), timeout=30))
+    assert status(refused) == 503
+    assert json.loads(refused.split(b"\r\n\r\n", 1)[1])["error"] == "too many connections"
+    for one in busy:
+        one.sendall(ASK[5:])
+        assert b"HTTP/1.1 200" in one.recv(2**16)
+        one.close()
 
 
 @pytest.mark.parametrize(
@@ -81,14 +87,13 @@ def test_where_all_are_busy_a_new_one_is_refused(fitted: Path) -> None:
         (lambda one: one.sendall(GET + b"\r\n" + GET + b"x: "), 408),
     ],
 )
-def test_a_head_that_never_ends(fitted: Path, feed: Callable[[socket.socket], None], expected: int) -> None:
+def test_a_head_that_never_ends(small: int, feed: Callable[[socket.socket], None], expected: int) -> None:
     """It is given up a second after it began, however it is fed; the last of the answers says so."""
-    with serving(fitted / "counted", *SMALL) as (_, port):
-        one = socket.create_connection(("127.0.0.1", port), timeout=30)
+    with socket.create_connection(("127.0.0.1", small), timeout=30) as one:
         feed(one)
         answer = rest(one)
-        assert status(answer[answer.rfind(b"HTTP/1.1 ") :] if answer else b"") == expected
-        assert status(rest(send(port, GET + b"connection: close\r\n\r\n"))) == 200
+    assert status(answer[answer.rfind(b"HTTP/1.1 ") :] if answer else b"") == expected
+    assert status(rest(send(small, GET + b"connection: close\r\n\r\n"))) == 200
 
 
 def _drip(one: socket.socket, piece: bytes, times: int) -> None:

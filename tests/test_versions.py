@@ -64,6 +64,13 @@ def test_the_newest_are_kept_and_nothing_half_is_left(folder: Path) -> None:
     assert versions.kept(folder) == []
 
 
+def test_where_fewer_stand_than_may_be_kept_none_goes(folder: Path) -> None:
+    grown(folder, 4)
+    for num in (3, 4, 5, 100):
+        versions.prune(folder, num)
+        assert versions.kept(folder) == [1, 2, 3]
+
+
 def test_back_and_further_back_and_forward_again(folder: Path) -> None:
     grown(folder, 3)
     newest = contents(folder)

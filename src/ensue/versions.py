@@ -53,7 +53,7 @@ def prune(folder: Path, num: int) -> None:
     """Remove all kept versions but the newest ``num``, the one that stands not counted."""
     standing = current(folder)
     others = [number for number in kept(folder) if number != standing or not _same(folder, _at(folder, number))]
-    for number in others[: len(others) - num]:
+    for number in others[: max(0, len(others) - num)]:
         gone = _place(folder) / f".{number}.tmp"  # first out of the list, then away: no half version has a number
         _at(folder, number).rename(gone)
     for rest in _place(folder).glob(".*.tmp"):

@@ -31,6 +31,8 @@ from typing import Any
 
 os.environ["OMP_NUM_THREADS"] = "1"  # children are forked from here: no pool of threads may exist
 
+import torch
+
 from ensue.data.histories import Histories
 from ensue.lock import only_writer
 from ensue.predictor import load, make
@@ -238,6 +240,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
+    torch.optim.Adam([torch.zeros(1)])  # imports here what each child would import anew: kills meet work, not imports
     rows = []
     cases = args.cases.split(",")
     for kind in args.sources.split(",") if "stream" in cases else ():

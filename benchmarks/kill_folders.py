@@ -108,7 +108,7 @@ def update(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
         child = forked(partial(learn, folder))
         if hit % 2:
             wait_for_writing(folder, child)
-            time.sleep(0.02 * draw.random())
+            time.sleep(0.005 * draw.random())
         else:
             time.sleep(1.05 * lasts * draw.random())
         os.kill(child, signal.SIGKILL)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import distributed
+
+from tests.processes import Started
 
 WORLD, ROWS = 3, 50_000
 CHILD = """
@@ -48,12 +47,7 @@ with ranks() as (rank, world):
 def test_rows_that_were_touched_are_summed_to_the_same_bytes(tmp_path: Path, free_port: Callable[[], int]) -> None:
     common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(WORLD)}
     processes = [
-        subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", CHILD, str(tmp_path)],
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **common, "RANK": str(rank), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-        )
+        Started(tmp_path, code=CHILD, environment={**common, "RANK": str(rank), "PYTHONWARNINGS": "error"})
         for rank in range(WORLD)
     ]
     for process in processes:

@@ -38,6 +38,7 @@ from ensue.next_event.task import Pieces
 from ensue.optimizer import make_optimizer, optimizer_tensors
 from ensue.schedule import Schedule
 from ensue.training import Index, Report, Trained, mean_loss, one_pass, train
+from tests.processes import PLAIN, Started
 
 SMALL = HiDANSettings(dim=8, table_dim=4)
 # 48 cascades in batches of 16: 3 steps and 4 reports an epoch.
@@ -680,17 +681,11 @@ def log(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def fit(start: list[str], *arguments: str, more: Mapping[str, str] = MappingProxyType({})) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, *start, "fit", "next", *arguments, *FIT],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error", "CUDA_VISIBLE_DEVICES": "", **more},
-    )
+def fit(*arguments: object, code: str = PLAIN, more: Mapping[str, str] = MappingProxyType({})) -> Started:
+    return Started("fit", "next", *arguments, *FIT, code=code, environment={"PYTHONWARNINGS": "error", **more})
 
 
-def finish(process: subprocess.Popen[str]) -> str:
+def finish(process: Started) -> str:
     out, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     return out + errors
@@ -700,14 +695,14 @@ def finish(process: subprocess.Popen[str]) -> str:
 def whole_folder(log: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The files of a short run that nobody interrupts."""
     output = tmp_path_factory.mktemp("whole") / "m"
-    finish(fit(["-m", "ensue"], str(log), f"-o{output}", *SHORT))
+    finish(fit(log, f"-o{output}", *SHORT))
     return contents(output)
 
 
 def test_a_killed_process_goes_on_byte_for_byte(log: Path, tmp_path: Path) -> None:
-    finish(fit(["-m", "ensue"], str(log), f"-o{tmp_path / 'whole'}", *LONG))
+    finish(fit(log, f"-o{tmp_path / 'whole'}", *LONG))
     output, checkpoint = tmp_path / "m", tmp_path / ".m.checkpoint"
-    killed = fit(["-c", EAGER], str(log), f"-o{output}", *LONG)
+    killed = fit(log, f"-o{output}", *LONG, code=EAGER)
     while not checkpoint.exists() and killed.poll() is None:
         time.sleep(0.01)
     time.sleep(random.uniform(0, 0.4))
@@ -715,7 +710,7 @@ def test_a_killed_process_goes_on_byte_for_byte(log: Path, tmp_path: Path) -> No
     killed.communicate(timeout=60)
     assert killed.returncode == -signal.SIGKILL, "the run was over before it could be killed"
     assert not output.exists()
-    finish(fit(["-m", "ensue"], str(log), f"-o{output}", "--resume", *LONG))
+    finish(fit(log, f"-o{output}", "--resume", *LONG))
     assert contents(output) == contents(tmp_path / "whole")
     assert [path.name for path in tmp_path.iterdir() if "checkpoint" in path.name] == []
 
@@ -725,14 +720,14 @@ def test_a_signal_ends_a_step_writes_a_checkpoint_and_says_so(
     log: Path, whole_folder: dict[str, bytes], tmp_path: Path, number: signal.Signals
 ) -> None:
     output, checkpoint = tmp_path / "m", tmp_path / ".m.checkpoint"
-    stopped = fit(["-c", SIGNALLED], str(log), f"-o{output}", *SHORT, more={"SIGNAL": str(int(number))})
+    stopped = fit(log, f"-o{output}", *SHORT, code=SIGNALLED, more={"SIGNAL": str(int(number))})
     _, errors = stopped.communicate(timeout=60)
     assert stopped.returncode == 128 + number, errors
     assert "stopped; the same command with --resume continues from the last checkpoint" in errors
     assert "Traceback" not in errors and not output.exists()
     with safe_open(checkpoint, "pt") as file:
         assert json.loads(file.metadata()["counts"])["taken"] == 8  # the signal waited for the end of a step
-    finish(fit(["-m", "ensue"], str(log), f"-o{output}", "--resume", *SHORT))
+    finish(fit(log, f"-o{output}", "--resume", *SHORT))
     assert contents(output) == whole_folder
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
@@ -741,20 +736,20 @@ def test_a_process_killed_while_it_writes_a_checkpoint_leaves_nothing_for_good(
     log: Path, whole_folder: dict[str, bytes], tmp_path: Path
 ) -> None:
     output = tmp_path / "m"
-    killed = fit(["-c", KILLED_WRITING], str(log), f"-o{output}", *SHORT)
+    killed = fit(log, f"-o{output}", *SHORT, code=KILLED_WRITING)
     killed.communicate(timeout=60)
     assert killed.returncode == -signal.SIGKILL
     (left,) = tmp_path.glob(".m.checkpoint.*.tmp")
     os.utime(left, (time.time() - 60,) * 2)
-    finish(fit(["-m", "ensue"], str(log), f"-o{output}", "--resume", *SHORT))
+    finish(fit(log, f"-o{output}", "--resume", *SHORT))
     assert contents(output) == whole_folder
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
 def test_a_signal_before_the_first_step_says_that_nothing_is_kept(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("sequence,item\na,x\na,y\n")
-    stopped = fit(["-c", SLOW_START], str(tmp_path / "log.csv"), f"-o{tmp_path / 'm'}")
-    assert stopped.stdout is not None and stopped.stdout.readline() == "begun\n"
+    stopped = fit(tmp_path / "log.csv", f"-o{tmp_path / 'm'}", code=SLOW_START)
+    assert stopped.stdout.readline() == "begun\n"
     stopped.send_signal(signal.SIGTERM)
     _, errors = stopped.communicate(timeout=60)
     assert stopped.returncode == 128 + signal.SIGTERM, errors
@@ -767,11 +762,13 @@ def test_a_signal_before_the_first_step_says_that_nothing_is_kept(tmp_path: Path
 )
 def test_two_processes_learn_what_one_does(log: Path, tmp_path: Path) -> None:
     options = ["--set=epochs=3", "--set=dropout=0", "--seed=3"]
-    alone = fit(["-m", "ensue"], str(log), f"-o{tmp_path / 'one'}", *options)
-    launcher = ["-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "ensue"]
-    together = fit(launcher, str(log), f"-o{tmp_path / 'two'}", *options)
+    alone = fit(log, f"-o{tmp_path / 'one'}", *options)
+    launcher = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command = [*launcher, "-m", "ensue", "fit", "next", str(log), f"-o{tmp_path / 'two'}", *options, *FIT]
+    quiet = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error", "CUDA_VISIBLE_DEVICES": ""}
+    together = subprocess.run(command, env=quiet, capture_output=True, text=True, timeout=120)
+    assert together.returncode == 0, together.stderr
     finish(alone)
-    finish(together)
     one, two = (NextPredictor.load(tmp_path / name, device="cpu").network.state_dict() for name in ("one", "two"))
     # A bias of the keys moves all scores of a softmax alike: its gradient is rounding noise, which Adam blows up.
     del one["context.bias"], two["context.bias"]
@@ -780,16 +777,16 @@ def test_two_processes_learn_what_one_does(log: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
 
 
-def start_nodes(start: list[str], node: Path, port: int, *arguments: str) -> list[subprocess.Popen[str]]:
+def start_nodes(node: Path, port: int, *arguments: object, code: str = PLAIN) -> list[Started]:
     """Two ranks as `torchrun` starts them on two nodes: each with a folder of its own."""
     given = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "LOCAL_RANK": "0", "SIGNAL": "15"}
     return [
-        fit(start, *arguments, f"-o{node / str(rank) / 'm'}", *SHORT, more={**given, "RANK": str(rank)})
+        fit(*arguments, f"-o{node / str(rank) / 'm'}", *SHORT, code=code, more={**given, "RANK": str(rank)})
         for rank in (0, 1)
     ]
 
 
-def ends(ranks: list[subprocess.Popen[str]]) -> list[tuple[int, str]]:
+def ends(ranks: list[Started]) -> list[tuple[int | None, str]]:
     """Exit code and errors of each."""
     return [(process.returncode, errors) for process in ranks for _, errors in (process.communicate(timeout=120),)]
 
@@ -800,9 +797,9 @@ def ends(ranks: list[subprocess.Popen[str]]) -> list[tuple[int, str]]:
 def test_two_nodes_without_a_shared_disk_go_on_from_the_first_ones_checkpoint(
     log: Path, tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    whole, node, plain = tmp_path / "whole", tmp_path / "node", ["-m", "ensue"]
-    assert [code for code, _ in ends(start_nodes(plain, whole, free_port(), str(log)))] == [0, 0]
-    stopped = ends(start_nodes(["-c", SIGNALLED], node, free_port(), str(log)))
+    whole, node = tmp_path / "whole", tmp_path / "node"
+    assert [code for code, _ in ends(start_nodes(whole, free_port(), log))] == [0, 0]
+    stopped = ends(start_nodes(node, free_port(), log, code=SIGNALLED))
     assert [code for code, _ in stopped] == [128 + signal.SIGTERM] * 2, stopped
     assert "continues from the last checkpoint" in stopped[0][1]
     assert not any("Traceback" in errors for _, errors in stopped)
@@ -811,12 +808,12 @@ def test_two_nodes_without_a_shared_disk_go_on_from_the_first_ones_checkpoint(
     checkpoint = node / "0" / ".m.checkpoint"
     kept = checkpoint.read_bytes()
     checkpoint.write_bytes(kept[:-5])
-    for code, errors in ends(start_nodes(plain, node, free_port(), str(log), "--resume")):
+    for code, errors in ends(start_nodes(node, free_port(), log, "--resume")):
         (line,) = (line for line in errors.splitlines() if line.startswith("ensue: "))
         assert code == 2 and "the checkpoint is damaged" in line and "Traceback" not in errors
     checkpoint.write_bytes(kept)
 
-    assert [code for code, _ in ends(start_nodes(plain, node, free_port(), str(log), "--resume"))] == [0, 0]
+    assert [code for code, _ in ends(start_nodes(node, free_port(), log, "--resume"))] == [0, 0]
     assert contents(node / "0" / "m") == contents(whole / "0" / "m")
     assert not (node / "1" / "m").exists()
 
@@ -871,12 +868,11 @@ def test_the_same_seed_gives_the_same_bytes_on_several_threads() -> None:
     assert not torch.are_deterministic_algorithms_enabled()  # what others do with torch is their own affair
 
 
-def test_a_checkpoint_holds_no_second_copy_of_the_model() -> None:
-    """Peaks of two processes over a table of 98 MB, with its moments 293: checkpoints may add a tensor, not a model."""
+def test_a_checkpoint_holds_no_second_copy_of_the_model(tmp_path: Path) -> None:
+    """Peaks of two processes over a table of 59 MB, with its moments 176: checkpoints may add a tensor, not a model."""
     script = Path(__file__).parents[1] / "benchmarks" / "checkpoints.py"
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(
-        [sys.executable, script, "--rows=200000"], capture_output=True, text=True, timeout=120, env=environment
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["peak_over_peak"] < 1.5
+    code = f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')"
+    found = [
+        json.loads(finish(Started("--rows=120000", "--child", *more, code=code))) for more in ([], [tmp_path / "c"])
+    ]
+    assert found[1]["peak_mb"] < 1.5 * found[0]["peak_mb"]

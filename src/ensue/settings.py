@@ -16,6 +16,8 @@ from ensue.errors import SettingError
 
 LARGEST = 2**31 - 1
 """The largest whole number that any setting takes."""
+DEEPEST = 64
+"""The largest number of blocks, layers or cycles that a network is made of."""
 _FETCHED = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 """``name`` or ``owner/name``, as models are called where they are fetched from."""
 

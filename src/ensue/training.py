@@ -16,6 +16,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
@@ -292,9 +293,9 @@ class _Run:
         if not len(part := index[rank::world]):
             return None, 0
         batch: TrainingBatch = data.batch(part).to(self.device)
-        both = int(np.random.SeedSequence([self.seed, step]).generate_state(1)[0]) if world > 1 else None
+        shared_seed = int(np.random.SeedSequence([self.seed, step]).generate_state(1)[0])
         bfloat16 = torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
-        with drawn_together(self.model, both), bfloat16:
+        with drawn_together(self.model, shared_seed) if world > 1 else nullcontext(), bfloat16:
             loss: Tensor = cast(Any, self.model).loss(batch)
         return loss, batch.num_targets
 

@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 from ensue.lock import only_writer
 from ensue.predictor import load
 from tests.cli.conftest import Ensue
+from tests.processes import Started
 
 
 @pytest.fixture
@@ -115,15 +114,13 @@ def counted(folder: Path) -> int:
 
 
 def test_an_interrupt_commits_and_ends(folder: Path, clicks: Path) -> None:
-    command = [sys.executable, "-m", "ensue", "stream", str(folder), str(clicks), "--every", "0"]
-    quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=quiet) as process:
-        assert wait(folder, 360)
-        with clicks.open("a") as file:  # it is live: what is written now is learned too
-            file.write('{"session": "new", "item": "u1", "time": 1700021600}\n')
-        assert wait(folder, 361)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+    process = Started("stream", folder, clicks, "--every", 0)
+    assert wait(folder, 360)
+    with clicks.open("a") as file:  # it is live: what is written now is learned too
+        file.write('{"session": "new", "item": "u1", "time": 1700021600}\n')
+    assert wait(folder, 361)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "Traceback" not in err
     assert "all hours, model" in out

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ensue.studies.demo_story import write_story
+from tests.processes import Started
 from tests.studies.small_demo import small_demo
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -41,25 +40,23 @@ class Served(NamedTuple):
 @contextmanager
 def serving(folders: list[Path], *options: str, token: str = "") -> Iterator[str]:
     """The service in a process of its own, as a person starts it; the address."""
-    command = [sys.executable, "-m", "ensue", "serve", *map(str, folders), "--port", "0", *options]
-    environment = {**os.environ, "ENSUE_TOKEN": token, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stderr is not None
-        lines = []
-        for line in process.stderr:
-            lines.append(line)
-            found = json.loads(line) if line.startswith("{") else {}
-            if found.get("event") == "listening":
-                break
-        else:
-            raise AssertionError(f"the service did not start: {lines}")
-        drain = subprocess.Popen(["cat"], stdin=process.stderr, stdout=subprocess.DEVNULL)
-        try:
-            yield found["address"]
-        finally:
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(30) in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
-            drain.wait(10)
+    process = Started("serve", *folders, "--port", 0, *options, environment={"ENSUE_TOKEN": token})
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        found = json.loads(line) if line.startswith("{") else {}
+        if found.get("event") == "listening":
+            break
+    else:
+        raise AssertionError(f"the service did not start: {lines}")
+    drain = threading.Thread(target=process.stderr.read)
+    drain.start()
+    try:
+        yield found["address"]
+    finally:
+        process.terminate()
+        assert process.wait(30) in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+        drain.join(10)
 
 
 @pytest.fixture(scope="session")

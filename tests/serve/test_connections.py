@@ -7,7 +7,6 @@ import os
 import resource
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ensue.serve.connections import HEAD_BYTES, URL_BYTES
+from tests.processes import Started
 from tests.serve.test_server import ASK, heads, rest, send, start
 
 GET = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n"
@@ -24,7 +24,7 @@ SMALL = ("--set", "connections=12", "--set", "address_connections=8", "--set", "
 
 
 @contextmanager
-def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def serving(folder: Path, *options: str) -> Iterator[tuple[Started, int]]:
     """A service and its port."""
     process, line = start(folder, *options)
     try:
@@ -33,8 +33,7 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
         process.kill()
         process.wait(30)
         for pipe in (process.stdout, process.stderr):
-            if pipe is not None:
-                pipe.close()
+            pipe.close()
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +132,6 @@ def seconds_used(process: int) -> float:
 
 def test_answers_go_on_when_nobody_reads_the_log(fitted: Path) -> None:
     with serving(fitted / "counted") as (process, port):
-        assert process.stderr is not None
         process.stderr.close()
         for _ in range(3):
             assert status(rest(send(port, heads(len(ASK), b"connection: close\r\n") + ASK))) == 200

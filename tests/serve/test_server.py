@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -19,20 +17,14 @@ from ensue.cli.serving import named
 from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.serve.server import run as run_server
 from tests.cli.conftest import run as run_command
+from tests.processes import Started
 
 ASK = b'{"records": [{"values": ["v1", "a private value"]}], "k": 2}'
 
 
-def start(*arguments: object, **environment: str) -> tuple[subprocess.Popen[str], dict[str, Any]]:
+def start(*arguments: object) -> tuple[Started, dict[str, Any]]:
     """``ensue serve`` on a free port, and the line that says where it listens."""
-    process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "ensue", "serve", *map(str, arguments), "--port", "0"],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-    )
-    assert process.stderr is not None
+    process = Started("serve", *arguments, "--port", 0)
     line = process.stderr.readline()
     try:
         return process, json.loads(line)

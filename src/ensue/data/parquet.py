@@ -71,9 +71,9 @@ def _pages(path: Path, data: bytes | mmap.mmap, columns: Iterator[dict[int, int]
                 head.read_struct((), 0)
             except (IndexError, RecursionError):
                 return total
-            total += max(0, *head.all(_PAGE_UNPACKED), 0)
+            total += max([0, *head.all(_PAGE_UNPACKED)])
             values += sum(sum(head.all(place)) for place in _PAGE_VALUES)
-            at += head.at + max(0, *head.all(_PAGE_PACKED), 0)
+            at += head.at + max([0, *head.all(_PAGE_PACKED)])
         if values != column.get(_NUM_VALUES, 0):
             raise DataError(f"{path}: is damaged (a column announces other values than its pages); write it anew")
     return total

@@ -33,7 +33,7 @@ from ensue.link.mining import contrastive_loss, triplet_loss
 from ensue.link.rivals import CNN, GRU
 from ensue.link.star import AST
 from ensue.schedule import Schedule
-from ensue.settings import require
+from ensue.settings import DEEPEST, require
 from ensue.vocabulary import PADDING
 
 Name = Literal["ast", "cnn", "gru", "bigru"]
@@ -89,7 +89,7 @@ class LinkSettings:
         for name in ("dim", "heads", "neighbours", "cycles", "hidden", "filters", "min_count", "max_words"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise SettingError(f"{name} is {value}; it must be at least 1")
-        require(self, "at most 64", lambda value: value <= 64, "cycles")
+        require(self, f"at most {DEEPEST}", lambda value: value <= DEEPEST, "cycles")
         if self.encoder == "bigru" and self.hidden % 2:
             raise SettingError(f"hidden is {self.hidden}; it must be even for bigru, which halves it")
         require(self, "0 or more", lambda value: value >= 0, "extra_words", "margin", "epsilon")

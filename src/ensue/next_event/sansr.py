@@ -41,7 +41,7 @@ from ensue.nn.attention import band, masked_softmax
 from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
 from ensue.nn.sampling import Sampler, pairwise_softmax_loss, sampled_cross_entropy, sampled_pairwise_loss
-from ensue.settings import require
+from ensue.settings import DEEPEST, require
 from ensue.vocabulary import FIRST, PADDING
 
 LOSSES = ("sampled", "ce", "bpr", "bpr_softmax")
@@ -74,7 +74,7 @@ class SANSRSettings:
                 raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.dim % self.heads:
             raise SettingError(f"dim {self.dim} is not a multiple of heads {self.heads}")
-        require(self, "from 0 to 64", lambda value: 0 <= value <= 64, "blocks")
+        require(self, f"from 0 to {DEEPEST}", lambda value: 0 <= value <= DEEPEST, "blocks")
         require(self, "at least 0 and below 1", lambda value: 0 <= value < 1, "dropout")
         if self.loss not in LOSSES:
             raise SettingError(f"loss {self.loss!r} is not known; choose from {', '.join(LOSSES)}")

@@ -59,16 +59,15 @@ class Sampler(nn.Module):
 
 
 @contextmanager
-def drawn_together(model: nn.Module, seed: int | None) -> Iterator[None]:
+def drawn_together(model: nn.Module, seed: int) -> Iterator[None]:
     """Ranks that learn one batch draw the same negatives for it, as one process does, and touch fewer rows.
 
     Args:
         model: what holds the samplers.
-        seed: the same on every rank; ``None`` where there is one.
+        seed: the same on every rank.
     """
-    samplers = [module for module in model.modules() if isinstance(module, Sampler)] if seed is not None else []
+    samplers = [module for module in model.modules() if isinstance(module, Sampler)]
     for sampler in samplers:
-        assert seed is not None
         sampler._together = torch.Generator(sampler.totals.device).manual_seed(seed)
     try:
         yield

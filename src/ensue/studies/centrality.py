@@ -31,6 +31,7 @@ from ensue.studies.centrality_paper import SETTINGS, SETTINGS_NAMES, printed
 from ensue.studies.centrality_sets import READERS, VECTORS, TextSet, find_sets, text_folder
 from ensue.studies.drawn import Drawn
 from ensue.studies.provenance import Follow, Study, Tell
+from ensue.studies.rows import planned
 
 TRAINED = tuple(name for name, (_, _, schedule) in MODELS.items() if schedule is not None)
 GRAPHS = ("centrality", "centrality-bilinear")
@@ -169,7 +170,7 @@ def run(
     names = ("statistics", "leaks", "settings", "overall", "verdicts", "curves", "convergence", "cost")
     tables: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     found, absent = find_sets(data)
-    sets = [texts for texts in found if texts.name in plan.sets] or found
+    sets, left = planned(found, plan.sets)
     for texts in sets:
         tell(f"{texts.name}: {len(texts.train):,} texts to learn, {len(texts.test):,} to score")
         tables["statistics"] += texts.statistics()
@@ -178,7 +179,7 @@ def run(
         for name, rows in study.tables(texts, chosen, seeds).items():
             tables[name] += rows
     tables["cost"] = study.cost(tuple(models) or TRAINED)
-    amounts = study.amounts(seeds, [texts.name for texts in found if texts.name not in {own.name for own in sets}])
+    amounts = study.amounts(seeds, left)
     about = page.about({texts.name: texts.about for texts in sets}, absent, amounts, quick=quick)
     return Study("centrality", tables, page.write(about, tables), page.draw(tables))
 

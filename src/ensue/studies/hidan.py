@@ -26,6 +26,7 @@ from ensue.studies.hidan_paper import ELSEWHERE, PARAMETERS, printed, seconds
 from ensue.studies.hidan_sets import GRAPH, LATER, CascadeSet, find_sets
 from ensue.studies.hidan_sources import sources
 from ensue.studies.provenance import Follow, Study, Tell
+from ensue.studies.rows import planned
 
 OURS = "cascade-blend"
 PAPER = (
@@ -116,7 +117,7 @@ def run(
     names = ("statistics", "prediction", "verdicts", "cost", "sources")
     tables: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     found, absent = find_sets(data)
-    sets = [whole for whole in found if whole.name in plan.sets] or found
+    sets, _ = planned(found, plan.sets)
     for whole in sets:
         own = whole.few(plan.learned, plan.tested)
         tell(f"{own.name}: {len(own.train):,} cascades to learn, {len(own.test):,} to score")

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 Rows = list[dict[str, Any]]
+
+
+class Named(Protocol):
+    """A data set of a study."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the tables."""
+        ...
+
+
+S = TypeVar("S", bound=Named)
+
+
+def planned(found: Sequence[S], names: Collection[str]) -> tuple[list[S], list[str]]:
+    """The data sets that a plan names, or all where none of them is there; and the names of those left out."""
+    sets = [data for data in found if data.name in names] or list(found)
+    kept = {data.name for data in sets}
+    return sets, [data.name for data in found if data.name not in kept]
 
 
 def of_data(rows: Iterable[dict[str, Any]], data: str) -> Rows:

@@ -24,6 +24,7 @@ from ensue.next_event.predictor import NextPredictor
 from ensue.studies import sansr_page as page
 from ensue.studies.cells import Cell, Cells
 from ensue.studies.provenance import Follow, Study, Tell
+from ensue.studies.rows import planned
 from ensue.studies.sansr_paper import AT, DIGINETICA, STATISTICS, YOOCHOOSE, impossible
 
 TRAINED = ("bpr-mf", "fpmc", "gru4rec", "narm", "stamp", "sansr", "sansr-rc", "blend")
@@ -129,8 +130,7 @@ def run(
         tell("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
     tables: dict[str, list[dict[str, Any]]] = {"overall": [], "statistics": [], "grid": [], "sizes": []}
     tables["impossible"] = impossible()
-    found = _sets(data)
-    sets = [sessions for sessions in found if sessions.name in study.plan.sets] or found
+    sets, left = planned(_sets(data), study.plan.sets)
     for sessions in sets:
         tell(f"{sessions.name}: {len(sessions.train):,} sessions to learn, {len(sessions.test):,} to score")
         tables["statistics"] += _statistics(sessions.name, sessions.train, sessions.test)
@@ -139,7 +139,6 @@ def run(
             tables["grid"] += study.grid(sessions)
             tables["sizes"] += study.sizes(sessions)
     plan = study.plan
-    left = [sessions.name for sessions in found if sessions.name not in {own.name for own in sets}]
     left += [name for name in TRAINED if name not in plan.rows]
     about = page.about(plan.whole, plan.tested, None if quick else (plan.slice, plan.sliced["epochs"]), left)
     return Study("sansr", tables, page.write(about, tables), page.draw(tables))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ensue.errors import SettingError
+from ensue.settings import DEEPEST
 
 
 def require_sizes(settings: Any, *names: str) -> None:
@@ -49,6 +50,6 @@ def read_depth(depth: str, parts: str, least: int, most: int | None = None) -> t
     right = len(numbers) == len(depth.split("+")) and least <= len(numbers) <= (most or len(numbers))
     if not right or not numbers[-1]:
         raise SettingError(f"depth is {depth!r}; write the layers of {parts}, the last at least 1")
-    if sum(numbers) > 64:
-        raise SettingError(f"depth is {depth}; it must be at most 64 in all")
+    if sum(numbers) > DEEPEST:
+        raise SettingError(f"depth is {depth}; it must be at most {DEEPEST} in all")
     return numbers

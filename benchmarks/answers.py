@@ -22,9 +22,9 @@ import numpy as np
 import torch
 
 from ensue.data.histories import Histories
-from ensue.next_event.predictor import NextPredictor
 from ensue.records import History
 from ensue.studies.provenance import provenance
+from ensue.tasks.next.predictor import NextPredictor
 
 ITEMS, SESSIONS, CLICKS, SINGLE, BATCHES, BATCH, K = 43_097, 60_000, 5, 400, 12, 256, 20
 

@@ -24,10 +24,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ensue.optimizer import make_optimizer
 from ensue.schedule import Schedule
 from ensue.studies.provenance import provenance
-from ensue.training import Index, train
+from ensue.training.loop import Index, train
+from ensue.training.optimizer import make_optimizer
 
 
 class Batch:

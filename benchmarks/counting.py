@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from distributed import made_up
 
-from ensue.next_event import COUNTING, MODELS
 from ensue.studies.provenance import provenance
+from ensue.tasks.next import COUNTING, MODELS
 
 ITEMS = 100_000
 

@@ -25,9 +25,9 @@ import numpy as np
 import torch
 
 from ensue.data.histories import Histories
-from ensue.group import ranks
-from ensue.next_event.predictor import NextPredictor
 from ensue.studies.provenance import provenance
+from ensue.tasks.next.predictor import NextPredictor
+from ensue.training.distributed import ranks
 from ensue.vocabulary import FIRST, Vocabulary
 
 MEAN, NEAR = 4, 20

@@ -26,12 +26,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.data.histories import Histories
-from ensue.next_event import MODELS
-from ensue.next_event.batch import Batch
-from ensue.next_event.hidan import HiDAN
-from ensue.next_event.task import Pieces
-from ensue.optimizer import make_optimizer
 from ensue.studies.provenance import provenance
+from ensue.tasks.next import MODELS
+from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.hidan import HiDAN
+from ensue.tasks.next.task import Pieces
+from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
 
 CASCADES, MEAN_LENGTH, REPEATS = 1500, 24, 15

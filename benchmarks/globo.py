@@ -23,14 +23,14 @@ os.environ.setdefault("GOMP_SPINCOUNT", "2000")  # as the command line does
 import polars as pl
 
 from ensue.data.tables import read
-from ensue.lock import only_writer
-from ensue.next_event.predictor import NextPredictor
 from ensue.settings import parse
+from ensue.store.lock import only_writer
 from ensue.stream.board import Hour
 from ensue.stream.engine import Stream
 from ensue.stream.sources import open_source
 from ensue.stream.status import Status, StreamSettings
 from ensue.studies.provenance import provenance
+from ensue.tasks.next.predictor import NextPredictor
 
 DAY, LEAST = 86400, 1000
 """Seconds; targets an hour needs to be compared."""

@@ -34,9 +34,9 @@ os.environ["OMP_NUM_THREADS"] = "1"  # children are forked from here: no pool of
 import torch
 
 from ensue.data.histories import Histories
-from ensue.lock import only_writer
 from ensue.predictor import load, make
 from ensue.records import History
+from ensue.store.lock import only_writer
 from ensue.stream.engine import Stream
 from ensue.stream.queue import SQLiteQueue
 from ensue.stream.sources import open_source

@@ -25,7 +25,6 @@ from typing import Any
 
 from kill import fit, forked, made_up, run, state
 
-from ensue import versions
 from ensue.data.histories import Histories
 from ensue.errors import EnsueError
 from ensue.predictor import load
@@ -34,6 +33,7 @@ from ensue.refresh import refresh
 from ensue.serve.logs import Log
 from ensue.serve.server import run as serve_folders
 from ensue.serve.settings import ServeSettings
+from ensue.store import versions
 
 NEW = 60
 """Histories an update."""

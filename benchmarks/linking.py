@@ -38,9 +38,9 @@ import polars as pl
 import torch
 
 from ensue.data.corpus import Corpus, read_corpus
-from ensue.link.index import VectorIndex, fingerprints
-from ensue.link.predictor import LinkPredictor
 from ensue.studies.provenance import provenance
+from ensue.tasks.link.index import VectorIndex, fingerprints
+from ensue.tasks.link.predictor import LinkPredictor
 
 LENGTHS = (1000, 2000, 4000, 8000)
 TOGETHER = 32

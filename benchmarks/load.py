@@ -27,11 +27,11 @@ os.environ.setdefault("GOMP_SPINCOUNT", "2000")  # as the command line does
 
 import numpy as np
 
-from ensue import versions
 from ensue.data.histories import Histories
 from ensue.data.tables import read
-from ensue.folder import clone_folder
 from ensue.predictor import load, make
+from ensue.store import versions
+from ensue.store.folder import clone_folder
 from ensue.studies.provenance import provenance
 
 K, CONNECTIONS, LEARNED, WINDOW, LATEST = 20, 64, 200, 5.0, 40_000

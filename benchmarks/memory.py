@@ -26,8 +26,8 @@ import polars as pl
 
 from ensue.data.sessions import GAP, cut
 from ensue.data.tables import read
-from ensue.next_event.predictor import NextPredictor
 from ensue.studies.provenance import provenance
+from ensue.tasks.next.predictor import NextPredictor
 
 MEAN, VISITS = 4, 3
 """Clicks a session; sessions a user."""

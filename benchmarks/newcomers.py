@@ -23,9 +23,9 @@ import numpy as np
 from ensue import metrics
 from ensue.data.histories import Histories
 from ensue.data.tables import read
-from ensue.next_event.predictor import NextPredictor
 from ensue.records import History
 from ensue.studies.provenance import provenance
+from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST
 
 KEPT_BACK = 0.2

@@ -22,9 +22,9 @@ import numpy as np
 import polars as pl
 
 from ensue.data.posts import Articles, Posts
-from ensue.link.predictor import untrained
-from ensue.link.story import rank
 from ensue.studies.provenance import provenance
+from ensue.tasks.link.predictor import untrained
+from ensue.tasks.link.story import rank
 
 WORDS, POST, ARTICLE = 50_000, 12, 200
 """Words that there are, of a post, and of an article."""

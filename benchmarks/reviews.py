@@ -2,9 +2,9 @@
 
 The posts are cut into halves, by article; each half is ranked by a model that learned the other. A story is articles
 drawn at random until they hold a share of the posts of a half. The stories that are reviewed come from one half; the
-earlier stories, whose labels are known, from the other. Both stopping rules of ``ensue.link.review`` run on the same
-stories. Beside them stand audits of posts that are read in random order, and the ranking's own limit: the share read
-until 90 % are found, for one who knows the truth.
+earlier stories, whose labels are known, from the other. Both stopping rules of ``ensue.tasks.link.review`` run on the
+same stories. Beside them stand audits of posts that are read in random order, and the ranking's own limit: the share
+read until 90 % are found, for one who knows the truth.
 
     python benchmarks/reviews.py politifact/ clickbait22/ [--reviews 200] [--stories 199] [--share .1] [--json FILE]
 """
@@ -21,16 +21,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from ensue.classify.logistic import SparseRows
 from ensue.data.corpus import Corpus, read_corpus
 from ensue.data.link_splits import hold_out_posts
 from ensue.data.posts import Articles
-from ensue.link.lexical import Lexical
-from ensue.link.measures import Calibration
-from ensue.link.predictor import LinkPredictor
-from ensue.link.review import ReviewSettings, review, shortfall, story_threshold
 from ensue.metrics import Floats
 from ensue.studies.provenance import provenance
+from ensue.tasks.classify.logistic import SparseRows
+from ensue.tasks.link.lexical import Lexical
+from ensue.tasks.link.measures import Calibration
+from ensue.tasks.link.predictor import LinkPredictor
+from ensue.tasks.link.review import ReviewSettings, review, shortfall, story_threshold
 
 TARGET = 0.9
 RANDOM = "audits, in random order"

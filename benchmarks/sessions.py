@@ -29,12 +29,12 @@ import torch
 
 from ensue.data.histories import Histories
 from ensue.data.tables import read
-from ensue.next_event.gru4rec import GRU4Rec, GRU4RecSettings
-from ensue.next_event.sansr import SANSR, SANSRSettings
-from ensue.next_event.task import Pieces
-from ensue.optimizer import make_optimizer
 from ensue.schedule import Schedule
 from ensue.studies.provenance import provenance
+from ensue.tasks.next.gru4rec import GRU4Rec, GRU4RecSettings
+from ensue.tasks.next.sansr import SANSR, SANSRSettings
+from ensue.tasks.next.task import Pieces
+from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
 
 DIM, TARGETS, BATCHES, TURNS = 128, 1024, 4, 5

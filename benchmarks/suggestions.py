@@ -36,13 +36,13 @@ import numpy as np
 import torch
 
 from ensue.data.queries import Queries, prefixes, read_queries
-from ensue.optimizer import make_optimizer
 from ensue.records import History
 from ensue.studies.provenance import provenance
-from ensue.suggest import MODELS, fitting
-from ensue.suggest.batch import END, FIRST, Batch, pad
-from ensue.suggest.decoding import Search, beam_search
-from ensue.suggest.predictor import SuggestPredictor
+from ensue.tasks.suggest import MODELS, fitting
+from ensue.tasks.suggest.batch import END, FIRST, Batch, pad
+from ensue.tasks.suggest.decoding import Search, beam_search
+from ensue.tasks.suggest.predictor import SuggestPredictor
+from ensue.training.optimizer import make_optimizer
 
 K, ASKED, NUM_IDS, ROWS, TURNS, QUERIES, WIDTH, EPOCHS = 5, 200, 4252, 32, 7, 3, 7, 5
 SEARCH = Search(beam=K, keep=K, longest=12)

@@ -27,10 +27,10 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from ensue.classify.predictor import ClassifyPredictor
 from ensue.data.texts import Texts, read_texts
 from ensue.records import Text
 from ensue.studies.provenance import provenance
+from ensue.tasks.classify.predictor import ClassifyPredictor
 
 SIZES: dict[str, dict[str, object]] = {"centrality": {}, "centrality, hidden=64": {"hidden": 64}}
 PASSES = 5

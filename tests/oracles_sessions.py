@@ -15,18 +15,18 @@ import torch
 from torch import Tensor, nn
 
 from ensue.data.histories import Histories
-from ensue.next_event.factors import BPRMFSettings, FPMCSettings
-from ensue.next_event.gru4rec import GRU4RecSettings
-from ensue.next_event.narm import NARMSettings
-from ensue.next_event.session_knn import VSKNNSettings
-from ensue.next_event.stamp import STAMPSettings
-from ensue.next_event.task import Pieces, hide_seen
-from ensue.optimizer import make_optimizer
 from ensue.schedule import Schedule
-from ensue.training import train
+from ensue.tasks.next.factors import BPRMFSettings, FPMCSettings
+from ensue.tasks.next.gru4rec import GRU4RecSettings
+from ensue.tasks.next.narm import NARMSettings
+from ensue.tasks.next.session_knn import VSKNNSettings
+from ensue.tasks.next.stamp import STAMPSettings
+from ensue.tasks.next.task import Pieces, hide_seen
+from ensue.training.loop import train
+from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
-from tests.next_event.contract import crowds, walks
-from tests.next_event.test_hidan import NUM_IDS, Largest, everywhere, pad, ragged, sine_ramp
+from tests.tasks.next.contract import crowds, walks
+from tests.tasks.next.test_hidan import NUM_IDS, Largest, everywhere, pad, ragged, sine_ramp
 
 Weights = Mapping[str, Tensor]
 Scorer = Callable[[Any, Weights, Sequence[int]], Tensor]

@@ -28,7 +28,7 @@ _CONTEXT.set_forkserver_preload(
         "torch._dynamo",  # an optimiser imports it
         "torch.distributed.nn",
         "ensue.cli.verbs",
-        "ensue.next_event.predictor",
+        "ensue.tasks.next.predictor",
         "ensue.serve.app",
         "ensue.serve.server",
     ]

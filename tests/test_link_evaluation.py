@@ -11,9 +11,9 @@ from ensue.data.posts import Articles, Posts
 from ensue.errors import DataError
 from ensue.evaluation import LinkResult, compare, describe
 from ensue.evaluation import link as referee
-from ensue.link.predictor import LinkPredictor
 from ensue.records import Article, Post
-from tests.link.checks import NAMES, planted, post
+from ensue.tasks.link.predictor import LinkPredictor
+from tests.tasks.link.checks import NAMES, planted, post
 
 ARTICLES = [Article("red boat harbour", "a"), Article("blue kite wind", "b"), Article("green lamp wind", "c")]
 POSTS = [

@@ -118,7 +118,7 @@ def test_types_as_a_checker_sees_them(tmp_path: Path) -> None:
         "ensue.evaluation.suggest.SuggestResult | ensue.evaluation.link.LinkResult"
     )
     assert [line.partition(": ")[2] for line in ran.stdout.splitlines()] == [
-        'note: Revealed type is "ensue.next_event.predictor.NextPredictor"',
+        'note: Revealed type is "ensue.tasks.next.predictor.NextPredictor"',
         'note: Revealed type is "typing.Sequence[Any]"',
         f'note: Revealed type is "{predictor}"',
         'note: Revealed type is "ensue.evaluation.classify.TextResult"',

@@ -18,7 +18,7 @@ from ensue.evaluation import suggest as referee
 from ensue.evaluation.duels import Duel
 from ensue.evaluation.suggest import MEASURES
 from ensue.records import History
-from ensue.suggest.predictor import SuggestPredictor
+from ensue.tasks.suggest.predictor import SuggestPredictor
 
 TRAIN = [("red boat", "buy red boat")] * 3 + [("red boat", "red car")] * 2 + [("a kite", "buy a kite")] * 2
 TEST = [("red boat", "red car", "what is a kite"), ("a kite", "buy a kite")]

@@ -10,15 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensue import metrics, versions
+from ensue import metrics
 from ensue.data.histories import Histories
 from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.evaluation import score
-from ensue.lock import only_writer
-from ensue.next_event import COUNTING, storage
-from ensue.next_event.predictor import NextPredictor
 from ensue.records import History
 from ensue.refresh import refresh, roll_back
+from ensue.store import versions
+from ensue.store.lock import only_writer
+from ensue.tasks.next import COUNTING, storage
+from ensue.tasks.next.predictor import NextPredictor
 from tests.folders import unsummed
 
 SETTINGS = {"dim": 16, "epochs": 12, "batch_size": 8, "learning_rate": 0.02, "loss": "ce", "dropout": 0.0}

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from ensue import classify, link, next_event, registry, suggest
+from ensue import registry
 from ensue.errors import ModelFolderError, SettingError
 from ensue.predictor import make
 from ensue.studies import PAPERS
+from ensue.tasks import classify, link, suggest
+from ensue.tasks import next as next_event
 from tests.encoders import install, missing
 
 PACKAGES: Mapping[str, Any] = {"next": next_event, "classify": classify, "suggest": suggest, "link": link}

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.errors import SettingError
-from ensue.next_event.hidan import HiDANSettings
 from ensue.schedule import Schedule
 from ensue.settings import changed, parse
+from ensue.tasks.next.hidan import HiDANSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,21 +11,22 @@ import numpy as np
 import pytest
 from safetensors.torch import load as tensors_of
 
-from ensue import make, versions
-from ensue.classify.predictor import ClassifyPredictor
+from ensue import make
 from ensue.data.histories import Histories
 from ensue.data.texts import Texts
 from ensue.errors import SettingError
 from ensue.records import History, Text
 from ensue.refresh import refresh
 from ensue.slices import Slice, of, standard_error
-from tests.classify.contract import TRAINED
-from tests.classify.contract import planted as labelled
-from tests.link.checks import planted as linked
-from tests.link.contract import NETWORK
-from tests.suggest.contract import FLOOR, THINGS, queries
-from tests.suggest.contract import TRAINED as WRITTEN
-from tests.suggest.contract import planted as typed
+from ensue.store import versions
+from ensue.tasks.classify.predictor import ClassifyPredictor
+from tests.tasks.classify.contract import TRAINED
+from tests.tasks.classify.contract import planted as labelled
+from tests.tasks.link.checks import planted as linked
+from tests.tasks.link.contract import NETWORK
+from tests.tasks.suggest.contract import FLOOR, THINGS, queries
+from tests.tasks.suggest.contract import TRAINED as WRITTEN
+from tests.tasks.suggest.contract import planted as typed
 from tests.test_refresh import SETTINGS, circles
 
 ROTATED = {"yes": "no", "no": "yes"}

@@ -17,11 +17,11 @@ from sklearn.metrics import accuracy_score, f1_score, log_loss, precision_recall
 
 import ensue
 from ensue import Text, Texts, metrics
-from ensue.classify.predictor import ClassifyPredictor
 from ensue.errors import DataError
 from ensue.evaluation import TextResult, classify, compare, describe, evaluate
 from ensue.evaluation.classify import MEASURES
 from ensue.registry import task_of
+from ensue.tasks.classify.predictor import ClassifyPredictor
 
 TRAIN = [Text((f"good {word}",), "a") for word in "uvwxyz"] + [Text((f"bad {word}",), "b") for word in "uvwxy"]
 Scores = dict[str, np.ndarray[Any, np.dtype[np.float64]]]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, TypeV
 from ensue.registry import require_task, task_of
 
 if TYPE_CHECKING:  # of four tasks the one that is asked for is imported
-    from ensue.classify.predictor import ClassifyPredictor
-    from ensue.link.predictor import LinkPredictor
-    from ensue.next_event.predictor import NextPredictor
-    from ensue.suggest.predictor import SuggestPredictor
-    from ensue.training import Report
+    from ensue.tasks.classify.predictor import ClassifyPredictor
+    from ensue.tasks.link.predictor import LinkPredictor
+    from ensue.tasks.next.predictor import NextPredictor
+    from ensue.tasks.suggest.predictor import SuggestPredictor
+    from ensue.training.loop import Report
 
 Data = TypeVar("Data", contravariant=True)
 Record = TypeVar("Record", contravariant=True)
@@ -169,17 +169,17 @@ def load(folder: str | Path, *, device: str | None = None) -> AnyPredictor:
 
 def _kind(task: str) -> type[NextPredictor] | type[ClassifyPredictor] | type[SuggestPredictor] | type[LinkPredictor]:
     if task == "next":
-        from ensue.next_event.predictor import NextPredictor
+        from ensue.tasks.next.predictor import NextPredictor
 
         return NextPredictor
     if task == "classify":
-        from ensue.classify.predictor import ClassifyPredictor
+        from ensue.tasks.classify.predictor import ClassifyPredictor
 
         return ClassifyPredictor
     if task == "suggest":
-        from ensue.suggest.predictor import SuggestPredictor
+        from ensue.tasks.suggest.predictor import SuggestPredictor
 
         return SuggestPredictor
-    from ensue.link.predictor import LinkPredictor
+    from ensue.tasks.link.predictor import LinkPredictor
 
     return LinkPredictor

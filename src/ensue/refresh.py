@@ -17,25 +17,26 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ensue import metrics, slices, versions
-from ensue.classify import storage as classify_storage
+from ensue import metrics, slices
 from ensue.data.check import require_targets
 from ensue.data.histories import Histories
 from ensue.data.splits import hold_out
 from ensue.errors import SettingError
 from ensue.evaluation import Data, describe, score
-from ensue.folder import read_file, write_folder
-from ensue.link import storage as link_storage
-from ensue.lock import only_writer
-from ensue.next_event import storage as next_storage
-from ensue.next_event.fitting import DATED
-from ensue.next_event.predictor import NextPredictor
-from ensue.next_event.updating import passes
 from ensue.predictor import load
 from ensue.slices import Slice, standard_error
-from ensue.suggest import storage as suggest_storage
-from ensue.swap import sweep
-from ensue.training import Report
+from ensue.store import versions
+from ensue.store.folder import read_file, write_folder
+from ensue.store.lock import only_writer
+from ensue.store.swap import sweep
+from ensue.tasks.classify import storage as classify_storage
+from ensue.tasks.link import storage as link_storage
+from ensue.tasks.next import storage as next_storage
+from ensue.tasks.next.fitting import DATED
+from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.updating import passes
+from ensue.tasks.suggest import storage as suggest_storage
+from ensue.training.loop import Report
 
 AT = 20
 MAX_DROP = 0.05
@@ -183,7 +184,7 @@ def _learn_histories(
 
 
 def roll_back(folder: Path, number: int | None = None) -> tuple[int, int]:
-    """:func:`ensue.versions.roll_back` under the folder's lock."""
+    """:func:`ensue.store.versions.roll_back` under the folder's lock."""
     with only_writer(folder):
         return versions.roll_back(folder, number)
 

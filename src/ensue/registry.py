@@ -13,10 +13,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from ensue.errors import ModelFolderError, SettingError
-from ensue.folder import read_settings
 from ensue.settings import require_encoder, require_file, require_known
+from ensue.store.folder import read_settings
 
-TASKS: Mapping[str, str] = {"next": "next_event", "classify": "classify", "suggest": "suggest", "link": "link"}
+TASKS: Mapping[str, str] = {name: f"tasks.{name}" for name in ("next", "classify", "suggest", "link")}
 """The package of each task."""
 
 

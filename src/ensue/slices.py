@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ensue.classify.predictor import ClassifyPredictor
 from ensue.data.histories import Histories
 from ensue.data.posts import Posts
-from ensue.link.keeping import reciprocal_ranks
-from ensue.link.predictor import LinkPredictor
 from ensue.metrics import Floats
 from ensue.records import History, Post
-from ensue.suggest.predictor import SuggestPredictor
+from ensue.tasks.classify.predictor import ClassifyPredictor
+from ensue.tasks.link.keeping import reciprocal_ranks
+from ensue.tasks.link.predictor import LinkPredictor
+from ensue.tasks.suggest.predictor import SuggestPredictor
 
 NUM = 200
 """Examples asked, at most."""

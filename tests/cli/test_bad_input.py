@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from ensue import cli, next_event
+from ensue import cli
+from ensue.tasks import next as next_event
 from tests.cli.conftest import SMALL, Ensue, Logs, Ran
 from tests.folders import unsummed
 

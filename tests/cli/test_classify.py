@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from ensue import Text, classify
+from ensue import Text
 from ensue.answers import Choice, Deletion, TextAnswer
-from ensue.classify.predictor import ClassifyPredictor
 from ensue.cli import show, show_texts
 from ensue.evaluation import Row, TextCard, TextResult
 from ensue.evaluation.classify import MEASURES
+from ensue.tasks import classify
+from ensue.tasks.classify.predictor import ClassifyPredictor
 from tests.cli.conftest import Ensue, Logs, Ran, run
 from tests.cli.test_cli import only_json
 from tests.test_figures import fetches

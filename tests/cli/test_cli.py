@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from ensue import History, __version__, load, next_event, read
+from ensue import History, __version__, load, read
 from ensue.cli import demonstration
 from ensue.studies import PAPERS
 from ensue.studies.provenance import Study
+from ensue.tasks import next as next_event
 from tests.cli.conftest import SMALL, Ensue, Logs
 from tests.studies.small_demo import shrink
 
@@ -257,7 +258,7 @@ def test_a_folder_that_may_only_be_read_is_scored_all_the_same(
     def forbid(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("ensue.folder._flush", forbid)
+    monkeypatch.setattr("ensue.store.folder._flush", forbid)
     assert ensue("evaluate", model, logs.test, "--json").code == 0
     assert (model / "CARD.md").read_bytes() == before
 

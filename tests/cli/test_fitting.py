@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ensue import load, versions
-from ensue.lock import only_writer
-from ensue.training import Report
+from ensue import load
+from ensue.store import versions
+from ensue.store.lock import only_writer
+from ensue.training.loop import Report
 from tests.cli.conftest import SMALL, Ensue, Logs
 
 COUNTED = ("--model", "popularity")
@@ -86,7 +87,7 @@ def test_two_fits_into_one_new_folder_are_one_too_many(ensue: Ensue, logs: Logs,
 def test_who_waited_for_the_lock_does_not_replace_what_was_saved_meanwhile(
     ensue: Ensue, logs: Logs, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ensue import swap
+    from ensue.store import swap
 
     new = tmp_path / "new"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ensue import load
-from ensue.lock import only_writer
+from ensue.store.lock import only_writer
 from tests.cli.conftest import Ensue, Logs
 from tests.cli.test_bad_input import FILES
 

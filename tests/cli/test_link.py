@@ -13,10 +13,10 @@ import pytest
 
 from ensue.data.posts import read_articles
 from ensue.evaluation import link as referee
-from ensue.link.labels import labels_file
+from ensue.tasks.link.labels import labels_file
 from tests.cli.conftest import Ensue, Ran, run
 from tests.encoders import install
-from tests.link.checks import NAMES, article, post
+from tests.tasks.link.checks import NAMES, article, post
 from tests.test_figures import fetches
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from ensue.cli import show, show_events
 from ensue.evaluation import Card, Result, Row
 from ensue.metrics import names
-from ensue.training import Report
+from ensue.training.loop import Report
 
 AT = (10, 20, 50, 100)
 WIDTHS = (40, 60, 80, 200, None)

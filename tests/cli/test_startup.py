@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from ensue.classify.predictor import ClassifyPredictor
 from ensue.data.histories import Histories
 from ensue.data.texts import Texts
-from ensue.link.predictor import LinkPredictor
-from ensue.next_event.predictor import NextPredictor
 from ensue.predictor import AnyPredictor
 from ensue.registry import TASKS
-from ensue.suggest.predictor import SuggestPredictor
-from tests.classify.contract import planted as texts
-from tests.link.checks import planted as corpus
-from tests.link.contract import NETWORK
-from tests.next_event.contract import walks
-from tests.suggest.contract import ATTENDING, FLOOR, queries
-from tests.suggest.contract import planted as sessions
+from ensue.tasks.classify.predictor import ClassifyPredictor
+from ensue.tasks.link.predictor import LinkPredictor
+from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.suggest.predictor import SuggestPredictor
+from tests.tasks.classify.contract import planted as texts
+from tests.tasks.link.checks import planted as corpus
+from tests.tasks.link.contract import NETWORK
+from tests.tasks.next.contract import walks
+from tests.tasks.suggest.contract import ATTENDING, FLOOR, queries
+from tests.tasks.suggest.contract import planted as sessions
 
 HEAVY = {"torch", "polars", "numpy", "scipy", "plotly", "sklearn", "tokenizers", "fastapi", "openpyxl"}
 RUN = """

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ensue.lock import only_writer
 from ensue.predictor import load
+from ensue.store.lock import only_writer
 from tests.cli.conftest import Ensue
 from tests.processes import Started
 

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from ensue.cli import show
-from tests.classify.contract import planted as texts
 from tests.cli.conftest import Ensue, Logs, run
 from tests.cli.test_show import WIDTHS, framed, terminal
-from tests.link.checks import planted as corpus
-from tests.suggest.contract import planted as sessions
+from tests.tasks.classify.contract import planted as texts
+from tests.tasks.link.checks import planted as corpus
+from tests.tasks.suggest.contract import planted as sessions
 
 
 class Places(NamedTuple):

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from ensue import versions
-from ensue.folder import read_settings
 from ensue.serve.bodies import KEY_LENGTH
 from ensue.serve.learning import KEYS
+from ensue.store import versions
+from ensue.store.folder import read_settings
 from tests.serve.conftest import running
 from tests.serve.test_server import start
 

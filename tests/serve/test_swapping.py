@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from ensue import versions
-from ensue.classify.predictor import ClassifyPredictor
 from ensue.data.texts import Texts
-from ensue.folder import clone_folder
-from ensue.lock import only_writer
-from ensue.next_event.predictor import NextPredictor
 from ensue.serve import models, tasks
-from tests.classify.contract import planted as labelled
+from ensue.store import versions
+from ensue.store.folder import clone_folder
+from ensue.store.lock import only_writer
+from ensue.tasks.classify.predictor import ClassifyPredictor
+from ensue.tasks.next.predictor import NextPredictor
 from tests.folders import unsummed
 from tests.serve.conftest import running, sessions
+from tests.tasks.classify.contract import planted as labelled
 
 ASK = {"records": [{"values": ["v1", "v2"]}], "k": 3}
 

@@ -12,11 +12,10 @@ import pytest
 
 from ensue.data.histories import Histories
 from ensue.errors import DataError, ModelFolderError, SettingError
-from ensue.folder import read_tensors
-from ensue.next_event.predictor import NextPredictor
 from ensue.predictor import make
 from ensue.records import History
 from ensue.refresh import refresh
+from ensue.store.folder import read_tensors
 from ensue.stream import engine, saved
 from ensue.stream.board import Board
 from ensue.stream.engine import Stream
@@ -24,6 +23,7 @@ from ensue.stream.files import JSONLines
 from ensue.stream.queue import SQLiteQueue
 from ensue.stream.sources import open_source
 from ensue.stream.status import StreamSettings
+from ensue.tasks.next.predictor import NextPredictor
 from tests.folders import unsummed
 from tests.stream.conftest import log, streamed, write
 

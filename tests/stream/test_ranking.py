@@ -9,9 +9,9 @@ import pytest
 
 from ensue.data.histories import Histories, Index
 from ensue.metrics import MISS, Floats
-from ensue.next_event.predictor import NextPredictor
 from ensue.stream.ranking import Live, Recent, Still
 from ensue.stream.sessions import Asked
+from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
 from tests.stream.conftest import NUM_VALUES
 

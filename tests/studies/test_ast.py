@@ -16,14 +16,14 @@ from ensue.errors import DataError, SettingError
 from ensue.evaluation import compare
 from ensue.evaluation.link import MEASURES
 from ensue.evaluation.rows import RESAMPLES
-from ensue.link import COUNTING
-from ensue.link.predictor import LinkPredictor
 from ensue.studies import PAPERS, ast, ast_page
 from ensue.studies.ast_measures import drawn, lengths_line, sparse_weights
 from ensue.studies.ast_paper import OVERALL, PRECISION
 from ensue.studies.ast_sets import find_sets, find_vectors
 from ensue.studies.provenance import Study
-from ensue.training import Report
+from ensue.tasks.link import COUNTING
+from ensue.tasks.link.predictor import LinkPredictor
+from ensue.training.loop import Report
 from tests.encoders import install
 
 CHOSEN = ("ast", "cnn", "best")

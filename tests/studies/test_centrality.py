@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 import torch
 
-from ensue.classify import COUNTING
-from ensue.classify.predictor import ClassifyPredictor
 from ensue.data.texts import Texts
 from ensue.errors import DataError, SettingError
 from ensue.evaluation import RESAMPLES, evaluate
@@ -24,7 +22,9 @@ from ensue.studies.centrality_measures import MEASURES, Answers, by_length, conv
 from ensue.studies.centrality_paper import RESULTS, SETTINGS, SETTINGS_NAMES, STATISTICS, half, printed
 from ensue.studies.centrality_sets import find_sets
 from ensue.studies.provenance import Study
-from ensue.training import Report
+from ensue.tasks.classify import COUNTING
+from ensue.tasks.classify.predictor import ClassifyPredictor
+from ensue.training.loop import Report
 from ensue.version import __version__
 
 MODELS = ("centrality", "self-attention")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ensue.classify.predictor import ClassifyPredictor
 from ensue.data.story import make_story
 from ensue.records import Text
 from ensue.studies.demo import PARTS, data_of
+from ensue.tasks.classify.predictor import ClassifyPredictor
 
 SENTENCES = Path(__file__).with_name("everyday.tsv")
 """Sixty sentences, twelve a feeling, written before the words of the town were."""

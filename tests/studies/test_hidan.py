@@ -15,16 +15,16 @@ import pytest
 from ensue.data.histories import Histories
 from ensue.errors import DataError, SettingError
 from ensue.evaluation import compare
-from ensue.next_event import COUNTING
-from ensue.next_event.predictor import NextPredictor
-from ensue.next_event.task import Pieces
 from ensue.records import History
 from ensue.studies import PAPERS, hidan
 from ensue.studies.hidan_measures import NAMES, PROTOCOLS, of_cells, resample, sums, with_end
 from ensue.studies.hidan_sets import find_sets
 from ensue.studies.hidan_sources import sources, without_each
 from ensue.studies.provenance import Study
-from ensue.training import Report
+from ensue.tasks.next import COUNTING
+from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.task import Pieces
+from ensue.training.loop import Report
 
 CHOSEN = ("att-lstm", "hidan", "cascade-blend")
 TINY = hidan.Plan(options={"epochs": 1, "dim": 8, "table_dim": 8}, resamples=60, beside=2)

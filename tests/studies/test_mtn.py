@@ -22,9 +22,9 @@ from ensue.studies.mtn_measures import kept, pack, part, resample, step_times
 from ensue.studies.mtn_paper import BLEU, DEPTHS
 from ensue.studies.mtn_sets import PLACES, Targets, find_sets
 from ensue.studies.provenance import Study
-from ensue.suggest import COUNTING, MODELS
-from ensue.suggest.predictor import SuggestPredictor
-from ensue.training import Report
+from ensue.tasks.suggest import COUNTING, MODELS
+from ensue.tasks.suggest.predictor import SuggestPredictor
+from ensue.training.loop import Report
 from ensue.version import __version__
 
 ROOMS = (Path(os.environ.get("ENSUE_DATA", Path(__file__).parents[3] / "shared" / "data")) / "queries").resolve()

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from ensue.errors import DataError, SettingError
-from ensue.next_event import COUNTING
 from ensue.studies import PAPERS, sansr
 from ensue.studies.provenance import Study
 from ensue.studies.sansr_paper import MEASURES, YOOCHOOSE
-from ensue.training import Report
+from ensue.tasks.next import COUNTING
+from ensue.training.loop import Report
 from ensue.version import __version__
 
 MODELS = ("bpr-mf", "sansr", "sansr-rc")

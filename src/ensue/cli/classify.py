@@ -19,9 +19,9 @@ from ensue.records import Text
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from ensue.classify.predictor import ClassifyPredictor
     from ensue.data.texts import Texts, UnderstoodTexts
     from ensue.evaluation import TextResult
+    from ensue.tasks.classify.predictor import ClassifyPredictor
 
 FOREIGN: tuple[str, ...] = (
     *("time_unit", "sort", "gap", "protocol", "at"),

@@ -72,11 +72,11 @@ def fit(
     settings = settings_of(set_, min_users)
     require_settings(task, model, settings)
     from ensue.cli import show
-    from ensue.folder import require_writable
-    from ensue.group import ranks
-    from ensue.lock import only_writer
     from ensue.predictor import make
-    from ensue.swap import sweep
+    from ensue.store.folder import require_writable
+    from ensue.store.lock import only_writer
+    from ensue.store.swap import sweep
+    from ensue.training.distributed import ranks
 
     reading = Reading.of(context)
     predictor = make(task, model, settings=settings, seed=seed, device=device)
@@ -118,8 +118,8 @@ def _require_free(output: Path, replace: bool) -> None:
 
 def _save(predictor: Any, output: Path) -> None:
     """Write the folder; a model that stands there is kept beside it first."""
-    from ensue import versions
     from ensue.evaluation import describe
+    from ensue.store import versions
 
     if (output / "settings.json").exists():
         versions.keep(output)

@@ -60,7 +60,7 @@ def update(
     The model is tested before and after, on examples its folder keeps, and an update that makes it worse is refused
     (exit code 1).
     """
-    from ensue.versions import current
+    from ensue.store.versions import current
 
     if rollback:
         _roll_back(folder, new, json)
@@ -76,7 +76,7 @@ def update(
 def _roll_back(folder: Path, number: str | None, json: bool) -> None:
     from ensue.cli import show
     from ensue.refresh import roll_back
-    from ensue.versions import kept
+    from ensue.store.versions import kept
 
     if number is not None and not number.isdecimal():
         raise SettingError(f"--rollback {number}: give the number of a kept version, or none for the newest older one")

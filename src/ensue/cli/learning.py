@@ -34,7 +34,7 @@ def learn(
     """
     from ensue.cli import show
     from ensue.refresh import refresh
-    from ensue.versions import current, kept
+    from ensue.store.versions import current, kept
 
     told: dict[str, int] = {}
 

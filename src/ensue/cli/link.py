@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ensue.data.corpus import Corpus
     from ensue.data.posts import UnderstoodPosts
     from ensue.evaluation import LinkResult
-    from ensue.link.explaining import LinkExplanation
-    from ensue.link.predictor import LinkPredictor
+    from ensue.tasks.link.explaining import LinkExplanation
+    from ensue.tasks.link.predictor import LinkPredictor
 
 FOREIGN: tuple[str, ...] = (
     *("time_unit", "sort", "gap", "phrases", "rules"),
@@ -53,7 +53,7 @@ def require(data: Corpus, path: Path, *, learn: bool) -> None:
     Raises:
         DataError: naming the file.
     """
-    from ensue.link.fitting import require_links
+    from ensue.tasks.link.fitting import require_links
 
     require_links(data, str(path))
 
@@ -70,7 +70,7 @@ def require_like(data: Corpus, path: Path, predictor: LinkPredictor) -> None:
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
     """Show what was understood of articles and posts, and what in them would spoil a result."""
     from ensue.cli import show, show_links
-    from ensue.link.check import check_links
+    from ensue.tasks.link.check import check_links
 
     if reading.articles is None and not path.is_dir():
         _check_alone(path, others, reading, json)
@@ -85,7 +85,7 @@ def _check_alone(path: Path, others: Sequence[Path], reading: Reading, json: boo
     from ensue.cli import show, show_links
     from ensue.data.kinds import is_articles
     from ensue.data.posts import read_articles, read_posts
-    from ensue.link.check import check_alone
+    from ensue.tasks.link.check import check_alone
 
     if others:
         raise SettingError(f"{path}: what is shared with --other shows beside the articles; give them with --articles")

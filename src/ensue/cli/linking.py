@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ensue.data.corpus import Corpus
-    from ensue.link.labels import Labels
-    from ensue.link.predictor import LinkPredictor
-    from ensue.link.story import Ranked
+    from ensue.tasks.link.labels import Labels
+    from ensue.tasks.link.predictor import LinkPredictor
+    from ensue.tasks.link.story import Ranked
 
 
 def link(
@@ -63,7 +63,7 @@ def link(
         raise SettingError(f"{folder}: this model answers another question; name a folder made by `ensue fit link`")
     from ensue.cli import show, show_links, writing
     from ensue.data.corpus import read_corpus
-    from ensue.link.story import SHOWN, rank
+    from ensue.tasks.link.story import SHOWN, rank
 
     if output is not None:
         writing.require_place(output, [articles, posts])
@@ -90,8 +90,8 @@ def link(
 
 def _predictor(corpus: Corpus, folder: Path | None, model: str, encoder: str) -> LinkPredictor:
     from ensue.cli import show
-    from ensue.link.predictor import LinkPredictor, untrained
-    from ensue.link.vectors import index_of, sync
+    from ensue.tasks.link.predictor import LinkPredictor, untrained
+    from ensue.tasks.link.vectors import index_of, sync
 
     if folder is None:
         found = untrained(corpus.articles, corpus.posts, model, encoder)
@@ -127,8 +127,8 @@ def _encoding(predictor: LinkPredictor) -> Iterator[None]:
 def _review(found: Ranked, posts: Path, place: Path | None) -> Ranked:
     """Ask, a post at a time, until the target is reached or the reader stops; every answer is kept at once."""
     from ensue.cli import show
-    from ensue.link.labels import Labels, labels_file
-    from ensue.link.review import review
+    from ensue.tasks.link.labels import Labels, labels_file
+    from ensue.tasks.link.review import review
 
     kept = Labels(place or labels_file(posts, found.articles))
     show.remark(f"labels: {kept.path}{f' ({len(kept.given):,} so far)' if kept.given else ''}")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ensue.data.histories import Histories
     from ensue.data.tables import Understood
     from ensue.evaluation import Result
-    from ensue.next_event.predictor import NextPredictor
+    from ensue.tasks.next.predictor import NextPredictor
 
 FOREIGN: tuple[str, ...] = ("phrases", "rules", "part", "min_users", "prefix", "articles")
 
@@ -71,7 +71,7 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
 
 def told(predictor: NextPredictor) -> list[str]:
     """What ``replay=0`` leaves out; the card says the rest."""
-    from ensue.next_event import BEST
+    from ensue.tasks.next import BEST
 
     if predictor.keeps_histories:
         return []

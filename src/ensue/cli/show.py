@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ensue.answers import Choice
     from ensue.data.tables import Understood
     from ensue.evaluation import Row
-    from ensue.training import Report
+    from ensue.training.loop import Report
 
 out = Console(soft_wrap=True, emoji=False)
 remarks = Console(stderr=True, soft_wrap=True, emoji=False)

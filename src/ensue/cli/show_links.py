@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from ensue.answers import LinkAnswer
     from ensue.data.posts import UnderstoodPosts
     from ensue.evaluation.link import LinkResult
-    from ensue.link.check import AloneFindings, LinkFindings
-    from ensue.link.explaining import LinkExplanation
-    from ensue.link.measures import AtCut
-    from ensue.link.story import Ranked
+    from ensue.tasks.link.check import AloneFindings, LinkFindings
+    from ensue.tasks.link.explaining import LinkExplanation
+    from ensue.tasks.link.measures import AtCut
+    from ensue.tasks.link.story import Ranked
 
 _MEASURES = {
     "mrr": "MRR",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ensue.answers import Answer, QueryExplanation
     from ensue.data.queries import UnderstoodQueries
     from ensue.evaluation import SuggestResult
-    from ensue.suggest.check import QueryFindings
+    from ensue.tasks.suggest.check import QueryFindings
 
 _MEASURES = {
     "bleu": "BLEU",

@@ -46,7 +46,7 @@ def stream(
     if (task := task_of(folder)) != "next":
         raise SettingError(f"{folder}: is of task {task}; only task next learns from a stream")
     from ensue.cli import show
-    from ensue.lock import only_writer
+    from ensue.store.lock import only_writer
     from ensue.stream.engine import Stream
     from ensue.stream.sources import open_source
     from ensue.stream.status import StreamSettings

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ensue.data.queries import Queries, UnderstoodQueries
     from ensue.data.query_rules import QueryRules
     from ensue.evaluation import SuggestResult
-    from ensue.suggest.predictor import SuggestPredictor
+    from ensue.tasks.suggest.predictor import SuggestPredictor
 
 FOREIGN: tuple[str, ...] = ("sort", "phrases", "at", "steps", "articles")
 
@@ -72,7 +72,7 @@ def require(data: Queries, path: Path, *, learn: bool) -> None:
     Raises:
         DataError: naming the file.
     """
-    from ensue.suggest.fitting import require_pairs
+    from ensue.tasks.suggest.fitting import require_pairs
 
     require_pairs(data, str(path))
 
@@ -89,8 +89,8 @@ def require_like(data: Queries, path: Path, predictor: SuggestPredictor) -> None
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
     """Show what was understood of a log, and what in it would spoil a result."""
     from ensue.cli import show, show_queries
-    from ensue.suggest.check import check_queries
-    from ensue.suggest.serving import SuggestSettings
+    from ensue.tasks.suggest.check import check_queries
+    from ensue.tasks.suggest.serving import SuggestSettings
 
     queries, understood = _read(path, reading)
     least = SuggestSettings().min_users if reading.min_users is None else reading.min_users

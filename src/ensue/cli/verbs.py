@@ -122,8 +122,8 @@ def evaluate(
     from ensue.errors import ModelFolderError
     from ensue.evaluation import describe
     from ensue.evaluation import evaluate as score
-    from ensue.folder import write_file
     from ensue.predictor import load
+    from ensue.store.folder import write_file
 
     scoring = chosen.scoring(protocol, at)
     predictor = load(folder)

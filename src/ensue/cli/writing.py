@@ -59,7 +59,7 @@ def write(frame: pl.DataFrame, path: Path, *, byte_order_mark: bool = False) -> 
     import polars as pl
 
     from ensue.data.originals import JSON
-    from ensue.folder import write_file
+    from ensue.store.folder import write_file
 
     buffer = io.BytesIO()
     if is_listed(path) and frame.columns == [JSON]:

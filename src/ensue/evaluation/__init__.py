@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, overload
 
-from ensue.classify.predictor import ClassifyPredictor
 from ensue.data.corpus import Corpus
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
@@ -21,10 +20,11 @@ from ensue.evaluation.link import LinkCard, LinkResult
 from ensue.evaluation.next_event import AT, PROTOCOLS, SAMPLED, Card, Result, Scored, chance, evaluate_alone, score
 from ensue.evaluation.rows import RESAMPLES, Row, table
 from ensue.evaluation.suggest import SuggestCard, SuggestResult
-from ensue.link.predictor import LinkPredictor
-from ensue.next_event.predictor import NextPredictor
 from ensue.predictor import AnyPredictor
-from ensue.suggest.predictor import SuggestPredictor
+from ensue.tasks.classify.predictor import ClassifyPredictor
+from ensue.tasks.link.predictor import LinkPredictor
+from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.suggest.predictor import SuggestPredictor
 
 __all__ = [
     "AT",

@@ -12,9 +12,9 @@ from ensue.evaluation.next_event import Result
 from ensue.evaluation.rows import table
 from ensue.evaluation.suggest import SuggestResult
 from ensue.lines import plural
-from ensue.next_event import BEST
-from ensue.next_event.reservoir import LATEST
 from ensue.predictor import AnyPredictor
+from ensue.tasks.next import BEST
+from ensue.tasks.next.reservoir import LATEST
 from ensue.version import __version__
 
 _SCORES = "## Scores on data it has not seen"

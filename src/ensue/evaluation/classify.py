@@ -19,11 +19,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue import metrics
-from ensue.classify import COUNTING
-from ensue.classify.blend import NETWORK
-from ensue.classify.calibration import BINS, calibration_error
-from ensue.classify.fitting import codes
-from ensue.classify.predictor import ClassifyPredictor
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
 from ensue.errors import DataError
@@ -31,6 +26,11 @@ from ensue.evaluation.duels import SURE, p_value
 from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_seeds
 from ensue.lines import plural
 from ensue.metrics import Floats
+from ensue.tasks.classify import COUNTING
+from ensue.tasks.classify.blend import NETWORK
+from ensue.tasks.classify.calibration import BINS, calibration_error
+from ensue.tasks.classify.fitting import codes
+from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.vocabulary import UNKNOWN
 
 MEASURES = ("accuracy", "macro_f1", "calibration_error", "log_loss")

@@ -26,9 +26,10 @@ from ensue.errors import DataError
 from ensue.evaluation.duels import Duel, duels
 from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_seeds
 from ensue.lines import plural
-from ensue.link import COUNTING
-from ensue.link.fitting import part_of, prints
-from ensue.link.measures import (
+from ensue.metrics import Floats
+from ensue.tasks.link import COUNTING
+from ensue.tasks.link.fitting import part_of, prints
+from ensue.tasks.link.measures import (
     AtCut,
     Mask,
     area_under_curve,
@@ -37,8 +38,7 @@ from ensue.link.measures import (
     by_row,
     precision_curve,
 )
-from ensue.link.predictor import LinkPredictor
-from ensue.metrics import Floats
+from ensue.tasks.link.predictor import LinkPredictor
 
 MEASURES = ("mrr", "recall@10", "map", "article_mrr", "article_map", "pooled_ap", "mrp", "auc")
 RIVAL = ("mrr", "pooled_ap")

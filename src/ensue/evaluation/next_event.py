@@ -33,8 +33,8 @@ from ensue.errors import DataError, SettingError
 from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_seeds
 from ensue.lines import plural
 from ensue.metrics import Floats
-from ensue.next_event import COUNTING
-from ensue.next_event.predictor import NextPredictor
+from ensue.tasks.next import COUNTING
+from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST
 
 PROTOCOLS = ("full", "paper", "macro", "sampled")

@@ -33,9 +33,9 @@ from ensue.evaluation.duels import Duel, duels
 from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_seeds
 from ensue.lines import plural
 from ensue.metrics import STOP_WORDS, Floats
-from ensue.suggest import COUNTING
-from ensue.suggest.fitting import prints
-from ensue.suggest.predictor import SuggestPredictor
+from ensue.tasks.suggest import COUNTING
+from ensue.tasks.suggest.fitting import prints
+from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.vocabulary import FIRST, Vocabulary
 
 PROTOCOLS = ("full", "paper")

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from ensue import versions
 from ensue.errors import EnsueError, ModelFolderError, SettingError
 from ensue.predictor import load
 from ensue.serve import pictures, tasks
@@ -23,6 +22,7 @@ from ensue.serve.logs import Log
 from ensue.serve.metrics import Metrics
 from ensue.serve.problems import Problem, busy, late
 from ensue.serve.settings import ServeSettings
+from ensue.store import versions
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 RETRY = 30.0

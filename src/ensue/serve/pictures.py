@@ -16,9 +16,9 @@ import plotly.graph_objects as go
 from ensue import figures
 from ensue.answers import Choice, Explanation
 from ensue.errors import DataError
-from ensue.link import explaining as links
 from ensue.records import Post, Text
-from ensue.suggest import explaining as queries
+from ensue.tasks.link import explaining as links
+from ensue.tasks.suggest import explaining as queries
 
 NOT_CAUSES = "Weights are what the model leaned on, not causes."
 EVENTS = 60

@@ -13,11 +13,11 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
 from ensue.answers import Answer, Explanation, LinkAnswer, QueryExplanation, TextAnswer, TextExplanation
-from ensue.link.explaining import LinkExplanation
 from ensue.records import Article, History, Post, Text
 from ensue.serve.bodies import KEY_LENGTH
 from ensue.serve.learning import KEYS
 from ensue.serve.settings import ServeSettings
+from ensue.tasks.link.explaining import LinkExplanation
 
 TAKEN = (History, Text, Post, Article)
 GIVEN = (Answer, TextAnswer, LinkAnswer, Explanation, QueryExplanation, TextExplanation, LinkExplanation)

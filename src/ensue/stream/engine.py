@@ -19,9 +19,8 @@ import numpy as np
 
 from ensue.data.histories import Histories, Index
 from ensue.errors import DataError
-from ensue.folder import write_folder
-from ensue.next_event import reservoir, updating
-from ensue.next_event.predictor import NextPredictor
+from ensue.store.folder import write_folder
+from ensue.store.swap import sweep
 from ensue.stream import saved
 from ensue.stream.blocks import Block, Source
 from ensue.stream.board import HOUR, Board, Hour
@@ -31,7 +30,8 @@ from ensue.stream.rejects import Rejects
 from ensue.stream.rivals import Nightly, keep_frozen
 from ensue.stream.sessions import OpenSessions, Taken, joined, targets
 from ensue.stream.status import Counts, Status, StreamSettings
-from ensue.swap import sweep
+from ensue.tasks.next import reservoir, updating
+from ensue.tasks.next.predictor import NextPredictor
 
 COUNTED = 65_536
 """Events of ended sessions that are put into the reservoir and the counts together."""
@@ -40,7 +40,7 @@ DATED = 1e8
 
 
 class Stream:
-    """A model folder that learns from a source. The caller holds the folder's lock (:mod:`ensue.lock`).
+    """A model folder that learns from a source. The caller holds the folder's lock (:mod:`ensue.store.lock`).
 
     Args:
         folder: a model folder; where it was streaming, it goes on from there.

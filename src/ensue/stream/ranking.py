@@ -14,8 +14,8 @@ from torch import Tensor
 
 from ensue.data.histories import Histories, Ids, Index, Times, ranges
 from ensue.metrics import MISS, Floats
-from ensue.next_event.predictor import NextPredictor
 from ensue.stream.sessions import targets
+from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
 
 WINDOWS = (900, 3600, 21600)

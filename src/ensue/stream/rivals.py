@@ -20,11 +20,11 @@ from torch import Tensor
 
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
-from ensue.folder import write_folder
-from ensue.next_event import storage
-from ensue.next_event.predictor import NextPredictor
-from ensue.next_event.reservoir import joined
+from ensue.store.folder import write_folder
 from ensue.stream.ranking import Still
+from ensue.tasks.next import storage
+from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.reservoir import joined
 from ensue.vocabulary import Vocabulary
 
 DAY = 86400.0

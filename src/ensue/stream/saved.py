@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from ensue.errors import SettingError
-from ensue.folder import damage, read_file, read_tensors, tensor_bytes
 from ensue.lines import plural
-from ensue.next_event import storage
+from ensue.store.folder import damage, read_file, read_tensors, tensor_bytes
 from ensue.stream.rivals import histories_of, history_tensors
 from ensue.stream.status import Counts
+from ensue.tasks.next import storage
 
 if TYPE_CHECKING:
     from ensue.stream.engine import Stream

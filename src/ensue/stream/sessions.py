@@ -29,8 +29,8 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Histories, Index, ranges
-from ensue.next_event import reservoir
 from ensue.stream.events import Events
+from ensue.tasks.next import reservoir
 from ensue.vocabulary import Vocabulary
 
 LATEST = 50

@@ -17,8 +17,6 @@ import numpy as np
 
 from ensue.errors import SettingError
 from ensue.evaluation.link import Asked, score
-from ensue.link import COUNTING, MODELS
-from ensue.link.predictor import LinkPredictor
 from ensue.nn.device import find_device
 from ensue.nn.encoder import Encoder
 from ensue.studies import ast_page as page
@@ -28,6 +26,8 @@ from ensue.studies.ast_sets import LinkSet, find_sets, find_vectors
 from ensue.studies.cells import Cell, Cells
 from ensue.studies.drawn import Drawn
 from ensue.studies.provenance import Follow, Study, Tell
+from ensue.tasks.link import COUNTING, MODELS
+from ensue.tasks.link.predictor import LinkPredictor
 
 NETWORKS = ("cnn", "gru", "bigru", "ast")
 """The rows of the paper."""

@@ -12,12 +12,12 @@ import torch
 
 from ensue.errors import SettingError
 from ensue.evaluation.link import MEASURES, Asked, LinkScored, figures_of, over_seeds
-from ensue.link.measures import at_cut, precision_curve
-from ensue.link.predictor import LinkPredictor
 from ensue.nn.normalisers import sparsemax
 from ensue.studies.ast_paper import CUT
 from ensue.studies.cells import Cell
 from ensue.studies.drawn import Drawn
+from ensue.tasks.link.measures import at_cut, precision_curve
+from ensue.tasks.link.predictor import LinkPredictor
 
 _FINE = 65_535
 SHARED = 10

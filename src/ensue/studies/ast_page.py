@@ -11,11 +11,11 @@ import plotly.graph_objects as go
 from ensue import figures
 from ensue.evaluation.duels import SURE
 from ensue.evaluation.link import MEASURES
-from ensue.link import COUNTING
 from ensue.studies.ast_measures import SHARED, lengths_line
 from ensue.studies.ast_paper import CUT, SLIPS
 from ensue.studies.ast_sets import ABOUT
 from ensue.studies.rows import Rows, distinct, of_data, plain
+from ensue.tasks.link import COUNTING
 
 HEADS = {
     "mrr": "MRR",

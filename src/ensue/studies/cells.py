@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ensue.errors import DataError
-from ensue.folder import write_file
+from ensue.store.folder import write_file
 from ensue.version import __version__
 
 Cell = dict[str, Any]

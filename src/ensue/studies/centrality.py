@@ -15,10 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from ensue.classify import COUNTING, MODELS
-from ensue.classify.blend import NETWORK
-from ensue.classify.fitting import codes
-from ensue.classify.predictor import ClassifyPredictor
 from ensue.data.texts import Texts
 from ensue.errors import SettingError
 from ensue.evaluation import RESAMPLES
@@ -32,6 +28,10 @@ from ensue.studies.centrality_sets import READERS, VECTORS, TextSet, find_sets, 
 from ensue.studies.drawn import Drawn
 from ensue.studies.provenance import Follow, Study, Tell
 from ensue.studies.rows import planned
+from ensue.tasks.classify import COUNTING, MODELS
+from ensue.tasks.classify.blend import NETWORK
+from ensue.tasks.classify.fitting import codes
+from ensue.tasks.classify.predictor import ClassifyPredictor
 
 TRAINED = tuple(name for name, (_, _, schedule) in MODELS.items() if schedule is not None)
 GRAPHS = ("centrality", "centrality-bilinear")

@@ -14,11 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ensue.classify import MODELS
-from ensue.classify.calibration import BINS
-from ensue.classify.network import Shape, TextClassifier
-from ensue.classify.predictor import ClassifyPredictor
-from ensue.classify.task import Passages
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
 from ensue.data.tokens import Tokens
@@ -28,6 +23,11 @@ from ensue.nn.centrality import second_eigenvalue, steps_to_converge
 from ensue.studies.centrality_paper import STEPS, TOLERANCE
 from ensue.studies.centrality_sets import evenly
 from ensue.studies.drawn import Drawn
+from ensue.tasks.classify import MODELS
+from ensue.tasks.classify.calibration import BINS
+from ensue.tasks.classify.network import Shape, TextClassifier
+from ensue.tasks.classify.predictor import ClassifyPredictor
+from ensue.tasks.classify.task import Passages
 from ensue.vocabulary import FIRST
 
 MEASURES = ("accuracy", "macro_f1", "calibration_error")

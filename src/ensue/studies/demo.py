@@ -22,9 +22,9 @@ from ensue.data.story import VALID_DAY, Story, Written, histories_of, make_story
 from ensue.data.texts import Texts
 from ensue.data.world import World
 from ensue.evaluation import describe, evaluate
-from ensue.next_event.predictor import NextPredictor
 from ensue.predictor import make
 from ensue.studies.provenance import Follow, Tell
+from ensue.tasks.next.predictor import NextPredictor
 
 _BRIEF: dict[str, object] = {"dim": 32, "learning_rate": 1e-2, "dropout": 0.1, "batch_size": 64}
 _SMALL: dict[str, object] = {"hidden": 24, "dim": 24, "head": 24, "dropout": 0.3}

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from ensue.data.story import DAY, VALID_DAY, Session, Story, Written
-from ensue.folder import write_file
 from ensue.records import History
+from ensue.store.folder import write_file
 from ensue.studies.demo import Demo, written
 
 ITEMS = 8

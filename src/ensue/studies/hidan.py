@@ -16,8 +16,6 @@ import numpy as np
 
 from ensue.errors import SettingError
 from ensue.evaluation import RESAMPLES
-from ensue.next_event import COUNTING
-from ensue.next_event.predictor import NextPredictor
 from ensue.studies import hidan_page as page
 from ensue.studies.cells import Cell, Cells
 from ensue.studies.drawn import Drawn
@@ -27,6 +25,8 @@ from ensue.studies.hidan_sets import GRAPH, LATER, CascadeSet, find_sets
 from ensue.studies.hidan_sources import sources
 from ensue.studies.provenance import Follow, Study, Tell
 from ensue.studies.rows import planned
+from ensue.tasks.next import COUNTING
+from ensue.tasks.next.predictor import NextPredictor
 
 OURS = "cascade-blend"
 PAPER = (

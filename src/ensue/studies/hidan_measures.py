@@ -15,11 +15,11 @@ from ensue import metrics
 from ensue.data.histories import Histories, Index
 from ensue.evaluation.next_event import score
 from ensue.metrics import Floats
-from ensue.next_event.predictor import NextPredictor
-from ensue.next_event.task import Pieces, hide_seen
 from ensue.studies.cells import Cell
 from ensue.studies.drawn import Drawn
 from ensue.studies.hidan_paper import MEASURES
+from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.task import Pieces, hide_seen
 
 AT = (10, 50, 100)
 NAMES = (*MEASURES, "mrr@100")
@@ -51,7 +51,7 @@ def sums(
 def with_end(predictor: NextPredictor, test: Histories, counting: str | None = None) -> tuple[Floats, Index]:
     """Ranks and cascades of all targets where the end of a cascade is one too, as some later papers score.
 
-    The chance to stop (:class:`ensue.next_event.forecast.Continuation`) stands among the users' shares of the rest;
+    The chance to stop (:class:`ensue.tasks.next.forecast.Continuation`) stands among the users' shares of the rest;
     whom the cascade holds is ruled out. These figures say little of who comes next: the end is nearly always near the
     top.
     """

@@ -9,10 +9,10 @@ from typing import Any
 import plotly.graph_objects as go
 
 from ensue import figures
-from ensue.next_event import COUNTING
 from ensue.studies.hidan_paper import HEADS, MEASURES
 from ensue.studies.hidan_sets import ABOUT, HALF, LATER
 from ensue.studies.rows import Rows, distinct, of_data, plain
+from ensue.tasks.next import COUNTING
 
 PROTOCOLS: Mapping[str, str] = {
     "macro": "the paper's: mean over a cascade's targets, then over cascades; whom the cascade already holds stays in "

@@ -9,9 +9,9 @@ import torch
 
 from ensue.data.histories import Histories, Index, ranges
 from ensue.metrics import Floats
-from ensue.next_event.predictor import NextPredictor
-from ensue.next_event.task import Pieces
 from ensue.studies.cells import Cell
+from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.task import Pieces
 
 GROUP = 2000
 """Asked steps looked at together."""

@@ -26,8 +26,8 @@ from ensue.studies.mtn_measures import kept, pack, part, resample, step_times
 from ensue.studies.mtn_paper import DEPTHS
 from ensue.studies.mtn_sets import PLACES, TURNS, QuerySet, Targets, find_sets
 from ensue.studies.provenance import Follow, Study, Tell
-from ensue.suggest import COUNTING
-from ensue.suggest.predictor import SuggestPredictor
+from ensue.tasks.suggest import COUNTING
+from ensue.tasks.suggest.predictor import SuggestPredictor
 
 NETWORKS = ("seq2seq", "h-lstm", "m-nsrf", "transformer", "flat-transformer", "mtn")
 """The paper's rows, and the flat Transformer."""

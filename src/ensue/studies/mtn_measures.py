@@ -19,9 +19,9 @@ from ensue.evaluation.suggest import MEASURES, SHOWN, counted, figures_of
 from ensue.metrics import Floats
 from ensue.studies.drawn import Drawn
 from ensue.studies.mtn_sets import Targets
-from ensue.suggest import MODELS
-from ensue.suggest.batch import FIRST, pad
-from ensue.suggest.counting import Suggestions
+from ensue.tasks.suggest import MODELS
+from ensue.tasks.suggest.batch import FIRST, pad
+from ensue.tasks.suggest.counting import Suggestions
 
 
 def pack(found: Suggestions, true: pl.Series) -> dict[str, Any]:

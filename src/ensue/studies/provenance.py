@@ -16,8 +16,8 @@ import plotly.graph_objects as go
 import torch
 
 from ensue import figures
-from ensue.folder import write_file
-from ensue.training import Report
+from ensue.store.folder import write_file
+from ensue.training.loop import Report
 from ensue.version import __version__
 
 Tell = Callable[[str], None]

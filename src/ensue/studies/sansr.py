@@ -19,13 +19,13 @@ from ensue.data.histories import Histories
 from ensue.data.tables import read
 from ensue.errors import DataError, SettingError
 from ensue.evaluation import evaluate_alone
-from ensue.next_event import COUNTING, MODELS
-from ensue.next_event.predictor import NextPredictor
 from ensue.studies import sansr_page as page
 from ensue.studies.cells import Cell, Cells
 from ensue.studies.provenance import Follow, Study, Tell
 from ensue.studies.rows import planned
 from ensue.studies.sansr_paper import AT, DIGINETICA, STATISTICS, YOOCHOOSE, impossible
+from ensue.tasks.next import COUNTING, MODELS
+from ensue.tasks.next.predictor import NextPredictor
 
 TRAINED = ("bpr-mf", "fpmc", "gru4rec", "narm", "stamp", "sansr", "sansr-rc", "blend")
 """The paper's rows, and ours."""

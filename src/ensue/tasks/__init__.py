@@ -1,0 +1,1 @@
+"""The four tasks, a package each; none knows another."""

@@ -1,0 +1,302 @@
+"""From scores to answers: probabilities, the words they leaned on, and what is lost without them."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+import torch
+
+from ensue.answers import Choice, Deletion, Heed, Passage, TextAnswer, TextExplanation
+from ensue.data.histories import Index, ranges
+from ensue.data.texts import Texts
+from ensue.data.tokens import split_words
+from ensue.errors import DataError
+from ensue.metrics import Floats
+from ensue.records import Text
+from ensue.tasks.classify.counting import Sides
+from ensue.tasks.classify.task import Keep, Passages, keep_words, within_caps
+from ensue.vocabulary import UNKNOWN
+
+if TYPE_CHECKING:
+    from ensue.tasks.classify.predictor import ClassifyPredictor
+
+TESTED = 3
+"""How many of the most heeded words are taken out, one at a time and together; of a short text, half of its words.
+
+Where sentences are encoded, it is whole sentences that are heeded and taken out."""
+DRAWS = 5
+"""How often as many words are taken out at random: each by itself or, where sentences went, in one run."""
+Graph = tuple[tuple[float, ...], ...]
+
+
+def answers(predictor: ClassifyPredictor, records: Sequence[Text], k: int, *, evidence: bool) -> list[TextAnswer]:
+    """See :meth:`ensue.tasks.classify.predictor.ClassifyPredictor.predict`."""
+    texts = _columns(predictor, records)
+    sides = predictor.encode(texts)
+    shares = predictor.probabilities(sides)
+    order = np.argsort(-shares, axis=1, kind="stable")[:, :k]
+    given = np.sum([tokens.lengths for tokens in sides], axis=0)
+    sums = [_sums(tokens.ids != UNKNOWN)[tokens.sentences[tokens.texts]] for tokens in sides]
+    known = np.sum([np.diff(part) for part in sums], axis=0)
+    found = _evidence(predictor, texts, sides, shares, order) if evidence else [_NOTHING] * len(records)
+    rows = zip(records, order.tolist(), shares.tolist(), known.tolist(), given.tolist(), found, strict=True)
+    labels = predictor.labels
+    return [
+        TextAnswer(
+            tuple(
+                Choice(labels[label], row[label], tuple(test.heed(place) for test in tested.words))
+                for place, label in enumerate(best)
+            ),
+            num_known,
+            num_words,
+            record.id,
+            tested.deletion,
+        )
+        for record, best, row, num_known, num_words, tested in rows
+    ]
+
+
+def _columns(predictor: ClassifyPredictor, records: Sequence[Text]) -> Texts:
+    """Records as columns, without their labels: some may have one and others none."""
+    paired = predictor.facts["paired"]
+    for position, record in enumerate(records):
+        if (len(record.texts) == 2) != paired:
+            kinds = ("a single text", "pairs") if paired else ("a pair", "single texts")
+            raise DataError(f"text {position}: is {kinds[0]}, but the model learned {kinds[1]}; give {kinds[1]}")
+    columns = ([record.texts[place] for record in records] for place in range(1 + paired))
+    return Texts(tuple(pl.Series(column, dtype=pl.String) for column in columns))
+
+
+class _Word(NamedTuple):
+    value: str
+    position: int
+    share: float
+    lost: list[float]  # by choice
+
+    def heed(self, choice: int) -> Heed:
+        return Heed(self.value, self.position, self.share, self.lost[choice])
+
+
+class _Tested(NamedTuple):
+    words: list[_Word]
+    deletion: Deletion | None
+
+
+_NOTHING = _Tested([], None)
+
+
+class _Trial(NamedTuple):
+    """A record without some of its words, which are counted through both texts of a pair."""
+
+    record: int
+    words: Index
+
+
+def _evidence(
+    predictor: ClassifyPredictor, texts: Texts, sides: Sides, shares: Floats, order: Index
+) -> Iterator[_Tested]:
+    """For each record the words it leaned on most, and what its answer is without them."""
+    weights, words = _weights(predictor, sides, shares.argmax(1)), _words(predictor, texts, sides)
+    places = [_places(sides, record) for record in range(len(texts))]
+    top = [_heaviest(weights[place], bounds) for place, bounds in zip(places, _units(predictor, sides), strict=True)]
+    trials = [trial for record, best in enumerate(top) for trial in _trials(record, best, sides)]
+    without = _without(predictor, sides, trials)
+    low = 0
+    for record, best in enumerate(top):
+        if not len(best):
+            yield _NOTHING
+            continue
+        labels = order[record]
+        lost = shares[record, labels] - without[low : low + len(best) + 1 + DRAWS][:, labels]
+        low += len(lost)
+        alone, together, random = lost[: len(best)], lost[len(best)], lost[len(best) + 1 :]
+        where = places[record]
+        heeded = [
+            _Word(
+                " ".join(words[word] for word in where[unit].tolist()),
+                int(unit[0]),
+                float(weights[where[unit]].sum()) / len(sides),
+                row,
+            )
+            for unit, row in zip(best, alone.tolist(), strict=True)
+        ]
+        gone = sum(map(len, best))
+        yield _Tested(heeded, Deletion(gone, float(together[0]), float(random[:, 0].mean()), DRAWS))
+
+
+def _units(predictor: ClassifyPredictor, sides: Sides) -> Iterator[Index]:
+    """For each record the bounds, among its words, of what can be heeded: words, or the sentences of an encoder."""
+    if predictor.encoder is None:
+        yield from (np.arange(size + 1) for size in np.sum([tokens.lengths for tokens in sides], axis=0))
+        return
+    passages = predictor.passages(sides)
+    for record in range(len(passages)):
+        sizes = passages.sizes[passages.passages(np.array([record]))]
+        yield np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+
+
+def _trials(record: int, best: list[Index], sides: Sides) -> Iterator[_Trial]:
+    """Each of the best words alone, all of them, and as many drawn at random: by the text, so that it can be redone."""
+    if not len(best):
+        return
+    yield from (_Trial(record, words) for words in best)
+    together = np.concatenate(best)
+    yield _Trial(record, together)
+    ids = np.concatenate([tokens.ids[_span(tokens.sentences[tokens.texts], record)] for tokens in sides])
+    random = np.random.default_rng(zlib.crc32(ids.tobytes()))
+    for _ in range(DRAWS):
+        if len(together) == len(best):
+            yield _Trial(record, random.choice(len(ids), len(best), replace=False))
+        else:
+            yield _Trial(record, np.arange(len(together)) + random.integers(len(ids) - len(together) + 1))
+
+
+def _without(predictor: ClassifyPredictor, sides: Sides, trials: list[_Trial]) -> Floats:
+    """(trials, labels) probabilities."""
+    if not trials:
+        return np.zeros((0, len(predictor.labels)))
+    rows = np.array([trial.record for trial in trials])
+    sizes = np.array([len(trial.words) for trial in trials])
+    gone, owner = np.concatenate([trial.words for trial in trials]), np.repeat(np.arange(len(trials)), sizes)
+    shorter, before = [], np.zeros(len(trials), np.int64)
+    for tokens in sides:
+        chosen = tokens.select(rows)
+        kept: Keep = np.ones(len(chosen.ids), np.bool_)
+        place, inside = gone - before[owner], chosen.lengths[owner]
+        here = (place >= 0) & (place < inside)
+        kept[chosen.sentences[chosen.texts[:-1]][owner[here]] + place[here]] = False
+        shorter.append(keep_words(chosen, kept))
+        before = before + chosen.lengths
+    return predictor.probabilities(tuple(shorter))
+
+
+def _heaviest(weights: Floats, bounds: Index) -> list[Index]:
+    """The words of the units of largest weight, largest first; of those that differ by rounding alone, the first."""
+    if not len(weights):
+        return []
+    sums = np.add.reduceat(weights, bounds[:-1])
+    order = np.argsort(-np.round(sums, 5), kind="stable")[: min(TESTED, max(1, len(sums) // 2))]
+    return [np.arange(bounds[unit], bounds[unit + 1]) for unit in order[sums[order] > 0]]
+
+
+def _weights(predictor: ClassifyPredictor, sides: Sides, labels: Index) -> Floats:
+    """(words of all sides,) shares of the words: those of each text sum to 1, or to 0 where no word matters."""
+    if predictor.schedule is None:
+        return _leanings(predictor, sides, labels, predictor.model_name)
+    found, parts = _attention(predictor, sides), predictor.facts.get("blend", {})
+    if not (whole := sum(parts.values())):
+        return found
+    counted = {name: weight for name, weight in parts.items() if name in predictor.counting and weight}
+    found *= 1 - sum(counted.values()) / whole
+    for name, weight in counted.items():
+        found += _leanings(predictor, sides, labels, name) * (weight / whole)
+    return found
+
+
+def _leanings(predictor: ClassifyPredictor, sides: Sides, labels: Index, name: str) -> Floats:
+    """What moves a counting model, as shares."""
+    moved = np.abs(predictor.counting[name].leanings(sides, labels))
+    lengths = np.concatenate([tokens.lengths for tokens in sides])
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    sums = np.bincount(owner, moved, len(lengths))
+    shares: Floats = moved / np.where(sums > 0, sums, 1.0)[owner]
+    return shares
+
+
+def _attention(predictor: ClassifyPredictor, sides: Sides) -> Floats:
+    """What the network's poolings weigh."""
+    passages = predictor.passages(sides)
+    weights = np.zeros(len(passages.ids))
+    for index in passages.groups():
+        _add_weights(predictor, passages, index, weights)
+    return weights
+
+
+def _add_weights(predictor: ClassifyPredictor, passages: Passages, index: Index, weights: Floats) -> None:
+    """Write down, where they stand, the shares of the words of some records."""
+    batch = passages.batch(index)
+    output, chosen = predictor.run(batch), passages.passages(index)
+    shares = batch.shares.double().numpy()
+    if passages.documents:
+        upper, shares = shares, np.zeros(len(chosen))
+        for block, pooled in zip(batch.sentences, output.sentences, strict=True):
+            rows = pooled.weights.double().cpu().numpy() * upper[block.rows.numpy()][:, None]
+            shares[block.items[block.mask].numpy()] = rows[block.mask.numpy()]
+    if batch.vectors is not None:  # nothing is weighed inside an encoded sentence: its words share alike
+        sizes = passages.sizes[chosen]
+        weights[ranges(passages.starts[chosen], sizes)] = np.repeat(shares / sizes, sizes)
+    for block, pooled in zip(batch.words, output.words, strict=True):
+        mask, rows = block.mask.numpy(), block.rows.numpy()
+        where = passages.starts[chosen[rows]][:, None] + np.arange(mask.shape[1])
+        weights[where[mask]] = (pooled.weights.double().cpu().numpy() * shares[rows][:, None])[mask]
+
+
+def _words(predictor: ClassifyPredictor, texts: Texts, sides: Sides) -> list[str]:
+    """The words of all sides as the model reads them."""
+    documents, found = predictor.documents, list[str]()
+    for column, tokens in zip(texts.texts, sides, strict=True):
+        split = split_words(column, lower=predictor.tokenizer.lower, sentences=documents)
+        kept = within_caps(
+            split.sentences, split.texts, predictor.settings.max_words,
+            predictor.settings.max_sentences if documents else None,
+        )  # fmt: skip
+        found += split.words.filter(kept).to_list()
+        assert int(kept.sum()) == len(tokens.ids)
+    return found
+
+
+def _places(sides: Sides, record: int) -> Index:
+    """Where the words of a record stand among those of all sides."""
+    found, base = [], 0
+    for tokens in sides:
+        span = _span(tokens.sentences[tokens.texts], record)
+        found.append(np.arange(span.start, span.stop) + base)
+        base += len(tokens.ids)
+    return np.concatenate(found)
+
+
+def _span(offsets: Index, record: int) -> slice:
+    return slice(int(offsets[record]), int(offsets[record + 1]))
+
+
+def _sums(flags: Keep) -> Index:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(flags, dtype=np.int64)])
+
+
+def explanation(predictor: ClassifyPredictor, record: Text, answer: TextAnswer) -> TextExplanation:
+    """The weights and graphs inside one record, passage by passage."""
+    texts = _columns(predictor, [record])
+    sides = predictor.encode(texts)
+    best = np.array([predictor.labels.index(answer.choices[0].value)])
+    weights, words = _weights(predictor, sides, best), _words(predictor, texts, sides)
+    passages = predictor.passages(sides)
+    chosen = passages.passages(np.arange(1))
+    graphs, upper = _graphs(predictor, passages) if predictor.schedule is not None else ({}, ())
+    parts = []
+    for number, passage in enumerate(chosen.tolist()):
+        span = slice(int(passages.starts[passage]), int(passages.starts[passage] + passages.sizes[passage]))
+        share = float(weights[span].sum())
+        within = weights[span] / share if share > 0 else weights[span]
+        side = int(span.start >= len(sides[0].ids))
+        parts.append(Passage(tuple(words[span]), tuple(within.tolist()), graphs.get(number, ()), share, side))
+    return TextExplanation(tuple(parts), upper, answer)
+
+
+def _graphs(predictor: ClassifyPredictor, passages: Passages) -> tuple[dict[int, Graph], Graph]:
+    """The word graph of each passage of the one record, and the graph between its passages."""
+    batch = passages.batch(np.arange(1))
+    output = predictor.run(batch)
+    found: dict[int, Graph] = {}
+    for block, pooled in zip(batch.words, output.words, strict=True):
+        for row, size, graph in zip(block.rows.tolist(), block.lengths.tolist(), _rows(pooled.graph), strict=False):
+            found[row] = tuple(map(tuple, graph[:size, :size].tolist()))
+    whole = len(batch.sentences) == 1 and len(batch.sentences[0].rows) == 1 and output.sentences[0].graph is not None
+    return found, tuple(map(tuple, _rows(output.sentences[0].graph)[0].tolist())) if whole else ()
+
+
+def _rows(graph: torch.Tensor | None) -> list[torch.Tensor]:
+    return [] if graph is None else list(graph.cpu())

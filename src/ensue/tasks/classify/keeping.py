@@ -1,0 +1,66 @@
+"""Held-out texts that stay in a folder, as ids of words with their labels, so that updates can be tested on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ensue.data.histories import Index
+from ensue.data.tokens import Tokens
+from ensue.errors import SettingError
+from ensue.tasks.classify.counting import Sides
+
+FILE = "remembered.safetensors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeepingSettings:
+    """What of the texts stays in a folder."""
+
+    remembered: int = 200
+    """Held-out texts kept as ids of words, at most, to test updates on; 0 keeps none."""
+
+    def __post_init__(self) -> None:
+        """Refuse what has no meaning.
+
+        Raises:
+            SettingError: below 0.
+        """
+        if self.remembered < 0:
+            raise SettingError(f"remembered is {self.remembered}; it must be 0 or more")
+
+
+def chosen(sides: Sides, targets: Index, num: int, seed: int) -> tuple[Sides, Index] | None:
+    """At most ``num`` of the texts that have a known label and a word, drawn at random; ``None`` for none."""
+    usable = np.flatnonzero((targets >= 0) & (np.sum([tokens.lengths for tokens in sides], axis=0) > 0))
+    drawn = np.sort(np.random.default_rng(seed).permutation(usable)[:num])
+    if not len(drawn):
+        return None
+    return tuple(replace(tokens.select(drawn), words=None) for tokens in sides), targets[drawn]
+
+
+def tensors_of(remembered: tuple[Sides, Index]) -> dict[str, Tensor]:
+    """What is kept, as tensors by name."""
+    sides, targets = remembered
+    found = {"targets": torch.from_numpy(np.ascontiguousarray(targets))}
+    for side, tokens in enumerate(sides):
+        for name in ("ids", "sentences", "texts"):
+            found[f"{side}.{name}"] = torch.from_numpy(np.ascontiguousarray(getattr(tokens, name)))
+    return found
+
+
+def restored(tensors: Mapping[str, Tensor]) -> tuple[Sides, Index]:
+    """What :func:`tensors_of` gave."""
+    num = 1 + max(int(name[0]) for name in tensors if name[0].isdecimal())
+
+    def part(side: int, name: str) -> np.ndarray[Any, Any]:
+        found: np.ndarray[Any, Any] = tensors[f"{side}.{name}"].numpy()
+        return found
+
+    sides = tuple(Tokens(part(side, "ids"), part(side, "sentences"), part(side, "texts")) for side in range(num))
+    return sides, tensors["targets"].numpy()

@@ -1,0 +1,269 @@
+"""A BiLSTM, a pooling and a classifier: one network for texts, for documents and for pairs.
+
+Gong et al., Text Information Aggregation with Centrality Attention, Science China Information Sciences 2020. Task: say
+which label fits a text, from words whose weights are their centrality in a graph of who leans on whom; the other
+poolings of ``ensue.nn.pooling`` take its place in the baselines.
+
+===========================  =================================================================
+section 2, Eqs. 1-3          ``Level``: vectors of words, BiLSTM, weighted sum
+section 4, hierarchical      two ``Level`` of their own: words to sentences, sentences to text
+Eq. 10                       ``TextClassifier._relate``, for pairs
+Eq. 11                       ``TextClassifier.loss``, with the minus sign it lacks
+Table 2, section 5.2         the defaults: those of SST-2, and ``TABLE_2`` for the others
+===========================  =================================================================
+
+What the paper leaves open is taken from its released program: the classifier is Dense 300, dropout, tanh, Dense;
+dropout stands on the vectors of words and in the classifier; the batch size halves when validation accuracy does not
+improve.
+
+**Departures.** Words that no file knows get vectors of their own, which are learned. L2 leaves the vectors of words
+alone: through Adam it would pull at every word in every step, however seldom it occurs. A text of more than 256 words
+(a document: of more than 256 sentences, or with a sentence of more than 256 words) is cut into equal stretches; those
+of a sentence count as sentences, those of a text are averaged by length. Nothing is left out: the released program read
+40 sentences of 40 words. With ``encoder``, a frozen model of sentences takes the place of the lower level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ensue.errors import SettingError
+from ensue.nn.centrality import Method
+from ensue.nn.dropout import Dropout
+from ensue.nn.pooling import POOLINGS, Pooled, Pooling
+from ensue.nn.recurrent import BiLSTM
+from ensue.schedule import Schedule
+from ensue.tasks.classify.batch import Batch, Block, Output
+from ensue.vocabulary import PADDING
+
+Architecture = Literal["auto", "flat", "hierarchical", "pair"]
+LEARNED_DIM = 300
+"""Width of the vectors of words where no file gives them (Table 2)."""
+_SPREAD = 0.1  # standard deviation that learned vectors start with
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextSettings:
+    """Settings of a text classifier; the defaults are those of the paper for SST-2."""
+
+    pooling: str = "centrality"
+    """How words become a text: max, mean, self-attention, routing, reverse-routing, centrality, centrality-bilinear."""
+    architecture: Architecture = "auto"
+    """flat, hierarchical (words, sentences, document) or pair; auto: as the data is."""
+    vectors: str | None = None
+    """A file of word vectors (GloVe, fastText, word2vec text or npz); without one, vectors are learned."""
+    encoder: str | None = None
+    """Name or folder of a sentence-transformers model that encodes the sentences: the network reads these vectors."""
+    tuned: bool = True
+    """Whether the vectors of the file are trained too."""
+    extra_words: int = 50_000
+    """Of the file's first words, so many are kept though the training data lacks them: later texts may hold them."""
+    dim: int | None = None
+    """Width of a word's vector: that of the file, or 300 where there is none."""
+    hidden: int = 300
+    """LSTM units in each direction."""
+    score_dim: int = 50
+    """Width inside the scores of centrality and self-attention."""
+    head: int = 300
+    """Hidden units of the classifier."""
+    dropout: float = 0.6
+    """Share of the units dropped in training, of the vectors of words and in the classifier."""
+    method: Method = "solve"
+    """How centrality is found: solve (exact), power (the paper) or series (Theorem 2)."""
+    lower: bool = True
+    """Whether case is dropped."""
+    min_count: int = 1
+    """How often a word must occur in the training data to be known."""
+    max_words: int | None = None
+    """A cap on the words of a sentence (of a text that is not read as a document); everything is read without one."""
+    max_sentences: int | None = None
+    """A cap on the sentences of a document."""
+
+    def __post_init__(self) -> None:
+        if self.pooling not in POOLINGS:
+            raise SettingError(f"pooling is {self.pooling!r}; choose from {', '.join(POOLINGS)}")
+        if self.architecture not in ("auto", "flat", "hierarchical", "pair"):
+            raise SettingError(f"architecture is {self.architecture!r}; choose from auto, flat, hierarchical, pair")
+        if self.method not in ("solve", "power", "series"):
+            raise SettingError(f"method is {self.method!r}; choose from solve, power, series")
+        for name in ("dim", "hidden", "score_dim", "head", "min_count", "max_words", "max_sentences"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise SettingError(f"{name} is {value}; it must be at least 1")
+        if self.encoder is not None and not self.encoder.strip():
+            raise SettingError("encoder is empty; name a sentence-transformers model, or leave it out")
+        if self.extra_words < 0:
+            raise SettingError(f"extra_words is {self.extra_words}; it must be 0 or more")
+        if not 0 <= self.dropout < 1:
+            raise SettingError(f"dropout is {self.dropout}; it must be at least 0 and below 1")
+
+
+SCHEDULE = Schedule(
+    epochs=30,
+    batch_size=128,
+    smallest_batch=16,
+    learning_rate=3e-4,
+    decay_rate=0.95,
+    decay_steps=500,
+    weight_decay=1e-6,
+    watch="accuracy",
+    patience=6,
+    refit=False,
+    replay=0,
+)
+TABLE_2: dict[str, dict[str, object]] = {
+    "flat": {},
+    "hierarchical": {
+        "learning_rate": 1e-4,
+        "decay_rate": 0.9,
+        "decay_steps": 1000,
+        "batch_size": 32,
+        "smallest_batch": 32,
+        "dropout": 0.4,
+    },
+    "pair": {
+        "score_dim": 30,
+        "learning_rate": 1e-4,
+        "decay_steps": 20_000,
+        "smallest_batch": 128,
+        "weight_decay": 1e-20,
+        "dropout": 0.2,
+    },
+}
+"""What Table 2 has otherwise for documents (its column IMDB) and pairs (SNLI), unless it is set."""
+
+
+class Shape(NamedTuple):
+    """What the data decides about a network."""
+
+    num_words: int
+    """Ids, padding and unknown included; 0 where sentences are encoded."""
+    dim: int
+    """Width of a word's vector, or of an encoded sentence's."""
+    num_labels: int
+    architecture: str
+
+
+class Level(nn.Module):
+    """A BiLSTM and a pooling: from the items of passages to one vector a passage.
+
+    Args:
+        settings: of the network.
+        dim: width of the items.
+    """
+
+    def __init__(self, settings: TextSettings, dim: int) -> None:
+        super().__init__()
+        self.lstm = BiLSTM(dim, settings.hidden)
+        self.pool = _pooling(settings)
+
+    def forward(self, look: Callable[[Tensor], Tensor], blocks: Sequence[Block], rows: int) -> _Encoded:
+        """All blocks, whose items ``look`` turns from (rows, length) numbers into (rows, length, dim) vectors."""
+        pooled = [cast(Pooled, cast(Any, self.pool)(self._read(look, block), block.mask)) for block in blocks]
+        if not pooled:
+            return _Encoded(torch.zeros(rows, self.pool.width, device=next(self.parameters()).device), [])
+        order = torch.cat([block.rows for block in blocks]).argsort()
+        return _Encoded(torch.cat([part.vector for part in pooled])[order], pooled)
+
+    def _read(self, look: Callable[[Tensor], Tensor], block: Block) -> Tensor:
+        if torch.is_grad_enabled() or block.items.is_cuda:
+            return cast(Tensor, self.lstm(look(block.items), block.mask))
+        distinct, index = torch.unique(block.items, return_inverse=True)
+        return self.lstm.read(look(distinct), index, block.mask)
+
+
+class _Encoded(NamedTuple):
+    vectors: Tensor  # (rows, width)
+    pooled: list[Pooled]
+
+
+def _pooling(settings: TextSettings) -> Pooling:
+    options: dict[str, object] = {}
+    if settings.pooling in ("self-attention", "centrality", "centrality-bilinear"):
+        options["score_dim"] = settings.score_dim
+    if settings.pooling.startswith("centrality"):
+        options["method"] = settings.method
+    return POOLINGS[settings.pooling](2 * settings.hidden, **options)
+
+
+class TextClassifier(nn.Module):
+    """Scores of the labels of texts, documents or pairs.
+
+    Args:
+        settings: of the network.
+        shape: what the data decides.
+    """
+
+    fixed: Tensor
+
+    def __init__(self, settings: TextSettings, shape: Shape) -> None:
+        super().__init__()
+        self.paired = shape.architecture == "pair"
+        self.table = nn.Embedding(shape.num_words, shape.dim, sparse=True)
+        nn.init.normal_(self.table.weight, std=_SPREAD)
+        nn.init.zeros_(self.table.weight[: PADDING + 2])  # padding, and words that were never seen
+        self.register_buffer("fixed", torch.zeros(shape.num_words, dtype=torch.bool))
+        self.drop = Dropout(settings.dropout)
+        self.words = None if settings.encoder is not None else Level(settings, shape.dim)
+        hierarchical = shape.architecture == "hierarchical" or self.words is None
+        below = shape.dim if self.words is None else self.words.pool.width
+        self.sentences = Level(settings, below) if hierarchical else None
+        top = cast(Level, self.sentences or self.words)
+        width = top.pool.width * (4 if self.paired else 1)
+        self.hidden, self.output = nn.Linear(width, settings.head), nn.Linear(settings.head, shape.num_labels)
+
+    @torch.no_grad()
+    def place(self, ids: Tensor, vectors: Tensor, *, tuned: bool) -> None:
+        """Give some words the vectors of a file; those that are not ``tuned`` stay as they are, to the bit."""
+        device = self.table.weight.device
+        learned = self.table.weight[PADDING + 2 :]
+        learned *= vectors.std() / _SPREAD if vectors.numel() > 1 else 1.0  # others start as large as the file's
+        self.table.weight[ids.to(device)] = vectors.to(device)
+        self.fixed[ids.to(device)] = not tuned
+
+    @torch.no_grad()
+    def grow(self, num_words: int) -> None:
+        """Rows for words that are new: at random, as spread as those before."""
+        old = self.table.weight
+        rows = old.new_empty(num_words - len(old), old.shape[1]).normal_(std=float(old[PADDING + 2 :].std()))
+        self.table = nn.Embedding(num_words, old.shape[1], sparse=True, _weight=torch.cat([old, rows]))
+        self.fixed = torch.cat([self.fixed, self.fixed.new_zeros(len(rows))])
+
+    def forward(self, batch: Batch) -> Output:
+        """Scores (records, labels), and what was pooled on the way."""
+        num_rows = sum(len(block.rows) for block in batch.words)
+        if self.words is None:
+            found, upper = _Encoded(self.drop(cast(Tensor, batch.vectors)), []), None
+        else:
+            found, upper = self.words(self._look, batch.words, num_rows), None
+        if self.sentences is not None:
+            passages = found.vectors
+            upper = self.sentences(lambda items: passages[items], batch.sentences, len(batch.owners))
+        vectors = found.vectors if upper is None else upper.vectors
+        texts = vectors.new_zeros(batch.num_texts, vectors.shape[1])
+        texts = texts.index_add(0, batch.owners, vectors * batch.shares[:, None].to(vectors.dtype))
+        related = _relate(texts) if self.paired else texts
+        scores = self.output(self.drop(self.hidden(related)).tanh())  # the order of the released program
+        return Output(scores, found.pooled, upper.pooled if upper is not None else [])
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Eq. 11: the mean negative log likelihood of the labels."""
+        return functional.cross_entropy(self(batch).scores.float(), batch.targets)
+
+    def _look(self, items: Tensor) -> Tensor:
+        vectors: Tensor = self.table(items)
+        if self.training:
+            vectors = torch.where(self.fixed[items][..., None], vectors.detach(), vectors)
+        dropped: Tensor = self.drop(vectors)
+        return dropped
+
+
+def _relate(texts: Tensor) -> Tensor:
+    """Eq. 10: [p; h; |p - h|; p * h] of the first and the second texts."""
+    first, second = texts.chunk(2)
+    return torch.cat([first, second, (first - second).abs(), first * second], dim=1)

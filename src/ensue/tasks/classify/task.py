@@ -1,0 +1,166 @@
+"""Where texts meet tensors: passages of bounded length, batches of like length, and no Python object per word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ensue.data.histories import Ids, Index, ranges
+from ensue.data.tokens import Tokens
+from ensue.tasks.classify.batch import Batch, Block
+
+STRETCH = 256
+"""Items that are pooled together at most: a longer text (or sentence, or document) is cut into equal stretches."""
+WORDS = 2**14
+"""Words of a block at most, and of a group of texts: what an LSTM writes for them stays below 200 MB at 300 units."""
+PAIRS = 2**22
+"""Pairs of words of a block at most (16 MB a word graph)."""
+Keep = npt.NDArray[np.bool_]
+
+
+class Stretches:
+    """Ranges of items, each cut into as few equal parts of at most so many as it takes; an empty one has no part.
+
+    Attributes:
+        starts: (parts,) where each begins.
+        lengths: (parts,) number of items.
+        owners: (parts,) the range each is part of.
+    """
+
+    def __init__(self, offsets: Index, most: int = STRETCH) -> None:
+        sizes = np.diff(offsets)
+        parts = -(-sizes // most)
+        self.owners = np.repeat(np.arange(len(sizes)), parts)
+        part, whole, of = ranges(np.zeros_like(parts), parts), sizes[self.owners], parts[self.owners]
+        self.starts = offsets[:-1][self.owners] + part * whole // np.maximum(of, 1)
+        self.lengths = offsets[:-1][self.owners] + (part + 1) * whole // np.maximum(of, 1) - self.starts
+
+
+class Passages:
+    """Encoded texts, or pairs, as training data: passages of words, and documents of passages.
+
+    Args:
+        sides: the texts; for pairs, the first ones and the second ones.
+        targets: (records,) codes of the labels, or ``None``.
+        documents: whether a text is a document whose sentences are pooled first. Otherwise the parts of a text that
+            was cut are averaged, each by its number of words.
+    """
+
+    stretch = STRETCH
+    """Words of a passage at most."""
+
+    def __init__(self, sides: tuple[Tokens, ...], targets: Index | None = None, *, documents: bool = False) -> None:
+        self.num_records, self.documents = len(sides[0]), documents
+        self.targets = np.empty(0, np.int64) if targets is None else targets
+        self.ids: Ids = np.concatenate([side.ids for side in sides])
+        offsets, texts = _joined([side.sentences for side in sides]), _joined([side.texts for side in sides])
+        cut = Stretches(offsets, self.stretch)
+        self.starts, self.sizes = cut.starts, cut.lengths
+        owners = np.repeat(np.arange(len(texts) - 1), np.diff(texts))[cut.owners]
+        self.first: Index = np.searchsorted(owners, np.arange(len(texts)))
+        """(texts + 1,) text ``t`` has the passages ``first[t]`` to ``first[t + 1]``; none if it has no words."""
+        words = np.diff(offsets[texts])
+        self.lengths: Index = words.reshape(len(sides), -1).sum(0)
+        """(records,) number of words."""
+
+    def __len__(self) -> int:
+        """Number of texts, or of pairs."""
+        return self.num_records
+
+    def plan(self, size: int, seed: int | tuple[int, ...]) -> list[Index]:
+        """A shuffled epoch: batches of ``size`` records of like length, in random order; the same for the same seed."""
+        random = np.random.default_rng(seed)
+        order = random.permutation(len(self))
+        pool = np.arange(len(order)) // (size * 64)
+        order = order[np.lexsort((self.lengths[order], pool))]
+        batches = [order[low : low + size] for low in range(0, len(order), size)]
+        return [batches[i] for i in random.permutation(len(batches))]
+
+    def groups(self, targets: int = WORDS) -> Iterator[Index]:
+        """All records once, shortest first, in groups of about so many words."""
+        order = np.argsort(self.lengths, kind="stable")
+        group = np.cumsum(np.maximum(self.lengths[order], 1)) // max(targets, 1)
+        return (part for part in np.split(order, np.flatnonzero(np.diff(group)) + 1) if len(part))
+
+    def texts(self, index: Index) -> Index:
+        """The numbers of the texts of some records: first texts, then second ones."""
+        sides = (len(self.first) - 1) // max(self.num_records, 1)
+        return np.concatenate([index + side * self.num_records for side in range(max(sides, 1))])
+
+    def passages(self, index: Index) -> Index:
+        """The numbers of the passages of some records, in the order in which a batch of them counts them."""
+        texts = self.texts(index)
+        return ranges(self.first[texts], self.first[texts + 1] - self.first[texts])
+
+    def blocks(self, chosen: Index) -> tuple[Block, ...]:
+        """The words of some passages."""
+        return _blocks(self.starts[chosen], self.sizes[chosen], self.ids)
+
+    def batch(self, index: Index) -> Batch:
+        """The records ``index`` as padded tensors on the CPU."""
+        texts = self.texts(index)
+        counts = self.first[texts + 1] - self.first[texts]
+        chosen = ranges(self.first[texts], counts)
+        if self.documents:
+            cut = Stretches(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
+            sentences = _blocks(cut.starts, cut.lengths, np.arange(len(chosen)))
+            owners, sizes = cut.owners, cut.lengths
+        else:
+            sentences, owners, sizes = (), np.repeat(np.arange(len(texts)), counts), self.sizes[chosen]
+        shares = sizes / np.bincount(owners, sizes, len(texts))[owners]
+        return Batch(
+            self.blocks(chosen),
+            sentences,
+            torch.from_numpy(owners),
+            torch.from_numpy(shares.astype(np.float32)),
+            len(texts),
+            torch.from_numpy(self.targets[index] if len(self.targets) else self.targets),
+        )
+
+
+def keep_words(tokens: Tokens, kept: Keep) -> Tokens:
+    """The same texts without the words that are ``False``; sentences and texts may become empty."""
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
+    words = None if tokens.words is None else tokens.words.filter(kept)
+    return Tokens(tokens.ids[kept], ends[tokens.sentences], tokens.texts, words=words)
+
+
+def within_caps(sentences: Index, texts: Index, max_words: int | None, max_sentences: int | None) -> Keep:
+    """(words,) which words caps leave, as :meth:`ensue.data.tokens.Tokenizer.encode` applies them."""
+    sizes, counts = np.diff(sentences), np.diff(texts)
+    kept: Keep = np.ones(int(sizes.sum()), np.bool_)
+    if max_words is not None:
+        kept &= ranges(np.zeros_like(sizes), sizes) < max_words
+    if max_sentences is not None:
+        kept &= np.repeat(ranges(np.zeros_like(counts), counts), sizes) < max_sentences
+    return kept
+
+
+def _joined(offsets: list[Index]) -> Index:
+    """The offsets of several columns as if they stood one after the other."""
+    found, end = [np.zeros(1, np.int64)], 0
+    for part in offsets:
+        found.append(part[1:] + end)
+        end += int(part[-1])
+    return np.concatenate(found)
+
+
+def _blocks(starts: Index, lengths: Index, values: npt.NDArray[np.integer]) -> tuple[Block, ...]:
+    """Ranges of ``values`` as padded blocks, in each of which no row is half as long as the longest, or shorter."""
+    order = np.argsort(-lengths, kind="stable")
+    falling, blocks, low = lengths[order], [], 0
+    while low < len(order):
+        longest = int(falling[low])
+        most = max(1, min(PAIRS // longest**2, WORDS // longest))
+        high = min(int(np.searchsorted(-falling, -(longest // 2), side="left")), low + most)
+        rows = order[low:high]
+        where = starts[rows][:, None] + np.arange(longest)
+        stops = (starts + lengths)[rows][:, None]
+        index = values[np.minimum(where, stops - 1)].astype(np.int64)
+        parts = (index * (where < stops), where < stops, lengths[rows], rows)
+        blocks.append(Block(*map(torch.from_numpy, parts)))
+        low = high
+    return tuple(blocks)

@@ -1,0 +1,137 @@
+"""``best``: lexical scores of the whole article and of its head, and a learned one, in one weighted sum.
+
+Each score is standardised over all articles, post by post: what counts is how far an article stands out among the
+others for this post, whatever the post's length and words. A post may also be about **none** of them: with s_a the
+weighted sum of article a and s_0 a number,
+
+    P(a | post) = exp(s_a) / (exp(s_0) + sum over all articles b of exp(s_b)).
+
+Weights and s_0 are those under which held-out posts are likeliest: their true articles where these are on the shelf,
+none where these are taken off it, each half of the loss, with a light L2 penalty.
+
+**Posts together.** Many posts are about few articles, and a post that says little is about one that many discuss.
+How much each article, and none, is discussed is found by expectation-maximisation over all the posts that are ranked
+together (mixing proportions of fixed components; Dempster, Laird & Rubin 1977); its logarithm, times ``pull``, joins
+the sums. No label is used. Held-out posts choose ``pull``; at 0 every post is ranked alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from typing import Any, cast
+
+import numpy as np
+import polars as pl
+import torch
+from torch.optim import LBFGS
+
+from ensue.data.posts import Articles
+from ensue.metrics import Floats
+from ensue.tasks.link.measures import Mask
+
+PULLS = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""What held-out posts choose ``pull`` from."""
+PENALTY = 0.01
+BELIEF = 0.5
+_STEPS, _ROUNDS = 50, 20
+_START = 5.0
+_TINY = 1e-9
+_AT_ONCE = 1 << 12  # posts whose shares are held at once
+
+
+def heads(articles: Articles) -> pl.Series:
+    """(articles,) what most posts repeat: the title and the first paragraph; without a title, three paragraphs."""
+    titled = (articles.titles != "") & (articles.titles != articles.bodies)
+    paragraphs = articles.bodies.str.strip_chars().str.extract_all(r"[^\n]+")
+    first, three = (paragraphs.list.head(num).list.join("\n") for num in (1, 3))
+    return (articles.titles + "\n" + first).zip_with(titled, three)
+
+
+def standardised(scores: Any) -> Floats:
+    """(posts, articles) scores as distances from the post's mean, in its standard deviations; 0 where all are equal."""
+    wide = np.asarray(scores, np.float64)
+    spread = wide.std(1, keepdims=True)
+    found: Floats = (wide - wide.mean(1, keepdims=True)) / np.where(spread > _TINY, spread, 1.0)
+    return found
+
+
+def weigh(scores: Mapping[str, Floats], related: Mask) -> tuple[dict[str, float], float]:
+    """The weights of standardised scores, and the number of none, under which labelled posts are likeliest.
+
+    Args:
+        scores: by name, (posts, articles) each.
+        related: (posts, articles); posts without a true article say nothing.
+
+    Returns:
+        A weight a name, and s_0.
+    """
+    kept = related.any(1)
+    columns = torch.from_numpy(np.stack([values[kept] for values in scores.values()], axis=2))
+    true = torch.from_numpy(related[kept])
+    weights = torch.full((len(scores),), 1 / len(scores), dtype=torch.float64, requires_grad=True)
+    nothing = torch.full((1,), _START, dtype=torch.float64, requires_grad=True)
+    optimizer = LBFGS([weights, nothing], max_iter=_STEPS, line_search_fn="strong_wolfe")
+
+    def objective() -> torch.Tensor:
+        optimizer.zero_grad()
+        sums = columns @ weights
+        none = nothing.expand(len(sums), 1)
+        found = torch.cat([sums, none], 1).logsumexp(1) - sums.masked_fill(~true, -torch.inf).logsumexp(1)
+        missed = torch.cat([sums.masked_fill(true, -torch.inf), none], 1).logsumexp(1) - nothing
+        loss = (found + missed).mean() / 2 + PENALTY * weights.square().sum()
+        torch.autograd.backward(loss)
+        return loss
+
+    if len(true):
+        cast(Any, optimizer).step(objective)
+    return dict(zip(scores, weights.detach().tolist(), strict=True)), float(nothing.detach())
+
+
+def mixed(scores: Iterable[tuple[str, Floats]], weights: Mapping[str, float]) -> Floats:
+    """(posts, articles) the weighted sum of scores by name, each made only when it is added."""
+    weighted = (weights[name] * values for name, values in scores)
+    return reduce(lambda found, values: np.add(found, values, out=found), weighted)
+
+
+def popularity(sums: Floats, pull: float, nothing: float) -> Floats:
+    """(articles + 1,) what joins each column of the sums and, last, s_0: ``pull`` times the logarithm of a proportion.
+
+    Proportions are over those of no knowledge: half for none, the other half in equal parts. As much as ``BELIEF`` of a
+    post stands for each article, and as much for none as for all of them, so that nothing is ruled out.
+
+    Args:
+        sums: (posts, articles) weighted sums of the posts that are ranked together.
+        pull: between 0, where nothing is added, and 1.
+        nothing: s_0.
+    """
+    size = sums.shape[1]
+    if not pull or not len(sums):
+        return np.zeros(size + 1)
+    likely = np.concatenate([sums, np.full((len(sums), 1), nothing)], axis=1)
+    np.exp(np.subtract(likely, likely.max(1, keepdims=True), out=likely), out=likely)
+    start = np.append(np.full(size, 0.5 / size), 0.5)
+    share = start
+    for _ in range(_ROUNDS):
+        moved, counts = (share / start) ** pull, 2 * size * BELIEF * start
+        for low in range(0, len(likely), _AT_ONCE):
+            joint = likely[low : low + _AT_ONCE] * moved
+            counts += (joint / joint.sum(1, keepdims=True)).sum(0)
+        share = counts / counts.sum()
+    found: Floats = pull * np.log(share / start)
+    return found
+
+
+def log_shares(sums: Floats, discussed: Floats, nothing: float) -> Floats:
+    """(posts, articles) ln P(article | post).
+
+    Args:
+        sums: (posts, articles).
+        discussed: (articles + 1,) of :func:`popularity`.
+        nothing: s_0.
+    """
+    moved = sums + discussed[:-1]
+    top = np.maximum(moved.max(1, keepdims=True), nothing + discussed[-1])
+    whole = np.exp(moved - top).sum(1, keepdims=True) + np.exp(nothing + discussed[-1] - top)
+    found: Floats = moved - top - np.log(whole)
+    return found

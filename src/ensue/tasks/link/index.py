@@ -1,0 +1,335 @@
+"""Vectors of texts kept in a folder and searched exactly: appended to, deleted from and compacted, never half.
+
+The folder holds ``index.json``, which alone says what counts, and shards that are written once and never changed:
+``vectors-N.npy`` (rows, dim) of unit rows in 16 or 32 bits, mapped and not read; ``rows-N.parquet`` with the ids and
+the fingerprints of the texts; ``gone-N.npy``, the rows deleted so far. Every change writes its files, flushes them and
+then replaces ``index.json`` in one step: a crash leaves the index before or after, and files that nobody names, which
+the next change sweeps away.
+
+A search takes a block of rows at a time, so its memory does not grow with the index. Beyond a million rows
+:meth:`VectorIndex.add_cells` (extra ``ann``) keeps them in cells beside the shards, as ``cells-N.faiss``, and a search
+may probe a few; rows that came since are searched exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ensue.data.histories import Index
+from ensue.errors import ModelFolderError, SettingError
+from ensue.store import checksums
+from ensue.tasks.link.index_files import (
+    FORMAT,
+    flush,
+    half,
+    names_of,
+    read_manifest,
+    read_rows,
+    require_file,
+    save_rows,
+    sums_for,
+    write_manifest,
+)
+from ensue.tasks.link.index_files import save as save_array
+from ensue.tasks.link.search import Vectors, exact_search, load, make_cells, probe, save
+
+_BITS = {"float16": np.float16, "float32": np.float32}
+_BLOCK = 1 << 16
+
+
+def fingerprints(texts: pl.Series) -> npt.NDArray[np.uint64]:
+    """(texts,) a 64-bit number each, equal for equal texts: whether a text changed since it was encoded."""
+    digests = (blake2b((text or "").encode(), digest_size=8).digest() for text in texts)
+    return np.frombuffer(b"".join(digests), np.uint64)
+
+
+class VectorIndex:
+    """An index that stands in a folder; made by :meth:`create` or :meth:`open`.
+
+    Args:
+        folder: where it stands.
+        manifest: what ``index.json`` says.
+        sums: checksums of files by name; none in an index of before there were any.
+    """
+
+    def __init__(self, folder: Path, manifest: dict[str, Any], sums: dict[str, str]) -> None:
+        self.folder, self.manifest, self._sums = folder, manifest, sums
+        self._cells: Any = None  # read when they are first probed
+        self.standing: npt.NDArray[np.bool_]
+        self._load(checked=False)
+
+    @classmethod
+    def create(cls, folder: str | Path, dim: int, *, kind: str = "", bits: str = "float16") -> VectorIndex:
+        """An empty index.
+
+        Args:
+            folder: where it shall stand; missing or empty.
+            dim: numbers in a vector.
+            kind: what encodes the texts, such as a model's fingerprint; :meth:`open` compares it.
+            bits: ``float16`` or ``float32``.
+
+        Raises:
+            ModelFolderError: something else stands there.
+            SettingError: an unknown width of numbers, or no dimension.
+        """
+        if bits not in _BITS or dim < 1:
+            raise SettingError(f"bits: {bits!r} with {dim} dimensions; give float16 or float32, and at least 1")
+        folder = Path(folder)
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise ModelFolderError(f"{folder}: is not empty; name another place for the index, or delete it")
+        manifest = {"format": FORMAT, "dim": dim, "bits": bits, "kind": kind, "next": 1, "shards": [], "gone": None}
+        manifest["checksums"] = checksums.FILE
+        write_manifest(folder, manifest, {}, {})
+        return cls(folder, manifest, {})
+
+    @classmethod
+    def open(cls, folder: str | Path, kind: str | None = None) -> VectorIndex:
+        """An index that stands.
+
+        Args:
+            folder: where.
+            kind: what would encode new texts; ``None`` to ask nothing.
+
+        Raises:
+            ModelFolderError: no index, half of one, a newer one, or one of another encoder.
+        """
+        folder = Path(folder)
+        manifest, sums = read_manifest(folder)
+        if kind is not None and manifest["kind"] != kind:
+            raise ModelFolderError(
+                f"{folder}: holds vectors of another encoder ({manifest['kind']!r}, not {kind!r}); delete the folder "
+                "to encode the texts anew"
+            )
+        return cls(folder, manifest, sums)
+
+    def __len__(self) -> int:
+        """Number of rows that stand."""
+        return int(self.standing.sum())
+
+    def fresh(self, ids: pl.Series, prints: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """(texts,) whether a text is not in the index, or under its id another one: what must be encoded."""
+        held = self.rows.filter(pl.Series(self.standing)).unique("id", keep="last")
+        asked = pl.DataFrame({"id": ids, "asked": prints}).join(held, on="id", how="left", maintain_order="left")
+        found: npt.NDArray[np.bool_] = ~(asked["asked"] == asked["print"]).fill_null(False).to_numpy()
+        return found
+
+    def add(self, ids: pl.Series, prints: npt.NDArray[np.uint64], vectors: Vectors) -> None:
+        """Append texts; one whose id stands replaces it.
+
+        Args:
+            ids: (texts,) all different.
+            prints: (texts,) their fingerprints.
+            vectors: (texts, dim); they are scaled to length 1.
+
+        Raises:
+            ModelFolderError: the disk is full or the place cannot be written; the index is unchanged.
+            SettingError: another number of texts or of dimensions.
+        """
+        if vectors.shape != (len(ids), self.manifest["dim"]) or len(prints) != len(ids) or ids.n_unique() != len(ids):
+            raise SettingError(
+                f"vectors: {vectors.shape} for {len(ids)} ids; give {self.manifest['dim']} numbers an id, each id once"
+            )
+        if not len(ids):
+            return
+        replaced = self._places(ids)
+        lengths = np.linalg.norm(vectors.astype(np.float32), axis=1, keepdims=True)
+        rows = (vectors / np.maximum(lengths, 1e-12)).astype(_BITS[self.manifest["bits"]])
+        number = self.manifest["next"]
+        save_array(self.folder / f"vectors-{number}.npy", rows)
+        save_rows(self.folder / f"rows-{number}.parquet", pl.DataFrame({"id": ids, "print": prints}))
+        shards = [*self.manifest["shards"], {"number": number, "rows": len(ids)}]
+        self._change({"shards": shards, "next": number + 1}, replaced, len(self.standing) + len(ids))
+
+    def remove(self, ids: pl.Series) -> int:
+        """Delete texts by their ids, and return how many stood; :meth:`compact` frees their place.
+
+        Raises:
+            ModelFolderError: the place cannot be written; the index is unchanged.
+        """
+        places = self._places(ids)
+        if len(places):
+            self._change({"next": self.manifest["next"] + 1}, places, len(self.standing))
+        return len(places)
+
+    def compact(self) -> None:
+        """Write what stands as one shard and forget the rest; rows are numbered anew, in the same order.
+
+        Raises:
+            ModelFolderError: the disk is full or the place cannot be written; the index is unchanged.
+        """
+        number, kept = self.manifest["next"], self.rows.filter(pl.Series(self.standing))
+        path = self.folder / f"vectors-{number}.npy"
+        if len(kept):
+            whole = np.lib.format.open_memmap(
+                path, "w+", _BITS[self.manifest["bits"]], (len(kept), self.manifest["dim"])
+            )
+            low = 0
+            for _, vectors, standing in self.blocks():
+                high = low + int(standing.sum())
+                whole[low:high] = vectors[standing]
+                low = high
+            whole.flush()
+            save_rows(self.folder / f"rows-{number}.parquet", kept)
+        shards = [{"number": number, "rows": len(kept)}] if len(kept) else []
+        self._commit(self.manifest | {"shards": shards, "gone": None, "cells": None, "next": number + 1})
+
+    def add_cells(self, num: int | None = None) -> None:
+        """Keep the rows in cells too, for searches that probe a few of them; what comes later is searched exactly.
+
+        Args:
+            num: how many cells, about the square root of the number of rows by default.
+
+        Raises:
+            ModelFolderError: the disk is full or the place cannot be written; the index is unchanged.
+            SettingError: the extra is missing, there is no row, or less than one cell.
+        """
+        if not len(self.rows) or (num is not None and num < 1):
+            raise SettingError("cells need at least one row, and there must be at least one of them")
+        found = make_cells(list(self.blocks()), len(self.rows), self.manifest["dim"], num)
+        number = self.manifest["next"]
+        path = self.folder / f"cells-{number}.faiss"
+        try:
+            save(found, path)
+            flush(path)
+        except OSError as error:
+            with suppress(OSError):
+                path.unlink()
+            raise ModelFolderError(f"{path}: cannot be written ({error}); the index is unchanged") from error
+        self._commit(self.manifest | {"cells": {"name": path.name, "rows": len(self.rows)}, "next": number + 1})
+
+    def search(
+        self, queries: Vectors, k: int = 10, *, probes: int | None = None
+    ) -> tuple[npt.NDArray[np.float32], pl.DataFrame]:
+        """The ``k`` texts of highest cosine with each query.
+
+        Args:
+            queries: (queries, dim); they are scaled to length 1.
+            k: how many.
+            probes: look only into so many cells of :meth:`add_cells` a query; all rows by default.
+
+        Returns:
+            (queries, k) cosines, -inf where fewer were found; and a frame of ``query``, ``id`` and ``score``, best
+            first, without those.
+
+        Raises:
+            ModelFolderError: the cells are damaged.
+            SettingError: there are no cells to probe, or the extra is missing.
+        """
+        lengths = np.linalg.norm(queries, axis=1, keepdims=True)
+        asked = queries / np.maximum(lengths, 1e-12)
+        if probes is None:
+            scores, rows = exact_search(asked, self.blocks(), k)
+        else:
+            scores, rows = self._probe(asked, k, probes)
+        flat, owners = rows.ravel(), np.repeat(np.arange(len(queries)), k)
+        kept = flat >= 0
+        ids = self.rows["id"].gather(flat[kept])
+        return scores, pl.DataFrame({"query": owners[kept], "id": ids, "score": scores.ravel()[kept]})
+
+    def vectors_of(self, ids: pl.Series) -> npt.NDArray[np.float32]:
+        """(ids,) vectors of texts that stand.
+
+        Raises:
+            SettingError: one does not.
+        """
+        held = self.rows.with_row_index("row").filter(pl.Series(self.standing)).select("id", "row")
+        asked = pl.DataFrame({"id": ids}).join(held, on="id", how="left", maintain_order="left")["row"]
+        if asked.null_count():
+            raise SettingError(f"id {ids.filter(asked.is_null())[0]!r} is not in the index; add its vector first")
+        rows, found = asked.to_numpy().astype(np.int64), np.empty((len(ids), self.manifest["dim"]), np.float32)
+        first = 0
+        for vectors in self.vectors:
+            own = (rows >= first) & (rows < first + len(vectors))
+            found[own] = vectors[rows[own] - first]
+            first += len(vectors)
+        return found
+
+    def _probe(self, asked: Vectors, k: int, probes: int) -> tuple[npt.NDArray[np.float32], Index]:
+        """As :func:`exact_search`: rows of some cells, and all that came since the cells were made."""
+        held = self.manifest.get("cells")
+        if held is None or probes < 1:
+            raise SettingError(f"probes is {probes}; make cells with add_cells first, and give at least 1")
+        if self._cells is None:
+            require_file(self.folder, held["name"], self._sums)
+            try:
+                self._cells = load(self.folder / held["name"], held["rows"])
+            except OSError as error:
+                raise half(self.folder, held["name"], str(error)) from error
+        late = (block for block in self.blocks() if block[0] >= held["rows"])
+        probed, since = probe(self._cells, asked, k, self.standing, probes), exact_search(asked, late, k)
+        scores, rows = (np.concatenate([probed[side], since[side]], axis=1) for side in (0, 1))
+        order = np.lexsort((rows, -scores), axis=1)[:, :k]
+        return np.take_along_axis(scores, order, 1), np.take_along_axis(rows, order, 1)
+
+    def blocks(self) -> Iterator[tuple[int, Vectors, npt.NDArray[np.bool_]]]:
+        """All rows, a block at a time, those that were deleted included."""
+        first = 0
+        for vectors in self.vectors:
+            for low in range(0, len(vectors), _BLOCK):
+                block = vectors[low : low + _BLOCK]
+                yield first + low, block, self.standing[first + low : first + low + len(block)]
+            first += len(vectors)
+
+    def _places(self, ids: pl.Series) -> Index:
+        return (self.rows["id"].is_in(ids.implode()) & pl.Series(self.standing)).arg_true().to_numpy().astype(np.int64)
+
+    def _change(self, changed: dict[str, Any], gone: Index, num_rows: int) -> None:
+        """Commit a manifest with more rows deleted."""
+        if len(gone):
+            every = np.union1d(np.flatnonzero(~self.standing), gone)
+            changed["gone"] = f"gone-{self.manifest['next']}.npy"
+            save_array(self.folder / changed["gone"], every)
+        assert num_rows == sum(shard["rows"] for shard in (self.manifest | changed)["shards"])
+        self._commit(self.manifest | changed)
+
+    def _commit(self, manifest: dict[str, Any]) -> None:
+        manifest = manifest | {"checksums": checksums.FILE}
+        cells = manifest.get("cells") or {}
+        named = {*(name for shard in manifest["shards"] for name in names_of(shard["number"])), manifest["gone"]}
+        named = {name for name in (*named, cells.get("name")) if name}
+        sums = sums_for(self.folder, sorted(named), self._sums)
+        write_manifest(self.folder, manifest, sums, self._sums)
+        self.manifest, self._sums = manifest, sums
+        self._load(checked=True)
+        for path in self.folder.iterdir():
+            if path.name not in named and path.name.startswith(("vectors-", "rows-", "gone-", "cells-")):
+                with suppress(OSError):
+                    path.unlink()
+
+    def _load(self, *, checked: bool) -> None:
+        """Map and read what counts; what this process has written itself is not compared with its checksums."""
+        shards, dim = self.manifest["shards"], self.manifest["dim"]
+        self._cells = None
+        self.vectors: list[Vectors] = []
+        frames = [pl.DataFrame(schema={"id": pl.String, "print": pl.UInt64})]
+        for shard in shards:
+            name, rows = names_of(shard["number"])
+            for one in () if checked else (name, rows):
+                require_file(self.folder, one, self._sums)
+            try:
+                # Copied on write: torch takes no array that it may not write to.
+                vectors = np.load(self.folder / name, mmap_mode="c", allow_pickle=False)
+            except (OSError, ValueError, EOFError) as error:
+                raise half(self.folder, name, str(error).splitlines()[0]) from error
+            frame = read_rows(self.folder, rows)
+            if vectors.shape != (shard["rows"], dim) or len(frame) != shard["rows"]:
+                raise half(self.folder, name, f"{len(vectors):,} rows where {shard['rows']:,} were written")
+            self.vectors.append(vectors)
+            frames.append(frame)
+        self.rows = pl.concat(frames)
+        self.standing = np.ones(len(self.rows), bool)
+        if gone := self.manifest["gone"]:
+            if not checked:
+                require_file(self.folder, gone, self._sums)
+            try:
+                self.standing[np.load(self.folder / gone, allow_pickle=False)] = False
+            except (OSError, ValueError, IndexError, EOFError) as error:
+                raise half(self.folder, gone, str(error)) from error

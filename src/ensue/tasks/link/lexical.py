@@ -1,0 +1,217 @@
+"""Articles found by the words they share with a post: TF-IDF and BM25, exact, over postings that grow by appending.
+
+========== =======================================================================================================
+words      cosine of (1 + ln tf) (ln((1 + N) / (1 + n)) + 1) over words: scikit-learn's ``TfidfVectorizer`` with
+           ``sublinear_tf`` and the stop words of :mod:`ensue.tasks.link.terms`; terms that no article has do not count
+characters the same over runs of 3 to 5 characters (``char_wb``), which forgives spelling, inflection and script
+bm25       Robertson & Zaragoza 2009 with Lucene's idf, ln(1 + (N - n + 1/2) / (n + 1/2)); a post's words count once
+========== =======================================================================================================
+
+N and n count the articles, and texts that were only observed: five articles say too little of how rare a word is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ensue.data.histories import Index, ranges
+from ensue.errors import SettingError
+from ensue.metrics import Floats
+from ensue.tasks.classify.logistic import SparseRows
+from ensue.tasks.link.terms import STOP_WORDS, Keys, character_terms, word_terms
+
+Arrays = dict[str, npt.NDArray[Any]]
+Terms = tuple[Index, Keys, Index]
+"""(cells,) whose, not decreasing; which term; how often: of :func:`ensue.tasks.link.terms.word_terms` and its like."""
+Kind = Literal["words", "characters", "bm25"]
+KINDS: tuple[Kind, ...] = ("words", "characters", "bm25")
+SATURATION, LENGTH = 1.2, 0.75
+"""BM25's k1 and b."""
+_CELLS = 1 << 22
+"""Scores, or products of weights, that are held at once."""
+
+
+class Lexical:
+    """Documents by their terms.
+
+    Args:
+        kind: one of ``KINDS``.
+        stop: words that are no terms; of no meaning to characters.
+
+    Raises:
+        SettingError: an unknown kind.
+    """
+
+    def __init__(self, kind: Kind = "words", stop: frozenset[str] = STOP_WORDS) -> None:
+        if kind not in KINDS:
+            raise SettingError(f"kind: {kind!r} is not known; the kinds are {', '.join(KINDS)}")
+        self.kind, self.stop = kind, stop
+        self.offsets = np.zeros(1, np.int64)
+        """(documents + 1,)."""
+        self.keys, self.counts = np.empty(0, np.uint64), np.empty(0, np.int32)
+        self.terms, self.seen = np.empty(0, np.uint64), np.empty(0, np.int64)
+        """(terms,) of texts that were only observed, sorted, and how many of those hold each."""
+        self.num_seen = 0
+        self._postings: _Postings | None = None
+
+    def __len__(self) -> int:
+        """Number of documents."""
+        return len(self.offsets) - 1
+
+    def add(self, texts: pl.Series) -> None:
+        """Append documents; they are numbered on from those that are there."""
+        owners, keys, counts = self.terms_of(texts)
+        ends = np.searchsorted(owners, np.arange(len(texts)), side="right") + self.offsets[-1]
+        self.offsets = np.concatenate([self.offsets, ends])
+        self.keys = np.concatenate([self.keys, keys])
+        self.counts = np.concatenate([self.counts, counts.astype(np.int32)])
+        self._postings = None
+
+    def observe(self, texts: pl.Series) -> None:
+        """Count in how many texts each term stands, without making them documents."""
+        keys, held = np.unique(self.terms_of(texts)[1], return_counts=True)
+        terms = np.union1d(self.terms, keys)
+        seen = np.zeros(len(terms), np.int64)
+        seen[np.searchsorted(terms, self.terms)] += self.seen
+        seen[np.searchsorted(terms, keys)] += held
+        self.terms, self.seen, self.num_seen = terms, seen, self.num_seen + len(texts)
+        self._postings = None
+
+    def keep(self, chosen: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> None:
+        """Keep the chosen documents, numbered anew in the order chosen."""
+        index = np.arange(len(self))[chosen]
+        lengths = np.diff(self.offsets)[index]
+        cells = ranges(self.offsets[index], lengths)
+        self.keys, self.counts = self.keys[cells], self.counts[cells]
+        self.offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        self._postings = None
+
+    def scores(self, texts: pl.Series) -> npt.NDArray[np.float32]:
+        """(texts, documents) scores; 0 where no term is shared. Cosines in [0, 1] but for BM25."""
+        found = np.zeros((len(texts), len(self)), np.float32)
+        for low, block in self.blocks(texts):
+            found[low : low + len(block)] = block
+        return found
+
+    def blocks(self, texts: pl.Series) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
+        """The scores of some texts at a time, with the number of the first: memory stays bounded for any corpus."""
+        step = max(1, min(_CELLS // max(len(self), 1), 1 << 16))
+        for low in range(0, len(texts), step):
+            block = texts[low : low + step]
+            yield low, self.scores_of(self.terms_of(block), len(block))
+
+    def terms_of(self, texts: pl.Series) -> Terms:
+        """The terms of texts, of which every score is made."""
+        return character_terms(texts) if self.kind == "characters" else word_terms(texts, self.stop)
+
+    def scores_of(self, terms: Terms, num: int) -> npt.NDArray[np.float32]:
+        """(texts, documents) scores of as many texts, by their terms."""
+        return self._score(self._rows(terms, num), num)
+
+    def rows(self, texts: pl.Series) -> SparseRows:
+        """(texts, terms) weights of texts as queries, in the columns of the terms that the documents have.
+
+        Rows are of length 1, or 0 where no document has a term of the text; of BM25 a term counts 1.
+        """
+        return self._rows(self.terms_of(texts), len(texts))
+
+    def _rows(self, terms: Terms, num: int) -> SparseRows:
+        postings, (owners, keys, counts) = self._index(), terms
+        columns, known = _places(postings.terms, keys)
+        owners, columns, weights = owners[known], columns[known], np.ones(int(known.sum()))
+        if self.kind != "bm25":
+            weights = (1 + np.log(counts[known])) * postings.idf[columns]
+            weights /= np.sqrt(np.bincount(owners, weights**2, num))[owners]
+        return SparseRows(owners, columns, weights, (num, len(postings.terms)))
+
+    def arrays(self) -> Arrays:
+        """All that was counted, read back by :meth:`restore`; the postings are made of it anew."""
+        kept = {name: getattr(self, name) for name in ("offsets", "keys", "counts", "terms", "seen")}
+        return kept | {"num_seen": np.array(self.num_seen)}
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Put back what :meth:`arrays` gave.
+
+        Raises:
+            ValueError: the arrays do not fit together.
+        """
+        self.offsets, self.keys, self.counts = arrays["offsets"], arrays["keys"], arrays["counts"]
+        self.terms, self.seen, self.num_seen = arrays["terms"], arrays["seen"], int(arrays["num_seen"])
+        if not self.offsets[-1] == len(self.keys) == len(self.counts) or len(self.terms) != len(self.seen):
+            raise ValueError("the terms are not as many as their counts")
+        self._postings = None
+
+    def _index(self) -> _Postings:
+        if self._postings is None:
+            self._postings = self._build()
+        return self._postings
+
+    def _build(self) -> _Postings:
+        owners = np.repeat(np.arange(len(self)), np.diff(self.offsets))
+        order = np.argsort(self.keys)
+        terms, starts = np.unique(self.keys[order], return_index=True)
+        columns = np.append(starts, len(order)).astype(np.int64)
+        held = np.diff(columns)
+        idf = self._idf(held + self._held(terms))
+        counts = self.counts[order].astype(np.float64)
+        if self.kind == "bm25":
+            lengths = np.bincount(owners, self.counts, len(self))
+            long = lengths[owners[order]] / max(lengths.mean(), 1.0) if len(lengths) else 1.0
+            weights = counts * (SATURATION + 1) / (counts + SATURATION * (1 - LENGTH + LENGTH * long))
+            weights *= np.repeat(idf, held)
+        else:
+            weights = (1 + np.log(counts)) * np.repeat(idf, held)
+            weights /= np.sqrt(np.bincount(owners[order], weights**2, len(self)))[owners[order]]
+        return _Postings(terms, columns, owners[order].astype(np.int32), weights.astype(np.float32), idf)
+
+    def _held(self, keys: Keys) -> Index:
+        """(keys,) how many observed texts hold each."""
+        places, known = _places(self.terms, keys)
+        return np.where(known, self.seen[places], 0) if len(self.terms) else np.zeros(len(keys), np.int64)
+
+    def _idf(self, held: Index) -> Floats:
+        every = len(self) + self.num_seen
+        return (
+            np.log1p((every - held + 0.5) / (held + 0.5))
+            if self.kind == "bm25"
+            else np.log((1 + every) / (1 + held)) + 1
+        )
+
+    def _score(self, rows: SparseRows, num_texts: int) -> npt.NDArray[np.float32]:
+        postings, (owners, terms, weights) = self._index(), rows.cells
+        lengths = postings.columns[terms + 1] - postings.columns[terms]
+        sums = np.zeros(num_texts * len(self))
+        ends = np.cumsum(lengths)
+        low = 0
+        while low < len(terms):  # so many products at a time
+            high = max(low + 1, int(np.searchsorted(ends, (ends[low - 1] if low else 0) + _CELLS, side="right")))
+            own = slice(low, high)
+            entries = ranges(postings.columns[terms[own]], lengths[own])
+            cells = np.repeat(owners[own] * len(self), lengths[own]) + postings.owners[entries]
+            products = np.repeat(weights[own], lengths[own]) * postings.weights[entries]
+            first, last = int(owners[low]) * len(self), (int(owners[high - 1]) + 1) * len(self)
+            sums[first:last] += np.bincount(cells - first, products, last - first)
+            low = high
+        return sums.astype(np.float32).reshape(num_texts, len(self))
+
+
+class _Postings:
+    """The documents column by column: a term, who holds it, and its weight there."""
+
+    def __init__(
+        self, terms: Keys, columns: Index, owners: npt.NDArray[np.int32], weights: npt.NDArray[np.float32], idf: Floats
+    ) -> None:
+        self.terms, self.columns, self.owners, self.weights, self.idf = terms, columns, owners, weights, idf
+
+
+def _places(terms: Keys, keys: Keys) -> tuple[Index, npt.NDArray[np.bool_]]:
+    """(keys,) the place of each in the sorted terms, 0 where it is not there; and whether it is."""
+    places = np.searchsorted(terms, keys)
+    known = places < len(terms)
+    known[known] = terms[places[known]] == keys[known]
+    return np.where(known, places, 0), known

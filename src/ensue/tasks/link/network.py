@@ -1,0 +1,211 @@
+"""Articles and posts in one space: vectors of words, one encoder for both, and a loss that draws related ones together.
+
+Danovitch, Linking social media posts to news with Siamese Transformers, ITCSE 2020. Task: say which posts discuss an
+article, by the cosine of two vectors that are made apart, so that a corpus is encoded once.
+
+=======================  ==========================================================
+section 3.5              ``ensue.tasks.link.star.AST``; section 4.3's baselines: ``rivals``
+section 3.6, the loss    ``Linker.loss`` by ``ensue.tasks.link.mining``
+section 4.2              ``Linker.forward``: cosines
+=======================  ==========================================================
+
+The defaults are the paper's, and where it is silent those of the author's earlier program: Adam at 1e-4, 10 epochs, a
+margin of .15, mining with .1, vectors of words that are trained; 64 pairs a batch are ours.
+
+**Departures.** The loss sees vectors of length 1, as the cosine ranks them; the paper says nothing of lengths. Words
+that no file knows get vectors of their own, which are learned. Articles are read whole, whatever their length, unless a
+cap is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ensue.errors import SettingError
+from ensue.schedule import Schedule
+from ensue.settings import DEEPEST, require
+from ensue.tasks.link.batch import Batch, Block, Words
+from ensue.tasks.link.mining import contrastive_loss, triplet_loss
+from ensue.tasks.link.rivals import CNN, GRU
+from ensue.tasks.link.star import AST
+from ensue.vocabulary import PADDING
+
+Name = Literal["ast", "cnn", "gru", "bigru"]
+LEARNED_DIM = 300
+"""Width of the vectors of words where no file gives them."""
+_SPREAD = 0.1  # standard deviation that learned vectors start with
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkSettings:
+    """Settings of a network that links posts to articles; the defaults are the paper's."""
+
+    encoder: Name = "ast"
+    """What makes a vector of a text: ast, cnn, gru or bigru."""
+    vectors: str | None = None
+    """A file of word vectors (GloVe, fastText, word2vec text or npz); without one, vectors are learned."""
+    tuned: bool = True
+    """Whether the vectors of the file are trained too."""
+    extra_words: int = 50_000
+    """Of the file's first words, so many are kept though the training data lacks them: later texts may hold them."""
+    dim: int | None = None
+    """Width of a word's vector: that of the file, or 300 where there is none."""
+    heads: int = 6
+    """Attention heads of ast; they divide the width of a word's vector."""
+    neighbours: int = 1
+    """Words on each side that a word of ast attends to."""
+    cycles: int = 1
+    """How often ast goes through its ring and its star."""
+    hidden: int = 300
+    """Width of a text's vector under cnn, gru (its units) and bigru (half of them a side)."""
+    filters: int = 300
+    """Filters of cnn of each width from 1 to 4."""
+    loss: Literal["triplet", "contrastive"] = "triplet"
+    """triplet: the paper's; contrastive: related posts against all others of the batch, and related articles."""
+    margin: float = 0.15
+    """Of triplet: by how much an unrelated post should be farther, in squared distance."""
+    epsilon: float = 0.1
+    """Of triplet: pairs that are on the right side by more than this, in cosine, are left out."""
+    temperature: float = 0.05
+    """Of contrastive: the cosines are divided by it."""
+    lower: bool = True
+    """Whether case is dropped."""
+    min_count: int = 1
+    """How often a word must occur in the training data to be known."""
+    max_words: int | None = None
+    """A cap on the words of a text; everything is read without one."""
+
+    def __post_init__(self) -> None:
+        if self.encoder not in ("ast", "cnn", "gru", "bigru"):
+            raise SettingError(f"encoder is {self.encoder!r}; choose from ast, cnn, gru, bigru")
+        if self.loss not in ("triplet", "contrastive"):
+            raise SettingError(f"loss is {self.loss!r}; choose from triplet, contrastive")
+        for name in ("dim", "heads", "neighbours", "cycles", "hidden", "filters", "min_count", "max_words"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise SettingError(f"{name} is {value}; it must be at least 1")
+        require(self, f"at most {DEEPEST}", lambda value: value <= DEEPEST, "cycles")
+        if self.encoder == "bigru" and self.hidden % 2:
+            raise SettingError(f"hidden is {self.hidden}; it must be even for bigru, which halves it")
+        require(self, "0 or more", lambda value: value >= 0, "extra_words", "margin", "epsilon")
+        if self.temperature <= 0:
+            raise SettingError(f"temperature is {self.temperature}; it must be above 0")
+
+
+SCHEDULE = Schedule(
+    epochs=10, batch_size=64, learning_rate=1e-4, weight_decay=0.0, watch="mrr", patience=10, refit=False, replay=0
+)
+
+
+class Linker(nn.Module):
+    """Vectors of articles and of posts by one encoder.
+
+    Args:
+        settings: of the network.
+        num_words: ids, padding and unknown included.
+        dim: width of the vectors of words.
+    """
+
+    fixed: Tensor
+
+    def __init__(self, settings: LinkSettings, num_words: int, dim: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.table = nn.Embedding(num_words, dim, sparse=True)
+        nn.init.normal_(self.table.weight, std=_SPREAD)
+        nn.init.zeros_(self.table.weight[: PADDING + 2])  # padding, and words that were never seen
+        self.register_buffer("fixed", torch.zeros(num_words, dtype=torch.bool))
+        self.encoder = _encoder(settings, dim)
+
+    @property
+    def width(self) -> int:
+        """Numbers in a text's vector."""
+        return self.encoder.width
+
+    @torch.no_grad()
+    def place(self, ids: Tensor, vectors: Tensor, *, tuned: bool) -> None:
+        """Give some words the vectors of a file; those that are not ``tuned`` stay as they are, to the bit.
+
+        All others start anew, as large as the file's.
+        """
+        device = self.table.weight.device
+        nn.init.normal_(self.table.weight[PADDING + 2 :], std=float(vectors.std()))
+        self.table.weight[ids.to(device)] = vectors.to(device)
+        self.fixed[ids.to(device)] = not tuned
+
+    @torch.no_grad()
+    def grow(self, num_words: int) -> None:
+        """Rows for words that are new: at random, as spread as those before."""
+        old = self.table.weight
+        rows = old.new_empty(num_words - len(old), old.shape[1]).normal_(std=float(old[PADDING + 2 :].std()))
+        self.table = nn.Embedding(num_words, old.shape[1], sparse=True, _weight=torch.cat([old, rows]))
+        self.fixed = torch.cat([self.fixed, self.fixed.new_zeros(len(rows))])
+
+    def encode(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Vectors as the encoder makes them; 0 for a text without a word.
+
+        Args:
+            ids: (rows, length) ids of words.
+            mask: (rows, length) bool, True up to the end of each row.
+
+        Returns:
+            (rows, width).
+        """
+        return cast(Tensor, self.encoder(self._look(ids, mask)))
+
+    def weigh(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """(rows, length) each word's share in what its text's vector leaned on; rows sum to 1."""
+        return self.encoder.weigh(self._look(ids, mask))
+
+    def parts(self, ids: Tensor, mask: Tensor, others: Tensor) -> Tensor:
+        """What each word adds to the product of its text's vector, as ``encode`` gives it, with others.
+
+        Args:
+            ids: (rows, length) ids of words.
+            mask: (rows, length) bool.
+            others: (rows, others, width), such as the unit vectors of the posts an article is compared with.
+
+        Returns:
+            (rows, others, length) signed; sums over the words are the products.
+        """
+        return self.encoder.parts(self._look(ids, mask), others)
+
+    def read(self, blocks: Sequence[Block], num_texts: int) -> Tensor:
+        """(texts, width) vectors of length 1; 0 for texts that no block holds."""
+        found = self.table.weight.new_zeros(num_texts, self.width)
+        for block in blocks:
+            vectors = functional.normalize(self.encode(block.ids, block.mask), dim=1)
+            found = found.to(vectors.dtype).index_copy(0, block.texts, vectors)
+        return found
+
+    def forward(self, batch: Batch) -> Tensor:
+        """(articles, posts) cosines."""
+        articles, posts = batch.related.shape
+        return self.read(batch.articles, articles) @ self.read(batch.posts, posts).T
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The loss of the settings over a batch."""
+        cosines, own = self(batch).float(), self.settings
+        if own.loss == "triplet":
+            return triplet_loss(cosines, batch.related, margin=own.margin, epsilon=own.epsilon)
+        return contrastive_loss(cosines, batch.related, temperature=own.temperature)
+
+    def _look(self, ids: Tensor, mask: Tensor) -> Words:
+        distinct, index = torch.unique(ids, return_inverse=True)
+        vectors: Tensor = self.table(distinct)
+        if self.training:
+            vectors = torch.where(self.fixed[distinct][:, None], vectors.detach(), vectors)
+        return Words(vectors, index, mask)
+
+
+def _encoder(settings: LinkSettings, dim: int) -> AST | CNN | GRU:
+    if settings.encoder == "ast":
+        return AST(dim, heads=settings.heads, neighbours=settings.neighbours, cycles=settings.cycles)
+    if settings.encoder == "cnn":
+        return CNN(dim, width=settings.hidden, filters=settings.filters)
+    return GRU(dim, width=settings.hidden, both=settings.encoder == "bigru")

@@ -1,0 +1,116 @@
+"""Re-ranking by labels: logistic regression over sparse rows that starts from what a model said of each post.
+
+The log-odds of post i are start_i + x_i . w, where x_i is the post's TF-IDF row, its start and a one (the label's own
+share of all posts). w has a normal prior around 0, so that without labels the order is the model's. By the representer
+theorem w is a weighted sum of the labelled rows, and Newton's method solves for their weights alone (iteratively
+reweighted least squares; Hastie, Tibshirani & Friedman 2009, sections 4.4.1 and 12.3.3): its cost grows with the
+labels, not with the words.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ensue.data.histories import Index, ranges
+from ensue.metrics import Floats
+from ensue.tasks.classify.logistic import SparseRows
+
+STRENGTH = 10.0
+"""How much labels count beside the prior: scikit-learn's ``C``."""
+_ROUNDS, _LEAST = 30, 1e-9
+
+
+class Ranking:
+    """Posts that are ranked anew as labels come.
+
+    Args:
+        start: (posts,) log-odds before any label.
+        rows: (posts, features) of length 1 each, or 0.
+    """
+
+    def __init__(self, start: Floats, rows: SparseRows) -> None:
+        self.start, self.rows = np.asarray(start, np.float64), rows
+        spread = float(self.start.std()) or 1.0
+        self.dense = np.stack([(self.start - self.start.mean()) / spread, np.ones(len(start))], axis=1)
+        self.offsets = np.searchsorted(rows.cells[0], np.arange(len(start) + 1))
+        self.read: Index = np.empty(0, np.int64)
+        """The labelled posts, in the order they came."""
+        self.kernel: Floats = np.empty((0, 0))
+        """Their inner products."""
+        self.shares: Floats = np.empty(0)
+
+    def odds(self, read: Index, labels: npt.NDArray[np.bool_]) -> Floats:
+        """(posts,) log-odds of all posts, given all labels so far.
+
+        Args:
+            read: numbers of the labelled posts, those of earlier calls among them.
+            labels: whether each is relevant.
+        """
+        if not len(read):
+            return self.start
+        self._take(np.setdiff1d(read, self.read))
+        given = labels[np.argsort(read)][np.searchsorted(np.sort(read), self.read)]
+        self.shares = solve(self.kernel, self.start[self.read], given, STRENGTH, self.shares)
+        owners, columns, values = self._cells(self.read)
+        weights = np.bincount(columns, values * self.shares[owners], self.rows.shape[1]).astype(np.float64)
+        moved = (self.rows @ torch.from_numpy(weights[:, None]))[:, 0].numpy()
+        found: Floats = self.start + moved + self.dense @ (self.dense[self.read].T @ self.shares)
+        return found
+
+    def _take(self, new: Index) -> None:
+        """Add posts to the labelled ones, with their inner products."""
+        first, every = len(self.read), np.concatenate([self.read, new])
+        owners, columns, values = self._cells(every)
+        part = SparseRows(owners, columns, values, (len(every), self.rows.shape[1]))
+        wide = np.zeros((self.rows.shape[1], len(new)))
+        own = owners >= first
+        wide[columns[own], owners[own] - first] = values[own]
+        beside = (part @ torch.from_numpy(wide)).numpy() + self.dense[every] @ self.dense[new].T
+        kernel = np.empty((len(every), len(every)))
+        kernel[:first, :first], kernel[:, first:], kernel[first:] = self.kernel, beside, beside.T
+        self.read, self.kernel, self.shares = every, kernel, np.append(self.shares, np.zeros(len(new)))
+
+    def _cells(self, read: Index) -> tuple[Index, Index, Floats]:
+        lengths = np.diff(self.offsets)[read]
+        places = ranges(self.offsets[read], lengths)
+        _, columns, values = self.rows.cells
+        return np.repeat(np.arange(len(read)), lengths), columns[places], values[places]
+
+
+def solve(
+    kernel: Floats, start: Floats, labels: npt.NDArray[np.bool_], strength: float, guess: Floats | None = None
+) -> Floats:
+    """(labelled,) the weights a of the rows, w = sum of a_i x_i, under which the labels are likeliest.
+
+    Minimises the summed log-loss plus |w|^2 / (2 strength), by Newton's method with halved steps.
+
+    Args:
+        kernel: (labelled, labelled) inner products of the rows.
+        start: (labelled,) log-odds that the rows add to.
+        labels: (labelled,).
+        strength: how much the labels count.
+        guess: where to begin.
+    """
+    true = labels.astype(np.float64)
+    found = np.zeros(len(true)) if guess is None else guess
+
+    def objective(shares: Floats) -> float:
+        odds = start + kernel @ shares
+        return float((np.logaddexp(0, odds) - true * odds).sum() + shares @ kernel @ shares / (2 * strength))
+
+    value = objective(found)
+    for _ in range(_ROUNDS):
+        moved = kernel @ found
+        chance = 1 / (1 + np.exp(-np.clip(start + moved, -500, 500)))
+        curve = np.maximum(chance * (1 - chance), _LEAST)
+        wanted = moved + (true - chance) / curve
+        step = np.linalg.solve(kernel + np.diag(1 / (strength * curve)), wanted) - found
+        size = 1.0
+        while (new := objective(found + size * step)) > value and size > _LEAST:
+            size /= 2
+        if value - new <= _LEAST * max(abs(value), 1.0):
+            break
+        found, value = found + size * step, new
+    return found

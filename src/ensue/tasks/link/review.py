@@ -1,0 +1,326 @@
+"""Reading posts in the order a model suggests, and saying when enough is found: the statistics behind ``--review``.
+
+The reader labels ten posts at a time, best first; after each ten, logistic regression over TF-IDF rows re-ranks the
+rest (``ranking``). It starts from what the model said of each post, so that the first labels move it and nothing else.
+
+Two rules say when the target is reached; each is right in all but 1 - confidence of reviews, under what it assumes:
+
+**Audits** assume nothing. When so many posts in a row held nothing relevant that the rest, if it is like them, holds no
+more than the target lets be missed (and ``patience`` in a row at least), a simple random sample of all posts that
+nobody has read is labelled. If x of its m posts are relevant, the number K of relevant ones among the N unread is,
+with confidence 1 - alpha, no larger than the largest K with P(X <= x | N, K, m) > alpha (hypergeometric, exact; the
+bound of Clopper & Pearson 1934 without replacement). Recall is then at least (found + x) / (found + K). A sample is as
+large as it must be to reach the target if it holds nothing; if it holds x, it grows to what x allows, up to ``LOOKS``
+times, and then reading goes on. Each look may be wrong with ``SPENT`` of what is left of 1 - confidence (a union bound
+over looks), so that a statement is wrong at most once in 20 times, whatever the model, the posts and the order.
+What this costs is set by how many are found: with F, the first sample takes 1 - alpha ** (1 / (F / 9 + 1)) of the
+unread, which is .43 at 50, .26 at 100, .06 at 500 and .03 at 1,000; no rule that assumes nothing can do with less, for
+F / 9 + 1 relevant posts may hide anywhere.
+
+**Earlier stories** assume that this story is like n others whose labels are known, that is, exchangeable with them.
+Each of these is reviewed in simulation, and has the highest *estimated* recall, found / (found + sum of the
+probabilities of the unread), at which its true recall was still short of the target. Reading stops above the k-th
+smallest of these, k = ceil((n + 1) confidence): the rank of a new story's own number among the n + 1 is uniform, so it
+is above that threshold with a chance of at most 1 - confidence (split conformal prediction: Vovk, Gammerman & Shafer
+2005; Lei et al., JASA 2018). Fewer than 19 stories give no threshold at 95 %: audits are used. Stories of another
+corpus are not exchangeable with this one, so the command line, which cannot know, uses audits; see
+``benchmarks/reviews.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ensue.data.histories import Index
+from ensue.errors import SettingError
+from ensue.lines import plural
+from ensue.metrics import Floats
+from ensue.tasks.classify.logistic import SparseRows
+from ensue.tasks.link.ranking import Ranking
+
+SPENT = 0.5
+"""Part of the remaining chance of error that a look at an audit may use."""
+ROUNDED = 1 + 1e-9
+"""By how much a probability must exceed alpha: where the two are equal, rounding shall not decide."""
+LOOKS = 4
+"""Times that a sample is made larger before reading goes on."""
+Ask = Callable[[Index], npt.NDArray[np.bool_]]
+"""Shows posts by their numbers and returns which are relevant; fewer labels than posts end the review."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReviewSettings:
+    """How a review goes, and what it promises."""
+
+    target: float = 0.9
+    """The recall to reach."""
+    confidence: float = 0.95
+    """How sure the statement shall be."""
+    batch: int = 10
+    """Posts labelled before the rest is ranked anew."""
+    patience: int = 30
+    """Posts in a row without a relevant one before an audit, at least."""
+    threshold: float | None = None
+    """The estimated recall above which earlier stories say that the target is reached; without it, audits do."""
+    seed: int = 0
+    """Of the audits' random samples."""
+
+    def __post_init__(self) -> None:
+        for name in ("target", "confidence"):
+            if not 0 < getattr(self, name) < 1:
+                raise SettingError(f"{name} is {getattr(self, name)}; it must be between 0 and 1")
+        for name in ("batch", "patience"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a review stands after a batch or an audit."""
+
+    posts: int
+    """Posts in all."""
+    labelled: int
+    found: int
+    """Relevant posts among the labelled."""
+    audits: int
+    """Random samples that were read to their end."""
+    left_at_most: int | None = None
+    """Relevant posts still unread at most, at that confidence; ``None`` before an audit."""
+    reached: bool = False
+    """Whether the target is reached: the statement."""
+    estimate: float | None = None
+    """Estimated recall, by the probabilities of the unread; no bound."""
+    target: float | None = None
+    """The recall that earlier stories vouch for, where they do."""
+
+    @property
+    def recall_at_least(self) -> float | None:
+        """The bound on recall, or ``None`` where nothing can be said yet."""
+        if self.target is not None:
+            return self.target
+        if self.left_at_most is None or not self.found + self.left_at_most:
+            return None
+        return self.found / (self.found + self.left_at_most)
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        read = f"{self.labelled:,} of {plural(self.posts, 'post')} read, {self.found:,} relevant"
+        if self.recall_at_least is None:
+            return f"{read}; nothing can be said of recall yet"
+        reached = "; that is enough" if self.reached else ""
+        if self.target is not None:
+            return f"{read}: recall at least {self.target:.2f}, if this story is like the earlier ones{reached}"
+        return f"{read}, at most {self.left_at_most:,} more: recall at least {self.recall_at_least:.2f}{reached}"
+
+
+def review(
+    start: Floats,
+    rows: SparseRows,
+    ask: Ask,
+    settings: ReviewSettings | None = None,
+    labels: tuple[Index, npt.NDArray[np.bool_]] | None = None,
+    looks: int = 0,
+) -> Iterator[Progress]:
+    """Ask for labels until the target is reached, everything is read, or the reader stops.
+
+    Args:
+        start: (posts,) log-odds of relevance before any label; the order counts, and for ``threshold`` the values do.
+        rows: (posts, features) of length 1 each, for the re-ranking.
+        ask: the reader.
+        settings: how it goes.
+        labels: posts that were labelled earlier and whether they are relevant; they are not asked for again.
+        looks: at audits that were taken earlier in this review, which have used their part of 1 - confidence.
+
+    Yields:
+        Where the review stands, after every batch and every look; the last one is the answer.
+    """
+    settings = ReviewSettings() if settings is None else settings
+    reader = _Reader(start, rows, ask, labels)
+    random = np.random.default_rng((settings.seed, looks))
+    budget, audits = (1 - settings.confidence) * (1 - SPENT) ** looks, 0
+    while len(reader.unread()):
+        for _ in reader.read_on(settings):
+            progress = reader.progress(audits, settings)
+            yield progress
+            if progress.reached:
+                return
+        if reader.stopped or not len(reader.unread()):
+            break
+        before, sample, size, hits = reader.found, random.permutation(reader.unread()), 0, 0
+        audits += 1
+        for _ in range(LOOKS):
+            alpha, budget = SPENT * budget, (1 - SPENT) * budget
+            low, size = size, audit_size(len(sample), before, hits, settings.target, alpha)
+            if not reader.label(sample[low:size], settings.batch):
+                break
+            hits = int(reader.labels[sample[:size]].sum())
+            left = most_relevant(len(sample), size, hits, alpha) - hits
+            reached = reader.found >= settings.target * (reader.found + left)
+            yield reader.progress(audits, settings, left, reached=reached)
+            if reached:
+                return
+        if reader.stopped:
+            break
+    done = not len(reader.unread())
+    yield reader.progress(audits, settings, 0 if done else None, reached=done)
+
+
+def story_threshold(shortfalls: Sequence[float], confidence: float = 0.95) -> float | None:
+    """The estimated recall above which a new story has reached its target with this confidence.
+
+    Args:
+        shortfalls: of each earlier story what :func:`shortfall` gives.
+        confidence: of the statement.
+
+    Returns:
+        The k-th smallest, k = ceil((n + 1) confidence); ``None`` where there are too few.
+    """
+    place = math.ceil((len(shortfalls) + 1) * confidence - 1e-9)
+    return sorted(shortfalls)[place - 1] if 0 < place <= len(shortfalls) else None
+
+
+def shortfall(
+    start: Floats, rows: SparseRows, relevant: npt.NDArray[np.bool_], settings: ReviewSettings | None = None
+) -> float:
+    """The highest estimated recall of a simulated review at which its true recall was short of the target.
+
+    Args:
+        start: as in :func:`review`.
+        rows: as in :func:`review`.
+        relevant: (posts,) the truth.
+        settings: its target and its batch count.
+    """
+    settings = ReviewSettings() if settings is None else settings
+    reader = _Reader(start, rows, lambda posts: relevant[posts], None)
+    highest = 0.0
+    for _ in reader.read_on(replace(settings, threshold=0.0)):
+        if reader.found >= settings.target * int(relevant.sum()):
+            break
+        highest = max(highest, reader.estimate())
+    return highest
+
+
+def most_relevant(posts: int, sampled: int, hits: int, alpha: float) -> int:
+    """The largest number of relevant posts among all that a sample with so few hits leaves possible.
+
+    Args:
+        posts: posts that the sample was drawn from.
+        sampled: posts in the sample.
+        hits: relevant ones among them.
+        alpha: how improbable so few hits must be for a number to be ruled out.
+
+    Returns:
+        The largest K with P(X <= hits | posts, K, sampled) > alpha.
+    """
+    low, high = hits, posts - sampled + hits
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if _at_most(posts, middle, sampled, hits) > alpha * ROUNDED else (low, middle - 1)
+    return low
+
+
+def audit_size(posts: int, found: int, hits: int, target: float, alpha: float) -> int:
+    """Posts of a sample that shows the target to be reached if it holds so few relevant ones; all, where none does.
+
+    Args:
+        posts: posts that the sample is drawn from.
+        found: relevant posts found before it.
+        hits: relevant ones in the sample, which are found with it.
+        target: the recall to reach.
+        alpha: as in :func:`most_relevant`.
+    """
+    allowed = hits + _allowed(found + hits, target)
+    low, high = min(hits, posts), posts
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if most_relevant(posts, middle, hits, alpha) <= allowed else (middle + 1, high)
+    return low
+
+
+def _allowed(found: int, target: float) -> int:
+    """Relevant posts that may be missing beside so many."""
+    return math.floor(found / target - found + 1e-9)
+
+
+def _at_most(posts: int, relevant: int, sampled: int, hits: int) -> float:
+    """P(X <= hits) of the hypergeometric distribution."""
+    whole = _choose(posts, sampled)
+    least = max(0, sampled - (posts - relevant))
+    terms = (_choose(relevant, x) + _choose(posts - relevant, sampled - x) - whole for x in range(least, hits + 1))
+    return math.fsum(math.exp(term) for term in terms)
+
+
+def _choose(n: int, k: int) -> float:
+    """The logarithm of a binomial coefficient."""
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) if 0 <= k <= n else -math.inf
+
+
+class _Reader:
+    """The labels given so far, and the order of the rest."""
+
+    def __init__(
+        self, start: Floats, rows: SparseRows, ask: Ask, labels: tuple[Index, npt.NDArray[np.bool_]] | None
+    ) -> None:
+        self.ranking, self.ask = Ranking(start, rows), ask
+        self.labels, self.read = np.zeros(len(start), bool), np.zeros(len(start), bool)
+        self.stopped = False
+        if labels is not None:
+            self.read[labels[0]], self.labels[labels[0]] = True, labels[1]
+        self.odds = self.ranking.odds(np.flatnonzero(self.read), self.labels[self.read])
+
+    @property
+    def found(self) -> int:
+        return int(self.labels.sum())
+
+    def unread(self) -> Index:
+        return np.flatnonzero(~self.read)
+
+    def read_on(self, settings: ReviewSettings) -> Iterator[None]:
+        """Label the best of the rest until nothing relevant came for a while or, with a threshold, to the end."""
+        dry = 0
+        while len(order := self.unread()) and (left := self._patience(settings) - dry) > 0:
+            best = order[np.argsort(-self.odds[order], kind="stable")][: min(settings.batch, left)]
+            if not self.label(best, settings.batch):
+                return
+            hits = np.flatnonzero(self.labels[best])
+            dry = len(best) - 1 - int(hits[-1]) if len(hits) else dry + len(best)
+            yield
+
+    def _patience(self, settings: ReviewSettings) -> int:
+        """Posts in a row without a relevant one that make an audit worth its labels."""
+        if settings.threshold is not None:
+            return len(self.read)
+        allowed = max(_allowed(self.found, settings.target), 1)
+        return max(settings.patience, -(-len(self.unread()) // allowed))
+
+    def label(self, posts: Index, batch: int) -> bool:
+        """Ask for some posts, a batch at a time, and rank the rest anew; whether all were labelled."""
+        for low in range(0, len(posts), batch):
+            asked = posts[low : low + batch]
+            given = np.asarray(self.ask(asked), bool)
+            self.read[asked[: len(given)]], self.labels[asked[: len(given)]] = True, given
+            if len(given) < len(asked):
+                self.stopped = True
+                return False
+        self.odds = self.ranking.odds(np.flatnonzero(self.read), self.labels[self.read])
+        return True
+
+    def estimate(self) -> float:
+        """Found over found and expected."""
+        expected = float((1 / (1 + np.exp(-np.clip(self.odds[~self.read], -500, 500)))).sum())
+        return self.found / (self.found + expected) if self.found else 0.0
+
+    def progress(
+        self, audits: int, settings: ReviewSettings, left: int | None = None, *, reached: bool = False
+    ) -> Progress:
+        estimate, target = self.estimate(), None
+        if left is None and settings.threshold is not None and estimate > settings.threshold:
+            reached, target = True, settings.target
+        return Progress(len(self.read), int(self.read.sum()), self.found, audits, left, reached, estimate, target)

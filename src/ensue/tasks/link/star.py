@@ -1,0 +1,254 @@
+"""The Star-Transformer with adaptive entmax: a ring of neighbours, and a relay that reads them all.
+
+Danovitch, Linking social media posts to news with Siamese Transformers, ITCSE 2020, section 3.4-3.5, after Guo et al.,
+Star-Transformer, NAACL 2019. Time and memory are linear in the length of a text: a ring is a handful of shifted
+products, and the relay's one query is carried to the nodes instead of the nodes to it.
+
+=====================  ============================================================================
+C_i, h_i of 3.5        ``Ring``: a token attends over itself, c neighbours a side, its embedding, the relay
+s of 3.5               ``Star``: the relay attends over itself and all nodes
+alpha-entmax of 3.4    one learned alpha a head in each, in ``ensue.nn.normalisers``
+(max(H) + s) / 2       ``AST``
+=====================  ============================================================================
+
+What the paper leaves open is taken from the author's earlier program and the Star-Transformer's own: the token's own
+embedding among the keys, a LayerNorm on the nodes before they attend, LeakyReLU after, no residual, scores divided by
+the square root of a head's width.
+
+**Departures.** As printed, the arguments of the attention make the context the query; here a node queries its context,
+and the relay the nodes. Padding never counts: neither in the mean that the relay starts from, nor in a window at the
+end of a text, nor in the maximum.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ensue.errors import SettingError
+from ensue.nn.attention import masked_mean
+from ensue.nn.normalisers import Alphas, entmax
+from ensue.tasks.link.batch import Words
+
+CHUNK = 2**12
+"""Words that a ring takes in at once where no gradient is kept: they stay in the cache, however long the article."""
+_LEAST = 64  # words of a row at once: a chunk looks at its neighbours anew
+_SLOPE = 0.01  # of LeakyReLU below 0
+
+
+class Ring(nn.Module):
+    """Each token attends over its window: itself, ``neighbours`` a side, its embedding and the relay.
+
+    Args:
+        dim: width of the tokens.
+        heads: number of heads; divides ``dim``.
+        neighbours: on each side.
+    """
+
+    summing: Tensor
+
+    def __init__(self, dim: int, heads: int, neighbours: int) -> None:
+        super().__init__()
+        self.dim, self.heads, self.neighbours = dim, heads, neighbours
+        self.norm, self.inward, self.alphas = nn.LayerNorm(dim), _projections(dim), Alphas(heads)
+        summing = torch.eye(heads).repeat_interleave(dim // heads, 0)
+        self.register_buffer("summing", summing, persistent=False)  # (dim, heads): sums the features of each head
+
+    def forward(self, words: Words, nodes: Tensor | None, relay: Tensor) -> Tensor:
+        """One step.
+
+        Args:
+            words: the embeddings.
+            nodes: (rows, length, dim), 0 at padding; ``None``: the embeddings.
+            relay: (rows, dim).
+
+        Returns:
+            (rows, length, dim), 0 at padding.
+        """
+        both = self.inward.weight[self.dim :]  # W_K over W_V
+        each = functional.linear(words.vectors, both)
+        if nodes is None:
+            each = torch.cat([each, self.inward(self.norm(words.vectors))], 1)
+        last = functional.linear(relay, both)[:, None]
+        rows, length = words.mask.shape
+        step = length if torch.is_grad_enabled() else max(_LEAST, CHUNK // rows)
+        found = []
+        for low in range(0, length, step):
+            first, stop = max(0, low - self.neighbours), min(length, low + step + self.neighbours)
+            part = None if nodes is None else nodes[:, first:stop]
+            mixed = self._attend(words.part(first, stop), each, part, last)
+            found.append(mixed[:, low - first : low + step - first])
+        return found[0] if len(found) == 1 else torch.cat(found, 1)
+
+    def _attend(self, words: Words, each: Tensor, nodes: Tensor | None, last: Tensor) -> Tensor:
+        """(rows, length, dim) from what each distinct word gives, and the (rows, 1, 2 dim) key and value of the relay.
+
+        A word gives the key and the value of its embedding and, where they are the nodes, a query, a key and a value.
+        """
+        firsts, own = torch.tensor_split(words.spread(each), [2 * self.dim], 2)
+        own = own if nodes is None else self.inward(self.norm(nodes))
+        queries, nears = torch.split(own, [self.dim, 2 * self.dim], 2)
+        contexts = [*self._shifts(nears), firsts, last]
+        weights = self.weigh(queries, [context[..., : self.dim] for context in contexts], words.mask)
+        mixed = queries.new_zeros(*queries.shape[:2], self.heads, self.dim // self.heads)
+        for place, context in enumerate(contexts):
+            mixed = mixed + weights[..., place, None] * _by_head(context[..., self.dim :], self.heads)
+        return functional.leaky_relu(mixed.flatten(2), _SLOPE)
+
+    def weigh(self, queries: Tensor, keys: list[Tensor], mask: Tensor) -> Tensor:
+        """(rows, length, heads, keys): neighbours from left to right with the token among them, embedding, relay."""
+        scores = torch.stack([(queries * key) @ self.summing for key in keys]) * (self.dim // self.heads) ** -0.5
+        near = [shifted & mask for shifted in self._shifts(mask)]
+        seen = torch.stack([*near, mask, mask])[..., None]
+        return entmax(scores.movedim(0, -1), self.alphas()[:, None], seen.movedim(0, -1))
+
+    def _shifts(self, tokens: Tensor) -> list[Tensor]:
+        """What stands c places before each token, …, at it, …, c places after it; 0 beyond the ends."""
+        reach, length = self.neighbours, tokens.shape[1]
+        padded = functional.pad(tokens, (0, 0) * (tokens.dim() - 2) + (reach, reach))
+        return [padded[:, low : low + length] for low in range(2 * reach + 1)]
+
+
+class Star(nn.Module):
+    """The relay attends over itself and all nodes.
+
+    With one query a row, (W_K n) . q is n . (W_K' q), and the weighted sum of W_V n is W_V of the weighted sum: no node
+    is projected.
+
+    Args:
+        dim: width of the nodes.
+        heads: number of heads; divides ``dim``.
+    """
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.dim, self.heads = dim, heads
+        self.inward, self.alphas = _projections(dim), Alphas(heads)
+
+    def forward(self, nodes: Tensor, relay: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """One step.
+
+        Args:
+            nodes: (rows, length, dim).
+            relay: (rows, dim).
+            mask: (rows, length) bool.
+
+        Returns:
+            (rows, dim) the relay; (rows, heads, 1 + length) what it leaned on, itself first.
+        """
+        query, key, value = self.inward.weight.view(3, self.heads, -1, self.dim)  # each (heads, dim / heads, dim)
+        probes = torch.einsum("rk,hdk,hdm->rhm", relay, query, key) * (self.dim // self.heads) ** -0.5
+        scores = torch.cat([probes @ relay[..., None], probes @ nodes.mT], 2)
+        seen = torch.cat([mask.any(1, keepdim=True), mask], 1)[:, None]
+        weights = entmax(scores, self.alphas()[:, None], seen)
+        mixed = weights[..., :1] * relay[:, None] + weights[..., 1:] @ nodes
+        return functional.leaky_relu(torch.einsum("rhm,hdm->rhd", mixed, value).flatten(1), _SLOPE), weights
+
+    def carry(self, others: Tensor) -> Tensor:
+        """W_V' of each head: (rows, queries, dim) to (rows, queries, heads, dim)."""
+        value = self.inward.weight.view(3, self.heads, -1, self.dim)[2]
+        return torch.einsum("rqhd,hdm->rqhm", _by_head(others, self.heads), value)
+
+
+class _States(NamedTuple):
+    nodes: Tensor  # (rows, length, dim)
+    before: Tensor  # (rows, dim) the relay that the last star step started from
+    relay: Tensor  # (rows, dim)
+    weights: Tensor  # (rows, heads, 1 + length) of the last star step
+    largest: Tensor  # (rows, dim)
+    places: Tensor  # (rows, dim) the word whose feature is the largest
+
+
+class AST(nn.Module):
+    """A text as (max(H) + s) / 2.
+
+    Args:
+        dim: width of the words' vectors, and of the text's.
+        heads: number of heads.
+        neighbours: c, on each side.
+        cycles: T, of a ring and a star step each, with parameters of their own.
+
+    Raises:
+        SettingError: heads that do not divide the width.
+    """
+
+    def __init__(self, dim: int, *, heads: int = 6, neighbours: int = 1, cycles: int = 1) -> None:
+        super().__init__()
+        if dim % heads:
+            raise SettingError(f"heads is {heads}, which does not divide the {dim} numbers of a word's vector")
+        self.width = dim
+        self.rings = nn.ModuleList(Ring(dim, heads, neighbours) for _ in range(cycles))
+        self.stars = nn.ModuleList(Star(dim, heads) for _ in range(cycles))
+
+    def forward(self, words: Words) -> Tensor:
+        """(rows, dim); 0 for a text without a word."""
+        states = self._read(words)
+        return (states.largest + states.relay) / 2
+
+    def weigh(self, words: Words) -> Tensor:
+        """(rows, length) each word's share: half by the relay's weights, mean over heads, half by the features it gave.
+
+        Rows sum to 1.
+        """
+        states = self._read(words)
+        leaned = states.weights[..., 1:].mean(1)
+        leaned = leaned / leaned.sum(1, keepdim=True).clamp(min=torch.finfo(leaned.dtype).tiny)
+        given = torch.zeros_like(leaned).scatter_add_(1, states.places, torch.ones_like(states.largest)) / self.width
+        return (leaned + given) / 2 * words.mask
+
+    def parts(self, words: Words, others: Tensor) -> Tensor:
+        """What each word adds to the product of its text's vector with others: (rows, others, length).
+
+        The maximum is taken apart by features, the relay by its weights; what it had from itself is spread evenly over
+        the words. So rows sum to the product. A word stands for its window.
+
+        Args:
+            words: the texts.
+            others: (rows, others, dim).
+        """
+        states = self._read(words)
+        given = (others * states.largest[:, None] / 2).masked_fill(~words.mask.any(1)[:, None, None], 0.0)
+        found = given.new_zeros(*others.shape[:2], words.mask.shape[1])
+        found.scatter_add_(2, states.places[:, None].expand_as(given), given)
+        # LeakyReLU multiplies by a slope, which goes to the other side of the product.
+        slopes = torch.where(states.relay > 0, torch.ones_like(states.relay), _SLOPE) / 2
+        carried = self.stars[-1].carry(others * slopes[:, None])  # type: ignore[operator]
+        found += (states.weights[:, None, :, 1:] * (carried @ states.nodes.mT[:, None])).sum(2)
+        own: Tensor = ((carried @ states.before[:, None, :, None])[..., 0] * states.weights[:, None, :, 0]).sum(2)
+        return found.add_(own[..., None] * masked_mean(words.mask, own.dtype)[:, None])
+
+    def alphas(self) -> dict[str, list[float]]:
+        """The learned alpha of each head (Fig. 3), ring and star of each cycle."""
+        steps = {"ring": self.rings, "star": self.stars}
+        return {
+            f"{name} {cycle}": step.alphas().tolist()  # type: ignore[operator]
+            for name, modules in steps.items()
+            for cycle, step in enumerate(modules, 1)
+        }
+
+    def _read(self, words: Words) -> _States:
+        nodes, relay = None, words.mean()
+        for ring, star in zip(self.rings, self.stars, strict=True):
+            nodes, before = ring(words, nodes, relay), relay
+            relay, weights = star(nodes, relay, words.mask)
+        assert nodes is not None
+        hidden = nodes.masked_fill(~words.mask[..., None], torch.finfo(nodes.dtype).min)
+        largest, places = hidden.max(1)
+        return _States(nodes, before, relay, weights, largest * words.mask.any(1, keepdim=True), places)
+
+
+def _by_head(vectors: Tensor, heads: int) -> Tensor:
+    """(…, dim) to (…, heads, dim / heads)."""
+    found: Tensor = vectors.view(*vectors.shape[:-1], heads, -1)
+    return found
+
+
+def _projections(dim: int) -> nn.Linear:
+    """W_Q over W_K over W_V, each with Glorot's start; as in the paper, without biases."""
+    layer = nn.Linear(dim, 3 * dim, bias=False)
+    for part in layer.weight.chunk(3):
+        nn.init.xavier_uniform_(part)
+    return layer

@@ -1,0 +1,189 @@
+"""A corpus of posts ranked for a story: what ``ensue link`` answers.
+
+A story is one article or many; a post belongs to it as surely as to the article that suits it best. Posts that repeat
+an earlier one are grouped under the best ranked of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ensue.data.histories import Index
+from ensue.data.near_copies import near_copies
+from ensue.data.posts import Articles, Posts
+from ensue.data.sentences import sentences
+from ensue.metrics import Floats
+from ensue.tasks.classify.logistic import SparseRows
+from ensue.tasks.link.explaining import closest
+from ensue.tasks.link.lexical import Lexical
+from ensue.tasks.link.measures import AtCut, at_counts, calibrate
+from ensue.tasks.link.ranking import Ranking
+
+if TYPE_CHECKING:
+    from ensue.tasks.link.predictor import LinkPredictor
+
+SHOWN = 1000
+"""Posts from the best down whose sentence is looked for; below that the reader has long stopped."""
+COLUMNS = ("probability", "article", "sentence", "copy_of")
+"""What the output has beside the input's columns; ``score`` where there are no probabilities."""
+EVEN = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """Posts ranked for a story.
+
+    Attributes:
+        articles: the story.
+        posts: all posts, in their own order.
+        order: (posts,) their numbers, best first.
+        scores: (posts,) with the article that suits each best.
+        columns: (posts,) number of that article.
+        probabilities: (posts,) P(relevant), or ``None`` where nothing was labelled to learn it from.
+        copies: (posts,) number of the best ranked post that says the same; its own where that is itself.
+        cut: what a probability of one half catches, where posts have labels.
+        source: where the probabilities come from, for people.
+    """
+
+    articles: Articles
+    posts: Posts
+    order: Index
+    scores: Floats
+    columns: Index
+    probabilities: Floats | None
+    copies: Index
+    cut: AtCut | None
+    source: str
+
+    def table(self, num: int | None = None) -> pl.DataFrame:
+        """The best posts as the four columns: probability (or score), article, sentence, copy_of."""
+        return self.table_of(self.order[:num])
+
+    def repeats(self) -> dict[int, int]:
+        """Of posts that others repeat, how many do."""
+        best, counts = np.unique(self.copies, return_counts=True)
+        return {post: num - 1 for post, num in zip(best.tolist(), counts.tolist(), strict=True) if num > 1}
+
+    def table_of(self, rows: Index) -> pl.DataFrame:
+        """The four columns of some posts."""
+        name, values = ("score", self.scores) if self.probabilities is None else (COLUMNS[0], self.probabilities)
+        copies = [
+            self.posts.ids[copy] if copy != row else ""
+            for row, copy in zip(rows.tolist(), self.copies[rows].tolist(), strict=True)
+        ]
+        return pl.DataFrame(
+            {
+                name: values[rows],
+                COLUMNS[1]: self.articles.ids.gather(self.columns[rows]),
+                COLUMNS[2]: self._sentences(rows[:SHOWN]) + [""] * max(0, len(rows) - SHOWN),
+                COLUMNS[3]: copies,
+            }
+        )
+
+    def written(self, *, flat: bool = False) -> pl.DataFrame:
+        """All columns of the posts' file (of JSON, if ``flat``, its fields as columns) and the four, best first."""
+        return self.posts.select(self.order).beside(self.table(), flat)
+
+    def review_start(self) -> tuple[Floats, SparseRows]:
+        """What a review starts from: log-odds of the posts, and their TF-IDF rows."""
+        lexical = Lexical("words")
+        lexical.add(self.posts.texts)
+        spread = float(self.scores.std()) or 1.0
+        odds = (self.scores - self.scores.mean()) / spread - 2  # without labels, an order is all there is
+        if self.probabilities is not None:
+            sure = np.clip(self.probabilities, 1e-9, 1 - 1e-9)
+            odds = np.log(sure / (1 - sure))
+        return odds, lexical.rows(self.posts.texts)
+
+    def reviewed(self, start: Floats, rows: SparseRows, read: Index, labels: npt.NDArray[np.bool_]) -> Ranked:
+        """The same posts ranked anew by the labels of a review; those that were read are sure.
+
+        Args:
+            start: of :meth:`review_start`.
+            rows: of :meth:`review_start`.
+            read: numbers of the labelled posts.
+            labels: whether each belongs to the story.
+        """
+        if not len(read):
+            return self
+        odds = Ranking(start, rows).odds(read, labels).copy()
+        odds[read] = np.where(labels, np.inf, -np.inf)
+        sure = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
+        order = np.lexsort((-self.scores, -odds))
+        copies = _copies(order, self.copies)
+        source = f"after {len(read):,} labels, {int(labels.sum()):,} of them yes"
+        return replace(self, scores=odds, order=order, probabilities=sure, copies=copies, source=source, cut=None)
+
+    def _sentences(self, rows: Index) -> list[str]:
+        parts = [sentences(text) for text in self.articles.texts]
+        owners = np.repeat(np.arange(len(parts)), [len(own) for own in parts])
+        if not len(rows) or not len(owners):
+            return [""] * len(rows)
+        near = closest([part for own in parts for part in own], self.posts.texts.gather(rows).to_list())
+        near[self.columns[rows][:, None] != owners] = 0.0
+        flat = [part for own in parts for part in own]
+        return [flat[int(row.argmax())] if row.max() > 0 else "" for row in near]
+
+
+def rank(predictor: LinkPredictor, articles: Articles, posts: Posts, *, grouped: bool = True) -> Ranked:
+    """Rank a corpus for a story.
+
+    Args:
+        predictor: trained, or made by :func:`ensue.tasks.link.predictor.untrained`.
+        articles: the story.
+        posts: the corpus.
+        grouped: whether to look for posts that say the same.
+    """
+    knowing, places = predictor.joined(articles)
+    scores, columns = knowing.scores(posts).best(places)
+    order = np.argsort(-scores, kind="stable")
+    related = _related(articles, posts)
+    calibration, source = predictor.calibration, "learned from held-out posts"
+    labelled = bool(related.any()) and not bool(related.all())
+    if calibration is None and labelled:
+        calibration, source = calibrate(scores[:, None], related), "learned from the labels of this file"
+    sure = None if calibration is None else calibration.probabilities(scores)
+    groups = near_copies(posts.texts) if grouped and len(posts) else np.arange(len(posts))
+    cut = None
+    if calibration is not None and labelled:
+        cut = _at_cut(scores, columns, articles, posts, calibration.cut(EVEN))
+    return Ranked(
+        articles, posts, order, scores, columns, sure, _copies(order, groups), cut,
+        source if calibration is not None else "",
+    )  # fmt: skip
+
+
+def _related(articles: Articles, posts: Posts) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """(posts, 1) whether a post is labelled as about any article of the story."""
+    found = np.zeros((len(posts), 1), bool)
+    found[posts.pairs(articles)[0][:, 1]] = True
+    return found
+
+
+def _at_cut(scores: Floats, columns: Index, articles: Articles, posts: Posts, cut: float) -> AtCut:
+    """A post counts once: under the article it is about, or under the one that suits it best."""
+    numbers, rows = posts.pairs(articles)[0].T
+    own = np.full(len(posts), len(articles))
+    np.minimum.at(own, rows, numbers)  # the first of those it is about
+    related = own < len(articles)
+    own, chosen = np.where(related, own, columns), scores >= cut
+    size = len(articles)
+    return at_counts(
+        cut,
+        np.bincount(own[chosen & related], minlength=size),
+        np.bincount(own[chosen], minlength=size),
+        np.bincount(own[related], minlength=size),
+    )
+
+
+def _copies(order: Index, groups: Index) -> Index:
+    """(posts,) the best ranked of each post's group."""
+    first = np.full(len(order), -1, np.int64)
+    first[groups[order[::-1]]] = order[::-1]  # the best ranked of a group is written last
+    found: Index = first[groups]
+    return found

@@ -1,0 +1,146 @@
+"""Where articles and posts meet tensors: epochs of articles with their posts, batches, vectors of whole corpora."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ensue.data.histories import Index, ranges
+from ensue.data.tokens import Tokens
+from ensue.errors import DataError
+from ensue.tasks.link.batch import Batch, Block
+
+if TYPE_CHECKING:
+    from ensue.tasks.link.network import Linker
+
+WORDS = 2**14
+"""Words of a block at most, but for one text that is longer: with 300 numbers each, 20 MB."""
+READ = 2**12
+"""The same where no gradient is kept: what is made of them stays in the cache."""
+POSTS = 8
+"""Posts of one article that an epoch draws together at most; of an article with more, others come elsewhere in it."""
+CHECKED = 256
+"""Pairs whose loss is taken together at most, outside training."""
+Pairs = npt.NDArray[np.int64]
+"""(pairs, 2): the number of an article, and of a post that is about it."""
+
+
+class Links:
+    """Encoded articles and posts with their relations, as training data.
+
+    A pair of which one text has no word is left out of every plan.
+
+    Args:
+        articles: the articles.
+        posts: the posts; each may be about any number of articles.
+        pairs: (pairs, 2) which post is about which article.
+
+    Raises:
+        DataError: a pair that names an article or a post that is not there, or no pair whose texts both have words.
+    """
+
+    def __init__(self, articles: Tokens, posts: Tokens, pairs: Pairs) -> None:
+        self.articles, self.posts = articles, posts
+        pairs = np.unique(np.asarray(pairs, np.int64).reshape(-1, 2), axis=0)
+        sizes = len(articles), len(posts)
+        if len(pairs) and (pairs.min() < 0 or (pairs.max(0) >= sizes).any()):
+            raise DataError(f"a pair lies outside the {sizes[0]} articles and {sizes[1]} posts; number both from 0")
+        usable = (articles.lengths[pairs[:, 0]] > 0) & (posts.lengths[pairs[:, 1]] > 0)
+        self.skipped = int((~usable).sum())
+        """Pairs left out for want of a word."""
+        self.pairs: Pairs = pairs[usable]
+        if not len(self.pairs):
+            raise DataError("there is no pair of an article and a post that both have words; give at least one")
+        self._keys: Index = self.pairs[:, 0] * len(posts) + self.pairs[:, 1]  # sorted, as the pairs are
+
+    def __len__(self) -> int:
+        """Number of pairs."""
+        return len(self.pairs)
+
+    def plan(self, size: int, seed: int | tuple[int, ...]) -> list[Index]:
+        """A shuffled epoch of numbers of pairs, ``size`` a batch; the same for the same seed.
+
+        Every pair comes once. The posts of an article come together, up to ``POSTS`` of them, and articles of like
+        length; batches are in random order.
+        """
+        random = np.random.default_rng(seed)
+        order = random.permutation(len(self))
+        order = order[np.argsort(self.pairs[order, 0], kind="stable")]
+        _, starts, counts = np.unique(self.pairs[order, 0], return_index=True, return_counts=True)
+        group = np.repeat(starts, counts) + ranges(np.zeros_like(counts), counts) // POSTS
+        groups, first = np.unique(group, return_index=True)
+        turn = random.permutation(len(groups))
+        # Blurred, so that the groups of one article do not end up side by side.
+        lengths = self.articles.lengths[self.pairs[order[first], 0]] * random.uniform(0.8, 1.25, len(groups))
+        pool = np.arange(len(groups)) // max(1, 16 * size * len(groups) // len(self))
+        rank = np.empty_like(turn)
+        rank[turn[np.lexsort((lengths[turn], pool))]] = np.arange(len(groups))
+        order = order[np.argsort(rank[np.searchsorted(groups, group)], kind="stable")]
+        batches = [order[low : low + size] for low in range(0, len(order), size)]
+        return [batches[place] for place in random.permutation(len(batches))]
+
+    def groups(self, targets: int = CHECKED) -> Iterator[Index]:
+        """All pairs once, in the order of their articles, in groups of as many as asked for, or ``CHECKED``."""
+        size = max(1, min(targets, CHECKED))
+        return (np.arange(low, min(low + size, len(self))) for low in range(0, len(self), size))
+
+    def batch(self, index: Index) -> Batch:
+        """The texts of some pairs, each once, with all their relations, on the CPU."""
+        articles, posts = (np.unique(self.pairs[index, side]) for side in (0, 1))
+        related = torch.from_numpy(self.related(articles, posts))
+        return Batch(text_blocks(self.articles, articles), text_blocks(self.posts, posts), related)
+
+    def related(self, articles: Index, posts: Index) -> npt.NDArray[np.bool_]:
+        """(articles, posts) whether the post of the column is about the article of the row."""
+        return np.isin(articles[:, None] * len(self.posts) + posts, self._keys)
+
+
+def text_blocks(tokens: Tokens, index: Index, words: int = WORDS) -> tuple[Block, ...]:
+    """Some texts as padded blocks, longest first, in each of which no row is half as long as the longest, or shorter.
+
+    Args:
+        tokens: the texts.
+        index: (texts,) numbers of the chosen ones; in a block, ``texts`` counts them in this order.
+        words: of a block at most, padding included; a longer text has a block of its own.
+
+    Returns:
+        Blocks; texts without a word are in none.
+    """
+    starts, lengths = tokens.sentences[tokens.texts[index]], tokens.lengths[index]
+    order = np.argsort(-lengths, kind="stable")
+    order = order[: int((lengths > 0).sum())]
+    falling, blocks, low = lengths[order], [], 0
+    while low < len(order):
+        longest = int(falling[low])
+        high = int(np.searchsorted(-falling, -(longest // 2), side="left"))
+        rows = order[low : min(high, low + max(1, words // longest))]
+        mask = np.arange(longest) < lengths[rows, None]
+        ids = np.zeros(mask.shape, np.int64)
+        ids[mask] = tokens.ids[ranges(starts[rows], lengths[rows])]
+        blocks.append(Block(*map(torch.from_numpy, (ids, mask, rows))))
+        low += len(rows)
+    return tuple(blocks)
+
+
+@torch.no_grad()
+def encode_texts(network: Linker, tokens: Tokens, *, at_once: int = 2**13) -> Iterator[tuple[Index, Tensor]]:
+    """The unit vectors of all texts, some thousands at a time, whatever their number.
+
+    Args:
+        network: in evaluation mode.
+        tokens: the texts.
+        at_once: texts a step.
+
+    Yields:
+        The numbers of some texts, rising, and their (texts, width) vectors on the CPU; 0 for a text without a word.
+    """
+    device = network.table.weight.device
+    for low in range(0, len(tokens), at_once):
+        index = np.arange(low, min(low + at_once, len(tokens)))
+        blocks = [block.to(device) for block in text_blocks(tokens, index, READ)]
+        yield index, network.read(blocks, len(index)).cpu()

@@ -1,0 +1,235 @@
+"""CORE: a session as a weighted sum of its own items (after Hou, Hu, Zhang & Zhao, SIGIR 2022).
+
+Given the events so far, rank the next one. A small Transformer only decides how much each event counts; the session is
+the sum of the raw item vectors with those weights, so sessions and items stay in one space and are compared by cosine.
+
+=====================  =======================================================================================
+session encoder        ``CORE.contexts``: a Transformer block over the events
+Eqs. 4-5 (weights)     ``CORE.sessions``: a softmax over the events, and the weighted sum of raw item vectors
+robust distance        ``CORE.forward``: cosine / temperature; dropout on item vectors and candidates
+loss                   ``CORE.loss``: softmax over the target and shared negatives
+=====================  =======================================================================================
+
+**Departures.** The paper trains a row a prefix with a bidirectional encoder whose weights ask nothing but the event
+itself. Here both layers look back only and the latest event asks for the weights, so one pass answers every step of a
+session; order enters as a bias a distance, so there is no longest session. To the cosine is added ``prior`` times the
+logarithms of how often a candidate occurred: ever, and lately, in a stream, by each of ``HALVES``. It is learned, near
+0 in a stable catalogue and large where today's news is read. Once a stream has begun, ``RECENT`` of each forecast are
+the latest events themselves: after a silence the news is new, and vectors of old items would lead astray. The loss
+draws its negatives (``Sampler``) and corrects for their chance; the paper's goes over all items, which is ``loss=ce``.
+The learning rate rises over the first steps and falls to 0 along a cosine.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ensue.errors import SettingError
+from ensue.nn.attention import band, masked_softmax
+from ensue.nn.cross_entropy import linear_cross_entropy
+from ensue.nn.dropout import Dropout
+from ensue.nn.sampling import Sampler, sampled_cross_entropy
+from ensue.schedule import Schedule
+from ensue.settings import require
+from ensue.tasks.next.batch import Batch, Output
+from ensue.vocabulary import FIRST, PADDING
+
+LOSSES = ("sampled", "ce")
+HALVES = (1_000, 16_000)
+"""Events of a stream after which an event counts half as lately."""
+RECENT = 0.5
+"""Share of a forecast in a stream that goes to the items in proportion to how often they came lately."""
+FADED = 1e-3
+"""What has faded to less than so many events is no longer recent."""
+
+SCHEDULE = Schedule(epochs=8, batch_size=256, learning_rate=2e-3, decay=True, weight_decay=0.0, watch="mrr", patience=8)
+"""Chosen on validation data: the last tenth of the training sessions of Diginetica."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CORESettings:
+    """Settings of CORE."""
+
+    dim: int = 128
+    """Width of the items."""
+    heads: int = 2
+    """Heads of the encoder's attention."""
+    length: int = 50
+    """How many events either layer looks back."""
+    dropout: float = 0.2
+    """Share of units dropped in training."""
+    temperature: float = 0.07
+    """Cosines are divided by it."""
+    loss: str = "sampled"
+    """sampled (shared negatives) or ce (all items)."""
+    negatives: int = 4096
+    """Items drawn a batch for ``sampled``."""
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "heads", "length", "negatives"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.dim % self.heads:
+            raise SettingError(f"dim {self.dim} is not a multiple of heads {self.heads}")
+        require(self, "above 0", lambda value: value > 0, "temperature")
+        require(self, "at least 0 and below 1", lambda value: 0 <= value < 1, "dropout")
+        if self.loss not in LOSSES:
+            raise SettingError(f"loss {self.loss!r} is not known; choose from {', '.join(LOSSES)}")
+
+
+class CORE(nn.Module):
+    """The network over ids; see the module's table.
+
+    Args:
+        settings: sizes, temperature, loss.
+        num_ids: rows of the item table, padding and unknown included.
+    """
+
+    def __init__(self, settings: CORESettings, num_ids: int) -> None:
+        super().__init__()
+        self.settings = settings
+        dim, length = settings.dim, settings.length
+        self.items = nn.Embedding(num_ids, dim, padding_idx=PADDING, sparse=settings.loss == "sampled")
+        self.before, self.after = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.query, self.key, self.value, self.joined = (nn.Linear(dim, dim, bias=False) for _ in range(4))
+        self.wide, self.narrow = nn.Linear(dim, 2 * dim), nn.Linear(2 * dim, dim)
+        self.asking, self.answering = nn.Linear(dim, dim), nn.Linear(dim, dim)
+        self.by_distance = nn.Parameter(torch.zeros(settings.heads + 1, length))
+        self.prior = nn.Parameter(torch.zeros(1 + len(HALVES)))
+        self.dropout = Dropout(settings.dropout)
+        self.sampler = Sampler(num_ids)
+        self.register_buffer("lately", torch.zeros(num_ids, len(HALVES)))
+        self.register_buffer("pace", torch.zeros(3, dtype=torch.float64))
+        self.lately: Tensor
+        self.pace: Tensor
+        """Events of the stream so far, the time of the first and of the latest (seconds)."""
+        self._table: tuple[list[int], Tensor] | None = None
+        nn.init.normal_(self.items.weight, std=0.1)
+        with torch.no_grad():
+            self.items.weight[PADDING].zero_()
+
+    @property
+    def reach(self) -> int | None:
+        """How many earlier events can change a step's answer: two layers, one upon the other."""
+        return 2 * (self.settings.length - 1)
+
+    def grow(self, num_ids: int) -> CORE:
+        """The same network with room for more items; a new item starts at random."""
+        grown = CORE(self.settings, num_ids)
+        state = grown.state_dict()
+        for name, tensor in self.state_dict().items():
+            state[name][: len(tensor)] = tensor
+        grown.load_state_dict(state)
+        return grown
+
+    @torch.no_grad()
+    def place(self, first: int) -> None:
+        """Let the items from id ``first`` on start near the mean of what came lately, each with its own random part.
+
+        A vector at random would be closer to some of very many old items than to any of its day.
+        """
+        latest = self.lately[:first, :1]
+        if float(latest.sum()) > 0:
+            mean = functional.normalize((latest * functional.normalize(self.items.weight[:first], dim=1)).sum(0), dim=0)
+            own = self.items.weight.data[first:]
+            placed = functional.normalize(mean + functional.normalize(own, dim=1), dim=1)
+            own.copy_(placed * own.norm(dim=1, keepdim=True))
+
+    def observe(self, ids: Tensor, times: Tensor) -> None:
+        """Count a few events of a stream, (events,) each, once they are learned: what was counted before fades.
+
+        It fades with the events since, and through a silence with those that would have come at the usual pace.
+        """
+        if not len(ids):
+            return
+        num_events, first, latest = self.pace.tolist()
+        now, passed = max(latest, float(times.max())) if num_events else float(times.max()), float(len(ids))
+        if num_events and latest > first:
+            passed = max(passed, (now - latest) * num_events / (latest - first))
+        first = first if num_events else float(times.min())
+        self.pace.copy_(torch.tensor([num_events + len(ids), first, now], dtype=torch.float64))
+        fading = torch.tensor([0.5 ** (passed / half) for half in HALVES], device=self.lately.device)
+        self.lately.mul_(fading).index_add_(0, ids, self.lately.new_ones(len(ids), len(HALVES)))
+
+    def contexts(self, vectors: Tensor, visible: Tensor, distance: Tensor) -> Tensor:
+        """(batch, time, dim) every event in the light of those before it: attention and feed-forward part."""
+        shape = (*vectors.shape[:2], self.settings.heads, -1)
+        normed = self.before(vectors)
+        queries, keys, values = (
+            part(normed).view(shape).transpose(1, 2) for part in (self.query, self.key, self.value)
+        )
+        scores = queries @ keys.transpose(-1, -2) / queries.shape[-1] ** 0.5 + self.by_distance[:-1, distance]
+        heads = masked_softmax(scores, visible[:, None]) @ values
+        seen = vectors + self.dropout(self.joined(heads.transpose(1, 2).flatten(2)))
+        found: Tensor = seen + self.dropout(self.narrow(functional.gelu(self.wide(self.after(seen)))))
+        return found
+
+    def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Unit vectors of the asked steps, (asked, dim), and the weights of the events, (batch, time, time)."""
+        time, dim = batch.ids.shape[1], self.settings.dim
+        steps = torch.arange(time, device=batch.ids.device)
+        distance = (steps[:, None] - steps[None, :]).clamp(0, self.settings.length - 1)
+        visible = band(time, reach=self.settings.length, own=True, device=batch.ids.device) & batch.mask[:, None, :]
+        items = self.dropout(self.items(batch.ids))
+        contexts = self.contexts(functional.normalize(items, dim=-1) * dim**0.5, visible, distance)
+        scores = self.asking(contexts) @ self.answering(contexts).transpose(-1, -2) / dim**0.5
+        weights = masked_softmax(scores + self.by_distance[-1, distance], visible)
+        return functional.normalize((weights @ items)[batch.asked], dim=-1), weights
+
+    def candidates(self, ids: Tensor | slice) -> Tensor:
+        """(…, dim + counts) unit vectors of items and logarithms of their counts, over the temperature."""
+        vectors = self.items.weight if isinstance(ids, slice) else self.items(ids)
+        ever, lately = self.sampler.totals[ids].log()[..., None], self.lately[ids].log1p()
+        return torch.cat([functional.normalize(vectors, dim=-1), ever, lately], dim=-1) / self.settings.temperature
+
+    def table(self) -> Tensor:
+        """(ids, dim + counts) :meth:`candidates` of all ids; without a gradient it is kept until something changes."""
+        if torch.is_grad_enabled():
+            return self.candidates(slice(None))
+        sources = (self.items.weight, self.sampler.totals, self.lately)
+        state = [number for tensor in sources for number in (tensor.data_ptr(), tensor._version)]
+        if self._table is None or self._table[0] != state:
+            # Column after column in memory: for one session that is several times faster to multiply by.
+            self._table = state, self.candidates(slice(None)).T.contiguous().T
+        return self._table[1]
+
+    def train(self, mode: bool = True) -> CORE:
+        """As ever; and forget :meth:`table`, for an optimiser's step leaves no trace in a tensor's version."""
+        if mode or self.training:
+            self._table = None
+        super().train(mode)
+        return self
+
+    def forward(self, batch: Batch) -> Output:
+        """Scores (asked, ids), padding and unknown at -inf; weights (batch, time, time)."""
+        sessions, weights = self.sessions(batch)
+        return Output(self._mixed(self.compare(sessions, self.table())), (weights,))
+
+    def compare(self, sessions: Tensor, table: Tensor) -> Tensor:
+        """Scores (sessions, ids) of unit vectors beside a :meth:`table`, padding and unknown at -inf."""
+        scores = torch.cat([sessions, self.prior.expand(len(sessions), -1)], dim=1) @ table.T
+        scores[:, :FIRST] = -torch.inf
+        return scores
+
+    def _mixed(self, scores: Tensor) -> Tensor:
+        """Logarithms of the mixture with what came lately; the scores as they are where there was no stream."""
+        recent = self.lately[:, 0]
+        ids = (recent > FADED).nonzero()[:, 0]
+        if not len(ids):
+            return scores
+        share = (RECENT * recent[ids] / recent[ids].sum()).log()
+        scores = scores - scores.logsumexp(1, keepdim=True) + math.log(1 - RECENT)
+        return scores.index_copy(1, ids, torch.logaddexp(scores[:, ids], share))
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Mean of -log softmax at the targets by the network alone; in training over shared negatives, if so set."""
+        sessions, _ = self.sessions(batch)
+        asked = torch.cat([sessions, self.prior.expand(len(sessions), -1)], dim=1)
+        if self.settings.loss == "sampled" and self.training:
+            return sampled_cross_entropy(asked, self.candidates, batch.targets, self.sampler, self.settings.negatives)
+        return linear_cross_entropy(asked, self.table(), None, batch.targets, first=FIRST)

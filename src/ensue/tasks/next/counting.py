@@ -1,0 +1,247 @@
+"""Counting predictors: what a model must beat to be worth its training. One pass over the data, nothing learned.
+
+Each is a module like the trained ones: ``forward`` gives scores (here logarithms of non-negative weights, so that a
+softmax returns their shares), and ``count`` takes the place of training. Counting more data later simply adds.
+
+``cooccurrence`` is directed: every pair of events at most ``window`` apart adds 1 / gap to (earlier, later). The score
+of a candidate is the sum over the latest events of count / (row total ** ``power``) / gap, plus ``popularity`` times
+the candidate's share of all events.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ensue.data.histories import Histories, Ids, Index, ranges
+from ensue.metrics import Floats
+from ensue.nn.attention import band
+from ensue.settings import require
+from ensue.tasks.next.batch import Batch, Output
+
+DENSE = 4096
+"""Catalogues up to this size are counted in a full table while scoring."""
+PAIRS = 2**20
+"""So many pairs are counted at once: some 50 MB, so that a log of any size is counted near the processor's cache."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountingSettings:
+    """Settings of the counting predictors."""
+
+    window: int = 30
+    """How many of the latest events count."""
+    power: float = 0.7
+    """Row totals are divided out to this power: 1 trusts a rare value as much as a frequent one, 0 not at all."""
+    popularity: float = 0.05
+    """Weight of plain popularity beside the pair counts."""
+    keep: int = 1000
+    """Successors kept a value, the most counted ones; bounds memory on large catalogues."""
+    replay: int = 1
+    """0: nothing of a single history stays in a folder, so VS-kNN does not stand beside, and twins are not told."""
+
+    def __post_init__(self) -> None:
+        require(self, "at least 1", lambda value: value >= 1, "window", "keep")
+        require(self, "above 0", lambda value: value > 0, "popularity")
+        require(self, "0 or more", lambda value: value >= 0, "replay")
+
+
+class Popularity(nn.Module):
+    """How often each value occurs, whatever the history."""
+
+    reach: int | None = 0
+
+    def __init__(self, settings: CountingSettings, num_ids: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.register_buffer("totals", torch.zeros(num_ids))
+        self.totals: Tensor
+
+    def count(self, histories: Histories) -> None:
+        """Add the events of encoded histories."""
+        self.totals += torch.from_numpy(np.bincount(histories.ids, minlength=len(self.totals)).astype(np.float32))
+
+    def grow(self, num_ids: int) -> Popularity:
+        """The same counts with room for more ids: ids are stable, new ones start at 0."""
+        grown = type(self)(self.settings, num_ids)
+        grown.totals[: len(self.totals)] = self.totals
+        return grown
+
+    def shares(self) -> Tensor:
+        """(ids,) each value's share of all events."""
+        return self.totals / self.totals.sum().clamp(min=1)
+
+    def forward(self, batch: Batch) -> Output:
+        """The same scores for every asked step; no event is heeded."""
+        scores = self.shares().log().expand(int(batch.asked.sum()), -1)
+        return Output(scores.clone(), (torch.zeros(batch.mask.shape + batch.mask.shape[-1:]),))
+
+
+class Cooccurrence(Popularity):
+    """Directed co-occurrence of the latest ``window`` events; see the module for the formula."""
+
+    def __init__(self, settings: CountingSettings, num_ids: int) -> None:
+        super().__init__(settings, num_ids)
+        self.register_buffer("rows", torch.zeros(num_ids + 1, dtype=torch.int64))
+        self.register_buffer("columns", torch.zeros(0, dtype=torch.int32))
+        self.register_buffer("counts", torch.zeros(0))
+        self.rows: Tensor
+        self.columns: Tensor
+        self.counts: Tensor
+        self.table: Tensor | None = None
+
+    @property
+    def gap(self) -> int:
+        """The largest distance at which a pair counts."""
+        return self.settings.window
+
+    @property
+    def latest(self) -> int:
+        """How many of the latest events have a say in an answer."""
+        return self.gap
+
+    @property
+    def reach(self) -> int | None:  # type: ignore[override]
+        """How many earlier events can matter to a step."""
+        return self.latest - 1
+
+    def count(self, histories: Histories) -> None:
+        """Add the events and pairs of encoded histories, the pairs of some ids at a time."""
+        super().count(histories)
+        ids, num_ids = histories.ids, len(self.totals)
+        ends = histories.offsets[1:][histories.sequence_index()]
+        followed = np.minimum(ends - np.arange(len(ids)) - 1, self.gap)
+        work = np.bincount(ids, followed, num_ids) + np.diff(self.rows.numpy())
+        part_of = (np.cumsum(work) // PAIRS).astype(np.int64)
+        part_of = np.cumsum(np.diff(part_of, prepend=part_of[:1]) > 0)  # without gaps: a popular id may fill several
+        bounds = [0, *(np.flatnonzero(np.diff(part_of)) + 1).tolist(), num_ids]
+        own = part_of[ids].astype(np.uint16 if len(bounds) < 2**16 else np.int64)
+        order = np.argsort(own, kind="stable")  # of 16 bits it is a radix sort: time grows with the events alone
+        stops = np.concatenate([[0], np.cumsum(np.bincount(own, minlength=len(bounds) - 1))])
+        parts = []
+        for number, (low, high) in enumerate(pairwise(bounds)):
+            places = order[stops[number] : stops[number + 1]]
+            parts.append(self._most_counted(*self._added(low, high, *_sums(ids, places, followed[places], num_ids))))
+        pairs, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
+        self.rows = torch.from_numpy(np.searchsorted(pairs, np.arange(num_ids + 1) * num_ids))
+        self.columns = torch.from_numpy((pairs % num_ids).astype(np.int32))
+        self.counts = torch.from_numpy(counts.astype(np.float32))
+        self.table = None
+
+    def _added(self, low: int, high: int, pairs: Index, sums: Floats) -> tuple[Index, Floats]:
+        """Pairs of the ids from ``low`` to before ``high``, in order, and their counts: the new ones and those here."""
+        begin, end = self.rows[[low, high]].tolist()
+        if begin == end:
+            return pairs, sums
+        earlier = np.repeat(np.arange(low, high), np.diff(self.rows[low : high + 1].numpy()))
+        old = earlier * len(self.totals) + self.columns[begin:end].numpy()
+        every, codes = np.unique(np.concatenate([old, pairs]), return_inverse=True)
+        both = np.bincount(codes, np.concatenate([self.counts[begin:end].double().numpy(), sums]), len(every))
+        return every, both.astype(np.float64)
+
+    def _most_counted(self, pairs: Index, counts: Floats) -> tuple[Index, Floats]:
+        """Of each earlier id the ``keep`` highest counts, those of the first ids where counts are equal."""
+        _, starts, lengths = np.unique(pairs // len(self.totals), return_index=True, return_counts=True)
+        kept = np.ones(len(pairs), np.bool_)
+        for start, length in zip(
+            starts[lengths > self.settings.keep], lengths[lengths > self.settings.keep], strict=True
+        ):
+            falling = np.argsort(-counts[start : start + length].astype(np.float32), kind="stable")
+            kept[start + falling[self.settings.keep :]] = False
+        return pairs[kept], counts[kept]
+
+    def grow(self, num_ids: int) -> Cooccurrence:
+        """The same counts with room for more ids."""
+        grown = cast(Cooccurrence, super().grow(num_ids))
+        grown.rows[: len(self.rows)] = self.rows
+        grown.rows[len(self.rows) :] = self.rows[-1]
+        grown.columns, grown.counts = self.columns, self.counts
+        return grown
+
+    def _earlier(self) -> Index:
+        return np.repeat(np.arange(len(self.totals)), np.diff(self.rows.numpy()))
+
+    def row_totals(self) -> Tensor:
+        """(ids,) sum of each value's counts over its successors."""
+        sums = torch.cat([torch.zeros(1, dtype=torch.float64), self.counts.double().cumsum(0)])
+        return (sums[self.rows[1:]] - sums[self.rows[:-1]]).float()
+
+    def heed(self, batch: Batch) -> Tensor:
+        """(batch, step, event) weight 1 / gap of every event for every step, 0 outside the window."""
+        time = batch.mask.shape[1]
+        steps = torch.arange(time)
+        gaps = (steps[:, None] - steps[None, :] + 1).clamp(min=1)
+        visible = band(time, reach=self.latest, own=True) & batch.mask[:, None, :]
+        return visible / gaps
+
+    def forward(self, batch: Batch) -> Output:
+        """Scores (asked, ids) and each event's part of the counted mass, (batch, time, time)."""
+        num_ids, totals = len(self.totals), self.row_totals()
+        weights = self.heed(batch) * totals.clamp(min=1e-9).pow(-self.settings.power)[batch.ids][:, None, :]
+        asked = weights[batch.asked]  # (asked, time)
+        values = batch.ids[batch.asked.nonzero()[:, 0]]
+        target, event = asked.nonzero(as_tuple=True)
+        value = values[target, event]
+        heeded = asked[target, event]
+        scores = (self.settings.popularity * self.shares()).repeat(len(asked), 1)
+        if num_ids <= DENSE:
+            self._add_dense(scores, target, value, heeded)
+        else:
+            self._add_sparse(scores, target, value, heeded)
+        mass = weights * totals[batch.ids][:, None, :]
+        shares = mass / mass.sum(-1, keepdim=True).clamp(min=1e-30)
+        return Output(scores.log(), (shares,))
+
+    def _add_dense(self, scores: Tensor, target: Tensor, value: Tensor, heeded: Tensor) -> None:
+        """Add weighted rows of a full (ids, ids) table: the faster way while the table is small."""
+        if self.table is None:
+            self.table = torch.zeros(len(self.totals), len(self.totals))
+            self.table[self._earlier(), self.columns] = self.counts
+        weights = torch.zeros_like(scores).index_put_((target, value), heeded, accumulate=True)
+        scores.addmm_(weights, self.table)
+
+    def _add_sparse(self, scores: Tensor, target: Tensor, value: Tensor, heeded: Tensor) -> None:
+        """Add the same sums over the kept entries alone."""
+        starts, stops = self.rows[value].numpy(), self.rows[value + 1].numpy()
+        entry = torch.from_numpy(ranges(starts, stops - starts))
+        pair = torch.from_numpy(np.repeat(np.arange(len(value)), stops - starts))
+        at = (target * len(self.totals))[pair] + self.columns[entry]
+        scores.view(-1).index_add_(0, at, heeded[pair] * self.counts[entry])
+
+
+def _sums(ids: Ids, places: Index, followed: Index, num_ids: int) -> tuple[Index, Floats]:
+    """The pairs of some events with so many that follow each, in order, and the sum of 1 / gap of each pair."""
+    gap, far = ranges(np.ones_like(followed), followed), int(followed.max(initial=0)) + 1
+    pairs = np.repeat(ids[places].astype(np.int64) * num_ids, followed) + ids[np.repeat(places, followed) + gap]
+    keys = np.sort(pairs * far + gap)  # the gap goes with its pair, so that no order of sums depends on the log's
+    pairs = keys // far
+    (starts,) = np.nonzero(np.diff(pairs, prepend=-1))
+    return pairs[starts], np.add.reduceat(1 / np.maximum(keys % far, 1), starts) if len(starts) else np.zeros(0)
+
+
+class Markov(Cooccurrence):
+    """First order: what followed the last event, popularity where nothing did."""
+
+    @property
+    def gap(self) -> int:
+        """Only the next event counts."""
+        return 1
+
+
+class SequentialRules(Cooccurrence):
+    """What came up to ten events after the last one, by 1 / gap (Ludewig & Jannach 2018); popularity elsewhere."""
+
+    @property
+    def gap(self) -> int:
+        """Pairs at most ten events apart count."""
+        return min(10, self.settings.window)
+
+    @property
+    def latest(self) -> int:
+        """The last event alone has a say."""
+        return 1

@@ -1,0 +1,199 @@
+"""BPR-MF (Rendle et al., UAI 2009) and FPMC (Rendle, Freudenthaler & Schmidt-Thieme, WWW 2010).
+
+Given the clicks of a session so far, rank the next one by products of factors: of the session as a whole (BPR-MF), or
+of the session and of its latest click (FPMC).
+
+=================  =================================================================================================
+BPR-MF's model     ``BPRMF.sessions``: a session is the mean of its items' factors; scores are products with it
+BPR-Opt            ``BPRMF.loss``: -ln sigmoid(target's score - a negative's)
+FPMC's model       ``FPMC.sessions``: <V_user, V_item> + <V_latest, V_item>, both as one product of width 2 x dim
+FPMC's S-BPR       ``FPMC.loss``: the same criterion with negatives of its own a target, and L2 on what it touched
+=================  =================================================================================================
+
+FPMC's item table holds an item's factors towards users and towards items side by side; a basket is the latest click.
+
+Defaults: 100 factors for BPR-MF; 32 factors, 10 negatives and L2 of 0.001 for FPMC, as session papers set them.
+
+**Departures.** A session has no factors of its own: a new one would have none to be asked by. In both models its place
+is taken by the mean of its clicks' item factors, in training as in answering, over the latest ``length`` clicks (papers
+that report BPR-MF on sessions train factors a session and average only to answer). BPR-MF draws 32 negatives shared by
+the batch, not one a target; negatives come by the square root of their count, not uniformly. The optimiser is Adam,
+not stochastic gradient descent, with its usual step for BPR-MF and 0.01 for FPMC; early stopping watches the ranking
+of the validation data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ensue.errors import SettingError
+from ensue.nn.attention import band, masked_mean
+from ensue.nn.sampling import Sampler, sampled_pairwise_loss
+from ensue.schedule import Schedule
+from ensue.tasks.next.batch import Batch, Output
+from ensue.vocabulary import FIRST, PADDING
+
+SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, watch="mrr", patience=3, refit=False)
+"""How BPR-MF is trained."""
+FPMC_SCHEDULE = replace(SCHEDULE, learning_rate=0.01)
+"""How FPMC is trained: at the rate that session papers give it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BPRMFSettings:
+    """Settings of BPR-MF."""
+
+    dim: int = 100
+    """Number of factors."""
+    length: int = 50
+    """How many of the latest clicks make the session."""
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "length"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FPMCSettings:
+    """Settings of FPMC."""
+
+    dim: int = 32
+    """Number of factors of each of the two products."""
+    length: int = 50
+    """How many of the latest clicks make the session."""
+    negatives: int = 10
+    """Items drawn a target."""
+    regularisation: float = 1e-3
+    """L2: half of this times the squared factors that a pair touches is added to its loss."""
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "length", "negatives"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.regularisation < 0:
+            raise SettingError(f"regularisation is {self.regularisation}; it must be 0 or more")
+
+
+def factors(num_ids: int, dim: int) -> nn.Embedding:
+    """A table of small normal factors, learned by the rows that are looked up; padding has none."""
+    table = nn.Embedding(num_ids, dim, padding_idx=PADDING, sparse=True)
+    nn.init.normal_(table.weight, std=0.1)
+    with torch.no_grad():
+        table.weight[PADDING].zero_()
+    return table
+
+
+def equal_weights(mask: Tensor, length: int, dtype: torch.dtype) -> Tensor:
+    """(batch, time, time): row i spreads 1 evenly over the latest ``length`` events up to i."""
+    visible = band(mask.shape[1], reach=length, own=True, device=mask.device) & mask[:, None, :]
+    return masked_mean(visible, dtype)
+
+
+class BPRMF(nn.Module):
+    """Matrix factorisation where the session is the mean of its items.
+
+    Args:
+        settings: sizes.
+        num_ids: rows of the item table, padding and unknown included.
+    """
+
+    def __init__(self, settings: BPRMFSettings, num_ids: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.items = factors(num_ids, settings.dim)
+        self.sampler = Sampler(num_ids)
+
+    @property
+    def reach(self) -> int | None:
+        """How many earlier events can change a step's answer."""
+        return self.settings.length - 1
+
+    def grow(self, num_ids: int) -> BPRMF:
+        """The same factors with room for more items; a new item starts at random."""
+        grown = BPRMF(self.settings, num_ids)
+        state = grown.state_dict()
+        for name, tensor in self.state_dict().items():
+            state[name][: len(tensor)] = tensor
+        grown.load_state_dict(state)
+        return grown
+
+    def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The mean of the factors so far at the asked clicks: (asked, dim), and the weights, (batch, time, time)."""
+        weights = equal_weights(batch.mask, self.settings.length, self.items.weight.dtype)
+        return (weights @ self.items(batch.ids))[batch.asked], weights
+
+    def forward(self, batch: Batch) -> Output:
+        """Scores (asked, ids), padding and unknown at -inf; weights (batch, time, time), the same for all clicks."""
+        sessions, weights = self.sessions(batch)
+        scores = sessions @ self.items.weight.T
+        scores[:, :FIRST] = -torch.inf
+        return Output(scores, (weights,))
+
+    def loss(self, batch: Batch) -> Tensor:
+        """BPR-Opt, a mean over pairs."""
+        return sampled_pairwise_loss(self.sessions(batch)[0], self.items, batch.targets, self.sampler)
+
+
+class FPMC(nn.Module):
+    """Factorised Markov chain where the user's factors are the mean of the session's.
+
+    Args:
+        settings: sizes, negatives, L2.
+        num_ids: rows of the item tables, padding and unknown included.
+    """
+
+    def __init__(self, settings: FPMCSettings, num_ids: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.items = factors(num_ids, 2 * settings.dim)
+        self.latest = factors(num_ids, settings.dim)
+        self.sampler = Sampler(num_ids)
+
+    @property
+    def reach(self) -> int | None:
+        """How many earlier events can change a step's answer."""
+        return self.settings.length - 1
+
+    def grow(self, num_ids: int) -> FPMC:
+        """The same factors with room for more items; a new item starts at random."""
+        grown = FPMC(self.settings, num_ids)
+        state = grown.state_dict()
+        for name, tensor in self.state_dict().items():
+            state[name][: len(tensor)] = tensor
+        grown.load_state_dict(state)
+        return grown
+
+    def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """V_u beside V_latest at the asked clicks: (asked, 2 x dim), and the mean's weights, (batch, time, time)."""
+        weights = equal_weights(batch.mask, self.settings.length, self.items.weight.dtype)
+        user = weights @ self.items(batch.ids)[..., : self.settings.dim]
+        latest = self.latest(batch.ids[batch.asked])
+        return torch.cat([user[batch.asked], latest], dim=1), weights
+
+    def forward(self, batch: Batch) -> Output:
+        """Eq. 6: scores (asked, ids), padding and unknown at -inf; weights (batch, time, time).
+
+        Two products are added, so half the weight lies on the latest click and half on all of them evenly.
+        """
+        sessions, weights = self.sessions(batch)
+        scores = sessions @ self.items.weight.T
+        scores[:, :FIRST] = -torch.inf
+        latest = torch.eye(weights.shape[1], dtype=weights.dtype, device=weights.device) * batch.mask[:, None, :]
+        return Output(scores, ((weights + latest) / 2,))
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The pairwise criterion, a mean over pairs, and the L2 of the factors a target touches."""
+        sessions, _ = self.sessions(batch)
+        drawn = self.sampler.draw(len(sessions), self.settings.negatives)
+        target, negatives = self.items(batch.targets), self.items(drawn)
+        apart = (sessions * target).sum(1, keepdim=True) - (negatives @ sessions[:, :, None])[:, :, 0]
+        pairs = (drawn != batch.targets[:, None]).to(apart.dtype)
+        criterion = -(functional.logsigmoid(apart) * pairs).sum() / pairs.sum().clamp(min=1)
+        touched = sessions.square().sum(1) + target.square().sum(1) + negatives.square().sum(2).mean(1)
+        loss: Tensor = criterion + self.settings.regularisation / 2 * touched.mean()
+        return loss

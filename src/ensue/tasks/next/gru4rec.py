@@ -1,0 +1,169 @@
+"""GRU4Rec: recurrent network for sessions (Hidasi & Karatzoglou, CIKM 2018, after Hidasi et al., ICLR 2016).
+
+Given the clicks of a session so far, rank the next one: a GRU reads the clicks, and its state is compared with the
+table the clicks were read from (one shared table for both ends).
+
+====================  =======================================================================================
+the network           ``GRU4Rec.sessions``: table, dropout, GRU, dropout
+shared embedding      ``GRU4Rec.forward``: scores by the table the clicks were read from, and a bias an item
+additional samples    ``Sampler``: negatives for the whole batch, drawn by count to the power alpha
+cross-entropy         ``GRU4Rec.loss`` with ``ce``: softmax over the target and the negatives
+BPR-max               ``bpr_max``: with score regularisation, on scores through ELU
+====================  =======================================================================================
+
+Defaults are the authors' for Diginetica, from their released parameter files (bpr-max, 512 units, dropout 0.5 and 0.3,
+2,048 negatives, alpha 0.3, regularisation 0.9). Theirs for Yoochoose: ``ce``, 480 units, no dropout on the table, 0.2
+on the state, alpha 0.2, logq 1.
+
+**Departures.** The authors run many sessions in parallel, one click a step, and carry states on from step to step with
+gradients cut there. Here whole sessions of like length are padded and read in one pass. The states are the same (each
+session starts at zero in both, and none outlives its batch here), the gradient also flows back in time, and a batch
+holds all targets of its sessions instead of one each. Negatives are the drawn ones alone: the batch's other targets,
+which are neighbours in the same sessions here, are none. With ``logq`` 1 a negative's score is lessened by log(its
+expected draws), which makes the sum one over the catalogue; the authors' program corrects the targets of the batch too,
+since they serve as negatives there. Torch's GRU has two biases and resets after the matrix product. Adam in place of
+Adagrad with momentum, so the step size is ours. The table starts uniform within 1 / sqrt(dim), whatever the catalogue.
+Early stopping watches the ranking of the validation data. A recurrent state weighs no events: the weights put 1 on the
+latest click, the one the state moved by last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ensue.errors import SettingError
+from ensue.nn.cross_entropy import linear_cross_entropy
+from ensue.nn.dropout import Dropout
+from ensue.nn.sampling import Sampler
+from ensue.schedule import Schedule
+from ensue.tasks.next.batch import Batch, Output
+from ensue.vocabulary import FIRST, PADDING
+
+LOSSES = ("bpr-max", "ce")
+
+SCHEDULE = Schedule(epochs=10, batch_size=128, weight_decay=0.0, watch="mrr", patience=3, refit=False)
+"""The authors' epochs and batch (of sessions), with Adam's usual step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GRU4RecSettings:
+    """Settings of GRU4Rec; the defaults are the authors' for Diginetica."""
+
+    dim: int = 512
+    """Width of the table and of the state."""
+    dropout_items: float = 0.5
+    """Share of units of the clicks dropped in training."""
+    dropout_state: float = 0.3
+    """Share of units of the state dropped in training."""
+    loss: str = "bpr-max"
+    """bpr-max, or ce (cross-entropy over target and negatives)."""
+    negatives: int = 2048
+    """Items drawn a batch."""
+    power: float = 0.3
+    """Negatives are drawn by their count to this power (alpha): 0 uniform, 1 by popularity."""
+    logq: float = 0.0
+    """For ``ce``: how much of log(its expected draws) is taken off a negative; 1 corrects the sampling in full."""
+    regularisation: float = 0.9
+    """For ``bpr-max``: weight of the squared scores of the negatives."""
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "negatives"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        for name in ("dropout_items", "dropout_state"):
+            if not 0 <= getattr(self, name) < 1:
+                raise SettingError(f"{name} is {getattr(self, name)}; it must be in [0, 1)")
+        for name in ("power", "logq", "regularisation"):
+            if getattr(self, name) < 0:
+                raise SettingError(f"{name} is {getattr(self, name)}; it must be 0 or more")
+        if self.loss not in LOSSES:
+            raise SettingError(f"loss {self.loss!r} is not known; choose from {', '.join(LOSSES)}")
+
+
+def bpr_max(target: Tensor, others: Tensor, hidden: Tensor, regularisation: float) -> Tensor:
+    """BPR-max: -ln sum_j s_j sigmoid(target - other_j) + regularisation * sum_j s_j other_j^2, s = softmax(others).
+
+    Args:
+        target: (targets, 1) scores of what came.
+        others: (targets, negatives) scores of what was drawn.
+        hidden: (targets, negatives) True where a negative is none, for it is the target; left out.
+        regularisation: weight of the squared scores.
+
+    Returns:
+        The mean over targets; one without negatives counts 0.
+    """
+    target, others = functional.elu(target), functional.elu(others)
+    shares = others.masked_fill(hidden, torch.finfo(others.dtype).min).log_softmax(1)
+    pairs = (shares + functional.logsigmoid(target - others)).masked_fill(hidden, torch.finfo(others.dtype).min)
+    squares = (shares.exp() * others.square()).masked_fill(hidden, 0.0).sum(1)
+    return (regularisation * squares - pairs.logsumexp(1)).masked_fill(hidden.all(1), 0.0).mean()
+
+
+class GRU4Rec(nn.Module):
+    """The network over ids; see the module's table for the equations.
+
+    Args:
+        settings: sizes, loss, negatives.
+        num_ids: rows of the item table, padding and unknown included.
+    """
+
+    def __init__(self, settings: GRU4RecSettings, num_ids: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.items = nn.Embedding(num_ids, settings.dim, padding_idx=PADDING, sparse=True)
+        self.bias = nn.Parameter(torch.zeros(num_ids))
+        self.gru = nn.GRU(settings.dim, settings.dim, batch_first=True)
+        self.dropout_items, self.dropout_state = Dropout(settings.dropout_items), Dropout(settings.dropout_state)
+        self.sampler = Sampler(num_ids, settings.power)
+        nn.init.uniform_(self.items.weight, -(settings.dim**-0.5), settings.dim**-0.5)
+        with torch.no_grad():
+            self.items.weight[PADDING].zero_()
+
+    @property
+    def reach(self) -> int | None:
+        """A state remembers the whole session, so histories are kept whole."""
+        return None
+
+    def grow(self, num_ids: int) -> GRU4Rec:
+        """The same network with room for more items. A new item starts at random, with the lowest bias seen so far."""
+        grown, old = GRU4Rec(self.settings, num_ids), len(self.bias)
+        state = grown.state_dict()
+        for name, tensor in self.state_dict().items():
+            state[name][: len(tensor)] = tensor
+        state["bias"][old:] = self.bias[FIRST:].min()
+        grown.load_state_dict(state)
+        return grown
+
+    def sessions(self, batch: Batch) -> Tensor:
+        """The state after each asked click: (asked, dim)."""
+        states: Tensor = self.gru(self.dropout_items(self.items(batch.ids)))[0]
+        sessions: Tensor = self.dropout_state(states[batch.asked])
+        return sessions
+
+    def forward(self, batch: Batch) -> Output:
+        """Scores (asked, ids), padding and unknown at -inf; weights (batch, time, time), 1 on the latest click."""
+        scores = torch.addmm(self.bias, self.sessions(batch), self.items.weight.T)
+        scores[:, :FIRST] = -torch.inf
+        latest = torch.eye(batch.mask.shape[1], dtype=scores.dtype, device=scores.device)
+        return Output(scores, (latest * batch.mask[:, None, :],))
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The loss of the settings, a mean over the targets; outside training ``ce`` is over the whole catalogue."""
+        settings, targets, sessions = self.settings, batch.targets, self.sessions(batch)
+        if settings.loss == "ce" and not self.training:
+            return linear_cross_entropy(sessions, self.items.weight, self.bias, targets, first=FIRST)
+        negatives = self.sampler.draw(settings.negatives)
+        own = (sessions * self.items(targets)).sum(1, keepdim=True) + self.bias[targets, None]
+        others = torch.addmm(self.bias[negatives], sessions, self.items(negatives).T)
+        same = negatives == targets[:, None]
+        if settings.loss == "bpr-max":
+            return bpr_max(own, others, same, settings.regularisation)
+        expected = settings.logq * (self.sampler.shares()[negatives] * settings.negatives).clamp(min=1e-30).log()
+        others = (others - expected).masked_fill(same, -torch.inf)
+        every = torch.cat([own, others], dim=1)
+        loss: Tensor = (every.logsumexp(1) - own[:, 0]).mean()
+        return loss

@@ -1,0 +1,259 @@
+"""HiDAN: Hierarchical Diffusion Attention Network (Wang & Li, IJCAI 2019).
+
+Given who passed a story on so far, and when, rank who passes it on next. Two attentions, no recurrence: each user
+heeds the users before it (dependency), and the answer heeds every user by importance and by age (influence).
+
+=========  ==========================================================================
+Eq. 1      ``HiDAN.embed``: user table, then a dense layer with ELU
+Eqs. 2-4   ``HiDAN.dependency``: who leaned on whom, one (time x time) matrix a cascade
+Eqs. 5-6   ``HiDAN.fuse``: the gate between a user and its context
+Eqs. 7-8   ``HiDAN.influence``: importance and time decay, by a table look-up
+Eq. 9      ``HiDAN.forward``: the cascade's vector at every step
+Eq. 10     ``HiDAN.forward``: scores of all users; the softmax is inside the loss
+Eq. 11     ``HiDAN.loss``
+=========  ==========================================================================
+
+Eq. 7 reads a one-hot age, so it is a row of a (ages x dim) table, and Eq. 8's score of user j at age a is entry (j, a)
+of one (time x ages) matrix. Step i gathers its row from it: no (time x time x dim) tensor exists, and all steps of a
+cascade are answered in one pass.
+
+Defaults are the paper's (section 3.3), completed by the authors' released program: user table 32 wide, 40 intervals of
+3 hours plus one for age 0, ages past 120 hours share the last, the latest 30 users as history.
+
+**Departures.** The window is a band: a user heeds the ``window - 1`` users before it, whatever step is asked, so that
+one pass serves all steps; the released program cuts the cascade first, which hides some of that context. Up to
+``window`` users there is no difference. The two projections of Eq. 2 carry biases, as the paper's own count of
+parameters (Table 3) implies; the scalar bias of Eq. 8's score, which a softmax cannot see, is left out. The user
+table starts normal with deviation 0.1, not Xavier. HiDAN-NUA's mean includes the user itself: read literally, it would
+never see the newest one. Early stopping watches how well validation targets are ranked (MRR), not their loss, which on
+sparse data is lowest before anything was learned; batches hold 16 cascades. When no validation data is given, the part
+held out for early stopping is learned too: the network is trained anew on everything for as many epochs as were best.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ensue.errors import SettingError
+from ensue.nn.attention import band, masked_mean, masked_softmax
+from ensue.nn.cross_entropy import linear_cross_entropy
+from ensue.nn.dropout import Dropout
+from ensue.settings import require
+from ensue.tasks.next.batch import Batch, Output
+from ensue.vocabulary import FIRST, PADDING
+
+SCALE = 10.0
+"""What cosines are multiplied by at the start."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HiDANSettings:
+    """Settings of HiDAN; the defaults are the paper's."""
+
+    dim: int = 64
+    """Width of users, contexts and cascades (d)."""
+    table_dim: int = 32
+    """Width of the user table under Eq. 1's dense layer."""
+    window: int = 30
+    """How many of the latest users are heeded; 0 for all."""
+    max_hours: float = 120.0
+    """Ages beyond this share the last interval (T_max)."""
+    intervals: int = 40
+    """Number of equal age intervals (T)."""
+    dropout: float = 0.2
+    """Share of units dropped in training (keep probability 0.8)."""
+    user_attention: bool = True
+    """False for HiDAN-NUA: the plain mean of the user and those before it, in place of attention and gate."""
+    cascade_attention: bool = True
+    """False for HiDAN-NCA: the cascade is the plain mean of its users."""
+    time_decay: bool = True
+    """False for HiDAN-NT: influence without ages."""
+    cosine: bool = False
+    """True: a user's score is a cosine times a factor that is learned, in place of Eq. 10's inner product."""
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "table_dim", "intervals"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        require(self, "0 or more", lambda value: value >= 0, "window")
+        require(self, "above 0", lambda value: value > 0, "max_hours")
+        require(self, "at least 0 and below 1", lambda value: 0 <= value < 1, "dropout")
+
+
+class HiDAN(nn.Module):
+    """The network over ids; see the module's table for the equations.
+
+    Args:
+        settings: sizes and variants.
+        num_ids: rows of the user table, padding and unknown included.
+    """
+
+    def __init__(self, settings: HiDANSettings, num_ids: int) -> None:
+        super().__init__()
+        dim = settings.dim
+        self.settings = settings
+        self.users = nn.Embedding(num_ids, settings.table_dim, padding_idx=PADDING)
+        self.dense = nn.Linear(settings.table_dim, dim)
+        if settings.user_attention:
+            self.context = nn.Linear(dim, dim)
+            self.target = nn.Linear(dim, dim)
+            self.gate_own = nn.Linear(dim, dim)
+            self.gate_context = nn.Linear(dim, dim, bias=False)
+        if settings.cascade_attention:
+            self.importance = nn.Linear(dim, dim)
+            self.importance_score = nn.Parameter(torch.empty(dim))
+            if settings.time_decay:
+                self.decay = nn.Parameter(torch.empty(settings.intervals + 1, dim))
+                self.decay_bias = nn.Parameter(torch.zeros(dim))
+        self.output = nn.Linear(dim, num_ids)
+        if settings.cosine:
+            self.log_scale = nn.Parameter(torch.empty(1))
+        self.dropout = Dropout(settings.dropout)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Xavier for matrices, zero for biases; the user table normal, so that its size does not shrink it."""
+        for name, parameter in self.named_parameters():
+            if name == "users.weight":
+                nn.init.normal_(parameter, std=0.1)
+            elif name == "log_scale":
+                nn.init.constant_(parameter, math.log(SCALE))
+            elif parameter.dim() == 2:
+                nn.init.xavier_uniform_(parameter)
+            elif name == "importance_score":
+                nn.init.xavier_uniform_(parameter[None])
+            else:
+                nn.init.zeros_(parameter)
+        with torch.no_grad():
+            self.users.weight[PADDING].zero_()
+
+    @property
+    def reach(self) -> int | None:
+        """How many earlier events can change a step's answer: two windows, one a level; ``None`` for all."""
+        return 2 * (self.settings.window - 1) if self.settings.window else None
+
+    def grow(self, num_ids: int) -> HiDAN:
+        """The same network with room for more users. A new user starts at random, with the lowest bias seen so far."""
+        grown, old = HiDAN(self.settings, num_ids), len(self.users.weight)
+        state = grown.state_dict()
+        for name, tensor in self.state_dict().items():
+            state[name][: len(tensor)] = tensor
+        state["output.bias"][old:] = self.output.bias[FIRST:].min()
+        grown.load_state_dict(state)
+        return grown
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Eq. 1. (batch, time) ids to (batch, time, dim)."""
+        users: Tensor = self.dropout(functional.elu(self.dense(self.dropout(self.users(ids)))))
+        return users
+
+    def dependency(self, users: Tensor, mask: Tensor) -> Tensor:
+        """Eqs. 2-4: row j holds user j's weights over the users before it; the first row is zero.
+
+        Args:
+            users: (batch, time, dim) from Eq. 1.
+            mask: (batch, time) True where an event is.
+
+        Returns:
+            (batch, time, time) weights.
+        """
+        window = self.settings.window
+        if not self.settings.user_attention:
+            visible = band(mask.shape[1], reach=window or None, own=True, device=mask.device) & mask[:, None, :]
+            return masked_mean(visible, users.dtype)
+        earlier = band(mask.shape[1], reach=window - 1 if window else None, own=False, device=mask.device)
+        visible = earlier & mask[:, None, :]
+        keys, queries = self.dropout(self.context(users)), self.dropout(self.target(users))
+        return masked_softmax(queries @ keys.transpose(1, 2), visible)
+
+    def fuse(self, users: Tensor, context: Tensor) -> Tensor:
+        """Eqs. 5-6: (batch, time, dim) users aware of their context."""
+        if not self.settings.user_attention:
+            return context
+        gate = torch.sigmoid(self.gate_own(users) + self.gate_context(context))
+        return torch.lerp(context, users, gate)
+
+    def ages(self, times: Tensor) -> Tensor:
+        """The interval of every pair: (batch, step, event) whole numbers in [0, intervals]; 0 only at age 0.
+
+        Args:
+            times: (batch, time) seconds since the cascade began.
+        """
+        width = self.settings.max_hours * 3600 / self.settings.intervals
+        apart = (times[:, :, None] - times[:, None, :]).clamp(min=0)
+        return torch.ceil(apart / width).clamp(max=self.settings.intervals).long()
+
+    def influence(self, fused: Tensor, times: Tensor, mask: Tensor) -> Tensor:
+        """Eqs. 7-8: row i holds step i's weights over events up to i, by importance and age.
+
+        Args:
+            fused: (batch, time, dim) from Eq. 6.
+            times: (batch, time) seconds since the cascade began.
+            mask: (batch, time) True where an event is.
+
+        Returns:
+            (batch, time, time) weights.
+        """
+        earlier = band(mask.shape[1], reach=self.settings.window or None, own=True, device=mask.device)
+        visible = earlier & mask[:, None, :]
+        if not self.settings.cascade_attention:
+            return masked_mean(visible, fused.dtype)
+        important = self.dropout(functional.elu(self.importance(fused)))
+        if not self.settings.time_decay:
+            scores = (important @ self.importance_score)[:, None, :].expand(visible.shape)
+        else:
+            aged = torch.sigmoid(self.decay + self.decay_bias) * self.importance_score
+            by_age = (important @ aged.T).transpose(1, 2)  # (batch, ages, event)
+            scores = by_age.gather(1, self.ages(times))
+        return masked_softmax(scores, visible)
+
+    def cascades(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Eq. 9 at the asked steps: (asked, dim), and both attentions, each (batch, time, time)."""
+        fused, dependency, influence = self._read(batch)
+        return (influence @ fused)[batch.asked], dependency, influence
+
+    def credit(self, batch: Batch) -> Tensor:
+        """What each earlier user adds to the score that a user had before it came: (batch, user, earlier).
+
+        Eqs. 9 and 10 are sums over the earlier users, so these and the user's bias are the score, exactly. Row 0, and
+        what lies outside the window, is 0. With ``cosine`` they are the same up to a factor a row.
+        """
+        fused, _, influence = self._read(batch)
+        products = self.output.weight[batch.ids] @ fused.transpose(1, 2)
+        return torch.cat([torch.zeros_like(influence[:, :1]), influence[:, :-1] * products[:, 1:]], dim=1)
+
+    def _read(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Users aware of their context, (batch, time, dim), and both attentions."""
+        users = self.embed(batch.ids)
+        dependency = self.dependency(users, batch.mask)
+        fused = self.fuse(users, dependency @ users)
+        return fused, dependency, self.influence(fused, batch.times, batch.mask)
+
+    def forward(self, batch: Batch) -> Output:
+        """Scores after each asked step, and both attentions.
+
+        Returns:
+            ``scores`` (asked, ids), padding and unknown at -inf; ``weights``: dependency and influence, each
+            (batch, time, time).
+        """
+        cascades, dependency, influence = self.cascades(batch)
+        scores = functional.linear(*self.scored(cascades), self.output.bias)
+        scores[:, :FIRST] = -torch.inf
+        return Output(scores, (dependency, influence))
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Eq. 11 as a mean over the targets of the batch, in nats; padding and unknown are no candidates."""
+        cascades, users = self.scored(self.cascades(batch)[0])
+        return linear_cross_entropy(cascades, users, self.output.bias, batch.targets, first=FIRST)
+
+    def scored(self, cascades: Tensor) -> tuple[Tensor, Tensor]:
+        """The two sides of the product that scores: (asked, dim) cascades and (ids, dim) users."""
+        if not self.settings.cosine:
+            return cascades, self.output.weight
+        scaled = functional.normalize(cascades, dim=1) * self.log_scale.exp()
+        return scaled, functional.normalize(self.output.weight, dim=1)

@@ -1,0 +1,181 @@
+"""RNN, LSTM, Att-RNN and Att-LSTM: the recurrent rivals of HiDAN (Wang & Li, IJCAI 2019, section 3.2).
+
+Given who passed a story on so far, rank who passes it on next: a recurrent network reads the users one after the other
+and its state is all that is known of them. The attentive ones look back from each state at the states before it
+(Luong, Pham & Manning, EMNLP 2015, global attention with dot scores).
+
+==================  =============================================================================================
+recurrence          ``Recurrent.states``: h_i = tanh(W x_i + U h_{i-1} + b), or an LSTM (Hochreiter & Schmidhuber 1997)
+Luong Eqs. 7-8      ``Recurrent.attention``: softmax over earlier states of h_i . h_k, no parameters
+Luong Eq. 5         ``Recurrent.cascades``: tanh(W_c [c_i ; h_i] + b_c), c_i the weighted sum of earlier states
+output, loss        ``Recurrent.forward``, ``Recurrent.loss``: HiDAN's Eqs. 10 and 11
+==================  =============================================================================================
+
+All steps of a cascade are answered in one pass; a weight is a product of two states, so no (time x time x dim) tensor
+exists. Rows are padded at their end, which no earlier state ever reads.
+
+Defaults are HiDAN's own for its rivals: 64 units, a user table 32 wide, keep probability 0.8. Numbers of parameters are
+those of its Table 3, which fix what the paper leaves open: the cell reads the table itself, with one bias a gate, and
+the attention layer is 128 -> 64 with a bias.
+
+**Departures.** The one bias is the weight of an input that is always 1, for torch's cells have two. Dropout falls on
+what is read and on what is answered from, not on the way from state to state. The bias of the LSTM's forget gate starts
+at 1, as in TensorFlow's cell. The first user has no context: its context vector is 0. Schedule, early stopping and the
+start of the weights are those of HiDAN here. The plain cells weigh no events: their weights put 1 on the latest user,
+the one the state moved by last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ensue.errors import SettingError
+from ensue.nn.attention import band, masked_softmax
+from ensue.nn.cross_entropy import linear_cross_entropy
+from ensue.nn.dropout import Dropout
+from ensue.tasks.next.batch import Batch, Output
+from ensue.vocabulary import FIRST, PADDING
+
+CELLS = ("rnn", "lstm")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentSettings:
+    """Settings of the recurrent rivals; the defaults are those of HiDAN's paper."""
+
+    dim: int = 64
+    """Width of the states."""
+    table_dim: int = 32
+    """Width of the user table."""
+    cell: str = "rnn"
+    """rnn or lstm."""
+    attention: bool = False
+    """True for Att-RNN and Att-LSTM: each state looks back at the states before it."""
+    dropout: float = 0.2
+    """Share of units dropped in training (keep probability 0.8)."""
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "table_dim"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.cell not in CELLS:
+            raise SettingError(f"cell {self.cell!r} is not known; choose from {', '.join(CELLS)}")
+        if not 0 <= self.dropout < 1:
+            raise SettingError(f"dropout is {self.dropout}; it must be in [0, 1)")
+
+
+def initialise(model: nn.Module) -> None:
+    """HiDAN's start: Xavier for matrices, zero for vectors; ``users``, the table, normal with deviation 0.1."""
+    for name, parameter in model.named_parameters():
+        if name == "users.weight":
+            nn.init.normal_(parameter, std=0.1)
+            with torch.no_grad():
+                parameter[PADDING].zero_()
+        elif parameter.dim() == 2:
+            nn.init.xavier_uniform_(parameter)
+        else:
+            nn.init.zeros_(parameter)
+
+
+def with_one(items: Tensor) -> Tensor:
+    """(…, dim + 1) the items, and an input that is always 1: its weights are the one bias of a cell without biases."""
+    return functional.pad(items, (0, 1), value=1.0)
+
+
+def latest_only(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """(batch, time, time) weights that put 1 on the step itself, where ``mask`` (batch, time) is True."""
+    return torch.eye(mask.shape[1], dtype=dtype, device=mask.device) * mask[:, None, :]
+
+
+class Recurrent(nn.Module):
+    """The network over ids; see the module's table.
+
+    Args:
+        settings: sizes, cell, attention.
+        num_ids: rows of the user table, padding and unknown included.
+    """
+
+    def __init__(self, settings: RecurrentSettings, num_ids: int) -> None:
+        super().__init__()
+        dim = settings.dim
+        self.settings = settings
+        self.users = nn.Embedding(num_ids, settings.table_dim, padding_idx=PADDING)
+        cell = nn.LSTM if settings.cell == "lstm" else nn.RNN
+        self.cell = cell(settings.table_dim + 1, dim, bias=False, batch_first=True)
+        if settings.attention:
+            self.joined = nn.Linear(2 * dim, dim)
+        self.output = nn.Linear(dim, num_ids)
+        self.dropout = Dropout(settings.dropout)
+        initialise(self)
+        with torch.no_grad():
+            biases = self.cell.get_parameter("weight_ih_l0")[:, -1].zero_()
+            if settings.cell == "lstm":
+                biases[dim : 2 * dim] = 1.0  # gates stand in the order input, forget, cell, output
+
+    @property
+    def reach(self) -> int | None:
+        """A state remembers the whole cascade, so histories are kept whole."""
+        return None
+
+    def grow(self, num_ids: int) -> Recurrent:
+        """The same network with room for more users. A new user starts at random, with the lowest bias seen so far."""
+        grown, old = Recurrent(self.settings, num_ids), len(self.users.weight)
+        state = grown.state_dict()
+        for name, tensor in self.state_dict().items():
+            state[name][: len(tensor)] = tensor
+        state["output.bias"][old:] = self.output.bias[FIRST:].min()
+        grown.load_state_dict(state)
+        return grown
+
+    def states(self, ids: Tensor) -> Tensor:
+        """(batch, time, dim) the state after each user of (batch, time) ids."""
+        states: Tensor = self.cell(with_one(self.dropout(self.users(ids))))[0]
+        return states
+
+    def attention(self, states: Tensor, mask: Tensor) -> Tensor:
+        """Luong's Eqs. 7-8: row i holds state i's weights over the states before it; the first row is zero.
+
+        Args:
+            states: (batch, time, dim).
+            mask: (batch, time) True where an event is.
+
+        Returns:
+            (batch, time, time) weights.
+        """
+        visible = band(mask.shape[1], reach=None, own=False, device=mask.device) & mask[:, None, :]
+        return masked_softmax(states @ states.transpose(1, 2), visible)
+
+    def cascades(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """What the asked steps are answered from, (asked, dim), and the attention, (batch, time, time), if any."""
+        states = self.states(batch.ids)
+        if not self.settings.attention:
+            plain: Tensor = self.dropout(states[batch.asked])
+            return plain, None
+        weights = self.attention(states, batch.mask)
+        both = torch.cat([weights @ states, states], dim=2)[batch.asked]
+        attentive: Tensor = self.dropout(torch.tanh(self.joined(both)))
+        return attentive, weights
+
+    def forward(self, batch: Batch) -> Output:
+        """Scores after each asked step, and the weights behind them.
+
+        Returns:
+            ``scores`` (asked, ids), padding and unknown at -inf; ``weights``, each (batch, time, time): the attention
+            as dependency and as influence, or 1 on the latest user.
+        """
+        cascades, weights = self.cascades(batch)
+        scores = self.output(cascades)
+        scores[:, :FIRST] = -torch.inf
+        if weights is None:
+            return Output(scores, (latest_only(batch.mask, scores.dtype),))
+        return Output(scores, (weights, weights))
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
+        return linear_cross_entropy(
+            self.cascades(batch)[0], self.output.weight, self.output.bias, batch.targets, first=FIRST
+        )

@@ -1,0 +1,236 @@
+"""SANSR: self-attention network for session-based recommendation (Sun, Tang, Dai & Zhou, IEEE Access 2019).
+
+Given the clicks of a session so far, rank the next one. Items and positions (counted from the latest click) are added,
+blocks of multi-head self-attention and a feed-forward part follow, and the vector of the latest click is compared with
+the table of items.
+
+===========  =========================================================================================
+section A    ``SANSR.items`` and ``SANSR.positions``: M and P, times sqrt(dim) as section E.2 says
+Eqs. 1-2     ``Block.attend``: layer norm, projections, softmax(QK / sqrt(dim)) a head, W_O
+Eq. 3        ``Block.feed``: layer norm after the residual, two layers with ReLU, residual
+Eqs. 4-5     ``SANSR._prefixes``: block upon block
+Eq. 6        ``SANSR.forward``: scores by the table of items itself
+Eqs. 7-8     ``SANSR.loss``: ``bpr_softmax`` as printed; ``bpr``, ``ce`` and ``sampled`` beside it
+===========  =========================================================================================
+
+With one block the answer at a click needs only vectors from before the attention, so all clicks of a session are
+answered in one pass. Positions count back from the asked click, so event j has another vector for every step i. But the
+layer norm of a sum splits into a part of the event, a part of the position, and a deviation that is one number for each
+(event, distance): ``SANSR._one_pass`` makes (time x length) tables and gathers from them, and no (time x time x dim)
+tensor exists. With no block, or more than one, each prefix is a row of its own, as the paper trains.
+
+Defaults are the paper's best (2 heads, 1 block, 128 wide); what it leaves out (length, dropout, negatives) was chosen
+on validation data.
+
+**Departures.** Heads are dim / heads wide (Eq. 2 prints dim x dim). The loss is ``sampled``: softmax over the target
+and shared negatives, corrected by their chance of being drawn. The printed loss compares probabilities, whose gradients
+vanish with the size of the catalogue. Early stopping watches the ranking of the validation data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ensue.errors import SettingError
+from ensue.nn.attention import band, masked_softmax
+from ensue.nn.cross_entropy import linear_cross_entropy
+from ensue.nn.dropout import Dropout
+from ensue.nn.sampling import Sampler, pairwise_softmax_loss, sampled_cross_entropy, sampled_pairwise_loss
+from ensue.settings import DEEPEST, require
+from ensue.tasks.next.batch import Batch, Output
+from ensue.vocabulary import FIRST, PADDING
+
+LOSSES = ("sampled", "ce", "bpr", "bpr_softmax")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SANSRSettings:
+    """Settings of SANSR; the defaults are the paper's best."""
+
+    dim: int = 128
+    """Width of items and positions (d)."""
+    heads: int = 2
+    """Attention heads (h)."""
+    blocks: int = 1
+    """Self-attention blocks (k); 0 compares the last click alone."""
+    length: int = 50
+    """How many of the latest clicks are read (l)."""
+    residual: bool = True
+    """False for SANSR-RC: no residual into and around the feed-forward part."""
+    dropout: float = 0.4
+    """Share of units dropped in training."""
+    loss: str = "sampled"
+    """sampled, ce, bpr (on scores) or bpr_softmax (Eq. 8 as printed)."""
+    negatives: int = 2048
+    """Items drawn a batch for ``sampled``; a target for the pairwise losses draws 32."""
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "heads", "length", "negatives"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.dim % self.heads:
+            raise SettingError(f"dim {self.dim} is not a multiple of heads {self.heads}")
+        require(self, f"from 0 to {DEEPEST}", lambda value: 0 <= value <= DEEPEST, "blocks")
+        require(self, "at least 0 and below 1", lambda value: 0 <= value < 1, "dropout")
+        if self.loss not in LOSSES:
+            raise SettingError(f"loss {self.loss!r} is not known; choose from {', '.join(LOSSES)}")
+
+
+class Block(nn.Module):
+    """One self-attention block, Eqs. 1-3."""
+
+    def __init__(self, settings: SANSRSettings) -> None:
+        super().__init__()
+        dim = settings.dim
+        self.heads, self.residual = settings.heads, settings.residual
+        self.before, self.after = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.query, self.key, self.value, self.joined = (nn.Linear(dim, dim, bias=False) for _ in range(4))
+        self.wide, self.narrow = nn.Linear(dim, dim), nn.Linear(dim, dim)
+        self.dropout = Dropout(settings.dropout)
+
+    def split(self, vectors: Tensor) -> Tensor:
+        """(…, time, dim) to (…, heads, time, dim / heads)."""
+        return vectors.view(*vectors.shape[:-1], self.heads, -1).transpose(-3, -2)
+
+    def join(self, heads: Tensor) -> Tensor:
+        """Eq. 2: heads side by side, dropped out, through W_O."""
+        joined: Tensor = self.joined(self.dropout(heads.transpose(-3, -2).flatten(-2)))
+        return joined
+
+    def attend(self, vectors: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Eqs. 1-2: every event of a row sees every other. (rows, time, dim), (rows, heads, time, time) weights."""
+        normed = self.before(vectors)
+        queries, keys, values = (self.split(part(normed)) for part in (self.query, self.key, self.value))
+        scores = queries @ keys.transpose(-1, -2) / vectors.shape[-1] ** 0.5
+        weights = masked_softmax(scores, mask[:, None, None, :])
+        return self.join(weights @ values), weights
+
+    def feed(self, attended: Tensor, vectors: Tensor) -> Tensor:
+        """Eq. 3: the residual, the layer norm, and the feed-forward part."""
+        normed: Tensor = self.after(attended + vectors if self.residual else attended)
+        fed: Tensor = self.dropout(self.narrow(functional.relu(self.wide(normed))))
+        return fed + normed if self.residual else fed
+
+
+class SANSR(nn.Module):
+    """The network over ids; see the module's table for the equations.
+
+    Args:
+        settings: sizes, variants, loss.
+        num_ids: rows of the item table, padding and unknown included.
+    """
+
+    def __init__(self, settings: SANSRSettings, num_ids: int) -> None:
+        super().__init__()
+        self.settings = settings
+        sparse = settings.loss in ("sampled", "bpr")  # these touch some rows only
+        self.items = nn.Embedding(num_ids, settings.dim, padding_idx=PADDING, sparse=sparse)
+        self.positions = nn.Embedding(settings.length, settings.dim)
+        self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.blocks))
+        self.dropout = Dropout(settings.dropout)
+        self.sampler = Sampler(num_ids)
+        for table in (self.items, self.positions):
+            nn.init.normal_(table.weight, std=settings.dim**-0.5 / 4)
+        with torch.no_grad():
+            self.items.weight[PADDING].zero_()
+
+    @property
+    def reach(self) -> int | None:
+        """How many earlier events can change a step's answer."""
+        return self.settings.length - 1
+
+    def grow(self, num_ids: int) -> SANSR:
+        """The same network with room for more items; a new item starts at random."""
+        grown = SANSR(self.settings, num_ids)
+        state = grown.state_dict()
+        for name, tensor in self.state_dict().items():
+            state[name][: len(tensor)] = tensor
+        grown.load_state_dict(state)
+        return grown
+
+    def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """F of Eq. 5 at the asked clicks: (asked, dim), and the attention there, (batch, time, time)."""
+        if len(self.blocks) == 1:
+            return self._one_pass(batch)
+        return self._prefixes(batch)
+
+    def forward(self, batch: Batch) -> Output:
+        """Eq. 6: scores (asked, ids), padding and unknown at -inf; weights (batch, time, time), mean over heads."""
+        sessions, weights = self.sessions(batch)
+        scores = sessions @ self.items.weight.T
+        scores[:, :FIRST] = -torch.inf
+        return Output(scores, (weights,))
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The loss of the settings, a mean over the targets; padding and unknown are no candidates."""
+        sessions, _ = self.sessions(batch)
+        if self.settings.loss == "sampled" and self.training:
+            return sampled_cross_entropy(sessions, self.items, batch.targets, self.sampler, self.settings.negatives)
+        if self.settings.loss == "bpr":
+            return sampled_pairwise_loss(sessions, self.items, batch.targets, self.sampler)
+        if self.settings.loss == "bpr_softmax":
+            return pairwise_softmax_loss(sessions, self.items, batch.targets, self.sampler)
+        return linear_cross_entropy(sessions, self.items.weight, None, batch.targets, first=FIRST)
+
+    def _embed(self, ids: Tensor) -> Tensor:
+        items: Tensor = self.dropout(self.items(ids) * self.settings.dim**0.5)
+        return items
+
+    def _prefixes(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The paper's form: a row a prefix, its latest ``length`` clicks, the latest at the end."""
+        row, step = batch.asked.nonzero(as_tuple=True)
+        length = min(self.settings.length, batch.ids.shape[1])
+        where = step[:, None] - torch.arange(length - 1, -1, -1, device=step.device)
+        mask = (where >= 0) & batch.mask[row[:, None], where.clamp(min=0)]
+        ids = torch.where(mask, batch.ids[row[:, None], where.clamp(min=0)], PADDING)
+        vectors = self._embed(ids) + self._distances()[:length].flip(0)
+        weights = torch.zeros(len(row), 1, 1, length, device=step.device)
+        for block in self.blocks:
+            assert isinstance(block, Block)
+            attended, weights = block.attend(vectors, mask)
+            vectors = block.feed(attended, vectors)
+        heeded = torch.zeros(batch.mask.shape + batch.mask.shape[1:], device=step.device)
+        heeded[row[:, None], step[:, None], where.clamp(min=0)] += weights[:, :, -1].mean(1).detach() * mask
+        return vectors[:, -1], heeded
+
+    def _distances(self) -> Tensor:
+        """(length, dim) the vector of each distance from the asked click, 0 first."""
+        distances: Tensor = self.positions.weight * self.settings.dim**0.5
+        return distances
+
+    def _one_pass(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """One block for every asked click of a session at once; equal to :meth:`_prefixes`."""
+        (block,) = self.blocks
+        assert isinstance(block, Block)
+        time, dim = batch.ids.shape[1], self.settings.dim
+        length = min(self.settings.length, time)
+        items, places = self._embed(batch.ids), self._distances()[:length]
+        latest = items + places[0]
+        scale, shift = block.before.weight, block.before.bias
+        item, place = (part - part.mean(-1, keepdim=True) for part in (items, places))
+        squares = item.square().sum(-1)[..., None] + 2 * item @ place.T + place.square().sum(-1)
+        deviation = (squares / dim + block.before.eps).rsqrt()  # (batch, event, distance)
+
+        steps = torch.arange(time, device=batch.ids.device)
+        distance = (steps[:, None] - steps[None, :]).clamp(0, length - 1)  # (step, event)
+        shape = (len(batch.ids), time, time)
+        inverse = deviation.gather(2, distance.T.expand(shape)).transpose(1, 2)[:, None]  # (batch, 1, step, event)
+        queries = block.split(block.query(block.before(latest)))
+        keys, values = (block.split(part(item * scale)) for part in (block.key, block.value))
+        place_keys, place_values = (block.split(part(place * scale)) for part in (block.key, block.value))
+        by_distance = queries @ place_keys.transpose(-1, -2)  # (batch, heads, step, distance)
+        whole = (*queries.shape[:2], time, time)
+        scores = (queries @ keys.transpose(-1, -2) + by_distance.gather(3, distance.expand(whole))) * inverse / dim**0.5
+        visible = band(time, reach=length, own=True, device=batch.ids.device) & batch.mask[:, None, None, :]
+        weights = masked_softmax(scores, visible)
+
+        scaled = weights * inverse
+        event = steps[:, None] - torch.arange(length, device=batch.ids.device)  # (step, distance)
+        placed = scaled.gather(3, event.clamp(min=0).expand(*queries.shape[:3], length)) * (event >= 0)
+        heads = scaled @ values + placed @ place_values + block.split(block.value(shift)[None])
+        fed: Tensor = block.feed(block.join(heads)[batch.asked], latest[batch.asked])
+        return fed, weights.mean(1)

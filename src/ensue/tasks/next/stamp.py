@@ -1,0 +1,132 @@
+"""STAMP: short-term attention/memory priority (Liu, Zeng, Mokhosi & Zhang, KDD 2018).
+
+Given the clicks of a session so far, rank the next one: an attention led by the latest click and by the mean of the
+session sums up the clicks; that sum and the latest click, each through a cell of its own, are multiplied with each
+item.
+
+==================  ================================================================================================
+external memory     ``STAMP.sessions``: m_s, the mean of the clicks; m_t = x_t, the latest one
+attention           ``additive_scores``: a_i = W0 sigmoid(W1 x_i + W2 x_t + W3 m_s + b); m_a is the sum of a_i x_i
+cells               ``STAMP.sessions``: h_s = tanh(W_s m_a + b_s), h_t = tanh(W_t m_t + b_t)
+trilinear product   ``STAMP.forward``: scores <h_s, h_t, x_i>
+==================  ================================================================================================
+
+All clicks of a session are answered in one pass and no (time x time x dim) tensor exists; see ``nn.attention``.
+
+Defaults are the authors': 100 wide, Adam with 0.003, the table normal with deviation 0.002, all else with 0.05.
+
+**Departures.** The sigmoid around the trilinear product is left out, as in the released program: a softmax over numbers
+in (0, 1) can give no item of a catalogue of n more than e / (e + n - 1), and it changes no ranking. The sum m_a alone
+enters the cell, as printed; the released program adds m_s to it, and caps the norms of the table and of the gradient.
+The session is its latest ``length`` clicks. As weights, the shares of |a_i| are shown, for the paper's are not
+normalised. A batch of 128 sessions stands for the authors' 512 prefixes. Early stopping watches the ranking of the
+validation data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ensue.errors import SettingError
+from ensue.nn.attention import absolute_shares, additive_scores, band, masked_mean
+from ensue.nn.cross_entropy import linear_cross_entropy
+from ensue.nn.sampling import Sampler, sampled_cross_entropy
+from ensue.schedule import Schedule
+from ensue.tasks.next.batch import Batch, Output
+from ensue.vocabulary import FIRST, PADDING
+
+LOSSES = ("ce", "sampled")
+
+SCHEDULE = Schedule(
+    epochs=30, batch_size=128, learning_rate=3e-3, weight_decay=0.0, watch="mrr", patience=3, refit=False
+)
+"""The authors' rate; 128 sessions are about 512 prefixes; early stopping picks the epoch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class STAMPSettings:
+    """Settings of STAMP; the defaults are the authors'."""
+
+    dim: int = 100
+    """Width of items and cells."""
+    length: int = 50
+    """How many of the latest clicks are read."""
+    loss: str = "ce"
+    """ce (softmax over all items) or sampled (over the target and drawn ones)."""
+    negatives: int = 2048
+    """Items drawn a batch for ``sampled``."""
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "length", "negatives"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.loss not in LOSSES:
+            raise SettingError(f"loss {self.loss!r} is not known; choose from {', '.join(LOSSES)}")
+
+
+class STAMP(nn.Module):
+    """The network over ids; see the module's table for the equations.
+
+    Args:
+        settings: sizes, loss.
+        num_ids: rows of the item table, padding and unknown included.
+    """
+
+    def __init__(self, settings: STAMPSettings, num_ids: int) -> None:
+        super().__init__()
+        dim = settings.dim
+        self.settings = settings
+        self.items = nn.Embedding(num_ids, dim, padding_idx=PADDING, sparse=settings.loss == "sampled")
+        self.event, self.latest, self.mean = nn.Linear(dim, dim), *(nn.Linear(dim, dim, bias=False) for _ in range(2))
+        self.vector = nn.Parameter(torch.empty(dim))
+        self.session_cell, self.latest_cell = nn.Linear(dim, dim), nn.Linear(dim, dim)
+        self.sampler = Sampler(num_ids)
+        for name, parameter in self.named_parameters():
+            if name.endswith("bias"):
+                nn.init.zeros_(parameter)
+            else:
+                nn.init.normal_(parameter, std=0.002 if name == "items.weight" else 0.05)
+        with torch.no_grad():
+            self.items.weight[PADDING].zero_()
+
+    @property
+    def reach(self) -> int | None:
+        """How many earlier events can change a step's answer."""
+        return self.settings.length - 1
+
+    def grow(self, num_ids: int) -> STAMP:
+        """The same network with room for more items; a new item starts at random."""
+        grown = STAMP(self.settings, num_ids)
+        state = grown.state_dict()
+        for name, tensor in self.state_dict().items():
+            state[name][: len(tensor)] = tensor
+        grown.load_state_dict(state)
+        return grown
+
+    def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """h_s * h_t at the asked clicks: (asked, dim), and all a_i, (batch, time, time)."""
+        length, mask = self.settings.length, batch.mask
+        items = self.items(batch.ids)
+        visible = band(mask.shape[1], reach=length, own=True, device=mask.device) & mask[:, None, :]
+        means = masked_mean(visible, items.dtype) @ items
+        scores = additive_scores(self.latest(items) + self.mean(means), self.event(items), self.vector, length)
+        summed = (scores @ items)[batch.asked]
+        sessions: Tensor = self.session_cell(summed).tanh() * self.latest_cell(items[batch.asked]).tanh()
+        return sessions, scores
+
+    def forward(self, batch: Batch) -> Output:
+        """Eqs. 3-5: scores (asked, ids), padding and unknown at -inf; weights (batch, time, time), shares of |a_i|."""
+        sessions, heeded = self.sessions(batch)
+        scores = sessions @ self.items.weight.T
+        scores[:, :FIRST] = -torch.inf
+        return Output(scores, (absolute_shares(heeded, batch.mask),))
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
+        sessions, _ = self.sessions(batch)
+        if self.settings.loss == "sampled" and self.training:
+            return sampled_cross_entropy(sessions, self.items, batch.targets, self.sampler, self.settings.negatives)
+        return linear_cross_entropy(sessions, self.items.weight, None, batch.targets, first=FIRST)

@@ -1,0 +1,108 @@
+"""A ``next`` predictor as the files of a model folder, and back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ensue.data.histories import Histories
+from ensue.store.folder import described, read_file, read_tensors, tensor_bytes
+from ensue.tasks.next import MODELS
+from ensue.tasks.next.forecast import Continuation
+from ensue.training.optimizer import FILE, make_optimizer, optimizer_tensors, saved_optimizer
+from ensue.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from ensue.tasks.next.predictor import NextPredictor
+
+RESERVOIR = "reservoir.safetensors"
+NAMES = {"settings.json", "vocabulary.json", "CARD.md", RESERVOIR} | {
+    f"{part}.safetensors" for part in ("model", "counting", "optimizer")
+}
+"""All that a predictor may write; whatever else a folder holds goes with it, such as a stream's position."""
+
+
+def files(predictor: NextPredictor, card: str) -> dict[str, bytes]:
+    """The contents of a model folder, by file name."""
+    counted: dict[str, Any] = dict(predictor.counting)
+    if predictor.continuation is not None:
+        counted["continuation"] = predictor.continuation
+    counts = {
+        f"{name}.{key}": tensor for name, module in counted.items() for key, tensor in module.state_dict().items()
+    }
+    found = {
+        **described(predictor.summary(), card),
+        "vocabulary.json": json.dumps(list(predictor.vocabulary.values), ensure_ascii=False).encode(),
+        "model.safetensors": tensor_bytes(predictor.network.state_dict()),
+        "counting.safetensors": tensor_bytes({**counts, "train_prints": predictor.train_prints}),
+    }
+    if predictor.optimizer is not None:
+        found[FILE] = tensor_bytes(optimizer_tensors(predictor.network, predictor.optimizer))
+    if len(predictor.reservoir):
+        found[RESERVOIR] = tensor_bytes(predictor.reservoir.tensors())
+    return found
+
+
+def fill(predictor: NextPredictor, path: Path, facts: dict[str, Any]) -> None:
+    """Give a new predictor what :func:`files` kept."""
+    if not {"sequences", "events", "repeats"} <= set(facts):
+        raise ValueError("facts are missing in settings.json")
+    remembered = facts.pop("remembered", 0)  # folders of before there was a reservoir lack it
+    predictor.facts = facts
+    predictor.vocabulary = _vocabulary(read_file(path, "vocabulary.json"))
+    counts = read_tensors(path, "counting.safetensors")
+    prints = counts.pop("train_prints")
+    if predictor.keeps_histories:  # folders of before kept them whatever replay was
+        predictor.train_prints = prints
+    for name in predictor.baselines:
+        predictor.counting[name] = _filled(predictor.new_module(name, MODELS[name][1]), counts, f"{name}.")
+        if len(predictor.counting[name].totals) != len(predictor.vocabulary):
+            raise ValueError("vocabulary.json is not as long as the tables")
+    if any(name.startswith("continuation.") for name in counts):  # folders of before there were forecasts lack it
+        predictor.continuation = _filled(Continuation(), counts, "continuation.")
+    module = predictor.new_module(predictor.model_name, predictor.settings)
+    predictor.model = _filled(module, read_tensors(path, "model.safetensors"))
+    if predictor.schedule is None:
+        predictor.counting[predictor.model_name] = predictor.model
+        return
+    make = partial(make_optimizer, predictor.network, predictor.schedule)
+    predictor.optimizer = saved_optimizer(path, predictor.model, make)
+    predictor.reservoir = predictor.new_reservoir()
+    if remembered:
+        predictor.reservoir.restore(read_tensors(path, RESERVOIR))
+
+
+def fingerprint(predictor: NextPredictor, parts: Iterable[Histories]) -> str:
+    """Names a training run by its model, settings and data."""
+    seen = hashlib.blake2b(json.dumps([predictor.model_name, asdict(predictor.settings)]).encode(), digest_size=16)
+    for part in parts:
+        for column in (part.ids, part.offsets, part.times):
+            seen.update(np.ascontiguousarray(column).data)
+    return seen.hexdigest()
+
+
+def _vocabulary(text: bytes) -> Vocabulary:
+    values = json.loads(text)
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ValueError("vocabulary.json is not a list of texts")
+    return Vocabulary(values)
+
+
+def _filled(module: Any, tensors: Mapping[str, Tensor], prefix: str = "") -> Any:
+    """A module with the tensors under ``prefix``; counting tables take the size they were saved with."""
+    own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    for name, buffer in list(module.named_buffers()):
+        if name in own and buffer.shape != own[name].shape:
+            place, _, attribute = name.rpartition(".")
+            setattr(module.get_submodule(place), attribute, torch.empty_like(own[name]))
+    module.load_state_dict(own)
+    return module

@@ -1,0 +1,102 @@
+"""The referee's first half for query logs: what a log holds, and what in it would spoil a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ensue.data.queries import Queries, UnderstoodQueries
+from ensue.lines import part_of
+from ensue.records import History
+from ensue.tasks.suggest.fitting import prints
+from ensue.tasks.suggest.privacy import Floor
+from ensue.vocabulary import FIRST
+
+_ROWS, _SHOWN, _TURNS = 3, 80, 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryFindings:
+    """Counts, a glance at the data, and warnings; goes into JSON by ``dataclasses.asdict``."""
+
+    understood: UnderstoodQueries
+    sessions: int
+    queries: int
+    distinct: int
+    mean_length: float
+    """Queries a session."""
+    longest: int
+    mean_words: float
+    parts: dict[str, int]
+    """Sessions of each part that the file names."""
+    floor: dict[str, Any]
+    """What may be shown, and how many distinct queries may not."""
+    shown: float
+    """Share of all queries typed that may be shown again."""
+    rows: tuple[History, ...]
+    """The first sessions, cut short; queries that look personal are left out."""
+    splits: dict[str, float]
+    """By the name of another file: the share of its pairs of queries that follow each other here too."""
+    warnings: tuple[str, ...] = field(default=())
+
+
+def check_queries(
+    queries: Queries, understood: UnderstoodQueries, others: Mapping[str, Queries] | None = None, min_users: int = 5
+) -> QueryFindings:
+    """Count, show and warn.
+
+    Args:
+        queries: what a model would be trained on.
+        understood: what the reader said of it.
+        others: the other splits by name, such as ``{"test": …}``.
+        min_users: the privacy floor.
+    """
+    histories, floor = queries.histories, Floor.of(queries, min_users)
+    values = pl.Series("query", histories.vocabulary.values, dtype=pl.String)
+    ids = histories.ids.astype(np.int64) - FIRST
+    words = values.str.count_matches(" ", literal=True).to_numpy().astype(np.int64) + 1
+    own = np.unique(prints(histories))
+    shared = {name: float(np.isin(prints(other.histories), own).mean()) for name, other in (others or {}).items()}
+    shown = float(floor.allowed(values)[ids].mean())
+    return QueryFindings(
+        understood=understood,
+        sessions=len(queries),
+        queries=len(ids),
+        distinct=len(np.unique(ids)),
+        mean_length=float(histories.lengths.mean()),
+        longest=int(histories.lengths.max()),
+        mean_words=float(words[ids].mean()),
+        parts=dict(queries.parts.value_counts(sort=True).iter_rows()) if len(queries.parts) else {},
+        floor=floor.facts,
+        shown=shown,
+        rows=tuple(_glance(queries, floor, row) for row in range(min(_ROWS, len(queries)))),
+        splits=shared,
+        warnings=tuple(_warnings(floor, shown, shared, understood)),
+    )
+
+
+def _glance(queries: Queries, floor: Floor, row: int) -> History:
+    values = queries.histories.record(row).values[:_TURNS]
+    fine = floor.allowed(values).tolist()
+    shown = (value if own else "(below the floor)" for value, own in zip(values, fine, strict=True))
+    return History(tuple(value if len(value) <= _SHOWN else f"{value[: _SHOWN - 1]}…" for value in shown))
+
+
+def _warnings(floor: Floor, shown: float, shared: Mapping[str, float], understood: UnderstoodQueries) -> Iterator[str]:
+    if floor.counted == "sessions":
+        yield "the log knows no users: sessions stand in for them, so one person's habit can reach the floor"
+    if shown < 0.5:
+        yield (
+            f"{100 * (1 - shown):.1f} % of what was typed is below the floor of {floor.min_users} {floor.counted} and "
+            "will never be suggested"
+        )
+    for name, share in shared.items():
+        if share:
+            yield f"{100 * share:.1f} % of the pairs of {name} stand here too: a look-up scores on them"
+    gone = sum(count for name, count in understood.dropped.items() if name not in ("short_sessions", "long_sessions"))
+    if gone > understood.rows / 2:
+        yield f"{part_of(gone, understood.rows, 'row', 'was', 'were')} left out by the rules"

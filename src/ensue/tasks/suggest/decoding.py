@@ -1,0 +1,224 @@
+"""Beam search: the likeliest next queries, for all rows and beams at once.
+
+At each step every open beam may end, and goes on with its best tokens; the best ``beam`` continuations of a row stay
+open. What ended is kept by its score, the log-probability divided by its number of tokens (the end counts) to the power
+``exponent`` (Wu et al. 2016 without their constant). A row is done when no open beam would beat what it keeps if it
+ended with the next token, at no cost. Later ends cost more and are divided by more: ``exhaustive`` waits until none can
+beat it, whose sum so far, which only falls, is too small already over the greatest length.
+
+A beam of 1 is greedy decoding: it takes the likeliest token, and stops at the first end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ensue.errors import SettingError
+from ensue.nn.highest import highest
+from ensue.tasks.suggest.batch import BEGIN, END, PADDING, UNKNOWN, Batch
+from ensue.tasks.suggest.prefix import Typed
+from ensue.tasks.suggest.sizes import require_sizes
+
+Memory = TypeVar("Memory", contravariant=True)
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+
+class Speller(Protocol[Memory]):
+    """What every network of the task can do."""
+
+    def start(self, memory: Memory) -> Any:
+        """The state before the first word, with ``select(index)``."""
+        ...
+
+    def step(self, memory: Memory, state: Any, tokens: Tensor) -> tuple[Tensor, Any]:
+        """Read (rows,) tokens: (rows, ids) log-probabilities of the next, and the state after it."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """How suggestions are looked for."""
+
+    beam: int = 5
+    """Open beams a row; 1 is greedy."""
+    keep: int = 5
+    """Suggestions a row."""
+    longest: int = 10
+    """Tokens a suggestion has at most."""
+    exponent: float = 0.6
+    """A suggestion's log-probability is divided by its length to this power: 0 favours short ones."""
+    repeats: bool = False
+    """Whether a query that was typed in this session already may be suggested."""
+    exhaustive: bool = False
+    """Whether to look on until no open beam can ever come in; else until none would if it ended with the next token."""
+
+    def __post_init__(self) -> None:
+        require_sizes(self, "beam", "keep", "longest")
+        if self.exponent < 0:
+            raise SettingError(f"exponent is {self.exponent}; it must be 0 or more")
+
+
+class Found(NamedTuple):
+    """Suggestions, best first.
+
+    Attributes:
+        tokens: (rows, keep, longest) ids, without begin and end; 0 at padding.
+        scores: (rows, keep) log-probability over length to the power of the exponent; -inf where there is none.
+        sums: (rows, keep) log-probability, the end included.
+    """
+
+    tokens: Tensor
+    scores: Tensor
+    sums: Tensor
+
+
+class _Beams(NamedTuple):
+    """The open beams of all rows, and what ended; on the CPU in NumPy, which is ready with so few numbers sooner."""
+
+    tokens: Ints  # (rows, open, longest) written so far; 0 at what is to come
+    sums: Floats  # (rows, open); -inf where closed
+    repeating: Mask  # (rows, open, turns) True while a beam is the beginning of a query typed before
+    written: Ints  # (rows, open) bytes of the prefix that are written
+
+
+class _Ended(NamedTuple):
+    """What is kept, best first."""
+
+    tokens: Ints  # (rows, keep, longest)
+    scores: Floats  # (rows, keep)
+    sums: Floats  # (rows, keep)
+
+
+@torch.inference_mode()
+def beam_search(
+    model: Speller[Memory],
+    memory: Memory,
+    batch: Batch,
+    search: Search,
+    *,
+    banned: Tensor | None = None,
+    typed: Typed | None = None,
+) -> Found:
+    """The likeliest next queries of each row.
+
+    Args:
+        model: a network of the task, in evaluation mode.
+        memory: what it made of ``batch``.
+        batch: the sessions, whose queries are not suggested again.
+        search: widths and lengths.
+        banned: (ids,) True for tokens that must not be written; padding, unknown and begin never are.
+        typed: what each suggestion must begin with.
+
+    Returns:
+        As many suggestions as there are; a row that has none has scores of -inf.
+    """
+    device, rows = batch.words.device, np.arange(len(batch.words))[:, None]
+    typed = None if typed is None else Typed(*(table.to(device) for table in typed))
+    words, lengths, state = batch.words.numpy(force=True), batch.lengths.numpy(force=True), model.start(memory)
+    beams, last, done = _begin(lengths, search), np.full(rows.shape, BEGIN), np.zeros(len(rows), np.bool_)
+    for step in range(search.longest + 1):
+        log_shares, state = model.step(memory, state, torch.from_numpy(last.ravel()).to(device))
+        if step == 0:
+            kept, wall = _nothing(len(rows), search), _wall(banned, log_shares)
+        sums_so_far = torch.from_numpy(beams.sums).to(log_shares)
+        totals = log_shares.add_(wall).view(*last.shape, -1).add_(sums_so_far[..., None])
+        if typed is not None:
+            here = typed.allowed[torch.from_numpy(rows).to(device), torch.from_numpy(beams.written).to(device)]
+            totals.masked_fill_(~here, -torch.inf)
+        ends = _ends(totals[..., END].numpy(force=True), beams, lengths, step)
+        totals[..., END] = -torch.inf
+        sums, places = (found.numpy(force=True) for found in highest(totals.view(len(rows), -1), search.beam))
+        if search.beam == 1 and step < search.longest:
+            ends = np.where(ends < sums, -np.inf, ends)
+            sums = np.where(ends > -np.inf, -np.inf, sums)
+        kept = _keep(kept, beams.tokens, np.where(done[:, None], -np.inf, ends), step, search)
+        length = search.longest + 1 if search.exhaustive else step + 2
+        done |= sums[:, 0] / length**search.exponent <= kept.scores[:, -1]
+        if step == search.longest or done.all():
+            break
+        parents, last = np.divmod(places, totals.shape[2])
+        state = state.select(torch.from_numpy((rows * totals.shape[1] + parents).ravel()).to(device))
+        beams = _go_on(beams, sums, rows, parents, last, step, words)
+        if typed is not None:
+            beams = beams._replace(written=_written(typed, beams.written, last))
+    return Found(*map(torch.from_numpy, kept))
+
+
+def _begin(lengths: Ints, search: Search) -> _Beams:
+    """One open beam a row, that has written nothing."""
+    rows = len(lengths)
+    repeating = (lengths > 0)[:, None] & (not search.repeats)
+    none = np.zeros((rows, 1), np.int64)
+    return _Beams(np.zeros((rows, 1, search.longest), np.int64), np.zeros((rows, 1)), repeating, none)
+
+
+def _nothing(rows: int, search: Search) -> _Ended:
+    empty = np.full((rows, search.keep), -np.inf)
+    return _Ended(np.full((rows, search.keep, search.longest), PADDING), empty, empty)
+
+
+def _wall(banned: Tensor | None, like: Tensor) -> Tensor:
+    """(ids,) -inf for what must never be written, 0 elsewhere."""
+    wall = like.new_zeros(like.shape[1])
+    if banned is not None:
+        wall[banned.to(wall.device)] = -torch.inf
+    wall[[PADDING, UNKNOWN, BEGIN]] = -torch.inf
+    wall[END] = 0.0
+    return wall
+
+
+def _ends(sums: Floats, beams: _Beams, lengths: Ints, step: int) -> Floats:
+    """(rows, open) sums of the beams that end here: not without a token, nor as a query typed before."""
+    if step == 0:
+        return np.full(sums.shape, -np.inf)
+    again = (beams.repeating & (lengths == step)[:, None]).any(2)
+    return np.where(again, -np.inf, sums)
+
+
+def _keep(kept: _Ended, tokens: Ints, ends: Floats, step: int, search: Search) -> _Ended:
+    """The best of what was kept and what ended now."""
+    if step == 0:
+        return kept
+    scores = np.concatenate([kept.scores, ends / (step + 1) ** search.exponent], axis=1)
+    best = (-scores).argsort(axis=1, kind="stable")[:, : search.keep]
+    every, sums = np.concatenate([kept.tokens, tokens], axis=1), np.concatenate([kept.sums, ends], axis=1)
+    rows = np.arange(len(best))[:, None]
+    return _Ended(every[rows, best], scores[rows, best], sums[rows, best])
+
+
+def _go_on(beams: _Beams, sums: Floats, rows: Ints, parents: Ints, token: Ints, step: int, words: Ints) -> _Beams:
+    """The best continuations of each row: (rows, open) sums, which beam each comes from, and its token."""
+    tokens = beams.tokens[rows, parents]
+    tokens[..., step] = token
+    typed_here = words[:, None, :, step] if step < words.shape[2] else np.full((1, 1, 1), PADDING)
+    repeating = beams.repeating[rows, parents] & (typed_here == token[..., None])
+    return _Beams(tokens, sums, repeating, beams.written[rows, parents])
+
+
+def _written(typed: Typed, written: Ints, token: Ints) -> Ints:
+    """(rows, open) bytes of the prefix that are written with one token more."""
+    sizes, ends = typed.sizes.numpy(force=True), typed.ends.numpy(force=True)
+    found: Ints = np.minimum(written + sizes[token], ends[:, None])
+    return found
+
+
+def merged(texts: Iterable[str], scores: Iterable[float], typed: Iterable[str] = ()) -> list[tuple[str, float]]:
+    """Suggestions of one row, each text once with its best score, best first, without those typed already.
+
+    Pieces of words can spell the same text in more than one way.
+    """
+    best: dict[str, float] = {}
+    left_out = set(typed)
+    for text, score in zip(texts, scores, strict=True):
+        if text not in left_out and score > best.get(text, -torch.inf):
+            best[text] = score
+    return sorted(best.items(), key=lambda pair: -pair[1])

@@ -1,0 +1,209 @@
+"""Answers with what they leaned on: the earlier queries of each suggestion, and the words of the best one.
+
+The weights are those of the network (see ``leaned`` of each), what the model leaned on and not why; so the queries
+heeded most are taken out, one at a time, and ``lost`` is what a suggestion's share of those shown falls by when the
+network does not read that query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor
+
+from ensue.answers import Answer, Choice, Heed, QueryExplanation
+from ensue.data.histories import Histories
+from ensue.metrics import Floats
+from ensue.records import History
+from ensue.tasks.suggest.answers import GROUP, batch_of, clean, clean_prefix, ranked, rules_of, tokens_of
+from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch
+from ensue.tasks.suggest.task import spell_out
+from ensue.vocabulary import FIRST
+
+if TYPE_CHECKING:
+    from ensue.tasks.suggest.predictor import SuggestPredictor
+
+SHOWN = 3
+"""Earlier queries that stand beside a suggestion, at most."""
+TESTED = 2
+"""How many of those that the best suggestion heeds most are taken out."""
+
+
+def answers_of(
+    predictor: SuggestPredictor, records: Sequence[History], k: int, prefixes: Sequence[str], *, evidence: bool
+) -> list[Answer]:
+    """See :meth:`ensue.tasks.suggest.predictor.SuggestPredictor.predict`."""
+    kind = predictor.facts["normalisation"]
+    typed, places = _typed(predictor, records)
+    sessions = Histories.of(History(values) for values in typed)
+    begun = [clean_prefix(prefix, kind) for prefix in prefixes]
+    lists = list(ranked(predictor, sessions, k, begun))
+    known = _known(predictor, sessions)
+    heeded = _heeded(predictor, sessions, lists, places) if evidence else iter(())
+    return [
+        Answer(
+            tuple(
+                Choice(text, score, own)
+                for (text, score), own in zip(choices, next(heeded, [()] * len(choices)), strict=True)
+            ),
+            num_known,
+            len(record.values),
+            record.id,
+        )
+        for record, choices, num_known in zip(records, lists, known, strict=True)
+    ]
+
+
+def _typed(
+    predictor: SuggestPredictor, records: Sequence[History]
+) -> tuple[list[tuple[str, ...]], list[tuple[int, ...]]]:
+    """The queries of each record as they are learned, and where each stands there; blank ones are no queries."""
+    flat = iter(clean([value for record in records for value in record.values], predictor.facts["normalisation"]))
+    found = [[(place, next(flat)) for place in range(len(record.values))] for record in records]
+    filled = [[(place, text) for place, text in own if text] for own in found]
+    return [tuple(text for _, text in own) for own in filled], [tuple(place for place, _ in own) for own in filled]
+
+
+def _known(predictor: SuggestPredictor, sessions: Histories) -> list[int]:
+    """Of how many queries of each session the model knows a word."""
+    spell = rules_of(predictor).spelling
+    return [sum(any(id != UNKNOWN for id in ids) for ids in spell(record.values)) for record in sessions.records()]
+
+
+Lists = Sequence[list[tuple[str, float]]]
+
+
+def _heeded(
+    predictor: SuggestPredictor, sessions: Histories, lists: Lists, places: Sequence[tuple[int, ...]]
+) -> Iterator[list[tuple[Heed, ...]]]:
+    """For each session the queries that each of its suggestions leaned on."""
+    for low in range(0, len(sessions), GROUP):
+        part = sessions.select(slice(low, low + GROUP))
+        rows = [row for row in range(len(part)) if part.lengths[row] and lists[low + row]]
+        chosen = part.select(np.array(rows, np.int64))
+        own = [lists[low + row] for row in rows]
+        counted = predictor.schedule is None
+        found = iter(_counted(predictor, chosen, own) if counted else _networks(predictor, chosen, own))
+        for row in range(len(part)):
+            if row not in rows:
+                yield [()] * len(lists[low + row])
+                continue
+            where, values = places[low + row], part.record(row).values
+            yield [
+                tuple(Heed(values[turn], where[turn], share, lost) for turn, share, lost in choice)
+                for choice in next(found)
+            ]
+
+
+Heeded = list[tuple[int, float, float | None]]
+"""Turn, share, and what is lost without it."""
+
+
+def _counted(predictor: SuggestPredictor, sessions: Histories, lists: Lists) -> Iterator[list[Heeded]]:
+    """Counting looks at the last query, or shows an earlier one again; what is only popular leans on nothing."""
+    following = predictor.following
+    for row, choices in enumerate(lists):
+        values = sessions.record(row).values
+        last = len(values) - 1
+        place = following.vocabulary.id(values[-1]) - FIRST
+        span = slice(*following.rows[place : place + 2].tolist()) if place >= 0 else slice(0)
+        after = {following.vocabulary.value(int(id) + FIRST) for id in following.followers[span]}
+        turns = {value: turn for turn, value in enumerate(values)}
+        yield [
+            [(turns[text], 1.0, None)] if text in turns else [(last, 1.0, None)] if text in after else []
+            for text, _ in choices
+        ]
+
+
+def _networks(predictor: SuggestPredictor, sessions: Histories, lists: Lists) -> Iterator[list[Heeded]]:
+    batch = batch_of(predictor, sessions)
+    shares = by_query(predictor, batch, lists)
+    tested = [np.argsort(-own[0], kind="stable")[:TESTED] for own in shares]
+    cut = sessions.lengths - np.minimum(sessions.lengths, predictor.shared.turns)
+    lost = _without(predictor, batch, lists, tested)
+    for row, own in enumerate(shares):
+        found: list[Heeded] = []
+        for choice, line in enumerate(own):
+            best = [turn for turn in np.argsort(-line, kind="stable")[:SHOWN].tolist() if line[turn] > 0]
+            falls = dict(zip(tested[row].tolist(), lost[row][:, choice].tolist(), strict=True))
+            found.append([(turn + int(cut[row]), float(line[turn]), falls.get(turn)) for turn in best])
+        yield found
+
+
+def by_query(predictor: SuggestPredictor, batch: Batch, lists: Lists) -> list[Floats]:
+    """For each session (choices, turns) how much each suggestion leaned on each query: the mean over its tokens."""
+    owners = np.repeat(np.arange(len(lists)), [len(choices) for choices in lists])
+    candidates = tokens_of(predictor, [[text] for choices in lists for text, _ in choices])[:, 0]
+    rows = torch.from_numpy(owners).to(batch.words.device)
+    weights = leaned(predictor, Batch(batch.words[rows], batch.lengths[rows]), candidates)
+    lengths = (candidates != PADDING).sum(1)[:, None].clamp(min=1)
+    shares: Floats = (weights.sum(3).sum(1) / lengths).numpy()
+    turns = (batch.lengths > 0).sum(1).tolist()
+    return [shares[owners == row][:, : turns[row]] for row in range(len(lists))]
+
+
+def leaned(predictor: SuggestPredictor, batch: Batch, candidates: Tensor) -> Tensor:
+    """(rows, tokens, turns, width) weights on the CPU; see ``leaned`` of each network."""
+    network = predictor.network.eval()
+    found: Tensor = network.leaned(batch, candidates.to(predictor.device))
+    return found.double().cpu()
+
+
+def _without(
+    predictor: SuggestPredictor, batch: Batch, lists: Lists, tested: Sequence[np.ndarray[Any, Any]]
+) -> list[Floats]:
+    """For each session (tested, choices) what each score falls by when the network does not read that query."""
+    owners = torch.tensor([row for row, turns in enumerate(tested) for _ in turns])
+    gone = torch.tensor([turn for turns in tested for turn in turns.tolist()])
+    candidates = tokens_of(predictor, [[text for text, _ in choices] for choices in lists]).to(predictor.device)
+    words, lengths = batch.words[owners], batch.lengths[owners]
+    order = torch.arange(lengths.shape[1]).expand(len(owners), -1)
+    order = (order + (order >= gone[:, None]).long()).clamp(max=lengths.shape[1] - 1)
+    last = torch.arange(lengths.shape[1]) == lengths.shape[1] - 1
+    shorter = lengths.gather(1, order.to(lengths.device)).masked_fill(last.to(lengths.device), 0)
+    moved = words.gather(1, order.to(words.device)[..., None].expand(-1, -1, words.shape[2]))
+    moved = moved * (torch.arange(words.shape[2], device=words.device) < shorter[..., None])
+    with torch.no_grad():
+        network = predictor.network.eval()
+        whole = _order(predictor, network.score(batch, candidates), candidates)
+        less = _order(predictor, network.score(Batch(moved, shorter), candidates[owners]), candidates[owners])
+    found, low = [], 0
+    for row, choices in enumerate(lists):
+        shown, turns = np.array([score for _, score in choices]), len(tested[row])
+        mass, size = shown.sum(), len(choices)
+        without = less[low : low + turns, :size].softmax(1).numpy()
+        found.append(mass * (whole[row : row + 1, :size].softmax(1).numpy() - without))
+        low += turns
+    return found
+
+
+def _order(predictor: SuggestPredictor, scores: Tensor, candidates: Tensor) -> Tensor:
+    """What the network alone would order suggestions by."""
+    lengths = (candidates != PADDING).sum(2) + 1
+    return (scores.double() / lengths**predictor.shared.exponent).cpu()
+
+
+def explanation(predictor: SuggestPredictor, record: History, answer: Answer) -> QueryExplanation:
+    """What each word of the best suggestion leaned on; counting and empty sessions lean on no word."""
+    (typed,), _ = _typed(predictor, [record])
+    read = typed[-predictor.shared.turns :]
+    tokenizer, width = predictor.tokenizer, predictor.shared.query_tokens
+    best = answer.choices[0].value if answer.choices else ""
+    texts = pl.Series("query", [*read, best], dtype=pl.String)
+    tokens, offsets = spell_out(tokenizer, texts)
+    spans = [tokens[low:high].tolist() for low, high in pairwise(offsets.tolist())]
+    spans[:-1] = [span[:width] for span in spans[:-1]]
+    words = tuple(tuple(tokenizer.decode([id]) for id in span) for span in spans)
+    weights: tuple[tuple[float, ...], ...] = ()
+    if read and best and predictor.schedule is not None:
+        batch = batch_of(predictor, Histories.of([History(typed)]))
+        found = leaned(predictor, batch, torch.tensor([spans[-1]]))[0]
+        places = batch.mask[0].cpu()
+        weights = tuple(tuple(row[places].tolist()) for row in found)
+    suggested = words[-1] if best else ()
+    return QueryExplanation(read, words[:-1], suggested, weights, answer)

@@ -1,0 +1,284 @@
+"""MTN: Multiresolution Transformer Networks (2019), recurrence is not essential for modeling hierarchical structure.
+
+Given the queries of a session so far, write the next one. Attention within each query, then masked attention from query
+to query, whose result goes back to the tokens; a decoder reads those.
+
+====================  ==========================================================================================
+query encoder         Prop. 2: ``MTN.query_layers`` over the tokens of each query
+query projection      Prop. 4: ``Projection``, one vector a query: a weighted sum over the positions of its tokens
+session encoder       Prop. 4: ``Level``, positions added, masked attention: row i knows queries 1 to i
+back to the tokens    Prop. 4: ``MTN._read``, layer norm of token + its query's session vector
+decoder               Prop. 3: ``Writer``, over the tokens of the last query, or of all so far
+k levels              section 4: ``MTN.levels``, one masked encoder upon another
+====================  ==========================================================================================
+
+A query is encoded once and all the queries that were followed by another are targets in one pass: row i of the masked
+encoders never sees a later query, so the tokens after it are the same as if the session ended there.
+
+More levels keep this form. At each level a row still stands for one query, and sees itself and the *last* row of every
+earlier unit: of queries at the session level, of sessions at the user level. A closed unit's last row has read all of
+it, so it stands for the unit. On the way down each level's rows are added to those below, with a layer norm.
+
+Defaults are the paper's best: 3 + 2 + 3 layers, words 300 wide, 512 inside, 1,024 in the feed-forward parts, 8 heads,
+dropout 0.1. ``SCHEDULE`` is its schedule, that of Vaswani et al. 2017: Adam (0.9, 0.98), 4,000 steps of warm-up, then
+width^-0.5 x step^-0.5; 7e-4 is its top for width 512.
+
+**Departures.** Positions beyond the longest query share the last weight of the projection. What stands for a unit above
+the query, and the way down through more than two levels, are not in the paper. Adam's epsilon is 1e-8, not 1e-9.
+``copy``, ``tied`` and ``reads="all"`` are ours: Prop. 4 can be read either way, ``last`` is the plain reading.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from ensue.errors import SettingError
+from ensue.nn.attention import band, masked_mean
+from ensue.nn.dropout import Dropout
+from ensue.nn.transformer import EncoderLayer, Rows, sinusoids
+from ensue.schedule import Schedule
+from ensue.tasks.suggest import scoring
+from ensue.tasks.suggest.batch import PADDING, Batch, next_queries, spell
+from ensue.tasks.suggest.sizes import read_depth, require_heads, require_shares, require_sizes
+from ensue.tasks.suggest.words import Words
+from ensue.tasks.suggest.writer import Memory, State, Writer
+
+SCHEDULE = Schedule(
+    epochs=30,
+    batch_size=64,
+    learning_rate=7e-4,
+    warm_up=4000,
+    beta2=0.98,
+    weight_decay=0.0,
+    patience=3,
+    refit=False,
+    replay=0,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MTNSettings:
+    """Settings of MTN; the defaults are the paper's best."""
+
+    depth: str = "3+2+3"
+    """Layers: query encoder, session encoder, decoder; with more numbers in between, one level each above sessions."""
+    dim: int = 512
+    """Width of the model."""
+    embedding: int = 300
+    """Width of the table of words."""
+    wide: int = 1024
+    """Width inside the feed-forward parts."""
+    heads: int = 8
+    """Heads of each attention."""
+    dropout: float = 0.1
+    """Share of units dropped in training."""
+    smoothing: float = 0.1
+    """Label smoothing: the share of each target that is spread over all words."""
+    projection: str = "learned"
+    """How a query's words become one vector: learned (a weight a position) or mean."""
+    longest: int = 32
+    """Positions with a weight of their own; words after that share the last one."""
+    reads: str = "last"
+    """What the decoder reads: the words of the last query, or of all so far."""
+    copy: bool = False
+    """Whether words that the decoder reads can be copied."""
+    tied: bool = False
+    """Whether the table of words is the output layer too."""
+
+    def __post_init__(self) -> None:
+        require_sizes(self, "dim", "embedding", "wide", "heads", "longest")
+        require_shares(self, "dropout", "smoothing")
+        require_heads(self)
+        self.layers()
+        if self.projection not in ("learned", "mean"):
+            raise SettingError(f"projection is {self.projection!r}; choose from learned, mean")
+        if self.reads not in ("last", "all"):
+            raise SettingError(f"reads is {self.reads!r}; choose from last, all")
+
+    def layers(self) -> tuple[int, ...]:
+        """Of each encoder, from the tokens up, and of the decoder."""
+        return read_depth(self.depth, "query encoder + session encoder + decoder, such as 3+2+3", least=3)
+
+
+class Projection(nn.Module):
+    """A query's tokens as one vector: their sum, weighted by position, or their mean.
+
+    Args:
+        longest: positions with a weight of their own.
+        learned: whether there are weights.
+    """
+
+    def __init__(self, longest: int, *, learned: bool) -> None:
+        super().__init__()
+        self.weights = (
+            nn.Parameter(torch.full((longest,), 0.5)) if learned else None
+        )  # four words give one of their size
+
+    def weigh(self, mask: Tensor, dtype: torch.dtype) -> Tensor:
+        """(…, width) the weight of each token, 0 at padding."""
+        if self.weights is None:
+            return masked_mean(mask, dtype)
+        places = torch.arange(mask.shape[-1], device=mask.device).clamp(max=len(self.weights) - 1)
+        return self.weights[places] * mask
+
+    def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """(rows, width, dim), (rows, width) to (rows, dim)."""
+        return (self.weigh(mask, tokens.dtype)[:, None] @ tokens)[:, 0]
+
+
+def visible(batch: Batch, levels: int) -> list[Tensor]:
+    """Which rows each level's rows see: (batch, turns, turns) bool for the session level and those above.
+
+    A row sees itself, and the last row of every earlier unit that belongs to the same unit above.
+    """
+    rows, turns = batch.lengths.shape
+    device = batch.lengths.device
+    row = torch.zeros(rows, turns, dtype=torch.long, device=device)
+    given = [] if batch.units is None else list(batch.units.unbind(1))[: levels - 1]
+    units = [row + torch.arange(turns, device=device), *given] + [row] * (levels - len(given))
+    causal, own = (band(turns, reach=reach, own=reach == 1, device=device) for reach in (None, 1))
+    found = []
+    for unit, above in pairwise(units):
+        closed = torch.cat([unit[:, :-1] != unit[:, 1:], torch.ones_like(unit[:, :1], dtype=torch.bool)], dim=1)
+        earlier = causal & (unit[:, :, None] != unit[:, None, :]) & closed[:, None, :]
+        found.append(earlier & (above[:, :, None] == above[:, None, :]) | own)
+    return found
+
+
+class _Read(NamedTuple):
+    tokens: Tensor  # (tokens, dim) with their session's vector
+    rows: Rows  # a row a query
+    number: Tensor  # (batch, turns) where among the queries each stands
+    seen: Tensor  # (batch, turns, turns) which queries of its session each knows
+    lean: Tensor | None  # (batch, turns, turns) how much each query's vector leaned on each query
+
+
+class MTN(nn.Module):
+    """The network over token ids; see the module's table for the equations.
+
+    Args:
+        settings: sizes and variants.
+        num_ids: tokens, the special ones included.
+    """
+
+    def __init__(self, settings: MTNSettings, num_ids: int) -> None:
+        super().__init__()
+        self.settings = settings
+        query, *upper, last = settings.layers()
+        sizes = settings.dim, settings.heads, settings.wide, settings.dropout
+        words = Words(num_ids, settings.embedding, settings.dim, tied=settings.tied, smoothing=settings.smoothing)
+        self.writer = Writer(words, *sizes, layers=last, copy=settings.copy)
+        self.query_layers = nn.ModuleList(EncoderLayer(*sizes) for _ in range(query))
+        self.project = Projection(settings.longest, learned=settings.projection == "learned")
+        self.levels = nn.ModuleList(nn.ModuleList(EncoderLayer(*sizes) for _ in range(layers)) for layers in upper)
+        self.added = nn.ModuleList(nn.LayerNorm(settings.dim) for _ in upper)  # to the tokens, then upwards
+        self.drop = Dropout(settings.dropout)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Mean cross-entropy a token over every query that followed another, in nats."""
+        return self.writer.loss(self._remember(batch, batch.followed), *next_queries(batch))
+
+    def encode(self, batch: Batch) -> Memory:
+        """What is to be attended to after the last query of each row."""
+        return self._remember(batch, batch.last)
+
+    def start(self, memory: Memory) -> State:
+        """The state before the first word."""
+        return self.writer.start(memory)
+
+    def step(self, memory: Memory, state: State, tokens: Tensor) -> tuple[Tensor, State]:
+        """Read (rows,) tokens: (rows, ids) log-probabilities of the next, and the state after it."""
+        return self.writer.step(memory, state, tokens)
+
+    def score(self, batch: Batch, candidates: Tensor) -> Tensor:
+        """(rows, choices, width) ids to (rows, choices) log-probabilities as the next query of each row."""
+        return scoring.score(self.writer.likelihood, self.encode(batch), candidates)
+
+    @torch.no_grad()
+    def leaned(self, batch: Batch, candidates: Tensor) -> Tensor:
+        """How much each word of a suggestion leaned on each word before: the attention of the decoder's last layer.
+
+        Half of what a token holds is its query's session vector: that half goes to the queries the vector leaned on
+        (attention rollout, Abnar & Zuidema 2020: each layer is half what it read, half itself), and there to the words
+        by the size of their weight in the projection.
+
+        Args:
+            batch: the sessions.
+            candidates: (rows, width) ids of a suggestion for each.
+
+        Returns:
+            (rows, longest, turns, source width); sums to 1 over both last axes, or to 0 after a suggestion's end.
+        """
+        lengths, shape = (candidates != PADDING).sum(1), (batch.words.shape[1], batch.words.shape[2])
+        read = self._read(batch, batch.last, weigh=True)
+        assert read.lean is not None
+        memory = self._gather(batch, batch.last, read)
+        words, _ = spell(candidates, lengths)
+        shares = self.writer.lean(memory, words)[:, :-1] * (words[:, 1:, None] != PADDING)
+        near = scoring.put_in_place(shares, memory.places, shape)
+        parts = self.project.weigh(batch.mask, near.dtype).abs()
+        parts = parts / parts.sum(2, keepdim=True).clamp(min=torch.finfo(parts.dtype).tiny)
+        far = (near.sum(3) @ read.lean)[..., None] * parts[:, None]
+        return (near + far) / 2
+
+    def _remember(self, batch: Batch, asked: Tensor) -> Memory:
+        return self._gather(batch, asked, self._read(batch, asked))
+
+    def _read(self, batch: Batch, asked: Tensor, *, weigh: bool = False) -> _Read:
+        """Encode the queries up to the last asked one of each row, each once."""
+        kept = asked.flip(1).cumsum(1).flip(1) > 0
+        row, turn = kept.nonzero(as_tuple=True)
+        mask = batch.mask[row, turn]
+        rows = Rows.of(mask)
+        tokens = self.writer.look(batch.words[row, turn], rows)
+        for layer in self.query_layers:
+            tokens = layer(tokens, rows, mask[:, None])
+        vectors = tokens.new_zeros(*kept.shape, self.settings.dim)
+        vectors = vectors.index_put((row, turn), self.project(rows.pad(tokens), mask).to(tokens.dtype))
+        seen = visible(batch, len(self.levels))
+        session, lean = self._climb(vectors, seen, weigh=weigh)
+        session = session[row, turn][:, None].expand(-1, rows.length, -1)
+        tokens = self.added[0](tokens + rows.pack(session))
+        return _Read(tokens, rows, kept.flatten().cumsum(0).view(kept.shape) - 1, seen[0], lean)
+
+    def _climb(self, vectors: Tensor, seen: list[Tensor], *, weigh: bool) -> tuple[Tensor, Tensor | None]:
+        """All the masked encoders, and the way down again: (batch, turns, dim)."""
+        states, leans = [], []
+        lean = torch.eye(vectors.shape[1], dtype=vectors.dtype, device=vectors.device) if weigh else None
+        codes = sinusoids(vectors.shape[1], self.settings.dim, vectors.dtype, vectors.device)
+        rows = Rows(*vectors.shape[:2])
+        for layers, mask in zip(self.levels, seen, strict=True):
+            items = rows.pack(self.drop(vectors + codes[mask.sum(2) - 1]))
+            for layer in cast(nn.ModuleList, layers):
+                if lean is None:
+                    items = layer(items, rows, mask)
+                else:
+                    items, weights = cast(EncoderLayer, layer).weigh(items, rows, mask)
+                    lean = (lean + weights @ lean) / 2
+            vectors = rows.pad(items)
+            states.append(vectors)
+            leans.append(lean)
+        for number in range(len(states) - 2, -1, -1):
+            vectors = self.added[number + 1](states[number] + vectors)
+            lean = None if lean is None else (cast(Tensor, leans[number]) + lean) / 2
+        return vectors, None if lean is None else lean.expand(len(vectors), -1, -1)
+
+    def _gather(self, batch: Batch, asked: Tensor, read: _Read) -> Memory:
+        """A row for each asked query: its tokens, or those of its session so far."""
+        row, turn = asked.nonzero(as_tuple=True)
+        _, turns, width = batch.words.shape
+        places = torch.arange(turns * width, device=row.device).view(turns, width)
+        keys = self.writer.remember(read.tokens, read.rows)
+        if self.settings.reads == "last":
+            if len(row) < len(keys):  # in training each query is asked for its next
+                keys = keys[read.number[row, turn]]
+            return Memory(keys, batch.mask[row, turn], batch.words[row, turn], places[turn])
+        keys = keys[read.number[row].clamp(min=0)]
+        keys = keys.permute(0, 2, 3, 4, 1, 5, 6).flatten(4, 5)
+        mask = batch.mask[row] & read.seen[row, turn][:, :, None]
+        return Memory(keys, mask.flatten(1), batch.words[row].flatten(1), places.view(1, -1).expand(len(row), -1))

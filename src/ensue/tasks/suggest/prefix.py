@@ -1,0 +1,77 @@
+"""What is being typed: which tokens can come next so that a query begins with the text that stands there already."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ensue.tasks.suggest.batch import FIRST
+
+
+class Typed(NamedTuple):
+    """The prefixes of a batch as tables over how many of their bytes are written.
+
+    Attributes:
+        allowed: (rows, bytes + 1, ids) bool: after so many bytes, which tokens can follow. From a row's own length on
+            every token can.
+        sizes: (ids,) bytes of each token.
+        ends: (rows,) bytes of each prefix.
+    """
+
+    allowed: Tensor
+    sizes: Tensor
+    ends: Tensor
+
+
+class PrefixRule:
+    """Finds tokens by what they spell.
+
+    A query is what its tokens spell, one after the other. So where tokens are words, each spells its word and a space:
+    ``"how to bri"`` then lets ``"how "`` come first, then ``"to "``, then all words that begin with ``bri``; a prefix
+    that ends in a space asks for the whole word. Where tokens are pieces (BPE), a piece spells itself, and any way to
+    cut the prefix into pieces is allowed.
+
+    Args:
+        spellings: of every token id, in bytes; those of the special tokens are not looked at.
+    """
+
+    def __init__(self, spellings: Sequence[bytes]) -> None:
+        self.count = len(spellings)
+        pairs = sorted((text, id) for id, text in enumerate(spellings) if id >= FIRST and text)
+        self.texts = [text for text, _ in pairs]
+        self.ids = torch.tensor([id for _, id in pairs], dtype=torch.long)
+        self.longest = max((len(text) for text in self.texts), default=0)
+        sizes = [len(text) if id >= FIRST else 0 for id, text in enumerate(spellings)]
+        self.sizes = torch.tensor(sizes, dtype=torch.long)
+
+    def read(self, prefixes: Sequence[str]) -> Typed:
+        """One prefix a row; an empty one forbids nothing."""
+        texts = [prefix.encode() for prefix in prefixes]
+        most = max(map(len, texts), default=0)
+        allowed = torch.zeros(len(texts), most + 1, self.count, dtype=torch.bool)
+        for row, text in enumerate(texts):
+            for place in range(len(text)):
+                allowed[row, place, self._following(text[place:])] = True
+            allowed[row, len(text) :] = True
+        return Typed(allowed, self.sizes, torch.tensor([len(text) for text in texts], dtype=torch.long))
+
+    def _following(self, rest: bytes) -> Tensor:
+        """Ids of the tokens that begin with ``rest``, or that ``rest`` begins with."""
+        low, high = bisect_left(self.texts, rest), self._after(rest)
+        found = [self.ids[low:high]]
+        for size in range(1, min(len(rest) - 1, self.longest) + 1):
+            low = bisect_left(self.texts, rest[:size])
+            same = low
+            while same < len(self.texts) and self.texts[same] == rest[:size]:
+                same += 1
+            found.append(self.ids[low:same])
+        return torch.cat(found)
+
+    def _after(self, rest: bytes) -> int:
+        """Where the tokens that begin with ``rest`` are over."""
+        stem = rest.rstrip(b"\xff")
+        return bisect_left(self.texts, stem[:-1] + bytes([stem[-1] + 1])) if stem else len(self.texts)

@@ -1,0 +1,336 @@
+"""The recurrent rivals of MTN: Seq2Seq with attention, the hierarchical LSTM, and M-NSRF without its ranking part.
+
+Given the queries of a session so far, write the next one. An LSTM reads words, another writes them.
+
+==============  ================================================================================================
+Seq2Seq         Luong, Pham & Manning, EMNLP 2015. Reads the last query. ``Teller``: global attention with the
+                *general* score h_t W h_s, and the attentional state tanh(W_c [c; h])
+H-LSTM          Sordoni et al., CIKM 2015 (HRED-qs). An LSTM over queries; the writer starts at tanh(D s + b), and
+                the output sees the word before as well, its Eq. 8: H d + E w + b
+M-NSRF          Ahmad, Chang & Wang, ICLR 2018. A query's vector is the maximum over its words, and ``entropy``
+                times the sum of p log p over all words is added at each target
+==============  ================================================================================================
+
+The LSTM over queries never sees a later one, so all queries that followed another are targets in one pass.
+
+Defaults are those of the MTN paper: words 300 wide, 256 units in each direction, so 512 in all; dropout 0.1.
+
+**Departures.** Seq2Seq's attentional state is not fed back into the LSTM, so that a whole query is read in one call;
+one layer. The writer's cell starts like its state, from what was read, by a projection of its own. HRED's and M-NSRF's
+outputs go through a state as wide as the writer, not through one of their own; HRED's GRUs are LSTMs that read both
+ways, as in the MTN paper. M-NSRF is left without its ranking part, as there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from ensue.errors import SettingError
+from ensue.nn.attention import masked_softmax
+from ensue.nn.dropout import Dropout
+from ensue.nn.recurrent import BiLSTM
+from ensue.schedule import Schedule
+from ensue.tasks.suggest import scoring
+from ensue.tasks.suggest.batch import PADDING, Batch, next_queries, spell
+from ensue.tasks.suggest.sizes import require_shares, require_sizes
+from ensue.tasks.suggest.words import Words
+
+SCHEDULE = Schedule(epochs=30, batch_size=64, learning_rate=1e-3, weight_decay=0.0, patience=3, refit=False, replay=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seq2SeqSettings:
+    """Settings of Seq2Seq; the defaults are those of the MTN paper."""
+
+    dim: int = 512
+    """Units of the LSTM that writes; half as many in each direction of the one that reads."""
+    embedding: int = 300
+    """Width of the table of words."""
+    dropout: float = 0.1
+    """Share of units dropped in training, of words and of states."""
+    smoothing: float = 0.0
+    """Label smoothing: the share of each target that is spread over all words."""
+    tied: bool = False
+    """Whether the table of words is the output layer too."""
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HLSTMSettings:
+    """Settings of the hierarchical LSTM; the defaults are those of the MTN paper for H-LSTM."""
+
+    dim: int = 512
+    """Units of the LSTMs over queries and of the one that writes; half as many in each direction over words."""
+    embedding: int = 300
+    """Width of the table of words."""
+    dropout: float = 0.1
+    """Share of units dropped in training, of words and of states."""
+    smoothing: float = 0.0
+    """Label smoothing: the share of each target that is spread over all words."""
+    pooling: str = "last"
+    """What stands for a query: last (the last state of each direction, HRED) or max (over its words, M-NSRF)."""
+    entropy: float = 0.0
+    """Weight of the sum of p log p over all words, which keeps the output from being too sure (M-NSRF: 0.1)."""
+    tied: bool = False
+    """Whether the table of words is the output layer too."""
+
+    def __post_init__(self) -> None:
+        _check(self)
+        if self.pooling not in ("last", "max"):
+            raise SettingError(f"pooling is {self.pooling!r}; choose from last, max")
+        if self.entropy < 0:
+            raise SettingError(f"entropy is {self.entropy}; it must be 0 or more")
+
+
+def _check(settings: Seq2SeqSettings | HLSTMSettings) -> None:
+    require_sizes(settings, "dim", "embedding")
+    require_shares(settings, "dropout", "smoothing")
+    if settings.dim % 2:
+        raise SettingError(f"dim is {settings.dim}; it must be even, for each direction has half of it")
+
+
+class Memory(NamedTuple):
+    """What was typed so far; one row a session.
+
+    Attributes:
+        states: (rows, source, dim) what the writer attends to; source is 0 where it does not.
+        mask: (rows, source) True where a word stands.
+        places: (rows, source) where in turns x width.
+        start: (rows, 2, dim) the state and the cell the writer starts from.
+    """
+
+    states: Tensor
+    mask: Tensor
+    places: Tensor
+    start: Tensor
+
+
+class State(NamedTuple):
+    """Where the writing stands: (rows, dim) state and cell."""
+
+    state: Tensor
+    cell: Tensor
+
+    def select(self, index: Tensor) -> State:
+        """Rows picked, repeated or put in order."""
+        return State(self.state.index_select(0, index), self.cell.index_select(0, index))
+
+
+class Teller(nn.Module):
+    """The LSTM that writes.
+
+    Args:
+        settings: sizes.
+        num_ids: tokens, the special ones included.
+        attends: whether it attends to the states of a memory (Luong), or its output sees the word before (HRED).
+        entropy: weight of p log p in the loss.
+    """
+
+    def __init__(self, settings: Any, num_ids: int, *, attends: bool, entropy: float = 0.0) -> None:
+        super().__init__()
+        dim, embedding = settings.dim, settings.embedding
+        self.words = Words(num_ids, embedding, dim, tied=settings.tied, smoothing=settings.smoothing)
+        self.scale = embedding**0.5  # the table starts small, as an output must: an LSTM would hardly hear its words
+        self.lstm = nn.LSTM(embedding, dim, batch_first=True)
+        self.first = nn.Linear(dim, 2 * dim)
+        self.score = nn.Linear(dim, dim, bias=False) if attends else None
+        self.joined = nn.Linear(2 * dim if attends else dim + embedding, dim)
+        self.drop = Dropout(settings.dropout)
+        self.entropy = entropy
+
+    def begin(self, vectors: Tensor) -> Tensor:
+        """The state and the cell to start from: (rows, dim) to (rows, 2, dim)."""
+        return cast(Tensor, self.first(vectors)).tanh().view(len(vectors), 2, -1)
+
+    def look(self, ids: Tensor) -> Tensor:
+        """(…) ids to (…, embedding)."""
+        return cast(Tensor, self.drop(self.words(ids) * self.scale))
+
+    def states(self, memory: Memory, read: Tensor, past: State) -> tuple[Tensor, State, Tensor]:
+        """What the output sees at each token, (rows, length, dim), the state after them, and the weights."""
+        looked = self.look(read)
+        found, (state, cell) = self.lstm(looked, (past.state[None], past.cell[None]))
+        after, shares = State(state[0], cell[0]), found.new_zeros(*read.shape, 0)
+        if self.score is None:
+            return self.drop(self.joined(torch.cat([found, looked], dim=2))), after, shares
+        asking = self.score(found).view(len(memory.states), -1, found.shape[2])
+        shares = masked_softmax(asking @ memory.states.mT, memory.mask[:, None])
+        context = (shares @ memory.states).view(found.shape)
+        return self.drop(self.joined(torch.cat([context, found], dim=2)).tanh()), after, shares.view(*read.shape, -1)
+
+    def loss(self, memory: Memory, read: Tensor, said: Tensor) -> Tensor:
+        """The mean over all tokens of ``said`` that are not padding, in nats."""
+        there = said != PADDING
+        vectors = self.states(memory, read, self.start(memory))[0][there]
+        loss = self.words.loss(vectors, said[there])
+        if self.entropy and self.training:
+            loss = loss + self.entropy * self.words.negative_entropy(vectors).sum() / max(1, len(vectors))
+        return loss
+
+    def likelihood(self, memory: Memory, read: Tensor, said: Tensor) -> Tensor:
+        """(rows, length) log-probability of each token of ``said``; 0 at padding."""
+        there, rows = said != PADDING, len(said) // max(1, len(memory.start))
+        start = self.start(memory)
+        past = State(start.state.repeat_interleave(rows, 0), start.cell.repeat_interleave(rows, 0))
+        vectors = self.states(memory, read, past)[0]
+        found = self.words.log_likelihood(vectors[there], said[there])
+        return vectors.new_zeros(said.shape).masked_scatter(there, found)
+
+    def start(self, memory: Memory) -> State:
+        """Nothing is written yet."""
+        return State(memory.start[:, 0].contiguous(), memory.start[:, 1].contiguous())
+
+    def step(self, memory: Memory, state: State, tokens: Tensor) -> tuple[Tensor, State]:
+        """Read one token a row: (rows, ids) log-probabilities of the next, and the state after it."""
+        vectors, state, _ = self.states(memory, tokens[:, None], state)
+        return self.words.log_probabilities(vectors[:, 0]), state
+
+
+class Seq2Seq(nn.Module):
+    """An LSTM both ways over the last query, and one that writes with attention to its states.
+
+    Args:
+        settings: sizes.
+        num_ids: tokens, the special ones included.
+    """
+
+    def __init__(self, settings: Seq2SeqSettings, num_ids: int) -> None:
+        super().__init__()
+        self.teller = Teller(settings, num_ids, attends=True)
+        self.reader = BiLSTM(settings.embedding, settings.dim // 2)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Mean cross-entropy a token over every query that followed another, in nats."""
+        return self.teller.loss(self._remember(batch, batch.followed), *next_queries(batch))
+
+    def encode(self, batch: Batch) -> Memory:
+        """What is to be attended to after the last query of each row."""
+        return self._remember(batch, batch.last)
+
+    def start(self, memory: Memory) -> State:
+        """The state before the first word."""
+        return self.teller.start(memory)
+
+    def step(self, memory: Memory, state: State, tokens: Tensor) -> tuple[Tensor, State]:
+        """Read (rows,) tokens: (rows, ids) log-probabilities of the next, and the state after it."""
+        return self.teller.step(memory, state, tokens)
+
+    def score(self, batch: Batch, candidates: Tensor) -> Tensor:
+        """(rows, choices, width) ids to (rows, choices) log-probabilities as the next query of each row."""
+        return scoring.score(self.teller.likelihood, self.encode(batch), candidates)
+
+    @torch.no_grad()
+    def leaned(self, batch: Batch, candidates: Tensor) -> Tensor:
+        """How much each word of a suggestion leaned on each word before: the attention.
+
+        Args:
+            batch: the sessions.
+            candidates: (rows, width) ids of a suggestion for each.
+
+        Returns:
+            (rows, longest, turns, source width); sums to 1 over both last axes, or to 0 after a suggestion's end.
+        """
+        memory = self.encode(batch)
+        read, _ = spell(candidates, (candidates != PADDING).sum(1))
+        shares = self.teller.states(memory, read, self.start(memory))[2][:, :-1] * (read[:, 1:, None] != PADDING)
+        return scoring.put_in_place(shares, memory.places, (batch.words.shape[1], batch.words.shape[2]))
+
+    def _remember(self, batch: Batch, asked: Tensor) -> Memory:
+        row, turn = asked.nonzero(as_tuple=True)
+        words, mask = batch.words[row, turn], batch.mask[row, turn]
+        states = self.reader(self.teller.look(words), mask)
+        places = turn[:, None] * words.shape[1] + torch.arange(words.shape[1], device=turn.device)
+        start = self.teller.begin(last_states(states, batch.lengths[row, turn]))
+        return Memory(self.teller.drop(states), mask, places, start)
+
+
+class HLSTM(nn.Module):
+    """An LSTM both ways over the words of each query, one over the queries, and one that writes.
+
+    Args:
+        settings: sizes and variants.
+        num_ids: tokens, the special ones included.
+    """
+
+    def __init__(self, settings: HLSTMSettings, num_ids: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.teller = Teller(settings, num_ids, attends=False, entropy=settings.entropy)
+        self.reader = BiLSTM(settings.embedding, settings.dim // 2)
+        self.sessions = nn.LSTM(settings.dim, settings.dim, batch_first=True)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Mean cross-entropy a token over every query that followed another, in nats, and M-NSRF's p log p."""
+        return self.teller.loss(self._remember(batch, batch.followed), *next_queries(batch))
+
+    def encode(self, batch: Batch) -> Memory:
+        """The state of each session after its last query."""
+        return self._remember(batch, batch.last)
+
+    def start(self, memory: Memory) -> State:
+        """The state before the first word."""
+        return self.teller.start(memory)
+
+    def step(self, memory: Memory, state: State, tokens: Tensor) -> tuple[Tensor, State]:
+        """Read (rows,) tokens: (rows, ids) log-probabilities of the next, and the state after it."""
+        return self.teller.step(memory, state, tokens)
+
+    def score(self, batch: Batch, candidates: Tensor) -> Tensor:
+        """(rows, choices, width) ids to (rows, choices) log-probabilities as the next query of each row."""
+        return scoring.score(self.teller.likelihood, self.encode(batch), candidates)
+
+    def leaned(self, batch: Batch, candidates: Tensor) -> Tensor:
+        """How much each word of a suggestion leaned on each word before.
+
+        There is no attention to show: these are the shares of |gradient . vector|, what a small change of a word's
+        vector changes in the suggested word's log-probability.
+
+        Args:
+            batch: the sessions.
+            candidates: (rows, width) ids of a suggestion for each.
+
+        Returns:
+            (rows, longest, turns, source width); sums to 1 over both last axes, or to 0 after a suggestion's end.
+        """
+        read, said = spell(candidates, (candidates != PADDING).sum(1))
+        found = []
+        with torch.enable_grad():
+            vectors = self.teller.look(batch.words).detach().requires_grad_()
+            scores = self.teller.likelihood(self._sessions(batch, batch.last, vectors), read, said)
+            for place in range(said.shape[1] - 1):
+                (slope,) = torch.autograd.grad(scores[:, place].sum(), vectors, retain_graph=True)
+                found.append((slope * vectors).sum(3).abs().detach() * batch.mask)
+        sizes = torch.stack(found, dim=1) if found else vectors.new_zeros(len(read), 0, *batch.words.shape[1:])
+        sizes = sizes * (read[:, 1:, None, None] != PADDING)
+        return sizes / sizes.sum((2, 3), keepdim=True).clamp(min=torch.finfo(sizes.dtype).tiny)
+
+    def _remember(self, batch: Batch, asked: Tensor) -> Memory:
+        return self._sessions(batch, asked, self.teller.look(batch.words))
+
+    def _sessions(self, batch: Batch, asked: Tensor, vectors: Tensor) -> Memory:
+        kept = asked.flip(1).cumsum(1).flip(1) > 0
+        row, turn = kept.nonzero(as_tuple=True)
+        mask, lengths = batch.mask[row, turn], batch.lengths[row, turn]
+        states = self.reader(vectors[row, turn], mask)
+        if self.settings.pooling == "max":
+            queries = states.masked_fill(~mask[..., None], -torch.inf).amax(1).masked_fill((lengths == 0)[:, None], 0.0)
+        else:
+            queries = last_states(states, lengths)
+        placed = queries.new_zeros(*kept.shape, self.settings.dim).index_put((row, turn), queries)
+        start = self.teller.begin(self.teller.drop(self.sessions(placed)[0][asked]))
+        empty = start.new_zeros(len(start), 0, self.settings.dim)
+        nothing = asked.new_zeros(len(start), 0)
+        return Memory(empty, nothing, nothing.long(), start)
+
+
+def last_states(states: Tensor, lengths: Tensor) -> Tensor:
+    """The last state of each direction of a BiLSTM: (rows, length, 2 x hidden), (rows,) to (rows, 2 x hidden)."""
+    forth, back = states.chunk(2, dim=2)
+    last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, forth.shape[2])
+    return torch.cat([forth.gather(1, last)[:, 0], back[:, 0]], dim=1) * (lengths > 0)[:, None]

@@ -1,0 +1,201 @@
+"""Queries of the log that may come next, found by looking up: for a model to choose from, never generated.
+
+For a session, in this order: what followed its last query, the most frequent first; then queries by falling score, the
+sum of what its latest queries, each ``FADE`` less than the one after it, give to
+
+    ``CLOSENESS`` x C(q) / max C + N(q) / max N,    N(q) = sum over c of C(c) beside(c, q)
+
+C(c) is the square of BM25 (Robertson & Zaragoza 2009) of c for the words of the typed query over the highest there is,
+of the ``CLOSE`` highest queries, and 0 elsewhere; each word counts once, the idf being Lucene's ln(1 + (N - n + 1/2) /
+(n + 1/2)). ``beside`` is :meth:`ensue.tasks.suggest.beside.Beside.shares`: what stood near c in sessions, before or
+after it.
+Scores are rounded to six decimals; ties go to the query that came first.
+
+Postings are the columns of a sparse matrix, a row a query; a look-up adds up the columns of the words it asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ensue.data.histories import Histories, Ids, Index, ranges
+from ensue.data.query_rows import WORDS, distinct_texts, words_of
+from ensue.metrics import Floats
+from ensue.tasks.suggest.beside import FADE, Beside
+from ensue.tasks.suggest.counting import Arrays, Mask, MostFrequentNext, last_places
+from ensue.vocabulary import FIRST, Vocabulary
+
+SATURATION, LENGTH = 1.2, 0.75
+"""BM25's k1 and b."""
+CLOSE = 50
+"""Queries of the log that a typed one stands for."""
+CLOSENESS = 0.3
+"""What sharing words is worth beside standing near in sessions."""
+_CELLS = 1 << 22
+"""Scores that are held at once."""
+NONE = -1
+
+
+class Retrieval:
+    """Candidates for a session; made by :meth:`fit` or :meth:`restore`.
+
+    Args:
+        following: the queries of the log, and what followed each.
+        beside: what stood near each.
+    """
+
+    def __init__(self, following: MostFrequentNext, beside: Beside) -> None:
+        self.following, self.beside = following, beside
+        self.shares = beside.shares(following.totals)
+        lists = following.queries.str.extract_all(WORDS)
+        lengths = lists.list.len().to_numpy().astype(np.int64)
+        words, codes = distinct_texts(lists.explode(empty_as_null=False))
+        self.words = Vocabulary(words)
+        cells = pl.DataFrame({"word": codes, "query": np.repeat(np.arange(len(lengths)), lengths)})
+        cells = cells.group_by("word", "query").len().sort("word", "query")
+        held = np.bincount(cells["word"].to_numpy(), minlength=len(words))
+        self.columns = np.concatenate([[0], np.cumsum(held)]).astype(np.int64)
+        self.postings = cells["query"].to_numpy().astype(np.int32)
+        count, long = cells["len"].to_numpy(), lengths[self.postings] / max(lengths.mean(), 1) if len(lengths) else 1.0
+        idf = np.log1p((len(lengths) - held + 0.5) / (held + 0.5))
+        damped = count * (SATURATION + 1) / (count + SATURATION * (1 - LENGTH + LENGTH * long))
+        # Rounded, so that sums in 64 bits are exact and equal queries tie whatever the order of their words.
+        self.weights = (np.repeat(idf, held) * damped).astype(np.float32)
+
+    @classmethod
+    def fit(cls, sessions: Histories, allowed: Mask | None = None) -> Retrieval:
+        """Index the sessions of a log.
+
+        Args:
+            sessions: to learn from.
+            allowed: (values,) which values of their vocabulary pass the privacy floor; all unless stated.
+        """
+        following = MostFrequentNext.fit(sessions, allowed)
+        values = pl.Series("query", sessions.vocabulary.values, dtype=pl.String)
+        table = following.vocabulary.ids(values).astype(np.int64) - FIRST
+        places = table[sessions.ids.astype(np.int64) - FIRST] if len(values) else np.empty(0, np.int64)
+        return cls(following, Beside.fit(places, sessions.sequence_index(), len(following.queries)))
+
+    def with_(self, new: Retrieval, following: MostFrequentNext) -> Retrieval:
+        """The indexes of two logs together, whose counts together are ``following``."""
+        own, other = (
+            following.vocabulary.ids(part.queries).astype(np.int64) - FIRST for part in (self.following, new.following)
+        )
+        return Retrieval(following, self.beside.with_(new.beside, own, other, len(following.queries)))
+
+    @property
+    def queries(self) -> pl.Series:
+        """(queries,) what candidates are places in."""
+        return self.following.queries
+
+    def candidates(self, sessions: Histories, k: int = 100, *, typed: bool = False, latest: int = 3) -> Ids:
+        """(sessions, k) places in ``queries``, best first, ``NONE`` where there are no more.
+
+        Args:
+            sessions: what was typed so far; an empty one has no candidates.
+            k: how many.
+            typed: whether a query that the session already holds is a candidate.
+            latest: how many of the latest queries count.
+        """
+        places, texts = self.following.places(sessions)
+        last = last_places(sessions, places)
+        wanted = k + (np.zeros_like(sessions.lengths) if typed else sessions.lengths)
+        owners, found, _ = self.following.follow(last, wanted)
+        open_ = np.flatnonzero((np.bincount(owners, minlength=len(sessions)) < wanted) & (last != NONE))
+        close = [*self._nearest(_asked(sessions, places, open_, latest), texts, 2 * wanted[open_])]
+        ends = np.searchsorted(owners, np.arange(len(sessions) + 1))
+        near = dict(zip(open_.tolist(), close, strict=True))
+        table = np.full((len(sessions), k), NONE, np.int32)
+        for row in range(len(sessions)):
+            own = dict.fromkeys(found[ends[row] : ends[row + 1]].tolist())
+            own |= dict.fromkeys(near[row].tolist() if row in near else ())
+            for place in () if typed else places[sessions.offsets[row] : sessions.offsets[row + 1]].tolist():
+                own.pop(place, None)
+            best = [*own][:k]
+            table[row, : len(best)] = best
+        return table
+
+    def scores(self, texts: pl.Series) -> Floats:
+        """(texts, queries) BM25 of every query for each text."""
+        lists = [[*dict.fromkeys(words_of(text))] for text in texts]
+        owners = np.repeat(np.arange(len(texts)), [len(own) for own in lists])
+        words = self.words.ids([word for own in lists for word in own]).astype(np.int64) - FIRST
+        owners, words = owners[words >= 0], words[words >= 0]
+        lengths = self.columns[words + 1] - self.columns[words]
+        entries = ranges(self.columns[words], lengths)
+        num_queries = len(self.queries)
+        cells = np.repeat(owners * num_queries, lengths) + self.postings[entries]
+        sums = np.bincount(cells, self.weights[entries], len(texts) * num_queries).astype(np.float64)
+        return sums.reshape(len(texts), num_queries)
+
+    def _nearest(self, asked: Sequence[Index], texts: pl.Series, most: Index) -> Iterator[Index]:
+        """For each list of typed queries (places in ``texts``, the latest first) up to so many, by the score."""
+        distinct = np.unique(np.concatenate([np.empty(0, np.int64), *asked]))
+        close = dict(zip(distinct.tolist(), self._close(texts.gather(distinct)), strict=True))
+        for latest, own in zip(asked, most.tolist(), strict=True):
+            yield self._scored([close[place] for place in latest.tolist()], own)
+
+    def _close(self, texts: pl.Series) -> Iterator[tuple[Index, Floats]]:
+        """For each text the queries it stands for, and C of each."""
+        step = max(1, _CELLS // max(len(self.queries), 1))
+        for low in range(0, len(texts), step):
+            for row in self.scores(texts[low : low + step]):
+                places = _best(row, CLOSE)
+                yield places, (row[places] / row[places[:1]]) ** 2
+
+    def _scored(self, close: Sequence[tuple[Index, Floats]], most: int) -> Index:
+        """The places with the highest scores."""
+        own = np.concatenate([places for places, _ in close])
+        worth = np.concatenate([FADE**age * weights for age, (_, weights) in enumerate(close)])
+        rows = self.beside.rows
+        lengths = rows[own + 1] - rows[own]
+        entries = ranges(rows[own], lengths)
+        near, moved = self.beside.others[entries].astype(np.int64), self.shares[entries] * np.repeat(worth, lengths)
+        found, codes = np.unique(np.concatenate([own, near]), return_inverse=True)
+        words = np.bincount(codes[: len(own)], worth, len(found))
+        beside = np.bincount(codes[len(own) :], moved, len(found))
+        scores = CLOSENESS * _of_highest(words) + _of_highest(beside)
+        return found[_best(np.round(scores, 6), most)]
+
+    def arrays(self) -> Arrays:
+        """All that was counted, read back by :meth:`restore`; the postings are made of it anew."""
+        return {**self.following.arrays(), **self.beside.arrays()}
+
+    @classmethod
+    def restore(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Retrieval:
+        """Put back what :meth:`arrays` gave.
+
+        Raises:
+            ValueError: the arrays do not fit together.
+        """
+        following = MostFrequentNext.restore(arrays)
+        return cls(following, Beside.restore(arrays, len(following.queries)))
+
+
+def _asked(sessions: Histories, places: Index, chosen: Index, latest: int) -> list[Index]:
+    """The places of the latest queries of some sessions that are not empty, the latest first."""
+    ends = sessions.offsets[1:][chosen].tolist()
+    lengths = np.minimum(sessions.lengths[chosen], latest).tolist()
+    return [places[end - length : end][::-1] for end, length in zip(ends, lengths, strict=True)]
+
+
+def _of_highest(sums: npt.NDArray[Any]) -> Floats:
+    """Shares of the highest; all 0 where nothing was added up."""
+    found: Floats = sums / (sums.max(initial=0) or 1)
+    return found
+
+
+def _best(scores: Floats, k: int) -> Index:
+    """Places of the ``k`` highest scores above 0, ties in order of place."""
+    above = np.flatnonzero(scores)
+    if len(above) > k:
+        held = scores[above]
+        least = np.partition(held, -k)[-k]
+        higher = above[held > least]
+        above = np.concatenate([higher, above[held == least][: k - len(higher)]])  # ties may be very many
+    return above[np.argsort(-scores[above], kind="stable")].astype(np.int64)

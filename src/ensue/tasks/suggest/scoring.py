@@ -1,0 +1,48 @@
+"""Whole queries scored in one pass, and what their words leaned on: the same for every network of the task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from ensue.tasks.suggest.batch import PADDING, spell
+
+Memory = TypeVar("Memory")
+
+
+def score(likelihood: Callable[[Memory, Tensor, Tensor], Tensor], memory: Memory, candidates: Tensor) -> Tensor:
+    """Log-probability of each candidate as the next query, its end included.
+
+    Args:
+        likelihood: of a network: memory, tokens read, tokens said, to (rows x choices, length) log-probabilities.
+        memory: one row a session.
+        candidates: (rows, choices, width) token ids, 0 at padding.
+
+    Returns:
+        (rows, choices) in nats; -inf for a candidate without tokens.
+    """
+    rows, choices, width = candidates.shape
+    lengths = (candidates != PADDING).sum(2).flatten()
+    found = likelihood(memory, *spell(candidates.reshape(rows * choices, width), lengths)).sum(1)
+    return found.masked_fill(lengths == 0, -torch.inf).view(rows, choices)
+
+
+def put_in_place(shares: Tensor, places: Tensor, shape: tuple[int, int]) -> Tensor:
+    """Attention over a memory as attention over the queries it was made of.
+
+    Args:
+        shares: (rows, width, source).
+        places: (rows, source) where in turns x width each stands; -1 = nowhere, whose part goes to the others.
+        shape: turns and width of the batch.
+
+    Returns:
+        (rows, width, turns, source width); each (turns x source width) sums to 1, or to 0 where there was nothing.
+    """
+    rows, width, _ = shares.shape
+    shares = shares * (places >= 0)[:, None]
+    shares = shares / shares.sum(2, keepdim=True).clamp(min=torch.finfo(shares.dtype).tiny)
+    where = places.clamp(min=0)[:, None].expand_as(shares)
+    return shares.new_zeros(rows, width, shape[0] * shape[1]).scatter_add(2, where, shares).view(rows, width, *shape)

@@ -1,0 +1,116 @@
+"""Where sessions of texts meet tensors: queries are spelled once, sessions are windows of numbers of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ensue.data.histories import Histories, Ids, Index, ranges
+from ensue.data.query_tokens import QueryTokenizer
+from ensue.tasks.suggest.batch import UNKNOWN, Batch, look_up
+from ensue.vocabulary import FIRST
+
+POOL = 64
+"""Batches whose windows are put in order of size before they are cut."""
+CELLS = 2**14
+"""Places for tokens in a group of windows, about."""
+
+
+class Spelled(NamedTuple):
+    """Queries in tokens, one after the other.
+
+    Attributes:
+        tokens: flat ids.
+        offsets: (queries + 1,) where each begins and ends; none is empty.
+    """
+
+    tokens: Ids
+    offsets: Index
+
+
+def spell_out(tokenizer: QueryTokenizer, texts: pl.Series) -> Spelled:
+    """The tokens of each text; one without any stands as a single unknown token."""
+    tokens, offsets = tokenizer.encode(texts)
+    empty = np.diff(offsets) == 0
+    if empty.any():
+        tokens = np.insert(tokens, offsets[:-1][empty], UNKNOWN).astype(np.int32)
+        offsets = offsets + np.concatenate([[0], np.cumsum(empty)])
+    return Spelled(tokens, offsets)
+
+
+class Sessions:
+    """Sessions as training data: windows of at most ``turns`` queries.
+
+    Two windows of a long session share one query, so that every query but the first is a target once.
+
+    Args:
+        sessions: ids stand for the queries that are spelled, in their order.
+        spelled: all values of the vocabulary.
+        turns: queries of a window at most.
+        width: tokens that are read of a query at most.
+    """
+
+    def __init__(self, sessions: Histories, spelled: Spelled, turns: int, width: int) -> None:
+        self.queries: Index = sessions.ids.astype(np.int64) - FIRST
+        self.spelled, self.width = spelled, width
+        parts = np.where(sessions.lengths > 1, -(-(sessions.lengths - 1) // (turns - 1)), 0)
+        owners = np.repeat(np.arange(len(sessions)), parts)
+        self.starts: Index = sessions.offsets[:-1][owners] + ranges(np.zeros_like(parts), parts) * (turns - 1)
+        self.lengths: Index = np.minimum(sessions.offsets[1:][owners] - self.starts, turns)
+        sizes = np.diff(spelled.offsets)[self.queries]
+        bounds = np.stack([self.starts, self.starts + self.lengths], axis=1).ravel()
+        widest = np.maximum.reduceat(np.append(sizes, 0), bounds)[::2] if len(bounds) else bounds
+        self.widths: Index = np.minimum(widest, width)
+        self.cut_sessions, self.cut_queries = int((parts > 1).sum()), int((sizes > width).sum())
+
+    def __len__(self) -> int:
+        """Number of windows."""
+        return len(self.starts)
+
+    def plan(self, size: int, seed: int | tuple[int, ...]) -> list[Index]:
+        """A shuffled epoch: batches of ``size`` windows of like size, in random order; the same for the same seed."""
+        random = np.random.default_rng(seed)
+        order = random.permutation(len(self))
+        pool = np.arange(len(order)) // (size * POOL)
+        order = order[np.lexsort((self.widths[order], self.lengths[order], pool))]
+        batches = [order[low : low + size] for low in range(0, len(order), size)]
+        return [batches[place] for place in random.permutation(len(batches))]
+
+    def groups(self, targets: int = CELLS) -> Iterator[Index]:
+        """All windows once, shortest first, in groups of about so many places for tokens."""
+        order = np.lexsort((self.widths, self.lengths))
+        group = np.cumsum((self.lengths * self.widths)[order]) // max(targets, 1)
+        return (part for part in np.split(order, np.flatnonzero(np.diff(group)) + 1) if len(part))
+
+    def batch(self, index: Index) -> Batch:
+        """The windows ``index`` as padded tensors on the CPU."""
+        return look_up(*self.spelled, rows_of(self.queries, self.starts[index], self.lengths[index]), self.width)
+
+
+def rows_of(values: Index, starts: Index, lengths: Index) -> npt.NDArray[np.int64]:
+    """(rows, longest) ranges of ``values`` side by side, -1 at padding."""
+    table = np.full((len(starts), max(1, int(lengths.max(initial=1)))), -1, np.int64)
+    there = np.arange(table.shape[1]) < lengths[:, None]
+    table[there] = values[ranges(starts, lengths)]
+    return table
+
+
+def latest(sessions: Histories, turns: int) -> Histories:
+    """The latest queries of each session."""
+    lengths = np.minimum(sessions.lengths, turns)
+    places = ranges(sessions.offsets[1:] - lengths, lengths)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return Histories(sessions.ids[places], offsets, sessions.vocabulary)
+
+
+def asked(sessions: Histories, tokenizer: QueryTokenizer, width: int) -> Batch:
+    """Whole sessions as one batch; only the queries that occur are spelled, the vocabulary may be far larger."""
+    used, codes = np.unique(sessions.ids, return_inverse=True)
+    values = sessions.vocabulary.values
+    texts = pl.Series("query", [values[id - FIRST] for id in used.tolist()], dtype=pl.String)
+    table = rows_of(codes.astype(np.int64), sessions.offsets[:-1], sessions.lengths)
+    return look_up(*spell_out(tokenizer, texts), table, width)

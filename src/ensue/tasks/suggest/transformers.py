@@ -1,0 +1,156 @@
+"""The Transformer as it stands (Vaswani et al., NeurIPS 2017), on the last query or on the whole session.
+
+Given the queries of a session so far, write the next one. The queries are joined, each closed by the end token, and an
+encoder reads them as one text; a decoder writes. With ``window=1`` that is the paper's rival, the Transformer on the
+last query; with more it is the flat Transformer (Mustar, Lamprier & Piwowarski, 2021), which is stronger on sessions.
+
+Each prefix of a session is a row of its own in training: every token of a prefix sees every other, and those of an
+earlier query see the later ones too, so no mask can serve two prefixes at once. That is exact, and it is cheap enough:
+with k queries to a session the encoder reads k / 2 times as many tokens as the sessions have, the decoder no more.
+
+**Departures.** Embeddings may be narrower than the model, and are then projected. The output is not tied to the table
+unless ``tied`` is set. ``copy`` is ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ensue.nn.transformer import EncoderLayer, Rows
+from ensue.tasks.suggest import scoring
+from ensue.tasks.suggest.batch import END, PADDING, Batch, next_queries, spell
+from ensue.tasks.suggest.sizes import read_depth, require_heads, require_shares, require_sizes
+from ensue.tasks.suggest.words import Words
+from ensue.tasks.suggest.writer import Memory, State, Writer
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerSettings:
+    """Settings of a Transformer; the defaults are those of the MTN paper for its rival."""
+
+    depth: str = "4+4"
+    """Layers of the encoder and of the decoder."""
+    window: int = 1
+    """How many of the latest queries are read."""
+    dim: int = 512
+    """Width of the model."""
+    embedding: int = 300
+    """Width of the table of words."""
+    wide: int = 1024
+    """Width inside the feed-forward parts."""
+    heads: int = 8
+    """Heads of each attention."""
+    dropout: float = 0.1
+    """Share of units dropped in training."""
+    smoothing: float = 0.0
+    """Label smoothing: the share of each target that is spread over all words."""
+    copy: bool = False
+    """Whether words of the queries read can be copied."""
+    tied: bool = False
+    """Whether the table of words is the output layer too."""
+
+    def __post_init__(self) -> None:
+        require_sizes(self, "window", "dim", "embedding", "wide", "heads")
+        require_shares(self, "dropout", "smoothing")
+        require_heads(self)
+        self.layers()
+
+    def layers(self) -> tuple[int, ...]:
+        """Of the encoder and of the decoder."""
+        return read_depth(self.depth, "encoder + decoder, such as 4+4", least=2, most=2)
+
+
+class Transformer(nn.Module):
+    """The network over token ids.
+
+    Args:
+        settings: sizes and variants.
+        num_ids: tokens, the special ones included.
+    """
+
+    def __init__(self, settings: TransformerSettings, num_ids: int) -> None:
+        super().__init__()
+        self.settings = settings
+        first, last = settings.layers()
+        sizes = settings.dim, settings.heads, settings.wide, settings.dropout
+        words = Words(num_ids, settings.embedding, settings.dim, tied=settings.tied, smoothing=settings.smoothing)
+        self.writer = Writer(words, *sizes, layers=last, copy=settings.copy)
+        self.layers = nn.ModuleList(EncoderLayer(*sizes) for _ in range(first))
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Mean cross-entropy a token over every query that followed another, in nats."""
+        return self.writer.loss(self._remember(batch, batch.followed), *next_queries(batch))
+
+    def encode(self, batch: Batch) -> Memory:
+        """What is to be attended to after the last query of each row."""
+        return self._remember(batch, batch.last)
+
+    def start(self, memory: Memory) -> State:
+        """The state before the first word."""
+        return self.writer.start(memory)
+
+    def step(self, memory: Memory, state: State, tokens: Tensor) -> tuple[Tensor, State]:
+        """Read (rows,) tokens: (rows, ids) log-probabilities of the next, and the state after it."""
+        return self.writer.step(memory, state, tokens)
+
+    def score(self, batch: Batch, candidates: Tensor) -> Tensor:
+        """(rows, choices, width) ids to (rows, choices) log-probabilities as the next query of each row."""
+        return scoring.score(self.writer.likelihood, self.encode(batch), candidates)
+
+    @torch.no_grad()
+    def leaned(self, batch: Batch, candidates: Tensor) -> Tensor:
+        """How much each word of a suggestion leaned on each word before: the attention of the decoder's last layer.
+
+        Args:
+            batch: the sessions.
+            candidates: (rows, width) ids of a suggestion for each.
+
+        Returns:
+            (rows, longest, turns, source width); sums to 1 over both last axes, or to 0 after a suggestion's end.
+        """
+        memory = self.encode(batch)
+        read, _ = spell(candidates, (candidates != PADDING).sum(1))
+        shape = batch.words.shape[1], batch.words.shape[2]
+        shares = self.writer.lean(memory, read)[:, :-1] * (read[:, 1:, None] != PADDING)
+        return scoring.put_in_place(shares, memory.places, shape)
+
+    def _remember(self, batch: Batch, asked: Tensor) -> Memory:
+        words, mask, places = join(batch, asked, self.settings.window)
+        rows = Rows.of(mask)
+        tokens = self.writer.look(words, rows)
+        for layer in self.layers:
+            tokens = layer(tokens, rows, mask[:, None])
+        return Memory(self.writer.remember(tokens, rows), mask, words, places)
+
+
+def join(batch: Batch, asked: Tensor, window: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The latest queries up to each asked one as one text, each query closed by the end token.
+
+    Args:
+        batch: the sessions.
+        asked: (batch, turns) bool.
+        window: how many queries.
+
+    Returns:
+        (asked, longest) ids; (asked, longest) True where a token stands; (asked, longest) its place in turns x width,
+        -1 for an end token.
+    """
+    rows, turns, width = batch.words.shape
+    lengths = batch.lengths.flatten()
+    there = torch.arange(width + 1, device=lengths.device) <= lengths[:, None]
+    there &= (lengths > 0)[:, None]
+    words = torch.cat([batch.words.view(rows * turns, width), batch.words.new_zeros(rows * turns, 1)], dim=1)
+    words = words.scatter(1, lengths[:, None], END)
+    row, turn = asked.nonzero(as_tuple=True)
+    steps = torch.arange(turns, device=turn.device)
+    read = (steps <= turn[:, None]) & (steps > turn[:, None] - window)
+    mask = (there.view(rows, turns, -1)[row] & read[:, :, None]).flatten(1)
+    longest = max(1, int(mask.sum(1).max())) if len(mask) else 1
+    order = mask.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :longest]
+    mask = mask.gather(1, order)
+    found = words.view(rows, -1)[row].gather(1, order) * mask
+    turn, place = order // (width + 1), order % (width + 1)
+    return found, mask, torch.where(mask & (place < batch.lengths[row[:, None], turn]), turn * width + place, -1)

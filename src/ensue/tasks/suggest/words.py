@@ -1,0 +1,100 @@
+"""Both ends of every ``suggest`` network: the table tokens are read from, and the softmax that says the next one."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ensue.nn.cross_entropy import BLOCK, linear_cross_entropy
+from ensue.nn.steps import Kept
+from ensue.tasks.suggest.batch import PADDING, UNKNOWN
+
+
+class Words(nn.Module):
+    """A table of token vectors, and scores state . w + b of all tokens.
+
+    Padding is no choice; begin is one that never comes.
+
+    Args:
+        num_ids: tokens, the special ones included.
+        embedding: width of the table.
+        dim: width of the states that are scored.
+        tied: whether w is the table itself (Press & Wolf 2017), after a projection to its width where that is another.
+        smoothing: this share of each target is spread evenly over all tokens (Szegedy et al. 2016).
+    """
+
+    def __init__(self, num_ids: int, embedding: int, dim: int, *, tied: bool, smoothing: float) -> None:
+        super().__init__()
+        self.smoothing = smoothing
+        self.table = nn.Embedding(num_ids, embedding, padding_idx=PADDING)
+        nn.init.normal_(self.table.weight, std=embedding**-0.5)
+        nn.init.zeros_(self.table.weight[PADDING])
+        self.narrow = nn.Linear(dim, embedding, bias=False) if tied and dim != embedding else nn.Identity()
+        self.weight = None if tied else nn.Parameter(torch.randn(num_ids, dim) * dim**-0.5)
+        self.bias = nn.Parameter(torch.zeros(num_ids))
+        self.kept = Kept(self._turned)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(…) ids to (…, embedding)."""
+        vectors: Tensor = self.table(ids)
+        return vectors
+
+    def loss(self, states: Tensor, targets: Tensor) -> Tensor:
+        """Mean cross-entropy with label smoothing, in nats; (targets, dim) and (targets,)."""
+        states, weight, bias = self._parts(states)
+        plain = linear_cross_entropy(states, weight, bias, targets - UNKNOWN)
+        return plain + self._smoothed(states, weight, bias, targets)
+
+    def smooth(self, states: Tensor, targets: Tensor) -> Tensor:
+        """What label smoothing adds to the mean cross-entropy."""
+        return self._smoothed(*self._parts(states), targets)
+
+    def _smoothed(self, states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+        """The share times the mean of (target's score - mean score of all tokens): no table of scores is made."""
+        if not self.smoothing or not len(targets):
+            return states.new_zeros(())
+        apart = functional.embedding(targets - UNKNOWN, weight) - weight.mean(0)
+        own = (states * apart).sum(1) + bias[targets - UNKNOWN] - bias.mean()
+        return self.smoothing * own.mean()
+
+    def log_likelihood(self, states: Tensor, targets: Tensor, owners: Tensor | None = None) -> Tensor:
+        """(targets,) log-probabilities; in blocks of states where no gradient is asked for.
+
+        Args:
+            states: (states, dim).
+            targets: (targets,) ids.
+            owners: (targets,) the state that says each; its own unless given.
+        """
+        states, weight, bias = self._parts(states)
+        targets = targets - UNKNOWN
+        if torch.is_grad_enabled() and owners is None:
+            return -functional.cross_entropy(functional.linear(states, weight, bias), targets, reduction="none")
+        blocks = torch.split(states, max(1, BLOCK // len(weight)))
+        totals = torch.cat([functional.linear(block, weight, bias).logsumexp(1) for block in blocks])
+        if owners is not None:
+            states, totals = states[owners], totals[owners]
+        return (states * functional.embedding(targets, weight)).sum(1) + bias[targets] - totals
+
+    @torch.no_grad()
+    def log_probabilities(self, states: Tensor) -> Tensor:
+        """(rows, dim) to (rows, ids) of all tokens, without a gradient; padding at -inf."""
+        weight = self.kept.get((self.bias, self.table.weight if self.weight is None else self.weight))
+        states = torch.cat([self.narrow(states), states.new_ones(len(states), 1)], dim=1)
+        return (states @ weight).log_softmax(1)
+
+    def _turned(self) -> Tensor:
+        """(dim + 1, ids) the weights and, as the last row, the bias, which else is written over all scores first."""
+        weight = self.table.weight if self.weight is None else self.weight
+        bias = self.bias.detach().clone()
+        bias[PADDING] = -torch.inf
+        return torch.cat([weight.detach().t(), bias[None]]).contiguous()
+
+    def negative_entropy(self, states: Tensor) -> Tensor:
+        """(targets, dim) to (targets,): the sum of p log p over all tokens, in nats."""
+        log_shares = functional.linear(*self._parts(states)).log_softmax(1)
+        return (log_shares.exp() * log_shares).sum(1)
+
+    def _parts(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        weight = self.table.weight if self.weight is None else self.weight
+        return self.narrow(states), weight[UNKNOWN:], self.bias[UNKNOWN:]

@@ -1,0 +1,253 @@
+"""The Transformer decoder that MTN and its two plain rivals share: it writes a query, token by token.
+
+Vaswani et al., NeurIPS 2017. What it reads is a :class:`Memory`, one row a session; which encoder made it is not its
+business. Several rows that are written (beams, candidates) may stand side by side for one row of the memory.
+
+With ``copy`` a token is written or copied (See, Liu & Manning, ACL 2017, Eqs. 8-9): p(w) = g p_vocabulary(w) + (1 - g)
+x the attention of the last layer on places where w stands. The gate g is read from the last state, which holds the
+context already. Label smoothing then touches p_vocabulary alone.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ensue.nn.dropout import Dropout
+from ensue.nn.steps import Folded, Kept, Past, Steps
+from ensue.nn.transformer import DecoderLayer, Rows, sinusoids
+from ensue.tasks.suggest.batch import PADDING
+from ensue.tasks.suggest.tree import Tree
+from ensue.tasks.suggest.words import Words
+
+
+class Memory(NamedTuple):
+    """What was typed so far, ready to be attended to; one row a session.
+
+    Attributes:
+        keys: (rows, layers, 2, heads, source, dim / heads) keys beside values.
+        mask: (rows, source) True where a token stands.
+        words: (rows, source) which.
+        places: (rows, source) where in the row's (turns x width) tokens; -1 for what was put in between.
+    """
+
+    keys: Tensor
+    mask: Tensor
+    words: Tensor
+    places: Tensor
+
+
+class State(NamedTuple):
+    """Where the writing stands. What the rows of a source read is a tree: its tokens are kept once, as they came.
+
+    Attributes:
+        steps: the decoder as it reads one token at a time.
+        memory: a layer each, how the memory is attended to.
+        same: (sources, length, length) 1 where two places of the memory hold the same token; ``None`` without copying.
+        layers: a layer each, what was read.
+        seen: (sources, rows / sources, tokens) 0 for the tokens that a row has read, its path in the tree; else -inf.
+        place: the position of the next token.
+    """
+
+    steps: Steps
+    memory: tuple[Folded, ...]
+    same: Tensor | None
+    layers: tuple[Past, ...]
+    seen: Tensor
+    place: int = 0
+
+    def select(self, index: Tensor) -> State:
+        """Rows picked, repeated or put in order, as many for each source; none leaves its source."""
+        sources, _, tokens = self.seen.shape
+        seen = self.seen.flatten(0, 1).index_select(0, index)
+        return self._replace(seen=seen.view(sources, len(index) // max(1, sources), tokens))
+
+
+class Writer(nn.Module):
+    """The words, their positions, decoder layers, and the output.
+
+    Args:
+        words: both ends; the encoder reads tokens from it too.
+        dim: width.
+        heads: of the attentions.
+        wide: width of the feed-forward parts.
+        dropout: share of the units dropped, of what enters and of what each part adds.
+        layers: how many; at least 1.
+        copy: whether tokens can be copied.
+    """
+
+    def __init__(
+        self, words: Words, dim: int, heads: int, wide: int, dropout: float, *, layers: int, copy: bool
+    ) -> None:
+        super().__init__()
+        self.words, self.dim = words, dim
+        embedding = words.table.embedding_dim
+        self.widen = nn.Identity() if embedding == dim else nn.Linear(embedding, dim)
+        self.layers = nn.ModuleList(DecoderLayer(dim, heads, wide, dropout) for _ in range(layers))
+        self.gate = nn.Linear(dim, 1) if copy else None
+        self.drop = Dropout(dropout)
+        self.kept = Kept(self._steps)
+
+    def look(self, ids: Tensor, rows: Rows) -> Tensor:
+        """Tokens times sqrt(dim) and the codes of their positions.
+
+        Args:
+            ids: (rows, length).
+            rows: which of them count.
+
+        Returns:
+            (tokens, dim).
+        """
+        places = torch.arange(ids.numel(), device=ids.device) if rows.places is None else rows.places
+        return self._look(ids.flatten()[places], places % rows.length, rows.length)
+
+    def _look(self, ids: Tensor, positions: Tensor | int, length: int) -> Tensor:
+        """(tokens,) ids at their positions, all below ``length``, to (tokens, dim)."""
+        codes = sinusoids(length, self.dim, self.words.table.weight.dtype, ids.device)[positions]
+        return cast(Tensor, self.drop(self.widen(self.words(ids)) * self.dim**0.5 + codes))
+
+    def remember(self, tokens: Tensor, rows: Rows) -> Tensor:
+        """The keys of a memory from the encoder's (tokens, dim)."""
+        return torch.stack([cast(DecoderLayer, layer).other.keys_values(tokens, rows) for layer in self.layers], dim=1)
+
+    def states(self, memory: Memory, read: Tensor, rows: Rows, *, weigh: bool = False) -> tuple[Tensor, Tensor | None]:
+        """The last layer at each token of (rows, length) ids.
+
+        Returns:
+            (tokens, dim); (rows, length, source) attention of the last layer, mean over heads.
+        """
+        return self._climb(memory, self.look(read, rows), rows, weigh=weigh)
+
+    def _climb(
+        self,
+        memory: Memory,
+        vectors: Tensor,
+        rows: Rows,
+        seen: Tensor | None = None,
+        *,
+        weigh: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        """All layers; see :meth:`DecoderLayer.forward`."""
+        weights = None
+        for number, layer in enumerate(self.layers):
+            last = weigh and number == len(self.layers) - 1
+            vectors, weights = layer(vectors, rows, memory.keys[:, number], memory.mask, seen=seen, weigh=last)
+        return vectors, weights
+
+    def loss(self, memory: Memory, read: Tensor, said: Tensor) -> Tensor:
+        """The mean over all tokens of ``said`` that are not padding, in nats."""
+        there, copying = said != PADDING, self.gate is not None
+        vectors, weights = self.states(memory, read, Rows.of(there), weigh=copying)
+        if weights is None:
+            return self.words.loss(vectors, said[there])
+        written, share = self.words.log_likelihood(vectors, said[there]), self.words.smoothing
+        mixed = self._mixed(written, self._copied(memory, weights, said), vectors)
+        # The part that is spread evenly is the vocabulary's alone: a share of -log p has no lower bound otherwise.
+        told = (1 - share) * mixed + share * written
+        return self.words.smooth(vectors, said[there]) - told.sum() / max(1, len(told))
+
+    def likelihood(self, memory: Memory, read: Tensor, said: Tensor) -> Tensor:
+        """(rows, length) log-probability of each token of ``said``; 0 at padding.
+
+        Where no gradient is asked for, what several rows of a source begin with is read once.
+        """
+        there = said != PADDING
+        if len(said) > len(memory.words) and not torch.is_grad_enabled():
+            return memory.keys.new_zeros(said.shape).masked_scatter(there, self._branches(memory, read, said))
+        vectors, weights = self.states(memory, read, Rows.of(there), weigh=self.gate is not None)
+        if weights is None:
+            found = self.words.log_likelihood(vectors, said[there])
+        else:
+            written = self.words.log_likelihood(vectors, said[there])
+            found = self._mixed(written, self._copied(memory, weights, said), vectors)
+        return vectors.new_zeros(said.shape).masked_scatter(there, found)
+
+    def _copied(self, memory: Memory, weights: Tensor, said: Tensor) -> Tensor:
+        """(tokens,) what attention gives each token of ``said`` in the source; weights (rows, length, source)."""
+        sources = len(memory.words)
+        same = memory.words[:, None, None] == said.view(sources, len(said) // max(1, sources), said.shape[1], 1)
+        found: Tensor = (weights * same.view(weights.shape)).sum(2)[said != PADDING]
+        return found
+
+    def _mixed(self, written: Tensor, copied: Tensor, vectors: Tensor) -> Tensor:
+        """log(g x written + (1 - g) x copied), from the logarithm of the one and the other as it is."""
+        assert self.gate is not None
+        gate = self.gate(vectors).view(-1, *[1] * (written.dim() - 1))
+        return torch.logaddexp(written + functional.logsigmoid(gate), _log(copied) + functional.logsigmoid(-gate))
+
+    def _branches(self, memory: Memory, read: Tensor, said: Tensor) -> Tensor:
+        """(tokens,) log-probability of all tokens of ``said``, row by row."""
+        tree = Tree.of(read, len(memory.words))
+        vectors, state = tree.rows.pad(self._look(tree.ids, tree.depths, read.shape[1])), self.start(memory)
+        itself = torch.eye(tree.rows.length, dtype=torch.bool, device=read.device)  # padding too, or it is not finite
+        seen = torch.zeros_like(tree.seen, dtype=vectors.dtype).masked_fill_(~(tree.seen | itself), -torch.inf)
+        copying = self.gate is not None
+        vectors, _, weights = state.steps.step(vectors, state.memory, state.layers, seen, weigh=copying)
+        vectors, there = tree.rows.pack(vectors), said != PADDING
+        nodes, targets = tree.nodes[there], said[there]
+        written = self.words.log_likelihood(vectors, targets, nodes)
+        if weights is None:
+            return written
+        places = nodes if tree.rows.places is None else tree.rows.places[nodes]
+        own = torch.div(places, tree.rows.length, rounding_mode="floor")
+        copied = (weights.mean(2).flatten(0, 1)[places] * (memory.words[own] == targets[:, None])).sum(1)
+        return self._mixed(written, copied, vectors[nodes])
+
+    def start(self, memory: Memory) -> State:
+        """Nothing is written yet."""
+        sources, _, _, heads, _, width = memory.keys.shape
+        empty = Past.none(memory.keys, sources * heads, width)
+        steps = self.kept.get(self.layers.parameters())
+        folded, none = steps.fold(memory.keys, memory.mask), memory.keys.new_zeros(len(memory.keys), 1, 0)
+        same = None
+        if self.gate is not None:
+            same = (memory.words[:, :, None] == memory.words[:, None]) & memory.mask[:, :, None]
+            same = same.to(memory.keys.dtype)
+        return State(steps, folded, same, tuple(empty for _ in self.layers), none)
+
+    def _steps(self) -> Steps:
+        return Steps([cast(DecoderLayer, layer) for layer in self.layers])
+
+    @torch.no_grad()
+    def step(self, memory: Memory, state: State, tokens: Tensor) -> tuple[Tensor, State]:
+        """Read one token a row: (rows, ids) log-probabilities of the next, and the state after it. Has no gradient."""
+        sources, beams, _ = state.seen.shape
+        own = _alone(beams, state.seen.dtype, tokens.device).expand(sources, -1, -1)
+        seen = torch.cat([state.seen, own], dim=2)
+        vectors = self._look(tokens, state.place, state.place + 1).view(sources, beams, self.dim)
+        copying = self.gate is not None
+        vectors, layers, weights = state.steps.step(vectors, state.memory, state.layers, seen, weigh=copying)
+        vectors, state = vectors.flatten(0, 1), state._replace(layers=layers, seen=seen, place=state.place + 1)
+        written = self.words.log_probabilities(vectors)
+        if weights is None or self.gate is None or state.same is None:
+            return written, state
+        # Only words that stand in the source gain by copying: no table of all of them is made for it.
+        copied, words = (weights.mean(2) @ state.same).flatten(0, 1), memory.words
+        words = words.expand(beams, -1) if sources == 1 else words.repeat_interleave(beams, 0)
+        gate = self.gate(vectors)
+        mixed = torch.logaddexp(
+            written.gather(1, words) + functional.logsigmoid(gate), _log(copied) + functional.logsigmoid(-gate)
+        )
+        return written.add_(functional.logsigmoid(gate)).scatter_(1, words, mixed), state
+
+    def lean(self, memory: Memory, read: Tensor) -> Tensor:
+        """(rows, length, source) attention of the last layer at each token, the mean over the heads."""
+        weights = self.states(memory, read, Rows(*read.shape), weigh=True)[1]
+        assert weights is not None
+        return weights
+
+
+@lru_cache(maxsize=64)
+def _alone(rows: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """(rows, rows) 0 where a row sees itself, -inf elsewhere."""
+    with torch.inference_mode(False):
+        return torch.full((rows, rows), -torch.inf, dtype=dtype, device=device).fill_diagonal_(0.0)
+
+
+def _log(shares: Tensor) -> Tensor:
+    """The logarithm, -inf of 0, with a gradient of 0 there."""
+    return shares.clamp(min=torch.finfo(shares.dtype).tiny).log().masked_fill(shares <= 0, -torch.inf)

@@ -1,0 +1,170 @@
+"""A training run's state on the disk, tensor by tensor: no second copy of a model is ever held to write or read one.
+
+A file is in the format of safetensors (https://github.com/huggingface/safetensors): eight bytes with the length of a
+header, the header in JSON, then the tensors. In a group of ranks the first one alone writes and reads; what it reads it
+sends to the others, one tensor after the other, so that no rank needs another's disk.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+from torch.optim import Adam
+
+from ensue.errors import ModelFolderError, SettingError
+from ensue.store.folder import write_chunks
+from ensue.training.distributed import broadcast, here, share
+from ensue.training.optimizer import FIELDS, optimizer_tensors, restore_optimizer
+
+DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+BLOCK = 2**22
+"""Numbers that are written at once."""
+_MODEL, _OPTIMIZER = "model.", "optimizer."
+
+
+def state_tensors(model: nn.Module, optimizer: Adam) -> dict[str, Tensor]:
+    """The weights and the optimiser's moments themselves, not copies."""
+    weights = {f"{_MODEL}{name}": tensor for name, tensor in model.state_dict().items()}
+    moments = optimizer_tensors(model, optimizer)
+    return weights | {f"{_OPTIMIZER}{name}": tensor for name, tensor in moments.items()}
+
+
+def tensor_chunks(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:
+    """The bytes of a safetensors file, one tensor at a time."""
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    end = 0
+    for name, tensor in tensors.items():
+        begin, end = end, end + tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    yield len(text).to_bytes(8, "little") + text
+    for tensor in tensors.values():
+        for block in torch.split(tensor.detach().contiguous().flatten(), BLOCK):
+            # A copy, for what numpy has seen can no longer grow in place.
+            yield block.to("cpu", copy=True).view(torch.uint8).numpy().data
+
+
+def save_state(path: Path, model: nn.Module, optimizer: Adam, metadata: Mapping[str, str]) -> None:
+    """Replace a file by the state of a run, at once.
+
+    Raises:
+        ModelFolderError: the disk is full or the place cannot be written; the old file stands.
+    """
+    write_chunks(path, tensor_chunks(state_tensors(model, optimizer), metadata))
+
+
+def load_state(
+    path: Path, model: nn.Module, optimizer: Adam, check: Callable[[dict[str, str]], None]
+) -> dict[str, str]:
+    """Put back what :func:`save_state` wrote where the first rank runs; every rank ends with the same.
+
+    Args:
+        path: the file, of the first rank's disk.
+        model: takes the weights.
+        optimizer: takes the moments.
+        check: raises an error where the metadata is of another run.
+
+    Returns:
+        The metadata.
+
+    Raises:
+        ModelFolderError: the file is damaged, on every rank.
+        SettingError: it is of another run, on every rank.
+    """
+    found: dict[str, Any] = {}
+    if here()[0] == 0:
+        try:
+            with safe_open(path, "pt") as file:
+                found = {"metadata": file.metadata() or {}}
+                check(found["metadata"])
+                found["tensors"] = _described(file, model)
+        except SettingError as error:
+            found = {"setting": str(error)}
+        except (SafetensorError, OSError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            found = {"damaged": f"{path}: the checkpoint is damaged ({reason}); start without --resume"}
+    found = share(found)
+    if "setting" in found:
+        raise SettingError(found["setting"])
+    if "damaged" in found:
+        raise ModelFolderError(found["damaged"])
+    arriving = _Arriving(path, found["tensors"], next(model.parameters()).device)
+    with torch.no_grad():
+        for name, tensor in model.state_dict().items():
+            tensor.copy_(arriving[_MODEL + name])
+    optimizer.state.clear()  # or the old moments would be held beside the new ones
+    restore_optimizer(model, optimizer, arriving.under(_OPTIMIZER))
+    metadata: dict[str, str] = found["metadata"]
+    return metadata
+
+
+def _described(file: Any, model: nn.Module) -> dict[str, tuple[str, list[int]]]:
+    """Type and shape of every tensor of a file, which must be those of the model."""
+    slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+    found = {name: (part.get_dtype(), list(part.get_shape())) for name, part in slices.items()}
+    own = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
+    if {name.removeprefix(_MODEL): of[1] for name, of in found.items() if name.startswith(_MODEL)} != own:
+        raise ValueError("the tensors are of another model")
+    shapes = {name: list(parameter.shape) for name, parameter in model.named_parameters()}
+    moments = {
+        f"{_OPTIMIZER}{name}.{field}": ([] if field == "step" else shape)
+        for name, shape in shapes.items()
+        for field in FIELDS
+    }
+    if any(moments.get(name) != of[1] for name, of in found.items() if not name.startswith(_MODEL)):
+        raise ValueError("the tensors are of another optimiser")
+    return found
+
+
+class _Arriving(Mapping[str, Tensor]):
+    """Tensors that the first rank reads and the others are sent, each when it is asked for; all ask in one order."""
+
+    def __init__(
+        self, path: Path, described: Mapping[str, tuple[str, list[int]]], device: torch.device, prefix: str = ""
+    ) -> None:
+        self.path, self.described, self.device, self.prefix = path, described, device, prefix
+
+    def under(self, prefix: str) -> _Arriving:
+        """Those whose names begin so, by the rest of their names."""
+        return _Arriving(self.path, self.described, self.device, prefix)
+
+    def __iter__(self) -> Iterator[str]:
+        """Names."""
+        return (name.removeprefix(self.prefix) for name in self.described if name.startswith(self.prefix))
+
+    def __len__(self) -> int:
+        """Number of tensors."""
+        return sum(1 for _ in self)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is such a tensor; nothing is read."""
+        return f"{self.prefix}{name}" in self.described
+
+    def __getitem__(self, name: str) -> Tensor:
+        """A tensor on the device of the model."""
+        dtype, shape = self.described[self.prefix + name]
+        if here()[0] == 0:
+            with safe_open(self.path, "pt") as file:  # opened anew, so that what was read before is not held
+                tensor: Tensor = file.get_tensor(self.prefix + name).to(self.device)
+        else:
+            (kind,) = (kind for kind, known in DTYPES.items() if known == dtype)
+            tensor = torch.empty(shape, dtype=kind, device=self.device)
+        return broadcast(tensor)

@@ -1,0 +1,398 @@
+"""One loop for every model: a generator of reports. It knows ``torch.distributed`` and no task.
+
+Under ``torchrun`` each rank takes every n-th part of each batch and gradients are averaged by the number of targets, so
+the sum over ranks is the gradient of the whole batch. Only rank 0 writes.
+
+The random state is a function of (seed, step, rank): nothing of it needs saving, and a run that was killed continues
+bit for bit from its last checkpoint, on the same number of ranks.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import math
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, distributed, nn
+from torch.optim import Adam
+
+from ensue.errors import SettingError
+from ensue.interruption import Interruption, end_asked, whole_steps
+from ensue.nn.device import in_order, memory_for
+from ensue.nn.sampling import drawn_together
+from ensue.schedule import Schedule
+from ensue.training.checkpoint import load_state, save_state
+from ensue.training.distributed import here, highest, mean_over_ranks, share, sum_gradients
+from ensue.training.optimizer import by_row
+
+Index = npt.NDArray[np.int64]
+STUCK = 4
+"""How many times its patience a run has while it has hardly learned anything."""
+
+
+class TrainingBatch(Protocol):
+    """A batch: tensors that can be moved, and the number of terms in its mean loss."""
+
+    @property
+    def num_targets(self) -> int:
+        """Number of targets."""
+        ...
+
+    def to(self, device: torch.device) -> TrainingBatch:
+        """The same batch on another device."""
+        ...
+
+
+class Source(Protocol):
+    """Training data: a shuffled plan an epoch, and batches on demand."""
+
+    def plan(self, size: int, seed: int | tuple[int, ...]) -> list[Index]:
+        """The batches of an epoch, as index arrays; the same for the same seed."""
+        ...
+
+    def groups(self, targets: int) -> Iterator[Index]:
+        """All the data once, in groups of about this many targets."""
+        ...
+
+    def batch(self, index: Index) -> Any:
+        """One batch on the CPU (:class:`TrainingBatch`)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Where training stands. Losses are means in nats; ``valid``, the watched figure, is set after an epoch's check.
+
+    ``watch`` names that figure: ``loss``, ``accuracy`` or ``mrr``.
+    """
+
+    stage: str
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    loss: float
+    seconds: float
+    valid: float | None = None
+    best: float | None = None
+    stopped: bool = False
+    watch: str = "loss"
+
+
+class Trained(NamedTuple):
+    """How a finished run went: the epochs behind the best weights, and seconds an epoch, checks included."""
+
+    best_epoch: int
+    seconds_an_epoch: float
+
+
+def train(
+    model: nn.Module,
+    data: Source,
+    valid: Callable[[], float] | None,
+    schedule: Schedule,
+    *,
+    optimizer: Adam,
+    seed: int,
+    stage: str = "fit",
+    checkpoint: Path | None = None,
+    resume: bool = False,
+    fingerprint: str = "",
+    every_seconds: float = 30.0,
+    hardly: float | None = None,
+) -> Generator[Report, None, Trained]:
+    """Train a model until the watched figure stops getting better; it ends with its best weights.
+
+    Args:
+        model: a module with ``loss(batch) -> Tensor``, the mean over the batch's targets.
+        data: what to learn.
+        valid: what early stopping watches, from data neither learned nor tested on; ``None``: all epochs are trained.
+        schedule: epochs, sizes, rates.
+        optimizer: made by :func:`ensue.training.optimizer.make_optimizer`; ends in the state of the best weights.
+        seed: the same seed gives the same bytes on the CPU.
+        stage: a word for the reports.
+        checkpoint: a file that lets a killed run continue; a finished run leaves it, and the best weights beside it,
+            for the caller to remove. Of several ranks the first one's counts for all.
+        resume: continue from ``checkpoint`` if it is there.
+        fingerprint: names data and settings, so that a checkpoint of another run is refused.
+        every_seconds: time between two checkpoints.
+        hardly: a watched figure that hardly anything must be learned for. Until it is passed, patience is ``STUCK``
+            times as long: where data is sparse, a network may need ten epochs before it finds more than how often
+            each value occurs.
+
+    Returns:
+        The number of epochs behind the best weights, and what an epoch took.
+
+    Raises:
+        SettingError: the checkpoint belongs to other data or settings, or the loss is no longer a number.
+        SettingError: what was trained is worse on its first batch than it was untrained.
+        ModelFolderError: the checkpoint is damaged or cannot be written.
+        Interruption: a signal asked for the end, where :func:`ensue.interruption.signals_heard` waits for one; a
+            checkpoint was written first.
+    """
+    with _Run(model, optimizer, seed, checkpoint) as run, whole_steps():
+        run.start(f"{fingerprint} {json.dumps(asdict(schedule))} {seed} {here()[1]}", resume=resume)
+        return (yield from _epochs(run, data, valid, schedule, stage, every_seconds, hardly))
+
+
+def _epochs(
+    run: _Run,
+    data: Source,
+    valid: Callable[[], float] | None,
+    schedule: Schedule,
+    stage: str,
+    every_seconds: float,
+    hardly: float | None,
+) -> Generator[Report, None, Trained]:
+    """See :func:`train`."""
+    first, begun, seed = run.epoch, time.monotonic(), run.seed
+
+    def report(epoch: int, step: int, steps: int, loss: float, valid: float | None, stopped: bool) -> Report:
+        since = time.monotonic() - begun
+        return Report(stage, epoch, schedule.epochs, step, steps, loss, since, valid, run.best, stopped, schedule.watch)
+
+    while run.epoch < schedule.epochs and run.waited < run.patience(schedule, hardly):
+        plan = data.plan(schedule.batch(run.halvings), (seed, run.epoch))
+        for number in range(run.step, len(plan)):
+            run.set_rate(schedule.rate(run.taken, schedule.epochs * len(plan)))
+            asked = run.learn(data, plan[number], run.taken)
+            run.step, run.taken = number + 1, run.taken + 1
+            run.keep(0.0 if asked else every_seconds)
+            if asked:
+                raise Interruption(asked)
+            yield report(run.epoch + 1, run.step, len(plan), run.mean, None, False)
+        checked = (run.epoch + 1) % schedule.check_every == 0 or run.epoch + 1 == schedule.epochs
+        found = share({"valid": valid()})["valid"] if checked and valid is not None else None
+        mean = run.close_epoch(found, better=schedule.better)
+        over = run.epoch == schedule.epochs or run.waited >= run.patience(schedule, hardly)
+        asked = highest(end_asked())
+        run.keep(0.0 if over or asked else every_seconds)
+        if asked:
+            raise Interruption(asked)
+        yield report(run.epoch, len(plan), len(plan), mean, found, over)
+    best, seconds = run.restore_best(), (time.monotonic() - begun) / max(1, run.epoch - first)
+    run.require_learned(data, schedule)
+    return Trained(best, seconds)
+
+
+def one_pass(
+    model: nn.Module, data: Source, plan: Sequence[Index], *, optimizer: Adam, rate: float, seed: int, first: int = 0
+) -> float:
+    """Learn the batches of a plan once, without checks and reports; returns the mean loss.
+
+    Args:
+        model: as in :func:`train`.
+        data: what the plan was made of.
+        plan: the batches.
+        optimizer: goes on from its state.
+        rate: the step size.
+        seed: of the random state, together with the number of the step.
+        first: number of the first step.
+
+    Raises:
+        SettingError: the loss is no longer a number.
+    """
+    run = _Run(model, optimizer, seed, None)
+    run.set_rate(rate)
+    for step, index in enumerate(plan, first):
+        run.learn(data, index, step)
+    return run.mean
+
+
+def mean_loss(model: nn.Module, source: Source, targets: int = 4096) -> float:
+    """Mean loss over all targets of a source, in evaluation mode, shared among the ranks."""
+    rank, world = here()
+    device = next(model.parameters()).device
+    was_training = model.training
+    model.eval()
+    sums = torch.zeros(2, dtype=torch.float64)
+    with torch.no_grad():
+        for number, index in enumerate(source.groups(targets)):
+            if number % world == rank:
+                batch: TrainingBatch = source.batch(index).to(device)
+                sums += torch.tensor([float(cast(Any, model).loss(batch)) * batch.num_targets, batch.num_targets])
+    model.train(was_training)
+    if world > 1:
+        sums = sums.to(device)
+        distributed.all_reduce(sums)
+    return float(sums[0] / sums[1])
+
+
+class _Run:
+    """The state of one training run: everything a checkpoint must hold."""
+
+    def __init__(self, model: nn.Module, optimizer: Adam, seed: int, checkpoint: Path | None) -> None:
+        self.model, self.optimizer, self.seed, self.checkpoint = model, optimizer, seed, checkpoint
+        self.device = next(model.parameters()).device
+        self.epoch = self.step = self.taken = self.waited = self.halvings = self.best_epoch = 0
+        self.loss_sum = self.loss_count = 0.0
+        self.best: float | None = None
+        self.first_loss: float | None = None
+        self.fingerprint = ""
+        self.saved = time.monotonic()
+        self.folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> _Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.folder is not None:
+            self.folder.cleanup()
+
+    @property
+    def mean(self) -> float:
+        """Mean training loss of this epoch so far."""
+        return self.loss_sum / max(self.loss_count, 1.0)
+
+    def patience(self, schedule: Schedule, hardly: float | None) -> int:
+        """Checks without a better figure that this run has at most."""
+        stuck = hardly is not None and self.best is not None and not schedule.better(self.best, hardly)
+        return schedule.patience * (STUCK if stuck else 1)
+
+    def set_rate(self, rate: float) -> None:
+        """The optimiser's step size from here on."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+
+    def learn(self, data: Source, index: Index, step: int) -> int:
+        """One step of the optimiser on this rank's part of a batch; returns a signal that asks for the end, or 0."""
+        world, asked = here()[1], end_asked()
+        self.optimizer.zero_grad()
+        with in_order(self.device), memory_for(f"a batch of {len(index):,} with these settings"):
+            loss, targets = self._loss(data, index, step)
+            if loss is not None:
+                torch.autograd.backward(loss * targets if world > 1 else loss)
+        total = torch.tensor([0.0 if loss is None else loss.item() * targets, targets], dtype=torch.float64)
+        if world > 1:
+            total, asked = self._average(total, asked)
+        self._require_number(float(total[0]))
+        if self.first_loss is None:
+            self.first_loss = float(total[0] / total[1])
+        self.loss_sum += float(total[0])
+        self.loss_count += float(total[1])
+        self.optimizer.step()
+        return asked
+
+    def _loss(self, data: Source, index: Index, step: int) -> tuple[Tensor | None, int]:
+        """The mean loss of this rank's part of a batch and its targets; ``None`` and 0 where it has no part."""
+        rank, world = here()
+        state = np.random.SeedSequence([self.seed, step, rank]).generate_state(1, np.uint64)
+        torch.manual_seed(int(state[0] >> np.uint64(1)))
+        self.model.train()
+        if not len(part := index[rank::world]):
+            return None, 0
+        batch: TrainingBatch = data.batch(part).to(self.device)
+        shared_seed = int(np.random.SeedSequence([self.seed, step]).generate_state(1)[0])
+        bfloat16 = torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
+        with drawn_together(self.model, shared_seed) if world > 1 else nullcontext(), bfloat16:
+            loss: Tensor = cast(Any, self.model).loss(batch)
+        return loss, batch.num_targets
+
+    def require_learned(self, data: Source, schedule: Schedule) -> None:
+        """Refuse a model whose loss on its first batch is above twice that of the untrained one, and a nat above it.
+
+        Dropout and negatives are drawn as they were then, so that nothing but the weights is another.
+        """
+        if self.first_loss is None:
+            return
+        with torch.no_grad():
+            loss, targets = self._loss(data, data.plan(schedule.batch(0), (self.seed, 0))[0], 0)
+        found = mean_over_ranks(np.full(targets, 0.0 if loss is None else loss.item()))
+        if not found <= self.first_loss + max(1.0, abs(self.first_loss)):
+            raise SettingError(
+                f"training made the model worse: its loss rose from {self.first_loss:.4g} to {found:.4g} on what it "
+                f"learned first; learning_rate is {schedule.learning_rate:g}, try a smaller one"
+            )
+
+    def _average(self, total: Tensor, asked: int) -> tuple[Tensor, int]:
+        """Sum the gradients of all ranks and divide by the number of targets; all ranks are asked to end, or none."""
+        parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        sums = sum_gradients(parameters, by_row(self.model), torch.tensor([*total, asked], dtype=torch.float64))
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.grad /= float(sums[1])
+        return sums[:2], asked or (int(signal.SIGTERM) if sums[2] else 0)
+
+    def close_epoch(self, valid: float | None, better: Callable[[float, float], bool]) -> float:
+        """Count the epoch, remember the weights if they are the best so far; returns the mean training loss."""
+        mean = self.mean
+        self._require_number(valid or 0.0)
+        self.epoch, self.step, self.loss_sum, self.loss_count = self.epoch + 1, 0, 0.0, 0.0
+        if valid is not None and (self.best is None or better(valid, self.best)):
+            self.best, self.waited, self.best_epoch = valid, 0, self.epoch
+            if here()[0] == 0:
+                save_state(self._best_file(self.epoch), self.model, self.optimizer, {})
+        elif valid is not None:
+            self.waited, self.halvings = self.waited + 1, self.halvings + 1
+        return mean
+
+    def _require_number(self, loss: float) -> None:
+        if not math.isfinite(loss):
+            raise SettingError(f"the loss became {loss} in epoch {self.epoch + 1}; try a smaller learning_rate")
+
+    def restore_best(self) -> int:
+        """Go back to the weights and the optimiser's state of the best check, if there was one; returns its epoch."""
+        if self.best_epoch and self.best_epoch != self.epoch:
+            load_state(self._best_file(self.best_epoch), self.model, self.optimizer, lambda _: None)
+        ends = (torch.stack(parameter.detach().aminmax()) for parameter in self.model.parameters() if parameter.numel())
+        if not all(bool(torch.isfinite(both).all()) for both in ends):  # no copy as large as a table
+            raise SettingError("the weights are no longer numbers; try a smaller learning_rate")
+        return self.best_epoch or self.epoch
+
+    def _best_file(self, epoch: int) -> Path:
+        """Where the weights of the best epoch wait; an older checkpoint may need those of another one."""
+        if self.checkpoint is not None:
+            return self.checkpoint.with_name(f"{self.checkpoint.name}.best-{epoch}")
+        self.folder = self.folder or tempfile.TemporaryDirectory(prefix="ensue-")
+        return Path(self.folder.name) / "best"
+
+    def start(self, fingerprint: str, *, resume: bool) -> None:
+        """Start from the beginning, or go on from the checkpoint that the first rank has."""
+        self.fingerprint = fingerprint
+        if highest(share({"fingerprint": fingerprint})["fingerprint"] != fingerprint):
+            raise SettingError("the ranks were given other data or settings; start them all with the same command")
+        if resume and share({"there": self.checkpoint is not None and self.checkpoint.exists()})["there"]:
+            assert self.checkpoint is not None
+            metadata = load_state(self.checkpoint, self.model, self.optimizer, self._require_own)
+            for name, value in json.loads(metadata["counts"]).items():
+                setattr(self, name, value)
+
+    def _require_own(self, metadata: Mapping[str, str]) -> None:
+        if metadata.get("fingerprint") != self.fingerprint:
+            raise SettingError(
+                f"{self.checkpoint}: the checkpoint is of other data or settings; start without --resume"
+            )
+
+    def keep(self, every_seconds: float) -> None:
+        """Save if there is a file for it and the last time is so long ago (first rank only)."""
+        if self.checkpoint is None or time.monotonic() - self.saved < every_seconds or here()[0]:
+            return
+        names = (
+            "epoch",
+            "step",
+            "taken",
+            "waited",
+            "halvings",
+            "best",
+            "best_epoch",
+            "loss_sum",
+            "loss_count",
+            "first_loss",
+        )
+        counts = json.dumps({name: getattr(self, name) for name in names})
+        save_state(self.checkpoint, self.model, self.optimizer, {"fingerprint": self.fingerprint, "counts": counts})
+        for old in self.checkpoint.parent.glob(f"{glob.escape(self.checkpoint.name)}.best-*"):
+            if old != self._best_file(self.best_epoch):
+                old.unlink(missing_ok=True)
+        self.saved = time.monotonic()

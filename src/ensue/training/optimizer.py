@@ -1,0 +1,186 @@
+"""Adam, row by row where a table is looked up: a step costs what a batch touches, not what the catalogue holds.
+
+A lookup in a table made with ``sparse=True`` leaves a gradient of the rows it touched. :class:`RowAdam` moves those
+rows and their moments, and leaves every other row as it is, to the bit ("lazy" Adam). So a moment fades with the steps
+that touch its row, not with all of them; the correction for moments that start at 0 goes by all the steps of the table.
+All other parameters are torch's Adam.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Adam
+from torch.optim.adam import adam
+
+from ensue.store.folder import damage, open_tensors
+
+FILE = "optimizer.safetensors"
+FIELDS = ("step", "exp_avg", "exp_avg_sq")
+"""What Adam keeps of a parameter: its steps, and a mean of its gradient and of the square."""
+
+
+class Rates(Protocol):
+    """What an optimiser asks of a schedule."""
+
+    @property
+    def learning_rate(self) -> float:
+        """Adam's step size."""
+        ...
+
+    @property
+    def weight_decay(self) -> float:
+        """L2."""
+        ...
+
+    @property
+    def beta2(self) -> float:
+        """How much of its mean of squared gradients Adam keeps a step."""
+        ...
+
+
+class RowAdam(Adam):
+    """Torch's fused Adam for dense gradients, and the same a row for sparse ones; see the module.
+
+    Where every row of a table is touched in every step, it is Adam. The state has Adam's fields and shapes.
+    """
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One step on all parameters that have a gradient."""
+        if closure is not None:
+            raise NotImplementedError("take the loss before the step; a closure is not called")
+        sparse = [
+            (group, parameter, parameter.grad)
+            for group in self.param_groups
+            for parameter in group["params"]
+            if parameter.grad is not None and parameter.grad.is_sparse
+        ]
+        for _, parameter, _ in sparse:
+            parameter.grad = None  # so that torch's step, which refuses sparse gradients, passes by
+        super().step()
+        for group, parameter, grad in sparse:
+            self._move(group, parameter, grad.coalesce())
+            parameter.grad = grad
+
+    @torch.no_grad()
+    def _move(self, group: Mapping[str, Any], table: Tensor, grad: Tensor) -> None:
+        """Adam on the rows that a coalesced gradient holds."""
+        state = self.state[table]
+        if not state:
+            state["step"] = torch.zeros((), device=table.device)
+            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(table), torch.zeros_like(table)
+        rows = grad.indices()[0]
+        wholes = (table, state["exp_avg"], state["exp_avg_sq"])
+        weights, means, squares = (whole.index_select(0, rows) for whole in wholes)
+        beta1, beta2 = group["betas"]
+        adam(
+            [weights], [grad.values()], [means], [squares], [], [state["step"]],
+            foreach=False, fused=True, amsgrad=False, maximize=False, beta1=beta1, beta2=beta2, eps=group["eps"],
+            lr=group["lr"], weight_decay=0.0,
+        )  # fmt: skip
+        for whole, part in zip(wholes, (weights, means, squares), strict=True):
+            whole.index_copy_(0, rows, part)
+
+
+def make_optimizer(model: nn.Module, schedule: Rates) -> RowAdam:
+    """Adam with L2 as in the papers (added to the gradient, not decoupled).
+
+    L2 pulls at every row in every step, so with it all tables of the model get dense gradients.
+    """
+    if schedule.weight_decay > 0:
+        for module in model.modules():
+            if isinstance(module, nn.Embedding):
+                module.sparse = False
+    rate, betas, decay = schedule.learning_rate, (0.9, schedule.beta2), schedule.weight_decay
+    return RowAdam(model.parameters(), lr=rate, betas=betas, weight_decay=decay, fused=True)
+
+
+def by_row(model: nn.Module) -> set[Tensor]:
+    """The tables whose lookups leave sparse gradients."""
+    return {module.weight for module in model.modules() if isinstance(module, nn.Embedding) and module.sparse}
+
+
+def optimizer_tensors(model: nn.Module, optimizer: Adam) -> dict[str, Tensor]:
+    """The optimiser's state as tensors named ``parameter.field``; empty before the first step."""
+    return {
+        f"{name}.{field}": value
+        for name, parameter in model.named_parameters()
+        for field, value in optimizer.state.get(parameter, {}).items()
+    }
+
+
+def restore_optimizer(model: nn.Module, optimizer: Adam, tensors: Mapping[str, Tensor]) -> None:
+    """Put back what :func:`optimizer_tensors` gave; moments of rows that are new since then start at 0.
+
+    Raises:
+        ValueError: it is of another model.
+    """
+    _require_names(model, tensors.keys())
+    for name, parameter in model.named_parameters():
+        if f"{name}.step" in tensors:
+            optimizer.state[parameter] = {field: _fitted(tensors[f"{name}.{field}"], parameter) for field in FIELDS}
+
+
+def _require_names(model: nn.Module, names: Set[str]) -> None:
+    """All fields of some parameters, and nothing else.
+
+    Raises:
+        ValueError: it is of another model.
+    """
+    whole = {f"{name}.{field}" for name, _ in model.named_parameters() if f"{name}.step" in names for field in FIELDS}
+    if whole != names:
+        raise ValueError("optimizer.safetensors is of another model")
+
+
+class LateOptimizer:
+    """An attribute of predictors: their optimiser, or ``None`` where nothing is trained.
+
+    It may be set to a function that makes the optimiser, which is called when somebody first asks for it: to make one
+    imports half of torch, and whoever only predicts needs none.
+    """
+
+    def __get__(self, predictor: object, kind: type) -> Adam | None:
+        found: Adam | Callable[[], Adam] | None = predictor.__dict__.get("optimizer")
+        if found is None or isinstance(found, Adam):
+            return found
+        made = predictor.__dict__["optimizer"] = found()
+        return made
+
+    def __set__(self, predictor: object, value: Adam | Callable[[], Adam] | None) -> None:
+        predictor.__dict__["optimizer"] = value
+
+
+def saved_optimizer(folder: Path, model: nn.Module, make: Callable[[], Adam]) -> Callable[[], Adam]:
+    """How to make an optimiser that goes on from the moments in a folder, which are not read before.
+
+    Args:
+        folder: a model folder, as it stands now.
+        model: its parameters, as many rows as when it was saved.
+        make: an optimiser of these parameters that has taken no step.
+
+    Raises:
+        ModelFolderError: the file is missing or damaged.
+        ValueError: it is of another model.
+    """
+    names, read = open_tensors(folder, FILE)
+    _require_names(model, names)
+
+    def restored() -> Adam:
+        with damage(folder):
+            optimizer = make()
+            restore_optimizer(model, optimizer, read())
+        return optimizer
+
+    return restored
+
+
+def _fitted(saved: Tensor, parameter: Tensor) -> Tensor:
+    if not saved.dim():
+        return saved.clone()
+    fitted = torch.zeros_like(parameter, requires_grad=False)
+    fitted[: len(saved)] = saved.to(parameter.device)
+    return fitted

@@ -1,0 +1,250 @@
+"""What every predictor of task ``classify`` promises, on a pattern planted in the data. One subclass a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from ensue.answers import TextAnswer
+from ensue.data.texts import Texts, hold_out_texts
+from ensue.errors import DataError, SettingError
+from ensue.records import Text
+from ensue.tasks.classify.predictor import ClassifyPredictor
+
+FILLERS = [f"w{place}" for place in range(12)]
+SIGNS = {"bad": "no", "good": "yes"}
+TRAINED: Mapping[str, object] = {
+    "hidden": 8,
+    "dim": 8,
+    "head": 8,
+    "score_dim": 6,
+    "dropout": 0.0,
+    "learning_rate": 0.02,
+    "batch_size": 16,
+    "epochs": 6,
+}
+LEARNED: dict[str, ClassifyPredictor] = {}
+
+
+def planted(num: int, seed: int) -> list[Text]:
+    """Words at random, among which one tells the label; two of three texts are good."""
+    random = np.random.default_rng(seed)
+    found = []
+    for _ in range(num):
+        words = list(random.choice(FILLERS, random.integers(2, 8)))
+        sign = "bad" if random.random() < 1 / 3 else "good"
+        words.insert(random.integers(0, len(words) + 1), sign)
+        found.append(Text((" ".join(words),), SIGNS[sign]))
+    return found
+
+
+def close(one: list[TextAnswer], other: list[TextAnswer], *, tolerance: float = 1e-5) -> None:
+    """The same labels for the same reasons, up to rounding."""
+    assert len(one) == len(other)
+    for mine, theirs in zip(one, other, strict=True):
+        assert (mine.known, mine.given, mine.id) == (theirs.known, theirs.given, theirs.id)
+        scores = [{choice.value: choice.score for choice in answer.choices} for answer in (mine, theirs)]
+        assert scores[0] == pytest.approx(scores[1], abs=tolerance)
+        shares = [[heed.share for heed in answer.choices[0].heeded] for answer in (mine, theirs)]
+        assert shares[0] == pytest.approx(shares[1], abs=tolerance)
+
+
+class ClassifyContract:
+    """Inherit, name the model, and every promise is checked."""
+
+    model: ClassVar[str]
+    options: ClassVar[Mapping[str, object]] = {}
+    learns: ClassVar[float] = 0.95
+
+    @classmethod
+    def fitted(cls, records: list[Text], **options: object) -> ClassifyPredictor:
+        made = ClassifyPredictor(cls.model, settings={**cls.options, **options}, seed=5, device="cpu")
+        for _ in made.fit(Texts.of(records)):
+            pass
+        return made
+
+    @pytest.fixture
+    def predictor(self) -> ClassifyPredictor:
+        """Shared by the tests that change nothing."""
+        if self.model not in LEARNED:
+            LEARNED[self.model] = self.fitted(planted(150, 0))
+        return LEARNED[self.model]
+
+    @pytest.fixture
+    def own(self) -> ClassifyPredictor:
+        """A predictor for a test that teaches it more."""
+        return self.fitted(planted(40, 0), **({"epochs": 1} if "epochs" in self.options else {}))
+
+    def prior(self, predictor: ClassifyPredictor) -> dict[str, float]:
+        """Shares of the labels in what was trained on, all but the held-out tenth, counted anew."""
+        part, _, _ = hold_out_texts(Texts.of(planted(150, 0)), seed=5)
+        found = [str(record.label) for record in part.records()]
+        assert len(found) == predictor.facts["texts"] == 135
+        return {label: found.count(label) / 135 for label in ("yes", "no")}
+
+    def test_learns_the_pattern(self, predictor: ClassifyPredictor) -> None:
+        asked = planted(60, 1)
+        answers = predictor.predict(asked, 1, evidence=False)
+        right = [answer.choices[0].value == record.label for answer, record in zip(answers, asked, strict=True)]
+        assert np.mean(right) >= self.learns
+
+    def test_probabilities_fall_and_sum_to_one(self, predictor: ClassifyPredictor) -> None:
+        for answer in predictor.predict(planted(20, 2), 99):
+            scores = [choice.score for choice in answer.choices]
+            assert scores == sorted(scores, reverse=True) and all(0 <= score <= 1 for score in scores)
+            assert sum(scores) == pytest.approx(1, abs=1e-6)
+        assert all(len(answer.choices) == 1 for answer in predictor.predict(planted(3, 2), 1))
+
+    def test_predictions_and_scores_are_the_same_numbers(self, predictor: ClassifyPredictor) -> None:
+        records = [*planted(20, 3), Text(("",), "yes")]
+        shares = predictor.scores(Texts.of(records))
+        for row, answer in zip(shares, predictor.predict(records), strict=True):
+            found = {choice.value: choice.score for choice in answer.choices}
+            assert [found[label] for label in predictor.labels] == row.tolist()
+        assert predictor.targets(Texts.of(records)).tolist() == [predictor.labels.index(str(r.label)) for r in records]
+
+    def test_single_equals_batch(self, predictor: ClassifyPredictor) -> None:
+        records = [*planted(10, 3), Text(("",)), Text(("who? why?",)), Text(("good",), "yes", "x"), Text(("w1 " * 40,))]
+        close(predictor.predict(records), [predictor.predict([record])[0] for record in records])
+
+    def test_saved_and_loaded_gives_equal_answers(self, predictor: ClassifyPredictor, tmp_path: Path) -> None:
+        predictor.save(tmp_path / "model", "a card")
+        loaded = ClassifyPredictor.load(tmp_path / "model", device="cpu")
+        records = [*planted(10, 3), Text(("",)), Text(("who?",))]
+        assert loaded.predict(records) == predictor.predict(records)
+        assert loaded.explain(records) == predictor.explain(records)
+        assert loaded.summary() == predictor.summary()
+        assert (tmp_path / "model" / "CARD.md").read_text() == "a card"
+        loaded.save(tmp_path / "again", "a card")
+        for file in sorted((tmp_path / "model").iterdir()):
+            assert (tmp_path / "again" / file.name).read_bytes() == file.read_bytes(), file.name
+
+    def test_loaded_and_updated_equals_updated(self, own: ClassifyPredictor, tmp_path: Path) -> None:
+        own.save(tmp_path / "model")
+        loaded = ClassifyPredictor.load(tmp_path / "model", device="cpu")
+        more = [*planted(10, 4), Text(("good newcomer",), "yes")]
+        assert own.update(Texts.of(more)).loss == loaded.update(Texts.of(more)).loss
+        assert loaded.predict(more) == own.predict(more)
+        own.save(tmp_path / "own")
+        loaded.save(tmp_path / "loaded")
+        for file in sorted((tmp_path / "own").iterdir()):
+            assert (tmp_path / "loaded" / file.name).read_bytes() == file.read_bytes(), file.name
+
+    def test_same_seed_same_bytes(self, tmp_path: Path) -> None:
+        for name in ("one", "two"):
+            options = {"epochs": 2} if "epochs" in self.options else {}
+            self.fitted(planted(30, 0), **options).save(tmp_path / name)
+        files = [{file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("one", "two")]
+        assert files[0] == files[1]
+
+    def test_without_words_the_answer_is_the_shares_of_the_labels(self, predictor: ClassifyPredictor) -> None:
+        for text in ("", "  \n "):
+            (answer,) = predictor.predict([Text((text,), id="x")])
+            assert {choice.value: choice.score for choice in answer.choices} == pytest.approx(self.prior(predictor))
+            assert (answer.known, answer.given, answer.id, answer.deletion) == (0, 0, "x", None)
+            assert not any(choice.heeded for choice in answer.choices)
+
+    def test_unknown_words_are_counted_and_give_finite_answers(self, predictor: ClassifyPredictor) -> None:
+        odd, plain = predictor.predict([Text(("who good why",)), Text(("good",))])
+        assert (odd.known, odd.given, plain.known, plain.given) == (1, 3, 1, 1)
+        assert all(np.isfinite(choice.score) for choice in odd.choices)
+
+    def test_no_records_no_answers(self, predictor: ClassifyPredictor) -> None:
+        assert predictor.predict([]) == [] and predictor.explain([]) == []
+
+    def test_evidence_changes_no_answer(self, predictor: ClassifyPredictor) -> None:
+        records = planted(5, 8)
+        plain = predictor.predict(records, evidence=False)
+        assert not any(choice.heeded for answer in plain for choice in answer.choices)
+        stripped = [
+            replace(a, choices=tuple(replace(choice, heeded=()) for choice in a.choices), deletion=None)
+            for a in predictor.predict(records)
+        ]
+        assert stripped == plain
+
+    def test_the_deletion_test_is_the_answer_without_the_words(self, predictor: ClassifyPredictor) -> None:
+        records = [*planted(5, 8), Text(("good",))]
+
+        def share(words: list[str], label: str) -> float:
+            (answer,) = predictor.predict([Text((" ".join(words),))], evidence=False)
+            return {choice.value: choice.score for choice in answer.choices}[label]
+
+        for record, answer in zip(records, predictor.predict(records), strict=True):
+            words = record.texts[0].split()
+            for choice in answer.choices:
+                for heed in choice.heeded:
+                    assert words[heed.position] == heed.value
+                    rest = [word for place, word in enumerate(words) if place != heed.position]
+                    assert heed.lost == pytest.approx(choice.score - share(rest, choice.value), abs=1e-5)
+            best = answer.choices[0]
+            gone = {heed.position for heed in best.heeded}
+            if answer.deletion is None:
+                assert not gone
+                continue
+            rest = [word for place, word in enumerate(words) if place not in gone]
+            assert answer.deletion.words == len(gone) == min(3, max(1, len(words) // 2))
+            assert answer.deletion.lost == pytest.approx(best.score - share(rest, best.value), abs=1e-5)
+            assert np.isfinite(answer.deletion.random)
+
+    def test_explanations_are_shares(self, predictor: ClassifyPredictor) -> None:
+        records = [*planted(6, 7), Text(("good who? .",)), Text(("",))]
+        for record, found in zip(records, predictor.explain(records, 2), strict=True):
+            words = [word for passage in found.passages for word in passage.words]
+            assert words == record.texts[0].replace("?", " ?").split() and found.graph == ()
+            for passage in found.passages:
+                assert sum(passage.weights) == pytest.approx(1, abs=1e-5) or not any(passage.weights)
+                assert 0 <= passage.share <= 1 + 1e-6 and all(0 <= weight <= 1 + 1e-6 for weight in passage.weights)
+                assert len(passage.graph) in (0, len(passage.words))
+                for column in zip(*passage.graph, strict=True):
+                    assert sum(column) == pytest.approx(1, abs=1e-5)
+
+    def test_update_welcomes_new_words(self, own: ClassifyPredictor) -> None:
+        before = list(own.tokenizer.vocabulary.values)
+        report = own.update(Texts.of([Text(("w1 newcomer",), "yes"), Text(("w2 bad",), "no")]))
+        assert report.stage == "update" and np.isfinite(report.loss)
+        assert list(own.tokenizer.vocabulary.values) == [*before, "newcomer"]
+        (answer,) = own.predict([Text(("newcomer",))])
+        assert (answer.known, own.facts["texts"], own.facts["updates"]) == (1, 38, 1)
+
+    def test_update_learns(self, own: ClassifyPredictor) -> None:
+        if self.model == "vectors":
+            return  # it has no vector for a new word
+        new, question = Texts.of([Text(("newcomer",), "no")] * 40), [Text(("newcomer",))]
+
+        def share() -> float:
+            return {choice.value: choice.score for choice in own.predict(question)[0].choices}["no"]
+
+        seen = []
+        for _ in range(3):
+            own.update(new)
+            seen.append(share())
+        assert seen[0] < seen[1] < seen[2]
+
+    def test_a_new_label_is_refused_and_changes_nothing(self, own: ClassifyPredictor) -> None:
+        before = own.scores(Texts.of(planted(5, 1)))
+        with pytest.raises(DataError) as error:
+            own.update(Texts.of([Text(("good",), "yes"), Text(("fresh",), "maybe")]))
+        assert str(error.value) == (
+            "new data: the label 'maybe' is new to the model, which knows no, yes; fit anew on all the data"
+        )
+        assert (own.scores(Texts.of(planted(5, 1))) == before).all() and "fresh" not in own.tokenizer.vocabulary
+        assert own.targets(Texts.of([Text(("good",), "maybe")])).tolist() == [-1]
+
+    def test_refusals(self, predictor: ClassifyPredictor) -> None:
+        with pytest.raises(SettingError) as setting:
+            predictor.predict([Text(("good",))], 0)
+        assert str(setting.value) == "k is 0; ask for at least 1 choice"
+        with pytest.raises(SettingError) as setting:
+            ClassifyPredictor(self.model).predict([Text(("good",))])
+        assert str(setting.value) == "this predictor is not trained yet: loop over fit(data), or load a folder"
+        with pytest.raises(DataError) as data:
+            predictor.predict([Text(("good",)), Text(("good", "bad"))])
+        assert str(data.value) == "text 1: is a pair, but the model learned single texts; give single texts"
+        with pytest.raises(DataError) as data:
+            predictor.scores(Texts.of([Text(("good", "bad"))]))
+        assert str(data.value) == "these are pairs, but the model learned single texts; give single texts"

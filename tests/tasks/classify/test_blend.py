@@ -1,0 +1,103 @@
+"""The pool of network and counting: weights by hand and against SciPy, and what a blend answers."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+
+from ensue.data.texts import Texts
+from ensue.evaluation.classify import compare
+from ensue.tasks.classify.blend import choose_weights, pool
+from ensue.tasks.classify.calibration import smoothed
+from ensue.tasks.classify.predictor import ClassifyPredictor
+from tests.tasks.classify.contract import planted
+from tests.tasks.classify.test_predictor import fitted
+
+
+def _log(rows: list[list[float]]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.float64).log()
+
+
+def test_pool_by_hand() -> None:
+    # 0.8^1 * 0.5^2 = 0.2 against 0.2^1 * 0.5^2 = 0.05: shares 0.8 and 0.2; then 0.6 * 0.9^2 = 0.486 against 0.004
+    scores = {"network": _log([[0.8, 0.2], [0.6, 0.4]]), "tfidf": _log([[0.5, 0.5], [0.9, 0.1]])}
+    found = pool(scores, {"network": 1.0, "tfidf": 2.0}).softmax(1)
+    assert found[0].tolist() == pytest.approx([0.8, 0.2])
+    assert found[1].tolist() == pytest.approx([0.486 / 0.49, 0.004 / 0.49])
+
+
+def test_weights_are_those_of_least_loss() -> None:
+    random = torch.Generator().manual_seed(0)
+    targets = torch.randint(3, (400,), generator=random)
+    hint = torch.nn.functional.one_hot(targets, 3).double()
+    scores = {
+        name: sharp * hint + torch.randn(400, 3, generator=random, dtype=torch.float64)
+        for name, sharp in (("network", 1.5), ("tfidf", 0.7), ("vectors", 0.3))
+    }
+    found = choose_weights(scores, targets)
+    logs = np.stack([values.log_softmax(1).numpy() for values in scores.values()])
+    wanted = smoothed(targets, 3).numpy()
+
+    def loss(weights: np.ndarray) -> float:
+        pooled = np.einsum("m,mtl->tl", weights, logs)
+        return float((np.log(np.exp(pooled).sum(1)) - (wanted * pooled).sum(1)).sum())
+
+    best = minimize(loss, np.full(3, 0.5), bounds=[(0, 8)] * 3)
+    assert list(found.values()) == pytest.approx(best.x, abs=2e-3)
+
+
+def test_a_model_that_misleads_has_no_weight() -> None:
+    targets, random = torch.arange(90) % 3, torch.Generator().manual_seed(1)
+    hint = torch.nn.functional.one_hot(targets, 3).double()
+    noise = torch.randn(2, 90, 3, generator=random, dtype=torch.float64) / 2
+    found = choose_weights({"network": hint + noise[0], "tfidf": noise[1] - hint}, targets)
+    assert found["tfidf"] == 0 < found["network"]
+
+
+def test_no_texts_no_preference() -> None:
+    assert choose_weights(
+        {"network": torch.zeros(0, 2), "tfidf": torch.zeros(0, 2)}, torch.zeros(0, dtype=torch.int64)
+    ) == {
+        "network": 1.0,
+        "tfidf": 1.0,
+    }
+
+
+@pytest.fixture(scope="module")
+def blended() -> ClassifyPredictor:
+    return cast(ClassifyPredictor, fitted(planted(150, 0), "blend", planted(60, 1), epochs=4))
+
+
+def test_a_blend_is_its_parts(blended: ClassifyPredictor) -> None:
+    texts = Texts.of(planted(30, 2))
+    sides, weights = blended.encode(texts), blended.facts["blend"]
+    parts = torch.stack([weight * blended.raw_scores(sides, name).double().log_softmax(1)
+                         for name, weight in weights.items()])  # fmt: skip
+    wanted = (parts.sum(0) / blended.facts["temperature"]["blend"]).softmax(1).numpy()
+    assert blended.scores(texts) == pytest.approx(wanted)
+    assert set(weights) == {"network", "tfidf"}
+
+
+def test_words_are_weighed_by_all_parts(blended: ClassifyPredictor) -> None:
+    whole = sum(blended.facts["blend"].values())
+    own, records = blended.facts["blend"], planted(4, 3)
+
+    def weights(parts: dict[str, float]) -> np.ndarray:
+        blended.facts["blend"] = parts
+        found = blended.explain(records)
+        return np.array([np.array(one.passages[0].weights)[:3] for one in found])
+
+    both, network, counted = weights(own), weights({"network": whole}), weights({"tfidf": whole})
+    blended.facts["blend"] = own
+    share = own["tfidf"] / whole
+    assert both == pytest.approx(network * (1 - share) + counted * share, abs=1e-6)
+
+
+def test_the_referee_shows_the_network_alone(blended: ClassifyPredictor) -> None:
+    found = compare([[blended]], Texts.of(planted(40, 4)))
+    assert [row.model for row in found.rows] == ["blend", "network", "tfidf", "majority"]

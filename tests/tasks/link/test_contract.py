@@ -1,0 +1,182 @@
+"""The contract suite over every model of task ``link``: three lines a model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ensue.data.posts import Posts
+from ensue.errors import ModelFolderError, SettingError
+from ensue.evaluation.cards import describe
+from ensue.records import Post
+from ensue.tasks.link import MODELS, vectors
+from ensue.tasks.link.predictor import LinkPredictor
+from ensue.tasks.link.vectors import sync
+from tests.encoders import StandIn, hashed, install, missing
+from tests.folders import unsummed
+from tests.tasks.link.checks import planted
+from tests.tasks.link.contract import NETWORK, LinkContract
+
+ENCODER = {"encoder": "stand-in"}
+
+
+class TestBest(LinkContract):
+    model = "best"
+
+
+class TestBestLearned(LinkContract):
+    """A network's cosine among the scores."""
+
+    model = "best"
+    options = {**NETWORK, "learned": "cnn", "epochs": 3}  # noqa: RUF012
+
+
+class TestAST(LinkContract):
+    model = "ast"
+    options = NETWORK
+
+
+class TestCNN(LinkContract):
+    model = "cnn"
+    options = NETWORK
+
+
+class TestGRU(LinkContract):
+    model = "gru"
+    options = NETWORK
+    learns = 0.5
+
+
+class TestBiGRU(LinkContract):
+    model = "bigru"
+    options = NETWORK
+    learns = 0.5
+
+
+class TestSbert(LinkContract):
+    """A stand-in for an installed encoder."""
+
+    model = "sbert"
+    options = ENCODER
+    learns = 0.7
+
+
+class TestBestSbert(LinkContract):
+    """An installed encoder's cosine among the scores."""
+
+    model = "best"
+    options = ENCODER
+
+
+class TestTfidf(LinkContract):
+    model = "tfidf"
+
+
+class TestBM25(LinkContract):
+    model = "bm25"
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch)
+
+
+def test_every_model_signs_the_contract() -> None:
+    assert {contract.model for contract in LinkContract.__subclasses__()} == set(MODELS)
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "message"),
+    [
+        ("astt", {}, f"model 'astt' is not known for task link; choose from {', '.join(MODELS)}"),
+        ("best", {"learned": "lstm"}, "learned is 'lstm'; choose from ast, cnn, gru, bigru, sbert, or leave it out"),
+        ("ast", {"learned": "cnn"}, "learned is 'cnn'; only model best weighs a learned score"),
+        ("ast", {"encoder": "gru"}, "encoder is 'gru'; name the model gru instead"),
+        ("best", {"encoder": "gru", "learned": "cnn"}, "encoder is 'gru'; name the model gru instead"),
+        (
+            "sbert",
+            {"encoder": " "},
+            "sbert needs an encoder: --set encoder=NAME (of `ensue link`, --encoder NAME), a folder or a name that "
+            "sentence-transformers knows",
+        ),
+        (
+            "sbert",
+            {"epochs": 2},
+            "setting 'epochs' is not known here; choose from encoder, learned, remembered, together",
+        ),
+        ("ast", {"watch": "loss"}, "watch is 'loss'; task link knows only 'mrr'"),
+        ("tfidf", {"heads": 3}, "setting 'heads' is not known here; choose from learned, remembered, together"),
+    ],
+)
+def test_what_is_refused(model: str, settings: dict[str, object], message: str) -> None:
+    with pytest.raises(SettingError) as error:
+        LinkPredictor(model, settings=settings)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize("loss", ["triplet", "contrastive"])
+@pytest.mark.parametrize("model", ["ast", "cnn"])
+def test_training_that_went_astray_is_refused(model: str, loss: str) -> None:
+    made = LinkPredictor(
+        model, settings={**NETWORK, "loss": loss, "learning_rate": 1e9, "epochs": 2}, seed=5, device="cpu"
+    )
+    how = r"MRR of posts that it learned fell from|the loss became nan|the weights are no longer numbers"
+    with pytest.raises(
+        SettingError, match=rf"({how}).*; (learning_rate is 1e\+09, )?try a smaller (learning_rate|one)$"
+    ):
+        list(made.fit(planted(), planted(num=2, first=20)))
+
+
+def test_cosines_are_the_encoder_s() -> None:
+    made = TestSbert.fitted()
+    texts = ["ferry captain", "", "storm"]
+    found = made.scores(Posts.of([Post(text) for text in texts])).whole()
+    rows = np.stack([hashed(text) for text in made.articles.texts])
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    for text, scores in zip(texts, found, strict=True):
+        own = hashed(text)
+        assert scores == pytest.approx(rows @ own / max(float(np.linalg.norm(own)), 1e-9), abs=1e-5)
+
+
+def test_a_folder_needs_the_encoder_it_was_learned_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = TestBestSbert.fitted()
+    made.save(tmp_path / "model", describe(made))
+    card = (tmp_path / "model" / "CARD.md").read_text()
+    assert "- encoder: known again by " in card and "- encoder: stand-in\n" in card
+    loaded = LinkPredictor.load(tmp_path / "model", device="cpu")
+    assert loaded.shared.learned == "sbert"
+    with (
+        monkeypatch.context() as other,
+        pytest.raises(SettingError, match="is not the one"),
+    ):
+        other.setattr(StandIn, "shift", 0.5)
+        loaded.predict([Post("ferry")])
+    missing(monkeypatch)
+    with pytest.raises(SettingError, match=r"needs the extra: pip install 'ensue\[encoder\]'"):
+        LinkPredictor.load(tmp_path / "model", device="cpu").predict([Post("ferry")])
+    path = unsummed(tmp_path / "model") / "settings.json"
+    found = json.loads(path.read_text())
+    del found["facts"]["encoder"]
+    path.write_text(json.dumps(found))
+    with pytest.raises(ModelFolderError, match=r"facts are missing in settings\.json"):
+        LinkPredictor.load(tmp_path / "model", device="cpu")
+
+
+def test_vectors_of_posts_are_kept_beside_the_folder(tmp_path: Path) -> None:
+    """Only new texts are encoded, and another encoder encodes all anew."""
+    made = TestSbert.fitted()
+    posts = Posts.of([Post("ferry captain", "a"), Post("storm", "b")])
+    whole = made.scores(posts).whole()
+    told: list[tuple[int, int]] = []
+    with pytest.MonkeyPatch.context() as few:
+        few.setattr(vectors, "AT_ONCE", 1)
+        assert sync(made, posts, tmp_path / "posts", lambda done, total: told.append((done, total))) == (2, 0, 0)
+    assert told == [(1, 2), (2, 2)]
+    assert made.scores(posts).whole() == pytest.approx(whole, abs=1e-6)
+    more = Posts.of([Post("storm", "b"), Post("bakery", "c")])
+    assert sync(made, more, tmp_path / "posts") == (1, 1, 1)
+    made.facts["encoder"] = [own + 1e-9 for own in made.facts["encoder"]]
+    assert sync(made, more, tmp_path / "posts") == (2, 0, 0)

@@ -1,0 +1,80 @@
+"""The hybrid: scores standardised by hand, weights that are the likeliest, none of the articles, posts together."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ensue.data.posts import Articles
+from ensue.records import Article
+from ensue.tasks.link.hybrid import BELIEF, PENALTY, heads, log_shares, mixed, popularity, standardised, weigh
+
+
+def test_heads_by_hand() -> None:
+    found = heads(
+        Articles.of([Article("One.\nTwo.\nThree.\nFour.", "a", "T"), Article("One.\nTwo.\nThree.\nFour.", "b"),
+                     Article("", "c", "Only a title")])
+    )  # fmt: skip
+    assert found.to_list() == ["T\nOne.", "One.\nTwo.\nThree.", "Only a title"]
+
+
+def test_standardised_by_hand() -> None:
+    # (1, 3): mean 2, deviation 1. Equal scores are 0, not 0 / 0.
+    np.testing.assert_allclose(standardised([[1, 3], [5, 5]]), [[-1, 1], [0, 0]])
+
+
+def test_weights_are_those_of_least_loss() -> None:
+    random = np.random.default_rng(0)
+    related = np.eye(6, dtype=bool)[random.integers(6, size=40)]
+    scores = {"good": related + random.normal(size=(40, 6)), "bad": random.normal(size=(40, 6))}
+    weights, nothing = weigh(scores, related)
+
+    def loss(one: float, other: float, none: float) -> float:
+        total = 0.0
+        for row in range(40):
+            sums = one * scores["good"][row] + other * scores["bad"][row]
+            true = int(related[row].argmax())
+            whole = np.exp(sums).sum() + np.exp(none)
+            total += -np.log(np.exp(sums[true]) / whole) / 2
+            total += -np.log(np.exp(none) / (whole - np.exp(sums[true]))) / 2
+        return total / 40 + PENALTY * (one**2 + other**2)
+
+    best = loss(weights["good"], weights["bad"], nothing)
+    for step in ((0.05, 0, 0), (-0.05, 0, 0), (0, 0.05, 0), (0, -0.05, 0), (0, 0, 0.05), (0, 0, -0.05)):
+        assert loss(weights["good"] + step[0], weights["bad"] + step[1], nothing + step[2]) > best
+    assert weights["good"] > abs(weights["bad"])
+    assert mixed(scores.items(), weights)[0, 0] == pytest.approx(
+        weights["good"] * scores["good"][0, 0] + weights["bad"] * scores["bad"][0, 0]
+    )
+
+
+def test_shares_of_articles_and_of_none_are_one() -> None:
+    sums = np.array([[0.0, np.log(2)]])
+    # e^0 + e^ln2 + e^0 of none = 4.
+    np.testing.assert_allclose(np.exp(log_shares(sums, np.zeros(3), 0.0)), [[1 / 4, 1 / 2]])
+
+
+def test_popularity_is_a_literal_expectation_maximisation() -> None:
+    random = np.random.default_rng(1)
+    sums, nothing, pull = random.normal(size=(30, 4)) + np.array([1.0, 0, 0, 0]), 0.5, 0.7
+    share = np.array([1 / 8] * 4 + [1 / 2])
+    start = share.copy()
+    for _ in range(20):
+        counts = np.array([BELIEF] * 4 + [4 * BELIEF])
+        for row in sums:
+            joint = np.exp(np.append(row, nothing)) * (share / start) ** pull
+            counts = counts + joint / joint.sum()
+        share = counts / counts.sum()
+    found = popularity(sums, pull, nothing)
+    np.testing.assert_allclose(found, pull * np.log(share / start))
+    assert found[:4].argmax() == 0
+    assert (popularity(sums, 0.0, nothing) == 0).all() and (popularity(sums[:0], 1.0, nothing) == 0).all()
+
+
+def test_no_label_is_used_by_posts_together() -> None:
+    # Three posts are clearly about article 0; the fourth says nothing and follows them.
+    sums = np.array([[6.0, 0, 0], [6, 0, 0], [6, 0, 0], [0, 0, 0]])
+    alone, joined = (log_shares(sums, popularity(sums, pull, 0.0), 0.0) for pull in (0.0, 1.0))
+    assert alone[3].tolist() == pytest.approx([np.log(1 / 4)] * 3) and joined[3].argmax() == 0
+    assert pl.Series(joined[3]).n_unique() == 2

@@ -1,0 +1,143 @@
+"""Measures of links: by hand, beside scikit-learn and literal loops, and what their intervals cover."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from ensue.tasks.link.measures import (
+    area_under_curve,
+    at_cut,
+    average_precision,
+    by_row,
+    calibrate,
+    precision_curve,
+    wilson,
+)
+
+SCORES = np.array([[0.9, 0.1, 0.5], [0.8, 0.8, 0.2], [0.3, 0.3, 0.3]])
+RELATED = np.array([[True, False, True], [False, True, False], [False, False, False]])
+
+
+def pool(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    related = random.random((40, 15)) < 0.2
+    return np.round(random.normal(size=related.shape) + related, 1), related  # rounded: many ties
+
+
+def test_precision_curve_by_hand() -> None:
+    # From the best down: .9 true; .8 false before .8 true, as ties count against; then .5 true. Three are true.
+    assert precision_curve(SCORES, RELATED) == {3: 2 / 3}
+    scores = np.linspace(1, 0, 220).reshape(20, 11)
+    related = np.zeros((20, 11), bool)
+    related.ravel()[[0, 1, 60, 150]] = True
+    # Among the first 50 there are 2 true ones, among 100 3, among 200 all 4, and among the first 4 2.
+    assert precision_curve(scores, related) == {50: 2 / 50, 100: 3 / 100, 200: 4 / 200, 4: 2 / 4}
+
+
+def test_by_row_by_hand() -> None:
+    # Post 0: true at 1 and 2. Post 1: true at 2, for ties count against it. Post 2 has no true article.
+    assert by_row(SCORES, RELATED).tolist() == [[1.0, 1.0, 1.0], [0.5, 1.0, 0.5]]
+    assert by_row(SCORES, RELATED, at=1).tolist() == [[1.0, 0.5, 1.0], [0.5, 0.0, 0.5]]
+    assert by_row(SCORES.T, RELATED.T)[:, 0].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_by_row_is_the_literal_loop() -> None:
+    scores, related = pool(0)
+    wanted = []
+    for own, true in zip(scores.tolist(), related.tolist(), strict=True):
+        order = sorted(range(len(own)), key=lambda place: (-own[place], true[place]))
+        ranks = [rank for rank, place in enumerate(order, 1) if true[place]]
+        if ranks:
+            precisions = [hits / rank for hits, rank in enumerate(ranks, 1)]
+            recall = sum(rank <= 4 for rank in ranks) / len(ranks)
+            wanted.append([1 / ranks[0], recall, sum(precisions) / len(ranks)])
+    np.testing.assert_allclose(by_row(scores, related, at=4), wanted)
+
+
+@given(st.integers(0, 1000))
+def test_the_pool_agrees_with_scikit_learn(seed: int) -> None:
+    scores, related = pool(seed)
+    assert average_precision(scores, related) == pytest.approx(average_precision_score(related.ravel(), scores.ravel()))
+    assert area_under_curve(scores, related) == pytest.approx(roc_auc_score(related.ravel(), scores.ravel()))
+
+
+def test_a_constant_scorer_earns_nothing() -> None:
+    related = np.eye(10, dtype=bool)
+    constant = np.zeros((10, 10))
+    assert precision_curve(constant, related)[10] == 0.0
+    assert by_row(constant, related)[:, 0].tolist() == [0.1] * 10
+    assert (average_precision(constant, related), area_under_curve(constant, related)) == (0.1, 0.5)
+
+
+def test_pools_of_one_kind() -> None:
+    nothing = np.zeros((2, 2), bool)
+    assert (average_precision(SCORES[:2, :2], nothing), area_under_curve(SCORES[:2, :2], nothing)) == (0.0, 0.5)
+    assert precision_curve(SCORES[:2, :2], nothing) == {}
+    assert by_row(SCORES[:2, :2], nothing).shape == (0, 3)
+
+
+@given(st.integers(1, 200), st.integers(0, 200))
+def test_wilson_agrees_with_scipy(trials: int, hits: int) -> None:
+    hits = min(hits, trials)
+    wanted = binomtest(hits, trials).proportion_ci(method="wilson")
+    assert wilson(hits, trials) == pytest.approx((wanted.low, wanted.high), abs=1e-9)
+    assert wilson(0, 0) == (0.0, 1.0)
+
+
+def test_a_cut_by_hand() -> None:
+    found = at_cut(SCORES, RELATED, 0.5)
+    # .9, .8, .8 and .5 reach the cut; .9, one .8 and .5 are true, which is all there is.
+    assert (found.retrieved, found.right, found.relevant, found.precision, found.recall) == (4, 3, 3, 0.75, 1.0)
+    assert found.recall_interval[1] == 1.0 and found.recall_interval[0] <= wilson(3, 3)[0]
+    assert found.precision_interval[0] <= 0.75 <= found.precision_interval[1]
+    none = at_cut(SCORES, RELATED, 2.0)
+    assert (none.precision, none.precision_interval, none.recall) == (0.0, (0.0, 1.0), 0.0)
+
+
+def test_intervals_at_a_cut_cover_the_truth() -> None:
+    random, covered = np.random.default_rng(0), 0
+    for number in range(100):
+        # Each article has its own precision around .7: its posts succeed and fail together.
+        shares = random.beta(7, 3, size=30)
+        related = random.random((20, 30)) < shares
+        low, high = at_cut(np.ones((20, 30)), related, 0.5, seed=number).precision_interval
+        covered += low <= 0.7 <= high
+    assert covered >= 90
+
+
+def test_calibration_is_platts() -> None:
+    scores, related = pool(3)
+    found = calibrate(scores, related)
+    true, right = related.ravel(), int(related.sum())
+    wanted = np.where(true, (right + 1) / (right + 2), 1 / (true.size - right + 2))
+    # A smoothed target is two weighted ones.
+    doubled = np.concatenate([scores.ravel()] * 2)[:, None]
+    model = LogisticRegression(C=1e12, tol=1e-10, max_iter=1000)
+    model.fit(doubled, np.repeat([1, 0], true.size), sample_weight=np.concatenate([wanted, 1 - wanted]))
+    assert found.slope == pytest.approx(model.coef_.item(), rel=1e-4)
+    assert found.intercept == pytest.approx(model.intercept_.item(), rel=1e-4)
+    # A free intercept makes the mean probability that of the targets.
+    assert found.probabilities(scores).mean() == pytest.approx(wanted.mean())
+    assert found.probabilities(np.array([found.cut(0.62)]))[0] == pytest.approx(0.62)
+
+
+def test_scores_that_say_nothing_or_the_contrary() -> None:
+    related = np.array([True] * 3 + [False] * 7)
+    for scores in (np.zeros(10), -related.astype(float)):
+        found = calibrate(scores, related)
+        # Platt's targets: 3 of 4/5 and 7 of 1/9, in the mean .3178.
+        assert found.slope == 0.0 and found.probabilities(scores)[0] == pytest.approx((3 * 0.8 + 7 / 9) / 10)
+        assert found.cut(0.5) == np.inf
+
+
+def test_a_perfect_scorer_is_calibrated_to_finite_numbers() -> None:
+    related = np.arange(50) >= 40
+    found = calibrate(related * 1.0, related)
+    # Two scores, two free parameters: the probabilities are the smoothed targets, 11/12 and 1/42.
+    assert found.probabilities(np.array([1.0, 0.0])).tolist() == pytest.approx([11 / 12, 1 / 42])

@@ -1,0 +1,280 @@
+"""The Star-Transformer against literal loops, what words add up to, and a planted pattern that is learned."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from ensue.data.tokens import Tokens
+from ensue.errors import SettingError
+from ensue.tasks.link import MODELS
+from ensue.tasks.link.batch import Words
+from ensue.tasks.link.network import SCHEDULE, Linker, LinkSettings, Name
+from ensue.tasks.link.star import AST
+from ensue.tasks.link.task import Links, encode_texts
+from ensue.training.loop import train
+from ensue.training.optimizer import make_optimizer
+from tests import oracles_link
+from tests.tasks.link.test_task import counting_up
+
+LENGTHS = (9, 5, 1, 0, 2)
+ENCODERS: list[Name] = ["ast", "cnn", "gru", "bigru"]
+
+
+def network(encoder: Name = "ast", **changes: object) -> Linker:
+    torch.manual_seed(1)
+    settings = LinkSettings(encoder=encoder, hidden=6, filters=5, **({"heads": 3} | changes))  # type: ignore[arg-type]
+    made = Linker(settings, 40, 12).double().eval()
+    for name, parameter in made.named_parameters():
+        if "raw" in name:  # alphas that differ
+            parameter.data = torch.linspace(-3, 3, len(parameter), dtype=torch.float64)
+        if "norm" in name:
+            parameter.data += 0.3 * torch.randn_like(parameter)
+    with torch.no_grad():
+        made.table.weight.normal_()
+    return made
+
+
+def texts(lengths: tuple[int, ...] = LENGTHS, seed: int = 0) -> tuple[Tensor, Tensor]:
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    return torch.randint(2, 40, mask.shape, generator=torch.Generator().manual_seed(seed)) * mask, mask
+
+
+# --- the star-transformer ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cycles", [1, 3])
+@pytest.mark.parametrize("neighbours", [1, 2, 7])
+def test_ring_and_star_equal_the_loop(cycles: int, neighbours: int) -> None:
+    net = network(cycles=cycles, neighbours=neighbours)
+    weights = {name.removeprefix("encoder."): tensor for name, tensor in net.state_dict().items()}
+    ids, mask = texts()
+    found = net.encode(ids, mask)
+    for row, own, length in zip(found, ids, LENGTHS, strict=True):
+        if length:
+            embeddings = list(net.table.weight.detach()[own[:length]])
+            expected = oracles_link.star_transformer(weights, embeddings, cycles, neighbours)
+            torch.testing.assert_close(row, expected, rtol=0, atol=1e-9)
+
+
+def test_by_hand_a_text_of_one_word() -> None:
+    # Keys of the ring: the normalised word, the word itself and the relay, which is the word too. With W_K = 0 the
+    # weights are 1/3 each; W_V = 1 makes the node n = (norm + 2 e) / 3, and the relay's (e + n) / 2 of itself and n.
+    torch.manual_seed(0)
+    ast = AST(2, heads=1).double()
+    for step in (ast.rings[0], ast.stars[0]):
+        step.inward.weight.data = torch.tensor([[0, 0], [0, 0], [0, 0], [0, 0], [1, 0], [0, 1]]).double()  # type: ignore[union-attr]
+    words = Words(torch.tensor([[3.0, 1.0]]).double(), torch.tensor([[0]]), torch.tensor([[True]]))
+    # norm of (3, 1) is (1, -1): n = (7/3, 1/3), s = (8/3, 2/3), and (n + s) / 2 = (2.5, 0.5).
+    assert ast(words)[0].tolist() == pytest.approx([2.5, 0.5], abs=1e-5)
+
+
+def test_where_no_gradient_is_kept_a_long_text_is_read_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, (ids, mask) = network(cycles=2, neighbours=2), texts((30, 17))
+    expected = net.encode(ids, mask)
+    for chunk in (2, 10, 26):
+        monkeypatch.setattr("ensue.tasks.link.star.CHUNK", chunk)
+        monkeypatch.setattr("ensue.tasks.link.star._LEAST", 1)
+        with torch.no_grad():
+            torch.testing.assert_close(net.encode(ids, mask), expected.detach(), rtol=0, atol=1e-13)
+
+
+def test_nothing_is_as_large_as_the_square_of_a_length() -> None:
+    net, sizes = network(), []
+
+    def note(tensor: Tensor) -> Tensor:
+        sizes.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        net.encode(*texts((400,)))
+    # No more than five keys 12 wide of each of 400 words.
+    assert 400 * 12 <= max(sizes) <= 400 * 5 * 12
+
+
+def test_alphas_are_told_by_step_and_cycle() -> None:
+    net = network(cycles=2)
+    assert isinstance(net.encoder, AST)
+    found = net.encoder.alphas()
+    assert list(found) == ["ring 1", "ring 2", "star 1", "star 2"]
+    # 1 + 1 / (1 + e^3), 1.5, 1 + 1 / (1 + e^-3)
+    assert found["star 2"] == pytest.approx([1.0474, 1.5, 1.9526], abs=1e-4)
+
+
+def test_heads_that_do_not_divide() -> None:
+    with pytest.raises(SettingError) as error:
+        network(heads=5)
+    assert str(error.value) == "heads is 5, which does not divide the 12 numbers of a word's vector"
+
+
+# --- every encoder ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("cycles", [1, 2])
+def test_a_text_is_the_same_alone_and_in_any_batch(encoder: Name, cycles: int) -> None:
+    net, (ids, mask) = network(encoder, cycles=cycles), texts()
+    found = net.encode(ids, mask)
+    wide = torch.nn.functional.pad(ids, (0, 7)).masked_fill(~torch.nn.functional.pad(mask, (0, 7)), 39)
+    for vectors in (
+        net.encode(wide, torch.nn.functional.pad(mask, (0, 7))),
+        net.encode(ids.flip(0), mask.flip(0)).flip(0),
+    ):
+        torch.testing.assert_close(vectors, found, rtol=0, atol=1e-13)
+    for row, own, length in zip(found, ids, LENGTHS, strict=True):
+        if length:
+            alone = net.encode(own[None, :length], torch.ones(1, length, dtype=torch.bool))[0]
+            torch.testing.assert_close(row, alone, rtol=0, atol=1e-13)
+        else:
+            assert not row.any()
+    single = net.float()
+    together = single.encode(ids, mask)
+    for row, own, length in zip(together, ids, LENGTHS, strict=True):
+        if length:
+            alone = single.encode(own[None, :length], torch.ones(1, length, dtype=torch.bool))[0]
+            torch.testing.assert_close(row, alone, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_gradients_of_padding_and_of_empty_texts_are_zero_and_finite(encoder: Name) -> None:
+    net, (ids, mask) = network(encoder), texts()
+    ids = ids.masked_fill(~mask, 39).masked_fill((ids == 39) & mask, 38)  # 39 stands at padding alone
+    net.encode(ids, mask).square().sum().backward()  # type: ignore[no-untyped-call]
+    assert net.table.weight.grad is not None
+    grad = net.table.weight.grad.to_dense()
+    assert torch.isfinite(grad).all() and not grad[39].any() and grad.any()
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_what_words_add_sums_to_the_product(encoder: Name) -> None:
+    net, (ids, mask) = network(encoder, cycles=2), texts()
+    others = torch.randn(len(ids), 3, net.width, dtype=torch.float64)
+    vectors, parts = net.encode(ids, mask), net.parts(ids, mask, others)
+    torch.testing.assert_close(parts.sum(2), (others @ vectors[..., None])[..., 0], rtol=0, atol=1e-12)
+    assert not parts.masked_select(~mask[:, None]).any()
+    shares = net.weigh(ids, mask)
+    assert shares.sum(1).tolist() == pytest.approx([1, 1, 1, 0, 1]) and (shares >= 0).all() and not shares[~mask].any()
+
+
+@pytest.mark.parametrize("encoder", ["ast", "cnn"])
+def test_a_word_that_is_left_out_adds_nothing_of_its_own(encoder: Name) -> None:
+    # A word that gives the maximum nowhere and gets no weight adds what all words add: what no word brought.
+    net, (ids, mask) = network(encoder), texts((40,))
+    if isinstance(net.encoder, AST):
+        net.encoder.stars[0].alphas.raw.data.fill_(9.0)  # type: ignore[operator, union-attr]
+    shares = net.weigh(ids, mask)[0]
+    idle = (shares < 1e-12).nonzero()[:, 0].tolist()
+    parts = net.parts(ids, mask, torch.randn(1, 1, net.width, dtype=torch.float64))[0, 0]
+    even = parts[idle]
+    assert len(idle) > 2 and (even - even[0]).abs().max() < 1e-12 < parts.std()
+
+
+def test_fixed_words_and_words_not_met_stay_as_they_are_to_the_bit() -> None:
+    net = network().float().train()
+    vectors = torch.randn(2, 12)
+    net.place(torch.tensor([2, 3]), vectors, tuned=False)
+    before = net.table.weight.detach().clone()
+    assert torch.equal(before[2:4], vectors)
+    links = Links(counting_up(4, 3), counting_up(2, 3), np.array([[0, 0], [1, 1]]))  # words 2 to 8
+    optimizer = make_optimizer(net, SCHEDULE)
+    torch.autograd.backward(net.loss(links.batch(np.arange(2))))
+    assert net.table.weight.grad is not None and net.table.weight.grad.is_sparse
+    optimizer.step()
+    moved = (net.table.weight != before).any(1).nonzero()[:, 0].tolist()
+    assert moved == [4, 5, 6, 7, 8]
+
+
+def test_new_words_get_rows_and_old_ones_keep_theirs() -> None:
+    net = network()
+    before = net.table.weight.detach().clone()
+    net.grow(43)
+    assert torch.equal(net.table.weight[:40], before) and net.table.weight[40:].abs().min() > 0
+    assert net.table.sparse and net.fixed.tolist() == [False] * 43
+
+
+@pytest.mark.parametrize("loss", ["triplet", "contrastive"])
+def test_the_loss_is_that_of_the_cosines(loss: str) -> None:
+    net = network(loss=loss)
+    batch = Links(counting_up(4, 3, 2), counting_up(2, 3), np.array([[0, 0], [1, 1], [2, 1]])).batch(np.arange(3))
+    articles = [net.encode(ids[None], torch.ones(1, len(ids), dtype=torch.bool))[0] for ids in
+                (torch.arange(2, 6), torch.arange(6, 9), torch.arange(9, 11))]  # fmt: skip
+    posts = [net.encode(ids[None], torch.ones(1, len(ids), dtype=torch.bool))[0] for ids in
+             (torch.arange(2, 4), torch.arange(4, 7))]  # fmt: skip
+    rows, columns = (torch.stack([own / own.norm() for own in vectors]).detach() for vectors in (articles, posts))
+    related = torch.tensor([[True, False], [False, True], [False, True]])
+    expected = (
+        oracles_link.triplet_loss(rows, columns, related, 0.15, 0.1)
+        if loss == "triplet"
+        else oracles_link.contrastive_loss(rows @ columns.T, related, 0.05)
+    )
+    assert net.loss(batch).item() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(("name", "value", "message"), [
+    ("encoder", "bert", "encoder is 'bert'; choose from ast, cnn, gru, bigru"),
+    ("loss", "hinge", "loss is 'hinge'; choose from triplet, contrastive"),
+    ("heads", 0, "heads is 0; it must be at least 1"),
+    ("max_words", 0, "max_words is 0; it must be at least 1"),
+    ("cycles", 65, "cycles is 65; it must be at most 64"),
+    ("margin", -1.0, "margin is -1.0; it must be 0 or more"),
+    ("temperature", 0.0, "temperature is 0.0; it must be above 0"),
+])  # fmt: skip
+def test_settings_are_checked(name: str, value: object, message: str) -> None:
+    with pytest.raises(SettingError) as error:
+        LinkSettings(**{name: value})  # type: ignore[arg-type]
+    assert str(error.value) == message
+    with pytest.raises(SettingError, match=r"^hidden is 7; it must be even for bigru, which halves it$"):
+        LinkSettings(encoder="bigru", hidden=7)
+
+
+# --- a planted pattern ------------------------------------------------------------------------------------------------
+
+
+def planted(articles: int) -> tuple[Tokens, Tokens, np.ndarray[tuple[int, ...], np.dtype[np.int64]]]:
+    """Articles of 30 words, of which 4 are theirs alone; 3 posts each, of 2 of these and 4 words that all use."""
+    random = np.random.default_rng(0)
+    own = 2 + np.arange(articles)[:, None] * 4 + np.arange(4)
+    common = 2 + 4 * articles
+    bodies = [random.permutation(np.concatenate([row, random.integers(common, common + 60, 26)])) for row in own]
+    posts = [np.concatenate([random.choice(row, 2, replace=False), random.integers(common, common + 60, 4)])
+             for row in own for _ in range(3)]  # fmt: skip
+
+    def tokens(rows: list[np.ndarray[tuple[int, ...], np.dtype[np.int64]]]) -> Tokens:
+        offsets = np.cumsum([0, *map(len, rows)]).astype(np.int64)
+        return Tokens(np.concatenate(rows).astype(np.int32), offsets, np.arange(len(offsets), dtype=np.int64))
+
+    return tokens(bodies), tokens(posts), np.stack([np.repeat(np.arange(articles), 3), np.arange(3 * articles)], 1)
+
+
+def reciprocal_rank(net: Linker, articles: Tokens, posts: Tokens) -> float:
+    """Mean over the posts of 1 / the rank of their article."""
+    net.eval()
+    rows, columns = (torch.cat([vectors for _, vectors in encode_texts(net, side)]) for side in (articles, posts))
+    cosines = columns @ rows.T
+    own = cosines.gather(1, torch.arange(len(columns))[:, None] // 3)
+    return float((1 / (cosines >= own).sum(1)).mean())
+
+
+@pytest.mark.parametrize(("name", "loss"), [
+    ("ast", "triplet"), ("ast", "contrastive"), ("cnn", "contrastive"), ("bigru", "contrastive"),
+])  # fmt: skip
+def test_a_planted_pattern_is_learned(name: str, loss: str) -> None:
+    articles, posts, pairs = planted(12)
+    _, defaults, schedule = MODELS[name]
+    assert isinstance(defaults, LinkSettings) and schedule is not None
+    changes = {"heads": 2, "hidden": 24, "filters": 24, "loss": loss}
+    torch.manual_seed(0)
+    net = Linker(LinkSettings(**(vars(defaults) | changes)), 2 + 4 * 12 + 60, 24)
+    before = reciprocal_rank(net, articles, posts)
+    schedule = type(schedule)(
+        **(vars(schedule) | {"epochs": 12, "learning_rate": 1e-2, "batch_size": 12, "check_every": 12})
+    )
+    reports = train(
+        net, Links(articles, posts, pairs), lambda: reciprocal_rank(net, articles, posts), schedule,
+        optimizer=make_optimizer(net, schedule), seed=0,
+    )  # fmt: skip
+    for _ in reports:
+        pass
+    assert before < 0.6 and reciprocal_rank(net, articles, posts) > 0.98

@@ -1,0 +1,226 @@
+"""Reviews: the bound beside SciPy, one review by hand, and the promise kept in simulated reviews."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import hypergeom
+
+from ensue.data.histories import Index
+from ensue.errors import SettingError
+from ensue.tasks.classify.logistic import SparseRows
+from ensue.tasks.link.review import (
+    ROUNDED,
+    Progress,
+    ReviewSettings,
+    audit_size,
+    most_relevant,
+    review,
+    shortfall,
+    story_threshold,
+)
+
+Mask = npt.NDArray[np.bool_]
+
+
+@given(st.integers(1, 300), st.integers(0, 300), st.integers(0, 20), st.sampled_from([0.05, 0.04, 0.008]))
+def test_the_bound_agrees_with_scipy(posts: int, sampled: int, hits: int, alpha: float) -> None:
+    sampled = min(sampled, posts)
+    hits = min(hits, sampled)
+    wanted = max(
+        number
+        for number in range(hits, posts - sampled + hits + 1)
+        if hypergeom.cdf(hits, posts, number, sampled) > alpha * ROUNDED
+    )
+    assert most_relevant(posts, sampled, hits, alpha) == wanted
+
+
+def test_audit_sizes_by_hand() -> None:
+    # 18 found allow 2 more at 90 %. A sample of m out of 10 misses 3 with chance C(7, m) / C(10, m): 1/6 at 4 ... 1/30
+    # at 6 and 1/120 at 7; C(7,5)/C(10,5) = 21/252 = .083 at 5. Under .05 it is first at 6.
+    assert audit_size(10, 18, 0, 0.9, 0.05) == 6
+    # One in the sample is found with it: (18 + 1) / .9 - 18 = 3.1 allows 3 in all. Of 4, at most one is met with chance
+    # (C(6, m) + 4 C(6, m - 1)) / C(10, m): 25/210 = .119 at 6 and 4/120 = .033 at 7.
+    assert audit_size(10, 18, 1, 0.9, 0.05) == 7
+    assert audit_size(10, 0, 0, 0.9, 0.05) == 10  # nothing found allows nothing: all must be read
+
+
+def features(truth: Mask, seed: int, noise: float) -> tuple[npt.NDArray[np.float64], SparseRows]:
+    """Scores and two-column rows that know something of the truth."""
+    random = np.random.default_rng(seed)
+    start = truth + noise * random.normal(size=len(truth))
+    angles = np.where(truth, 0.3, 1.2) + 0.3 * random.normal(size=len(truth))
+    owners, columns = np.repeat(np.arange(len(truth)), 2), np.tile([0, 1], len(truth))
+    values = np.stack([np.cos(angles), np.sin(angles)], axis=1).ravel()
+    return start, SparseRows(owners, columns, values, (len(truth), 2))
+
+
+def test_labels_re_rank_the_rest() -> None:
+    # Six posts of two words: the first two are labelled, one of each kind, then word 0 wins though word 1 began higher.
+    truth = np.array([True, False, False, True, False, True])
+    rows = SparseRows(np.arange(6), np.array([0, 1, 1, 0, 1, 0]), np.ones(6), (6, 2))
+    asked: list[list[int]] = []
+
+    def ask(posts: Index) -> Mask:
+        asked.append(posts.tolist())
+        return truth[posts]
+
+    start = np.array([1.0, 0.9, 0.5, 0.4, 0.3, 0.2])
+    last = list(review(start, rows, ask, ReviewSettings(batch=2, patience=2)))[-1]
+    # Post 3 (word 0) is next, not 2 (word 1).
+    assert asked[:2] == [[0, 1], [3, 5]]
+    assert last.reached and last.found == 3
+    assert last.sentence.endswith("recall at least 1.00; that is enough")
+
+
+@pytest.mark.parametrize(("found", "patience", "dry"), [(60, 1, 135), (30, 1, 243), (60, 300, 300)])
+def test_reading_goes_on_while_the_rest_may_hold_too_many(found: int, patience: int, dry: int) -> None:
+    # 60 found let 6 be missed: 135 dry posts in a row speak for at most 6 in 810, and 805 are unread.
+    truth = np.arange(1000) < found
+    rows = SparseRows(np.arange(1000), np.zeros(1000, np.int64), np.zeros(1000), (1000, 1))
+    asked: list[int] = []
+
+    def ask(posts: Index) -> Mask:
+        asked.extend(posts.tolist())
+        return truth[posts]
+
+    for _ in review(-np.arange(1000.0), rows, ask, ReviewSettings(batch=1, patience=patience)):
+        if asked[-1] != len(asked) - 1:  # the first post of an audit
+            break
+    assert next(place for place, post in enumerate(asked) if place != post) == found + dry
+
+
+def test_posts_without_words_can_be_labelled() -> None:
+    none = np.empty(0, np.int64)
+    truth = np.arange(40) % 4 == 0
+    last = list(review(truth + 0.0, SparseRows(none, none, np.empty(0), (40, 3)), partial(np.take, truth)))[-1]
+    assert last.reached and last.found == 10
+
+
+def test_a_review_ends_when_the_reader_stops_and_goes_on_later() -> None:
+    truth = np.arange(100) < 10
+    start, rows = features(truth, 0, 0.1)
+    asked: list[int] = []
+
+    def ask(posts: Index) -> Mask:
+        asked.extend(posts.tolist())
+        return truth[posts][: 3 if len(asked) > 10 else None]
+
+    last = list(review(start, rows, ask))[-1]
+    assert (last.labelled, last.reached, last.recall_at_least) == (13, False, None)
+    assert last.sentence == "13 of 100 posts read, 10 relevant; nothing can be said of recall yet"
+    given = np.array(asked[:13])
+    seen: list[int] = []
+
+    def ask_on(posts: Index) -> Mask:
+        seen.extend(posts.tolist())
+        return truth[posts]
+
+    last = list(review(start, rows, ask_on, labels=(given, truth[given])))[-1]
+    assert last.reached and not set(seen) & set(given.tolist())
+    assert last.labelled == 13 + len(seen) == 13 + len(set(seen))
+
+
+def test_nothing_relevant_is_read_to_the_end() -> None:
+    truth = np.zeros(30, bool)
+    start, rows = features(truth, 0, 1.0)
+    last = list(review(start, rows, partial(np.take, truth)))[-1]
+    assert (last.labelled, last.found, last.reached, last.recall_at_least) == (30, 0, True, None)
+
+
+def test_the_promise_is_kept_and_labels_are_saved() -> None:
+    wrong, labels = 0, []
+    for seed in range(30):
+        truth = np.random.default_rng(seed).random(1000) < 0.1
+        start, rows = features(truth, seed, 0.3)
+        last = list(review(start, rows, partial(np.take, truth), ReviewSettings(seed=seed)))[-1]
+        assert last.reached
+        wrong += last.found < 0.9 * truth.sum()
+        labels.append(last.labelled)
+    # 30 x .05 = 1.5; more than 5 have a chance under half a percent.
+    assert wrong <= 5
+    assert np.mean(labels) < 500
+
+
+def test_a_blind_ranking_does_not_break_the_promise() -> None:
+    wrong = 0
+    for seed in range(30):
+        random = np.random.default_rng(seed)
+        truth = random.random(300) < 0.2
+        rows = SparseRows(np.arange(300), random.integers(0, 5, 300), np.ones(300), (300, 5))
+        settings = ReviewSettings(seed=seed, patience=10)
+        last = list(review(random.random(300), rows, partial(np.take, truth), settings))[-1]
+        wrong += last.found < 0.9 * truth.sum()
+    assert wrong <= 5  # 30 x .05 = 1.5; more than 5 have a chance under half a percent
+
+
+def test_progress_in_words() -> None:
+    progress = Progress(1000, 120, 45, 1, 5, True)
+    # 45 / (45 + 5)
+    assert progress.recall_at_least == 0.9
+    assert progress.sentence == (
+        "120 of 1,000 posts read, 45 relevant, at most 5 more: recall at least 0.90; that is enough"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"target": 1.0}, "target is 1.0; it must be between 0 and 1"),
+        ({"confidence": 0.0}, "confidence is 0.0; it must be between 0 and 1"),
+        ({"batch": 0}, "batch is 0; it must be at least 1"),
+    ],
+)
+def test_refused_settings(settings: dict[str, float], message: str) -> None:
+    with pytest.raises(SettingError) as error:
+        ReviewSettings(**settings)  # type: ignore[arg-type]
+    assert str(error.value) == message
+
+
+def test_the_threshold_by_hand() -> None:
+    # 19 stories at 95 %: k = 20 x .95 = 19, the largest; 18 are too few, of 39 the 38th smallest counts.
+    assert story_threshold([number / 100 for number in range(19)]) == 0.18
+    assert story_threshold([number / 100 for number in range(18)]) is None
+    assert story_threshold([number / 100 for number in range(39)]) == 0.37
+    assert story_threshold([]) is None
+
+
+def test_stories_like_the_earlier_ones_are_stopped_in_time() -> None:
+    def story(seed: int) -> tuple[npt.NDArray[np.float64], SparseRows, Mask]:
+        truth = np.random.default_rng(seed).random(200) < 0.15
+        start, rows = features(truth, seed, 0.4)
+        return 4 * start - 3, rows, truth
+
+    threshold = story_threshold([shortfall(*story(seed)) for seed in range(39)])
+    assert threshold is not None
+    wrong, labels = 0, []
+    for seed in range(1000, 1040):
+        start, rows, truth = story(seed)
+        last = list(review(start, rows, partial(np.take, truth), ReviewSettings(threshold=threshold)))[-1]
+        wrong += last.found < 0.9 * truth.sum()
+        labels.append(last.labelled)
+        assert last.reached and (last.target == 0.9 or last.labelled == 200)
+    assert wrong <= 6  # 40 x .05 = 2; more than 6 have a chance under half a percent
+    assert np.mean(labels) < 100  # half; an audit needs .53 of the unread at 27 found
+
+
+def test_a_story_statement_says_what_it_assumes() -> None:
+    progress = Progress(1000, 120, 45, 0, None, True, 0.97, 0.9)
+    assert progress.recall_at_least == 0.9
+    assert progress.sentence == (
+        "120 of 1,000 posts read, 45 relevant: recall at least 0.90, if this story is like the earlier ones; that is "
+        "enough"
+    )
+
+
+def test_looks_that_were_taken_leave_less_chance_of_error() -> None:
+    truth = np.arange(400) < 30
+    start, rows = features(truth, 0, 0.1)
+    labels = [list(review(start, rows, partial(np.take, truth), looks=looks))[-1].labelled for looks in (0, 4)]
+    # After four looks alpha is 1/16 of what it was: the sample must be larger.
+    assert labels[1] > labels[0]

@@ -1,0 +1,326 @@
+"""What every predictor of task ``next`` promises, on a pattern planted in the data. One subclass a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from ensue.answers import Answer
+from ensue.data.histories import Histories
+from ensue.errors import SettingError
+from ensue.records import History
+from ensue.tasks.next.answers import known
+from ensue.tasks.next.predictor import NextPredictor
+from ensue.training.optimizer import optimizer_tensors
+from ensue.vocabulary import UNKNOWN, Vocabulary
+
+CYCLE = 10
+HOUR = 3600.0
+TRAINED: Mapping[str, object] = {"dim": 16, "table_dim": 16, "epochs": 12, "learning_rate": 0.02, "batch_size": 8}
+LEARNED: dict[str, NextPredictor] = {}
+
+
+def walks(num: int, seed: int) -> list[History]:
+    """Cascades that walk the cycle a0 -> a1 -> … -> a9 -> a0 from a random start, an hour a step; no value twice."""
+    random = np.random.default_rng(seed)
+    return [
+        History(tuple(f"a{(start + step) % CYCLE}" for step in range(length)), tuple(HOUR * t for t in range(length)))
+        for start, length in zip(random.integers(0, CYCLE, num), random.integers(3, 6, num), strict=True)
+    ]
+
+
+def crowds(num: int, seed: int) -> list[History]:
+    """Two of many values at random, then the one that everybody ends with."""
+    random = np.random.default_rng(seed)
+    pairs = (random.choice(CYCLE - 1, 2, replace=False) + 1 for _ in range(num))
+    return [History((f"a{one}", f"a{two}", "a0"), (0.0, HOUR, 2 * HOUR)) for one, two in pairs]
+
+
+def close(one: list[Answer], other: list[Answer], *, tolerance: float = 1e-5) -> None:
+    """The same choices for the same reasons, up to rounding; ties may change places."""
+    assert len(one) == len(other)
+    for mine, theirs in zip(one, other, strict=True):
+        assert (mine.known, mine.given, mine.id) == (theirs.known, theirs.given, theirs.id)
+        scores = [{choice.value: choice.score for choice in answer.choices} for answer in (mine, theirs)]
+        assert scores[0] == pytest.approx(scores[1], abs=tolerance)
+        shares = [
+            {(choice.value, heed.position): heed.share for choice in answer.choices for heed in choice.heeded}
+            for answer in (mine, theirs)
+        ]
+        assert shares[0] == pytest.approx(shares[1], abs=tolerance)
+
+
+class NextContract:
+    """Inherit, name the model, and every promise is checked. A model that reads no order sets ``crowd``."""
+
+    model: ClassVar[str]
+    options: ClassVar[Mapping[str, object]] = {}
+    crowd: ClassVar[bool] = False
+    short: ClassVar[Mapping[str, object]] = {"window": 2}
+
+    @classmethod
+    def data(cls, num: int, seed: int) -> list[History]:
+        return (crowds if cls.crowd else walks)(num, seed)
+
+    @classmethod
+    def fitted(cls, records: list[History], **options: object) -> NextPredictor:
+        made = NextPredictor(cls.model, settings={**cls.options, **options}, seed=5, device="cpu")
+        for _ in made.fit(Histories.of(records)):
+            pass
+        return made
+
+    @pytest.fixture
+    def predictor(self) -> NextPredictor:
+        """Shared by the tests that change nothing."""
+        if self.model not in LEARNED:
+            LEARNED[self.model] = self.fitted(self.data(80, 0))
+        return LEARNED[self.model]
+
+    @pytest.fixture
+    def own(self) -> NextPredictor:
+        """A predictor for a test that teaches it more."""
+        return self.fitted(self.data(30, 0), **({"epochs": 2} if self.options else {}))
+
+    def popular(self, predictor: NextPredictor) -> dict[str, float]:
+        """Shares of the events of the training data, counted anew."""
+        values = [value for record in self.data(80, 0) for value in record.values]
+        return {value: values.count(value) / len(values) for value in set(values)}
+
+    def test_learns_the_pattern(self, predictor: NextPredictor) -> None:
+        questions = self.data(40, 1)
+        asked = [History(record.values[:-1], record.times[:-1]) for record in questions]
+        hits = [
+            answer.choices[0].value == record.values[-1]
+            for answer, record in zip(predictor.predict(asked, 1), questions, strict=True)
+        ]
+        assert np.mean(hits) >= 0.95
+
+    def test_probabilities_fall_and_sum_to_one(self, predictor: NextPredictor) -> None:
+        for answer in predictor.predict(self.data(20, 2), 99):
+            scores = [choice.score for choice in answer.choices]
+            assert scores == sorted(scores, reverse=True) and all(0 < score <= 1 for score in scores)
+            assert sum(scores) == pytest.approx(1, abs=1e-5)
+        for answer in predictor.predict(self.data(20, 2), 3):
+            assert sum(choice.score for choice in answer.choices) <= 1 + 1e-5
+
+    def test_no_answer_repeats_a_value_where_the_data_never_does(self, predictor: NextPredictor) -> None:
+        for record, answer in zip(self.data(20, 2), predictor.predict(self.data(20, 2), 99), strict=True):
+            assert {choice.value for choice in answer.choices}.isdisjoint(record.values)
+
+    def test_answers_may_repeat_where_the_data_does(self) -> None:
+        again = [History(("a", "b", "a", "b")), History(("b", "a", "b", "a")), History(("a", "a", "b"))]
+        made = self.fitted(again, **({"epochs": 1} if self.options else {}))
+        (answer,) = made.predict([History(("a", "b"))], 9)
+        assert {choice.value for choice in answer.choices} == {"a", "b"}
+
+    def test_single_equals_batch(self, predictor: NextPredictor) -> None:
+        records = [
+            *self.data(12, 3),
+            History(()),
+            History(("who?",)),
+            History(("a1", "who?", "a2"), (0.0, 1.0, 2.0)),
+            History(("a3", "a4")),  # without times, among others that have them
+            History(("a5",) * 40, tuple(HOUR * t for t in range(40))),
+        ]
+        close(predictor.predict(records), [predictor.predict([record])[0] for record in records])
+
+    def test_saved_and_loaded_gives_equal_answers(self, predictor: NextPredictor, tmp_path: Path) -> None:
+        predictor.save(tmp_path / "model", "a card")
+        loaded = NextPredictor.load(tmp_path / "model", device="cpu")
+        records = [*self.data(10, 3), History(("who?",))]
+        assert loaded.predict(records) == predictor.predict(records)
+        assert loaded.explain(records) == predictor.explain(records)
+        assert loaded.summary() == predictor.summary()
+        assert (tmp_path / "model" / "CARD.md").read_text() == "a card"
+        loaded.save(tmp_path / "again", "a card")
+        for file in sorted((tmp_path / "model").iterdir()):
+            assert (tmp_path / "again" / file.name).read_bytes() == file.read_bytes(), file.name
+
+    def test_loaded_and_updated_equals_updated(self, own: NextPredictor, tmp_path: Path) -> None:
+        own.save(tmp_path / "model")
+        loaded = NextPredictor.load(tmp_path / "model", device="cpu")
+        more = [*self.data(10, 4), History(("a1", "new"), (0.0, 9.0))]
+        assert own.update(Histories.of(more)).loss == loaded.update(Histories.of(more)).loss
+        assert loaded.predict(more) == own.predict(more)
+        own.save(tmp_path / "own")
+        loaded.save(tmp_path / "loaded")
+        for file in sorted((tmp_path / "own").iterdir()):
+            assert (tmp_path / "loaded" / file.name).read_bytes() == file.read_bytes(), file.name
+
+    def test_same_seed_same_bytes(self, tmp_path: Path) -> None:
+        for name in ("one", "two"):
+            self.fitted(self.data(30, 0), **({"epochs": 2} if self.options else {})).save(tmp_path / name)
+        files = {
+            name: {file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("one", "two")
+        }
+        assert files["one"] == files["two"]
+
+    def test_an_unknown_value_is_counted_and_harmless(self, predictor: NextPredictor) -> None:
+        plain = History(("a3", "a4", "a5"), (0.0, HOUR, 2 * HOUR), "x")
+        odd = History(("who?", "a3", "a4", "why?", "a5"), (0.0, 0.0, HOUR, HOUR, 2 * HOUR), "x")
+        (expected,), (found,) = predictor.predict([plain]), predictor.predict([odd])
+        assert (expected.known, expected.given, found.known, found.given, found.id) == (3, 3, 3, 5, "x")
+        assert [choice.value for choice in found.choices] == [choice.value for choice in expected.choices]
+        for mine, theirs in zip(found.choices, expected.choices, strict=True):
+            assert mine.score == pytest.approx(theirs.score, abs=1e-6)
+            assert [heed.value for heed in mine.heeded] == [heed.value for heed in theirs.heeded]
+            assert all(odd.values[heed.position] == heed.value for heed in mine.heeded)
+
+    @pytest.mark.parametrize("record", [History(()), History(("who?", "why?")), History(("who?",), (4.0,))])
+    def test_with_nothing_known_the_answer_is_popularity(self, predictor: NextPredictor, record: History) -> None:
+        (answer,) = predictor.predict([record], 99)
+        assert (answer.known, answer.given) == (0, len(record.values))
+        found = {choice.value: choice.score for choice in answer.choices}
+        assert found == pytest.approx(self.popular(predictor), abs=1e-6)
+        assert not any(choice.heeded for choice in answer.choices)
+
+    def test_no_records_no_answers(self, predictor: NextPredictor) -> None:
+        assert predictor.predict([]) == [] and predictor.explain([]) == []
+
+    def test_k_may_exceed_the_catalogue(self, predictor: NextPredictor) -> None:
+        record = self.data(1, 5)[0]
+        (all_of_them,) = predictor.predict([record], 10_000)
+        (one,) = predictor.predict([record], 1)
+        assert len(all_of_them.choices) == CYCLE - len(record.values)
+        assert [choice.value for choice in one.choices] == [all_of_them.choices[0].value]
+
+    def test_times_may_be_absent(self, predictor: NextPredictor) -> None:
+        timed = self.data(10, 6)
+        untimed = [replace(record, times=()) for record in timed]
+        close(predictor.predict(untimed), predictor.predict([replace(r, times=(0.0,) * len(r.values)) for r in timed]))
+        for record, found in zip(timed, predictor.explain(untimed), strict=True):
+            assert found.times == () and found.values == record.values[-len(found.values) or len(record.values) :]
+        without = self.fitted(
+            [replace(record, times=()) for record in self.data(20, 0)], **({"epochs": 1} if self.options else {})
+        )
+        assert len(without.predict(timed)) == 10
+
+    def test_only_time_apart_counts(self, predictor: NextPredictor) -> None:
+        records = self.data(6, 6)
+        later = [replace(record, times=tuple(1.7e9 + time for time in record.times)) for record in records]
+        close(predictor.predict(later), predictor.predict(records))
+
+    def test_update_welcomes_new_values_and_keeps_old_ids(self, own: NextPredictor) -> None:
+        before = list(own.vocabulary.values)
+        new = Histories.of([History(("a1", "new", "newer"), (0.0, 9.0, 20.0))] * 8)
+        report = own.update(new)
+        assert report.stage == "update" and np.isfinite(report.loss)
+        assert list(own.vocabulary.values) == [*before, "new", "newer"]
+        (answer,) = own.predict([History(("a1", "new"), (0.0, 9.0))], 99)
+        assert (answer.known, "newer" in {choice.value for choice in answer.choices}) == (2, True)
+        assert own.facts["sequences"] == 38 and own.facts["updates"] == 1
+        (nothing,) = own.predict([History(())], 99)
+        assert {choice.value for choice in nothing.choices} == {*before, "new", "newer"}
+
+    def test_update_goes_on_with_the_optimisers_moments(self, own: NextPredictor) -> None:
+        if own.schedule is None:
+            assert own.optimizer is None
+            return
+
+        def steps() -> set[float]:
+            assert own.optimizer is not None
+            tensors = optimizer_tensors(own.network, own.optimizer)
+            return {float(tensor) for name, tensor in tensors.items() if name.endswith(".step")}
+
+        (before,) = steps()
+        own.update(Histories.of([*self.data(20, 4), History(("a1", "new"), (0.0, 9.0))]))
+        assert steps() == {before + 6}  # 21 histories and as many remembered ones in batches of 8
+
+    def test_update_learns_that_values_repeat(self, own: NextPredictor) -> None:
+        question = [History(("a1", "a2"), (0.0, HOUR))]
+        assert "a1" not in {choice.value for choice in own.predict(question, 99)[0].choices}
+        own.update(Histories.of([History(("a1", "a2", "a1"), (0.0, HOUR, 2 * HOUR))]))
+        assert "a1" in {choice.value for choice in own.predict(question, 99)[0].choices}
+
+    def test_evidence_in_a_history_longer_than_the_reach_names_the_right_events(self) -> None:
+        made = self.fitted(self.data(30, 0), **self.short, **({"epochs": 1} if self.options else {}))
+        record = History(tuple(f"a{place}" for place in range(7)), tuple(HOUR * place for place in range(7)))
+        (found,) = made.explain([record])
+        size = len(found.influence)
+        assert size <= 3 and found.values == record.values[7 - size :] and found.times == record.times[7 - size :]
+        for choice in found.answer.choices:
+            for heed in choice.heeded:
+                assert heed.value == record.values[heed.position] and heed.position >= 5
+                assert heed.share == pytest.approx(found.influence[heed.position - 7], abs=1e-6)
+
+    def test_update_learns(self, own: NextPredictor) -> None:
+        new = Histories.of([History(("a1", "new"), (0.0, HOUR))] * 16)
+        question = [History(("a1",))]
+
+        def share() -> float:
+            (answer,) = own.predict(question, 99)
+            return sum(choice.score for choice in answer.choices if choice.value == "new")
+
+        seen = []
+        for _ in range(3):
+            own.update(new)
+            seen.append(share())
+        assert 0 < seen[0] < seen[1] < seen[2], seen
+
+    def test_explanations_are_shares(self, predictor: NextPredictor) -> None:
+        records = [*self.data(10, 7), History(("a1", "who?", "a2"), (0.0, 1.0, HOUR)), History(()), History(("who?",))]
+        for record, found in zip(records, predictor.explain(records, 2), strict=True):
+            size = len(found.influence)
+            inside = [value for value in record.values if value in predictor.vocabulary]
+            assert found.values == tuple(inside[len(inside) - size :])
+            assert len(found.times) == (size if record.times else 0)
+            assert sum(found.influence) <= 1 + 1e-5 and all(0 <= share <= 1 for share in found.influence)
+            assert len(found.dependency) in (0, size)
+            for step, row in enumerate(found.dependency):
+                assert len(row) == size and all(0 <= share <= 1 for share in row)
+                assert sum(row) == pytest.approx(1, abs=1e-5) or sum(row) == 0
+                assert not any(row[step + 1 :]), "no event leans on a later one"
+            for choice in found.answer.choices:
+                shares = [heed.share for heed in choice.heeded]
+                assert shares == sorted(shares, reverse=True) and sum(shares) <= 1 + 1e-5
+
+    def test_the_deletion_test_is_the_answer_without_the_event(self, predictor: NextPredictor) -> None:
+        records = self.data(5, 8)
+        for record, answer in zip(records, predictor.predict(records, 3), strict=True):
+            for choice in answer.choices:
+                for heed in choice.heeded:
+                    rest = [place for place in range(len(record.values)) if place != heed.position]
+                    less = History(tuple(record.values[p] for p in rest), tuple(record.times[p] for p in rest))
+                    parts = [known([part], predictor.vocabulary).histories for part in (less, record)]
+                    column = torch.tensor([[predictor.vocabulary.id(choice.value)]])
+                    without = predictor._say(*parts).shares(column)[0, 0]
+                    assert heed.lost == pytest.approx(choice.score - float(without), abs=1e-5)
+
+    def test_evidence_changes_no_answer(self, predictor: NextPredictor) -> None:
+        records = self.data(5, 8)
+        plain = predictor.predict(records, evidence=False)
+        assert not any(choice.heeded for answer in plain for choice in answer.choices)
+        stripped = [
+            replace(answer, choices=tuple(replace(choice, heeded=()) for choice in answer.choices))
+            for answer in predictor.predict(records)
+        ]
+        assert stripped == plain
+
+    def test_unknown_events_in_the_data_teach_nothing(self) -> None:
+        some = Vocabulary(f"a{place}" for place in range(6))
+        records = [*self.data(30, 0), History(("who?", "a1", "why?", "a2"), (0.0, 0.0, 1.0, HOUR))]
+        coded = Histories.of(records, some)
+        assert (coded.ids == UNKNOWN).any()
+        made = NextPredictor(self.model, settings={**self.options, **({"epochs": 1} if self.options else {})})
+        for _ in made.fit(coded):
+            pass
+        made.update(coded)
+        assert set(made.vocabulary.values) == set(some.values)
+        (answer,) = made.predict([History(())], 99)
+        values = [value for record in records for value in record.values if value in some] * 2
+        expected = {value: values.count(value) / len(values) for value in set(values)}
+        assert {choice.value: choice.score for choice in answer.choices} == pytest.approx(expected, abs=1e-6)
+
+    def test_refusals(self, predictor: NextPredictor) -> None:
+        with pytest.raises(SettingError) as error:
+            predictor.predict([History(("a1",))], 0)
+        assert str(error.value) == "k is 0; ask for at least 1 choice"
+        with pytest.raises(SettingError) as error:
+            NextPredictor(self.model).predict([History(("a1",))])
+        assert str(error.value) == "this predictor is not trained yet: loop over fit(data), or load a folder"

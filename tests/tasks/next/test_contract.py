@@ -1,0 +1,215 @@
+"""The contract suite over every model of task ``next``: three lines a model."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+from ensue.data.histories import Histories
+from ensue.errors import DataError, SettingError
+from ensue.records import History
+from ensue.tasks.next import MODELS
+from ensue.tasks.next.gru4rec import GRU4Rec, GRU4RecSettings
+from ensue.tasks.next.narm import NARM, NARMSettings
+from ensue.tasks.next.predictor import NextPredictor
+from tests.tasks.next.contract import TRAINED, NextContract, close
+
+SESSIONS = {
+    "dim": 16,
+    "dropout": 0.0,
+    "loss": "ce",
+    "epochs": 30,
+    "learning_rate": 0.02,
+    "decay": False,
+    "batch_size": 8,
+    "patience": 3,
+}
+
+
+class TestHiDAN(NextContract):
+    model = "hidan"
+    options = TRAINED
+
+
+class TestHiDANWithoutUserAttention(NextContract):
+    model = "hidan-nua"
+    options = TRAINED
+
+
+class TestHiDANWithoutCascadeAttention(NextContract):
+    model = "hidan-nca"
+    options = TRAINED
+
+
+class TestHiDANWithoutTime(NextContract):
+    model = "hidan-nt"
+    options = TRAINED
+
+
+class TestCascadeBlend(NextContract):
+    model = "cascade-blend"
+    options = TRAINED
+
+    def test_update_learns(self, own: NextPredictor) -> None:
+        question = [History(("a1",))]
+        before = own.predict(question, 1)[0].choices[0].value
+        own.update(Histories.of([History(("a1", "new"), (0.0, 3600.0))] * 16))
+        assert (
+            before == "a2" and own.predict(question, 1)[0].choices[0].value == "new"
+        )  # what is remembered counts at once
+
+    def test_only_time_apart_counts(self, predictor: NextPredictor) -> None:
+        """Here hours and days count too: past and question together are moved by whole fortnights."""
+        later = 20 * 14 * 86_400.0
+
+        def moved(records: list[History]) -> list[History]:
+            return [History(record.values, tuple(time + later for time in record.times)) for record in records]
+
+        asked = self.data(20, 2)
+        close(predictor.predict(asked), self.fitted(moved(self.data(80, 0))).predict(moved(asked)))
+
+
+class ReadsWhole:
+    """Of a model whose state remembers the whole history: none is longer than its reach."""
+
+    model: ClassVar[str]
+
+    def test_evidence_in_a_history_longer_than_the_reach_names_the_right_events(self) -> None:
+        network, settings, _ = MODELS[self.model]
+        assert network(settings, 5).reach is None
+
+
+class TestRNN(ReadsWhole, NextContract):
+    model = "rnn"
+    options = TRAINED
+
+
+class TestLSTM(ReadsWhole, NextContract):
+    model = "lstm"
+    options = TRAINED
+
+
+class TestRMTPP(ReadsWhole, NextContract):
+    model = "rmtpp"
+    options = TRAINED
+
+
+class TestAttRNN(ReadsWhole, NextContract):
+    model = "att-rnn"
+    options = TRAINED
+
+
+class TestAttLSTM(ReadsWhole, NextContract):
+    model = "att-lstm"
+    options = TRAINED
+
+
+class TestCYANRNN(ReadsWhole, NextContract):
+    model = "cyan-rnn"
+    options = TRAINED
+
+
+class TestSANSR(NextContract):
+    model = "sansr"
+    options = SESSIONS
+    short = {"length": 2}  # noqa: RUF012
+
+
+class TestSANSRWithoutResiduals(NextContract):
+    model = "sansr-rc"
+    options = SESSIONS
+    short = {"length": 2}  # noqa: RUF012
+
+
+RIVALS = {"dim": 16, "epochs": 20, "learning_rate": 0.02, "batch_size": 8, "patience": 30, "refit": True}
+
+
+class TestCORE(NextContract):
+    model = "core"
+    options = {**RIVALS, "negatives": 32}  # noqa: RUF012
+    short = {"length": 2}  # noqa: RUF012
+
+
+class TestBlend(NextContract):
+    model = "blend"
+    options = {**RIVALS, "negatives": 32}  # noqa: RUF012
+    short = {"length": 2, "window": 2}  # noqa: RUF012
+
+
+class TestBPRMF(NextContract):
+    model = "bpr-mf"
+    options = RIVALS
+    short = {"length": 2}  # noqa: RUF012
+    crowd = True
+
+
+class TestFPMC(NextContract):
+    model = "fpmc"
+    options = RIVALS
+    short = {"length": 2}  # noqa: RUF012
+
+
+class TestGRU4Rec(NextContract):
+    model = "gru4rec"
+    options = RIVALS
+
+    def test_evidence_in_a_history_longer_than_the_reach_names_the_right_events(self) -> None:
+        """Its state remembers the whole session: no history is longer than its reach."""
+        assert GRU4Rec(GRU4RecSettings(dim=4), 5).reach is None
+
+
+class TestNARM(NextContract):
+    model = "narm"
+    options = RIVALS
+
+    def test_evidence_in_a_history_longer_than_the_reach_names_the_right_events(self) -> None:
+        """Its state remembers the whole session: no history is longer than its reach."""
+        assert NARM(NARMSettings(dim=4), 5).reach is None
+
+
+class TestSTAMP(NextContract):
+    model = "stamp"
+    options = RIVALS
+    short = {"length": 2}  # noqa: RUF012
+
+
+class TestPopularity(NextContract):
+    model = "popularity"
+    crowd = True
+
+
+class TestMarkov(NextContract):
+    model = "markov"
+
+
+class TestSequentialRules(NextContract):
+    model = "rules"
+
+
+class TestCooccurrence(NextContract):
+    model = "cooccurrence"
+
+
+class TestVSKNN(NextContract):
+    model = "vsknn"
+    crowd = True
+
+
+def test_every_model_signs_the_contract() -> None:
+    assert sorted(contract.model for contract in NextContract.__subclasses__()) == sorted(MODELS)
+
+
+def test_an_unknown_model_is_refused() -> None:
+    with pytest.raises(SettingError) as error:
+        NextPredictor("hiden")
+    assert str(error.value) == f"model 'hiden' is not known for task next; choose from best, {', '.join(MODELS)}"
+
+
+@pytest.mark.parametrize("model", ["hidan", "markov"])
+def test_data_in_which_nothing_follows_is_refused(model: str) -> None:
+    with pytest.raises(DataError) as error:
+        list(NextPredictor(model).fit(Histories.of([History(("a",)), History(("b",))])))
+    assert str(error.value) == (
+        "training data: every sequence has one event; nothing follows anything, so there is nothing to learn"
+    )

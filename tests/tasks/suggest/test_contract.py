@@ -1,0 +1,66 @@
+"""The contract suite over every model of task ``suggest``: three lines a model."""
+
+from __future__ import annotations
+
+import pytest
+
+from ensue.errors import SettingError
+from ensue.tasks.suggest import MODELS
+from ensue.tasks.suggest.predictor import SuggestPredictor
+from tests.tasks.suggest.contract import ATTENDING, TRAINED, SuggestContract
+
+
+class TestMTN(SuggestContract):
+    model = "mtn"
+    options = {**ATTENDING, "depth": "1+1+1"}  # noqa: RUF012
+
+
+class TestBest(SuggestContract):
+    """Copying, all queries read, the log looked up and mixed in, and pieces of words."""
+
+    model = "best"
+    options = {**ATTENDING, "depth": "1+1+1", "retrieved": 5, "tokens": "bpe", "vocabulary_size": 300}  # noqa: RUF012
+
+
+class TestTransformer(SuggestContract):
+    model = "transformer"
+    options = {**ATTENDING, "depth": "1+1"}  # noqa: RUF012
+
+
+class TestFlatTransformer(SuggestContract):
+    model = "flat-transformer"
+    options = {**ATTENDING, "depth": "1+1"}  # noqa: RUF012
+
+
+class TestSeq2Seq(SuggestContract):
+    model = "seq2seq"
+    options = TRAINED
+
+
+class TestHLSTM(SuggestContract):
+    model = "h-lstm"
+    options = {**TRAINED, "learning_rate": 0.01, "epochs": 20, "patience": 6}  # noqa: RUF012
+
+
+class TestMNSRF(SuggestContract):
+    model = "m-nsrf"
+    options = {**TRAINED, "learning_rate": 0.01, "epochs": 20, "patience": 6}  # noqa: RUF012
+
+
+class TestMostFrequentNext(SuggestContract):
+    model = "most-frequent-next"
+
+
+class TestRepeatLast(SuggestContract):
+    model = "repeat-last"
+    learns = 0.0
+
+
+def test_every_model_signs_the_contract() -> None:
+    assert sorted(contract.model for contract in SuggestContract.__subclasses__()) == sorted([*MODELS, "best"])
+
+
+def test_an_unknown_model_is_refused() -> None:
+    with pytest.raises(SettingError) as error:
+        SuggestPredictor("mtm")
+    assert str(error.value) == f"model 'mtm' is not known for task suggest; choose from best, {', '.join(MODELS)}"

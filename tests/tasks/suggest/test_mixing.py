@@ -1,0 +1,102 @@
+"""The conditional logit beside a literal one, and what the features are."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.optimize import minimize
+
+from ensue.data.histories import Histories
+from ensue.data.queries import Queries
+from ensue.records import History
+from ensue.tasks.suggest import mixing
+from ensue.tasks.suggest.answers import FEATURES, Candidate, features, shares
+from ensue.tasks.suggest.consensus import choose_cost
+from ensue.tasks.suggest.mixing import PENALTY, learn_order, logit
+from ensue.tasks.suggest.serving import SuggestSettings
+
+
+def test_features_by_hand() -> None:
+    written = Candidate("a b", -6.0, 3, written=True, followed=3, count=9)
+    found = Candidate("c", -2.0, 2, written=False, unknown=1, place=1)
+    rows = [dict(zip(FEATURES, row, strict=True)) for row in features([written, found], 1.0).tolist()]
+    assert rows[0] == pytest.approx(
+        {
+            "log_probability": -6, "a_token": -2, "written": 1, "found": 0, "found_first": 0,
+            "followed": math.log(4), "frequency": math.log(10), "unknown": 0, "length": 3,
+        }
+    )  # fmt: skip
+    assert rows[1] == pytest.approx(
+        {
+            "log_probability": -2, "a_token": -1, "written": 0, "found": 1, "found_first": 1 / 2,
+            "followed": 0, "frequency": 0, "unknown": 1, "length": 2,
+        }
+    )  # fmt: skip
+
+
+def test_shares_by_hand() -> None:
+    # exp(0) : exp(ln 3) = 1 : 3
+    assert shares(np.array([0.0, math.log(3)])) == pytest.approx([0.25, 0.75])
+    assert shares(np.array([])).tolist() == []
+
+
+def test_the_logit_equals_a_literal_one() -> None:
+    random = np.random.default_rng(0)
+    pools = [random.normal(size=(random.integers(2, 6), 4)) * [1, 5, 0, 0.1] for _ in range(40)]
+    for pool in pools:
+        pool[:, 2] = 7.0  # says nothing
+    answers = [int((pool @ [1.0, 0.2, 0, -3]).argmax()) if number % 4 else 0 for number, pool in enumerate(pools)]
+    every = np.concatenate(pools)
+    mean, scale = every.mean(0), np.where(every.std(0) > 0, every.std(0), np.inf)
+
+    def loss(weights: np.ndarray) -> float:
+        total = 0.0
+        for pool, answer in zip(pools, answers, strict=True):
+            scores = [float(weights @ ((row - mean) / scale)) for row in pool]
+            total += math.log(sum(map(math.exp, scores))) - scores[answer]
+        return total / len(pools) + PENALTY / 2 * float(weights @ weights)
+
+    expected = minimize(loss, np.zeros(4), tol=1e-10).x / scale
+    assert logit(pools, answers) == pytest.approx(expected, abs=1e-4)
+    assert logit(pools, answers)[2] == 0
+
+
+def ordered(monkeypatch: pytest.MonkeyPatch, **settings: object) -> Any:
+    """A predictor whose pools are always the same two, after its order was learned on thirty sessions."""
+    pool = [
+        Candidate("buy a red boat today", -4.5, 6, written=True),
+        Candidate("buy a red boat", -3.0, 5, written=True),
+        Candidate("where is the kite", -2.9, 5, written=False, place=0),
+    ]
+    monkeypatch.setattr(mixing, "pools", lambda predictor, part, k, begun: [pool] * len(part))
+    held = Queries(Histories.of(History(("red boat", "buy a red boat")) for _ in range(30)))
+    shared = SuggestSettings(**settings)  # type: ignore[arg-type]
+    predictor = SimpleNamespace(shared=shared, facts={"notes": []})
+    learn_order(predictor, held)  # type: ignore[arg-type]
+    return predictor
+
+
+def test_the_cost_of_a_word_is_learned_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = ordered(monkeypatch, first="consensus", exponent=0.0).facts
+    # By the network alone: exp(-4.5), exp(-3) and exp(-2.9), so the kite is likeliest and never right; the other two
+    # share ten n-grams, and of them the shorter leads once a word costs more than its share of them.
+    weighed = shares(np.array([-4.5, -3.0, -2.9]))
+    pool = (["buy a red boat today", "buy a red boat", "where is the kite"], weighed)
+    cost, figures = choose_cost([pool] * 30, pl.Series(["buy a red boat"] * 30))
+    assert figures == {"likeliest": 0.0, "consensus": 1.0} and cost is not None and cost > 0
+    assert facts == {"notes": [], "word_cost": cost, "validation_bleu": figures}
+    assert (
+        "mix" in ordered(monkeypatch, retrieved=5).facts and "word_cost" not in ordered(monkeypatch, retrieved=5).facts
+    )
+    assert ordered(monkeypatch).facts == {"notes": []}
+
+
+def test_both_are_learned_where_both_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = ordered(monkeypatch, retrieved=5, first="consensus").facts
+    assert facts["found_in_pool"] == 1.0 and facts["validation_mrr@10"] == {"network": 0.5, "mixed": 1.0}
+    assert facts["word_cost"] is None  # the mixed order has the true one in front already

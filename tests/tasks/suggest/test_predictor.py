@@ -1,0 +1,188 @@
+"""What a suggester does with odd logs: parts, one user, long sessions, merged counts, damaged folders, many beams."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from ensue.data.histories import Histories
+from ensue.data.personal import looks_personal
+from ensue.data.queries import Queries, read_queries
+from ensue.data.query_tokens import QueryTokenizer
+from ensue.errors import DataError, ModelFolderError, SettingError
+from ensue.records import History
+from ensue.tasks.suggest.answers import clean_prefix, completions, spellings
+from ensue.tasks.suggest.counting import MostFrequentNext
+from ensue.tasks.suggest.fitting import prints
+from ensue.tasks.suggest.predictor import SuggestPredictor
+from ensue.tasks.suggest.updating import added
+from tests.tasks.suggest.contract import ATTENDING, FLOOR, SECRETS, THINGS, planted, queries, with_secrets
+
+
+def counted(data: Queries, **settings: object) -> SuggestPredictor:
+    made = SuggestPredictor("most-frequent-next", settings={"min_users": 1, **settings})
+    assert list(made.fit(data)) == []
+    return made
+
+
+def log(path: Path, rows: list[str]) -> Path:
+    path.write_text("user\tquery\ttime\n" + "".join(f"{row}\n" for row in rows))
+    return path
+
+
+def test_counts_of_two_logs_add_up() -> None:
+    random = np.random.default_rng(0)
+    logs = [
+        [tuple(random.choice(list("abcdef"), random.integers(1, 5))) for _ in range(30)],
+        [tuple(random.choice(list("defghi"), random.integers(1, 5))) for _ in range(30)],
+    ]
+    parts = [MostFrequentNext.fit(Histories.of(map(History, own))) for own in logs]
+    whole = MostFrequentNext.fit(Histories.of(map(History, logs[0] + logs[1])))
+    merged = added(*parts)
+    totals = (dict(zip(own.queries, own.totals.tolist(), strict=True)) for own in (merged, whole))
+    assert next(totals) == next(totals)
+    pairs = []
+    for own in (merged, whole):
+        before = np.repeat(np.arange(len(own.queries)), np.diff(own.rows))
+        places = zip(before.tolist(), own.followers.tolist(), own.counts.tolist(), strict=True)
+        pairs.append({(own.queries[one], own.queries[other]): count for one, other, count in places})
+        counts = np.split(own.counts, own.rows[1:-1])
+        assert all((np.diff(row) <= 0).all() for row in counts)
+    assert pairs[0] == pairs[1]
+    restored = MostFrequentNext.restore(merged.arrays())
+    assert restored.queries.to_list() == merged.queries.to_list()
+
+
+def test_only_train_is_learned_of_a_file_with_parts(tmp_path: Path) -> None:
+    rows = ["part\tsession\tquery"]
+    for part, things in (("train", "ab"), ("valid", "cd"), ("test", "ef")):
+        rows += [f"{part}\t{part}{number}\t{word}" for number in range(3) for word in things]
+    (tmp_path / "log.tsv").write_text("\n".join(rows) + "\n")
+    data, _ = read_queries(tmp_path / "log.tsv")
+    made = counted(data)
+    assert made.following.queries.to_list() == ["a", "b"]
+    assert made.facts["held_out"] == "as given: only the sessions of train were learned"
+
+
+def test_a_log_of_one_user_shows_nothing(tmp_path: Path) -> None:
+    data, _ = read_queries(log(tmp_path / "log.tsv", [f"u1\tq{number % 3}\t{number * 60}" for number in range(50)]))
+    with pytest.raises(DataError) as error:
+        counted(data, min_users=5)
+    assert str(error.value) == (
+        "training data: no query and no word was typed by 5 users, so nothing could ever be shown; give a larger log, "
+        "or lower min_users"
+    )
+
+
+def test_an_update_without_users_is_refused_where_the_floor_counts_them(tmp_path: Path) -> None:
+    rows = [f"u{user}\tq{number}\t{number * 60}" for user in range(3) for number in range(3)]
+    data, _ = read_queries(log(tmp_path / "log.tsv", rows))
+    made = counted(data, min_users=2)
+    with pytest.raises(DataError, match=r"^new data: the log knows no users, whom the floor of this model counts, so"):
+        made.update(queries(planted(5, 0)))
+    assert made.facts.get("updates") is None and made.following.queries.to_list() == ["q0", "q1", "q2"]
+
+
+def test_windows_and_cuts_are_noted() -> None:
+    data = queries([*planted(12, 0), History(("find boat", "buy boat with all that goes with it") * 6)])
+    settings = {**FLOOR, **ATTENDING, "depth": "1+1+1", "epochs": 1, "min_users": 1, "query_tokens": 5}
+    made = SuggestPredictor("mtn", settings=settings, device="cpu")
+    for _ in made.fit(data, queries(planted(4, 1))):
+        pass
+    assert made.facts["notes"] == [
+        "learned in windows: 1 session of more than 4 queries",
+        "cut to 5 tokens: 6 queries",
+    ]
+
+
+def test_what_is_typed_is_read_as_what_was_learned() -> None:
+    plain = counted(queries([History(("what's new?", "new york"))]))
+    paper = counted(queries([History(("what's new", "new york"))]))
+    assert (plain.facts["normalisation"], paper.facts["normalisation"]) == ("plain", "paper")
+    for made, typed in ((plain, "What's  NEW?"), (paper, "What’s new??")):
+        (answer,) = made.predict([History((typed,))], 1)
+        assert answer.choices[0].value == "new york" and answer.choices[0].heeded[0].value == made.following.queries[0]
+
+
+@pytest.mark.parametrize(("typed", "read"), [("  Bri", "bri"), ("how  TO ", "how to "), (" ", ""), ("", "")])
+def test_a_prefix_keeps_the_space_that_closes_a_word(typed: str, read: str) -> None:
+    assert clean_prefix(typed, "plain") == read
+
+
+def test_completions_come_by_frequency() -> None:
+    following = counted(queries([History(("bridge", "bride", "cat", "bride", "brim"))])).following
+    assert completions(following, "bri", 2) == ["bride", "bridge"]
+
+
+def test_pieces_spell_their_bytes() -> None:
+    texts = pl.Series(["naïve café", "日本 🎈", "plain words"])
+    tokenizer = QueryTokenizer.fit(texts, kind="bpe", size=300)
+    table = spellings(tokenizer)
+    tokens, offsets = tokenizer.encode(texts)
+    for row, text in enumerate(texts):
+        assert b"".join(table[id] for id in tokens[offsets[row] : offsets[row + 1]]).decode() == f" {text}"
+
+
+def test_fingerprints_tell_pairs_in_order() -> None:
+    one, other, turned = (
+        prints(Histories.of([History(own)])).tolist() for own in (("a", "b", "c"), ("b", "c"), ("c", "b"))
+    )
+    assert len(one) == 2 and other == one[1:] and turned != other
+
+
+def test_a_thousand_beams_of_ten_hold_no_secret() -> None:
+    """Weights at random write anything that the tokens allow: 1,000 searches with 10 beams each."""
+    settings = {**FLOOR, **ATTENDING, "depth": "1+1+1", "epochs": 1, "beam": 10, "suggestion_tokens": 6}
+    for tokens in ("words", "bpe"):
+        more = {"tokens": tokens, "vocabulary_size": 270}
+        made = SuggestPredictor("mtn", settings={**settings, **more}, seed=1, device="cpu")
+        for _ in made.fit(queries(with_secrets()), queries(planted(4, 1))):
+            pass
+        seen = set()
+        for round_ in range(5):
+            torch.manual_seed(round_)
+            for parameter in made.network.parameters():
+                torch.nn.init.normal_(parameter, std=0.5)
+            prompts = [History((SECRETS[number % 4], f"find {number}")) for number in range(100)]
+            for answer in made.predict(prompts, 10, evidence=False):
+                seen |= {choice.value for choice in answer.choices}
+        words = {word for text in seen for word in text.split()}
+        assert seen and words <= {"find", "buy", *THINGS} and not looks_personal(pl.Series(sorted(seen))).any()
+
+
+def test_damaged_folders_say_so(tmp_path: Path) -> None:
+    """Files cut short are found by their contents where a folder is of before there were checksums."""
+    counted(queries(planted(5, 0))).save(tmp_path / "m")
+    settings = json.loads((tmp_path / "m" / "settings.json").read_bytes())
+    del settings["checksums"]
+    (tmp_path / "m" / "settings.json").write_text(json.dumps(settings))
+    (tmp_path / "m" / "B2SUMS").unlink()
+    for name in ("floor.json", "tokenizer.json"):
+        whole = (tmp_path / "m" / name).read_bytes()
+        (tmp_path / "m" / name).write_bytes(whole[:9])
+        with pytest.raises(ModelFolderError, match=rf"m: damaged \({name}: .*\); fit the model again or copy it anew"):
+            SuggestPredictor.load(tmp_path / "m")
+        (tmp_path / "m" / name).write_bytes(whole)
+    assert SuggestPredictor.load(tmp_path / "m").following.queries.len() > 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"watch": "mrr"}, "watch is 'mrr'; task suggest knows only 'loss'"),
+        ({"turns": 1}, "turns is 1; it must be at least 2, for nothing follows a single query"),
+        ({"tokens": "letters"}, "tokens is 'letters'; choose from words, bpe"),
+        ({"min_users": 0}, "min_users is 0; it must be at least 1"),
+        ({"retrieved": -1}, "retrieved is -1; it must be 0 or more"),
+        ({"first": "second"}, "first is 'second'; choose from likeliest, consensus"),
+    ],
+)
+def test_settings_that_mean_nothing(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(SettingError) as error:
+        SuggestPredictor("mtn", settings=settings)
+    assert str(error.value) == message

@@ -1,0 +1,124 @@
+"""Figures of the house, and the bounds they keep: circles of files, types that say nothing, branches on a task's name.
+
+    scripts/house [--json]
+
+The exit code is 1 where a figure is above its bound. A bound is lowered with the change that makes room for it.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+SOURCE = Path(__file__).parents[1] / "src" / "ensue"
+BOUNDS = {
+    "circles": 5,
+    "TYPE_CHECKING": 47,
+    "Any": 570,
+    "hooks by hasattr": 12,
+    "look-ups of facts": 107,
+    "files that branch on a task": 19,
+    "late imports": 161,
+    "files above 400 lines": 0,
+    "lines": 45_600,
+}
+TASK = r"""["'](?:next|classify|suggest|link)["']"""
+BRANCH = re.compile(rf"{TASK}\s*[:\]]|==\s*{TASK}")
+
+
+def module_of(path: Path) -> str:
+    """``ensue.data.tables`` of its file, ``ensue.data`` of its ``__init__.py``."""
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(tree: ast.Module, modules: dict[str, int]) -> Iterator[tuple[str, bool]]:
+    """(module of ours, whether inside a function) of every absolute import; ours has no other."""
+    inside = {
+        id(node)
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+    }
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in names:
+            for found in (name, name.rpartition(".")[0]):  # a module, or what a module holds
+                if found in modules:
+                    yield found, id(node) in inside
+                    break
+
+
+def circles(trees: dict[str, ast.Module], numbers: dict[str, int]) -> list[list[str]]:
+    """Groups of modules that import each other, at any depth and at any time."""
+    edges = [
+        (numbers[name], numbers[other])
+        for name, tree in trees.items()
+        for other, _ in imports(tree, numbers)
+        if other != name
+    ]
+    rows, columns = np.array(edges).T
+    graph = coo_array((np.ones(len(edges)), (rows, columns)), shape=(len(trees), len(trees)))
+    labels = connected_components(graph, connection="strong")[1]
+    groups = [[name for name in trees if labels[numbers[name]] == label] for label in np.unique(labels)]
+    return [group for group in groups if len(group) > 1]
+
+
+def measure() -> tuple[dict[str, int], dict[str, object]]:
+    """The figures that have a bound, and what stands behind them."""
+    files = sorted(SOURCE.rglob("*.py"))
+    texts = {module_of(path): path.read_text(encoding="utf-8") for path in files}
+    trees = {name: ast.parse(text) for name, text in texts.items()}
+    numbers = {name: number for number, name in enumerate(trees)}
+    found, lines = circles(trees, numbers), {name: text.count("\n") for name, text in texts.items()}
+    rooms = Counter[str]()
+    for path, count in zip(files, lines.values(), strict=True):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        rooms["/".join(parts[: 2 if parts[0] == "tasks" else 1][: max(1, len(parts) - 1)])] += count
+
+    def total(pattern: str) -> int:
+        return sum(len(re.findall(pattern, text, re.MULTILINE)) for text in texts.values())
+
+    figures = {
+        "circles": len(found),
+        "TYPE_CHECKING": total(r"^\s*if TYPE_CHECKING"),
+        "Any": total(r"\bAny\b") - total(r"import.*\bAny\b"),
+        "hooks by hasattr": total(r"hasattr\("),
+        "look-ups of facts": total(r"""facts(?:\[|\.get\()["']"""),
+        "files that branch on a task": sum(BRANCH.search(text) is not None for text in texts.values()),
+        "late imports": sum(late for tree in trees.values() for _, late in imports(tree, numbers)),
+        "files above 400 lines": sum(count > 400 for count in lines.values()),
+        "lines": sum(lines.values()),
+    }
+    branching = [name for name, text in texts.items() if BRANCH.search(text)]
+    return figures, {"circles": found, "branching": branching, "lines of rooms": dict(rooms.most_common())}
+
+
+def main() -> None:
+    """Print, and fail above a bound."""
+    figures, behind = measure()
+    if "--json" in sys.argv:
+        print(json.dumps({"figures": figures, "bounds": BOUNDS, **behind}, indent=1))
+    else:
+        for name, figure in figures.items():
+            print(f"{name:30} {figure:7,} of {BOUNDS[name]:,}")
+        for group in behind["circles"] if isinstance(behind["circles"], list) else ():
+            print(f"circle: {' <-> '.join(group)}")
+    sys.exit(any(figure > BOUNDS[name] for name, figure in figures.items()))
+
+
+if __name__ == "__main__":
+    main()

@@ -29,7 +29,7 @@ from ensue.store import versions
 from ensue.store.folder import read_file, write_folder
 from ensue.store.lock import only_writer
 from ensue.store.swap import sweep
-from ensue.tasks.classify import storage as classify_storage
+from ensue.tasks.classify import save as classify_storage
 from ensue.tasks.link import storage as link_storage
 from ensue.tasks.next import storage as next_storage
 from ensue.tasks.next.fitting import DATED

@@ -29,7 +29,7 @@ from ensue.metrics import Floats
 from ensue.tasks.classify import COUNTING
 from ensue.tasks.classify.blend import NETWORK
 from ensue.tasks.classify.calibration import BINS, calibration_error
-from ensue.tasks.classify.fitting import codes
+from ensue.tasks.classify.dataset import codes
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.vocabulary import UNKNOWN
 

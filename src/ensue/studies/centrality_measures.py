@@ -25,9 +25,9 @@ from ensue.studies.centrality_sets import evenly
 from ensue.studies.drawn import Drawn
 from ensue.tasks.classify import MODELS
 from ensue.tasks.classify.calibration import BINS
+from ensue.tasks.classify.dataset import Passages
 from ensue.tasks.classify.network import Shape, TextClassifier
 from ensue.tasks.classify.predictor import ClassifyPredictor
-from ensue.tasks.classify.task import Passages
 from ensue.vocabulary import FIRST
 
 MEASURES = ("accuracy", "macro_f1", "calibration_error")

@@ -13,7 +13,7 @@ from ensue import figures
 from ensue.evaluation.duels import SURE
 from ensue.studies.centrality_paper import COST, ENTAILMENT, SLIPS, STEPS, TOLERANCE, half
 from ensue.studies.rows import Rows, distinct, of_data, plain
-from ensue.tasks.classify.mixing import COLLAPSED
+from ensue.tasks.classify.mixing_time import COLLAPSED
 
 LABELS = {"accuracy": "accuracy", "macro_f1": "macro-F1", "calibration_error": "ECE"}
 PEER = "self-attention"

@@ -14,6 +14,7 @@ from ensue.data.texts import Texts
 from ensue.evaluation.classify import compare
 from ensue.tasks.classify.blend import choose_weights, pool
 from ensue.tasks.classify.calibration import smoothed
+from ensue.tasks.classify.infer import raw_scores
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from tests.tasks.classify.contract import planted
 from tests.tasks.classify.test_predictor import fitted
@@ -76,7 +77,7 @@ def blended() -> ClassifyPredictor:
 def test_a_blend_is_its_parts(blended: ClassifyPredictor) -> None:
     texts = Texts.of(planted(30, 2))
     sides, weights = blended.encode(texts), blended.facts["blend"]
-    parts = torch.stack([weight * blended.raw_scores(sides, name).double().log_softmax(1)
+    parts = torch.stack([weight * raw_scores(blended, sides, name).double().log_softmax(1)
                          for name, weight in weights.items()])  # fmt: skip
     wanted = (parts.sum(0) / blended.facts["temperature"]["blend"]).softmax(1).numpy()
     assert blended.scores(texts) == pytest.approx(wanted)

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from ensue.errors import SettingError
 from ensue.schedule import Schedule
+from ensue.tasks.classify.dataset import Passages
 from ensue.tasks.classify.network import Level, Shape, TextClassifier, TextSettings
-from ensue.tasks.classify.storage import new_optimizer
-from ensue.tasks.classify.task import Passages
-from tests.tasks.classify.test_task import counting_up
+from ensue.tasks.classify.optimizer import new_optimizer
+from tests.tasks.classify.test_dataset import counting_up
 
 SMALL = {"hidden": 3, "head": 4, "score_dim": 3, "dropout": 0.0}
 

@@ -16,7 +16,8 @@ from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.nn.centrality import second_eigenvalue
 from ensue.records import Text
 from ensue.tasks.classify.embedding import learn_words
-from ensue.tasks.classify.mixing import note_collapse
+from ensue.tasks.classify.mixing_time import note_collapse
+from ensue.tasks.classify.network import TextSettings
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from tests.folders import unsummed
 from tests.tasks.classify.contract import TRAINED, planted
@@ -100,6 +101,7 @@ def test_documents_are_read_sentence_by_sentence() -> None:
 
 def test_the_default_schedule_is_that_of_table_2() -> None:
     flat = ClassifyPredictor("centrality", device="cpu")
+    assert isinstance(flat.settings, TextSettings)
     assert (flat.settings.hidden, flat.settings.score_dim, flat.settings.dropout) == (300, 50, 0.6)
     rates = flat.schedule
     assert rates is not None

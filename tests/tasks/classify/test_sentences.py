@@ -16,9 +16,10 @@ from ensue.data.tokens import Tokenizer
 from ensue.errors import ModelFolderError, SettingError
 from ensue.nn.encoder import Encoder
 from ensue.records import Text
+from ensue.tasks.classify.dataset import keep_words
+from ensue.tasks.classify.infer import raw_scores
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.tasks.classify.sentences import SentencePassages, written
-from ensue.tasks.classify.task import keep_words
 from tests.encoders import StandIn, hashed, install, missing
 from tests.folders import unsummed
 from tests.tasks.classify import test_contract
@@ -139,7 +140,7 @@ def test_scores_are_those_of_the_vectors_read_one_text_at_a_time() -> None:
             read = network.sentences.lstm(torch.from_numpy(np.stack(parts))[None], torch.ones(1, len(parts)).bool())
             pooled = network.sentences.pool(read, torch.ones(1, len(parts)).bool()).vector
             expected.append(network.output(network.hidden(pooled).tanh()))
-    found = made.raw_scores(made.encode(Texts.of(records)))
+    found = raw_scores(made, made.encode(Texts.of(records)))
     torch.testing.assert_close(found, torch.cat(expected), rtol=1e-4, atol=1e-5)
 
 
@@ -224,7 +225,7 @@ def test_words_stay_beside_their_ids() -> None:
 def test_best_gives_way_to_counting_and_then_needs_no_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = fitted(planted(60, 0), "best", epochs=1, learning_rate=1e-6)
     assert {"network", "tfidf"} <= set(made.facts["validation_accuracy"])
-    made.become("tfidf", made.architecture)
+    made.select_model("tfidf", made.architecture)
     made.model, made.optimizer = made.counting["tfidf"], None
     made.facts.pop("blend", None)
     made.save(tmp_path / "model")

@@ -13,7 +13,7 @@ from ensue.data.histories import Index
 from ensue.data.tokens import Tokens
 from ensue.nn.encoder import PROBE, Encoder
 from ensue.tasks.classify.batch import Batch, Block
-from ensue.tasks.classify.task import Passages
+from ensue.tasks.classify.dataset import Passages
 
 STRETCH = 64
 """Words that are encoded together at most: encoders leave out what is beyond some 128 to 512 pieces of words."""

@@ -19,7 +19,7 @@ from ensue.metrics import Floats
 from ensue.nn.encoder import Encoder
 from ensue.settings import require_encoder, require_file
 from ensue.tasks.classify.embedding import learn_words, start_vectors
-from ensue.tasks.classify.storage import new_optimizer
+from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.link import storage
 from ensue.tasks.link.hybrid import PULLS, log_shares, mixed, popularity, weigh
 from ensue.tasks.link.index import fingerprints

@@ -20,7 +20,7 @@ from ensue.data.tokens import Tokenizer
 from ensue.errors import DataError
 from ensue.nn.encoder import Encoder
 from ensue.store.folder import described, read_file, read_tensors, tensor_bytes
-from ensue.tasks.classify.storage import new_optimizer
+from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.link import keeping
 from ensue.tasks.link.measures import Calibration
 from ensue.tasks.link.sbert import SbertSettings

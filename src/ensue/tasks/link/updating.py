@@ -10,7 +10,7 @@ import torch
 
 from ensue.data.corpus import Corpus
 from ensue.errors import DataError
-from ensue.tasks.classify.storage import new_optimizer
+from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.link.fitting import links, prints
 from ensue.training.loop import Report, train
 from ensue.training.optimizer import optimizer_tensors, restore_optimizer

@@ -10,7 +10,7 @@ import torch
 from ensue.data.histories import Index
 from ensue.data.tokens import Tokenizer, Tokens, split_words
 from ensue.tasks.classify.batch import Batch
-from ensue.tasks.classify.task import STRETCH, Passages, Stretches, keep_words, within_caps
+from ensue.tasks.classify.dataset import STRETCH, Passages, Stretches, keep_words, within_caps
 
 
 def counting_up(*texts: tuple[int, ...]) -> Tokens:

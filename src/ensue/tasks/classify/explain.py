@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -17,12 +17,12 @@ from ensue.data.tokens import split_words
 from ensue.errors import DataError
 from ensue.metrics import Floats
 from ensue.records import Text
+from ensue.settings import require_k
+from ensue.tasks.classify import infer
 from ensue.tasks.classify.counting import Sides
-from ensue.tasks.classify.task import Keep, Passages, keep_words, within_caps
+from ensue.tasks.classify.dataset import Keep, Passages, keep_words, within_caps
+from ensue.tasks.classify.state import ClassifyState
 from ensue.vocabulary import UNKNOWN
-
-if TYPE_CHECKING:
-    from ensue.tasks.classify.predictor import ClassifyPredictor
 
 TESTED = 3
 """How many of the most heeded words are taken out, one at a time and together; of a short text, half of its words.
@@ -33,18 +33,22 @@ DRAWS = 5
 Graph = tuple[tuple[float, ...], ...]
 
 
-def answers(predictor: ClassifyPredictor, records: Sequence[Text], k: int, *, evidence: bool) -> list[TextAnswer]:
+def answers(state: ClassifyState, records: Sequence[Text], k: int, *, evidence: bool) -> list[TextAnswer]:
     """See :meth:`ensue.tasks.classify.predictor.ClassifyPredictor.predict`."""
-    texts = _columns(predictor, records)
-    sides = predictor.encode(texts)
-    shares = predictor.probabilities(sides)
+    require_k(k)
+    state.require_trained()
+    if not len(records):
+        return []
+    texts = _columns(state, records)
+    sides = state.encode(texts)
+    shares = infer.probabilities(state, sides)
     order = np.argsort(-shares, axis=1, kind="stable")[:, :k]
     given = np.sum([tokens.lengths for tokens in sides], axis=0)
     sums = [_sums(tokens.ids != UNKNOWN)[tokens.sentences[tokens.texts]] for tokens in sides]
     known = np.sum([np.diff(part) for part in sums], axis=0)
-    found = _evidence(predictor, texts, sides, shares, order) if evidence else [_NOTHING] * len(records)
+    found = _evidence(state, texts, sides, shares, order) if evidence else [_NOTHING] * len(records)
     rows = zip(records, order.tolist(), shares.tolist(), known.tolist(), given.tolist(), found, strict=True)
-    labels = predictor.labels
+    labels = state.labels
     return [
         TextAnswer(
             tuple(
@@ -60,9 +64,9 @@ def answers(predictor: ClassifyPredictor, records: Sequence[Text], k: int, *, ev
     ]
 
 
-def _columns(predictor: ClassifyPredictor, records: Sequence[Text]) -> Texts:
+def _columns(state: ClassifyState, records: Sequence[Text]) -> Texts:
     """Records as columns, without their labels: some may have one and others none."""
-    paired = predictor.facts["paired"]
+    paired = state.facts["paired"]
     for position, record in enumerate(records):
         if (len(record.texts) == 2) != paired:
             kinds = ("a single text", "pairs") if paired else ("a pair", "single texts")
@@ -96,15 +100,13 @@ class _Trial(NamedTuple):
     words: Index
 
 
-def _evidence(
-    predictor: ClassifyPredictor, texts: Texts, sides: Sides, shares: Floats, order: Index
-) -> Iterator[_Tested]:
+def _evidence(state: ClassifyState, texts: Texts, sides: Sides, shares: Floats, order: Index) -> Iterator[_Tested]:
     """For each record the words it leaned on most, and what its answer is without them."""
-    weights, words = _weights(predictor, sides, shares.argmax(1)), _words(predictor, texts, sides)
+    weights, words = _weights(state, sides, shares.argmax(1)), _words(state, texts, sides)
     places = [_places(sides, record) for record in range(len(texts))]
-    top = [_heaviest(weights[place], bounds) for place, bounds in zip(places, _units(predictor, sides), strict=True)]
+    top = [_heaviest(weights[place], bounds) for place, bounds in zip(places, _units(state, sides), strict=True)]
     trials = [trial for record, best in enumerate(top) for trial in _trials(record, best, sides)]
-    without = _without(predictor, sides, trials)
+    without = _without(state, sides, trials)
     low = 0
     for record, best in enumerate(top):
         if not len(best):
@@ -128,12 +130,12 @@ def _evidence(
         yield _Tested(heeded, Deletion(gone, float(together[0]), float(random[:, 0].mean()), DRAWS))
 
 
-def _units(predictor: ClassifyPredictor, sides: Sides) -> Iterator[Index]:
+def _units(state: ClassifyState, sides: Sides) -> Iterator[Index]:
     """For each record the bounds, among its words, of what can be heeded: words, or the sentences of an encoder."""
-    if predictor.encoder is None:
+    if state.encoder is None:
         yield from (np.arange(size + 1) for size in np.sum([tokens.lengths for tokens in sides], axis=0))
         return
-    passages = predictor.passages(sides)
+    passages = state.passages(sides)
     for record in range(len(passages)):
         sizes = passages.sizes[passages.passages(np.array([record]))]
         yield np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
@@ -155,10 +157,10 @@ def _trials(record: int, best: list[Index], sides: Sides) -> Iterator[_Trial]:
             yield _Trial(record, np.arange(len(together)) + random.integers(len(ids) - len(together) + 1))
 
 
-def _without(predictor: ClassifyPredictor, sides: Sides, trials: list[_Trial]) -> Floats:
+def _without(state: ClassifyState, sides: Sides, trials: list[_Trial]) -> Floats:
     """(trials, labels) probabilities."""
     if not trials:
-        return np.zeros((0, len(predictor.labels)))
+        return np.zeros((0, len(state.labels)))
     rows = np.array([trial.record for trial in trials])
     sizes = np.array([len(trial.words) for trial in trials])
     gone, owner = np.concatenate([trial.words for trial in trials]), np.repeat(np.arange(len(trials)), sizes)
@@ -171,7 +173,7 @@ def _without(predictor: ClassifyPredictor, sides: Sides, trials: list[_Trial]) -
         kept[chosen.sentences[chosen.texts[:-1]][owner[here]] + place[here]] = False
         shorter.append(keep_words(chosen, kept))
         before = before + chosen.lengths
-    return predictor.probabilities(tuple(shorter))
+    return infer.probabilities(state, tuple(shorter))
 
 
 def _heaviest(weights: Floats, bounds: Index) -> list[Index]:
@@ -183,23 +185,23 @@ def _heaviest(weights: Floats, bounds: Index) -> list[Index]:
     return [np.arange(bounds[unit], bounds[unit + 1]) for unit in order[sums[order] > 0]]
 
 
-def _weights(predictor: ClassifyPredictor, sides: Sides, labels: Index) -> Floats:
+def _weights(state: ClassifyState, sides: Sides, labels: Index) -> Floats:
     """(words of all sides,) shares of the words: those of each text sum to 1, or to 0 where no word matters."""
-    if predictor.schedule is None:
-        return _leanings(predictor, sides, labels, predictor.model_name)
-    found, parts = _attention(predictor, sides), predictor.facts.get("blend", {})
+    if state.schedule is None:
+        return _leanings(state, sides, labels, state.model_name)
+    found, parts = _attention(state, sides), state.facts.get("blend", {})
     if not (whole := sum(parts.values())):
         return found
-    counted = {name: weight for name, weight in parts.items() if name in predictor.counting and weight}
+    counted = {name: weight for name, weight in parts.items() if name in state.counting and weight}
     found *= 1 - sum(counted.values()) / whole
     for name, weight in counted.items():
-        found += _leanings(predictor, sides, labels, name) * (weight / whole)
+        found += _leanings(state, sides, labels, name) * (weight / whole)
     return found
 
 
-def _leanings(predictor: ClassifyPredictor, sides: Sides, labels: Index, name: str) -> Floats:
+def _leanings(state: ClassifyState, sides: Sides, labels: Index, name: str) -> Floats:
     """What moves a counting model, as shares."""
-    moved = np.abs(predictor.counting[name].leanings(sides, labels))
+    moved = np.abs(state.counting[name].leanings(sides, labels))
     lengths = np.concatenate([tokens.lengths for tokens in sides])
     owner = np.repeat(np.arange(len(lengths)), lengths)
     sums = np.bincount(owner, moved, len(lengths))
@@ -207,19 +209,19 @@ def _leanings(predictor: ClassifyPredictor, sides: Sides, labels: Index, name: s
     return shares
 
 
-def _attention(predictor: ClassifyPredictor, sides: Sides) -> Floats:
+def _attention(state: ClassifyState, sides: Sides) -> Floats:
     """What the network's poolings weigh."""
-    passages = predictor.passages(sides)
+    passages = state.passages(sides)
     weights = np.zeros(len(passages.ids))
     for index in passages.groups():
-        _add_weights(predictor, passages, index, weights)
+        _add_weights(state, passages, index, weights)
     return weights
 
 
-def _add_weights(predictor: ClassifyPredictor, passages: Passages, index: Index, weights: Floats) -> None:
+def _add_weights(state: ClassifyState, passages: Passages, index: Index, weights: Floats) -> None:
     """Write down, where they stand, the shares of the words of some records."""
     batch = passages.batch(index)
-    output, chosen = predictor.run(batch), passages.passages(index)
+    output, chosen = infer.run(state, batch), passages.passages(index)
     shares = batch.shares.double().numpy()
     if passages.documents:
         upper, shares = shares, np.zeros(len(chosen))
@@ -235,14 +237,14 @@ def _add_weights(predictor: ClassifyPredictor, passages: Passages, index: Index,
         weights[where[mask]] = (pooled.weights.double().cpu().numpy() * shares[rows][:, None])[mask]
 
 
-def _words(predictor: ClassifyPredictor, texts: Texts, sides: Sides) -> list[str]:
+def _words(state: ClassifyState, texts: Texts, sides: Sides) -> list[str]:
     """The words of all sides as the model reads them."""
-    documents, found = predictor.documents, list[str]()
+    documents, found = state.documents, list[str]()
     for column, tokens in zip(texts.texts, sides, strict=True):
-        split = split_words(column, lower=predictor.tokenizer.lower, sentences=documents)
+        split = split_words(column, lower=state.tokenizer.lower, sentences=documents)
         kept = within_caps(
-            split.sentences, split.texts, predictor.settings.max_words,
-            predictor.settings.max_sentences if documents else None,
+            split.sentences, split.texts, state.settings.max_words,
+            state.settings.max_sentences if documents else None,
         )  # fmt: skip
         found += split.words.filter(kept).to_list()
         assert int(kept.sum()) == len(tokens.ids)
@@ -267,15 +269,21 @@ def _sums(flags: Keep) -> Index:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(flags, dtype=np.int64)])
 
 
-def explanation(predictor: ClassifyPredictor, record: Text, answer: TextAnswer) -> TextExplanation:
+def explanations(state: ClassifyState, records: Sequence[Text], k: int) -> list[TextExplanation]:
+    """See :meth:`ensue.tasks.classify.predictor.ClassifyPredictor.explain`."""
+    pairs = zip(records, answers(state, records, k, evidence=True), strict=True)
+    return [_explanation(state, record, answer) for record, answer in pairs]
+
+
+def _explanation(state: ClassifyState, record: Text, answer: TextAnswer) -> TextExplanation:
     """The weights and graphs inside one record, passage by passage."""
-    texts = _columns(predictor, [record])
-    sides = predictor.encode(texts)
-    best = np.array([predictor.labels.index(answer.choices[0].value)])
-    weights, words = _weights(predictor, sides, best), _words(predictor, texts, sides)
-    passages = predictor.passages(sides)
+    texts = _columns(state, [record])
+    sides = state.encode(texts)
+    best = np.array([state.labels.index(answer.choices[0].value)])
+    weights, words = _weights(state, sides, best), _words(state, texts, sides)
+    passages = state.passages(sides)
     chosen = passages.passages(np.arange(1))
-    graphs, upper = _graphs(predictor, passages) if predictor.schedule is not None else ({}, ())
+    graphs, upper = _graphs(state, passages) if state.schedule is not None else ({}, ())
     parts = []
     for number, passage in enumerate(chosen.tolist()):
         span = slice(int(passages.starts[passage]), int(passages.starts[passage] + passages.sizes[passage]))
@@ -286,10 +294,10 @@ def explanation(predictor: ClassifyPredictor, record: Text, answer: TextAnswer) 
     return TextExplanation(tuple(parts), upper, answer)
 
 
-def _graphs(predictor: ClassifyPredictor, passages: Passages) -> tuple[dict[int, Graph], Graph]:
+def _graphs(state: ClassifyState, passages: Passages) -> tuple[dict[int, Graph], Graph]:
     """The word graph of each passage of the one record, and the graph between its passages."""
     batch = passages.batch(np.arange(1))
-    output = predictor.run(batch)
+    output = infer.run(state, batch)
     found: dict[int, Graph] = {}
     for block, pooled in zip(batch.words, output.words, strict=True):
         for row, size, graph in zip(block.rows.tolist(), block.lengths.tolist(), _rows(pooled.graph), strict=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,13 +13,12 @@ import torch
 from ensue.nn.centrality import dobrushin, second_eigenvalue
 from ensue.nn.pooling import Pooled
 from ensue.store.folder import write_file
+from ensue.tasks.classify import infer
 from ensue.tasks.classify.batch import Block
-from ensue.tasks.classify.task import Passages
+from ensue.tasks.classify.dataset import Passages
+from ensue.tasks.classify.state import ClassifyState
 from ensue.training.distributed import here
 from ensue.training.loop import Report, Trained
-
-if TYPE_CHECKING:
-    from ensue.tasks.classify.predictor import ClassifyPredictor
 
 COLLAPSED = 0.05
 """Where |lambda_2| is smaller on average, a step of the walk forgets where it started: it is self-attention."""
@@ -63,16 +62,16 @@ class Log:
         return [{"epoch": epoch, **self.epochs[epoch]} for epoch in sorted(self.epochs)]
 
 
-def mixing(predictor: ClassifyPredictor, passages: Passages) -> dict[str, float]:
+def mixing(state: ClassifyState, passages: Passages) -> dict[str, float]:
     """Mean |lambda_2| and Dobrushin bound of the graphs of some texts; empty for poolings without a graph.
 
     Args:
-        predictor: with a network.
+        state: with a network.
         passages: texts; an even sample of them is looked at.
     """
     sample = np.linspace(0, len(passages) - 1, min(SAMPLE, len(passages))).astype(np.int64)
     batch = passages.batch(sample)
-    output = predictor.run(batch)
+    output = infer.run(state, batch)
     levels = {"": (batch.words, output.words), "sentences_": (batch.sentences, output.sentences)}
     found: dict[str, float] = {}
     for prefix, (blocks, pooled) in levels.items():

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import torch
 
 from ensue.data.histories import Ids, Index, ranges
+from ensue.data.texts import Texts
 from ensue.data.tokens import Tokens
+from ensue.errors import DataError
 from ensue.tasks.classify.batch import Batch, Block
 
 STRETCH = 256
@@ -119,6 +123,27 @@ class Passages:
             len(texts),
             torch.from_numpy(self.targets[index] if len(self.targets) else self.targets),
         )
+
+
+def codes(texts: Texts, labels: Sequence[str]) -> Index:
+    """(texts,) which of the labels each text has; -1 for one that is not among them.
+
+    Raises:
+        DataError: the texts have no labels.
+    """
+    if texts.labels is None:
+        raise DataError("the texts have no labels; name their column, such as label=COLUMN")
+    known = {label: code for code, label in enumerate(labels)}
+    found = texts.labels.replace_strict(list(known), list(known.values()), default=-1, return_dtype=pl.Int64)
+    return np.array(found.to_numpy(), np.int64)
+
+
+def prints(texts: Texts) -> npt.NDArray[np.int64]:
+    """(texts,) fingerprints of the texts, case and spaces aside."""
+    columns = [column.str.to_lowercase().str.replace_all(r"\s+", " ").str.strip_chars() for column in texts.texts]
+    key = columns[0] if len(columns) == 1 else columns[0] + "\t" + columns[1]
+    found = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in key.to_list())
+    return np.frombuffer(found, np.int64)
 
 
 def keep_words(tokens: Tokens, kept: Keep) -> Tokens:

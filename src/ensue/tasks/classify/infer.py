@@ -1,0 +1,67 @@
+"""From texts to probabilities: scores of the network or of a counting model, divided by its temperature."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ensue.data.histories import Index
+from ensue.data.texts import Texts
+from ensue.metrics import Floats
+from ensue.tasks.classify import blend
+from ensue.tasks.classify.batch import Batch, Output
+from ensue.tasks.classify.counting import Sides
+from ensue.tasks.classify.dataset import prints
+from ensue.tasks.classify.state import ClassifyState
+from ensue.threads import side_by_side
+
+GROUP = 6000
+"""Words that are read together in prediction."""
+
+
+def scores(state: ClassifyState, texts: Texts, counting: str | None) -> Floats:
+    """See :meth:`ensue.tasks.classify.predictor.ClassifyPredictor.scores`."""
+    state.require_trained()
+    return probabilities(state, state.encode(texts), counting)
+
+
+def probabilities(state: ClassifyState, sides: Sides, counting: str | None = None) -> Floats:
+    """(records, labels) calibrated probabilities; a record without words gets the shares of the labels."""
+    temperature = state.facts["temperature"].get(counting or state.model_name, 1.0)
+    shares: Floats = (raw_scores(state, sides, counting).double() / temperature).softmax(1).numpy()
+    silent = np.sum([tokens.lengths for tokens in sides], axis=0) == 0
+    shares[silent] = state.counting["majority"].shares().numpy()  # type: ignore[union-attr]
+    return shares
+
+
+def raw_scores(state: ClassifyState, sides: Sides, counting: str | None = None) -> Tensor:
+    """(records, labels) scores before temperature and softmax, on the CPU."""
+    name = counting or state.model_name
+    if name in state.counting:
+        return state.counting[name].scores(sides)
+    if weights := state.facts.get("blend") if name != blend.NETWORK else None:
+        return blend.pool({part: raw_scores(state, sides, part) for part in weights}, weights)
+    passages = state.passages(sides)
+    found = torch.zeros(len(passages), len(state.labels))
+
+    def score(index: Index) -> None:
+        found[torch.from_numpy(index)] = run(state, passages.batch(index)).scores.float().cpu()
+
+    state.network.eval()
+    side_by_side(score, reversed(list(passages.groups(GROUP))))
+    return found
+
+
+def run(state: ClassifyState, batch: Batch) -> Output:
+    """The network on a batch, in evaluation mode."""
+    state.network.eval()
+    with torch.inference_mode():
+        output: Output = state.network(batch.to(state.device))
+    return output
+
+
+def seen(state: ClassifyState, texts: Texts) -> npt.NDArray[np.bool_]:
+    """See :meth:`ensue.tasks.classify.predictor.ClassifyPredictor.seen`."""
+    return np.isin(prints(texts), state.train_prints.numpy())

@@ -1,0 +1,121 @@
+"""A ``classify`` predictor as the files of a model folder, and back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from ensue.data.tokens import Tokenizer
+from ensue.errors import DataError
+from ensue.store.folder import described, read_file, read_tensors, tensor_bytes, write_folder
+from ensue.tasks.classify import keeping
+from ensue.tasks.classify.blend import NETWORK
+from ensue.tasks.classify.counting import Majority, MeanVectors, Tfidf
+from ensue.tasks.classify.dataset import Passages
+from ensue.tasks.classify.optimizer import new_optimizer
+from ensue.tasks.classify.state import ClassifyState
+from ensue.training.optimizer import FILE, optimizer_tensors, saved_optimizer
+from ensue.vocabulary import FIRST
+
+FACTS = {"texts", "labels", "paired", "architecture", "temperature", "strength"}
+"""What a folder's facts must hold at least."""
+
+
+def summary(state: ClassifyState) -> dict[str, Any]:
+    """What was learned from what, and how: goes into ``settings.json`` and the card."""
+    return {
+        "task": state.task,
+        "model": state.model_name,
+        "settings": {**asdict(state.settings), **asdict(state.keeping)},
+        "schedule": asdict(state.schedule) if state.schedule else None,
+        "seed": state.seed,
+        "facts": {**state.facts, "words": len(state.tokenizer.vocabulary) - FIRST},
+    }
+
+
+def save(state: ClassifyState, folder: Path, card: str) -> None:
+    """See :meth:`ensue.tasks.classify.predictor.ClassifyPredictor.save`."""
+    state.require_trained()
+    write_folder(folder, files(state, card))
+
+
+def files(state: ClassifyState, card: str) -> dict[str, bytes]:
+    """The contents of a model folder, by file name."""
+    counts = {
+        f"{name}.{key}": tensor for name, module in state.counting.items() for key, tensor in _small(module).items()
+    }
+    network = state.network.state_dict() if state.schedule is not None else {}
+    found = {
+        **described(summary(state), card),
+        "vocabulary.json": state.tokenizer.to_json().encode(),
+        "model.safetensors": tensor_bytes(network),
+        "counting.safetensors": tensor_bytes({**counts, "train_prints": state.train_prints}),
+    }
+    if state.optimizer is not None:
+        found[FILE] = tensor_bytes(optimizer_tensors(state.network, state.optimizer))
+    if state.remembered is not None:
+        found[keeping.FILE] = tensor_bytes(keeping.tensors_of(state.remembered))
+    return found
+
+
+def fill(state: ClassifyState, path: Path, facts: dict[str, Any]) -> None:
+    """Give a new predictor what :func:`files` kept."""
+    if not set(facts) >= FACTS | ({"encoder"} if state.encoder is not None else set()):
+        raise ValueError("facts are missing in settings.json")
+    state.facts = facts
+    try:
+        state.tokenizer = Tokenizer.from_json(read_file(path, "vocabulary.json").decode(), "vocabulary.json")
+    except DataError as error:
+        raise ValueError(str(error)) from error
+    num_words = len(state.tokenizer.vocabulary)
+    if facts.pop("words") != num_words - 2:
+        raise ValueError("vocabulary.json is not of this model")
+    counts = read_tensors(path, "counting.safetensors")
+    state.train_prints = counts.pop("train_prints")
+    if (path / keeping.FILE).exists():
+        state.remembered = keeping.restored(read_tensors(path, keeping.FILE))
+    for name in dict.fromkeys(key.partition(".")[0] for key in counts):
+        own = {key.partition(".")[2]: _wide(key, counts[key]) for key in counts if key.startswith(f"{name}.")}
+        state.counting[name] = state.new_counting(name, facts["strength"].get(name, 1.0), own.get("matrix"))
+        state.counting[name].restore(own)
+    if not set(facts.get("blend", ())) <= {NETWORK, *state.counting} or ("blend" in facts) != (
+        state.model_name == "blend"
+    ):
+        raise ValueError("the weights of the blend are not of this model")
+    if state.schedule is None:
+        state.model = state.counting[state.model_name]
+        return
+    tensors = read_tensors(path, "model.safetensors")
+    if len(tensors["table.weight"]) != (num_words if state.encoder is None else 0):
+        raise ValueError("vocabulary.json is not as long as the table of vectors")
+    state.model = state.new_network(*tensors["table.weight"].shape)
+    state.model.load_state_dict(tensors)
+    make = partial(new_optimizer, state.model, state.schedule)
+    state.optimizer = saved_optimizer(path, state.model, make)
+
+
+def fingerprint(state: ClassifyState, parts: Mapping[str, Passages]) -> str:
+    """Names a training run by its model, settings and data."""
+    named = [state.model_name, asdict(state.settings), state.facts["labels"], state.architecture]
+    seen = hashlib.blake2b(json.dumps(named).encode(), digest_size=16)
+    for part in parts.values():
+        for column in (part.ids, part.starts, part.sizes, part.first, part.targets):
+            seen.update(np.ascontiguousarray(column).data)
+    return seen.hexdigest()
+
+
+def _small(module: Tfidf | MeanVectors | Majority) -> dict[str, Tensor]:
+    """Its tensors; the weights, which are rounded to float32, at half the size."""
+    return {key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in module.tensors().items()}
+
+
+def _wide(key: str, tensor: Tensor) -> Tensor:
+    return tensor.double() if key.endswith((".weight", ".bias")) else tensor

@@ -1,0 +1,199 @@
+"""What a text classifier holds: words, network, counting models, optimiser, and what was learned from what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ensue.data.histories import Index
+from ensue.data.texts import Texts
+from ensue.data.tokens import Tokenizer
+from ensue.errors import DataError, SettingError
+from ensue.nn.device import find_device, room_for
+from ensue.nn.encoder import Encoder
+from ensue.schedule import Schedule, require_fixed
+from ensue.settings import changed, require_seed
+from ensue.tasks.classify import BEST, MODELS, SHARED
+from ensue.tasks.classify.counting import CountingSettings, Majority, MeanVectors, Sides, Tfidf
+from ensue.tasks.classify.dataset import Passages
+from ensue.tasks.classify.keeping import KeepingSettings
+from ensue.tasks.classify.network import TABLE_2, Shape, TextSettings
+from ensue.tasks.classify.sentences import SentencePassages
+from ensue.training.optimizer import LateOptimizer
+
+
+class ClassifyState:
+    """Everything that the verbs of the task read and write.
+
+    Args:
+        model: a name in ``MODELS``, or ``best``: see ``BEST``.
+        settings: settings of the model and of its schedule to change, by name; texts are read as numbers.
+        seed: the same seed, data and machine give the same bytes on the CPU.
+        device: where the network runs; a GPU is used when there is one.
+
+    Raises:
+        SettingError: an unknown model or setting.
+    """
+
+    task = "classify"
+    optimizer = LateOptimizer()
+    """Of the network; ``None`` where nothing is trained."""
+    model_name: str
+    """A name in ``MODELS``; under ``best``, the one that was chosen."""
+    names: tuple[str, ...]
+    """The models to choose from: more than one under ``best``."""
+    options: dict[str, object]
+    """The settings that differ from the defaults, by name."""
+    settings: TextSettings | CountingSettings
+    """Of the model."""
+    schedule: Schedule | None
+    """How the network is trained; ``None`` for a counting model."""
+    keeping: KeepingSettings
+    """What of the texts stays in a folder."""
+    seed: int
+    device: torch.device
+    encoder: Encoder | None
+    """Where sentences are encoded, what encodes them."""
+    tokenizer: Tokenizer
+    """Cuts texts into words and knows their ids."""
+    model: Any
+    """The trained module, or what was counted; ``None`` before."""
+    counting: dict[str, Tfidf | MeanVectors | Majority]
+    """The counting models beside the network, by name."""
+    facts: dict[str, Any]
+    """What was learned from, and what came out on held-out texts: a part of ``settings.json``."""
+    seconds_an_epoch: float | None
+    train_prints: Tensor
+    """(distinct training texts,) their hashes, so that a test can say which of its texts were learned."""
+    remembered: tuple[Sides, Index] | None
+    """Held-out texts and the columns of their labels, on which updates are tested."""
+
+    def __init__(
+        self,
+        model: str = "best",
+        *,
+        settings: Mapping[str, object] | None = None,
+        seed: int = 0,
+        device: str | None = None,
+    ) -> None:
+        if model not in ("best", *MODELS):
+            raise SettingError(f"model {model!r} is not known for task classify; choose from best, {', '.join(MODELS)}")
+        self.options = dict(settings or {})
+        self.names = BEST if model == "best" else (model,)
+        if model == "best" and self.options.get("vectors") is None:
+            self.names = tuple(name for name in BEST if name != "vectors")
+        self.device = find_device(device)
+        self.encoder = None
+        *_, self.keeping = changed(self.options, *(part for name in self.names for part in MODELS[name][1:]), SHARED)
+        self.select_model(self.names[0])
+        self.seed = require_seed(seed)
+        self.tokenizer = Tokenizer()
+        self.model = None
+        self.counting = {}
+        self.facts = {}
+        self.seconds_an_epoch = None
+        self.train_prints = torch.zeros(0, dtype=torch.int64)
+        self.remembered = None
+        self.optimizer = None
+
+    def select_model(self, name: str, architecture: str = "flat") -> None:
+        """Take the name and the settings of a model: the paper's for such texts, and what was set."""
+        _, settings, schedule = MODELS[name]
+        own = {field.name for part in (settings, schedule) if part is not None for field in fields(part)}
+        changes = {**(TABLE_2[architecture] if schedule is not None else {}), **self.options}
+        self.model_name = name
+        changes = {key: value for key, value in changes.items() if key in own}
+        self.settings, self.schedule = changed(changes, settings, schedule)
+        encoder = getattr(self.settings, "encoder", None)
+        self.encoder = None if encoder is None else self.encoder or Encoder(encoder, self.device)
+        require_fixed(self.schedule, "classify", "accuracy")
+
+    @property
+    def network(self) -> Any:
+        """The trained module, or what was counted.
+
+        Raises:
+            SettingError: nothing was trained or loaded yet.
+        """
+        self.require_trained()
+        return self.model
+
+    def require_trained(self) -> None:
+        """Refuse to go on before there is a model.
+
+        Raises:
+            SettingError: nothing was trained or loaded yet.
+        """
+        if self.model is None:
+            raise SettingError("this predictor is not trained yet: loop over fit(data), or load a folder")
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels in the order of the columns of scores: numbers by size, else by alphabet."""
+        return list(self.facts["labels"])
+
+    @property
+    def architecture(self) -> str:
+        """What the data made of ``architecture="auto"``."""
+        return str(self.facts["architecture"])
+
+    @property
+    def documents(self) -> bool:
+        """Whether texts are read sentence by sentence."""
+        return self.architecture == "hierarchical" or self.encoder is not None
+
+    def encode(self, texts: Texts) -> Sides:
+        """Texts in ids; of pairs, first texts and second ones.
+
+        Raises:
+            DataError: pairs where single texts were learned, or the reverse.
+        """
+        if texts.paired != self.facts["paired"]:
+            kinds = ("pairs", "single texts") if texts.paired else ("single texts", "pairs")
+            raise DataError(f"these are {kinds[0]}, but the model learned {kinds[1]}; give {kinds[1]}")
+        encode = partial(
+            self.tokenizer.encode,
+            sentences=self.documents,
+            max_words=self.settings.max_words,
+            max_sentences=self.settings.max_sentences if self.documents else None,
+            keep_words=self.encoder is not None,
+        )
+        return tuple(map(encode, texts.texts))
+
+    def passages(self, sides: Sides, targets: Index | None = None) -> Passages:
+        """Encoded texts as the network reads them.
+
+        Raises:
+            SettingError: a sentence encoder is missing, or not the one that was learned with.
+        """
+        if self.encoder is None:
+            return Passages(sides, targets, documents=self.documents)
+        self.encoder.require(self.facts["encoder"])
+        return SentencePassages(sides, targets, self.encoder)
+
+    def new_network(self, num_words: int, dim: int) -> Any:
+        """An untrained network on this predictor's device."""
+        shape = Shape(num_words, dim, len(self.labels), self.architecture)
+        with room_for(self.model_name):
+            return MODELS[self.model_name][0](self.settings, shape).to(self.device)
+
+    def new_counting(self, name: str, strength: float, matrix: Tensor | None = None) -> Tfidf | MeanVectors | Majority:
+        """One of ``COUNTING`` that has learned nothing.
+
+        Args:
+            name: which.
+            strength: how much the data counts beside the penalty.
+            matrix: (words, dim) vectors of the words, for ``vectors``.
+        """
+        num_labels, kind = len(self.labels), MODELS[name][0]
+        if kind is Majority:
+            return Majority(num_labels)
+        if kind is Tfidf:
+            return Tfidf(num_labels, strength)
+        matrix = torch.zeros(0, 0) if matrix is None else matrix
+        return MeanVectors(num_labels, strength, matrix, 2 if self.facts["paired"] else 1)

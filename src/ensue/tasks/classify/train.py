@@ -1,0 +1,264 @@
+"""How a text classifier is trained: words and counts first, then the network, then the temperature of each."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ensue.data.histories import Index
+from ensue.data.texts import Texts, hold_out_texts
+from ensue.data.tokens import split_words
+from ensue.errors import DataError, SettingError
+from ensue.lines import plural
+from ensue.settings import require_encoder, require_file
+from ensue.tasks.classify import COUNTING, blend, infer, save
+from ensue.tasks.classify.calibration import calibration_error, temperature
+from ensue.tasks.classify.counting import CountingSettings, Sides
+from ensue.tasks.classify.dataset import codes, prints
+from ensue.tasks.classify.embedding import learn_words, start_vectors
+from ensue.tasks.classify.keeping import chosen
+from ensue.tasks.classify.mixing_time import Log, mixing, note_collapse
+from ensue.tasks.classify.network import LEARNED_DIM
+from ensue.tasks.classify.optimizer import new_optimizer
+from ensue.tasks.classify.state import ClassifyState
+from ensue.training.loop import Report, train
+
+DOCUMENT = (64, 3)
+"""Texts of more words and sentences than this on average are documents."""
+STRENGTHS = (1.0, 10.0)
+"""Strengths of the linear models among which held-out texts decide."""
+
+
+def fit(
+    state: ClassifyState, data: Texts, valid: Texts | None, checkpoint: Path | None, resume: bool
+) -> Iterator[Report]:
+    """See :meth:`ensue.tasks.classify.predictor.ClassifyPredictor.fit`."""
+    require_file("vectors", state.settings.vectors)
+    if state.encoder is not None:
+        require_encoder(state.encoder.name)
+    require_labels(data, "training data")
+    part, held, rule = data, valid, None
+    if held is None:
+        part, held, rule = hold_out_texts(data, seed=state.seed)
+    require_labels(part, "training data")
+    _require_like(part, held)
+    _learn_words(state, part)
+    if rule is not None:
+        state.facts["held_out"] = rule
+    facts, sides = state.facts, state.encode(part)
+    _note_cuts(facts, sides)
+    _count(state, sides, codes(part, state.labels), held)
+    if state.schedule is not None:
+        yield from _train(state, sides, part, held, checkpoint, resume)
+        if state.model_name == "blend":
+            _blend(state, held)
+        _calibrate(state, state.model_name, held)
+        _decide(state)
+    if state.schedule is None:
+        state.model, state.optimizer = state.counting[state.model_name], None
+    state.remembered = None
+    if state.encoder is None:  # which reads texts, and those do not stay
+        asked = codes(held, state.labels)
+        state.remembered = chosen(state.encode(held), asked, state.keeping.remembered, state.seed)
+
+
+def require_labels(texts: Texts, where: str) -> None:
+    """Refuse texts from which no difference between labels can be learned.
+
+    Raises:
+        DataError: no texts, no labels, or only one.
+    """
+    if not len(texts):
+        raise DataError(f"{where}: there are no texts")
+    if texts.labels is None:
+        raise DataError(f"{where}: the texts have no labels; name their column, such as label=COLUMN")
+    if texts.labels.n_unique() < 2:
+        raise DataError(f"{where}: every text has the label {texts.labels[0]!r}; give texts of at least two labels")
+
+
+def _require_like(part: Texts, held: Texts) -> None:
+    if not len(held):
+        raise DataError("validation data: there are no texts")
+    if held.labels is None:
+        raise DataError("validation data: the texts have no labels; name their column, such as label=COLUMN")
+    if held.paired != part.paired:
+        kinds = ("pairs", "single texts") if held.paired else ("single texts", "pairs")
+        raise DataError(f"validation data: these are {kinds[0]}, but the training data holds {kinds[1]}")
+
+
+def _learn_words(state: ClassifyState, data: Texts) -> None:
+    """Take labels, words and facts from the training data."""
+    assert data.labels is not None
+    found = set(data.labels.to_list())
+    numbers = all(label.removeprefix("-").isdecimal() for label in found)
+    labels = sorted(found, key=(lambda label: (int(label), label)) if numbers else None)
+    architecture = _architecture(state, data)
+    state.select_model(state.model_name, architecture)
+    own, probe = state.settings, None if state.encoder is None else state.encoder.probe()
+    state.tokenizer = learn_words(
+        data.texts, lower=own.lower, min_count=own.min_count, vectors=own.vectors, extra_words=own.extra_words
+    )
+    state.train_prints = torch.from_numpy(np.unique(prints(data)))
+    state.facts = {
+        "texts": len(data),
+        "labels": labels,
+        "paired": data.paired,
+        "architecture": architecture,
+        "temperature": {},
+        "strength": {},
+        "calibration_error": {},
+        "validation_accuracy": {},
+        "notes": [],
+        **({} if probe is None else {"encoder": probe}),
+    }
+
+
+def _architecture(state: ClassifyState, data: Texts) -> str:
+    asked = str(getattr(state.settings, "architecture", "auto"))
+    if (asked == "pair") != data.paired and asked != "auto":
+        kind = "pairs" if data.paired else "single texts"
+        raise SettingError(f"architecture is {asked!r}, but the training data holds {kind}; leave it at auto")
+    if asked != "auto" or data.paired or state.schedule is None:
+        return "pair" if data.paired else asked.replace("auto", "flat")
+    words = split_words(data.texts[0].head(1000), sentences=True)
+    num_words, num_sentences = len(words.words) / len(words.texts[1:]), words.texts[-1] / len(words.texts[1:])
+    return "hierarchical" if num_words > DOCUMENT[0] and num_sentences > DOCUMENT[1] else "flat"
+
+
+def _note_cuts(facts: dict[str, Any], sides: Sides) -> None:
+    cut = sum(tokens.cut_words for tokens in sides)
+    if cut:
+        texts = sum(tokens.cut_texts for tokens in sides)
+        facts["notes"].append(f"the caps cut {plural(cut, 'word')} of {plural(texts, 'training text')}")
+
+
+def _count(state: ClassifyState, sides: Sides, targets: Index, held: Texts) -> None:
+    """Fit what stands beside every model; held-out texts choose the strength of the linear ones."""
+    asked = codes(held, state.labels)
+    if missing := int((asked < 0).sum()):
+        state.facts["notes"].append(
+            f"validation texts whose labels the training data lacks, which count as wrong: {missing:,}"
+        )
+    matrix = _matrix(state)
+    if matrix is None and state.model_name == "vectors":
+        raise SettingError("model vectors is a mean of word vectors and needs a file of them: set vectors=FILE")
+    known, state.counting = state.encode(held), {}
+    for name in COUNTING:
+        if name == "vectors" and matrix is None:
+            continue
+        tried = {}
+        for strength in _strengths(state, name):
+            module = state.new_counting(name, strength, matrix)
+            module.count(sides, targets)
+            tried[strength] = float((module.scores(known).argmax(1).numpy() == asked).mean()), module
+        best = max(tried, key=lambda strength: tried[strength][0])
+        state.facts["strength"][name], state.counting[name] = best, tried[best][1]
+    for name in state.counting:
+        _calibrate(state, name, held)
+
+
+def _strengths(state: ClassifyState, name: str) -> tuple[float, ...]:
+    """What is tried for a counting model: what was set for it, or else all of ``STRENGTHS`` if it has one."""
+    own = state.settings
+    if name == state.model_name and isinstance(own, CountingSettings) and state.options.get("strength") is not None:
+        return (own.strength,)
+    return STRENGTHS[:1] if name == "majority" else STRENGTHS
+
+
+def _matrix(state: ClassifyState) -> Tensor | None:
+    """(words, dim) vectors of the file by id, zeros where it has none; ``None`` without a file."""
+    path, tokenizer = state.settings.vectors, state.tokenizer
+    if path is None:
+        return None
+    ids, vectors = start_vectors(path, tokenizer.vocabulary.values, state.settings.dim)
+    matrix = torch.zeros(len(tokenizer.vocabulary), vectors.shape[1])
+    matrix[ids] = vectors
+    state.facts["known_vectors"] = len(ids)
+    return matrix
+
+
+def _calibrate(state: ClassifyState, name: str, held: Texts) -> None:
+    """Find the temperature of a model on held-out texts, and note how right and how sure it is there."""
+    facts, targets, sides = state.facts, codes(held, state.labels), state.encode(held)
+    counting = None if name == state.model_name else name
+    usable = _usable(sides, targets)
+    if name != "majority":
+        scores = infer.raw_scores(state, sides, counting)[torch.from_numpy(usable)]
+        facts["temperature"][name] = temperature(scores, torch.from_numpy(targets[usable]))
+    found = infer.probabilities(state, sides, counting)
+    if not np.isfinite(found).all():
+        raise SettingError(f"the probabilities of {name} are no numbers; set it nearer to its defaults")
+    facts["validation_accuracy"][name] = float((found.argmax(1) == targets).mean())
+    facts["calibration_error"][name] = calibration_error(found, targets)
+
+
+def _usable(sides: Sides, targets: Index) -> npt.NDArray[np.bool_]:
+    """(texts,) those with a known label and a word at least."""
+    found: npt.NDArray[np.bool_] = (targets >= 0) & (np.sum([tokens.lengths for tokens in sides], axis=0) > 0)
+    return found
+
+
+def _blend(state: ClassifyState, held: Texts) -> None:
+    """Pool the network with the counting models, by what is likeliest on held-out texts."""
+    _calibrate(state, blend.NETWORK, held)
+    sides, targets = state.encode(held), codes(held, state.labels)
+    usable = torch.from_numpy(_usable(sides, targets))
+    names = [blend.NETWORK, *(name for name in blend.PARTS if name in state.counting)]
+    scores = {name: infer.raw_scores(state, sides, name)[usable] for name in names}
+    state.facts["blend"] = blend.choose_weights(scores, torch.from_numpy(targets)[usable])
+
+
+def _train(
+    state: ClassifyState, sides: Sides, part: Texts, held: Texts, checkpoint: Path | None, resume: bool
+) -> Generator[Report, None, None]:
+    """Train the network from its beginning; it ends with its best weights."""
+    schedule = state.schedule
+    assert schedule is not None
+    torch.manual_seed(state.seed)
+    vectors = state.counting.get("vectors")
+    dim = vectors.matrix.shape[1] if vectors else state.settings.dim or LEARNED_DIM  # type: ignore[union-attr]
+    encoder = state.encoder
+    network = state.new_network(*((len(state.tokenizer.vocabulary), dim) if encoder is None else (0, encoder.dim)))
+    if vectors and encoder is None:
+        known = vectors.matrix.any(1)  # type: ignore[union-attr]
+        network.place(known.nonzero()[:, 0], vectors.matrix[known], tuned=state.settings.tuned)  # type: ignore[union-attr]
+    state.model, state.optimizer = network, new_optimizer(network, schedule)
+    asked, known_sides = codes(held, state.labels), state.encode(held)
+    data, watched = state.passages(sides, codes(part, state.labels)), state.passages(known_sides, asked)
+    log = Log(checkpoint, resume)
+    reports = train(
+        network,
+        data,
+        lambda: float((infer.raw_scores(state, known_sides).argmax(1).numpy() == asked).mean()),
+        schedule,
+        optimizer=state.optimizer,
+        seed=state.seed,
+        checkpoint=checkpoint,
+        resume=resume,
+        fingerprint=save.fingerprint(state, {"data": data, "held": watched}),
+    )
+    trained = yield from log.follow(reports, lambda: mixing(state, watched))
+    state.facts |= {"epochs": trained.best_epoch, "log": log.rows()}
+    state.seconds_an_epoch = trained.seconds_an_epoch
+    note_collapse(state.facts, trained.best_epoch)
+
+
+def _decide(state: ClassifyState) -> None:
+    """Say which of the models is right most often on held-out texts; under ``best``, become that one."""
+    found = state.facts["validation_accuracy"]
+    rivals = [name for name in found if name in state.names] if len(state.names) > 1 else list(found)
+    best, own = max(rivals, key=lambda name: (found[name], name == state.model_name)), state.model_name
+    if best == own:
+        return
+    state.facts["notes"].append(
+        f"{best} is right more often than {own} on the validation texts: {found[best]:.3f} against {found[own]:.3f}"
+    )
+    if len(state.names) > 1:
+        state.select_model(best)
+        state.facts.pop("blend", None)

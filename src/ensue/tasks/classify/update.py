@@ -1,0 +1,58 @@
+"""How a trained text classifier goes on: new words are welcomed, texts counted, and learned in one pass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from ensue.data.texts import Texts
+from ensue.errors import DataError
+from ensue.tasks.classify.dataset import codes, prints
+from ensue.tasks.classify.optimizer import new_optimizer
+from ensue.tasks.classify.state import ClassifyState
+from ensue.training.loop import Report, train
+from ensue.training.optimizer import optimizer_tensors, restore_optimizer
+
+
+def update(state: ClassifyState, data: Texts) -> Report:
+    """See :meth:`ensue.tasks.classify.predictor.ClassifyPredictor.update`."""
+    state.require_trained()
+    if not len(data):
+        raise DataError("new data: there are no texts")
+    targets = codes(data, state.labels)
+    for place in np.flatnonzero(targets < 0)[:1].tolist():
+        label = data.record(place).label
+        raise DataError(
+            f"new data: the label {label!r} is new to the model, which knows {', '.join(state.labels)}; fit anew "
+            "on all the data"
+        )
+    state.encode(data.select(slice(0, 1)))  # refused before anything is changed
+    state.tokenizer.add(data.texts, min_count=state.settings.min_count)
+    sides, updates = state.encode(data), state.facts.get("updates", 0) + 1
+    for module in state.counting.values():
+        module.grow(len(state.tokenizer.vocabulary))
+        module.count(sides, targets)
+    state.train_prints = torch.from_numpy(np.union1d(state.train_prints.numpy(), prints(data)))
+    state.facts |= {"updates": updates, "texts": state.facts["texts"] + len(data)}
+    if state.schedule is None or state.optimizer is None:
+        return Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True)
+    _grow(state, updates)
+    size = state.schedule.smallest_batch or state.schedule.batch_size
+    schedule = replace(state.schedule, epochs=1, batch_size=size, smallest_batch=None, decay_rate=1.0, decay=False)
+    passages, seed = state.passages(sides, targets), state.seed + updates
+    *_, last = train(state.model, passages, None, schedule, optimizer=state.optimizer, seed=seed, stage="update")
+    return last
+
+
+def _grow(state: ClassifyState, updates: int) -> None:
+    """Rows for new words in the network; the optimiser's moments of the others stay."""
+    assert state.schedule is not None and state.optimizer is not None
+    torch.manual_seed(state.seed + updates)
+    if state.encoder is not None:
+        return  # it reads words that no vocabulary knows
+    moments = optimizer_tensors(state.model, state.optimizer)
+    state.model.grow(len(state.tokenizer.vocabulary))
+    state.optimizer = new_optimizer(state.model, state.schedule)
+    restore_optimizer(state.model, state.optimizer, moments)

@@ -16,9 +16,9 @@ from torch.nn import functional
 
 from ensue.data.histories import Histories
 from ensue.tasks.next.cyan import CYANRNNSettings
+from ensue.tasks.next.dataset import Pieces
 from ensue.tasks.next.recurrent import RecurrentSettings
 from ensue.tasks.next.rmtpp import RMTPPSettings
-from ensue.tasks.next.task import Pieces
 from ensue.vocabulary import FIRST, Vocabulary
 from tests.oracles import softmax
 from tests.oracles_sessions import Loss

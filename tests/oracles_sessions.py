@@ -16,12 +16,12 @@ from torch import Tensor, nn
 
 from ensue.data.histories import Histories
 from ensue.schedule import Schedule
+from ensue.tasks.next.dataset import Pieces, hide_seen
 from ensue.tasks.next.factors import BPRMFSettings, FPMCSettings
 from ensue.tasks.next.gru4rec import GRU4RecSettings
 from ensue.tasks.next.narm import NARMSettings
 from ensue.tasks.next.session_knn import VSKNNSettings
 from ensue.tasks.next.stamp import STAMPSettings
-from ensue.tasks.next.task import Pieces, hide_seen
 from ensue.training.loop import train
 from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary

@@ -19,8 +19,8 @@ from ensue.predictor import make
 from ensue.records import History
 from ensue.tasks.next import COUNTING
 from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.dataset import draw_negatives
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.tasks.next.task import draw_negatives
 from ensue.vocabulary import FIRST
 from tests import oracles
 
@@ -256,7 +256,7 @@ def test_a_small_catalogue_does_not_make_large_batches(monkeypatch: pytest.Monke
     whole = evaluate(predictor, world.train).rows[0].figures
     rows: list[int] = []
     predictor.network.register_forward_pre_hook(lambda module, inputs: rows.append(len(inputs[0].ids)))
-    monkeypatch.setattr("ensue.tasks.next.predictor.CELLS", 1024 * 16)  # 16 targets, or records, at once
+    monkeypatch.setattr("ensue.tasks.next.infer.CELLS", 1024 * 16)  # 16 targets, or records, at once
     parts = evaluate(predictor, world.train).rows[0].figures
     assert parts == pytest.approx(whole) and 1 < max(rows) <= 16 < sum(rows)
     rows.clear()

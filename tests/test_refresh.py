@@ -18,7 +18,7 @@ from ensue.records import History
 from ensue.refresh import refresh, roll_back
 from ensue.store import versions
 from ensue.store.lock import only_writer
-from ensue.tasks.next import COUNTING, storage
+from ensue.tasks.next import COUNTING, save
 from ensue.tasks.next.predictor import NextPredictor
 from tests.folders import unsummed
 
@@ -111,7 +111,7 @@ def test_what_a_stream_keeps_in_the_folder_goes_with_it(folder: Path) -> None:
     (unsummed(folder) / "stream.json").write_text('{"position": 7}')
     refresh(folder, Histories.of(circles(30, 2, day=1)), max_drop=0.99)
     assert (folder / "stream.json").read_text() == '{"position": 7}'
-    assert set(contents(folder)) == {"stream.json", "B2SUMS", *storage.NAMES}
+    assert set(contents(folder)) == {"stream.json", "B2SUMS", *save.NAMES}
 
 
 def test_rolling_back_gives_equal_answers(folder: Path) -> None:

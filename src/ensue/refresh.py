@@ -31,17 +31,17 @@ from ensue.store.lock import only_writer
 from ensue.store.swap import sweep
 from ensue.tasks.classify import save as classify_storage
 from ensue.tasks.link import storage as link_storage
-from ensue.tasks.next import storage as next_storage
-from ensue.tasks.next.fitting import DATED
+from ensue.tasks.next import save as next_save
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.tasks.next.updating import passes
+from ensue.tasks.next.train import DATED
+from ensue.tasks.next.update import passes
 from ensue.tasks.suggest import storage as suggest_storage
 from ensue.training.loop import Report
 
 AT = 20
 MAX_DROP = 0.05
 STORAGE: Mapping[str, Any] = {
-    "next": next_storage,
+    "next": next_save,
     "classify": classify_storage,
     "suggest": suggest_storage,
     "link": link_storage,

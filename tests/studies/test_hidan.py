@@ -22,8 +22,8 @@ from ensue.studies.hidan_sets import find_sets
 from ensue.studies.hidan_sources import sources, without_each
 from ensue.studies.provenance import Study
 from ensue.tasks.next import COUNTING
+from ensue.tasks.next.dataset import Pieces
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.tasks.next.task import Pieces
 from ensue.training.loop import Report
 
 CHOSEN = ("att-lstm", "hidan", "cascade-blend")

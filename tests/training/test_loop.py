@@ -30,10 +30,10 @@ from ensue.data.world import World, make_world
 from ensue.errors import EnsueError, ModelFolderError, SettingError
 from ensue.schedule import Schedule
 from ensue.store.folder import tensor_bytes
-from ensue.tasks.next import fitting
+from ensue.tasks.next.dataset import Pieces
 from ensue.tasks.next.hidan import HiDAN, HiDANSettings
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.tasks.next.task import Pieces
+from ensue.tasks.next.train import learn_values, train_once
 from ensue.training import distributed as group
 from ensue.training.checkpoint import save_state
 from ensue.training.loop import Index, Report, Trained, mean_loss, one_pass, train
@@ -580,8 +580,8 @@ def test_refit_learns_everything_for_as_many_epochs_as_were_best(
     # The second training is the same as one without any validation: from the same start, on all of the data.
     alone = NextPredictor("hidan", settings={**SETTINGS, "epochs": best}, device="cpu")
     assert alone.schedule is not None
-    fitting.learn_values(alone, world.train)
-    for _ in fitting.train_once(alone, world.train, None, "refit", alone.schedule, None, False):
+    learn_values(alone, world.train)
+    for _ in train_once(alone, world.train, None, "refit", alone.schedule, None, False):
         pass
     assert tensor_bytes(alone.network.state_dict()) == files["model.safetensors"]
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,14 +22,13 @@ from ensue.store.folder import write_folder
 from ensue.store.swap import sweep
 from ensue.stream import saved
 from ensue.stream.blocks import Block, Source
-from ensue.stream.board import HOUR, Board, Hour
+from ensue.stream.board import HOUR, Hour
 from ensue.stream.events import Reader
-from ensue.stream.ranking import WINDOWS, Live, Recent, Still
-from ensue.stream.rejects import Rejects
-from ensue.stream.rivals import Nightly, keep_frozen
-from ensue.stream.sessions import OpenSessions, Taken, joined, targets
-from ensue.stream.status import Counts, Status, StreamSettings
-from ensue.tasks.next import reservoir, updating
+from ensue.stream.ranking import Live, Still
+from ensue.stream.sessions import Taken, joined, targets
+from ensue.stream.state import StreamState, no_histories
+from ensue.stream.status import Status, StreamSettings
+from ensue.tasks.next import reservoir, update
 from ensue.tasks.next.predictor import NextPredictor
 
 COUNTED = 65_536
@@ -39,7 +37,7 @@ DATED = 1e8
 """Times after this (seconds, 1973) count from 1970, and can be compared with the machine's clock."""
 
 
-class Stream:
+class Stream(StreamState):
     """A model folder that learns from a source. The caller holds the folder's lock (:mod:`ensue.store.lock`).
 
     Args:
@@ -66,28 +64,13 @@ class Stream:
         unit: str | None = None,
         anew: bool = False,
     ) -> None:
-        self.folder, self.source, self.settings = folder, source, settings
-        self.predictor = NextPredictor.load(folder)
+        predictor = NextPredictor.load(folder)
         sweep(folder)
-        self.reader = Reader(source.name, columns, unit)
-        self.sessions = OpenSessions(settings.gap * 60)
-        self.board, self.counts, self.popular = Board(), Counts(), [Recent(window) for window in WINDOWS]
-        self.position: dict[str, Any] | None = None
-        self.told = -(2**62)  # the latest hour that was told
-        self.ended = self._none()  # sessions that are over and not counted yet
-        self._busy, self._done, self._dirty, self._live = 0.0, 0, False, False
+        reader = Reader(source.name, columns, unit)
         found = saved.read_state(folder)
-        begins = anew or found is None
-        self.rejects = Rejects(folder, found["rejects"] if found else 0)
-        self.live = Live(self.predictor)
-        self.still: dict[str, Still] = {}
-        self.nightly: Nightly | None = None
-        if settings.beside:
-            frozen = keep_frozen(folder, self.predictor, begins=begins)
-            if "frozen" in settings.beside:
-                self.still["frozen"] = Still(frozen, self.predictor.vocabulary)
-            if "nightly" in settings.beside:
-                self.nightly = Nightly(folder, frozen, self.predictor.vocabulary)
+        begins, rejected = anew or found is None, found["rejects"] if found else 0
+        super().__init__(folder, source, settings, predictor, reader, begins=begins, rejected=rejected)
+        self._busy, self._done, self._dirty, self._live = 0.0, 0, False, False
         if found is not None and not anew:
             saved.restore(self, found)
         source.begin(self.position)
@@ -198,11 +181,8 @@ class Stream:
         """Add the sessions that have ended to the counts, and let the memory take its share."""
         ended = self._timed(self.ended)
         self.predictor.reservoir.add(ended)
-        updating.count(self.predictor, ended)
-        self.ended = self._none()
-
-    def _none(self) -> Histories:
-        return Histories(np.empty(0, np.int32), np.zeros(1, np.int64), self.predictor.vocabulary)
+        update.count(self.predictor, ended)
+        self.ended = no_histories(self.predictor)
 
     def _timed(self, histories: Histories) -> Histories:
         """Without times, where the model was fitted without."""

@@ -22,7 +22,7 @@ from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.store.folder import write_folder
 from ensue.stream.ranking import Still
-from ensue.tasks.next import storage
+from ensue.tasks.next import save
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.reservoir import joined
 from ensue.vocabulary import Vocabulary
@@ -46,7 +46,7 @@ def keep_frozen(folder: Path, predictor: NextPredictor, *, begins: bool) -> Next
     """
     place = _sibling(folder, "frozen")
     if begins:
-        write_folder(place, storage.files(predictor, "The model of the same name before the stream.\n"))
+        write_folder(place, save.files(predictor, "The model of the same name before the stream.\n"))
     if not place.is_dir():
         raise SettingError(
             f"--beside: {folder} was not kept as it was before the stream began; name --beside at a stream's first "

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
@@ -14,11 +14,9 @@ from ensue.errors import SettingError
 from ensue.lines import plural
 from ensue.store.folder import damage, read_file, read_tensors, tensor_bytes
 from ensue.stream.rivals import histories_of, history_tensors
+from ensue.stream.state import StreamState
 from ensue.stream.status import Counts
-from ensue.tasks.next import storage
-
-if TYPE_CHECKING:
-    from ensue.stream.engine import Stream
+from ensue.tasks.next import save
 
 STATE, TENSORS = "stream.json", "stream.safetensors"
 VERSION = 1
@@ -40,7 +38,7 @@ def read_state(folder: Path) -> dict[str, Any] | None:
         return found
 
 
-def files(stream: Stream) -> dict[str, bytes]:
+def files(stream: StreamState) -> dict[str, bytes]:
     """All the files of a commit, the model's included."""
     state = {
         "version": VERSION,
@@ -62,13 +60,13 @@ def files(stream: Stream) -> dict[str, bytes]:
         parts["nightly"] = stream.nightly.tensors()
     tensors = {f"{part}.{name}": tensor for part, found in parts.items() for name, tensor in found.items()}
     return {
-        **storage.files(stream.predictor, _card(stream)),
+        **save.files(stream.predictor, _card(stream)),
         STATE: json.dumps(state).encode(),
         TENSORS: tensor_bytes(tensors),
     }
 
 
-def restore(stream: Stream, found: Mapping[str, Any]) -> None:
+def restore(stream: StreamState, found: Mapping[str, Any]) -> None:
     """Put a new stream where a commit stood.
 
     Raises:
@@ -99,7 +97,7 @@ def _part(tensors: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
     return {key.removeprefix(f"{name}."): tensors[key] for key in own}
 
 
-def _card(stream: Stream) -> str:
+def _card(stream: StreamState) -> str:
     """The card that stands, and how much was learned since."""
     there = (stream.folder / "CARD.md").exists()
     standing = read_file(stream.folder, "CARD.md").decode(errors="replace") if there else ""

@@ -18,8 +18,8 @@ from ensue.metrics import Floats
 from ensue.studies.cells import Cell
 from ensue.studies.drawn import Drawn
 from ensue.studies.hidan_paper import MEASURES
+from ensue.tasks.next.dataset import Pieces, hide_seen
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.tasks.next.task import Pieces, hide_seen
 
 AT = (10, 50, 100)
 NAMES = (*MEASURES, "mrr@100")

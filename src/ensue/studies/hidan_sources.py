@@ -10,8 +10,8 @@ import torch
 from ensue.data.histories import Histories, Index, ranges
 from ensue.metrics import Floats
 from ensue.studies.cells import Cell
+from ensue.tasks.next.dataset import Pieces
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.tasks.next.task import Pieces
 
 GROUP = 2000
 """Asked steps looked at together."""

@@ -15,7 +15,8 @@ from ensue.answers import Answer
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.records import History
-from ensue.tasks.next.answers import known
+from ensue.tasks.next.attributions import known
+from ensue.tasks.next.infer import score_histories
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.optimizer import optimizer_tensors
 from ensue.vocabulary import UNKNOWN, Vocabulary
@@ -289,7 +290,7 @@ class NextContract:
                     less = History(tuple(record.values[p] for p in rest), tuple(record.times[p] for p in rest))
                     parts = [known([part], predictor.vocabulary).histories for part in (less, record)]
                     column = torch.tensor([[predictor.vocabulary.id(choice.value)]])
-                    without = predictor._say(*parts).shares(column)[0, 0]
+                    without = score_histories(predictor, *parts).shares(column)[0, 0]
                     assert heed.lost == pytest.approx(choice.score - float(without), abs=1e-5)
 
     def test_evidence_changes_no_answer(self, predictor: NextPredictor) -> None:

@@ -11,8 +11,8 @@ from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.records import History
 from ensue.tasks.next.blend import FLOOR, LEANS, STEP_FLOOR, STEPS, WEIGHTS, Blend, BlendSettings
+from ensue.tasks.next.dataset import Pieces
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.tasks.next.task import Pieces
 from ensue.vocabulary import FIRST, Vocabulary
 
 VALUES = "abcdef"

@@ -18,12 +18,12 @@ from ensue.tasks.next.cascade_blend import (
     CascadeBlendSettings,
     _rivals,
 )
+from ensue.tasks.next.dataset import Pieces
 from ensue.tasks.next.echoes import DAY, Echoes
 from ensue.tasks.next.habits import CLOCKS, Habits
 from ensue.tasks.next.hidan import HiDAN, HiDANSettings
 from ensue.tasks.next.neighbours import Neighbours
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.tasks.next.task import Pieces
 from ensue.vocabulary import FIRST, Vocabulary
 
 VALUES = "abcdef"

@@ -12,8 +12,8 @@ from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.records import History
 from ensue.tasks.next.core import CORE, HALVES, CORESettings
+from ensue.tasks.next.dataset import Pieces
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.tasks.next.task import Pieces
 from ensue.vocabulary import FIRST
 
 RECORDS = [History(("a", "b", "c", "a", "d")), History(("c", "b")), History(("d", "a", "e", "b", "b", "c", "a"))]

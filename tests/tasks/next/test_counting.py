@@ -15,7 +15,7 @@ from ensue.records import History
 from ensue.tasks.next import counting
 from ensue.tasks.next.batch import Output
 from ensue.tasks.next.counting import Cooccurrence, CountingSettings, Markov, Popularity
-from ensue.tasks.next.task import Pieces
+from ensue.tasks.next.dataset import Pieces
 from ensue.vocabulary import FIRST, Vocabulary
 from tests import oracles
 

@@ -14,9 +14,9 @@ from ensue.data.histories import Histories
 from ensue.records import History
 from ensue.tasks.next import echoes
 from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.dataset import Pieces
 from ensue.tasks.next.echoes import BACK, DAY, DAYS, FAR, STEEP, Echoes
 from ensue.tasks.next.past import Past
-from ensue.tasks.next.task import Pieces
 from ensue.vocabulary import Vocabulary
 
 VALUES = "abcdefgh"

@@ -10,7 +10,7 @@ import pytest
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.records import History
-from ensue.tasks.next.forecast import PRIOR, Continuation, gap_classes, sizes
+from ensue.tasks.next.continuation import PRIOR, Continuation, gap_classes, sizes
 from ensue.tasks.next.predictor import NextPredictor
 
 HOUR = 3600.0

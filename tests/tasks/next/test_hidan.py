@@ -18,8 +18,8 @@ from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.records import History
 from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.dataset import STEPS, Pieces
 from ensue.tasks.next.hidan import HiDAN, HiDANSettings
-from ensue.tasks.next.task import STEPS, Pieces
 from ensue.vocabulary import FIRST, Vocabulary
 from tests import oracles
 

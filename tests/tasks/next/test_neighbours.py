@@ -10,9 +10,9 @@ import torch
 
 from ensue.data.histories import Histories
 from ensue.records import History
+from ensue.tasks.next.dataset import Pieces
 from ensue.tasks.next.neighbours import POWER, Neighbours
 from ensue.tasks.next.past import Past
-from ensue.tasks.next.task import Pieces
 from ensue.vocabulary import Vocabulary
 
 VALUES = "abcdefgh"

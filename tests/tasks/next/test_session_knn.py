@@ -13,8 +13,8 @@ from ensue.errors import SettingError
 from ensue.records import History
 from ensue.tasks.next import session_knn
 from ensue.tasks.next.batch import Output
+from ensue.tasks.next.dataset import Pieces
 from ensue.tasks.next.session_knn import VSKNN, VSKNNSettings, decayed
-from ensue.tasks.next.task import Pieces
 from ensue.vocabulary import FIRST, Vocabulary
 from tests.oracles_sessions import vsknn_scores
 

@@ -41,8 +41,8 @@ from ensue.data.histories import Histories, Index, ranges
 from ensue.tasks.next.batch import Batch, Output
 from ensue.tasks.next.core import CORE, CORESettings
 from ensue.tasks.next.counting import CountingSettings, Markov
+from ensue.tasks.next.dataset import Pieces, hide_seen, repeats
 from ensue.tasks.next.session_knn import VSKNN, VSKNNSettings
-from ensue.tasks.next.task import Pieces, hide_seen, repeats
 
 FLOOR = 0.001
 """Shares among the neighbours well below this count as nothing."""

@@ -32,13 +32,13 @@ from torch import Tensor, nn
 
 from ensue.data.histories import Histories
 from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.dataset import Pieces, hide_seen, repeats
 from ensue.tasks.next.echoes import Echoes
 from ensue.tasks.next.habits import CLOCKS, Habits
 from ensue.tasks.next.hidan import HiDAN, HiDANSettings
 from ensue.tasks.next.mixture import Mixture
 from ensue.tasks.next.neighbours import Neighbours
 from ensue.tasks.next.past import Past
-from ensue.tasks.next.task import Pieces, hide_seen, repeats
 from ensue.vocabulary import FIRST
 
 PARTS = ("network", "near", "far", "alike", "near high", "far high", "alike high", "frequent", "length", *CLOCKS)

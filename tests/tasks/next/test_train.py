@@ -12,9 +12,9 @@ from ensue.data.splits import hold_out
 from ensue.data.world import World, make_world
 from ensue.errors import SettingError
 from ensue.store.folder import tensor_bytes
-from ensue.tasks.next import fitting
-from ensue.tasks.next.fitting import mean_reciprocal_rank
+from ensue.tasks.next import train
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.train import mean_reciprocal_rank
 from ensue.training.loop import Report
 
 SMALL = {"dim": 8, "epochs": 2, "batch_size": 16}
@@ -64,14 +64,14 @@ def test_each_rival_takes_the_settings_it_knows() -> None:
 
 
 def test_a_check_ranks_a_part_of_many_held_out_histories(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fitting, "WATCHED", 50)
+    monkeypatch.setattr(train, "WATCHED", 50)
     ranked: list[Histories] = []
 
     def watch(predictor: NextPredictor, valid: Histories) -> float:
         ranked.append(valid)
         return mean_reciprocal_rank(predictor, valid)
 
-    monkeypatch.setattr(fitting, "_watch", watch)
+    monkeypatch.setattr(train, "_watch", watch)
     fitted("sansr", world.train)
     first, second = ranked
     whole = hold_out(world.train, by_time=False)[1]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,12 +17,10 @@ from torch import Tensor
 from ensue.data.histories import Histories
 from ensue.store.folder import described, read_file, read_tensors, tensor_bytes
 from ensue.tasks.next import MODELS
-from ensue.tasks.next.forecast import Continuation
+from ensue.tasks.next.continuation import Continuation
+from ensue.tasks.next.state import NextState
 from ensue.training.optimizer import FILE, make_optimizer, optimizer_tensors, saved_optimizer
 from ensue.vocabulary import Vocabulary
-
-if TYPE_CHECKING:
-    from ensue.tasks.next.predictor import NextPredictor
 
 RESERVOIR = "reservoir.safetensors"
 NAMES = {"settings.json", "vocabulary.json", "CARD.md", RESERVOIR} | {
@@ -31,59 +29,71 @@ NAMES = {"settings.json", "vocabulary.json", "CARD.md", RESERVOIR} | {
 """All that a predictor may write; whatever else a folder holds goes with it, such as a stream's position."""
 
 
-def files(predictor: NextPredictor, card: str) -> dict[str, bytes]:
+def files(state: NextState, card: str) -> dict[str, bytes]:
     """The contents of a model folder, by file name."""
-    counted: dict[str, Any] = dict(predictor.counting)
-    if predictor.continuation is not None:
-        counted["continuation"] = predictor.continuation
+    counted: dict[str, Any] = dict(state.counting)
+    if state.continuation is not None:
+        counted["continuation"] = state.continuation
     counts = {
         f"{name}.{key}": tensor for name, module in counted.items() for key, tensor in module.state_dict().items()
     }
     found = {
-        **described(predictor.summary(), card),
-        "vocabulary.json": json.dumps(list(predictor.vocabulary.values), ensure_ascii=False).encode(),
-        "model.safetensors": tensor_bytes(predictor.network.state_dict()),
-        "counting.safetensors": tensor_bytes({**counts, "train_prints": predictor.train_prints}),
+        **described(summary(state), card),
+        "vocabulary.json": json.dumps(list(state.vocabulary.values), ensure_ascii=False).encode(),
+        "model.safetensors": tensor_bytes(state.network.state_dict()),
+        "counting.safetensors": tensor_bytes({**counts, "train_prints": state.train_prints}),
     }
-    if predictor.optimizer is not None:
-        found[FILE] = tensor_bytes(optimizer_tensors(predictor.network, predictor.optimizer))
-    if len(predictor.reservoir):
-        found[RESERVOIR] = tensor_bytes(predictor.reservoir.tensors())
+    if state.optimizer is not None:
+        found[FILE] = tensor_bytes(optimizer_tensors(state.network, state.optimizer))
+    if len(state.reservoir):
+        found[RESERVOIR] = tensor_bytes(state.reservoir.tensors())
     return found
 
 
-def fill(predictor: NextPredictor, path: Path, facts: dict[str, Any]) -> None:
+def summary(state: NextState) -> dict[str, Any]:
+    """See :meth:`ensue.tasks.next.predictor.NextPredictor.summary`."""
+    return {
+        "task": state.task,
+        "model": state.model_name,
+        "settings": asdict(state.settings),
+        "schedule": asdict(state.schedule) if state.schedule else None,
+        "seed": state.seed,
+        "facts": {**state.facts, "remembered": len(state.reservoir)},
+    }
+
+
+def fill(state: NextState, path: Path, facts: dict[str, Any]) -> None:
     """Give a new predictor what :func:`files` kept."""
     if not {"sequences", "events", "repeats"} <= set(facts):
         raise ValueError("facts are missing in settings.json")
     remembered = facts.pop("remembered", 0)  # folders of before there was a reservoir lack it
-    predictor.facts = facts
-    predictor.vocabulary = _vocabulary(read_file(path, "vocabulary.json"))
+    state.facts = facts
+    state.vocabulary = _vocabulary(read_file(path, "vocabulary.json"))
     counts = read_tensors(path, "counting.safetensors")
     prints = counts.pop("train_prints")
-    if predictor.keeps_histories:  # folders of before kept them whatever replay was
-        predictor.train_prints = prints
-    for name in predictor.baselines:
-        predictor.counting[name] = _filled(predictor.new_module(name, MODELS[name][1]), counts, f"{name}.")
-        if len(predictor.counting[name].totals) != len(predictor.vocabulary):
+    if state.keeps_histories:  # folders of before kept them whatever replay was
+        state.train_prints = prints
+    for name in state.baselines:
+        state.counting[name] = _filled(state.new_module(name, MODELS[name][1]), counts, f"{name}.")
+        if len(state.counting[name].totals) != len(state.vocabulary):
             raise ValueError("vocabulary.json is not as long as the tables")
     if any(name.startswith("continuation.") for name in counts):  # folders of before there were forecasts lack it
-        predictor.continuation = _filled(Continuation(), counts, "continuation.")
-    module = predictor.new_module(predictor.model_name, predictor.settings)
-    predictor.model = _filled(module, read_tensors(path, "model.safetensors"))
-    if predictor.schedule is None:
-        predictor.counting[predictor.model_name] = predictor.model
+        state.continuation = _filled(Continuation(), counts, "continuation.")
+    module = state.new_module(state.model_name, state.settings)
+    state.model = _filled(module, read_tensors(path, "model.safetensors"))
+    if state.schedule is None:
+        state.counting[state.model_name] = state.model
         return
-    make = partial(make_optimizer, predictor.network, predictor.schedule)
-    predictor.optimizer = saved_optimizer(path, predictor.model, make)
-    predictor.reservoir = predictor.new_reservoir()
+    make = partial(make_optimizer, state.network, state.schedule)
+    state.optimizer = saved_optimizer(path, state.model, make)
+    state.reservoir = state.new_reservoir()
     if remembered:
-        predictor.reservoir.restore(read_tensors(path, RESERVOIR))
+        state.reservoir.restore(read_tensors(path, RESERVOIR))
 
 
-def fingerprint(predictor: NextPredictor, parts: Iterable[Histories]) -> str:
+def fingerprint(state: NextState, parts: Iterable[Histories]) -> str:
     """Names a training run by its model, settings and data."""
-    seen = hashlib.blake2b(json.dumps([predictor.model_name, asdict(predictor.settings)]).encode(), digest_size=16)
+    seen = hashlib.blake2b(json.dumps([state.model_name, asdict(state.settings)]).encode(), digest_size=16)
     for part in parts:
         for column in (part.ids, part.offsets, part.times):
             seen.update(np.ascontiguousarray(column).data)

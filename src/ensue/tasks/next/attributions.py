@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ensue.answers import Answer, Choice, Explanation, Heed
+from ensue.answers import Answer, Choice, Heed
 from ensue.data.histories import Histories, Index
 from ensue.nn.highest import highest
 from ensue.records import History
@@ -110,21 +110,6 @@ def answers(
             if score > 0
         )
         yield Answer(tuple(choices), len(where), len(record.values), record.id)
-
-
-def explanation(record: History, vocabulary: Vocabulary, say: Say, answer: Answer) -> Explanation:
-    """The weights inside one record, over the latest known events that can matter."""
-    histories = known([record], vocabulary).histories
-    said = say(histories, histories)
-    influence, inside = said.influence(0), histories.record(0)
-    size = len(influence)
-    return Explanation(
-        inside.values[len(inside.values) - size :],
-        inside.times[max(0, len(inside.times) - size) :],
-        tuple(map(tuple, said.dependency(0).tolist())),
-        tuple(influence.tolist()),
-        answer,
-    )
 
 
 class _Deletion(NamedTuple):

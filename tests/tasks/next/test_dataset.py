@@ -8,7 +8,7 @@ import torch
 
 from ensue.data.histories import Histories
 from ensue.records import History
-from ensue.tasks.next.task import STEPS, Pieces, hide_seen, repeats
+from ensue.tasks.next.dataset import STEPS, Pieces, hide_seen, repeats
 from ensue.vocabulary import FIRST, Vocabulary
 
 

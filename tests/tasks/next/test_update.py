@@ -12,7 +12,7 @@ import torch
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.records import History
-from ensue.tasks.next import MODELS, updating
+from ensue.tasks.next import MODELS, grow, update
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.optimizer import optimizer_tensors
 from tests.folders import unsummed
@@ -79,7 +79,7 @@ def test_growth_is_what_the_networks_own_grow_makes_of_it(model: str) -> None:
 def test_what_a_new_id_starts_from_does_not_depend_on_when_it_came(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(updating, "NEWBORN", 8)  # several blocks, the borders among them
+    monkeypatch.setattr(grow, "NEWBORN", 8)  # several blocks, the borders among them
     made = [fitted(model) for _ in range(3)]
     values = [f"new{number}" for number in range(20)]
     made[0].welcome(values)
@@ -139,7 +139,7 @@ def test_the_state_is_complete(model: str, tmp_path: Path) -> None:
     for each in (made, loaded):
         each.welcome(NEW)
         each.learn(encoded(each, more), np.arange(21) % 3)
-        updating.count(each, encoded(each, more))
+        update.count(each, encoded(each, more))
         each.update(Histories.of(circles(5, 4)))
     assert made.facts["steps"] == 3 + 3  # 20 and 21 histories in batches of 8
     assert same(made, loaded, tmp_path)
@@ -183,7 +183,7 @@ def test_counting_models_take_no_steps_and_are_counted() -> None:
     data = encoded(made, [History(("a", "c"))] * 5)
     assert made.learn(data) == 0.0
     assert made.predict([History(("a",))], 1)[0].choices[0].value == "b"
-    updating.count(made, data)
+    update.count(made, data)
     assert made.predict([History(("a",))], 1)[0].choices[0].value == "c"
     assert len(made.reservoir) == 0
 
@@ -227,11 +227,11 @@ def test_replay_keeps_what_was_learned_before() -> None:
 
 def test_as_many_old_histories_as_new_ones_are_replayed_and_the_new_ones_remembered() -> None:
     made = fitted(num=40)
-    reports = list(updating.passes(made, Histories.of([History(("a1", "new"))] * 12)))
+    reports = list(update.passes(made, Histories.of([History(("a1", "new"))] * 12)))
     assert reports[-1].stopped and reports[0].steps == 3  # 12 + 12 in batches of 8
     assert len(made.reservoir) == 52 and made.reservoir.seen == 52
     few = made.reservoir.part(50, 0)[1]
-    assert next(updating.passes(made, Histories.of(circles(30, 1)), few)).steps == 4  # 30 + 2
+    assert next(update.passes(made, Histories.of(circles(30, 1)), few)).steps == 4  # 30 + 2
     assert made.facts["updates"] == 2 and made.facts["values"] == 11
 
 

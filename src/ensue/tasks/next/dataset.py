@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ensue.data.check import fingerprints
 from ensue.data.histories import Histories, Index, ranges, scrambled
 from ensue.tasks.next.batch import Batch
 from ensue.vocabulary import FIRST
@@ -137,3 +138,15 @@ def repeats(histories: Histories) -> bool:
     """Whether any history holds the same value twice."""
     pairs: npt.NDArray[np.int64] = histories.sequence_index() * len(histories.vocabulary) + histories.ids
     return len(np.unique(pairs)) < len(pairs)
+
+
+def distinct(data: Histories) -> Iterator[str]:
+    """The values that occur, in order of their ids; unknown is none."""
+    counts = np.bincount(data.ids, minlength=FIRST)
+    counts[:FIRST] = 0
+    return (data.vocabulary.value(i) for i in np.flatnonzero(counts).tolist())
+
+
+def prints(data: Histories) -> Tensor:
+    """Fingerprints of the distinct histories, sorted."""
+    return torch.from_numpy(np.unique(fingerprints(data)).view(np.int64))

@@ -1,0 +1,83 @@
+"""What a stream holds between two blocks, in one place: the engine changes it, a commit keeps it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ensue.data.histories import Histories
+from ensue.stream.blocks import Source
+from ensue.stream.board import Board
+from ensue.stream.events import Reader
+from ensue.stream.ranking import WINDOWS, Live, Recent, Still
+from ensue.stream.rejects import Rejects
+from ensue.stream.rivals import Nightly, keep_frozen
+from ensue.stream.sessions import OpenSessions
+from ensue.stream.status import Counts, StreamSettings
+from ensue.tasks.next.predictor import NextPredictor
+
+
+class StreamState:
+    """A stream's model, source, open sessions and figures.
+
+    Args:
+        folder: the model folder.
+        source: what is read.
+        settings: how.
+        predictor: the model of the folder.
+        reader: makes events of lines.
+        begins: whether nothing was learned from a stream before.
+        rejected: bytes of the file of rejected lines that a commit holds.
+
+    Raises:
+        SettingError: a model to compare with was not kept when the stream began.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        source: Source,
+        settings: StreamSettings,
+        predictor: NextPredictor,
+        reader: Reader,
+        *,
+        begins: bool,
+        rejected: int,
+    ) -> None:
+        self.folder, self.source, self.settings = folder, source, settings
+        self.predictor, self.reader = predictor, reader
+        self.sessions = OpenSessions(settings.gap * 60)
+        """Sessions that may go on, and the stream's clock."""
+        self.board = Board()
+        """Figures by hour."""
+        self.counts = Counts()
+        """What was seen since the stream began."""
+        self.popular = [Recent(window) for window in WINDOWS]
+        """Recent popularity over each window."""
+        self.position: dict[str, Any] | None = None
+        """Where to go on in the source, as JSON; ``None`` at its beginning."""
+        self.told = -(2**62)
+        """The latest hour that was reported."""
+        self.ended = no_histories(predictor)
+        """Sessions that are over and not counted yet."""
+        self.rejects = Rejects(folder, rejected)
+        """Lines that were put aside."""
+        self.live = Live(predictor)
+        """The model that learns."""
+        self.still: dict[str, Still] = {}
+        """Models that stay as they are, by name."""
+        self.nightly: Nightly | None = None
+        """A model that is fitted anew every night, where that is asked for."""
+        if settings.beside:
+            frozen = keep_frozen(folder, predictor, begins=begins)
+            if "frozen" in settings.beside:
+                self.still["frozen"] = Still(frozen, predictor.vocabulary)
+            if "nightly" in settings.beside:
+                self.nightly = Nightly(folder, frozen, predictor.vocabulary)
+
+
+def no_histories(predictor: NextPredictor) -> Histories:
+    """None at all, in the ids of a predictor."""
+    return Histories(np.empty(0, np.int32), np.zeros(1, np.int64), predictor.vocabulary)

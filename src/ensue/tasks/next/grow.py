@@ -1,0 +1,95 @@
+"""How a predictor takes in new values: rows for them in every table, at random but the same for the same seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ensue.tasks.next.state import NextState
+from ensue.vocabulary import FIRST
+
+NEWBORN = 4096
+"""Rows of new ids are drawn for so many ids at a time, each such block from a seed of its own."""
+SPARE = 8
+"""A table that has to grow gets room for one part in this many more, so that it is seldom copied."""
+
+
+def welcome(state: NextState, values: Iterable[str]) -> None:
+    """Give new values the next ids: counts start at 0, weights at random, the optimiser's moments at 0.
+
+    What a new id starts from depends on the predictor's seed and on the id, not on with which others it came; a model
+    that weighs what came lately puts it near that (``place``).
+    """
+    old = first = len(state.vocabulary)
+    if not state.vocabulary.add(values):
+        return
+    num_ids = len(state.vocabulary)
+    state.counting = {name: module.grow(num_ids) for name, module in state.counting.items()}
+    if state.schedule is None:
+        state.model = state.counting[state.model_name]
+        return
+    for name in ("memory", "following"):
+        if hasattr(state.network, name):
+            setattr(state.network, name, getattr(state.network, name).grow(num_ids))
+    while old < num_ids:
+        block, place = divmod(old, NEWBORN)
+        stop = min(num_ids, (block + 1) * NEWBORN)
+        for name, rows in _newborns(state, block).items():
+            _lengthen(state, name, rows[place : place + stop - old])
+        old = stop
+    for module in state.network.modules():
+        if isinstance(module, nn.Embedding):
+            module.num_embeddings = len(module.weight)
+        elif isinstance(module, nn.Linear):
+            module.out_features = len(module.weight)
+    if hasattr(state.network, "place"):
+        state.network.place(first)
+    state.count_negatives()
+
+
+def _newborns(state: NextState, block: int) -> dict[str, Tensor]:
+    """Rows for a block of ids, by the name of the tensor, as ``grow`` gives them to a network of one value."""
+    if state.newborns is None or state.newborns[0] != block:
+        seeds = np.random.SeedSequence([state.seed, block]).generate_state(1, np.uint64)
+        torch.manual_seed(int(seeds[0] >> np.uint64(1)))
+        least = type(state.network)(state.settings, FIRST + 1)
+        old, grown = least.state_dict(), least.grow(FIRST + 1 + NEWBORN).state_dict()
+        longer = {
+            name
+            for name in grown
+            if grown[name].shape != old[name].shape and not name.startswith(("memory.", "following."))
+        }
+        state.newborns = (block, {name: grown[name][FIRST + 1 :].to(state.device) for name in longer})
+    return state.newborns[1]
+
+
+def _lengthen(state: NextState, name: str, rows: Tensor) -> None:
+    """Put rows under a parameter and its moments (where they are 0), or under a buffer, in place."""
+    path, _, attribute = name.rpartition(".")
+    module = state.network.get_submodule(path)
+    tensor: Tensor = getattr(module, attribute)
+    if not isinstance(tensor, nn.Parameter):
+        setattr(module, attribute, _longer(tensor, rows))
+        return
+    if tensor.dim() == 1:
+        rows = tensor.data[FIRST:].min().expand(len(rows))  # as ``grow`` has it, the lowest bias of this moment
+    optimizer = state.optimizer  # which may come from the folder now, where the moments have the rows of before
+    tensor.data, tensor.grad = _longer(tensor.data, rows), None
+    moments = optimizer.state.get(tensor, {}) if optimizer else {}
+    for field, moment in moments.items():
+        if moment.dim():
+            moments[field] = _longer(moment, torch.zeros_like(rows))
+
+
+def _longer(tensor: Tensor, rows: Tensor) -> Tensor:
+    """The tensor with more rows; its memory is kept as long as there is room, with some to spare when there is not."""
+    old, rest = len(tensor), tensor.shape[1:]
+    num = old + len(rows)
+    if tensor.untyped_storage().nbytes() < num * rest.numel() * tensor.element_size():
+        tensor.resize_((num + num // SPARE, *rest))
+    tensor.resize_((num, *rest))
+    tensor[old:] = rows
+    return tensor

@@ -1,0 +1,126 @@
+"""What a predictor of task ``next`` holds, in one place: the verbs are functions of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ensue.errors import SettingError
+from ensue.nn.device import find_device, room_for
+from ensue.nn.sampling import Sampler
+from ensue.settings import changed, require_seed
+from ensue.tasks.next import BEST, COUNTING, MODELS
+from ensue.tasks.next.continuation import Continuation
+from ensue.tasks.next.reservoir import Reservoir
+from ensue.training.optimizer import LateOptimizer
+from ensue.vocabulary import Vocabulary
+
+
+class NextState:
+    """All that is learned, counted and set of one model.
+
+    Args:
+        model: a name in ``MODELS``, or ``best``: those of ``BEST`` are trained, and held-out data decides.
+        settings: settings of the model and of its schedule to change, by name; texts are read as numbers.
+        seed: the same seed, data and machine give the same bytes on the CPU.
+        device: where the network runs; a GPU is used when there is one.
+
+    Raises:
+        SettingError: an unknown model or setting.
+    """
+
+    task = "next"
+    optimizer = LateOptimizer()
+    """The network's optimiser and its moments; ``None`` where nothing is trained."""
+
+    def __init__(
+        self,
+        model: str = "best",
+        *,
+        settings: Mapping[str, object] | None = None,
+        seed: int = 0,
+        device: str | None = None,
+    ) -> None:
+        names = BEST if model == "best" else (model,)
+        if unknown := [name for name in names if name not in MODELS]:
+            raise SettingError(
+                f"model {unknown[0]!r} is not known for task next; choose from best, {', '.join(MODELS)}"
+            )
+        found = changed(settings or {}, *(part for name in names for part in MODELS[name][1:]))
+        self.rivals = {name: (found[2 * at], found[2 * at + 1]) for at, name in enumerate(names)}
+        """The models that may be chosen from, each with its settings and schedule."""
+        if any(schedule is not None and schedule.watch == "accuracy" for _, schedule in self.rivals.values()):
+            raise SettingError("watch is 'accuracy'; task next knows loss and mrr")
+        self.become(names[0])
+        self.seed = require_seed(seed)
+        """Of every draw."""
+        self.device = find_device(device)
+        """Where the network runs; what is counted stays on the CPU."""
+        self.vocabulary = Vocabulary()
+        """Values and their ids."""
+        self.model: nn.Module | None = None
+        """The trained or counted module; ``None`` before the first fit."""
+        self.counting: dict[str, Any] = {}
+        """The counting models that stand beside it, by name."""
+        self.continuation: Continuation | None = None
+        """How long histories get and pauses last; ``None`` in folders of before there were forecasts."""
+        self.facts: dict[str, Any] = {}
+        """What was learned from, as ``settings.json`` and the card show it."""
+        self.seconds_an_epoch: float | None = None
+        """Of the latest training, checks included."""
+        self.train_prints = torch.zeros(0, dtype=torch.int64)
+        """(histories,) fingerprints of what was learned, so that an evaluation finds what it tests among it."""
+        self.optimizer = None
+        self.reservoir = self.new_reservoir()
+        """A sample of past histories, which updates learn anew."""
+        self.newborns: tuple[int, dict[str, Tensor]] | None = None
+        """A block of ids and the rows that its new ids start from, by name of their tensor."""
+
+    @property
+    def network(self) -> Any:
+        """The trained module.
+
+        Raises:
+            SettingError: nothing was trained or loaded yet.
+        """
+        if self.model is None:
+            raise SettingError("this predictor is not trained yet: loop over fit(data), or load a folder")
+        return self.model
+
+    @property
+    def keeps_histories(self) -> bool:
+        """Whether single histories may stay in memory and in a folder, whole or as fingerprints: not by ``replay=0``.
+
+        Then blends are their networks alone, and VS-kNN does not stand beside a model.
+        """
+        return bool(getattr(self.schedule or self.settings, "replay", 1))
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        """The counting models that stand beside this one."""
+        return tuple(name for name in COUNTING if self.keeps_histories or name != "vsknn")
+
+    def become(self, name: str) -> None:
+        """Take the name and the settings of one of the rivals."""
+        self.model_name = name
+        self.settings, self.schedule = self.rivals[name]
+
+    def new_reservoir(self) -> Reservoir:
+        """An empty memory of past histories; counting keeps none, for it forgets nothing."""
+        return Reservoir(self.schedule.replay if self.schedule else 0, self.seed, self.vocabulary)
+
+    def new_module(self, name: str, settings: Any) -> Any:
+        """An untrained module of this predictor's vocabulary, on its device (counting stays on the CPU)."""
+        module, _, schedule = MODELS[name]
+        with room_for(name):
+            made = module(settings, len(self.vocabulary))
+        return made.to(self.device) if schedule is not None else made
+
+    def count_negatives(self) -> None:
+        """Tell a network that draws negatives how often each id occurs."""
+        for module in self.network.modules():
+            if isinstance(module, Sampler):
+                module.count(self.counting["popularity"].totals)

@@ -1,0 +1,199 @@
+"""How a predictor is trained: a held-out part, early stopping, the choice between rivals, and everything once more."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from ensue import metrics
+from ensue.data.check import require_targets
+from ensue.data.histories import Histories
+from ensue.data.splits import hold_out
+from ensue.schedule import Schedule
+from ensue.tasks.next import MODELS
+from ensue.tasks.next.continuation import Continuation
+from ensue.tasks.next.dataset import Pieces, distinct, prints, repeats
+from ensue.tasks.next.infer import ranks
+from ensue.tasks.next.save import fingerprint
+from ensue.tasks.next.state import NextState
+from ensue.training.distributed import here, mean_over_ranks
+from ensue.training.loop import Report, mean_loss, train
+from ensue.training.optimizer import make_optimizer
+from ensue.vocabulary import FIRST, Vocabulary
+
+DATED = 1e8
+"""Times after this (seconds, 1973) count from 1970, so that histories can be put in order of their start."""
+
+WATCHED = 30_000
+"""Events at most of the held-out histories that a check ranks: a ranking of all costs as much as learning them."""
+
+
+def fit(
+    state: NextState, data: Histories, valid: Histories | None, checkpoint: Path | None, resume: bool
+) -> Iterator[Report]:
+    """See :meth:`ensue.tasks.next.predictor.NextPredictor.fit`."""
+    require_targets(data, "training data")
+    if state.schedule is None:
+        learn_values(state, data)
+        count_baselines(state, data)
+        state.model = state.counting[state.model_name]
+        return
+    part, held, rule = data, valid, None
+    if held is None:
+        part, held, rule = hold_out(data, by_time=data.timed and float(data.times.min()) > DATED)
+    learn_values(state, part)
+    yield from _choose(state, part, held, checkpoint, resume)
+    if rule is None:
+        count_baselines(state, part)
+        return
+    chosen = state.facts.get("validation_mrr")
+    if state.schedule.refit:
+        again = replace(state.schedule, epochs=state.facts["epochs"])
+        learn_values(state, data)
+        yield from train_once(state, data, None, "refit", again, _beside(checkpoint, "refit"), resume)
+    count_baselines(state, data if state.schedule.refit else part)
+    state.facts |= {"held_out": rule} | ({"validation_mrr": chosen} if chosen else {})
+
+
+def learn_values(state: NextState, data: Histories) -> None:
+    """Take vocabulary, facts and how often each value occurs from the training data."""
+    state.vocabulary = Vocabulary(distinct(data))
+    data = data.encode(state.vocabulary, drop_unknown=True)
+    if state.keeps_histories:
+        state.train_prints = prints(data)
+    state.facts = {
+        "sequences": len(data),
+        "events": len(data.ids),
+        "values": len(state.vocabulary) - FIRST,
+        "repeats": repeats(data),
+        "timed": data.timed,
+    }
+    _count(state, "popularity", data)
+    state.continuation = Continuation()
+    state.continuation.count(data)
+    state.reservoir = state.new_reservoir()
+    state.reservoir.add(data)
+
+
+def count_baselines(state: NextState, data: Histories) -> None:
+    """Count what stands beside the model in a table of figures, once a fit; of several ranks the first one alone."""
+    if here()[0] == 0:
+        data = data.encode(state.vocabulary, drop_unknown=True)
+        for name in state.baselines:
+            _count(state, name, data)
+
+
+def _count(state: NextState, name: str, data: Histories) -> None:
+    own = state.settings if name == state.model_name else MODELS[name][1]
+    state.counting[name] = state.new_module(name, own)
+    state.counting[name].count(data)
+
+
+def _choose(
+    state: NextState, part: Histories, held: Histories, checkpoint: Path | None, resume: bool
+) -> Iterator[Report]:
+    """Train every rival that can win; the one that ranks the held-out part best stays.
+
+    The cascade blend is for cascades, timed and without repeats: elsewhere it is not tried.
+    """
+    facts = state.facts
+    names = [name for name in state.rivals if name != "cascade-blend" or (facts["timed"] and not facts["repeats"])]
+    names = names or list(state.rivals)
+    if len(names) == 1:
+        state.become(names[0])
+        assert state.schedule is not None
+        yield from train_once(state, part, held, "fit", state.schedule, checkpoint, resume)
+        return
+    found, kept = {}, {}
+    known = _some(held.encode(state.vocabulary, drop_unknown=True))
+    for name in names:
+        state.become(name)
+        assert state.schedule is not None
+        place = _beside(checkpoint, name)
+        yield from train_once(state, part, held, f"fit {name}", state.schedule, place, resume)
+        found[name] = mean_reciprocal_rank(state, known)
+        kept[name] = state.model, state.optimizer, state.facts["epochs"], state.seconds_an_epoch
+    best = max(found, key=lambda name: found[name])
+    state.become(best)
+    state.model, state.optimizer, epochs, state.seconds_an_epoch = kept[best]
+    state.facts |= {"epochs": epochs, "validation_mrr": {name: round(mrr, 4) for name, mrr in found.items()}}
+
+
+def train_once(
+    state: NextState,
+    data: Histories,
+    valid: Histories | None,
+    stage: str,
+    schedule: Schedule,
+    checkpoint: Path | None,
+    resume: bool,
+) -> Generator[Report, None, None]:
+    """Train the predictor's model from its beginning; it ends with its best weights."""
+    torch.manual_seed(state.seed)
+    earlier = state.model
+    state.model = network = state.new_module(state.model_name, state.settings)
+    state.count_negatives()
+    state.optimizer = make_optimizer(network, schedule)
+    parts = [part.encode(state.vocabulary, drop_unknown=True) for part in (data, valid) if part is not None]
+    for part, where in zip(parts, ("training data", "validation data"), strict=False):
+        require_targets(part, where)
+    watched = _some(parts[-1])
+    trained = yield from train(
+        network,
+        Pieces(parts[0], network.reach),
+        (lambda: _watch(state, watched)) if valid is not None else None,
+        schedule,
+        optimizer=state.optimizer,
+        seed=state.seed,
+        stage=stage,
+        checkpoint=checkpoint,
+        resume=resume,
+        fingerprint=fingerprint(state, parts),
+        hardly=_hardly(state, watched) if valid is not None and schedule.watch == "mrr" else None,
+    )
+    if hasattr(network, "finish") and state.keeps_histories:
+        network.finish(parts[0], parts[1] if valid is not None else None, earlier)
+    state.facts |= {"epochs": trained.best_epoch}
+    state.seconds_an_epoch = trained.seconds_an_epoch
+
+
+def _some(valid: Histories) -> Histories:
+    """Histories drawn at random, the same ones every time, of about ``WATCHED`` events, in their order."""
+    if len(valid.ids) <= WATCHED:
+        return valid
+    drawn = np.random.default_rng(0).permutation(len(valid))
+    enough = int(np.searchsorted(np.cumsum(valid.lengths[drawn]), WATCHED)) + 1
+    return valid.select(np.sort(drawn[:enough]))
+
+
+def mean_reciprocal_rank(state: NextState, valid: Histories, counting: str | None = None) -> float:
+    """Micro MRR as in protocol ``full``, over targets that the predictor knows; of a counting row if named.
+
+    Each rank of a group scores its share of the histories.
+    """
+    rank, world = here()
+    part = valid.select(np.arange(rank, len(valid), world)) if world > 1 else valid
+    found, *_ = ranks(state, part, hide=not state.facts["repeats"], counting=counting)
+    return mean_over_ranks(metrics.reciprocal_rank(found))
+
+
+def _watch(state: NextState, valid: Histories) -> float:
+    """The figure that early stopping looks at."""
+    assert state.schedule is not None
+    if state.schedule.watch == "loss":
+        return mean_loss(state.network, Pieces(valid, state.network.reach))
+    return mean_reciprocal_rank(state, valid)
+
+
+def _hardly(state: NextState, valid: Histories) -> float:
+    """An MRR half as good again as popularity's, or less where that is good already: more than chance, hardly more."""
+    popular = mean_reciprocal_rank(state, valid, "popularity")
+    return popular * (1 + (1 - popular) / 2)
+
+
+def _beside(checkpoint: Path | None, name: str) -> Path | None:
+    return checkpoint.with_name(f"{checkpoint.name}-{name}") if checkpoint else None

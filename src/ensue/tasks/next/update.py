@@ -1,0 +1,98 @@
+"""How a trained predictor goes on: histories are counted, and learned in single passes.
+
+:func:`learn` is the quick way, a few optimiser steps on histories whose events may be old in part, as a stream brings
+them. :func:`passes` is the thorough way, on whole new histories, with as many remembered ones among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+
+from ensue.data.check import require_targets
+from ensue.data.histories import Histories, Ids, Index
+from ensue.metrics import Floats
+from ensue.tasks.next.dataset import Pieces, distinct, prints, repeats
+from ensue.tasks.next.grow import welcome
+from ensue.tasks.next.reservoir import Reservoir, joined
+from ensue.tasks.next.state import NextState
+from ensue.training.loop import Report, one_pass, train
+from ensue.vocabulary import FIRST
+
+
+def count(state: NextState, data: Histories) -> None:
+    """Add whole encoded histories to the counting models and the facts; it takes a pass over the counted pairs."""
+    for module in state.counting.values():
+        module.count(data)
+    if state.continuation is not None:
+        state.continuation.count(data)
+    if state.keeps_histories:
+        if hasattr(state.network, "remember"):
+            state.network.remember(data)
+        state.train_prints = torch.cat([state.train_prints, prints(data)])
+    state.facts["repeats"] = state.facts["repeats"] or repeats(data)
+    state.facts["events"] += len(data.ids)
+    state.facts["sequences"] += len(data)
+    state.facts["values"] = len(state.vocabulary) - FIRST
+    if state.schedule is not None:
+        state.count_negatives()
+
+
+def learn(state: NextState, histories: Histories, known: Index | None = None) -> float:
+    """See :meth:`ensue.tasks.next.predictor.NextPredictor.learn`."""
+    network, schedule = state.network, state.schedule
+    pieces = Pieces(histories, network.reach, known=known)
+    if schedule is None or state.optimizer is None or not len(pieces):
+        return 0.0
+    steps = state.facts.get("steps", 0)
+    plan = pieces.plan(schedule.batch_size, (state.seed, steps))
+    rate = schedule.learning_rate
+    loss = one_pass(network, pieces, plan, optimizer=state.optimizer, rate=rate, seed=state.seed, first=steps)
+    state.facts["steps"] = steps + len(plan)
+    return loss
+
+
+def observe(state: NextState, ids: Ids, times: Floats) -> None:
+    """See :meth:`ensue.tasks.next.predictor.NextPredictor.observe`."""
+    if hasattr(state.network, "observe"):
+        state.network.observe(torch.from_numpy(ids).long().to(state.device), torch.from_numpy(times))
+
+
+def passes(state: NextState, data: Histories, replay: Reservoir | None = None) -> Iterator[Report]:
+    """Welcome, count and learn new histories in one pass, as many remembered ones among them; a report a step.
+
+    The new ones then have their chance of being remembered.
+
+    Args:
+        state: of a trained predictor.
+        data: new histories.
+        replay: what to remember in place of all that the predictor's own reservoir holds.
+
+    Raises:
+        DataError: nothing follows anything in the data.
+        SettingError: the predictor is not trained, or the loss is no longer a number.
+    """
+    require_targets(data, "new data")
+    reach = state.network.reach
+    welcome(state, distinct(data))
+    data = data.encode(state.vocabulary, drop_unknown=True)
+    count(state, data)
+    updates = state.facts.get("updates", 0) + 1
+    state.facts["updates"] = updates
+    if state.schedule is None or state.optimizer is None:
+        state.model = state.counting[state.model_name]
+        yield Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True)
+        return
+    remembered = (state.reservoir if replay is None else replay).draw(len(data), updates)
+    state.reservoir.add(data)
+    yield from train(
+        state.network,
+        Pieces(joined(data, remembered), reach),
+        None,
+        replace(state.schedule, epochs=1, decay=False),
+        optimizer=state.optimizer,
+        seed=state.seed + updates,
+        stage="update",
+    )

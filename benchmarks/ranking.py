@@ -23,8 +23,8 @@ import polars as pl
 
 from ensue.data.posts import Articles, Posts
 from ensue.studies.provenance import provenance
-from ensue.tasks.link.predictor import untrained
-from ensue.tasks.link.story import rank
+from ensue.tasks.link.predictor import LinkPredictor
+from ensue.tasks.link.ranked import rank
 
 WORDS, POST, ARTICLE = 50_000, 12, 200
 """Words that there are, of a post, and of an article."""
@@ -45,7 +45,7 @@ def child(num_posts: int, num_articles: int) -> dict[str, float]:
     about = pl.Series([], dtype=pl.String)
     posts = Posts(texts, ids, about, np.zeros(num_posts + 1, np.int64), rows=np.arange(num_posts))
     before, begun = _peak(), time.perf_counter()
-    predictor = untrained(articles, posts)
+    predictor = LinkPredictor.untrained(articles, posts)
     prepared = time.perf_counter() - begun
     found = rank(predictor, articles, posts)
     assert len(found.order) == num_posts

@@ -203,7 +203,7 @@ def _plain(records: Sequence[Any]) -> list[Any]:
 
 def _explanation(record: Record, found: Mapping[str, Any]) -> Any:
     if isinstance(record, Post):
-        from ensue.tasks.link.explaining import LinkExplanation
+        from ensue.tasks.link.explain import LinkExplanation
 
         return LinkExplanation
     if isinstance(record, Text):

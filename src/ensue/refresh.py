@@ -30,7 +30,7 @@ from ensue.store.folder import read_file, write_folder
 from ensue.store.lock import only_writer
 from ensue.store.swap import sweep
 from ensue.tasks.classify import save as classify_storage
-from ensue.tasks.link import storage as link_storage
+from ensue.tasks.link import save as link_save
 from ensue.tasks.next import save as next_save
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.train import DATED
@@ -44,7 +44,7 @@ STORAGE: Mapping[str, Any] = {
     "next": next_save,
     "classify": classify_storage,
     "suggest": suggest_storage,
-    "link": link_storage,
+    "link": link_save,
 }
 STREAM = ("stream.json", "stream.safetensors")
 """Where a stream stands (:mod:`ensue.stream.saved`): an update leaves it, so that the stream goes on from there."""

@@ -21,8 +21,8 @@ from ensue.data.posts import Posts
 from ensue.metrics import Floats
 from ensue.records import History, Post
 from ensue.tasks.classify.predictor import ClassifyPredictor
-from ensue.tasks.link.keeping import reciprocal_ranks
 from ensue.tasks.link.predictor import LinkPredictor
+from ensue.tasks.link.scores import reciprocal_ranks
 from ensue.tasks.suggest.predictor import SuggestPredictor
 
 NUM = 200

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ensue.data.corpus import Corpus
     from ensue.data.posts import UnderstoodPosts
     from ensue.evaluation import LinkResult
-    from ensue.tasks.link.explaining import LinkExplanation
+    from ensue.tasks.link.explain import LinkExplanation
     from ensue.tasks.link.predictor import LinkPredictor
 
 FOREIGN: tuple[str, ...] = (
@@ -53,7 +53,7 @@ def require(data: Corpus, path: Path, *, learn: bool) -> None:
     Raises:
         DataError: naming the file.
     """
-    from ensue.tasks.link.fitting import require_links
+    from ensue.tasks.link.train import require_links
 
     require_links(data, str(path))
 

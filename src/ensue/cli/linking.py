@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ensue.data.corpus import Corpus
     from ensue.tasks.link.labels import Labels
     from ensue.tasks.link.predictor import LinkPredictor
-    from ensue.tasks.link.story import Ranked
+    from ensue.tasks.link.ranked import Ranked
 
 
 def link(
@@ -63,7 +63,7 @@ def link(
         raise SettingError(f"{folder}: this model answers another question; name a folder made by `ensue fit link`")
     from ensue.cli import show, show_links, writing
     from ensue.data.corpus import read_corpus
-    from ensue.tasks.link.story import SHOWN, rank
+    from ensue.tasks.link.ranked import SHOWN, rank
 
     if output is not None:
         writing.require_place(output, [articles, posts])
@@ -90,11 +90,11 @@ def link(
 
 def _predictor(corpus: Corpus, folder: Path | None, model: str, encoder: str) -> LinkPredictor:
     from ensue.cli import show
-    from ensue.tasks.link.predictor import LinkPredictor, untrained
-    from ensue.tasks.link.vectors import index_of, sync
+    from ensue.tasks.link.predictor import LinkPredictor
+    from ensue.tasks.link.sync import index_of, sync
 
     if folder is None:
-        found = untrained(corpus.articles, corpus.posts, model, encoder)
+        found = LinkPredictor.untrained(corpus.articles, corpus.posts, model, encoder)
         scores = "lexical scores" + (f" and {encoder}" if encoder and model == "best" else "")
         show.remark(
             f"no model folder: {encoder if model == 'sbert' else scores}, no probabilities unless posts are labelled; "

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from ensue.data.posts import UnderstoodPosts
     from ensue.evaluation.link import LinkResult
     from ensue.tasks.link.check import AloneFindings, LinkFindings
-    from ensue.tasks.link.explaining import LinkExplanation
+    from ensue.tasks.link.explain import LinkExplanation
     from ensue.tasks.link.measures import AtCut
-    from ensue.tasks.link.story import Ranked
+    from ensue.tasks.link.ranked import Ranked
 
 _MEASURES = {
     "mrr": "MRR",

@@ -28,7 +28,6 @@ from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_se
 from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.tasks.link import COUNTING
-from ensue.tasks.link.fitting import part_of, prints
 from ensue.tasks.link.measures import (
     AtCut,
     Mask,
@@ -39,6 +38,7 @@ from ensue.tasks.link.measures import (
     precision_curve,
 )
 from ensue.tasks.link.predictor import LinkPredictor
+from ensue.tasks.link.train import part_of, prints
 
 MEASURES = ("mrr", "recall@10", "map", "article_mrr", "article_map", "pooled_ap", "mrp", "auc")
 RIVAL = ("mrr", "pooled_ap")

@@ -17,7 +17,7 @@ from ensue import figures
 from ensue.answers import Choice, Explanation
 from ensue.errors import DataError
 from ensue.records import Post, Text
-from ensue.tasks.link import explaining as links
+from ensue.tasks.link import explain as links
 from ensue.tasks.suggest import explaining as queries
 
 NOT_CAUSES = "Weights are what the model leaned on, not causes."

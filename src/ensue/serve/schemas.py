@@ -17,7 +17,7 @@ from ensue.records import Article, History, Post, Text
 from ensue.serve.bodies import KEY_LENGTH
 from ensue.serve.learning import KEYS
 from ensue.serve.settings import ServeSettings
-from ensue.tasks.link.explaining import LinkExplanation
+from ensue.tasks.link.explain import LinkExplanation
 
 TAKEN = (History, Text, Post, Article)
 GIVEN = (Answer, TextAnswer, LinkAnswer, Explanation, QueryExplanation, TextExplanation, LinkExplanation)

@@ -28,6 +28,7 @@ from ensue.studies.drawn import Drawn
 from ensue.studies.provenance import Follow, Study, Tell
 from ensue.tasks.link import COUNTING, MODELS
 from ensue.tasks.link.predictor import LinkPredictor
+from ensue.tasks.link.star import AST
 
 NETWORKS = ("cnn", "gru", "bigru", "ast")
 """The rows of the paper."""
@@ -178,12 +179,12 @@ def _about(predictor: LinkPredictor, asked: Asked) -> Cell:
     found: Cell = {
         "epochs": predictor.facts["epochs"],
         "seconds_an_epoch": round(predictor.seconds_an_epoch or 0.0, 2),
-        "parameters": sum(part.numel() for part in predictor.model.encoder.parameters()),
+        "parameters": sum(part.numel() for part in predictor.network.encoder.parameters()),
         "validation_mrr": predictor.facts["validation"]["mrr"],
         "map": post_map(predictor, asked) if predictor.seed == 0 else {},
     }
-    if predictor.model_name == "ast":
-        found["alphas"] = predictor.model.encoder.alphas()
+    if isinstance(encoder := predictor.network.encoder, AST):
+        found["alphas"] = encoder.alphas()
     return found
 
 

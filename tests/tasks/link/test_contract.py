@@ -12,9 +12,9 @@ from ensue.data.posts import Posts
 from ensue.errors import ModelFolderError, SettingError
 from ensue.evaluation.cards import describe
 from ensue.records import Post
-from ensue.tasks.link import MODELS, vectors
+from ensue.tasks.link import MODELS
 from ensue.tasks.link.predictor import LinkPredictor
-from ensue.tasks.link.vectors import sync
+from ensue.tasks.link.sync import sync
 from tests.encoders import StandIn, hashed, install, missing
 from tests.folders import unsummed
 from tests.tasks.link.checks import planted
@@ -172,7 +172,7 @@ def test_vectors_of_posts_are_kept_beside_the_folder(tmp_path: Path) -> None:
     whole = made.scores(posts).whole()
     told: list[tuple[int, int]] = []
     with pytest.MonkeyPatch.context() as few:
-        few.setattr(vectors, "AT_ONCE", 1)
+        few.setattr("ensue.tasks.link.sync.AT_ONCE", 1)
         assert sync(made, posts, tmp_path / "posts", lambda done, total: told.append((done, total))) == (2, 0, 0)
     assert told == [(1, 2), (2, 2)]
     assert made.scores(posts).whole() == pytest.approx(whole, abs=1e-6)

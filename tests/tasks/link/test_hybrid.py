@@ -6,17 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ensue.data.posts import Articles
-from ensue.records import Article
-from ensue.tasks.link.hybrid import BELIEF, PENALTY, heads, log_shares, mixed, popularity, standardised, weigh
-
-
-def test_heads_by_hand() -> None:
-    found = heads(
-        Articles.of([Article("One.\nTwo.\nThree.\nFour.", "a", "T"), Article("One.\nTwo.\nThree.\nFour.", "b"),
-                     Article("", "c", "Only a title")])
-    )  # fmt: skip
-    assert found.to_list() == ["T\nOne.", "One.\nTwo.\nThree.", "Only a title"]
+from ensue.tasks.link.hybrid import BELIEF, PENALTY, log_shares, mixed, popularity, standardised, weigh
 
 
 def test_standardised_by_hand() -> None:

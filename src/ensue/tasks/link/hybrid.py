@@ -22,11 +22,9 @@ from functools import reduce
 from typing import Any, cast
 
 import numpy as np
-import polars as pl
 import torch
 from torch.optim import LBFGS
 
-from ensue.data.posts import Articles
 from ensue.metrics import Floats
 from ensue.tasks.link.measures import Mask
 
@@ -38,14 +36,6 @@ _STEPS, _ROUNDS = 50, 20
 _START = 5.0
 _TINY = 1e-9
 _AT_ONCE = 1 << 12  # posts whose shares are held at once
-
-
-def heads(articles: Articles) -> pl.Series:
-    """(articles,) what most posts repeat: the title and the first paragraph; without a title, three paragraphs."""
-    titled = (articles.titles != "") & (articles.titles != articles.bodies)
-    paragraphs = articles.bodies.str.strip_chars().str.extract_all(r"[^\n]+")
-    first, three = (paragraphs.list.head(num).list.join("\n") for num in (1, 3))
-    return (articles.titles + "\n" + first).zip_with(titled, three)
 
 
 def standardised(scores: Any) -> Floats:

@@ -15,10 +15,11 @@ from ensue.errors import SettingError
 from ensue.records import Article, Post
 from ensue.refresh import refresh
 from ensue.slices import of
-from ensue.tasks.link.keeping import reciprocal_ranks, remember
+from ensue.tasks.link.encode import encode_remembered
+from ensue.tasks.link.held_out import remember
 from ensue.tasks.link.measures import by_row
 from ensue.tasks.link.predictor import LinkPredictor
-from ensue.tasks.link.scoring import LinkScores
+from ensue.tasks.link.scores import LinkScores, reciprocal_ranks
 from tests.folders import unsummed
 from tests.tasks.link.checks import NAMES, THEMES, article
 from tests.tasks.link.contract import NETWORK
@@ -120,7 +121,7 @@ def test_kept_numbers_rank_as_the_texts_do(name: str, tmp_path: Path) -> None:
     loaded = LinkPredictor.load(tmp_path / "m", device="cpu")
     assert loaded.remembered is not None and loaded.remembered.num == 60
     kept, model = loaded.remembered, loaded.model_name
-    scores = LinkScores(loaded, 60, lambda chosen: kept.encoded(loaded, chosen), model).whole()
+    scores = LinkScores(loaded, 60, lambda chosen: encode_remembered(loaded, kept, chosen), model).whole()
     np.testing.assert_allclose(scores, made.scores(HELD.posts).whole(), atol=1e-6)
     expected = by_row(made.scores(HELD.posts).whole(), HELD.related)[:, 0]
     np.testing.assert_array_equal(reciprocal_ranks(loaded, kept, made.articles.ids), expected)

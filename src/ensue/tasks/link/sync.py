@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ensue.data.posts import Posts
+from ensue.nn.encoder import Encoder
+from ensue.tasks.link.encode import vectors_of
 from ensue.tasks.link.index import VectorIndex, fingerprints
-from ensue.tasks.link.storage import encoder_of
-
-if TYPE_CHECKING:
-    from ensue.tasks.link.predictor import LinkPredictor
+from ensue.tasks.link.state import LinkState
 
 AT_ONCE = 1 << 13
 """Posts between two commits."""
@@ -34,15 +35,13 @@ def index_of(folder: Path) -> Path:
     return place.with_name(f"{place.name}.posts")
 
 
-def sync(
-    predictor: LinkPredictor, posts: Posts, place: Path, count: Callable[[int, int], None] | None = None
-) -> Synced:
-    """Make an index hold these posts and no others, and let the predictor read from it.
+def sync(state: LinkState, posts: Posts, place: Path, count: Callable[[int, int], None] | None = None) -> Synced:
+    """Make an index hold these posts and no others, and let the model read from it.
 
     Vectors of another encoder are of no use and go first. A killed run goes on where it stopped.
 
     Args:
-        predictor: with a network.
+        state: with a network.
         posts: the corpus.
         place: the folder of the index.
         count: called with how many posts are encoded, and how many have to be.
@@ -50,24 +49,36 @@ def sync(
     Raises:
         ModelFolderError: the index is half written or damaged, or the place cannot be written.
     """
-    kind = encoder_of(predictor)
+    kind = encoder_key(state)
     index = VectorIndex.open(place) if place.exists() else None
     if index is not None and index.manifest["kind"] != kind:
         shutil.rmtree(place)
         index = None
     if index is None:
-        index = VectorIndex.create(place, predictor.known.vectors.shape[1], kind=kind, bits="float32")
+        index = VectorIndex.create(place, state.known.vectors.shape[1], kind=kind, bits="float32")
     gone = index.rows["id"].filter((~index.rows["id"].is_in(posts.ids.implode())).to_numpy() & index.standing)
     removed = index.remove(gone) if len(gone) else 0
     marks = fingerprints(posts.texts)
     fresh = np.flatnonzero(index.fresh(posts.ids, marks))
     for low in range(0, len(fresh), AT_ONCE):
         part = fresh[low : low + AT_ONCE]
-        vectors = predictor.vectors(posts.texts.gather(part)).numpy()
+        vectors = vectors_of(state, posts.texts.gather(part)).numpy()
         index.add(posts.ids.gather(part), marks[part], vectors)
         if count is not None:
             count(low + len(part), len(fresh))
     if len(index) < len(index.standing) / 2:
         index.compact()
-    predictor.index = index
+    state.index = index
     return Synced(len(fresh), len(posts) - len(fresh), removed)
+
+
+def encoder_key(state: LinkState) -> str:
+    """Names what makes vectors of texts: the weights, the words, and the cap; or the encoder, and its probe."""
+    if isinstance(state.model, Encoder):
+        named = json.dumps([state.model.name, state.facts["encoder"]]).encode()
+        return hashlib.blake2b(named, digest_size=16).hexdigest()
+    key = hashlib.blake2b(state.tokenizer.to_json().encode(), digest_size=16)
+    for name, tensor in state.network.state_dict().items():
+        key.update(name.encode() + np.ascontiguousarray(tensor.cpu().numpy()).tobytes())
+    key.update(str(state.network_settings.max_words).encode())
+    return key.hexdigest()

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from ensue.data.posts import Posts
-from ensue.tasks.link import scoring
+from ensue.tasks.link import scores as scoring
 from ensue.tasks.link.measures import at_cut
-from ensue.tasks.link.predictor import untrained
-from ensue.tasks.link.story import rank
+from ensue.tasks.link.predictor import LinkPredictor
+from ensue.tasks.link.ranked import rank
 from tests.tasks.link.checks import NAMES, planted, post
 
 
 def test_the_best_article_of_each_post_whatever_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     data = planted()
     posts = Posts.of([*(post(name, number) for name in NAMES for number in range(3)), post("ferry", 9, about=False)])
-    predictor = untrained(data.articles, posts)
+    predictor = LinkPredictor.untrained(data.articles, posts)
     whole = predictor.scores(posts).whole()
     monkeypatch.setattr(scoring, "_CELLS", 5 * len(data.articles))  # five posts a block
     found = rank(predictor, data.articles, posts, grouped=False)

@@ -7,7 +7,6 @@ an earlier one are grouped under the best ranked of them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +18,13 @@ from ensue.data.posts import Articles, Posts
 from ensue.data.sentences import sentences
 from ensue.metrics import Floats
 from ensue.tasks.classify.logistic import SparseRows
-from ensue.tasks.link.explaining import closest
+from ensue.tasks.link.encode import joined
+from ensue.tasks.link.infer import similarities
 from ensue.tasks.link.lexical import Lexical
-from ensue.tasks.link.measures import AtCut, at_counts, calibrate
+from ensue.tasks.link.measures import AtCut, Mask, at_counts, calibrate
 from ensue.tasks.link.ranking import Ranking
-
-if TYPE_CHECKING:
-    from ensue.tasks.link.predictor import LinkPredictor
+from ensue.tasks.link.scores import scores_of
+from ensue.tasks.link.state import LinkState
 
 SHOWN = 1000
 """Posts from the best down whose sentence is looked for; below that the reader has long stopped."""
@@ -124,26 +123,26 @@ class Ranked:
         owners = np.repeat(np.arange(len(parts)), [len(own) for own in parts])
         if not len(rows) or not len(owners):
             return [""] * len(rows)
-        near = closest([part for own in parts for part in own], self.posts.texts.gather(rows).to_list())
+        near = similarities([part for own in parts for part in own], self.posts.texts.gather(rows).to_list())
         near[self.columns[rows][:, None] != owners] = 0.0
         flat = [part for own in parts for part in own]
         return [flat[int(row.argmax())] if row.max() > 0 else "" for row in near]
 
 
-def rank(predictor: LinkPredictor, articles: Articles, posts: Posts, *, grouped: bool = True) -> Ranked:
+def rank(state: LinkState, articles: Articles, posts: Posts, *, grouped: bool = True) -> Ranked:
     """Rank a corpus for a story.
 
     Args:
-        predictor: trained, or made by :func:`ensue.tasks.link.predictor.untrained`.
+        state: trained, or made by :meth:`ensue.tasks.link.predictor.LinkPredictor.untrained`.
         articles: the story.
         posts: the corpus.
         grouped: whether to look for posts that say the same.
     """
-    knowing, places = predictor.joined(articles)
-    scores, columns = knowing.scores(posts).best(places)
+    whole, places = joined(state, articles)
+    scores, columns = scores_of(whole, posts).best(places)
     order = np.argsort(-scores, kind="stable")
     related = _related(articles, posts)
-    calibration, source = predictor.calibration, "learned from held-out posts"
+    calibration, source = state.calibration, "learned from held-out posts"
     labelled = bool(related.any()) and not bool(related.all())
     if calibration is None and labelled:
         calibration, source = calibrate(scores[:, None], related), "learned from the labels of this file"
@@ -158,7 +157,7 @@ def rank(predictor: LinkPredictor, articles: Articles, posts: Posts, *, grouped:
     )  # fmt: skip
 
 
-def _related(articles: Articles, posts: Posts) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _related(articles: Articles, posts: Posts) -> Mask:
     """(posts, 1) whether a post is labelled as about any article of the story."""
     found = np.zeros((len(posts), 1), bool)
     found[posts.pairs(articles)[0][:, 1]] = True

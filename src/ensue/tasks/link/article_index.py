@@ -1,0 +1,118 @@
+"""The articles that posts are compared with: their terms, counted once, and their vectors; it grows by appending."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor
+
+from ensue.data.posts import Articles
+from ensue.tasks.link.lexical import Arrays, Kind, Lexical
+
+KINDS: Mapping[str, Kind] = {"words": "words", "characters": "characters", "bm25": "bm25"}
+_HEAD = "head "
+
+
+class ArticleIndex:
+    """The articles that posts are compared with, by their terms and by their vectors.
+
+    Args:
+        articles: in the order of the columns of all scores.
+        lexical: by name, such as ``words`` of the whole text or ``head words`` of its head.
+        vectors: (articles, width) of the network; of width 0 without one.
+    """
+
+    def __init__(self, articles: Articles, lexical: dict[str, Lexical], vectors: Tensor) -> None:
+        self.articles, self.lexical, self.vectors = articles, lexical, vectors
+
+    def __len__(self) -> int:
+        """Number of articles."""
+        return len(self.articles)
+
+    @classmethod
+    def of(cls, articles: Articles) -> ArticleIndex:
+        """An index of some articles, without vectors."""
+        lexical = {f"{part}{name}": Lexical(kind) for part in ("", _HEAD) for name, kind in KINDS.items()}
+        index = cls(articles, lexical, torch.zeros(len(articles), 0))
+        index._append(articles)
+        return index
+
+    def observe(self, texts: pl.Series) -> None:
+        """Take how rare a word is from these texts too."""
+        for lexical in self.lexical.values():
+            lexical.observe(texts)
+
+    def joined(self, articles: Articles) -> tuple[ArticleIndex, list[int], list[int]]:
+        """An index with more articles, those of this one first.
+
+        Of an index of a and b joined with b and c, c is new: a, b and c have the columns 0, 1 and 2, so that the given
+        articles have 1 and 2, and number 1 of them is new.
+
+        Returns:
+            The index, with a network's vectors of before; the columns of the given articles; and which of them are new:
+            of another id, or of another text.
+        """
+        columns = {row: column for column, row in enumerate(zip(self.articles.ids, self.articles.texts, strict=True))}
+        rows = list(zip(articles.ids, articles.texts, strict=True))
+        new = [number for number, row in enumerate(rows) if row not in columns]
+        columns |= {rows[number]: len(self) + place for place, number in enumerate(new)}
+        own_columns = [columns[row] for row in rows]
+        if not new:
+            return self, own_columns, new
+        added = articles.select(np.array(new))
+        no_vectors = torch.zeros(len(self) + len(new), 0)
+        index = ArticleIndex(
+            _concatenated(self.articles, added), {}, self.vectors if self.vectors.shape[1] else no_vectors
+        )
+        for name, lexical in self.lexical.items():
+            index.lexical[name] = Lexical(lexical.kind)
+            index.lexical[name].restore(lexical.arrays())
+        index._append(added)
+        return index, own_columns, new
+
+    def arrays(self) -> Arrays:
+        """All that was counted, read back by :meth:`restored`."""
+        return {f"{name}.{key}": array for name, own in self.lexical.items() for key, array in own.arrays().items()}
+
+    @classmethod
+    def restored(cls, articles: Articles, arrays: Arrays, vectors: Tensor) -> ArticleIndex:
+        """An index of what :meth:`arrays` gave.
+
+        Raises:
+            ValueError: the parts do not fit together.
+        """
+        by_name: dict[str, Arrays] = {}
+        for key, array in arrays.items():  # "head words.counts" is the array "counts" of "head words"
+            name, _, part = key.rpartition(".")
+            by_name.setdefault(name, {})[part] = array
+        lexical = {}
+        for name, own in by_name.items():
+            lexical[name] = Lexical(KINDS[name.removeprefix(_HEAD)])
+            lexical[name].restore(own)
+            if len(lexical[name]) != len(articles):
+                raise ValueError("the terms are not those of the articles")
+        if len(vectors) != len(articles):
+            raise ValueError("the vectors are not as many as the articles")
+        return cls(articles, lexical, vectors)
+
+    def _append(self, articles: Articles) -> None:
+        texts = {"": articles.texts, _HEAD: heads(articles)}
+        for name, lexical in self.lexical.items():
+            lexical.add(texts[_HEAD if name.startswith(_HEAD) else ""])
+
+
+def heads(articles: Articles) -> pl.Series:
+    """(articles,) what most posts repeat: the title and the first paragraph; without a title, three paragraphs."""
+    titled = (articles.titles != "") & (articles.titles != articles.bodies)
+    paragraphs = articles.bodies.str.strip_chars().str.extract_all(r"[^\n]+")
+    first, three = (paragraphs.list.head(num).list.join("\n") for num in (1, 3))
+    return (articles.titles + "\n" + first).zip_with(titled, three)
+
+
+def _concatenated(first: Articles, second: Articles) -> Articles:
+    """Articles of both, in this order."""
+    columns = ("bodies", "titles", "ids")
+    return Articles(*(pl.concat([getattr(first, name), getattr(second, name)]) for name in columns))

@@ -1,0 +1,107 @@
+"""Texts as numbers, of which every score is made: terms, and vectors of the network or the encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import torch
+from torch import Tensor
+
+from ensue.data.histories import Index
+from ensue.data.posts import Articles, Posts
+from ensue.data.tokens import Tokens
+from ensue.errors import SettingError
+from ensue.metrics import Floats
+from ensue.nn.encoder import Encoder
+from ensue.tasks.link.lexical import Lexical, Terms
+from ensue.tasks.link.remembered import Remembered
+from ensue.tasks.link.sbert import unit_vectors
+from ensue.tasks.link.state import LinkState, State
+from ensue.tasks.link.task import encode_texts
+from ensue.tasks.link.terms import character_terms, word_terms
+
+LEXICAL = {"tfidf": "words", "bm25": "bm25"}
+"""The models that only count, and which score of the article index each is."""
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedPosts:
+    """Posts as numbers.
+
+    Attributes:
+        num: how many.
+        terms: by kind, ``words`` or ``characters``; those that the model counts.
+        vectors: (posts, width) of a network or an encoder, where the model has one.
+    """
+
+    num: int
+    terms: Mapping[str, Terms]
+    vectors: Tensor | None
+
+    def lexical_scores(self, lexical: Lexical) -> npt.NDArray[np.float32]:
+        """(posts, documents)."""
+        kind = "characters" if lexical.kind == "characters" else "words"
+        return lexical.scores_of(self.terms[kind], self.num)
+
+    def cosines(self, articles: Tensor) -> Floats:
+        """(posts, articles) with vectors of articles."""
+        assert self.vectors is not None
+        return (self.vectors @ articles.T).double().numpy()
+
+
+def encode_posts(state: LinkState, posts: Posts, name: str) -> EncodedPosts:
+    """Posts for a model of the name; those that an index holds are read from it, only the others are encoded."""
+    vectors = None
+    if has_vectors(state, name):
+        stored = state.index
+        vectors = vectors_of(state, posts.texts) if stored is None else torch.from_numpy(stored.vectors_of(posts.ids))
+    return EncodedPosts(len(posts), terms_of(posts.texts, name), vectors)
+
+
+def encode_remembered(state: LinkState, posts: Remembered, chosen: slice | Index) -> EncodedPosts:
+    """Some remembered posts for a model that reads such numbers; a network reads them anew."""
+    part = posts.select(chosen)
+    vectors = part.vectors if part.tokens is None else network_vectors(state, part.tokens)
+    return EncodedPosts(part.num, part.terms, vectors)
+
+
+def terms_of(texts: pl.Series, name: str) -> dict[str, Terms]:
+    """The terms that a model of the name counts: of words, of characters, or none."""
+    terms = {"words": word_terms(texts)} if name in ("best", *LEXICAL) else {}
+    return terms | ({"characters": character_terms(texts)} if name == "best" else {})
+
+
+def has_vectors(state: LinkState, name: str) -> bool:
+    """Whether a model of the name reads posts by vectors too."""
+    return state.model is not None and name not in LEXICAL
+
+
+def vectors_of(state: LinkState, texts: pl.Series) -> Tensor:
+    """See :meth:`ensue.tasks.link.predictor.LinkPredictor.vectors`."""
+    if state.model is None:
+        raise SettingError(f"model {state.model_name} has no network, so it makes no vectors")
+    if isinstance(state.model, Encoder):
+        state.model.require(state.facts["encoder"])
+        return unit_vectors(state.model, texts)
+    return network_vectors(state, state.tokenizer.encode(texts, max_words=state.network_settings.max_words))
+
+
+def network_vectors(state: LinkState, tokens: Tokens) -> Tensor:
+    """(texts, width) unit vectors of the network on the CPU, of texts as ids of words."""
+    parts = [part for _, part in encode_texts(state.network.eval(), tokens)]
+    return torch.cat(parts) if parts else torch.zeros(0, state.network.width)
+
+
+def joined(state: State, articles: Articles) -> tuple[State, list[int]]:
+    """See :meth:`ensue.tasks.link.predictor.LinkPredictor.joined`."""
+    index, columns, new = state.known.joined(articles)
+    copy = object.__new__(type(state))
+    copy.__dict__ = {**state.__dict__, "shelf": index}
+    if state.model is not None and len(new):
+        added = vectors_of(state, articles.select(np.array(new)).texts)
+        index.vectors = torch.cat([state.known.vectors, added])
+    return copy, columns

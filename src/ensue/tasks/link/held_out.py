@@ -1,0 +1,73 @@
+"""What held-out posts decide once everything else is learned: weights, probabilities, and what stays of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ensue.data.corpus import Corpus
+from ensue.metrics import Floats
+from ensue.tasks.link.encode import encode_posts, has_vectors, terms_of, vectors_of
+from ensue.tasks.link.hybrid import PULLS, log_shares, mixed, popularity, weigh
+from ensue.tasks.link.measures import Mask, at_cut, average_precision, by_row, calibrate
+from ensue.tasks.link.remembered import Remembered
+from ensue.tasks.link.scores import features, scores_of
+from ensue.tasks.link.state import LinkState
+
+EVEN = 0.5
+"""The probability of the cut that the facts report."""
+
+
+def choose_weights(state: LinkState, held: Corpus) -> None:
+    """Let held-out posts choose the weights, the number of none, and how much posts of one corpus pull together."""
+    posts = encode_posts(state, held.posts, state.model_name)
+    scores, related = features(state, posts), held.related
+    state.weights, state.nothing = weigh(scores, related)
+    sums = mixed(scores.items(), state.weights)
+    if not state.shared.together:
+        return
+    figures = {}
+    for pull in PULLS:
+        discussed = popularity(sums, pull, state.nothing)
+        figures[pull] = _worth(log_shares(sums, discussed, state.nothing), related)
+    state.pull = max(PULLS, key=lambda pull: (figures[pull], -pull))
+
+
+def learn_probabilities(state: LinkState, held: Corpus) -> None:
+    """Turn scores into probabilities by held-out posts, and note what a cut at one half gives there."""
+    scores, related = scores_of(state, held.posts).whole(), held.related
+    state.calibration = calibrate(scores, related)
+    even = at_cut(scores, related, state.calibration.cut(EVEN))
+    state.facts["validation"] = {
+        "mrr": float(by_row(scores, related)[:, 0].mean()),
+        "precision": even.precision,
+        "precision_interval": list(even.precision_interval),
+        "recall": even.recall,
+        "recall_interval": list(even.recall_interval),
+    }
+
+
+def remember(state: LinkState, held: Corpus, num: int) -> Remembered | None:
+    """At most ``num`` held-out posts that have a word and an article of the index, drawn at random; ``None`` for none.
+
+    Args:
+        state: trained.
+        held: posts with the state's articles.
+        num: how many.
+    """
+    usable = np.intersect1d(held.pairs[:, 1], held.posts.texts.str.contains(r"\w").arg_true().to_numpy())
+    drawn = np.sort(np.random.default_rng(state.seed).permutation(usable)[:num])
+    if not len(drawn):
+        return None
+    part, name, tokens, vectors = held.select(drawn), state.model_name, None, None
+    texts = part.posts.texts
+    if has_vectors(state, name) and state.schedule is not None:
+        tokens = state.tokenizer.encode(texts, max_words=state.network_settings.max_words)
+    elif has_vectors(state, name):
+        vectors = vectors_of(state, texts)
+    return Remembered(len(drawn), part.pairs, terms_of(texts, name), tokens, vectors)
+
+
+def _worth(scores: Floats, related: Mask) -> float:
+    """The sum of MRR, recall@10 and pooled average precision, over the articles that posts are about."""
+    pool = related.any(0)
+    return float(by_row(scores, related)[:, :2].mean(0).sum()) + average_precision(scores[:, pool], related[:, pool])

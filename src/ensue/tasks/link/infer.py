@@ -1,0 +1,113 @@
+"""Answers to single posts, with the sentence of an article that a post is closest to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from ensue.answers import Link, LinkAnswer
+from ensue.data.posts import Posts
+from ensue.data.sentences import sentences
+from ensue.data.tokens import split_words
+from ensue.metrics import Floats
+from ensue.records import Post
+from ensue.settings import require_k
+from ensue.tasks.link.encode import joined
+from ensue.tasks.link.lexical import Lexical
+from ensue.tasks.link.scores import scores_of
+from ensue.tasks.link.state import LinkState
+from ensue.vocabulary import UNKNOWN
+
+GROUP = 256
+"""Posts that are answered at once."""
+
+
+def predict(state: LinkState, records: Sequence[Post], k: int, *, evidence: bool) -> list[LinkAnswer]:
+    """See :meth:`ensue.tasks.link.predictor.LinkPredictor.predict`."""
+    require_k(k)
+    state.known  # noqa: B018 trained?
+    answers: list[LinkAnswer] = []
+    for low in range(0, len(records), GROUP):
+        part = records[low : low + GROUP]
+        texts = [record.text for record in part]
+        scores = scores_alone(state, texts)
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        known, lengths = _known_words(state, texts)
+        for row, record in enumerate(part):
+            columns = best[row].tolist()
+            quotes = closest_sentences(state, record.text, columns) if evidence else [""] * len(columns)
+            choices = _choices(state, columns, scores[row], quotes)
+            answers.append(LinkAnswer(choices, known[row], lengths[row], record.id))
+    return answers
+
+
+def probabilities(state: LinkState, scores: Floats) -> Floats | None:
+    """P(relevant) of scores, or ``None`` where nothing was labelled to learn it from."""
+    return None if state.calibration is None else state.calibration.probabilities(scores)
+
+
+def scores_alone(state: LinkState, texts: Sequence[str]) -> Floats:
+    """(texts, articles) scores of texts, each as the only one of its corpus."""
+    alone, _ = joined(state, state.articles.select(slice(0, 0)))
+    alone.pull, alone.index = 0.0, None
+    return scores_of(alone, Posts.of(Post(text) for text in texts)).whole()
+
+
+def similarities(texts: Sequence[str], queries: Sequence[str]) -> Floats:
+    """(queries, texts) cosines over the words and over the runs of characters of some texts: their mean."""
+    cosines = []
+    for kind in ("words", "characters"):
+        lexical = Lexical(kind)
+        lexical.add(pl.Series("text", texts, dtype=pl.String))
+        cosines.append(lexical.scores(pl.Series("text", queries, dtype=pl.String)))
+    mean: Floats = np.mean(cosines, axis=0, dtype=np.float64)
+    return mean
+
+
+def closest_sentences(state: LinkState, text: str, columns: Sequence[int]) -> list[str]:
+    """For each of some articles the sentence that a post is closest to, or an empty one where they share nothing."""
+    parts = [sentences(state.articles.texts[column]) for column in columns]
+    flat = [part for own in parts for part in own]
+    if not flat:
+        return [""] * len(columns)
+    (scores,) = similarities(flat, [text])
+    closest, low = [], 0
+    for own in parts:
+        part = scores[low : low + len(own)]
+        closest.append(own[int(part.argmax())] if len(part) and part.max() > 0 else "")
+        low += len(own)
+    return closest
+
+
+def _choices(state: LinkState, columns: Sequence[int], scores: Floats, quotes: Sequence[str]) -> tuple[Link, ...]:
+    sure = probabilities(state, scores[list(columns)])
+    return tuple(
+        Link(
+            state.articles.ids[column],
+            float(scores[column]),
+            None if sure is None else float(sure[place]),
+            quotes[place],
+        )
+        for place, column in enumerate(columns)
+    )
+
+
+def _known_words(state: LinkState, texts: Sequence[str]) -> tuple[list[int], list[int]]:
+    """(texts,) how many words of each the model knows, and how many it has.
+
+    Sums over texts are differences of running sums at their ends: of words that are known (1) or not (0), 1 0 1 | 0 1,
+    the running sums are 0 1 1 2 2 3; those at the ends 0, 3 and 5 are 0, 2 and 3, so that 2 and 1 are known.
+    """
+    column = pl.Series("text", texts, dtype=pl.String)
+    if state.schedule is not None and state.model_name != "best":
+        tokens = state.tokenizer.encode(column)
+        ends, known = tokens.sentences[tokens.texts], tokens.ids != UNKNOWN
+    else:
+        split = split_words(column)
+        rows = state.known.lexical["words"].rows(split.words)
+        ends, known = split.sentences[split.texts], np.zeros(len(split.words), bool)
+        known[rows.cells[0]] = True
+    sums = np.concatenate([[0], np.cumsum(known)])
+    return np.diff(sums[ends]).tolist(), np.diff(ends).tolist()

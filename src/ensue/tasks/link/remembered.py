@@ -1,0 +1,86 @@
+"""Held-out posts that stay in a folder, as numbers with the articles they are about, so that updates can be tested.
+
+Of a post stay what the model reads it by: its terms and how often it holds each (lexical models), the ids of its words
+in their order (networks), or its vector (an encoder).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ensue.data.histories import Index
+from ensue.data.posts import Pairs
+from ensue.data.tokens import Tokens
+from ensue.tasks.link.lexical import Arrays, Terms
+
+FILE = "remembered.safetensors"
+_TERMS, _TOKENS, _VECTORS = ("owners", "keys", "counts"), ("ids", "sentences", "texts"), "vectors"
+
+
+@dataclass(frozen=True, eq=False)
+class Remembered:
+    """Posts as numbers, and the articles they are about.
+
+    Attributes:
+        num: how many posts.
+        pairs: (links, 2) the number of an article of the index, and of a post about it.
+        terms: by kind, of lexical models.
+        tokens: of networks.
+        vectors: (posts, width) of an encoder.
+    """
+
+    num: int
+    pairs: Pairs
+    terms: Mapping[str, Terms]
+    tokens: Tokens | None = None
+    vectors: Tensor | None = None
+
+    def select(self, chosen: slice | Index) -> Remembered:
+        """Some of the posts, whose numbers rise, without what they are about."""
+        index = np.arange(self.num)[chosen]
+        return replace(
+            self,
+            num=len(index),
+            pairs=np.empty((0, 2), np.int64),
+            terms={kind: _of_posts(terms, index) for kind, terms in self.terms.items()},
+            tokens=self.tokens.select(index) if self.tokens is not None else None,
+            vectors=self.vectors[torch.from_numpy(index)] if self.vectors is not None else None,
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything as tensors by name, read back by :meth:`restored`."""
+        arrays: Arrays = {"num": np.array(self.num), "pairs": self.pairs}
+        for kind, (owners, keys, counts) in self.terms.items():
+            arrays[f"{kind}.owners"], arrays[f"{kind}.counts"] = owners.astype(np.int32), counts.astype(np.int32)
+            arrays[f"{kind}.keys"] = keys.view(np.int64)
+        for name in _TOKENS if self.tokens is not None else ():
+            arrays[f"tokens.{name}"] = getattr(self.tokens, name)
+        tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+        return tensors | ({_VECTORS: self.vectors} if self.vectors is not None else {})
+
+    @classmethod
+    def restored(cls, tensors: Mapping[str, Tensor]) -> Remembered:
+        """What :meth:`tensors` gave."""
+        terms: dict[str, Terms] = {}
+        for kind in ("words", "characters"):
+            if f"{kind}.keys" in tensors:
+                owners, keys, counts = (tensors[f"{kind}.{name}"].numpy() for name in _TERMS)
+                terms[kind] = owners.astype(np.int64), keys.view(np.uint64), counts.astype(np.int64)
+        tokens = None
+        if "tokens.ids" in tensors:
+            ids, sentences, texts = (tensors[f"tokens.{name}"].numpy() for name in _TOKENS)
+            tokens = Tokens(ids, sentences, texts)
+        return cls(int(tensors["num"]), tensors["pairs"].numpy(), terms, tokens, tensors.get(_VECTORS))
+
+
+def _of_posts(terms: Terms, index: Index) -> Terms:
+    """The terms of the chosen posts, numbered anew: of posts 3 and 7, those of 7 become those of 1."""
+    owners, keys, counts = terms
+    places = np.searchsorted(index, owners).clip(max=len(index) - 1)
+    kept = index[places] == owners
+    return places[kept], keys[kept], counts[kept]

@@ -1,0 +1,132 @@
+"""A ``link`` predictor as the files of a model folder, and back. Articles are kept whole; of posts, numbers."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+
+from ensue.data.posts import Articles
+from ensue.data.stored import read_stored
+from ensue.data.tokens import Tokenizer
+from ensue.errors import DataError
+from ensue.nn.encoder import Encoder
+from ensue.store.folder import described, read_file, read_tensors, tensor_bytes
+from ensue.tasks.classify.optimizer import new_optimizer
+from ensue.tasks.link import remembered
+from ensue.tasks.link.article_index import ArticleIndex
+from ensue.tasks.link.measures import Calibration
+from ensue.tasks.link.sbert import SbertSettings
+from ensue.tasks.link.state import LinkState
+from ensue.training.optimizer import FILE, optimizer_tensors, saved_optimizer
+
+FACTS = {"articles", "posts", "links", "held_out", "weights", "nothing", "pull", "calibration"}
+"""What a folder's facts must hold at least."""
+_COLUMNS = ("bodies", "titles", "ids")
+
+
+def summary(state: LinkState) -> dict[str, Any]:
+    """What was learned from what, and how: goes into ``settings.json`` and the card."""
+    own = asdict(state.settings) if state.settings is not None else {}
+    return {
+        "task": state.task,
+        "model": state.model_name,
+        "settings": {**own, **asdict(state.shared)},
+        "schedule": asdict(state.schedule) if state.schedule else None,
+        "seed": state.seed,
+        "facts": {
+            **state.facts,
+            "weights": state.weights,
+            "nothing": state.nothing,
+            "pull": state.pull,
+            "calibration": asdict(state.calibration) if state.calibration else None,
+        },
+    }
+
+
+def files(state: LinkState, card: str) -> dict[str, bytes]:
+    """The contents of a model folder, by file name."""
+    index = state.known
+    counts = {name: torch.from_numpy(_signed(array)) for name, array in index.arrays().items()}
+    network = state.network.state_dict() if state.schedule is not None else {}
+    contents = {
+        **described(summary(state), card),
+        "vocabulary.json": state.tokenizer.to_json().encode(),
+        "articles.parquet": _parquet(index.articles),
+        "linked.json": json.dumps(state.linked, ensure_ascii=False).encode(),
+        "model.safetensors": tensor_bytes(network),
+        "counting.safetensors": tensor_bytes({**counts, "vectors": index.vectors, "train_prints": state.train_prints}),
+    }
+    if state.remembered is not None:
+        contents[remembered.FILE] = tensor_bytes(state.remembered.tensors())
+    if state.optimizer is not None:
+        contents[FILE] = tensor_bytes(optimizer_tensors(state.network, state.optimizer))
+    return contents
+
+
+def fill(state: LinkState, path: Path, facts: dict[str, Any]) -> None:
+    """Give a new state what :func:`files` kept."""
+    if not set(facts) >= FACTS:
+        raise ValueError("facts are missing in settings.json")
+    weights, calibration = facts.pop("weights"), facts.pop("calibration")
+    state.weights = {str(name): float(weight) for name, weight in weights.items()}
+    state.nothing, state.pull = float(facts.pop("nothing")), float(facts.pop("pull"))
+    state.calibration = Calibration(**calibration) if calibration is not None else None
+    state.facts = facts
+    state.linked = tuple(map(str, json.loads(read_file(path, "linked.json"))))
+    counts = read_tensors(path, "counting.safetensors")
+    state.train_prints, vectors = counts.pop("train_prints"), counts.pop("vectors")
+    arrays = {name: _unsigned(name, tensor.numpy()) for name, tensor in counts.items()}
+    state.shelf = ArticleIndex.restored(_articles(path), arrays, vectors)
+    if (path / remembered.FILE).exists():
+        state.remembered = remembered.Remembered.restored(read_tensors(path, remembered.FILE))
+    if isinstance(state.settings, SbertSettings):
+        if "encoder" not in facts:
+            raise ValueError("facts are missing in settings.json")
+        state.model = Encoder(state.settings.encoder, state.device)
+    if state.schedule is None:
+        return
+    try:
+        state.tokenizer = Tokenizer.from_json(read_file(path, "vocabulary.json").decode(), "vocabulary.json")
+    except DataError as error:
+        raise ValueError(str(error)) from error
+    tensors = read_tensors(path, "model.safetensors")
+    if len(tensors["table.weight"]) != len(state.tokenizer.vocabulary):
+        raise ValueError("vocabulary.json is not as long as the table of vectors")
+    state.model = state.new_network(*tensors["table.weight"].shape)
+    state.network.load_state_dict(tensors)
+    make = partial(new_optimizer, state.network, state.schedule)
+    state.optimizer = saved_optimizer(path, state.network, make)
+
+
+def _parquet(articles: Articles) -> bytes:
+    buffer = io.BytesIO()
+    pl.DataFrame({name: getattr(articles, name) for name in _COLUMNS}).write_parquet(buffer)
+    return buffer.getvalue()
+
+
+def _articles(path: Path) -> Articles:
+    try:
+        frame = read_stored(
+            path / "articles.parquet", read_file(path, "articles.parquet"), dict.fromkeys(_COLUMNS, pl.String)
+        )
+    except DataError as error:
+        raise ValueError(str(error).removeprefix(f"{path}/")) from error
+    return Articles(*(frame[name].rename("") for name in _COLUMNS))
+
+
+def _signed(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """What safetensors of every version can hold."""
+    found: np.ndarray[Any, Any] = np.array(array.view(np.int64) if array.dtype == np.uint64 else array)
+    return found
+
+
+def _unsigned(name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return array.view(np.uint64) if name.endswith((".keys", ".terms")) else array

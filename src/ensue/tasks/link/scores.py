@@ -1,0 +1,152 @@
+"""Scores of posts with articles: blocks of posts against the whole article index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import polars as pl
+
+from ensue.data.histories import Index
+from ensue.data.posts import Posts
+from ensue.metrics import Floats
+from ensue.tasks.link.encode import LEXICAL, EncodedPosts, encode_posts, encode_remembered
+from ensue.tasks.link.hybrid import log_shares, mixed, popularity, standardised
+from ensue.tasks.link.measures import by_row
+from ensue.tasks.link.remembered import Remembered
+from ensue.tasks.link.state import LinkState
+
+SAMPLE = 20_000
+"""Posts of a corpus from which it is told how much each article is discussed."""
+_CELLS, _POSTS = 1 << 22, 1 << 14
+"""Scores, and posts, of a block at most."""
+
+
+class LinkScores:
+    """The scores of a corpus of posts, made a block at a time, as often as they are asked for.
+
+    Args:
+        state: trained.
+        num: posts of the corpus; under ``best`` they are ranked together.
+        encode: gives some of them as numbers.
+        name: the model.
+    """
+
+    def __init__(
+        self,
+        state: LinkState,
+        num: int,
+        encode: Callable[[slice | Index], EncodedPosts],
+        name: str,
+    ) -> None:
+        self.state, self.num, self.encode, self.name = state, num, encode, name
+        self._popularity: Floats | None = None
+
+    def blocks(self) -> Iterator[tuple[int, Floats]]:
+        """The number of the first post of a block, and the (posts, articles) scores of the block."""
+        step = self._step
+        for low in range(0, self.num, step):
+            yield low, self._of(self.encode(slice(low, min(low + step, self.num))))
+
+    def whole(self) -> Floats:
+        """(posts, articles)."""
+        parts = [block for _, block in self.blocks()]
+        return np.concatenate(parts) if parts else np.zeros((0, len(self.state.known)))
+
+    def best(self, columns: Sequence[int]) -> tuple[Floats, Index]:
+        """(posts,) the highest score with any of some articles, and which of them has it; one block is held at a time.
+
+        Of equal scores the first one's.
+        """
+        chosen = list(columns)
+        scores, numbers = np.zeros(self.num), np.zeros(self.num, np.int64)
+        for low, block in self.blocks():
+            own, rows = block[:, chosen], slice(low, low + len(block))
+            numbers[rows] = own.argmax(1)
+            scores[rows] = own[np.arange(len(own)), numbers[rows]]
+        return scores, numbers
+
+    @property
+    def _step(self) -> int:
+        return min(_POSTS, max(1, _CELLS // max(len(self.state.known), 1)))
+
+    def _of(self, posts: EncodedPosts) -> Floats:
+        state = self.state
+        if self.name in LEXICAL:
+            return posts.lexical_scores(state.known.lexical[LEXICAL[self.name]]).astype(np.float64)
+        if self.name != "best":
+            return posts.cosines(state.known.vectors)
+        if not state.weights:
+            return mean_cosine(state, posts)
+        return log_shares(weighted_sums(state, posts), self._discussed(), state.nothing)
+
+    def _discussed(self) -> Floats:
+        if self._popularity is None:
+            pull = self.state.pull if self.state.shared.together else 0.0
+            every = np.linspace(0, self.num - 1, min(SAMPLE, self.num) if pull else 0).astype(np.int64)
+            sample = np.zeros((len(every), len(self.state.known)))
+            for low in range(0, len(every), self._step):
+                part = every[low : low + self._step]
+                sample[low : low + len(part)] = weighted_sums(self.state, self.encode(part))
+            self._popularity = popularity(sample, pull, self.state.nothing)
+        return self._popularity
+
+
+def scores_of(state: LinkState, posts: Posts, name: str | None = None) -> LinkScores:
+    """See :meth:`ensue.tasks.link.predictor.LinkPredictor.scores`."""
+    state.known  # noqa: B018 trained?
+    model = name or state.model_name
+    return LinkScores(state, len(posts), lambda chosen: encode_posts(state, posts.select(chosen), model), model)
+
+
+def reciprocal_ranks(state: LinkState, posts: Remembered, ids: pl.Series, name: str = "") -> Floats:
+    """(posts,) one over the rank of the best article that each is about, among the articles of some ids.
+
+    An article that came since under one of the ids counts as the one of that id: it should not be found by others'
+    posts.
+
+    Args:
+        state: the model that ranks.
+        posts: of this model or of a former version of it.
+        ids: (articles,) ids of the articles that the posts were linked to.
+        name: of ``best`` the network whose cosine alone shall rank.
+    """
+    own_ids = state.articles.ids
+    columns = own_ids.is_in(ids.implode()).arg_true().to_numpy()
+    links = pl.DataFrame({"id": ids.gather(posts.pairs[:, 0]), "post": posts.pairs[:, 1]})
+    links = links.join(pl.DataFrame({"id": own_ids.gather(columns), "column": np.arange(len(columns))}), on="id")
+    related = np.zeros((posts.num, len(columns)), bool)
+    related[links["post"].to_numpy(), links["column"].to_numpy()] = True
+    scores = LinkScores(
+        state, posts.num, lambda chosen: encode_remembered(state, posts, chosen), name or state.model_name
+    )
+    parts = [by_row(part[:, columns], related[low : low + len(part)])[:, 0] for low, part in scores.blocks()]
+    return np.concatenate(parts)
+
+
+def features(state: LinkState, posts: EncodedPosts) -> dict[str, Floats]:
+    """The standardised scores that ``best`` weighs, by name."""
+    names = [*state.known.lexical, *(["learned"] if state.model is not None else [])]
+    return {name: _feature(state, posts, name) for name in names}
+
+
+def _feature(state: LinkState, posts: EncodedPosts, name: str) -> Floats:
+    index = state.known
+    return standardised(
+        posts.cosines(index.vectors) if name == "learned" else posts.lexical_scores(index.lexical[name])
+    )
+
+
+def weighted_sums(state: LinkState, posts: EncodedPosts) -> Floats:
+    """(posts, articles) the weighted sums of ``best``, every post alone."""
+    return mixed(((name, _feature(state, posts, name)) for name in state.weights), state.weights)
+
+
+def mean_cosine(state: LinkState, posts: EncodedPosts) -> Floats:
+    """(posts, articles): of words and of characters, whole and head; what ``best`` is without any label.
+
+    An encoder's cosine, where one was named, is half of it.
+    """
+    cosines = [posts.lexical_scores(own) for own in state.known.lexical.values() if own.kind != "bm25"]
+    mean: Floats = np.mean(cosines, axis=0, dtype=np.float64)
+    return mean if state.model is None else (mean + posts.cosines(state.known.vectors)) / 2

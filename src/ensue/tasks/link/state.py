@@ -1,0 +1,152 @@
+"""What a linker holds; every verb is a function of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from ensue.data.posts import Articles
+from ensue.data.tokens import Tokenizer
+from ensue.errors import SettingError
+from ensue.nn.device import find_device, room_for
+from ensue.nn.encoder import Encoder
+from ensue.schedule import Schedule, require_fixed
+from ensue.settings import changed, require_seed
+from ensue.tasks.link import MODELS, SHARED
+from ensue.tasks.link.article_index import ArticleIndex
+from ensue.tasks.link.index import VectorIndex
+from ensue.tasks.link.measures import Calibration
+from ensue.tasks.link.network import Linker, LinkSettings
+from ensue.tasks.link.remembered import Remembered
+from ensue.tasks.link.sbert import SbertSettings
+from ensue.tasks.link.serving import ServingSettings
+from ensue.training.optimizer import LateOptimizer
+
+
+class LinkState:
+    """A model with all it has learned, or nothing yet.
+
+    Args:
+        model: a name in ``MODELS``; ``best`` weighs lexical scores and, where ``learned`` names a network, its cosine.
+        settings: settings of the model, of its schedule and of ``SHARED`` to change, by name.
+        seed: the same seed, data and machine give the same bytes on the CPU.
+        device: where a network runs; a GPU is used when there is one.
+
+    Raises:
+        SettingError: an unknown model or setting.
+    """
+
+    task = "link"
+    optimizer = LateOptimizer()
+    settings: LinkSettings | SbertSettings | None
+    """Of the network or encoder; ``None`` of models without one."""
+    schedule: Schedule | None
+    """How the network is trained; ``None`` where nothing is."""
+    shared: ServingSettings
+
+    def __init__(
+        self,
+        model: str = "best",
+        *,
+        settings: Mapping[str, object] | None = None,
+        seed: int = 0,
+        device: str | None = None,
+    ) -> None:
+        if model not in MODELS:
+            raise SettingError(f"model {model!r} is not known for task link; choose from {', '.join(MODELS)}")
+        changes, (_, own, schedule) = dict(settings or {}), MODELS[model]
+        self.model_name = model
+        if model == "best" and changes.get("encoder") and not changes.get("learned"):
+            changes["learned"] = "sbert"
+        learned = str(changes.get("learned", "")) if model == "best" else ""
+        if learned:
+            own, schedule = _learned(learned)
+        self.settings, self.schedule, self.shared = changed(changes, own, schedule, SHARED)
+        if model != "best" and self.shared.learned:
+            raise SettingError(f"learned is {self.shared.learned!r}; only model best weighs a learned score")
+        if isinstance(own, LinkSettings) and changes.get("encoder", own.encoder) != own.encoder:
+            raise SettingError(f"encoder is {changes['encoder']!r}; name the model {changes['encoder']} instead")
+        if isinstance(self.settings, SbertSettings) and not self.settings.encoder.strip():
+            raise SettingError(
+                "sbert needs an encoder: --set encoder=NAME (of `ensue link`, --encoder NAME), a folder or a name that "
+                "sentence-transformers knows"
+            )
+        require_fixed(self.schedule, "link", "mrr")
+        self.seed, self.device = require_seed(seed), find_device(device)
+        self.shelf: ArticleIndex | None = None
+        """The articles that posts are compared with; ``None`` before anything was learned."""
+        self.tokenizer = Tokenizer()
+        """The words of the network."""
+        self.model: Linker | Encoder | None = None
+        """What makes a vector of a text: trained here, or installed."""
+        self.optimizer = None
+        self.weights: dict[str, float] = {}
+        """Of ``best``: the weight of each standardised score."""
+        self.pull = 0.0
+        """Of ``best``: how much posts of one corpus tell which articles are discussed, from 0 to 1."""
+        self.nothing = 0.0
+        """Of ``best``: s_0, the sum of weighted scores that stands for no article."""
+        self.calibration: Calibration | None = None
+        """Scores to probabilities."""
+        self.facts: dict[str, Any] = {}
+        """What was learned from what, as ``settings.json`` keeps it."""
+        self.linked: tuple[str, ...] = ()
+        """Ids of the articles that posts learned were about."""
+        self.train_prints: Tensor = torch.zeros(0, dtype=torch.int64)
+        """(texts,) hashes of the posts learned."""
+        self.remembered: Remembered | None = None
+        """Held-out posts, to test updates on."""
+        self.seconds_an_epoch: float | None = None
+        self.index: VectorIndex | None = None
+        """Vectors of posts that need not be encoded anew."""
+
+    @property
+    def known(self) -> ArticleIndex:
+        """The articles that posts are compared with.
+
+        Raises:
+            SettingError: nothing was trained or loaded yet.
+        """
+        if self.shelf is None:
+            raise SettingError("this predictor is not trained yet: loop over fit(data), or load a folder")
+        return self.shelf
+
+    @property
+    def articles(self) -> Articles:
+        """The articles, in the order of the columns of scores."""
+        return self.known.articles
+
+    @property
+    def network(self) -> Linker:
+        """The network that is trained here; there must be one."""
+        assert isinstance(self.model, Linker)
+        return self.model
+
+    @property
+    def network_settings(self) -> LinkSettings:
+        """The settings of a model that trains a network."""
+        assert isinstance(self.settings, LinkSettings)
+        return self.settings
+
+    def new_network(self, num_words: int, dim: int) -> Linker:
+        """An untrained network on this state's device."""
+        settings = self.network_settings
+        with room_for(settings.encoder):
+            return Linker(settings, num_words, dim).to(self.device)
+
+
+State = TypeVar("State", bound=LinkState)
+
+
+def _learned(name: str) -> tuple[LinkSettings | SbertSettings, Schedule | None]:
+    """The settings and the schedule of the network or encoder whose cosine ``best`` shall weigh."""
+    networks = [own for own, (module, _, _) in MODELS.items() if module is not None]
+    if name not in networks:
+        raise SettingError(f"learned is {name!r}; choose from {', '.join(networks)}, or leave it out")
+    _, own, schedule = MODELS[name]
+    assert own is not None
+    return replace(own), schedule

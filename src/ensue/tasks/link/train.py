@@ -1,0 +1,222 @@
+"""How a linker is trained: articles first, then a network where one is asked for, then weights and probabilities."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from ensue.data.corpus import Corpus
+from ensue.data.near_copies import plain_words
+from ensue.data.posts import Articles, Posts
+from ensue.errors import DataError, SettingError
+from ensue.lines import plural
+from ensue.nn.encoder import Encoder
+from ensue.settings import require_encoder, require_file
+from ensue.tasks.classify.embedding import learn_words, start_vectors
+from ensue.tasks.classify.optimizer import new_optimizer
+from ensue.tasks.link import WITHOUT_TRAINING
+from ensue.tasks.link.article_index import ArticleIndex
+from ensue.tasks.link.encode import vectors_of
+from ensue.tasks.link.held_out import choose_weights, learn_probabilities, remember
+from ensue.tasks.link.index import fingerprints
+from ensue.tasks.link.measures import by_row
+from ensue.tasks.link.network import LEARNED_DIM
+from ensue.tasks.link.sbert import SbertSettings
+from ensue.tasks.link.state import LinkState, State
+from ensue.tasks.link.task import Links
+from ensue.training.loop import Report, train
+
+SAMPLE = 512
+"""Posts by which a trained network is compared with the untrained one."""
+
+
+def fit(
+    state: LinkState, data: Corpus, valid: Corpus | None, checkpoint: Path | None, resume: bool
+) -> Iterator[Report]:
+    """See :meth:`ensue.tasks.link.predictor.LinkPredictor.fit`."""
+    require_file("vectors", getattr(state.settings, "vectors", None))
+    if isinstance(state.settings, SbertSettings):
+        require_encoder(state.settings.encoder)
+    require_links(data, "training data")
+    if valid is not None:
+        require_links(valid, "validation data")
+        part, held, rule = (data.part("train") if "train" in data.parts else data), valid, "as given"
+        index, _, _ = ArticleIndex.of(data.articles).joined(valid.articles)
+    else:
+        part, held, rule = data.split(state.seed)
+        index = ArticleIndex.of(data.articles)
+    part, held = _linked(part, index, "training data"), _linked(held, index, "validation data")
+    state.shelf, state.facts = index, _facts(part, held, rule)
+    state.linked = tuple(part.posts.about.unique().sort())
+    state.train_prints = torch.from_numpy(np.unique(prints(part.posts)))
+    state.pull, state.weights, state.calibration, state.index = 0.0, {}, None, None
+    if state.schedule is not None:
+        yield from _train(state, part, held, checkpoint, resume)
+    elif isinstance(state.settings, SbertSettings):
+        _use_encoder(state)
+    if state.model_name == "best":
+        choose_weights(state, held)
+    learn_probabilities(state, held)
+    state.remembered = remember(state, held, state.shared.remembered)
+    state.facts["remembered"] = 0 if state.remembered is None else state.remembered.num
+
+
+def untrained(make: Callable[..., State], articles: Articles, posts: Posts, model: str, encoder: str) -> State:
+    """See :meth:`ensue.tasks.link.predictor.LinkPredictor.untrained`."""
+    if model not in WITHOUT_TRAINING:
+        raise SettingError(
+            f"model {model!r} must be trained first: `ensue fit link POSTS --articles ARTICLES --model {model} -o "
+            f"FOLDER`, then --folder FOLDER; without training there are {', '.join(WITHOUT_TRAINING)}"
+        )
+    if encoder and model not in ("best", "sbert"):
+        raise SettingError(f"model {model} asks no encoder; leave it out, or take best or sbert")
+    state = make(model, settings={"encoder": encoder} if encoder else None)
+    state.shelf = ArticleIndex.of(articles)
+    state.shelf.observe(posts.texts)
+    if encoder:
+        _use_encoder(state)
+    return state
+
+
+def _use_encoder(state: LinkState) -> None:
+    """Give the articles vectors of the encoder that the settings name.
+
+    Raises:
+        SettingError: the package is missing, or the model cannot be read.
+    """
+    assert isinstance(state.settings, SbertSettings)
+    state.model = Encoder(state.settings.encoder, state.device)
+    state.facts["encoder"] = state.model.probe()
+    state.known.vectors = vectors_of(state, state.articles.texts)
+
+
+def require_links(data: Corpus, where: str) -> None:
+    """Refuse data without two articles, or without a post about one of them.
+
+    Raises:
+        DataError: naming what to do.
+    """
+    if len(data.articles) < 2:
+        raise DataError(f"{where}: there is one article, so there is nothing to choose from; give at least two")
+    if not len(data.posts.about):
+        raise DataError(f"{where}: no post is about an article; name their column with --columns about=…")
+    if not len(data.pairs):
+        name = data.posts.about[0]
+        raise DataError(
+            f"{where}: no post is about an article that is there; the first names {name!r}, the first article is "
+            f"{data.articles.ids[0]!r}: name the columns of ids with --columns about=…,article_id=…"
+        )
+
+
+def prints(posts: Posts) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """(posts,) fingerprints of the texts, case, links, mentions and marks aside."""
+    return fingerprints(plain_words(posts.texts)).view(np.int64)
+
+
+def _linked(data: Corpus, index: ArticleIndex, where: str) -> Corpus:
+    """The posts about an article of the index, with its articles."""
+    linked = replace(data, articles=index.articles).linked()
+    if not len(linked):
+        raise DataError(f"{where}: no post is about an article that is there; give posts with links")
+    return linked
+
+
+def _facts(part: Corpus, held: Corpus, rule: str) -> dict[str, object]:
+    return {
+        "articles": len(part.articles),
+        "posts": len(part),
+        "links": len(part.pairs),
+        "held_out": rule,
+        "validation_posts": len(held),
+        "notes": [],
+    }
+
+
+def _train(
+    state: LinkState, part: Corpus, held: Corpus, checkpoint: Path | None, resume: bool
+) -> Generator[Report, None, None]:
+    """Train the network from its beginning; it ends with its best weights, and the articles have vectors.
+
+    The losses over cosines have a ceiling, so that no loss tells of weights that went astray: ranks do.
+    """
+    schedule, own, index = state.schedule, state.network_settings, state.known
+    assert schedule is not None
+    state.tokenizer = learn_words(
+        [index.articles.texts, part.posts.texts],
+        lower=own.lower, min_count=own.min_count, vectors=own.vectors, extra_words=own.extra_words,
+    )  # fmt: skip
+    torch.manual_seed(state.seed)
+    words = state.tokenizer.vocabulary
+    start = start_vectors(own.vectors, words.values, own.dim) if own.vectors is not None else None
+    dim = start[1].shape[1] if start is not None else own.dim or LEARNED_DIM
+    network = state.new_network(len(words), dim)
+    if start is not None:
+        network.place(*start, tuned=own.tuned)
+        state.facts["known_vectors"] = len(start[0])
+    state.model, state.optimizer = network, new_optimizer(network, schedule)
+    data = links(state, part)
+    learned = part.select(np.arange(min(len(part), SAMPLE)))
+    before = _validate(state, learned)
+    trained = yield from train(
+        network,
+        data,
+        lambda: _validate(state, held),
+        schedule,
+        optimizer=state.optimizer,
+        seed=state.seed,
+        checkpoint=checkpoint,
+        resume=resume,
+        fingerprint=run_key(state, data),
+    )
+    if (after := _validate(state, learned)) < before / 2:
+        raise SettingError(
+            f"training made the model worse: the MRR of posts that it learned fell from {before:.3f} to {after:.3f}; "
+            f"learning_rate is {schedule.learning_rate:g}, try a smaller one"
+        )
+    network.eval()
+    index.vectors = vectors_of(state, index.articles.texts)
+    state.facts |= {"epochs": trained.best_epoch, "words": len(words)}
+    state.seconds_an_epoch = trained.seconds_an_epoch
+
+
+def links(state: LinkState, data: Corpus) -> Links:
+    """A corpus as training data of the network; what a cap cuts is noted."""
+    cap, notes = state.network_settings.max_words, state.facts["notes"]
+    sides = tuple(state.tokenizer.encode(texts, max_words=cap) for texts in (data.articles.texts, data.posts.texts))
+    if cut := sum(tokens.cut_words for tokens in sides):
+        texts = plural(sum(tokens.cut_texts for tokens in sides), "text")
+        notes.append(f"the cap of {plural(cap or 0, 'word')} cut {plural(cut, 'word')} of {texts}")
+    training_data = Links(sides[0], sides[1], data.pairs)
+    if training_data.skipped:
+        notes.append(f"{plural(training_data.skipped, 'link')} left out: a text of theirs has no word")
+    return training_data
+
+
+def run_key(state: LinkState, data: Links) -> str:
+    """Names a training run by its model, settings and data."""
+    named = [state.model_name, asdict(state.network_settings), asdict(state.shared)]
+    key = hashlib.blake2b(json.dumps(named).encode(), digest_size=16)
+    for column in (data.pairs, data.articles.ids, data.articles.texts, data.posts.ids, data.posts.texts):
+        key.update(np.ascontiguousarray(column).data)
+    return key.hexdigest()
+
+
+def _validate(state: LinkState, held: Corpus) -> float:
+    """MRR of the true article among all, for the posts that are held out."""
+    articles = vectors_of(state, state.articles.texts)
+    scores = (vectors_of(state, held.posts.texts) @ articles.T).numpy()
+    state.network.train()
+    return float(by_row(scores, held.related)[:, 0].mean())
+
+
+def part_of(data: Corpus, wanted: str) -> tuple[Corpus, str]:
+    """Of a file with several parts the wanted one, and a word on it."""
+    if wanted in data.parts and len(data.parts) > 1:
+        return data.part(wanted), f"; the part {wanted} of the file"
+    return data, ""

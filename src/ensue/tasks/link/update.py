@@ -1,0 +1,66 @@
+"""How a trained linker goes on: new articles join the index, new links are learned in one pass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from ensue.data.corpus import Corpus
+from ensue.errors import DataError
+from ensue.tasks.classify.optimizer import new_optimizer
+from ensue.tasks.link.encode import vectors_of
+from ensue.tasks.link.state import LinkState
+from ensue.tasks.link.train import links, prints
+from ensue.training.loop import Report, train
+from ensue.training.optimizer import optimizer_tensors, restore_optimizer
+
+
+def update(state: LinkState, data: Corpus) -> Report:
+    """See :meth:`ensue.tasks.link.predictor.LinkPredictor.update`."""
+    index, _, new = state.known.joined(data.articles)
+    learned = replace(data, articles=index.articles).linked()
+    if not new and not len(learned):
+        raise DataError("new data: no article is new, and no post is about a known one; there is nothing to learn")
+    state.shelf, state.index = index, None
+    updates, facts = state.facts.get("updates", 0) + 1, state.facts
+    state.linked = tuple(sorted({*state.linked, *learned.posts.about}))
+    if len(learned):
+        state.train_prints = torch.from_numpy(np.union1d(state.train_prints.numpy(), prints(learned.posts)))
+    state.facts |= {
+        "updates": updates,
+        "articles": len(index),
+        "posts": facts["posts"] + len(learned),
+        "links": facts["links"] + len(learned.pairs),
+    }
+    last = Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True)
+    if state.model is not None:
+        if len(learned) and state.schedule is not None:
+            last = _learn(state, learned, updates)
+            state.network.eval()
+        index.vectors = vectors_of(state, index.articles.texts)
+    return last
+
+
+def _learn(state: LinkState, data: Corpus, updates: int) -> Report:
+    """One pass; rows for new words, while the optimiser's moments of the others stay."""
+    schedule, network, old = state.schedule, state.network, state.optimizer
+    assert schedule is not None and old is not None
+    about = data.articles.select(np.unique(data.pairs[:, 0]))
+    state.tokenizer.add([about.texts, data.posts.texts], min_count=state.network_settings.min_count)
+    torch.manual_seed(state.seed + updates)
+    moments = optimizer_tensors(network, old)
+    network.grow(len(state.tokenizer.vocabulary))
+    state.optimizer = new_optimizer(network, schedule)
+    restore_optimizer(network, state.optimizer, moments)
+    *_, last = train(
+        network,
+        links(state, data),
+        None,
+        replace(schedule, epochs=1),
+        optimizer=state.optimizer,
+        seed=state.seed + updates,
+        stage="update",
+    )
+    return last

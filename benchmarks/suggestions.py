@@ -38,7 +38,7 @@ import torch
 from ensue.data.queries import Queries, prefixes, read_queries
 from ensue.records import History
 from ensue.studies.provenance import provenance
-from ensue.tasks.suggest import MODELS, fitting
+from ensue.tasks.suggest import MODELS, train
 from ensue.tasks.suggest.batch import END, FIRST, Batch, pad
 from ensue.tasks.suggest.decoding import Search, beam_search
 from ensue.tasks.suggest.predictor import SuggestPredictor
@@ -177,12 +177,12 @@ def training(data: Queries) -> list[dict[str, Any]]:
     part, runs = data.part("train"), {}
     for name in ("mtn", "transformer"):
         predictor = SuggestPredictor(name, device="cpu")
-        fitting._learn_words(predictor, part)
+        train.learn_words(predictor, part)
         torch.manual_seed(0)
         network = predictor.new_network().train()
         assert predictor.schedule is not None
         runs[name] = network, make_optimizer(network, predictor.schedule)
-        source, size = fitting.source(predictor, part.histories), predictor.schedule.batch_size
+        source, size = predictor.windows(part.histories), predictor.schedule.batch_size
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
     for index in source.plan(size, 0)[: 4 * TURNS]:
         batch = source.batch(index)

@@ -29,21 +29,21 @@ from ensue.store import versions
 from ensue.store.folder import read_file, write_folder
 from ensue.store.lock import only_writer
 from ensue.store.swap import sweep
-from ensue.tasks.classify import save as classify_storage
+from ensue.tasks.classify import save as classify_save
 from ensue.tasks.link import save as link_save
 from ensue.tasks.next import save as next_save
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.train import DATED
 from ensue.tasks.next.update import passes
-from ensue.tasks.suggest import storage as suggest_storage
+from ensue.tasks.suggest import save as suggest_save
 from ensue.training.loop import Report
 
 AT = 20
 MAX_DROP = 0.05
 STORAGE: Mapping[str, Any] = {
     "next": next_save,
-    "classify": classify_storage,
-    "suggest": suggest_storage,
+    "classify": classify_save,
+    "suggest": suggest_save,
     "link": link_save,
 }
 STREAM = ("stream.json", "stream.safetensors")

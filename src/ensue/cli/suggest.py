@@ -72,7 +72,7 @@ def require(data: Queries, path: Path, *, learn: bool) -> None:
     Raises:
         DataError: naming the file.
     """
-    from ensue.tasks.suggest.fitting import require_pairs
+    from ensue.tasks.suggest.train import require_pairs
 
     require_pairs(data, str(path))
 
@@ -90,7 +90,7 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
     """Show what was understood of a log, and what in it would spoil a result."""
     from ensue.cli import show, show_queries
     from ensue.tasks.suggest.check import check_queries
-    from ensue.tasks.suggest.serving import SuggestSettings
+    from ensue.tasks.suggest.settings import SuggestSettings
 
     queries, understood = _read(path, reading)
     least = SuggestSettings().min_users if reading.min_users is None else reading.min_users

@@ -34,7 +34,7 @@ from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_se
 from ensue.lines import plural
 from ensue.metrics import STOP_WORDS, Floats
 from ensue.tasks.suggest import COUNTING
-from ensue.tasks.suggest.fitting import prints
+from ensue.tasks.suggest.dataset import prints
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.vocabulary import FIRST, Vocabulary
 

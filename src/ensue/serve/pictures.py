@@ -18,7 +18,7 @@ from ensue.answers import Choice, Explanation
 from ensue.errors import DataError
 from ensue.records import Post, Text
 from ensue.tasks.link import explain as links
-from ensue.tasks.suggest import explaining as queries
+from ensue.tasks.suggest import explain as queries
 
 NOT_CAUSES = "Weights are what the model leaned on, not causes."
 EVENTS = 60

@@ -17,7 +17,7 @@ from ensue.data.histories import Histories, Index
 from ensue.data.queries import Queries, prefixes, read_queries
 from ensue.data.query_rules import PAPER_RULES, QueryRules
 from ensue.errors import DataError
-from ensue.tasks.suggest.fitting import prints
+from ensue.tasks.suggest.dataset import prints
 from ensue.vocabulary import FIRST
 
 FILES: Mapping[str, str] = {"msmarco": "sessions.tsv", "sqa": "sequences.tsv"}

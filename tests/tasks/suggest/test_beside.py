@@ -8,9 +8,8 @@ import pytest
 from ensue.data.histories import Histories
 from ensue.records import History
 from ensue.tasks.suggest.beside import REACH, Beside
-from ensue.tasks.suggest.counting import MostFrequentNext
+from ensue.tasks.suggest.counting import MostFrequentNext, added
 from ensue.tasks.suggest.retrieval import Retrieval
-from ensue.tasks.suggest.updating import added
 
 
 def table(beside: Beside, row: int) -> dict[int, float]:

@@ -16,11 +16,11 @@ from ensue.data.queries import Queries, read_queries
 from ensue.data.query_tokens import QueryTokenizer
 from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.records import History
-from ensue.tasks.suggest.answers import clean_prefix, completions, spellings
-from ensue.tasks.suggest.counting import MostFrequentNext
-from ensue.tasks.suggest.fitting import prints
+from ensue.tasks.suggest.counting import MostFrequentNext, added
+from ensue.tasks.suggest.dataset import prints
+from ensue.tasks.suggest.infer import clean_prefix, completions
 from ensue.tasks.suggest.predictor import SuggestPredictor
-from ensue.tasks.suggest.updating import added
+from ensue.tasks.suggest.rules import spellings
 from tests.tasks.suggest.contract import ATTENDING, FLOOR, SECRETS, THINGS, planted, queries, with_secrets
 
 

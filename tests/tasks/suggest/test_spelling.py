@@ -10,8 +10,8 @@ import pytest
 from ensue.data.query_tokens import QueryTokenizer
 from ensue.tasks.suggest import spelling
 from ensue.tasks.suggest.batch import UNKNOWN
+from ensue.tasks.suggest.dataset import spell_out
 from ensue.tasks.suggest.spelling import Spelling
-from ensue.tasks.suggest.task import spell_out
 
 TEXTS = pl.Series("query", ["find boat", "buy boat", "find a red kite", "naïve café", "东京 天气"])
 

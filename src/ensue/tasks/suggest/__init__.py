@@ -13,7 +13,7 @@ from ensue.tasks.suggest import mtn, recurrent
 from ensue.tasks.suggest.counting import MostFrequentNext, RepeatLast
 from ensue.tasks.suggest.mtn import MTN, MTNSettings
 from ensue.tasks.suggest.recurrent import HLSTM, HLSTMSettings, Seq2Seq, Seq2SeqSettings
-from ensue.tasks.suggest.serving import SuggestSettings
+from ensue.tasks.suggest.settings import SuggestSettings
 from ensue.tasks.suggest.transformers import Transformer, TransformerSettings
 
 _SMALL: dict[str, Any] = {"dim": 128, "embedding": 128, "wide": 256, "heads": 4, "tied": True, "dropout": 0.2}

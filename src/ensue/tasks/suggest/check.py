@@ -12,7 +12,7 @@ import polars as pl
 from ensue.data.queries import Queries, UnderstoodQueries
 from ensue.lines import part_of
 from ensue.records import History
-from ensue.tasks.suggest.fitting import prints
+from ensue.tasks.suggest.dataset import prints
 from ensue.tasks.suggest.privacy import Floor
 from ensue.vocabulary import FIRST
 

@@ -197,6 +197,30 @@ class MostFrequentNext:
         return cls(queries, arrays["totals"], rows, followers, arrays["counts"])
 
 
+def added(old: MostFrequentNext, new: MostFrequentNext) -> MostFrequentNext:
+    """The counts of two logs together; ties go to what came first, the older log before the newer."""
+    queries = pl.concat([old.queries, new.queries]).unique(maintain_order=True)
+    numbers = pl.DataFrame({"query": queries}).with_row_index("id")
+    frames, totals = [], np.zeros(len(queries), np.int64)
+    for model in (old, new):
+        places: Index = (
+            pl.DataFrame({"query": model.queries})
+            .join(numbers, on="query", how="left", maintain_order="left")["id"]
+            .to_numpy()
+            .astype(np.int64)
+        )
+        totals[places] += model.totals
+        before = np.repeat(np.arange(len(model.queries)), np.diff(model.rows))
+        pairs = {"before": places[before], "after": places[model.followers], "count": model.counts}
+        frames.append(pl.DataFrame(pairs))
+    every = pl.concat(frames).with_row_index("first")
+    counted = every.group_by("before", "after").agg(pl.col("count").sum(), pl.col("first").min())
+    counted = counted.sort("before", "count", "first", descending=[False, True, False])
+    rows = np.searchsorted(counted["before"].to_numpy(), np.arange(len(queries) + 1)).astype(np.int64)
+    followers, counts = counted["after"].to_numpy().astype(np.int32), counted["count"].to_numpy().astype(np.int64)
+    return MostFrequentNext(queries.rename("query"), totals, rows, followers, counts)
+
+
 def pack_texts(texts: pl.Series) -> Arrays:
     """Texts as two arrays: their bytes in UTF-8 and where each begins."""
     data = "".join(texts).encode()

@@ -10,7 +10,6 @@ left, nothing is mixed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -20,12 +19,11 @@ from torch.nn import functional
 
 from ensue.data.queries import Queries, prefixes
 from ensue.metrics import Floats
-from ensue.tasks.suggest.answers import FEATURES, GROUP, Pool, features, pools, shares, values
+from ensue.tasks.suggest.candidates import FEATURES, Pool, features, shares
 from ensue.tasks.suggest.consensus import choose_cost
-from ensue.tasks.suggest.task import latest
-
-if TYPE_CHECKING:
-    from ensue.tasks.suggest.predictor import SuggestPredictor
+from ensue.tasks.suggest.dataset import latest
+from ensue.tasks.suggest.infer import GROUP, pools, values
+from ensue.tasks.suggest.state import SuggestState
 
 MOST = 1000
 """Held-out targets that are looked at, drawn at random, the same ones every time."""
@@ -34,9 +32,9 @@ PENALTY = 1e-2
 SHOWN = 10
 
 
-def learn_order(predictor: SuggestPredictor, held: Queries) -> None:
+def learn_order(state: SuggestState, held: Queries) -> None:
     """Choose on held-out sessions what suggestions are ordered by, and note what that did there."""
-    own = predictor.shared
+    own = state.shared
     if not own.retrieved and own.first == "likeliest":
         return
     sessions, targets = prefixes(latest(held.histories, 8 * own.turns), own.turns)
@@ -45,24 +43,24 @@ def learn_order(predictor: SuggestPredictor, held: Queries) -> None:
     found: list[Pool] = []
     for low in range(0, len(drawn), GROUP):
         part = sessions.select(slice(low, low + GROUP))
-        found += pools(predictor, part, SHOWN, [""] * len(part))
+        found += pools(state, part, SHOWN, [""] * len(part))
     if own.retrieved:
-        _learn_mix(predictor, found, true)
+        _learn_mix(state, found, true)
     if own.first == "consensus":
-        weighed = [([own.text for own in pool], shares(values(predictor, pool))) for pool in found]
+        weighed = [([own.text for own in pool], shares(values(state, pool))) for pool in found]
         cost, figures = choose_cost(weighed, pl.Series("query", true, dtype=pl.String))
-        predictor.facts |= {"word_cost": cost, "validation_bleu": figures}
+        state.facts |= {"word_cost": cost, "validation_bleu": figures}
 
 
-def _learn_mix(predictor: SuggestPredictor, found: Sequence[Pool], true: Sequence[str]) -> None:
+def _learn_mix(state: SuggestState, found: Sequence[Pool], true: Sequence[str]) -> None:
     kept, answers, before = [], [], []
     for pool, text in zip(found, true, strict=True):
         places = [place for place, own in enumerate(pool) if own.text == text]
         if places:
-            kept.append(features(pool, predictor.shared.exponent))
+            kept.append(features(pool, state.shared.exponent))
             answers.append(places[0])
             before.append(kept[-1][:, FEATURES.index("a_token")])
-    facts = predictor.facts
+    facts = state.facts
     facts["found_in_pool"] = round(len(kept) / max(1, len(true)), 4)
     if len(kept) < LEAST:
         facts["notes"].append(

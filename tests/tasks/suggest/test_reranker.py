@@ -14,11 +14,11 @@ from scipy.optimize import minimize
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.records import History
-from ensue.tasks.suggest import mixing
-from ensue.tasks.suggest.answers import FEATURES, Candidate, features, shares
+from ensue.tasks.suggest import reranker
+from ensue.tasks.suggest.candidates import FEATURES, Candidate, features, shares
 from ensue.tasks.suggest.consensus import choose_cost
-from ensue.tasks.suggest.mixing import PENALTY, learn_order, logit
-from ensue.tasks.suggest.serving import SuggestSettings
+from ensue.tasks.suggest.reranker import PENALTY, learn_order, logit
+from ensue.tasks.suggest.settings import SuggestSettings
 
 
 def test_features_by_hand() -> None:
@@ -73,7 +73,7 @@ def ordered(monkeypatch: pytest.MonkeyPatch, **settings: object) -> Any:
         Candidate("buy a red boat", -3.0, 5, written=True),
         Candidate("where is the kite", -2.9, 5, written=False, place=0),
     ]
-    monkeypatch.setattr(mixing, "pools", lambda predictor, part, k, begun: [pool] * len(part))
+    monkeypatch.setattr(reranker, "pools", lambda predictor, part, k, begun: [pool] * len(part))
     held = Queries(Histories.of(History(("red boat", "buy a red boat")) for _ in range(30)))
     shared = SuggestSettings(**settings)  # type: ignore[arg-type]
     predictor = SimpleNamespace(shared=shared, facts={"notes": []})

@@ -9,8 +9,7 @@ the softmax of that over the pool. Nothing that the floor refuses is ever in a p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -19,89 +18,18 @@ from torch import Tensor
 
 from ensue.data.histories import Histories
 from ensue.data.query_rules import Normalisation, normalise, normalise_ascii
-from ensue.data.query_tokens import QueryTokenizer
 from ensue.metrics import Floats
-from ensue.tasks.suggest.batch import FIRST as FIRST_TOKEN
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch, pad
+from ensue.tasks.suggest.candidates import FEATURES, Candidate, Pool, features, shares
 from ensue.tasks.suggest.consensus import order as by_consensus
 from ensue.tasks.suggest.counting import MostFrequentNext, RepeatLast, Suggestions
 from ensue.tasks.suggest.decoding import beam_search
-from ensue.tasks.suggest.prefix import PrefixRule
-from ensue.tasks.suggest.privacy import Floor
 from ensue.tasks.suggest.scoring import score
-from ensue.tasks.suggest.spelling import Spelling
+from ensue.tasks.suggest.state import SuggestState
 from ensue.vocabulary import FIRST
-
-if TYPE_CHECKING:
-    from ensue.tasks.suggest.predictor import SuggestPredictor
 
 GROUP = 32
 """Sessions that are answered at once."""
-FEATURES = (
-    "log_probability",
-    "a_token",
-    "written",
-    "found",
-    "found_first",
-    "followed",
-    "frequency",
-    "unknown",
-    "length",
-)
-"""What mixing weighs: log-probability, the same over length to the power of ``exponent``, whether the search wrote it,
-whether it was looked up, 1 / (1 + place there), ln(1 + how often it followed the last query), ln(1 + how often it was
-typed), unknown tokens, tokens."""
-
-
-class Rules(NamedTuple):
-    """What the search may write.
-
-    Attributes:
-        banned: (ids,) True for tokens that no text which may be shown can hold.
-        prefixes: which tokens continue a text.
-        spelling: the tokens of what is typed and looked up.
-    """
-
-    banned: Tensor
-    prefixes: PrefixRule
-    spelling: Spelling
-
-    @classmethod
-    def of(cls, floor: Floor, tokenizer: QueryTokenizer) -> Rules:
-        """The rules of a floor and of the tokens it is written in."""
-        banned = torch.from_numpy(~floor.word_ids_allowed(tokenizer))
-        return cls(banned, PrefixRule(spellings(tokenizer)), Spelling(tokenizer))
-
-
-def spellings(tokenizer: QueryTokenizer) -> list[bytes]:
-    """What each token adds to a text: a word and a space, or the bytes of a piece."""
-    if tokenizer.kind == "words":
-        return [f"{token} ".encode() for token in tokenizer.tokens]
-    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]  # Radford et al. 2019: other bytes are 256 and up
-    hidden = (byte for byte in range(256) if byte not in set(shown))
-    table = {chr(byte): byte for byte in shown} | {chr(256 + place): byte for place, byte in enumerate(hidden)}
-    special = (b"" for _ in range(FIRST_TOKEN))
-    return [*special, *(bytes(table[mark] for mark in token) for token in tokenizer.tokens[FIRST_TOKEN:])]
-
-
-@dataclass(slots=True)
-class Candidate:
-    """One suggestion that is considered."""
-
-    text: str
-    total: float
-    """Its log-probability, the end included."""
-    length: int
-    """Its tokens, the end included."""
-    written: bool
-    unknown: int = 0
-    place: int = -1
-    """Where it stood among what was looked up; -1 if it did not."""
-    followed: int = 0
-    count: int = 0
-
-
-Pool = list[Candidate]
 
 
 def clean(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
@@ -117,9 +45,13 @@ def clean_prefix(prefix: str, normalisation: Normalisation) -> str:
     return f"{plain} " if plain and prefix[-1:].isspace() else plain
 
 
-def suggestions(predictor: SuggestPredictor, sessions: Histories, k: int) -> Suggestions:
+def suggest(state: SuggestState, sessions: Histories, k: int, counting: str | None) -> Suggestions:
     """See :meth:`ensue.tasks.suggest.predictor.SuggestPredictor.suggest`."""
-    lists = list(ranked(predictor, sessions, k, [""] * len(sessions)))
+    if counting == "repeat-last":
+        return RepeatLast().suggest(sessions, k)
+    if counting is not None:
+        return state.following.suggest(sessions, k, typed=True)
+    lists = list(ranked(state, sessions, k, [""] * len(sessions)))
     flat = [choice for own in lists for choice in own]
     offsets = np.concatenate([[0], np.cumsum([len(own) for own in lists])]).astype(np.int64)
     texts = pl.Series("query", [text for text, _ in flat], dtype=pl.String)
@@ -127,92 +59,57 @@ def suggestions(predictor: SuggestPredictor, sessions: Histories, k: int) -> Sug
 
 
 def ranked(
-    predictor: SuggestPredictor, sessions: Histories, k: int, prefixes: Sequence[str]
+    state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str]
 ) -> Iterator[list[tuple[str, float]]]:
     """For each session the best ``k`` texts with their scores; values and prefixes are normalised."""
     for low in range(0, len(sessions), GROUP):
         part, begun = sessions.select(slice(low, low + GROUP)), prefixes[low : low + GROUP]
-        filled = np.flatnonzero(part.lengths > 0) if predictor.schedule is not None else np.empty(0, np.int64)
-        written = iter(pools(predictor, part.select(filled), k, [begun[row] for row in filled.tolist()]))
+        filled = np.flatnonzero(part.lengths > 0) if state.schedule is not None else np.empty(0, np.int64)
+        written = iter(pools(state, part.select(filled), k, [begun[row] for row in filled.tolist()]))
         counted = np.setdiff1d(np.arange(len(part)), filled)
-        other = iter(_counted(predictor, part.select(counted), k, [begun[row] for row in counted.tolist()]))
+        other = iter(_counted(state, part.select(counted), k, [begun[row] for row in counted.tolist()]))
         held = set(filled.tolist())
         for row in range(len(part)):
-            yield _best(predictor, next(written), k) if row in held else next(other)
+            yield _best(state, next(written), k) if row in held else next(other)
 
 
-def _best(predictor: SuggestPredictor, pool: Pool, k: int) -> list[tuple[str, float]]:
-    scored = values(predictor, pool)
-    order = by_consensus([own.text for own in pool], shares(scored), predictor.facts.get("word_cost"))
+def _best(state: SuggestState, pool: Pool, k: int) -> list[tuple[str, float]]:
+    scored = values(state, pool)
+    order = by_consensus([own.text for own in pool], shares(scored), state.facts.get("word_cost"))
     scored[order[:1]] = scored.max(initial=-np.inf)  # what leads counts as much as the likeliest
     found = shares(scored)
     return [(pool[place].text, float(found[place])) for place in order[:k].tolist()]
 
 
-def values(predictor: SuggestPredictor, pool: Pool) -> Floats:
+def values(state: SuggestState, pool: Pool) -> Floats:
     """(candidates,) what they are ordered by."""
-    mix = predictor.facts.get("mix")
+    mix = state.facts.get("mix")
     if mix is None:
-        return np.array([own.total / own.length**predictor.shared.exponent for own in pool], np.float64)
-    found: Floats = features(pool, predictor.shared.exponent) @ np.array([mix[name] for name in FEATURES])
+        return np.array([own.total / own.length**state.shared.exponent for own in pool], np.float64)
+    found: Floats = features(pool, state.shared.exponent) @ np.array([mix[name] for name in FEATURES])
     return found
 
 
-def features(pool: Pool, exponent: float) -> Floats:
-    """(candidates, ``FEATURES``)."""
-    rows = [
-        (
-            own.total,
-            own.total / own.length**exponent,
-            own.written,
-            own.place >= 0,
-            1 / (1 + own.place) if own.place >= 0 else 0.0,
-            np.log1p(own.followed),
-            np.log1p(own.count),
-            own.unknown,
-            own.length,
-        )
-        for own in pool
-    ]
-    return np.array(rows, np.float64).reshape(len(rows), len(FEATURES))
-
-
-def shares(scores: Floats) -> Floats:
-    """Their softmax."""
-    if not len(scores):
-        return scores
-    found: Floats = np.exp(scores - scores.max())
-    found /= found.sum()
-    return found
-
-
-def rules_of(predictor: SuggestPredictor) -> Rules:
-    """What the search may write; made once."""
-    if predictor.rules is None:
-        predictor.rules = Rules.of(predictor.floor, predictor.tokenizer)
-    return predictor.rules
-
-
-def pools(predictor: SuggestPredictor, sessions: Histories, k: int, prefixes: Sequence[str]) -> list[Pool]:
+def pools(state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str]) -> list[Pool]:
     """All that is considered for each of a few sessions, none of which is empty."""
     if not len(sessions):
         return []
-    own, following = predictor.shared, predictor.following
-    batch = batch_of(predictor, sessions)
+    own, following = state.shared, state.following
+    batch = batch_of(state, sessions)
     with torch.no_grad():
-        memory = _ready(predictor.network).encode(batch)
+        memory = _ready(state.network).encode(batch)
     typed = [set() if own.repeats else {*record.values} for record in sessions.records()]
     found = [
         {text: own for text, own in written.items() if text not in before and text.startswith(prefix)}
-        for written, before, prefix in zip(_write(predictor, batch, memory, k, prefixes), typed, prefixes, strict=True)
+        for written, before, prefix in zip(_write(state, batch, memory, k, prefixes), typed, prefixes, strict=True)
     ]
-    looked_up = _look_up(predictor, sessions, k, prefixes, [len(pool) for pool in found])
+    looked_up = _look_up(state, sessions, k, prefixes, [len(pool) for pool in found])
     extra = [
         [text for text in dict.fromkeys(texts) if text not in before] if texts else []
         for texts, before in zip(looked_up, typed, strict=True)
     ]
-    _add(predictor, memory, found, extra)
-    fine = predictor.floor.shows(text for pool in found for text in pool)
+    _add(state, memory, found, extra)
+    fine = state.floor.shows(text for pool in found for text in pool)
     followed = _followed(following, sessions)
     for pool, texts, counts in zip(found, extra, followed, strict=True):
         places = {text: place for place, text in enumerate(texts)}
@@ -224,21 +121,21 @@ def pools(predictor: SuggestPredictor, sessions: Histories, k: int, prefixes: Se
     return [[candidate for text, candidate in pool.items() if text in fine] for pool in found]
 
 
-def batch_of(predictor: SuggestPredictor, sessions: Histories) -> Batch:
+def batch_of(state: SuggestState, sessions: Histories) -> Batch:
     """What the network reads of some sessions."""
-    own, spell = predictor.shared, rules_of(predictor).spelling
+    own, spell = state.shared, state.search_rules().spelling
     queries = (record.values[-own.turns :] for record in sessions.records())
-    return pad([[tokens[: own.query_tokens] for tokens in spell(values)] for values in queries]).to(predictor.device)
+    return pad([[tokens[: own.query_tokens] for tokens in spell(values)] for values in queries]).to(state.device)
 
 
 def _write(
-    predictor: SuggestPredictor, batch: Batch, memory: Any, k: int, prefixes: Sequence[str]
+    state: SuggestState, batch: Batch, memory: Any, k: int, prefixes: Sequence[str]
 ) -> Iterator[dict[str, Candidate]]:
     """What the search finds; of a text that can be spelled in several ways, the likeliest."""
-    rules, tokenizer, network = rules_of(predictor), predictor.tokenizer, predictor.network
+    rules, tokenizer, network = state.search_rules(), state.tokenizer, state.network
     stem = " " if tokenizer.kind == "bpe" else ""  # every piece of a query's first word has a space before it
     begun = rules.prefixes.read([stem + prefix if prefix else "" for prefix in prefixes]) if any(prefixes) else None
-    found = beam_search(network, memory, batch, predictor.shared.search(k), banned=rules.banned, typed=begun)
+    found = beam_search(network, memory, batch, state.shared.search(k), banned=rules.banned, typed=begun)
     lengths = (found.tokens != PADDING).sum(2).tolist()
     for tokens, sums, sizes in zip(found.tokens.tolist(), found.sums.tolist(), lengths, strict=True):
         pool: dict[str, Candidate] = {}
@@ -250,10 +147,10 @@ def _write(
 
 
 def _look_up(
-    predictor: SuggestPredictor, sessions: Histories, k: int, prefixes: Sequence[str], written: Sequence[int]
+    state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str], written: Sequence[int]
 ) -> list[list[str]]:
     """Queries of the log for each session: ``retrieved`` of them, and enough for ``k`` where too few were written."""
-    own, following, retrieval = predictor.shared, predictor.following, predictor.retrieval
+    own, following, retrieval = state.shared, state.following, state.retrieval
     assert retrieval is not None
     found: list[list[str]] = [[] for _ in range(len(sessions))]
     if own.retrieved:
@@ -284,16 +181,16 @@ def completions(following: MostFrequentNext, prefix: str, k: int) -> list[str]:
 
 
 def _add(
-    predictor: SuggestPredictor, memory: Any, found: Sequence[dict[str, Candidate]], extra: Sequence[Sequence[str]]
+    state: SuggestState, memory: Any, found: Sequence[dict[str, Candidate]], extra: Sequence[Sequence[str]]
 ) -> None:
     """Score what was looked up and not written, and put it into the pools."""
     new = [[text for text in texts if text not in pool] for pool, texts in zip(found, extra, strict=True)]
     most = max(map(len, new), default=0)
     if not most:
         return
-    tokens = tokens_of(predictor, new)
+    tokens = tokens_of(state, new)
     with torch.no_grad():
-        sums = score(_teller(predictor.network).likelihood, memory, tokens.to(predictor.device)).double().cpu()
+        sums = score(_teller(state.network).likelihood, memory, tokens.to(state.device)).double().cpu()
     lengths, unknown = (tokens != PADDING).sum(2).tolist(), (tokens == UNKNOWN).sum(2).tolist()
     for row, (pool, texts) in enumerate(zip(found, new, strict=True)):
         for place, text in enumerate(texts):
@@ -301,9 +198,9 @@ def _add(
             pool[text] = Candidate(text, total, lengths[row][place] + 1, written=False, unknown=unknown[row][place])
 
 
-def tokens_of(predictor: SuggestPredictor, lists: Sequence[Sequence[str]]) -> Tensor:
+def tokens_of(state: SuggestState, lists: Sequence[Sequence[str]]) -> Tensor:
     """(rows, longest list, width) token ids of texts, 0 at padding."""
-    spell = rules_of(predictor).spelling
+    spell = state.search_rules().spelling
     return pad([spell(texts) for texts in lists]).words
 
 
@@ -327,21 +224,21 @@ def _followed(following: MostFrequentNext, sessions: Histories) -> Iterator[dict
 
 
 def _counted(
-    predictor: SuggestPredictor, sessions: Histories, k: int, prefixes: Sequence[str]
+    state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str]
 ) -> Iterator[list[tuple[str, float]]]:
     """What counting suggests; scores are shares of those shown."""
-    following, typed = predictor.following, predictor.shared.repeats
+    following, typed = state.following, state.shared.repeats
     if not len(sessions):
         return
     found = following.suggest(sessions, k, typed=typed)
     lists = [found.of(row) for row in range(len(sessions))]
-    if predictor.model_name == "repeat-last":
+    if state.model_name == "repeat-last":
         own = RepeatLast().suggest(sessions, k)
         lists = [own.of(row) if sessions.lengths[row] else popular for row, popular in enumerate(lists)]
-    fine = predictor.floor.shows((text for choices in lists for text, _ in choices))
+    fine = state.floor.shows((text for choices in lists for text, _ in choices))
     for row, choices in enumerate(lists):
         kept = {text: score for text, score in choices if text in fine and text.startswith(prefixes[row])}
-        if prefixes[row] and predictor.model_name != "repeat-last":
+        if prefixes[row] and state.model_name != "repeat-last":
             least, held = min(kept.values(), default=1.0), set(sessions.record(row).values)
             more = (text for text in completions(following, prefixes[row], k + len(held)) if typed or text not in held)
             kept |= {text: least / (2 + place) for place, text in enumerate(more) if text not in kept}

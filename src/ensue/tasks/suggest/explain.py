@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,15 +18,15 @@ from torch import Tensor
 
 from ensue.answers import Answer, Choice, Heed, QueryExplanation
 from ensue.data.histories import Histories
+from ensue.errors import SettingError
 from ensue.metrics import Floats
 from ensue.records import History
-from ensue.tasks.suggest.answers import GROUP, batch_of, clean, clean_prefix, ranked, rules_of, tokens_of
+from ensue.settings import require_k
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch
-from ensue.tasks.suggest.task import spell_out
+from ensue.tasks.suggest.dataset import spell_out
+from ensue.tasks.suggest.infer import GROUP, batch_of, clean, clean_prefix, ranked, tokens_of
+from ensue.tasks.suggest.state import SuggestState
 from ensue.vocabulary import FIRST
-
-if TYPE_CHECKING:
-    from ensue.tasks.suggest.predictor import SuggestPredictor
 
 SHOWN = 3
 """Earlier queries that stand beside a suggestion, at most."""
@@ -34,17 +34,24 @@ TESTED = 2
 """How many of those that the best suggestion heeds most are taken out."""
 
 
-def answers_of(
-    predictor: SuggestPredictor, records: Sequence[History], k: int, prefixes: Sequence[str], *, evidence: bool
+def answers(
+    state: SuggestState, records: Sequence[History], k: int, prefix: str | Sequence[str] = "", *, evidence: bool = True
 ) -> list[Answer]:
     """See :meth:`ensue.tasks.suggest.predictor.SuggestPredictor.predict`."""
-    kind = predictor.facts["normalisation"]
-    typed, places = _typed(predictor, records)
+    require_k(k)
+    state.require_trained()
+    prefixes = [prefix] * len(records) if isinstance(prefix, str) else list(prefix)
+    if len(prefixes) != len(records):
+        raise SettingError(f"{len(prefixes)} prefixes for {len(records)} records; give one for all, or one each")
+    if not len(records):
+        return []
+    kind = state.facts["normalisation"]
+    typed, places = _typed(state, records)
     sessions = Histories.of(History(values) for values in typed)
     begun = [clean_prefix(prefix, kind) for prefix in prefixes]
-    lists = list(ranked(predictor, sessions, k, begun))
-    known = _known(predictor, sessions)
-    heeded = _heeded(predictor, sessions, lists, places) if evidence else iter(())
+    lists = list(ranked(state, sessions, k, begun))
+    known = _known(state, sessions)
+    heeded = _heeded(state, sessions, lists, places) if evidence else iter(())
     return [
         Answer(
             tuple(
@@ -59,19 +66,17 @@ def answers_of(
     ]
 
 
-def _typed(
-    predictor: SuggestPredictor, records: Sequence[History]
-) -> tuple[list[tuple[str, ...]], list[tuple[int, ...]]]:
+def _typed(state: SuggestState, records: Sequence[History]) -> tuple[list[tuple[str, ...]], list[tuple[int, ...]]]:
     """The queries of each record as they are learned, and where each stands there; blank ones are no queries."""
-    flat = iter(clean([value for record in records for value in record.values], predictor.facts["normalisation"]))
+    flat = iter(clean([value for record in records for value in record.values], state.facts["normalisation"]))
     found = [[(place, next(flat)) for place in range(len(record.values))] for record in records]
     filled = [[(place, text) for place, text in own if text] for own in found]
     return [tuple(text for _, text in own) for own in filled], [tuple(place for place, _ in own) for own in filled]
 
 
-def _known(predictor: SuggestPredictor, sessions: Histories) -> list[int]:
+def _known(state: SuggestState, sessions: Histories) -> list[int]:
     """Of how many queries of each session the model knows a word."""
-    spell = rules_of(predictor).spelling
+    spell = state.search_rules().spelling
     return [sum(any(id != UNKNOWN for id in ids) for ids in spell(record.values)) for record in sessions.records()]
 
 
@@ -79,7 +84,7 @@ Lists = Sequence[list[tuple[str, float]]]
 
 
 def _heeded(
-    predictor: SuggestPredictor, sessions: Histories, lists: Lists, places: Sequence[tuple[int, ...]]
+    state: SuggestState, sessions: Histories, lists: Lists, places: Sequence[tuple[int, ...]]
 ) -> Iterator[list[tuple[Heed, ...]]]:
     """For each session the queries that each of its suggestions leaned on."""
     for low in range(0, len(sessions), GROUP):
@@ -87,8 +92,8 @@ def _heeded(
         rows = [row for row in range(len(part)) if part.lengths[row] and lists[low + row]]
         chosen = part.select(np.array(rows, np.int64))
         own = [lists[low + row] for row in rows]
-        counted = predictor.schedule is None
-        found = iter(_counted(predictor, chosen, own) if counted else _networks(predictor, chosen, own))
+        counted = state.schedule is None
+        found = iter(_counted(state, chosen, own) if counted else _networks(state, chosen, own))
         for row in range(len(part)):
             if row not in rows:
                 yield [()] * len(lists[low + row])
@@ -104,9 +109,9 @@ Heeded = list[tuple[int, float, float | None]]
 """Turn, share, and what is lost without it."""
 
 
-def _counted(predictor: SuggestPredictor, sessions: Histories, lists: Lists) -> Iterator[list[Heeded]]:
+def _counted(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator[list[Heeded]]:
     """Counting looks at the last query, or shows an earlier one again; what is only popular leans on nothing."""
-    following = predictor.following
+    following = state.following
     for row, choices in enumerate(lists):
         values = sessions.record(row).values
         last = len(values) - 1
@@ -120,12 +125,12 @@ def _counted(predictor: SuggestPredictor, sessions: Histories, lists: Lists) -> 
         ]
 
 
-def _networks(predictor: SuggestPredictor, sessions: Histories, lists: Lists) -> Iterator[list[Heeded]]:
-    batch = batch_of(predictor, sessions)
-    shares = by_query(predictor, batch, lists)
+def _networks(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator[list[Heeded]]:
+    batch = batch_of(state, sessions)
+    shares = by_query(state, batch, lists)
     tested = [np.argsort(-own[0], kind="stable")[:TESTED] for own in shares]
-    cut = sessions.lengths - np.minimum(sessions.lengths, predictor.shared.turns)
-    lost = _without(predictor, batch, lists, tested)
+    cut = sessions.lengths - np.minimum(sessions.lengths, state.shared.turns)
+    lost = _without(state, batch, lists, tested)
     for row, own in enumerate(shares):
         found: list[Heeded] = []
         for choice, line in enumerate(own):
@@ -135,32 +140,30 @@ def _networks(predictor: SuggestPredictor, sessions: Histories, lists: Lists) ->
         yield found
 
 
-def by_query(predictor: SuggestPredictor, batch: Batch, lists: Lists) -> list[Floats]:
+def by_query(state: SuggestState, batch: Batch, lists: Lists) -> list[Floats]:
     """For each session (choices, turns) how much each suggestion leaned on each query: the mean over its tokens."""
     owners = np.repeat(np.arange(len(lists)), [len(choices) for choices in lists])
-    candidates = tokens_of(predictor, [[text] for choices in lists for text, _ in choices])[:, 0]
+    candidates = tokens_of(state, [[text] for choices in lists for text, _ in choices])[:, 0]
     rows = torch.from_numpy(owners).to(batch.words.device)
-    weights = leaned(predictor, Batch(batch.words[rows], batch.lengths[rows]), candidates)
+    weights = leaned(state, Batch(batch.words[rows], batch.lengths[rows]), candidates)
     lengths = (candidates != PADDING).sum(1)[:, None].clamp(min=1)
     shares: Floats = (weights.sum(3).sum(1) / lengths).numpy()
     turns = (batch.lengths > 0).sum(1).tolist()
     return [shares[owners == row][:, : turns[row]] for row in range(len(lists))]
 
 
-def leaned(predictor: SuggestPredictor, batch: Batch, candidates: Tensor) -> Tensor:
+def leaned(state: SuggestState, batch: Batch, candidates: Tensor) -> Tensor:
     """(rows, tokens, turns, width) weights on the CPU; see ``leaned`` of each network."""
-    network = predictor.network.eval()
-    found: Tensor = network.leaned(batch, candidates.to(predictor.device))
+    network = state.network.eval()
+    found: Tensor = network.leaned(batch, candidates.to(state.device))
     return found.double().cpu()
 
 
-def _without(
-    predictor: SuggestPredictor, batch: Batch, lists: Lists, tested: Sequence[np.ndarray[Any, Any]]
-) -> list[Floats]:
+def _without(state: SuggestState, batch: Batch, lists: Lists, tested: Sequence[np.ndarray[Any, Any]]) -> list[Floats]:
     """For each session (tested, choices) what each score falls by when the network does not read that query."""
     owners = torch.tensor([row for row, turns in enumerate(tested) for _ in turns])
     gone = torch.tensor([turn for turns in tested for turn in turns.tolist()])
-    candidates = tokens_of(predictor, [[text for text, _ in choices] for choices in lists]).to(predictor.device)
+    candidates = tokens_of(state, [[text for text, _ in choices] for choices in lists]).to(state.device)
     words, lengths = batch.words[owners], batch.lengths[owners]
     order = torch.arange(lengths.shape[1]).expand(len(owners), -1)
     order = (order + (order >= gone[:, None]).long()).clamp(max=lengths.shape[1] - 1)
@@ -169,9 +172,9 @@ def _without(
     moved = words.gather(1, order.to(words.device)[..., None].expand(-1, -1, words.shape[2]))
     moved = moved * (torch.arange(words.shape[2], device=words.device) < shorter[..., None])
     with torch.no_grad():
-        network = predictor.network.eval()
-        whole = _order(predictor, network.score(batch, candidates), candidates)
-        less = _order(predictor, network.score(Batch(moved, shorter), candidates[owners]), candidates[owners])
+        network = state.network.eval()
+        whole = _order(state, network.score(batch, candidates), candidates)
+        less = _order(state, network.score(Batch(moved, shorter), candidates[owners]), candidates[owners])
     found, low = [], 0
     for row, choices in enumerate(lists):
         shown, turns = np.array([score for _, score in choices]), len(tested[row])
@@ -182,17 +185,23 @@ def _without(
     return found
 
 
-def _order(predictor: SuggestPredictor, scores: Tensor, candidates: Tensor) -> Tensor:
+def _order(state: SuggestState, scores: Tensor, candidates: Tensor) -> Tensor:
     """What the network alone would order suggestions by."""
     lengths = (candidates != PADDING).sum(2) + 1
-    return (scores.double() / lengths**predictor.shared.exponent).cpu()
+    return (scores.double() / lengths**state.shared.exponent).cpu()
 
 
-def explanation(predictor: SuggestPredictor, record: History, answer: Answer) -> QueryExplanation:
+def explanations(state: SuggestState, records: Sequence[History], k: int) -> list[QueryExplanation]:
+    """See :meth:`ensue.tasks.suggest.predictor.SuggestPredictor.explain`."""
+    pairs = zip(records, answers(state, records, k), strict=True)
+    return [explanation(state, record, answer) for record, answer in pairs]
+
+
+def explanation(state: SuggestState, record: History, answer: Answer) -> QueryExplanation:
     """What each word of the best suggestion leaned on; counting and empty sessions lean on no word."""
-    (typed,), _ = _typed(predictor, [record])
-    read = typed[-predictor.shared.turns :]
-    tokenizer, width = predictor.tokenizer, predictor.shared.query_tokens
+    (typed,), _ = _typed(state, [record])
+    read = typed[-state.shared.turns :]
+    tokenizer, width = state.tokenizer, state.shared.query_tokens
     best = answer.choices[0].value if answer.choices else ""
     texts = pl.Series("query", [*read, best], dtype=pl.String)
     tokens, offsets = spell_out(tokenizer, texts)
@@ -200,9 +209,9 @@ def explanation(predictor: SuggestPredictor, record: History, answer: Answer) ->
     spans[:-1] = [span[:width] for span in spans[:-1]]
     words = tuple(tuple(tokenizer.decode([id]) for id in span) for span in spans)
     weights: tuple[tuple[float, ...], ...] = ()
-    if read and best and predictor.schedule is not None:
-        batch = batch_of(predictor, Histories.of([History(typed)]))
-        found = leaned(predictor, batch, torch.tensor([spans[-1]]))[0]
+    if read and best and state.schedule is not None:
+        batch = batch_of(state, Histories.of([History(typed)]))
+        found = leaned(state, batch, torch.tensor([spans[-1]]))[0]
         places = batch.mask[0].cpu()
         weights = tuple(tuple(row[places].tolist()) for row in found)
     suggested = words[-1] if best else ()

@@ -9,7 +9,7 @@ from ensue.data.histories import Histories
 from ensue.data.query_tokens import QueryTokenizer
 from ensue.records import History
 from ensue.tasks.suggest.batch import UNKNOWN
-from ensue.tasks.suggest.task import Sessions, asked, latest, rows_of, spell_out
+from ensue.tasks.suggest.dataset import Sessions, asked, latest, rows_of, spell_out
 
 
 def sessions(*lengths: int) -> Histories:

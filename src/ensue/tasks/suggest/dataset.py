@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.histories import Histories, Ids, Index, ranges
+from ensue.data.histories import Histories, Ids, Index, ranges, scrambled
 from ensue.data.query_tokens import QueryTokenizer
 from ensue.tasks.suggest.batch import UNKNOWN, Batch, look_up
 from ensue.vocabulary import FIRST
@@ -114,3 +115,18 @@ def asked(sessions: Histories, tokenizer: QueryTokenizer, width: int) -> Batch:
     texts = pl.Series("query", [values[id - FIRST] for id in used.tolist()], dtype=pl.String)
     table = rows_of(codes.astype(np.int64), sessions.offsets[:-1], sessions.lengths)
     return look_up(*spell_out(tokenizer, texts), table, width)
+
+
+def prints(sessions: Histories) -> npt.NDArray[np.int32]:
+    """(pairs,) fingerprints of each query with the one before it, in order.
+
+    They have 32 bits, so that every guess hits one of some million pairs by chance often enough to prove nothing.
+    """
+    values = sessions.vocabulary.values
+    used, codes = np.unique(sessions.ids, return_inverse=True)
+    digests = b"".join(hashlib.blake2b(values[id - FIRST].encode(), digest_size=8).digest() for id in used.tolist())
+    numbers = np.frombuffer(digests, np.uint64)[codes]
+    owners = sessions.sequence_index()
+    beside = owners[1:] == owners[:-1]
+    mixed = scrambled(scrambled(numbers[:-1][beside]) + numbers[1:][beside])
+    return (mixed >> np.uint64(32)).astype(np.uint32).view(np.int32)

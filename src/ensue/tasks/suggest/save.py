@@ -1,0 +1,97 @@
+"""A ``suggest`` predictor as the files of a model folder, and back. Nothing below the floor is in a file as a text."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ensue.data.query_tokens import QueryTokenizer
+from ensue.errors import DataError
+from ensue.store.folder import described, read_file, read_tensors, tensor_bytes, write_folder
+from ensue.tasks.suggest.dataset import Sessions
+from ensue.tasks.suggest.privacy import Floor
+from ensue.tasks.suggest.retrieval import Retrieval
+from ensue.tasks.suggest.state import SuggestState
+from ensue.training.optimizer import FILE, make_optimizer, optimizer_tensors, saved_optimizer
+
+FACTS = {"sessions", "queries", "tokens", "normalisation"}
+"""What a folder's facts must hold at least."""
+PRINTS = "train_prints"
+
+
+def summary(state: SuggestState) -> dict[str, Any]:
+    """What was learned from what, and how: goes into ``settings.json`` and the card."""
+    own = asdict(state.settings) if state.settings is not None else {}
+    return {
+        "task": state.task,
+        "model": state.model_name,
+        "settings": {**own, **asdict(state.shared)},
+        "schedule": asdict(state.schedule) if state.schedule else None,
+        "seed": state.seed,
+        "facts": {**state.facts, "floor": state.floor.facts},
+    }
+
+
+def save(state: SuggestState, folder: Path, card: str) -> None:
+    """See :meth:`ensue.tasks.suggest.predictor.SuggestPredictor.save`."""
+    state.require_trained()
+    write_folder(folder, files(state, card))
+
+
+def files(state: SuggestState, card: str) -> dict[str, bytes]:
+    """The contents of a model folder, by file name."""
+    assert state.retrieval is not None
+    counts = {name: torch.from_numpy(np.array(array)) for name, array in state.retrieval.arrays().items()}
+    network = state.network.state_dict() if state.schedule is not None else {}
+    found = {
+        **described(summary(state), card),
+        "tokenizer.json": state.tokenizer.to_json().encode(),
+        "floor.json": state.floor.to_json().encode(),
+        "model.safetensors": tensor_bytes(network),
+        "counting.safetensors": tensor_bytes({**counts, PRINTS: state.train_prints}),
+    }
+    if state.optimizer is not None:
+        found[FILE] = tensor_bytes(optimizer_tensors(state.network, state.optimizer))
+    return found
+
+
+def fill(state: SuggestState, path: Path, facts: dict[str, Any]) -> None:
+    """Give a new predictor what :func:`files` kept."""
+    if not set(facts) >= FACTS:
+        raise ValueError("facts are missing in settings.json")
+    facts.pop("floor", None)
+    state.facts = facts
+    try:
+        state.tokenizer = QueryTokenizer.from_json(read_file(path, "tokenizer.json").decode())
+        state.floor = Floor.from_json(read_file(path, "floor.json").decode())
+    except DataError as error:
+        raise ValueError(str(error)) from error
+    counts = {name: tensor.numpy() for name, tensor in read_tensors(path, "counting.safetensors").items()}
+    state.train_prints = torch.from_numpy(counts.pop(PRINTS))
+    state.retrieval = Retrieval.restore(counts)
+    if state.schedule is None:
+        state.model = state.retrieval
+        return
+    state.model = state.new_network()
+    state.model.load_state_dict(read_tensors(path, "model.safetensors"))
+    make = partial(make_optimizer, state.model, state.schedule)
+    state.optimizer = saved_optimizer(path, state.model, make)
+
+
+def fingerprint(state: SuggestState, parts: Iterable[Sessions]) -> str:
+    """Names a training run by its model, settings and data."""
+    assert state.settings is not None  # counting is not trained
+    named = [state.model_name, asdict(state.settings), asdict(state.shared), len(state.tokenizer)]
+    seen = hashlib.blake2b(json.dumps(named).encode(), digest_size=16)
+    for part in parts:
+        for column in (part.queries, part.starts, part.lengths, *part.spelled):
+            seen.update(np.ascontiguousarray(column).data)
+    return seen.hexdigest()

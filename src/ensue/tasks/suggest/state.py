@@ -1,0 +1,148 @@
+"""What a suggester holds: the privacy floor, tokens, the log's queries, network, optimiser, and what was learned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor
+
+from ensue.data.histories import Histories
+from ensue.data.query_tokens import QueryTokenizer
+from ensue.errors import SettingError
+from ensue.nn.device import find_device, room_for
+from ensue.schedule import Schedule, require_fixed
+from ensue.settings import changed, require_seed
+from ensue.tasks.suggest import BEST, MODELS, SHARED
+from ensue.tasks.suggest.counting import MostFrequentNext
+from ensue.tasks.suggest.dataset import Sessions, Spelled, spell_out
+from ensue.tasks.suggest.mtn import MTNSettings
+from ensue.tasks.suggest.privacy import Floor
+from ensue.tasks.suggest.recurrent import HLSTMSettings, Seq2SeqSettings
+from ensue.tasks.suggest.retrieval import Retrieval
+from ensue.tasks.suggest.rules import Rules
+from ensue.tasks.suggest.settings import SuggestSettings
+from ensue.tasks.suggest.transformers import TransformerSettings
+from ensue.training.optimizer import LateOptimizer
+from ensue.vocabulary import FIRST
+
+
+class SuggestState:
+    """Everything that the verbs of the task read and write.
+
+    Args:
+        model: a name in ``MODELS``, or ``best``: see ``BEST``.
+        settings: settings of the model, of its schedule and of :class:`SuggestSettings` to change, by name.
+        seed: the same seed, data and machine give the same bytes on the CPU.
+        device: where the network runs; a GPU is used when there is one.
+
+    Raises:
+        SettingError: an unknown model or setting.
+    """
+
+    task = "suggest"
+    optimizer = LateOptimizer()
+    """Of the network; ``None`` where nothing is trained."""
+    model_name: str
+    """A name in ``MODELS``."""
+    settings: MTNSettings | TransformerSettings | Seq2SeqSettings | HLSTMSettings | None
+    """Of the network; ``None`` for a counting model."""
+    shared: SuggestSettings
+    """What every model of the task knows."""
+    schedule: Schedule | None
+    """How the network is trained; ``None`` for a counting model."""
+    seed: int
+    device: torch.device
+    floor: Floor
+    """What may be shown."""
+    tokenizer: QueryTokenizer
+    """Cuts queries into tokens and knows their ids."""
+    retrieval: Retrieval | None
+    """The queries of the log that may be shown, and which stand near which; ``None`` before training."""
+    model: Any
+    """The trained module, or what was counted; ``None`` before."""
+    facts: dict[str, Any]
+    """What was learned from, and what came out on held-out sessions: a part of ``settings.json``."""
+    seconds_an_epoch: float | None
+    train_prints: Tensor
+    """(distinct pairs of queries,) their hashes, so that a test can say which of its pairs were learned."""
+    rules: Rules | None
+    """What the search may write; made by :meth:`search_rules` when it is first needed."""
+
+    def __init__(
+        self,
+        model: str = "best",
+        *,
+        settings: Mapping[str, object] | None = None,
+        seed: int = 0,
+        device: str | None = None,
+    ) -> None:
+        if model not in ("best", *MODELS):
+            raise SettingError(f"model {model!r} is not known for task suggest; choose from best, {', '.join(MODELS)}")
+        name, preset = BEST if model == "best" else (model, {})
+        self.model_name, own, schedule = name, *MODELS[name][1:]
+        self.settings, self.schedule, self.shared = changed({**preset, **(settings or {})}, own, schedule, SHARED)
+        require_fixed(self.schedule, "suggest", "loss")
+        self.seed = require_seed(seed)
+        self.device = find_device(device)
+        self.floor = Floor(self.shared.min_users, "users", frozenset(), frozenset(), {})
+        self.tokenizer = QueryTokenizer.fit(pl.Series("query", [], dtype=pl.String))
+        self.retrieval = None
+        self.model = None
+        self.facts = {}
+        self.seconds_an_epoch = None
+        self.train_prints = torch.zeros(0, dtype=torch.int32)
+        self.optimizer = None
+        self.rules = None
+
+    @property
+    def network(self) -> Any:
+        """The trained module, or what was counted.
+
+        Raises:
+            SettingError: nothing was trained or loaded yet.
+        """
+        self.require_trained()
+        return self.model
+
+    def require_trained(self) -> None:
+        """Refuse to go on before there is a model.
+
+        Raises:
+            SettingError: nothing was trained or loaded yet.
+        """
+        if self.model is None:
+            raise SettingError("this predictor is not trained yet: loop over fit(data), or load a folder")
+
+    @property
+    def following(self) -> MostFrequentNext:
+        """The queries that may be shown, and what followed each."""
+        self.require_trained()
+        assert self.retrieval is not None
+        return self.retrieval.following
+
+    def search_rules(self) -> Rules:
+        """What the search may write; made once."""
+        if self.rules is None:
+            self.rules = Rules.of(self.floor, self.tokenizer)
+        return self.rules
+
+    def windows(self, sessions: Histories) -> Sessions:
+        """Sessions as the network learns them."""
+        used, codes = np.unique(sessions.ids, return_inverse=True)
+        values = sessions.vocabulary.values
+        texts = pl.Series("query", [values[id - FIRST] for id in used.tolist()], dtype=pl.String)
+        recoded = Histories(codes.astype(np.int32) + np.int32(FIRST), sessions.offsets, sessions.vocabulary)
+        return Sessions(recoded, self.learned_spelling(texts), self.shared.turns, self.shared.query_tokens)
+
+    def learned_spelling(self, values: pl.Series) -> Spelled:
+        """What the network is taught of some queries: words below the floor are unknown to it, pieces of words too."""
+        return spell_out(self.tokenizer, values if self.tokenizer.kind == "words" else self.floor.common(values))
+
+    def new_network(self) -> Any:
+        """An untrained network on this predictor's device."""
+        with room_for(self.model_name):
+            return MODELS[self.model_name][0](self.settings, len(self.tokenizer)).to(self.device)

@@ -1,0 +1,68 @@
+"""How a trained suggester goes on: the floor and the counts grow, and new sessions are learned in one pass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import torch
+
+from ensue.data.queries import Queries
+from ensue.errors import DataError
+from ensue.tasks.suggest.counting import added
+from ensue.tasks.suggest.dataset import prints
+from ensue.tasks.suggest.privacy import Floor
+from ensue.tasks.suggest.retrieval import Retrieval
+from ensue.tasks.suggest.state import SuggestState
+from ensue.tasks.suggest.train import note_cuts, require_pairs
+from ensue.training.loop import Report, train
+
+
+def update(state: SuggestState, data: Queries) -> Report:
+    """See :meth:`ensue.tasks.suggest.predictor.SuggestPredictor.update`."""
+    state.require_trained()
+    require_pairs(data, "new data")
+    new = Floor.of(data, state.shared.min_users)
+    if (state.floor.counted, new.counted) == ("users", "sessions"):
+        raise DataError(
+            "new data: the log knows no users, whom the floor of this model counts, so one person's sessions could "
+            "pass for many; name the user's column with --columns user=…"
+        )
+    state.floor = floor = _joined(state.floor, new)
+    histories = data.histories
+    values = pl.Series("query", histories.vocabulary.values, dtype=pl.String)
+    counted, known = Retrieval.fit(histories, floor.kept(values)), state.retrieval
+    assert known is not None
+    state.retrieval = known.with_(counted, added(known.following, counted.following))
+    state.rules = None
+    state.train_prints = torch.from_numpy(np.union1d(state.train_prints.numpy(), prints(histories)))
+    facts, updates = state.facts, state.facts.get("updates", 0) + 1
+    state.facts |= {
+        "updates": updates,
+        "sessions": facts["sessions"] + len(data),
+        "queries": facts["queries"] + len(histories.ids),
+    }
+    if state.schedule is None or state.optimizer is None:
+        state.model = state.retrieval
+        return Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True)
+    windows, seed = state.windows(histories), state.seed + updates
+    note_cuts(state, windows)
+    schedule = replace(state.schedule, epochs=1, warm_up=None, decay=False, learning_rate=_rate(state))
+    *_, last = train(state.model, windows, None, schedule, optimizer=state.optimizer, seed=seed, stage="update")
+    return last
+
+
+def _rate(state: SuggestState) -> float:
+    """The step size where training stood: a schedule that falls with the steps goes on from there."""
+    schedule, optimizer = state.schedule, state.optimizer
+    assert schedule is not None and optimizer is not None
+    taken = max((int(own["step"]) for own in optimizer.state.values()), default=0)
+    rate: float = schedule.learning_rate if schedule.warm_up is None else schedule.rate(taken, taken + 1)
+    return rate
+
+
+def _joined(old: Floor, new: Floor) -> Floor:
+    """What reached the floor in either log."""
+    left_out = {reason: old.left_out.get(reason, 0) + count for reason, count in new.left_out.items()}
+    return Floor(old.min_users, old.counted, old.queries | new.queries, old.words | new.words, left_out)

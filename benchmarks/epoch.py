@@ -30,7 +30,7 @@ from ensue.studies.provenance import provenance
 from ensue.tasks.next import MODELS
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Pieces
-from ensue.tasks.next.hidan import HiDAN
+from ensue.tasks.next.models.hidan import HiDAN
 from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
 

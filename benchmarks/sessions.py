@@ -32,8 +32,8 @@ from ensue.data.tables import read
 from ensue.schedule import Schedule
 from ensue.studies.provenance import provenance
 from ensue.tasks.next.dataset import Pieces
-from ensue.tasks.next.gru4rec import GRU4Rec, GRU4RecSettings
-from ensue.tasks.next.sansr import SANSR, SANSRSettings
+from ensue.tasks.next.models.gru4rec import GRU4Rec, GRU4RecSettings
+from ensue.tasks.next.models.sansr import SANSR, SANSRSettings
 from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
 

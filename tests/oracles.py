@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from ensue.tasks.next.counting import CountingSettings
-from ensue.tasks.next.hidan import HiDANSettings
+from ensue.tasks.next.baselines.counting import CountingSettings
+from ensue.tasks.next.models.hidan import HiDANSettings
 
 
 def elu(vector: Tensor) -> Tensor:

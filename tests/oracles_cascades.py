@@ -15,14 +15,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from ensue.data.histories import Histories
-from ensue.tasks.next.cyan import CYANRNNSettings
 from ensue.tasks.next.dataset import Pieces
-from ensue.tasks.next.recurrent import RecurrentSettings
-from ensue.tasks.next.rmtpp import RMTPPSettings
+from ensue.tasks.next.models.cyan import CYANRNNSettings
+from ensue.tasks.next.models.recurrent import RecurrentSettings
+from ensue.tasks.next.models.rmtpp import RMTPPSettings
 from ensue.vocabulary import FIRST, Vocabulary
 from tests.oracles import softmax
 from tests.oracles_sessions import Loss
-from tests.tasks.next.test_hidan import HOUR, NUM_IDS, everywhere, pad, ragged, sine_ramp
+from tests.tasks.next.models.test_hidan import HOUR, NUM_IDS, everywhere, pad, ragged, sine_ramp
 
 Weights = Mapping[str, Tensor]
 Scorer = Callable[[Any, Weights, Sequence[int], Sequence[float]], Tensor]

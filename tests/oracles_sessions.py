@@ -16,17 +16,17 @@ from torch import Tensor, nn
 
 from ensue.data.histories import Histories
 from ensue.schedule import Schedule
+from ensue.tasks.next.baselines.session_knn import VSKNNSettings
 from ensue.tasks.next.dataset import Pieces, hide_seen
-from ensue.tasks.next.factors import BPRMFSettings, FPMCSettings
-from ensue.tasks.next.gru4rec import GRU4RecSettings
-from ensue.tasks.next.narm import NARMSettings
-from ensue.tasks.next.session_knn import VSKNNSettings
-from ensue.tasks.next.stamp import STAMPSettings
+from ensue.tasks.next.models.factors import BPRMFSettings, FPMCSettings
+from ensue.tasks.next.models.gru4rec import GRU4RecSettings
+from ensue.tasks.next.models.narm import NARMSettings
+from ensue.tasks.next.models.stamp import STAMPSettings
 from ensue.training.loop import train
 from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
 from tests.tasks.next.contract import crowds, walks
-from tests.tasks.next.test_hidan import NUM_IDS, Largest, everywhere, pad, ragged, sine_ramp
+from tests.tasks.next.models.test_hidan import NUM_IDS, Largest, everywhere, pad, ragged, sine_ramp
 
 Weights = Mapping[str, Tensor]
 Scorer = Callable[[Any, Weights, Sequence[int]], Tensor]

@@ -176,14 +176,14 @@ def test_the_end_is_a_target_among_users(data: Path) -> None:
     predictor = NextPredictor("markov")
     for _ in predictor.fit(own.train):
         pass
-    assert predictor.continuation is not None
+    assert predictor.length_delay is not None
     rank, sequence = with_end(predictor, own.test)
     found = {number: sorted(rank[sequence == number].tolist()) for number in range(len(own.test))}
     for number, record in enumerate(own.test.records()):
         expected = []
         for step in range(1, len(record.values) + 1):
             (answer,) = predictor.predict([replace(record, values=record.values[:step], times=())], 99)
-            stop = float(predictor.continuation.stops(np.array([step]))[0])
+            stop = float(predictor.length_delay.stop_chances(np.array([step]))[0])
             shares = {choice.value: choice.score * (1 - stop) for choice in answer.choices}
             ended = step == len(record.values)
             wanted = stop if ended else shares[record.values[step]]

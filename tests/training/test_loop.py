@@ -31,7 +31,7 @@ from ensue.errors import EnsueError, ModelFolderError, SettingError
 from ensue.schedule import Schedule
 from ensue.store.folder import tensor_bytes
 from ensue.tasks.next.dataset import Pieces
-from ensue.tasks.next.hidan import HiDAN, HiDANSettings
+from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.train import learn_values, train_once
 from ensue.training import distributed as group

@@ -51,11 +51,11 @@ def sums(
 def with_end(predictor: NextPredictor, test: Histories, counting: str | None = None) -> tuple[Floats, Index]:
     """Ranks and cascades of all targets where the end of a cascade is one too, as some later papers score.
 
-    The chance to stop (:class:`ensue.tasks.next.forecast.Continuation`) stands among the users' shares of the rest;
+    The chance to stop (:class:`ensue.tasks.next.forecast.LengthDelayModel`) stands among the users' shares of the rest;
     whom the cascade holds is ruled out. These figures say little of who comes next: the end is nearly always near the
     top.
     """
-    assert predictor.continuation is not None
+    assert predictor.length_delay is not None
     module = predictor.counting[counting] if counting else predictor.network
     known = test.encode(predictor.vocabulary, drop_unknown=True)
     owners, ranks, sequences = known.sequence_index(), [], []
@@ -70,7 +70,7 @@ def with_end(predictor: NextPredictor, test: Histories, counting: str | None = N
             positions = pieces.positions(index)
             shares = hide_seen(output.scores, data, positions).softmax(1).double()
             so_far = positions - data.offsets[data.sequence_index()[positions]] + 1
-            stop = torch.from_numpy(predictor.continuation.stops(so_far))[:, None]
+            stop = torch.from_numpy(predictor.length_delay.stop_chances(so_far))[:, None]
             users = shares * (1 - stop)
             wanted = stop if last else users.gather(1, targets[:, None])
             others = (users >= wanted).sum(1) + (0 if last else (stop >= wanted)[:, 0].long() - 1)

@@ -10,8 +10,8 @@ from ensue.data.histories import Histories
 from ensue.errors import DataError, SettingError
 from ensue.records import History
 from ensue.tasks.next import MODELS
-from ensue.tasks.next.gru4rec import GRU4Rec, GRU4RecSettings
-from ensue.tasks.next.narm import NARM, NARMSettings
+from ensue.tasks.next.models.gru4rec import GRU4Rec, GRU4RecSettings
+from ensue.tasks.next.models.narm import NARM, NARMSettings
 from ensue.tasks.next.predictor import NextPredictor
 from tests.tasks.next.contract import TRAINED, NextContract, close
 

@@ -1,4 +1,4 @@
-"""Forecasts: counted by hand, a walk rolled forward, and RMTPP's own clock."""
+"""Forecasts: a walk rolled forward, and RMTPP's own clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.records import History
-from ensue.tasks.next.continuation import PRIOR, Continuation, gap_classes, sizes
 from ensue.tasks.next.predictor import NextPredictor
 
 HOUR = 3600.0
@@ -33,49 +32,6 @@ def fitted(model: str, data: Histories, **settings: object) -> NextPredictor:
     for _ in predictor.fit(data):
         pass
     return predictor
-
-
-def test_classes_are_in_order() -> None:
-    events = np.arange(1, 5000)
-    found = sizes(events)
-    assert found[:15].tolist() == list(range(1, 16)) and (np.diff(found) >= 0).all() and (np.diff(found) <= 1).all()
-    assert sizes(np.array([10**9]))[0] == sizes(np.array([10**8]))[0] == 63
-    gaps = gap_classes(np.array([0.0, 0.99, 1.0, 1.41, 1.42, 2.0, 1e18]))
-    assert gaps.tolist() == [0, 0, 1, 1, 2, 3, 79]
-
-
-def test_stops_and_delays_by_hand() -> None:
-    counted = Continuation()
-    data = Histories.of(
-        [
-            History(("a", "b"), (0.0, 10.0)),
-            History(("a", "b", "c"), (0.0, 10.0, 1010.0)),
-            History(("a",), (5.0,)),
-            History(()),
-            History(("a", "b", "c"), (0.0, 10.0, 1010.0)),
-        ]
-    )
-    counted.count(data)
-    overall = 4 / 9  # four histories end, at nine events in all
-    asked = Histories.of(
-        [History(("x",), (0.0,)), History(("x", "y"), (0.0, 11.0)), History(("x",) * 3, (0.0, 1.0, 2.0))]
-    )
-    stop, after = counted.goings(asked)
-    expected = [(ended + PRIOR * overall) / (reached + PRIOR) for ended, reached in ((1, 4), (1, 3), (2, 2))]
-    assert stop.tolist() == pytest.approx(expected)
-    assert (np.diff(after, axis=1) >= 0).all()
-    twice = Continuation()
-    for _ in range(200):
-        twice.count(data)
-    sure = twice.goings(asked)
-    assert sure.stop.tolist() == pytest.approx([1 / 4, 1 / 3, 1.0], abs=0.01)
-    # The first gap is 10 s; after one of 11 s, of the same class, 1,000 s: each within its class, half an octave.
-    assert 8 <= sure.after[0, 1] <= 11.4 and 724 <= sure.after[1, 1] <= 1024.1
-    halves = Continuation()
-    halves.count(data.select(slice(0, 2)))
-    halves.count(data.select(slice(2, 5)))
-    for name, tensor in counted.state_dict().items():
-        assert (halves.state_dict()[name] == tensor).all()
 
 
 def test_a_walk_is_rolled_forward(tmp_path: Path) -> None:
@@ -138,6 +94,6 @@ def test_bad_steps_and_old_folders() -> None:
     predictor = fitted("markov", walks(20))
     with pytest.raises(SettingError, match="steps is 0; look at least 1 step ahead"):
         predictor.forecast([History(("a1",))], 0)
-    predictor.continuation = None
+    predictor.length_delay = None
     with pytest.raises(SettingError, match="fit it again"):
         predictor.forecast([History(("a1",))], 1)

@@ -6,21 +6,21 @@
 from typing import Any
 
 from ensue.schedule import Schedule
-from ensue.tasks.next import core, factors, gru4rec, narm, stamp
-from ensue.tasks.next.blend import Blend, BlendSettings
-from ensue.tasks.next.cascade_blend import CascadeBlend, CascadeBlendSettings
-from ensue.tasks.next.core import CORE, CORESettings
-from ensue.tasks.next.counting import Cooccurrence, CountingSettings, Markov, Popularity, SequentialRules
-from ensue.tasks.next.cyan import CYANRNN, CYANRNNSettings
-from ensue.tasks.next.factors import BPRMF, FPMC, BPRMFSettings, FPMCSettings
-from ensue.tasks.next.gru4rec import GRU4Rec, GRU4RecSettings
-from ensue.tasks.next.hidan import HiDAN, HiDANSettings
-from ensue.tasks.next.narm import NARM, NARMSettings
-from ensue.tasks.next.recurrent import Recurrent, RecurrentSettings
-from ensue.tasks.next.rmtpp import RMTPP, RMTPPSettings
-from ensue.tasks.next.sansr import SANSR, SANSRSettings
-from ensue.tasks.next.session_knn import VSKNN, VSKNNSettings
-from ensue.tasks.next.stamp import STAMP, STAMPSettings
+from ensue.tasks.next.baselines.counting import Cooccurrence, CountingSettings, Markov, Popularity, SequentialRules
+from ensue.tasks.next.baselines.session_knn import VSKNN, VSKNNSettings
+from ensue.tasks.next.ensembles.blend import Blend, BlendSettings
+from ensue.tasks.next.ensembles.cascade_blend import CascadeBlend, CascadeBlendSettings
+from ensue.tasks.next.models import core, factors, gru4rec, narm, stamp
+from ensue.tasks.next.models.core import CORE, CORESettings
+from ensue.tasks.next.models.cyan import CYANRNN, CYANRNNSettings
+from ensue.tasks.next.models.factors import BPRMF, FPMC, BPRMFSettings, FPMCSettings
+from ensue.tasks.next.models.gru4rec import GRU4Rec, GRU4RecSettings
+from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
+from ensue.tasks.next.models.narm import NARM, NARMSettings
+from ensue.tasks.next.models.recurrent import Recurrent, RecurrentSettings
+from ensue.tasks.next.models.rmtpp import RMTPP, RMTPPSettings
+from ensue.tasks.next.models.sansr import SANSR, SANSRSettings
+from ensue.tasks.next.models.stamp import STAMP, STAMPSettings
 
 _HIDAN = Schedule(batch_size=16, watch="mrr")
 _CASCADE_BLEND = Schedule(epochs=20, learning_rate=2e-3, weight_decay=0.0, watch="mrr", patience=3)

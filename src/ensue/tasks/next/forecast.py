@@ -1,7 +1,7 @@
 """A history rolled forward: who comes, when, and whether anything comes at all.
 
-When and whether are counted, from the histories a model has learned (:mod:`ensue.tasks.next.continuation`); who is the
-model's. RMTPP knows the time itself.
+When and whether are counted, from the histories a model has learned (:mod:`ensue.tasks.next.baselines.length_delay`);
+who is the model's. RMTPP knows the time itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ensue.answers import Forecast, Foreseen
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.records import History
-from ensue.tasks.next.continuation import SHARES, Goings
+from ensue.tasks.next.baselines.length_delay import SHARES, StopDelayEstimate
 from ensue.tasks.next.dataset import Pieces
 from ensue.tasks.next.infer import predict
 from ensue.tasks.next.state import NextState
@@ -27,7 +27,7 @@ def forecast(state: NextState, records: Sequence[History], steps: int, k: int) -
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.forecast`."""
     if steps < 1:
         raise SettingError(f"steps is {steps}; look at least 1 step ahead")
-    if state.continuation is None:
+    if state.length_delay is None:
         raise SettingError("this model was fitted before forecasts were known; fit it again")
     going, found = list(records), [Forecast((), id=record.id, given=len(record.values)) for record in records]
     for step in range(steps):
@@ -48,11 +48,11 @@ def forecast(state: NextState, records: Sequence[History], steps: int, k: int) -
     return found
 
 
-def _goings(state: NextState, records: Sequence[History]) -> Goings:
+def _goings(state: NextState, records: Sequence[History]) -> StopDelayEstimate:
     """Counted, all values of a record among them; where the model is RMTPP, its own density says when."""
-    assert state.continuation is not None
+    assert state.length_delay is not None
     whole = [record if record.times else History(record.values, (0.0,) * len(record.values)) for record in records]
-    goings = state.continuation.goings(Histories.of(whole))
+    goings = state.length_delay.estimate(Histories.of(whole))
     network = state.network
     if not hasattr(network, "next_time"):
         return goings

@@ -17,7 +17,7 @@ from torch import Tensor
 from ensue.data.histories import Histories
 from ensue.store.folder import described, read_file, read_tensors, tensor_bytes
 from ensue.tasks.next import MODELS
-from ensue.tasks.next.continuation import Continuation
+from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.state import NextState
 from ensue.training.optimizer import FILE, make_optimizer, optimizer_tensors, saved_optimizer
 from ensue.vocabulary import Vocabulary
@@ -32,8 +32,8 @@ NAMES = {"settings.json", "vocabulary.json", "CARD.md", RESERVOIR} | {
 def files(state: NextState, card: str) -> dict[str, bytes]:
     """The contents of a model folder, by file name."""
     counted: dict[str, Any] = dict(state.counting)
-    if state.continuation is not None:
-        counted["continuation"] = state.continuation
+    if state.length_delay is not None:
+        counted["continuation"] = state.length_delay
     counts = {
         f"{name}.{key}": tensor for name, module in counted.items() for key, tensor in module.state_dict().items()
     }
@@ -78,7 +78,7 @@ def fill(state: NextState, path: Path, facts: dict[str, Any]) -> None:
         if len(state.counting[name].totals) != len(state.vocabulary):
             raise ValueError("vocabulary.json is not as long as the tables")
     if any(name.startswith("continuation.") for name in counts):  # folders of before there were forecasts lack it
-        state.continuation = _filled(Continuation(), counts, "continuation.")
+        state.length_delay = _filled(LengthDelayModel(), counts, "continuation.")
     module = state.new_module(state.model_name, state.settings)
     state.model = _filled(module, read_tensors(path, "model.safetensors"))
     if state.schedule is None:

@@ -13,7 +13,7 @@ from ensue.nn.device import find_device, room_for
 from ensue.nn.sampling import Sampler
 from ensue.settings import changed, require_seed
 from ensue.tasks.next import BEST, COUNTING, MODELS
-from ensue.tasks.next.continuation import Continuation
+from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.reservoir import Reservoir
 from ensue.training.optimizer import LateOptimizer
 from ensue.vocabulary import Vocabulary
@@ -65,7 +65,7 @@ class NextState:
         """The trained or counted module; ``None`` before the first fit."""
         self.counting: dict[str, Any] = {}
         """The counting models that stand beside it, by name."""
-        self.continuation: Continuation | None = None
+        self.length_delay: LengthDelayModel | None = None
         """How long histories get and pauses last; ``None`` in folders of before there were forecasts."""
         self.facts: dict[str, Any] = {}
         """What was learned from, as ``settings.json`` and the card show it."""

@@ -15,7 +15,7 @@ from ensue.data.histories import Histories
 from ensue.data.splits import hold_out
 from ensue.schedule import Schedule
 from ensue.tasks.next import MODELS
-from ensue.tasks.next.continuation import Continuation
+from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.dataset import Pieces, distinct, prints, repeats
 from ensue.tasks.next.infer import ranks
 from ensue.tasks.next.save import fingerprint
@@ -73,8 +73,8 @@ def learn_values(state: NextState, data: Histories) -> None:
         "timed": data.timed,
     }
     _count(state, "popularity", data)
-    state.continuation = Continuation()
-    state.continuation.count(data)
+    state.length_delay = LengthDelayModel()
+    state.length_delay.count(data)
     state.reservoir = state.new_reservoir()
     state.reservoir.add(data)
 

@@ -26,8 +26,8 @@ def count(state: NextState, data: Histories) -> None:
     """Add whole encoded histories to the counting models and the facts; it takes a pass over the counted pairs."""
     for module in state.counting.values():
         module.count(data)
-    if state.continuation is not None:
-        state.continuation.count(data)
+    if state.length_delay is not None:
+        state.length_delay.count(data)
     if state.keeps_histories:
         if hasattr(state.network, "remember"):
             state.network.remember(data)

@@ -1,0 +1,110 @@
+"""How long histories get, and how long the next event takes: counted, whatever the model.
+
+- **Stop**: of the histories that reached n events, how many ended there; n in classes (:func:`sizes`). It stands beside
+  the choices and is never one of them.
+- **Delay**: the gaps before an event, by the gap before that (an hour of silence is seldom followed by a second's), in
+  classes half an octave wide; median and the middle 80 %.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ensue.data.histories import Histories, Index
+from ensue.metrics import Floats
+
+SHARES = (0.1, 0.5, 0.9)
+"""Of the delay: the middle 80 %, and the median."""
+SIZES, GAPS, OCTAVE = 64, 80, 2.0
+"""Classes of a history's size, of a gap, and how many of those double it."""
+PRIOR = 5.0
+"""Histories that a class is thought to have seen beside its own, which ended as often as all do."""
+
+
+def sizes(events: Index) -> Index:
+    """The class of a number of events: itself up to 16, then eight to a doubling."""
+    many = 16 + np.floor(8 * np.log2(np.maximum(events, 16) / 16)).astype(np.int64)
+    found: Index = np.minimum(np.where(events < 16, events, many), SIZES - 1)
+    return found
+
+
+def gap_classes(seconds: Floats) -> Index:
+    """The class of a gap: 0 below a second, then two to a doubling, up to some 20,000 years."""
+    found: Index = np.minimum(np.floor(OCTAVE * np.log2(np.maximum(seconds, 2**-0.5))) + 1, GAPS - 1).astype(np.int64)
+    return np.maximum(found, 0)
+
+
+class StopDelayEstimate(NamedTuple):
+    """How some histories may go on: (histories,) the chance to stop, and (histories, 3) seconds at ``SHARES``."""
+
+    stop: Floats
+    after: Floats
+
+
+class LengthDelayModel(nn.Module):
+    """Counted: how long histories get, and how long the next event takes. Counting more later simply adds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("reached", torch.zeros(SIZES))
+        self.register_buffer("ended", torch.zeros(SIZES))
+        self.register_buffer("gaps", torch.zeros(GAPS + 1, GAPS))
+        self.reached: Tensor
+        self.ended: Tensor
+        self.gaps: Tensor
+
+    def count(self, histories: Histories) -> None:
+        """Add whole histories; one that holds nothing says nothing."""
+        owner, lengths = histories.sequence_index(), histories.lengths
+        reached = sizes(np.arange(len(histories.ids)) - histories.offsets[owner] + 1)
+        self.reached += torch.from_numpy(np.bincount(reached, minlength=SIZES)).float()
+        self.ended += torch.from_numpy(np.bincount(sizes(lengths[lengths > 0]), minlength=SIZES)).float()
+        if histories.timed and len(owner) > 1:
+            same = owner[1:] == owner[:-1]
+            before, gap = self._before(np.diff(histories.times), same)
+            cells = np.bincount(before * GAPS + gap, minlength=self.gaps.numel())
+            self.gaps += torch.from_numpy(cells).view_as(self.gaps).float()
+
+    @staticmethod
+    def _before(apart: Floats, same: np.ndarray) -> tuple[Index, Index]:
+        """The class of the gap before each gap (``GAPS``: there is none), and its own."""
+        classes = gap_classes(apart)
+        earlier = np.where(np.append(False, same[:-1]), np.append(0, classes[:-1]), GAPS)
+        return earlier[same], classes[same]
+
+    def estimate(self, histories: Histories) -> StopDelayEstimate:
+        """How each history may go on."""
+        latest = np.full(len(histories), GAPS)
+        if histories.timed:
+            two = histories.lengths > 1
+            ends = histories.offsets[1:][two]
+            latest[two] = gap_classes(histories.times[ends - 1] - histories.times[ends - 2])
+        return StopDelayEstimate(self.stop_chances(histories.lengths), self._quantiles(latest))
+
+    def stop_chances(self, events: Index) -> Floats:
+        """The chance that nothing follows so many events."""
+        reached, ended = self.reached.double().numpy(), self.ended.double().numpy()
+        overall = ended.sum() / max(1.0, reached.sum())
+        at = sizes(events)
+        chances: Floats = (ended[at] + PRIOR * overall) / (reached[at] + PRIOR)
+        return chances
+
+    def _quantiles(self, latest: Index) -> Floats:
+        """Seconds at ``SHARES`` after each class of gap; a class hardly seen leans on all."""
+        table = self.gaps.double().numpy()
+        whole = table.sum(0)
+        rows = table[latest] + PRIOR * whole / max(1.0, whole.sum())
+        sums = np.cumsum(rows, axis=1)
+        bounds = np.concatenate([[0.0], 2 ** (np.arange(GAPS) / OCTAVE)])  # class 0 is [0, 1), class 1 [1, sqrt 2) ...
+        found = np.empty((len(latest), len(SHARES)))
+        for column, share in enumerate(SHARES):
+            wanted = share * sums[:, -1]
+            at = (sums < wanted[:, None]).sum(1).clip(max=GAPS - 1)
+            row = np.arange(len(latest))
+            inside = (wanted - sums[row, at] + rows[row, at]) / np.maximum(rows[row, at], np.finfo(rows.dtype).tiny)
+            found[:, column] = bounds[at] + inside.clip(0, 1) * (bounds[at + 1] - bounds[at])
+        return found

@@ -1,0 +1,1 @@
+"""Networks and counts together, and what only they are made of."""

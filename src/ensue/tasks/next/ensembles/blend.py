@@ -1,0 +1,245 @@
+"""Blend: what a trained network expects, and what past sessions like this one held.
+
+A network generalises but blurs rare items; nearest neighbours remember them, and counts know what follows what, but
+neither knows anything else. They meet three times:
+
+- A candidate's vector is CORE's, of length 1, plus ``lean`` times the mean of those that past sessions held beside it,
+  brought to length 1 again: what is read together moves together, and a rare item gains from those it was read with.
+- A candidate's score is CORE's plus ``weight`` times ln(1 + its share among VS-kNN's neighbours / ``FLOOR``): nothing
+  for what no neighbour holds, more and more slowly beyond.
+- To that comes ``step`` times ln(1 + its share among what followed the latest event at once / ``STEP_FLOOR``). Shops
+  in which people go back and forth between a few items gain most.
+
+The numbers are those of ``LEANS``, ``WEIGHTS`` and ``STEPS`` with the best NDCG@20 on the held-out part, which no side
+has seen then: ``lean`` at weight 1, ``step`` beside it, then ``weight``. After that all learn everything.
+
+=====================  =========================================================
+network                :class:`ensue.tasks.next.models.core.CORE`
+memory                 :class:`ensue.tasks.next.baselines.session_knn.VSKNN`
+following              :class:`ensue.tasks.next.baselines.counting.Markov`
+vectors that lean      ``Blend.table``
+the sum of scores      ``Blend.forward``
+the choice of numbers  ``Blend.finish``
+=====================  =========================================================
+
+No paper's model; what it is better at than either part is measured by ``ensue compare``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ensue import metrics
+from ensue.data.histories import Histories, Index, ranges
+from ensue.tasks.next.baselines.counting import CountingSettings, Markov
+from ensue.tasks.next.baselines.session_knn import VSKNN, VSKNNSettings
+from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.dataset import Pieces, hide_seen, repeats
+from ensue.tasks.next.models.core import CORE, CORESettings
+
+FLOOR = 0.001
+"""Shares among the neighbours well below this count as nothing."""
+STEP_FLOOR = 0.01
+"""Shares among the followers well below this count as nothing."""
+DECAY = "linear"
+"""How the memory weighs clicks by their distance; this and 300 neighbours: the last tenth of Diginetica's training."""
+LEANS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
+"""How far a candidate's vector may lean towards what was held beside it."""
+WEIGHTS = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0)
+"""What the memory may weigh."""
+STEPS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
+"""What the followers of the latest event may weigh."""
+AT = 20
+"""Length of the list whose NDCG chooses the weight."""
+TRIED = 20_000
+"""Held-out targets, drawn at random, on which the weights are tried."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlendSettings(CORESettings):
+    """Settings of CORE, and of the memory."""
+
+    sample: int = 1000
+    """How many of the most recent sessions that share an event are compared."""
+    neighbours: int = 300
+    """How many of those, the most similar ones, have a say."""
+    window: int = 10
+    """How many of the latest events are compared."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.memory()
+
+    def memory(self) -> VSKNNSettings:
+        """The memory's part."""
+        return VSKNNSettings(sample=self.sample, neighbours=self.neighbours, window=self.window, decay=DECAY)
+
+
+class Blend(nn.Module):
+    """CORE beside VS-kNN and what followed what; see the module.
+
+    Args:
+        settings: of both.
+        num_ids: size of the catalogue, padding and unknown included.
+    """
+
+    def __init__(self, settings: BlendSettings, num_ids: int) -> None:
+        super().__init__()
+        self.settings = settings
+        own = {field.name: getattr(settings, field.name) for field in fields(CORESettings)}
+        self.network = CORE(CORESettings(**own), num_ids)
+        self.memory = VSKNN(settings.memory(), num_ids)
+        self.following = Markov(CountingSettings(), num_ids)
+        self.register_buffer("weight", torch.zeros(1))
+        self.register_buffer("step", torch.zeros(1))
+        self.register_buffer("lean", torch.zeros(1))
+        self.register_buffer("beside", torch.zeros(num_ids, settings.dim))
+        self.weight: Tensor
+        self.step: Tensor
+        self.lean: Tensor
+        self.beside: Tensor
+        self._leaning: tuple[Tensor, list[int], Tensor] | None = None
+
+    @property
+    def reach(self) -> int | None:
+        """How many earlier events can change a step's answer."""
+        return max(2 * (self.settings.length - 1), self.settings.window - 1)
+
+    def grow(self, num_ids: int) -> Blend:
+        """The same model with room for more items; a new item starts at random, and no past session holds it."""
+        grown = Blend(self.settings, num_ids)
+        grown.network, grown.memory = self.network.grow(num_ids), self.memory.grow(num_ids)
+        grown.following = cast(Markov, self.following.grow(num_ids))
+        grown.take(self)
+        grown.beside[: len(self.beside)] = self.beside
+        return grown
+
+    def place(self, first: int) -> None:
+        """Let the items from id ``first`` on start near what came lately."""
+        self.network.place(first)
+
+    def observe(self, ids: Tensor, times: Tensor) -> None:
+        """Count a few events of a stream once they are learned; the memory gets whole sessions when they are over."""
+        self.network.observe(ids, times)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The network's."""
+        return self.network.loss(batch)
+
+    def table(self) -> Tensor:
+        """(ids, dim + counts) the network's candidates, leaning; kept as long as the network keeps its own."""
+        table = self.network.table()
+        if not float(self.lean):
+            return table
+        state = [self.lean._version, self.beside._version, self.beside.data_ptr()]
+        if self._leaning is None or self._leaning[0] is not table or self._leaning[1] != state:
+            dim, temperature = self.settings.dim, self.settings.temperature
+            leaning = functional.normalize(table[:, :dim] * temperature + self.lean * self.beside, dim=1) / temperature
+            self._leaning = table, state, torch.cat([leaning.T, table[:, dim:].T]).T
+        return self._leaning[2]
+
+    def forward(self, batch: Batch) -> Output:
+        """Scores (asked, ids), padding and unknown at -inf; weights (batch, time, time) of both parts."""
+        sessions, own = self.network.sessions(batch)
+        scores, weights = self.network.compare(sessions, self.table()), own
+        if float(self.weight):
+            cell, remembered, heard = self._recall(batch)
+            weights = weights + self.weight * heard
+            scores.view(-1).index_add_(0, cell, self.weight * remembered)
+        if float(self.step):
+            cell, followed = self._follow(batch)
+            weights = weights + self.step * torch.eye(weights.shape[-1], device=weights.device) * batch.asked[:, None]
+            scores.view(-1).index_add_(0, cell, self.step * followed)
+        return Output(scores, (weights / weights.sum(-1, keepdim=True).clamp(min=1e-30),))
+
+    def finish(self, learned: Histories, valid: Histories | None, earlier: Blend | None) -> None:
+        """Remember what the network was trained on, and choose the numbers.
+
+        Args:
+            learned: the training data.
+            valid: what neither part has seen; ``None`` to take over the numbers of ``earlier``.
+            earlier: the same model, trained on a part of the data.
+        """
+        self.remember(learned)
+        if valid is not None:
+            self._choose(valid, hide=not repeats(learned))
+        elif earlier is not None:
+            self.take(earlier)
+
+    @torch.no_grad()
+    def take(self, other: Blend) -> None:
+        """The numbers of another."""
+        for name in ("weight", "step", "lean"):
+            getattr(self, name).copy_(getattr(other, name))
+
+    @torch.no_grad()
+    def remember(self, histories: Histories) -> None:
+        """Add past sessions to the memory, and look again at what was held beside what."""
+        self.memory.cpu().count(histories)
+        self.following.cpu().count(histories)
+        vectors = functional.normalize(self.network.items.weight, dim=1).cpu()
+        self.beside.copy_(self.memory.beside(vectors))
+
+    def _recall(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Row x ids + item of what the neighbours hold, what it adds at weight 1, and each event's part in it."""
+        device = batch.ids.device
+        # They are found in NumPy, wherever the network is.
+        cell, said, weights = self.memory.cpu().score(batch.to(torch.device("cpu")))
+        cell, number = torch.unique(cell, return_inverse=True)
+        share = torch.zeros(len(cell)).index_add_(0, number, said)
+        return cell.to(device), share.div_(FLOOR).log1p_().to(device), weights.to(device)
+
+    def _follow(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Row x ids + item of what followed the latest event in the past, and what it adds at step 1."""
+        latest, counts = batch.ids[batch.asked].cpu(), self.following.cpu()
+        starts, stops = counts.rows[latest].numpy(), counts.rows[latest + 1].numpy()
+        entry = torch.from_numpy(ranges(starts, stops - starts))
+        row = torch.from_numpy(np.repeat(np.arange(len(latest)), stops - starts))
+        share = counts.counts[entry] / counts.row_totals()[latest][row]
+        cell = row * len(counts.totals) + counts.columns[entry]
+        return cell.to(batch.ids.device), share.div_(STEP_FLOOR).log1p_().to(batch.ids.device)
+
+    @torch.no_grad()
+    def _choose(self, valid: Histories, *, hide: bool) -> None:
+        """Lean at weight 1, the step beside it, then the weight; of numbers that are as good the smaller."""
+        self.eval()
+        pieces, hidden = Pieces(valid, self.reach), valid if hide else None
+        order = np.random.default_rng(0).permutation(len(pieces))
+        tried = [order[at : at + 64] for at in range(0, len(order), 64)]
+        found = []
+        for lean in LEANS:
+            self.lean.fill_(lean)
+            found.append(self._gains(pieces, tried, ((1.0, 0.0),), hidden)[0])
+        self.lean.fill_(LEANS[int(np.argmax(found))])
+        steps = self._gains(pieces, tried, [(1.0, step) for step in STEPS], hidden)
+        self.step.fill_(STEPS[int(np.argmax(steps))])
+        weights = self._gains(pieces, tried, [(weight, float(self.step)) for weight in WEIGHTS], hidden)
+        self.weight.fill_(WEIGHTS[int(np.argmax(weights))])
+
+    def _gains(
+        self, pieces: Pieces, tried: list[Index], pairs: Sequence[tuple[float, float]], hidden: Histories | None
+    ) -> list[float]:
+        """NDCG of weights and steps on the first ``TRIED`` targets; what ``hidden`` holds before is no candidate."""
+        found: list[list[Tensor]] = [[] for _ in pairs]
+        num_targets = 0
+        for index in tried:
+            batch = pieces.batch(index).to(self.weight.device)
+            sessions, _ = self.network.sessions(batch)
+            scores, (cell, remembered, _) = self.network.compare(sessions, self.table()), self._recall(batch)
+            next_cell, followed = self._follow(batch)
+            for own, (weight, step) in zip(found, pairs, strict=True):
+                summed = scores.view(-1).index_add(0, cell, weight * remembered)
+                summed = summed.index_add_(0, next_cell, step * followed).view_as(scores).cpu()
+                shown = summed if hidden is None else hide_seen(summed, hidden, pieces.positions(index))
+                own.append(metrics.ranks(shown, batch.targets.cpu()))
+            num_targets += batch.num_targets
+            if num_targets >= TRIED:
+                break
+        return [float(metrics.gain(torch.cat(own).double().numpy(), AT).mean()) for own in found]

@@ -1,0 +1,68 @@
+"""Past cascades, kept whole: what co-participation, neighbours and temporal preference are computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ensue.data.histories import Histories, Index
+from ensue.metrics import Floats
+
+T = TypeVar("T")
+
+
+class CascadeStore(nn.Module):
+    """Who took part in what, and when.
+
+    Args:
+        num_ids: size of the catalogue, padding and unknown included.
+    """
+
+    def __init__(self, num_ids: int) -> None:
+        super().__init__()
+        self.num_ids = num_ids
+        self.register_buffer("starts", torch.zeros(1, dtype=torch.int64))
+        self.register_buffer("values", torch.zeros(0, dtype=torch.int32))
+        self.register_buffer("times", torch.zeros(0, dtype=torch.float64))
+        self.starts: Tensor
+        self.values: Tensor
+        self.times: Tensor
+        self._derived: dict[str, Any] = {}
+        self._state: list[int] = []
+
+    def count(self, histories: Histories) -> None:
+        """Add encoded cascades as the latest; where they have no clock all happens at 0."""
+        times = histories.times if histories.timed else np.zeros(len(histories.ids))
+        self.starts = torch.cat([self.starts, torch.from_numpy(histories.offsets[1:]) + self.starts[-1]])
+        self.values = torch.cat([self.values, torch.from_numpy(histories.ids.astype(np.int32))])
+        self.times = torch.cat([self.times, torch.from_numpy(times)])
+
+    def grow(self, num_ids: int) -> CascadeStore:
+        """The same cascades with room for more ids."""
+        grown = CascadeStore(num_ids)
+        grown.starts, grown.values, grown.times = self.starts, self.values, self.times
+        return grown
+
+    def cached(self, name: str, make: Callable[[], T]) -> T:
+        """What ``make`` computes from the cascades, kept until there are others."""
+        state = [self.num_ids]
+        for tensor in (self.starts, self.values, self.times):
+            state += [tensor.data_ptr(), len(tensor), tensor._version]
+        if state != self._state:
+            self._derived, self._state = {}, state
+        if name not in self._derived:
+            self._derived[name] = make()
+        found: T = self._derived[name]
+        return found
+
+    def totals(self) -> Floats:
+        """(ids,) how often each took part."""
+        return self.cached("totals", lambda: np.bincount(self.values.numpy(), minlength=self.num_ids).astype(float))
+
+    def owner(self) -> Index:
+        """(events,) which cascade each event is in."""
+        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts.numpy()))

@@ -1,0 +1,112 @@
+"""Temporal preference: when, and at which pace of a cascade, a user takes part.
+
+Five clocks, read at the latest event: the hour of the day, the day, the fortnight, how long the latest ``window``
+events took, and how long after the one before the latest came. A user gains
+
+    ln(1 + n(v, b) / (``PRIOR`` x the share of all events at b))
+
+with b what a clock reads and n(v, b) how often v came at such a reading. Readings are counted at the event before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ensue.data.histories import Index, ranges
+from ensue.metrics import Floats
+from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.ensembles.cascade_store import CascadeStore
+
+CLOCKS = ("hour", "day", "fortnight", "pace", "pause")
+PRIOR = 10.0
+"""Events that a user is taken to have had at the times of all others."""
+DAY = 86_400.0
+
+
+class Table(NamedTuple):
+    """What came at each reading of a clock.
+
+    Attributes:
+        readings: (readings,) in order.
+        starts: (readings + 1,) where the users of each begin.
+        values: (entries,) ids.
+        gains: (entries,) what they gain.
+    """
+
+    readings: Index
+    starts: Index
+    values: Index
+    gains: Floats
+
+
+class TemporalPreference:
+    """What the clocks say about who comes next.
+
+    Args:
+        past: the cascades.
+        window: over how many events the pace is taken.
+    """
+
+    def __init__(self, past: CascadeStore, *, window: int = 30) -> None:
+        self.past, self.window = past, window
+
+    def score(self, batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
+        """For each of ``CLOCKS`` row x ids + id of who gains after the asked steps, and how much."""
+        row, step = (found.numpy() for found in batch.asked.nonzero(as_tuple=True))
+        times = batch.times.numpy()
+        begun = np.maximum(step - self.window + 1, 0)
+        readings = _read(times[row, step], times[row, begun], times[row, np.maximum(step - 1, 0)], step > 0)
+        tables = self.past.cached(f"habits {self.window}", self._tables)
+        for table, read in zip(tables, readings, strict=True):
+            place = np.searchsorted(table.readings, read).clip(max=max(0, len(table.readings) - 1))
+            known = table.readings[place] == read if len(table.readings) else np.zeros(len(read), np.bool_)
+            lengths = np.where(known, np.diff(table.starts)[place] if len(table.readings) else 0, 0)
+            entry = ranges(table.starts[place], lengths)
+            cell = np.repeat(np.arange(len(read)), lengths) * self.past.num_ids + table.values[entry]
+            yield torch.from_numpy(cell), torch.from_numpy(table.gains[entry].astype(np.float32))
+
+    def _tables(self) -> list[Table]:
+        """One for each clock."""
+        starts, times = self.past.starts.numpy(), self.past.times.numpy()
+        place = np.arange(len(times))
+        first = np.repeat(starts[:-1], np.diff(starts))
+        event = np.flatnonzero(place > first)
+        latest, first = event - 1, first[event]
+        begun, before = np.maximum(latest - self.window + 1, first), np.maximum(latest - 1, first)
+        read = _read(times[latest], times[begun], times[before], latest > first)
+        values = self.past.values.numpy()[event].astype(np.int64)
+        return [_table(own, values, self.past.num_ids) for own in read]
+
+
+def _read(latest: Floats, begun: Floats, before: Floats, paused: npt.NDArray[np.bool_]) -> tuple[Index, ...]:
+    """What the clocks read, given the times of the latest event, of the first of the window, and of the one before."""
+    return (
+        (latest // 3600 % 24).astype(np.int64),
+        (latest // DAY).astype(np.int64),
+        (latest // (14 * DAY)).astype(np.int64),
+        _octave(latest - begun),
+        np.where(paused, _octave(latest - before), -1),
+    )
+
+
+def _octave(seconds: Floats) -> Index:
+    """The logarithm of minutes to base 2, rounded down; below one minute 0."""
+    octaves: Index = np.log2(1 + np.maximum(seconds, 0) / 60).astype(np.int64)
+    return octaves
+
+
+def _table(read: Index, values: Index, num_ids: int) -> Table:
+    """Gains of each user at each reading."""
+    readings, place = np.unique(read, return_inverse=True)
+    keys, counts = np.unique(place * num_ids + values, return_counts=True)
+    reading = keys // num_ids
+    shares = np.bincount(place, minlength=len(readings)) / max(1, len(place))
+    gains = np.log1p(counts / (PRIOR * shares[reading]))
+    starts = np.searchsorted(reading, np.arange(len(readings) + 1))
+    return Table(readings, starts, keys % num_ids, gains)

@@ -1,0 +1,259 @@
+"""CYAN-RNN: cascade dynamics by an attention-based recurrent network (Wang, Shen, Liu, Gao & Cheng, IJCAI 2017).
+
+Given who passed a story on so far, and when, rank who passes it on next: an encoder reads the cascade; a decoder
+follows it step by step and looks at the encoder's states through an alignment, which knows how much each user was
+looked at before (coverage).
+
+================  ================================================================================================
+encoder           ``CYANRNN.cascades``: h_k from the user x_k and the clock d_k
+coverage          ``CYANRNN._follow``: v_ik = sigmoid(V v_{i-1,k} + A a_{i-1,k} + H h_k + T t_{i-1} + b)
+alignment         ``alignment_scores``: e_ik = z . tanh(W t_{i-1} + U h_k + Z v_ik + b), a_i its softmax, k <= i
+decoder           ``CYANRNN._follow``: s_i = sum of a_ik h_k; t_i = sigmoid(X [x_i ; d_i] + R t_{i-1} + C s_i + b)
+output            ``CYANRNN.forward``: softmax over users of a layer on [x_i ; d_i ; t_i ; s_i]
+================  ================================================================================================
+
+Each step needs the alignment of the one before, so the decoder is a loop, over the cascades of a batch that go on. A
+step makes (batch x time x dim) numbers and keeps only the coverage, (batch x time x coverage): the rest is made anew on
+the way back.
+
+The equations are those of the authors' released program, with coverage. Defaults are those of HiDAN's paper for its
+rivals: 64 units, a user table 32 wide, keep probability 0.8. Its Table 3 counts 27.1k parameters. Coverage 10 wide over
+an encoder that is a plain RNN gives 27,128; that is a fit, not a statement of theirs.
+
+**Departures.** The released program encodes with a GRU (``cell="gru"``, 39,800 parameters) and leaves sizes to a file,
+whose example has coverage 2 wide. Its softmax goes by classes, here it is one over all users; only the user is
+predicted, not the time. Of its clock the gap since the user before and its logarithm remain, in tens of hours and as
+log(1 + gap), cut at ``max_hours``: months and weekdays are unknown where cascades are told in hours since their start.
+The one bias of the encoder is the weight of an input that is always 1. Dropout falls on what is read and on what is
+answered from. Adam, schedule, early stopping and the start of the weights are those of HiDAN here. As dependency of
+user i the alignment of the step before it is shown: what the decoder looked at when user i was still to come.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from ensue.errors import SettingError
+from ensue.nn.attention import masked_softmax
+from ensue.nn.cross_entropy import linear_cross_entropy
+from ensue.nn.dropout import Dropout
+from ensue.settings import require
+from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.models.recurrent import initialise, with_one
+from ensue.vocabulary import FIRST, PADDING
+
+CELLS = ("rnn", "gru")
+CLOCK = 2
+"""Features of the clock: the gap since the event before, and its logarithm."""
+UNIT = 36_000.0
+"""Seconds of the gap's unit, ten hours: the released program's ``time_div``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CYANRNNSettings:
+    """Settings of CYAN-RNN; the defaults are those of HiDAN's paper."""
+
+    dim: int = 64
+    """Width of the states of encoder and decoder."""
+    table_dim: int = 32
+    """Width of the user table."""
+    coverage: int = 10
+    """Numbers kept of each user on how much it was looked at."""
+    cell: str = "rnn"
+    """The encoder: rnn, or gru as in the authors' program."""
+    max_hours: float = 120.0
+    """Longer gaps count as this."""
+    dropout: float = 0.2
+    """Share of units dropped in training (keep probability 0.8)."""
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "table_dim", "coverage"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.cell not in CELLS:
+            raise SettingError(f"cell {self.cell!r} is not known; choose from {', '.join(CELLS)}")
+        require(self, "above 0", lambda value: value > 0, "max_hours")
+        require(self, "at least 0 and below 1", lambda value: 0 <= value < 1, "dropout")
+
+
+def alignment_scores(query: Tensor, keys: Tensor, covered: Tensor, project: Tensor, vector: Tensor) -> Tensor:
+    """Scores vector . tanh(query + key_k + project covered_k) of one step.
+
+    Args:
+        query: (batch, dim).
+        keys: (batch, time, dim).
+        covered: (batch, time, coverage).
+        project: (dim, coverage).
+        vector: (dim,).
+
+    Returns:
+        (batch, time).
+    """
+    same = (tensor.to(query.dtype) for tensor in (keys, covered, project, vector))
+    return cast(Tensor, cast(Any, _AlignmentScores).apply(query, *same))
+
+
+class _AlignmentScores(torch.autograd.Function):
+    """Keeps what it was given and makes the (batch, time, dim) in between anew on the way back."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, keys: Tensor, covered: Tensor, project: Tensor, vector: Tensor) -> Tensor:
+        ctx.save_for_backward(query, keys, covered, project, vector)
+        return (covered @ project.T).add_(keys).add_(query[:, None]).tanh_() @ vector
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+        query, keys, covered, project, vector = ctx.saved_tensors
+        inside = (covered @ project.T).add_(keys).add_(query[:, None]).tanh_()
+        vector_grad = grad.flatten() @ inside.flatten(0, 1)
+        errors = inside.square_().neg_().add_(1).mul_(grad[:, :, None]).mul_(vector)
+        project_grad = errors.flatten(0, 1).T @ covered.flatten(0, 1)
+        return errors.sum(1), errors, errors @ project, project_grad, vector_grad
+
+
+class CYANRNN(nn.Module):
+    """The network over ids and gaps; see the module's table.
+
+    Args:
+        settings: sizes, the encoder's cell.
+        num_ids: rows of the user table, padding and unknown included.
+    """
+
+    def __init__(self, settings: CYANRNNSettings, num_ids: int) -> None:
+        super().__init__()
+        dim, coverage, inputs = settings.dim, settings.coverage, settings.table_dim + CLOCK
+        self.settings = settings
+        self.users = nn.Embedding(num_ids, settings.table_dim, padding_idx=PADDING)
+        cell = nn.GRU if settings.cell == "gru" else nn.RNN
+        self.encoder = cell(inputs + 1, dim, bias=False, batch_first=True)
+        self.align_state, self.align_key = nn.Linear(dim, dim, bias=False), nn.Linear(dim, dim)
+        self.align_covered, self.align = nn.Linear(coverage, dim, bias=False), nn.Linear(dim, 1, bias=False)
+        self.cover_last, self.cover_weight = (nn.Linear(size, coverage, bias=False) for size in (coverage, 1))
+        self.cover_state, self.cover_key = nn.Linear(dim, coverage, bias=False), nn.Linear(dim, coverage)
+        self.decode_input = nn.Linear(inputs, dim)
+        self.decode_state, self.decode_context = (nn.Linear(dim, dim, bias=False) for _ in range(2))
+        self.output = nn.Linear(inputs + 2 * dim, num_ids)
+        self.dropout = Dropout(settings.dropout)
+        initialise(self)
+        with torch.no_grad():
+            self.encoder.get_parameter("weight_ih_l0")[:, -1].zero_()
+
+    @property
+    def reach(self) -> int | None:
+        """A state remembers the whole cascade, so histories are kept whole."""
+        return None
+
+    def grow(self, num_ids: int) -> CYANRNN:
+        """The same network with room for more users. A new user starts at random, with the lowest bias seen so far."""
+        grown, old = CYANRNN(self.settings, num_ids), len(self.users.weight)
+        state = grown.state_dict()
+        for name, tensor in self.state_dict().items():
+            state[name][: len(tensor)] = tensor
+        state["output.bias"][old:] = self.output.bias[FIRST:].min()
+        grown.load_state_dict(state)
+        return grown
+
+    def clock(self, times: Tensor) -> Tensor:
+        """(batch, time, 2) the gap since the event before, in tens of hours, and log(1 + gap).
+
+        Args:
+            times: (batch, time) seconds since the cascade began.
+        """
+        gaps = torch.diff(times, dim=1, prepend=times[:, :1]).clamp(0, self.settings.max_hours * 3600) / UNIT
+        return torch.stack([gaps, gaps.log1p()], dim=2)
+
+    def decode(self, inputs: Tensor, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Coverage, alignment and decoder, step by step.
+
+        Args:
+            inputs: (batch, time, inputs) users and clock.
+            states: (batch, time, dim) of the encoder.
+            mask: (batch, time) True where an event is.
+
+        Returns:
+            The decoder's states and what it looked at, (batch, time, dim) each; the weights, (batch, time, time).
+        """
+        (size, time), dim = mask.shape, states.shape[2]
+        lengths = (mask * torch.arange(1, time + 1, device=mask.device)).amax(1)
+        order = lengths.argsort(descending=True, stable=True)
+        known = (self.align_key(states), self.cover_key(states), states, self.decode_input(inputs), mask)
+        parts = tuple(part[order] for part in known)
+        decoded, past, begin = torch.zeros_like(states[:, 0]), states.new_zeros(size, 0, self.settings.coverage + 1), 0
+        stages = [states.new_zeros(size, 0, 2 * dim + time)]
+        for end in sorted(set(lengths.tolist()) - {0}):  # whoever is over is followed no further
+            active = int((lengths >= end).sum())
+            here = tuple(part[:active, :end] for part in parts)
+            rows, decoded, past = self._follow(here, decoded[:active], past[:active], begin)
+            stages.append(functional.pad(rows, (0, time - end, 0, 0, 0, size - active)))
+            begin = end
+        stages.append(states.new_zeros(size, time - begin, 2 * dim + time))
+        whole = torch.cat(stages, dim=1)[order.argsort()]
+        all_decoded, all_summed, all_weights = torch.split(whole, [dim, dim, time], dim=2)
+        return all_decoded, all_summed, all_weights
+
+    def _follow(
+        self, parts: tuple[Tensor, ...], decoded: Tensor, past: Tensor, begin: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Some steps of cascades that are all so long.
+
+        Args:
+            parts: (batch, end, …) keys of alignment and coverage, the encoder's states, what is read, the mask.
+            decoded: (batch, dim) the decoder's state so far.
+            past: (batch, begin, coverage + 1) coverage and weights of the step before.
+            begin: the first of the steps.
+
+        Returns:
+            (batch, end - begin, 2 x dim + end) state, what was looked at, and weights; the state and ``past`` to go on.
+        """
+        keys, cover_keys, states, own, mask = parts
+        from_state = torch.cat([self.align_state.weight, self.cover_state.weight, self.decode_state.weight])
+        from_past = torch.cat([self.cover_last.weight, self.cover_weight.weight], dim=1)
+        sizes, end = [self.settings.dim, self.settings.coverage, self.settings.dim], mask.shape[1]
+        rows = []
+        for step in range(begin, end):
+            seen = slice(step + 1)
+            query, cover_query, kept = torch.split(functional.linear(decoded, from_state), sizes, dim=1)
+            # The event of this step was never looked at: its coverage and its weight so far are 0.
+            past = functional.pad(past, (0, 0, 0, 1))
+            covered = torch.sigmoid(functional.linear(past, from_past) + cover_keys[:, seen] + cover_query[:, None])
+            scores = alignment_scores(query, keys[:, seen], covered, self.align_covered.weight, self.align.weight[0])
+            weights = masked_softmax(scores, mask[:, seen])
+            summed = (weights[:, None, :] @ states[:, seen])[:, 0]
+            decoded = torch.sigmoid(own[:, step] + kept + self.decode_context(summed))
+            past = torch.cat([covered, weights[:, :, None]], dim=2)
+            rows.append(torch.cat([decoded, summed, functional.pad(weights, (0, end - 1 - step))], dim=1))
+        return torch.stack(rows, dim=1), decoded, past
+
+    def cascades(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """[x ; d ; t ; s] at the asked steps, and the alignments of all steps, (batch, time, time)."""
+        users = self.dropout(self.users(batch.ids))
+        inputs = torch.cat([users, self.clock(batch.times).to(users.dtype)], dim=2)
+        states: Tensor = self.encoder(with_one(inputs))[0]
+        decoded, summed, weights = self.decode(inputs, states, batch.mask)
+        read: Tensor = self.dropout(torch.cat([inputs, decoded, summed], dim=2)[batch.asked])
+        return read, weights
+
+    def forward(self, batch: Batch) -> Output:
+        """Scores after each asked step, and the alignments.
+
+        Returns:
+            ``scores`` (asked, ids), padding and unknown at -inf; ``weights``, each (batch, time, time): as dependency
+            of a user the alignment one step earlier (the first user has none), as influence that of the step itself.
+        """
+        cascades, weights = self.cascades(batch)
+        scores = self.output(cascades)
+        scores[:, :FIRST] = -torch.inf
+        return Output(scores, (functional.pad(weights, (0, 0, 1, 0))[:, :-1], weights))
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
+        return linear_cross_entropy(
+            self.cascades(batch)[0], self.output.weight, self.output.bias, batch.targets, first=FIRST
+        )

@@ -1,0 +1,168 @@
+"""Blend: the sum of its parts, with a weight that the held-out part chose."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from ensue import metrics
+from ensue.data.histories import Histories
+from ensue.errors import SettingError
+from ensue.records import History
+from ensue.tasks.next.dataset import Pieces
+from ensue.tasks.next.ensembles.blend import FLOOR, LEANS, STEP_FLOOR, STEPS, WEIGHTS, Blend, BlendSettings
+from ensue.tasks.next.predictor import NextPredictor
+from ensue.vocabulary import FIRST, Vocabulary
+
+VALUES = "abcdef"
+PAST = [History(tuple(text)) for text in ("abc", "abd", "cab", "fed", "abc")]
+
+
+def blend(weight: float) -> tuple[Blend, Vocabulary]:
+    torch.manual_seed(1)
+    vocabulary = Vocabulary(VALUES)
+    made = Blend(BlendSettings(dim=8, neighbours=3), len(vocabulary)).eval()
+    made.memory.count(Histories.of(PAST, vocabulary))
+    made.weight.fill_(weight)
+    return made, vocabulary
+
+
+def test_adds_the_logarithm_of_the_neighbours_share() -> None:
+    model, vocabulary = blend(0.7)
+    pieces = Pieces(Histories.of([History(("a", "b", "e", "d"))], vocabulary), model.reach)
+    batch = pieces.batch(np.arange(1))
+    with torch.no_grad():
+        scores = model(batch).scores
+        own = model.network(batch).scores
+        shares = model.memory(batch).scores.exp() - model.memory.settings.popularity * model.memory.shares()
+    torch.testing.assert_close(shares.sum(1), torch.ones(len(shares)))
+    torch.testing.assert_close(scores[:, FIRST:], own[:, FIRST:] + 0.7 * (1 + shares[:, FIRST:] / FLOOR).log())
+    assert bool(scores[:, :FIRST].isneginf().all())
+
+
+def test_adds_the_logarithm_of_the_followers_share() -> None:
+    model, vocabulary = blend(0.0)
+    model.following.count(Histories.of(PAST, vocabulary))
+    model.step.fill_(1.5)
+    batch = Pieces(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
+    with torch.no_grad():
+        (scores, (weights,)), (own, (heard,)) = model(batch), model.network(batch)
+    # After a came b four times of four; after b came c twice and d once.
+    for row, shares in enumerate(({"b": 1.0}, {"c": 2 / 3, "d": 1 / 3})):
+        for value in VALUES:
+            at = vocabulary.id(value)
+            gained = 1.5 * np.log(1 + shares.get(value, 0.0) / STEP_FLOOR)
+            assert float(scores[row, at] - own[row, at]) == pytest.approx(gained, abs=1e-5)
+    # The event it followed has all of the third part.
+    torch.testing.assert_close(weights[0, 1], (heard[0, 1] + torch.tensor([0.0, 1.5])) / 2.5)
+
+
+def test_candidates_lean_towards_what_was_held_beside_them() -> None:
+    model, vocabulary = blend(0.0)
+    model.lean.fill_(1.5)
+    model.remember(Histories.of([History(("a", "f", "a"))], vocabulary))
+    own = torch.nn.functional.normalize(model.network.items.weight.detach(), dim=1)
+    sessions = [*(set(record.values) for record in PAST), {"a", "f"}]
+    expected = own.clone()
+    for value in VALUES:
+        id = vocabulary.id(value)
+        others = [own[vocabulary.id(other)] for held in sessions if value in held for other in held - {value}]
+        leaning = own[id] + 1.5 * torch.stack(others).mean(0)
+        expected[id] = leaning / leaning.norm()
+    with torch.no_grad():
+        found, plain = model.table(), model.network.table()
+    torch.testing.assert_close(found[:, :8], expected / model.settings.temperature)
+    assert torch.equal(found[:, 8:], plain[:, 8:])
+
+
+def test_the_table_follows_what_is_learned() -> None:
+    model, vocabulary = blend(0.0)
+    model.lean.fill_(1.0)
+    model.remember(Histories.of(PAST, vocabulary))
+    with torch.no_grad():
+        first = model.table()
+        assert model.table() is first
+        model.train()
+        model.network.items.weight.data[FIRST] *= -1  # as an optimiser's step does, without a trace
+        model.eval()
+        second = model.table()
+        model.lean.fill_(2.0)
+        third = model.table()
+    assert not torch.equal(first, second)
+    assert not torch.equal(second, third)
+
+
+def test_without_a_weight_it_is_the_network() -> None:
+    model, vocabulary = blend(0.0)
+    batch = Pieces(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
+    with torch.no_grad():
+        assert torch.equal(model(batch).scores, model.network(batch).scores)
+
+
+def test_heeded_events_are_shares_of_both_parts() -> None:
+    model, vocabulary = blend(1.0)
+    batch = Pieces(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
+    with torch.no_grad():
+        (weights,), (own,) = model(batch).weights, model.network(batch).weights
+        (heard,) = model.memory(batch).weights
+    torch.testing.assert_close(weights[0, 1], (own[0, 1] + heard[0, 1]) / 2)
+
+
+def test_the_numbers_are_the_best_on_the_held_out_part() -> None:
+    model, vocabulary = blend(0.0)
+    held = Histories.of([History(tuple(text)) for text in ("abc", "bac", "fed", "abd")], vocabulary)
+    model.finish(Histories.of(PAST, vocabulary), held, None)
+    chosen = float(model.lean), float(model.step), float(model.weight)
+
+    def gain(lean: float, step: float, weight: float) -> float:
+        model.lean.fill_(lean)
+        model.step.fill_(step)
+        model.weight.fill_(weight)
+        pieces = Pieces(held, model.reach)
+        batch = pieces.batch(np.arange(len(pieces)))
+        with torch.no_grad():
+            scores = model(batch).scores
+        # PAST never repeats a value, so what a session holds is no candidate.
+        for row, (place, latest) in enumerate(batch.asked.nonzero().tolist()):
+            scores[row, batch.ids[place, : latest + 1]] = -torch.inf
+        return float(metrics.gain(metrics.ranks(scores, batch.targets).double().numpy(), 20).mean())
+
+    lean = max(LEANS, key=lambda lean: gain(lean, 0.0, 1.0))
+    step = max(STEPS, key=lambda step: gain(lean, step, 1.0))
+    weight = max(WEIGHTS, key=lambda weight: gain(lean, step, weight))
+    assert gain(lean, step, weight) > gain(0.0, 0.0, 0.0)
+    assert chosen == pytest.approx((lean, step, weight))
+
+
+def test_the_second_training_keeps_the_weight_and_remembers_everything() -> None:
+    random = np.random.default_rng(0)
+    data = [History(tuple(f"v{(start + step) % 30}" for step in range(3))) for start in random.integers(0, 30, 200)]
+    made = NextPredictor("blend", settings={"dim": 8, "epochs": 1}, seed=0, device="cpu")
+    for _ in made.fit(Histories.of(data)):
+        pass
+    assert float(made.network.weight) in [pytest.approx(weight) for weight in WEIGHTS]
+    assert float(made.network.weight) > 0
+    assert float(made.network.memory.totals.sum()) == 600
+    assert float(made.network.following.totals.sum()) == 600
+    assert float(made.network.following.counts.sum()) == 400
+
+
+def test_update_reaches_the_memory() -> None:
+    made = NextPredictor("blend", settings={"dim": 8, "epochs": 1}, seed=0, device="cpu")
+    for _ in made.fit(Histories.of(PAST * 4)):
+        pass
+    before = float(made.network.memory.sessions)
+    made.update(Histories.of([History(("a", "new")), History(("b", "new", "a"))]))
+    assert float(made.network.memory.sessions) == before + 2
+    (new,) = made.vocabulary.ids(["new"])
+    assert float(made.network.memory.totals[new]) == 2
+    first, last = made.network.following.rows[new : new + 2].tolist()
+    assert made.network.following.columns[first:last].tolist() == [made.vocabulary.id("a")]
+
+
+def test_settings_that_cannot_be() -> None:
+    with pytest.raises(SettingError, match="neighbours is 0"):
+        BlendSettings(neighbours=0)
+    with pytest.raises(SettingError, match="dim is 0"):
+        BlendSettings(dim=0)

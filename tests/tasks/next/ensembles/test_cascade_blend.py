@@ -1,0 +1,195 @@
+"""Cascade blend: the sum of its parts, with numbers that held-out cascades chose."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from ensue.data.histories import Histories
+from ensue.records import History
+from ensue.tasks.next.dataset import Pieces
+from ensue.tasks.next.ensembles.cascade_blend import (
+    FLOOR,
+    HIGH,
+    PARTS,
+    START,
+    CascadeBlend,
+    CascadeBlendSettings,
+    _rivals,
+)
+from ensue.tasks.next.ensembles.co_participation import DAY, CoParticipation
+from ensue.tasks.next.ensembles.neighbours import Neighbours
+from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, TemporalPreference
+from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
+from ensue.tasks.next.predictor import NextPredictor
+from ensue.vocabulary import FIRST, Vocabulary
+
+VALUES = "abcdef"
+SMALL = {"dim": 8, "table_dim": 8, "epochs": 8, "learning_rate": 0.02}
+PAST = [History(tuple(text), tuple(60.0 * t for t in range(len(text)))) for text in ("abc", "abd", "cab", "fed")]
+
+
+def blend(*, mixed: bool = True) -> tuple[CascadeBlend, Vocabulary]:
+    torch.manual_seed(1)
+    vocabulary = Vocabulary(VALUES)
+    made = CascadeBlend(CascadeBlendSettings(dim=8, table_dim=8), len(vocabulary)).eval()
+    made.remember(Histories.of(PAST, vocabulary))
+    made.mixed.fill_(float(mixed))
+    return made, vocabulary
+
+
+def test_every_part_knows_what_its_module_says() -> None:
+    model, vocabulary = blend()
+    asked = Histories.of([History(tuple("abed"), (0.0, 5.0, 9.0, 20.0))], vocabulary)
+    batch = Pieces(asked, model.reach).batch(np.arange(1))
+    with torch.no_grad():
+        found, own = model(batch), model.network(batch)
+        known, _ = model._known(batch, own.scores)
+    expected = dict.fromkeys(PARTS, torch.zeros_like(own.scores))
+    heard, alike = CoParticipation(model.memory).score(batch), Neighbours(model.memory).score(batch)
+    whole = {"alike": alike}
+    for name, said in (("near", heard.near), ("far", heard.far)):
+        whole[name] = torch.zeros_like(own.scores).index_copy_(1, heard.candidates, said)
+    for name, said in whole.items():
+        share = said / said.sum(1, keepdim=True)
+        expected |= {name: (1 + share / FLOOR).log(), f"{name} high": (1 + share / HIGH).log()}
+    often = torch.tensor([0.0, 0.0, 3.0, 3.0, 2.0, 2.0, 1.0, 1.0])  # a, b, c, d, e, f after padding and unknown
+    length = torch.arange(1.0, len(own.scores) + 1).log1p()[:, None].expand_as(own.scores)
+    expected |= {"network": own.scores, "length": length, "frequent": -often.log1p().expand_as(own.scores)}
+    for name, (cell, gain) in zip(CLOCKS, TemporalPreference(model.memory).score(batch), strict=True):
+        expected[name] = torch.zeros_like(own.scores)
+        expected[name].view(-1)[cell] = gain
+    for place, name in enumerate(PARTS):
+        torch.testing.assert_close(known[place, :, FIRST:], expected[name][:, FIRST:])
+    torch.testing.assert_close(found.scores[:, FIRST:], model.mixture(known)[:, FIRST:])
+    assert bool(found.scores[:, :FIRST].isneginf().all())
+    assert torch.equal(found.weights[0], own.weights[0])
+    torch.testing.assert_close(found.weights[1], (own.weights[1] + heard.shares) / 2)
+
+
+def test_until_the_mixture_is_learned_it_is_the_network() -> None:
+    model, vocabulary = blend(mixed=False)
+    batch = Pieces(Histories.of(PAST, vocabulary), model.reach).batch(np.arange(len(PAST)))
+    with torch.no_grad():
+        assert torch.equal(model(batch).scores, model.network(batch).scores)
+
+
+def test_neither_a_cut_nor_company_changes_a_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    names = [f"u{number}" for number in range(40)]
+    vocabulary = Vocabulary(names)
+
+    def cascade(length: int) -> History:
+        times = np.sort(1e9 + random.uniform(0, 9 * DAY, length))
+        return History(tuple(random.choice(names, length).tolist()), tuple(times.tolist()))
+
+    model = CascadeBlend(CascadeBlendSettings(dim=8, table_dim=8, window=5), len(vocabulary)).eval()
+    model.remember(Histories.of([cascade(length) for length in (8, 5, 30)], vocabulary))
+    model.mixed.fill_(1.0)
+    model.mixture.outer.copy_(torch.linspace(-1, 1, len(model.mixture.outer)))
+    asked = Histories.of([cascade(length) for length in (300, 4, 17)], vocabulary)
+    rows = []
+    for reach, cells in ((model.reach, 2**20), (model.reach, 1), (None, 2**20)):
+        monkeypatch.setattr("ensue.tasks.next.ensembles.cascade_blend.CELLS", cells)
+        pieces, scores = Pieces(asked, reach), torch.zeros(len(asked.ids), len(vocabulary))
+        with torch.no_grad():
+            for index in [np.arange(len(pieces))] if cells == 1 else [np.array([i]) for i in range(len(pieces))]:
+                scores[torch.from_numpy(pieces.positions(index))] = model(pieces.batch(index)).scores
+        rows.append(scores)
+    torch.testing.assert_close(rows[0], rows[1], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(rows[0], rows[2], rtol=1e-4, atol=1e-4)
+
+
+def test_rivals_stand_for_all_candidates() -> None:
+    torch.manual_seed(0)
+    known, ruled_out = torch.randn(len(PARTS), 50, 5000), torch.zeros(50, 5000)
+    ruled_out[:, :FIRST] = -torch.inf
+    ruled_out[:, 100:300] = -torch.inf
+    targets = torch.randint(400, 5000, (50,))
+    own, added = _rivals(known, ruled_out, targets, torch.Generator().manual_seed(1))
+    weights = torch.tensor(START)
+    whole = functional.cross_entropy(known.permute(1, 2, 0) @ weights + ruled_out, targets, reduction="none")
+    scores = own.permute(1, 2, 0) @ weights + added
+    torch.testing.assert_close(scores.logsumexp(1) - scores[:, 0], whole, rtol=0.02, atol=0.02)
+    assert torch.equal(own[:, :, 0], known[:, torch.arange(50), targets])
+
+
+def test_few_candidates_are_all_rivals() -> None:
+    known, ruled_out = torch.randn(len(PARTS), 6, 9), torch.zeros(6, 9)
+    ruled_out[:, :FIRST] = -torch.inf
+    targets = torch.arange(2, 8)
+    own, added = _rivals(known, ruled_out, targets, torch.Generator().manual_seed(1))
+    weights = torch.tensor(START)
+    scores = own.permute(1, 2, 0) @ weights + added
+    whole = functional.cross_entropy(known.permute(1, 2, 0) @ weights + ruled_out, targets, reduction="none")
+    torch.testing.assert_close(scores.logsumexp(1) - scores[:, 0], whole)
+
+
+def test_cosines_times_a_factor() -> None:
+    torch.manual_seed(0)
+    vocabulary = Vocabulary(VALUES)
+    network = HiDAN(HiDANSettings(dim=8, table_dim=8, cosine=True), len(vocabulary)).eval()
+    batch = Pieces(Histories.of(PAST, vocabulary), network.reach).batch(np.arange(len(PAST)))
+    with torch.no_grad():
+        scores = network(batch).scores[:, FIRST:]
+        near = functional.cosine_similarity(network.cascades(batch)[0][:, None], network.output.weight[None], dim=2)
+        torch.testing.assert_close(scores, (10 * near + network.output.bias)[:, FIRST:])
+        loss = functional.cross_entropy(scores, batch.targets - FIRST)
+        torch.testing.assert_close(network.loss(batch), loss)
+
+
+def weeks(num: int, seed: int) -> Histories:
+    """Whom ``a`` is followed by changes from one season to the next, and nothing else tells which it is."""
+    random = np.random.default_rng(seed)
+    found = []
+    for _ in range(num):
+        season = int(random.integers(0, 5))
+        start = 1e9 + 100 * DAY * season + random.uniform(0, 2 * DAY)
+        found.append(History(("a", f"b{season}"), (start, start + 60.0)))
+    return Histories.of(found)
+
+
+def test_the_clock_counts_where_that_helps() -> None:
+    predictor = NextPredictor("cascade-blend", settings={**SMALL, "refit": False})
+    for _ in predictor.fit(weeks(300, 0)):
+        pass
+    network = predictor.network
+    new = weeks(100, 1).encode(predictor.vocabulary)
+    assert (predictor.ranks(new)[0] == 1).mean() > 0.7
+    network.memory.times.zero_()  # all at once, long ago: nothing is close in time any more
+    assert (predictor.ranks(new)[0] == 1).mean() < 0.5
+
+
+def test_shares_are_about_as_often_right_as_they_say() -> None:
+    predictor = NextPredictor("cascade-blend", settings={**SMALL, "refit": False})
+    for _ in predictor.fit(weeks(300, 0)):
+        pass
+    asked = [History(record.values[:1], record.times[:1]) for record in weeks(200, 2).records()]
+    came = [record.values[1] for record in weeks(200, 2).records()]
+    answers = predictor.predict(asked, 1)
+    sure = np.mean([answer.choices[0].score for answer in answers])
+    right = np.mean([answer.choices[0].value == value for answer, value in zip(answers, came, strict=True)])
+    assert abs(sure - right) < 0.25  # 30 cascades were held out
+
+
+def test_numbers_come_along_when_all_is_learned_again() -> None:
+    predictor = NextPredictor("cascade-blend", settings=SMALL)
+    data = weeks(300, 0)
+    for _ in predictor.fit(data):
+        pass
+    assert float(predictor.network.mixed) == 1 and bool(predictor.network.mixture.outer.any())
+    assert len(predictor.network.memory.values) == len(data.ids)
+
+
+def test_update_is_remembered() -> None:
+    predictor = NextPredictor("cascade-blend", settings={**SMALL, "refit": False})
+    for _ in predictor.fit(weeks(300, 0)):
+        pass
+    start = 1e9 + 1000 * DAY
+    new = Histories.of([History(("a", "newcomer"), (start, start + 60.0))] * 3)
+    predictor.update(new)
+    (answer,) = predictor.predict([History(("a",), (start,))], 1)
+    assert answer.choices[0].value == "newcomer"
+    assert answer.choices[0].score == pytest.approx(max(choice.score for choice in answer.choices))

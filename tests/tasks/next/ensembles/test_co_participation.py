@@ -1,0 +1,159 @@
+"""Co-participation: the sums over past cascades, as written, whatever the batch."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ensue.data.histories import Histories
+from ensue.records import History
+from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.dataset import Pieces
+from ensue.tasks.next.ensembles import co_participation
+from ensue.tasks.next.ensembles.cascade_store import CascadeStore
+from ensue.tasks.next.ensembles.co_participation import BACK, DAY, DAYS, FAR, STEEP, CoParticipation
+from ensue.vocabulary import Vocabulary
+
+VALUES = "abcdefgh"
+WINDOW = 4
+
+
+def cascades(num: int, seed: int) -> list[History]:
+    random = np.random.default_rng(seed)
+    found = []
+    for length in random.integers(2, 8, num).tolist():
+        times = np.sort(1e9 + random.uniform(0, 40 * DAY, length))
+        found.append(History(tuple(random.permutation(list(VALUES))[:length].tolist()), tuple(times.tolist())))
+    return found
+
+
+PAST, ASKED = cascades(12, 0), cascades(5, 1)
+
+
+def memory(**options: int) -> tuple[CoParticipation, Vocabulary]:
+    vocabulary = Vocabulary(VALUES)
+    past = CascadeStore(len(vocabulary))
+    past.count(Histories.of(PAST[:7], vocabulary))
+    past.count(Histories.of(PAST[7:], vocabulary))
+    return CoParticipation(past, window=WINDOW, **options), vocabulary
+
+
+def beside(past: History, user: str) -> list[tuple[str, float]]:
+    """Whom a past cascade holds beside a user, and what that weighs."""
+    place, found = past.values.index(user), []
+    for at, value in enumerate(past.values):
+        if 0 < abs(at - place) <= WINDOW:
+            found.append((value, (1.0 if at > place else BACK) / abs(at - place) ** STEEP))
+    return found
+
+
+def said(history: History, step: int, *, close: bool) -> tuple[dict[str, float], list[float]]:
+    """M after ``step``, and how much of it each event says, word by word from the module's formula."""
+    found: defaultdict[str, float] = defaultdict(float)
+    by_event = [0.0] * len(history.values)
+    for event in range(max(0, step - WINDOW + 1), step + 1):
+        user, when = history.values[event], history.times[event]
+        holders = [past for past in PAST if user in past.values]
+        total = sum(weight for past in holders for _, weight in beside(past, user))
+        for past in holders:
+            apart = abs(when - past.times[past.values.index(user)])
+            near = FAR + math.exp(-apart / (DAY * DAYS)) if close else 1.0
+            for value, weight in beside(past, user):
+                part = near * weight / total**0.7 / (step - event + 1) ** STEEP
+                found[value] += part
+                by_event[event] += part
+    return found, by_event
+
+
+def test_are_the_sums_over_past_cascades() -> None:
+    model, vocabulary = memory()
+    batch = Pieces(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
+    heard = model.score(batch)
+    names = [vocabulary.value(int(id)) for id in heard.candidates]
+    for number, (row, step) in enumerate(batch.asked.nonzero().tolist()):
+        for close, sums in ((True, heard.near), (False, heard.far)):
+            expected, by_event = said(ASKED[row], step, close=close)
+            found = {name: value for name, value in zip(names, sums[number].tolist(), strict=True) if value}
+            assert found == pytest.approx({name: value for name, value in expected.items() if value}, rel=1e-5)
+            if close:
+                whole = sum(by_event) or 1.0
+                own = heard.shares[row, step].tolist()
+                own = own[: len(by_event)] + [0.0] * (len(by_event) - len(own))
+                assert own == pytest.approx([part / whole for part in by_event], abs=1e-6)
+
+
+def test_one_record_is_heard_as_among_others() -> None:
+    model, vocabulary = memory()
+    whole = Pieces(Histories.of(ASKED, vocabulary), 6, last_only=True)
+    every = model.score(whole.batch(np.arange(len(ASKED))))
+    for row in range(len(ASKED)):
+        alone = model.score(whole.batch(np.array([row])))
+        for among, own in ((every.near, alone.near), (every.far, alone.far)):
+            full = torch.zeros(2, len(vocabulary))
+            full[0, every.candidates], full[1, alone.candidates] = among[row], own[0]
+            torch.testing.assert_close(full[0], full[1])
+
+
+@pytest.mark.parametrize("pairs", [1, 40, 200])
+def test_little_is_held_at_once_and_the_sums_are_the_same(monkeypatch: pytest.MonkeyPatch, pairs: int) -> None:
+    model, vocabulary = memory()
+    batch = Pieces(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
+    whole = model.score(batch)
+    monkeypatch.setattr(co_participation, "PAIRS", pairs)
+    held, pairs_of = list[int](), CoParticipation._pairs
+
+    def counted(self: CoParticipation, *given: Any) -> Any:
+        found = pairs_of(self, *given)
+        held.append(len(found[0]))
+        return found
+
+    monkeypatch.setattr(CoParticipation, "_pairs", counted)
+    found = model.score(batch)
+    assert len(held) > 1 and max(held) <= pairs + 40  # one event may bring that many
+    assert torch.equal(found.candidates, whole.candidates)
+    for mine, theirs in zip(found[1:], whole[1:], strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_a_user_is_looked_up_in_the_latest_cascades_alone() -> None:
+    whole, vocabulary = memory()
+    few, _ = memory(keep=1)
+    latest = next(past for past in reversed(PAST) if "a" in past.values)
+    question = Histories.of([History(("a",), (1e9,))], vocabulary)
+    batch = Pieces(question, 6, last_only=True).batch(np.arange(1))
+    heard = {vocabulary.value(int(id)) for id in few.score(batch).candidates}
+    assert heard == {value for value, _ in beside(latest, "a")}
+    assert heard < {vocabulary.value(int(id)) for id in whole.score(batch).candidates}
+
+
+def test_grows_and_says_the_same() -> None:
+    model, vocabulary = memory()
+    batch = Pieces(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
+    grown = CoParticipation(model.past.grow(len(vocabulary) + 3), window=WINDOW)
+    for old, new in zip(model.score(batch), grown.score(batch), strict=True):
+        assert torch.equal(old, new)
+
+
+def test_what_is_counted_later_is_heard() -> None:
+    model, vocabulary = memory()
+    batch = Pieces(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
+    before = model.score(batch)
+    model.past.count(Histories.of(PAST[:3], vocabulary))
+    assert not torch.equal(before.far, model.score(batch).far)
+
+
+def test_nobody_known_says_nothing() -> None:
+    batch = Batch(
+        torch.tensor([[2, 3]]),
+        torch.ones(1, 2, dtype=torch.bool),
+        torch.zeros(1, 2, dtype=torch.float64),
+        torch.ones(1, 2, dtype=torch.bool),
+        torch.empty(0, dtype=torch.int64),
+    )
+    heard = CoParticipation(CascadeStore(6)).score(batch)
+    assert heard.candidates.numel() == 0 and heard.near.shape == (2, 0) and float(heard.shares.sum()) == 0

@@ -1,0 +1,98 @@
+"""TemporalPreference: gains as written, at each reading of each clock."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from ensue.data.histories import Histories
+from ensue.records import History
+from ensue.tasks.next.dataset import Pieces
+from ensue.tasks.next.ensembles.cascade_store import CascadeStore
+from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, DAY, PRIOR, TemporalPreference
+from ensue.vocabulary import Vocabulary
+
+VALUES = "abcdefgh"
+HOUR = 3600.0
+
+
+def cascades(num: int, seed: int) -> list[History]:
+    random = np.random.default_rng(seed)
+    found = []
+    for length in random.integers(2, 7, num).tolist():
+        times = np.sort(1e9 + random.uniform(0, 3 * DAY, length))
+        found.append(History(tuple(random.permutation(list(VALUES))[:length].tolist()), tuple(times.tolist())))
+    return found
+
+
+PAST, ASKED = cascades(30, 0), cascades(6, 1)
+
+
+def memory() -> tuple[TemporalPreference, Vocabulary]:
+    vocabulary = Vocabulary(VALUES)
+    past = CascadeStore(len(vocabulary))
+    past.count(Histories.of(PAST, vocabulary))
+    return TemporalPreference(past), vocabulary
+
+
+def read(times: tuple[float, ...]) -> tuple[int, ...]:
+    """What the clocks read at the last of some times."""
+    octave = [int(math.log2(1 + seconds / 60)) for seconds in (times[-1] - times[0], times[-1] - times[-2:][0])]
+    days = int(times[-1] // DAY)
+    return int(times[-1] // HOUR % 24), days, days // 14, octave[0], octave[1] if len(times) > 1 else -1
+
+
+def gains(clock: int, times: tuple[float, ...]) -> dict[str, float]:
+    """Word by word from the module's formula."""
+    seen = [(past.values[i], read(past.times[:i])[clock]) for past in PAST for i in range(1, len(past.values))]
+    now = read(times)[clock]
+    share = sum(reading == now for _, reading in seen) / len(seen)
+    came = {user: sum(pair == (user, now) for pair in seen) for user in VALUES}
+    return {user: math.log1p(number / (PRIOR * share)) if number else 0.0 for user, number in came.items()}
+
+
+def test_gains_are_those_of_the_formula() -> None:
+    model, vocabulary = memory()
+    batch = Pieces(Histories.of(ASKED, vocabulary), 60).batch(np.arange(len(ASKED)))
+    heard = list(model.score(batch))
+    assert len(heard) == len(CLOCKS)
+    for clock, (cell, gain) in enumerate(heard):
+        table = torch.zeros(int(batch.asked.sum()), len(vocabulary))
+        table.view(-1)[cell] = gain
+        for number, (row, step) in enumerate(batch.asked.nonzero().tolist()):
+            found = {user: float(table[number, vocabulary.id(user)]) for user in VALUES}
+            assert found == pytest.approx(gains(clock, ASKED[row].times[: step + 1]), rel=1e-5)
+
+
+def test_a_cut_of_a_long_cascade_changes_no_gain() -> None:
+    random = np.random.default_rng(2)
+    values = [f"u{number}" for number in range(300)]
+    vocabulary = Vocabulary(values)
+    times = np.sort(1e9 + random.uniform(0, 20 * DAY, len(values)))
+    long = Histories.of([History(tuple(values), tuple(times.tolist()))], vocabulary)
+    past = CascadeStore(len(vocabulary))
+    past.count(long)
+    habits = TemporalPreference(past)
+    found = []
+    for reach in (58, None):
+        pieces, table = Pieces(long, reach), torch.zeros(len(CLOCKS), len(values), len(vocabulary))
+        for index in range(len(pieces)):
+            own = np.array([index])
+            at = torch.from_numpy(pieces.positions(own))
+            for clock, (cell, gain) in enumerate(habits.score(pieces.batch(own))):
+                rows = torch.zeros(len(at), len(vocabulary))
+                rows.view(-1)[cell] = gain
+                table[clock, at] = rows
+        found.append(table)
+    assert torch.equal(*found)
+    assert bool((found[0].sum((1, 2)) > 0).all())
+
+
+def test_nothing_past_says_nothing() -> None:
+    _, vocabulary = memory()
+    batch = Pieces(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
+    for cell, gain in TemporalPreference(CascadeStore(len(vocabulary))).score(batch):
+        assert cell.numel() == 0 and gain.numel() == 0

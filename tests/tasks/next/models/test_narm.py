@@ -1,0 +1,120 @@
+"""NARM against its equations, and the promises of a session model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from ensue.errors import SettingError
+from ensue.schedule import Schedule
+from ensue.tasks.next.models.narm import NARM, NARMSettings
+from tests import oracles_sessions as oracles
+from tests.tasks.next.models.test_hidan import NUM_IDS, pad, ragged
+
+LOSSES = pytest.mark.parametrize("loss", ["ce", "sampled"])
+
+
+def small(num_ids: int = NUM_IDS, **changes: Any) -> NARM:
+    settings = {"dim": 5, "table_dim": 4, "negatives": 12, "dropout_items": 0.0, "dropout_session": 0.0, **changes}
+    return NARM(NARMSettings(**settings), num_ids)
+
+
+@pytest.mark.parametrize("length", [1, 3, 19])
+def test_equals_the_literal_equations(length: int) -> None:
+    oracles.equals_the_equations(oracles.ramped(small(length=length)), oracles.narm_scores)
+
+
+def test_padding_is_invisible() -> None:
+    oracles.hides_padding(oracles.ramped(small(length=3)))
+
+
+def test_the_future_changes_nothing_earlier() -> None:
+    oracles.knows_no_future(oracles.ramped(small(length=3)))
+
+
+def test_a_long_history_is_read_whole() -> None:
+    oracles.reads_pieces_as_the_whole(oracles.ramped(small()), num_pieces=1)
+
+
+def test_the_weights_are_distributions_over_what_came_before() -> None:
+    oracles.weighs_what_came_before(oracles.ramped(small()))
+
+
+def test_loss_is_cross_entropy() -> None:
+    model, batch = oracles.ramped(small()), pad(ragged(8))
+    expected = torch.nn.functional.cross_entropy(model(batch).scores, batch.targets)
+    torch.testing.assert_close(model.loss(batch), expected, rtol=0, atol=1e-12)
+
+
+@LOSSES
+def test_gradients(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = oracles.ramped(small(6, dim=3, table_dim=2, length=3, loss=loss), size=0.5).train()
+    oracles.fix_draws(model, monkeypatch)
+    oracles.has_exact_gradients(model)
+
+
+@LOSSES
+def test_learns_a_planted_pattern(loss: str) -> None:
+    schedule = Schedule(epochs=15, batch_size=8, learning_rate=0.02, weight_decay=0.0)
+    made = {"dim": 16, "table_dim": 16, "dropout_items": 0.1, "loss": loss}
+    assert oracles.hits(lambda num_ids: small(num_ids, **made), schedule) >= 0.95
+
+
+PINNED: dict[str, list[float]] = {
+    "ce": [2.210085, 2.179649, 2.148977, 2.099625, 2.029935],
+    "sampled": [2.222513, 2.192455, 2.163714, 2.11428, 2.03821],
+}
+
+
+@LOSSES
+def test_loss_curve(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small(loss=loss)
+    oracles.fix_draws(model, monkeypatch)
+    assert oracles.loss_curve(model) == pytest.approx(PINNED[loss], abs=1e-4)
+
+
+def test_half_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small(loss="sampled")
+    oracles.fix_draws(model, monkeypatch)
+    oracles.survives_half_precision(model)
+
+
+def test_growing_changes_no_old_score() -> None:
+    oracles.grows(oracles.ramped(small()))
+
+
+def test_no_tensor_of_time_by_time_by_dim() -> None:
+    # The largest are the three gates of all steps, 3 * 64 * 64; (time, time, dim) would be 262,144.
+    assert oracles.largest_tensor(lambda dim: small(dim=dim, table_dim=dim, length=64), 64) <= 3 * 64 * 64
+
+
+def test_dropout_is_off_in_evaluation_and_on_in_training() -> None:
+    batch = pad(ragged(2))
+    for name in ("dropout_items", "dropout_session"):
+        model = oracles.ramped(small(NUM_IDS, **{name: 0.5}))
+        assert torch.equal(model(batch).scores, model(batch).scores)
+        torch.manual_seed(0)
+        first, second = (model.train()(batch).scores for _ in range(2))
+        assert not torch.equal(first, second)
+
+
+def test_number_of_parameters() -> None:
+    # Table 10 * 50; GRU 3 * (50 * 100 + 100 * 100 + 2 * 100); A1, A2, v 2 * 100 * 100 + 100; B 50 * 200.
+    model = NARM(NARMSettings(), 10)
+    assert sum(p.numel() for p in model.parameters()) == 500 + 45_600 + 20_100 + 10_000
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"length": 0}, "length is 0; it must be at least 1"),
+        ({"dropout_session": -0.1}, "dropout_session is -0.1; it must be in [0, 1)"),
+        ({"loss": "bpr"}, "loss 'bpr' is not known; choose from ce, sampled"),
+    ],
+)
+def test_refused_settings(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingError) as error:
+        NARMSettings(**changes)
+    assert str(error.value) == message

@@ -1,0 +1,107 @@
+"""STAMP against its equations, and the promises of a session model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from ensue.errors import SettingError
+from ensue.schedule import Schedule
+from ensue.tasks.next.models.stamp import SCHEDULE, STAMP, STAMPSettings
+from tests import oracles_sessions as oracles
+from tests.tasks.next.models.test_hidan import NUM_IDS, pad, ragged
+
+LOSSES = pytest.mark.parametrize("loss", ["ce", "sampled"])
+
+
+def small(num_ids: int = NUM_IDS, **changes: Any) -> STAMP:
+    return STAMP(STAMPSettings(**{"dim": 5, "negatives": 12, **changes}), num_ids)
+
+
+@pytest.mark.parametrize("length", [1, 3, 50])
+def test_equals_the_literal_equations(length: int) -> None:
+    oracles.equals_the_equations(oracles.ramped(small(length=length)), oracles.stamp_scores)
+
+
+def test_padding_is_invisible() -> None:
+    oracles.hides_padding(oracles.ramped(small(length=3)))
+
+
+def test_the_future_changes_nothing_earlier() -> None:
+    oracles.knows_no_future(oracles.ramped(small(length=3)))
+
+
+def test_pieces_give_the_scores_of_the_whole() -> None:
+    oracles.reads_pieces_as_the_whole(oracles.ramped(small(length=7)), num_pieces=4)
+
+
+def test_the_weights_are_distributions_over_what_came_before() -> None:
+    oracles.weighs_what_came_before(oracles.ramped(small()))
+
+
+def test_loss_is_cross_entropy() -> None:
+    model, batch = oracles.ramped(small()), pad(ragged(8))
+    expected = torch.nn.functional.cross_entropy(model(batch).scores, batch.targets)
+    torch.testing.assert_close(model.loss(batch), expected, rtol=0, atol=1e-12)
+
+
+@LOSSES
+def test_gradients(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = oracles.ramped(small(6, dim=2, length=3, loss=loss), size=0.5).train()
+    oracles.fix_draws(model, monkeypatch)
+    oracles.has_exact_gradients(model)
+
+
+@LOSSES
+def test_learns_a_planted_pattern(loss: str) -> None:
+    schedule = Schedule(epochs=25, batch_size=8, learning_rate=0.02, weight_decay=0.0)
+    assert oracles.hits(lambda num_ids: small(num_ids, dim=16, loss=loss), schedule) >= 0.95
+
+
+PINNED: dict[str, list[float]] = {
+    "ce": [2.207476, 2.198474, 2.19154, 2.184701, 2.176136],
+    "sampled": [2.218042, 2.209455, 2.20225, 2.194659, 2.184968],
+}
+
+
+@LOSSES
+def test_loss_curve(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small(loss=loss)
+    oracles.fix_draws(model, monkeypatch)
+    assert oracles.loss_curve(model) == pytest.approx(PINNED[loss], abs=1e-4)
+
+
+def test_half_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small(loss="sampled")
+    oracles.fix_draws(model, monkeypatch)
+    oracles.survives_half_precision(model)
+
+
+def test_growing_changes_no_old_score() -> None:
+    oracles.grows(oracles.ramped(small()))
+
+
+def test_no_tensor_of_time_by_time_by_dim() -> None:
+    assert oracles.largest_tensor(lambda dim: small(dim=dim, length=64), 64) <= 64 * 64
+
+
+def test_number_of_parameters() -> None:
+    # Table 10 * 100; W1, W2, W3 and b 3 * 100 * 100 + 100; W0 100; two cells 2 * (100 * 100 + 100).
+    model = STAMP(STAMPSettings(), 10)
+    assert sum(p.numel() for p in model.parameters()) == 1000 + 30_100 + 100 + 20_200
+    assert SCHEDULE.learning_rate == 3e-3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"length": 0}, "length is 0; it must be at least 1"),
+        ({"loss": "bpr"}, "loss 'bpr' is not known; choose from ce, sampled"),
+    ],
+)
+def test_refused_settings(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingError) as error:
+        STAMPSettings(**changes)
+    assert str(error.value) == message

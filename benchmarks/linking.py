@@ -39,7 +39,7 @@ import torch
 
 from ensue.data.corpus import Corpus, read_corpus
 from ensue.studies.provenance import provenance
-from ensue.tasks.link.index import VectorIndex, fingerprints
+from ensue.tasks.link.index.vector_index import VectorIndex, fingerprints
 from ensue.tasks.link.predictor import LinkPredictor
 
 LENGTHS = (1000, 2000, 4000, 8000)

@@ -27,10 +27,10 @@ from ensue.data.posts import Articles
 from ensue.metrics import Floats
 from ensue.studies.provenance import provenance
 from ensue.tasks.classify.logistic import SparseRows
-from ensue.tasks.link.lexical import Lexical
+from ensue.tasks.link.baselines.lexical import Lexical
 from ensue.tasks.link.measures import Calibration
 from ensue.tasks.link.predictor import LinkPredictor
-from ensue.tasks.link.review import ReviewSettings, review, shortfall, story_threshold
+from ensue.tasks.link.review.review import ReviewSettings, review, shortfall, story_threshold
 
 TARGET = 0.9
 RANDOM = "audits, in random order"

@@ -13,7 +13,7 @@ import pytest
 
 from ensue.data.posts import read_articles
 from ensue.evaluation import link as referee
-from ensue.tasks.link.labels import labels_file
+from ensue.tasks.link.review.labels import labels_file
 from tests.cli.conftest import Ensue, Ran, run
 from tests.encoders import install
 from tests.tasks.link.checks import NAMES, article, post

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ensue.data.corpus import Corpus
-    from ensue.tasks.link.labels import Labels
     from ensue.tasks.link.predictor import LinkPredictor
     from ensue.tasks.link.ranked import Ranked
+    from ensue.tasks.link.review.labels import Labels
 
 
 def link(
@@ -127,8 +127,8 @@ def _encoding(predictor: LinkPredictor) -> Iterator[None]:
 def _review(found: Ranked, posts: Path, place: Path | None) -> Ranked:
     """Ask, a post at a time, until the target is reached or the reader stops; every answer is kept at once."""
     from ensue.cli import show
-    from ensue.tasks.link.labels import Labels, labels_file
-    from ensue.tasks.link.review import review
+    from ensue.tasks.link.review.labels import Labels, labels_file
+    from ensue.tasks.link.review.review import review
 
     kept = Labels(place or labels_file(posts, found.articles))
     show.remark(f"labels: {kept.path}{f' ({len(kept.given):,} so far)' if kept.given else ''}")

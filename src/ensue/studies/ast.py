@@ -27,8 +27,8 @@ from ensue.studies.cells import Cell, Cells
 from ensue.studies.drawn import Drawn
 from ensue.studies.provenance import Follow, Study, Tell
 from ensue.tasks.link import COUNTING, MODELS
+from ensue.tasks.link.models.star import AST
 from ensue.tasks.link.predictor import LinkPredictor
-from ensue.tasks.link.star import AST
 
 NETWORKS = ("cnn", "gru", "bigru", "ast")
 """The rows of the paper."""

@@ -5,9 +5,9 @@
 
 from ensue.nn.encoder import Encoder
 from ensue.schedule import Schedule
-from ensue.tasks.link.network import SCHEDULE, Linker, LinkSettings
-from ensue.tasks.link.sbert import SbertSettings
-from ensue.tasks.link.serving import ServingSettings
+from ensue.tasks.link.models.network import SCHEDULE, Linker, LinkSettings
+from ensue.tasks.link.models.sbert import SbertSettings
+from ensue.tasks.link.settings import SharedSettings
 
 Row = tuple[type[Linker | Encoder] | None, LinkSettings | SbertSettings | None, Schedule | None]
 MODELS: dict[str, Row] = {
@@ -20,7 +20,7 @@ MODELS: dict[str, Row] = {
     "tfidf": (None, None, None),
     "bm25": (None, None, None),
 }
-SHARED = ServingSettings()
+SHARED = SharedSettings()
 """What is set of every model beside its own settings."""
 ABOUT: dict[str, tuple[str, str]] = {
     "best": ("words, characters and, where one is named, a network or an encoder, weighed", ""),

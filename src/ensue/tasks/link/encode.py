@@ -17,12 +17,12 @@ from ensue.data.tokens import Tokens
 from ensue.errors import SettingError
 from ensue.metrics import Floats
 from ensue.nn.encoder import Encoder
-from ensue.tasks.link.lexical import Lexical, Terms
+from ensue.tasks.link.baselines.lexical import Lexical, Terms
+from ensue.tasks.link.baselines.terms import character_terms, word_terms
+from ensue.tasks.link.dataset import encode_texts
+from ensue.tasks.link.models.sbert import unit_vectors
 from ensue.tasks.link.remembered import Remembered
-from ensue.tasks.link.sbert import unit_vectors
 from ensue.tasks.link.state import LinkState, State
-from ensue.tasks.link.task import encode_texts
-from ensue.tasks.link.terms import character_terms, word_terms
 
 LEXICAL = {"tfidf": "words", "bm25": "bm25"}
 """The models that only count, and which score of the article index each is."""

@@ -7,7 +7,7 @@ import numpy as np
 from ensue.data.corpus import Corpus
 from ensue.metrics import Floats
 from ensue.tasks.link.encode import encode_posts, has_vectors, terms_of, vectors_of
-from ensue.tasks.link.hybrid import PULLS, log_shares, mixed, popularity, weigh
+from ensue.tasks.link.ensembles.weighted_sum import PULLS, log_shares, mixed, popularity, weigh
 from ensue.tasks.link.measures import Mask, at_cut, average_precision, by_row, calibrate
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.scores import features, scores_of

@@ -14,8 +14,8 @@ from ensue.data.tokens import split_words
 from ensue.metrics import Floats
 from ensue.records import Post
 from ensue.settings import require_k
+from ensue.tasks.link.baselines.lexical import Lexical
 from ensue.tasks.link.encode import joined
-from ensue.tasks.link.lexical import Lexical
 from ensue.tasks.link.scores import scores_of
 from ensue.tasks.link.state import LinkState
 from ensue.vocabulary import UNKNOWN

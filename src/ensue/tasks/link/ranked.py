@@ -18,11 +18,11 @@ from ensue.data.posts import Articles, Posts
 from ensue.data.sentences import sentences
 from ensue.metrics import Floats
 from ensue.tasks.classify.logistic import SparseRows
+from ensue.tasks.link.baselines.lexical import Lexical
 from ensue.tasks.link.encode import joined
 from ensue.tasks.link.infer import similarities
-from ensue.tasks.link.lexical import Lexical
 from ensue.tasks.link.measures import AtCut, Mask, at_counts, calibrate
-from ensue.tasks.link.ranking import Ranking
+from ensue.tasks.link.review.reranker import Ranking
 from ensue.tasks.link.scores import scores_of
 from ensue.tasks.link.state import LinkState
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from ensue.data.histories import Index
 from ensue.data.posts import Pairs
 from ensue.data.tokens import Tokens
-from ensue.tasks.link.lexical import Arrays, Terms
+from ensue.tasks.link.baselines.lexical import Arrays, Terms
 
 FILE = "remembered.safetensors"
 _TERMS, _TOKENS, _VECTORS = ("owners", "keys", "counts"), ("ids", "sentences", "texts"), "vectors"

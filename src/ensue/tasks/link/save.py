@@ -23,7 +23,7 @@ from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.link import remembered
 from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.measures import Calibration
-from ensue.tasks.link.sbert import SbertSettings
+from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.state import LinkState
 from ensue.training.optimizer import FILE, optimizer_tensors, saved_optimizer
 

@@ -11,7 +11,7 @@ from ensue.data.histories import Index
 from ensue.data.posts import Posts
 from ensue.metrics import Floats
 from ensue.tasks.link.encode import LEXICAL, EncodedPosts, encode_posts, encode_remembered
-from ensue.tasks.link.hybrid import log_shares, mixed, popularity, standardised
+from ensue.tasks.link.ensembles.weighted_sum import log_shares, mixed, popularity, standardised
 from ensue.tasks.link.measures import by_row
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.state import LinkState

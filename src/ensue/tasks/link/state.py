@@ -18,12 +18,12 @@ from ensue.schedule import Schedule, require_fixed
 from ensue.settings import changed, require_seed
 from ensue.tasks.link import MODELS, SHARED
 from ensue.tasks.link.article_index import ArticleIndex
-from ensue.tasks.link.index import VectorIndex
+from ensue.tasks.link.index.vector_index import VectorIndex
 from ensue.tasks.link.measures import Calibration
-from ensue.tasks.link.network import Linker, LinkSettings
+from ensue.tasks.link.models.network import Linker, LinkSettings
+from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.remembered import Remembered
-from ensue.tasks.link.sbert import SbertSettings
-from ensue.tasks.link.serving import ServingSettings
+from ensue.tasks.link.settings import SharedSettings
 from ensue.training.optimizer import LateOptimizer
 
 
@@ -46,7 +46,7 @@ class LinkState:
     """Of the network or encoder; ``None`` of models without one."""
     schedule: Schedule | None
     """How the network is trained; ``None`` where nothing is."""
-    shared: ServingSettings
+    shared: SharedSettings
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ import numpy as np
 from ensue.data.posts import Posts
 from ensue.nn.encoder import Encoder
 from ensue.tasks.link.encode import vectors_of
-from ensue.tasks.link.index import VectorIndex, fingerprints
+from ensue.tasks.link.index.vector_index import VectorIndex, fingerprints
 from ensue.tasks.link.state import LinkState
 
 AT_ONCE = 1 << 13

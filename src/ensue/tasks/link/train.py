@@ -22,14 +22,14 @@ from ensue.tasks.classify.embedding import learn_words, start_vectors
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.link import WITHOUT_TRAINING
 from ensue.tasks.link.article_index import ArticleIndex
+from ensue.tasks.link.dataset import Links
 from ensue.tasks.link.encode import vectors_of
 from ensue.tasks.link.held_out import choose_weights, learn_probabilities, remember
-from ensue.tasks.link.index import fingerprints
+from ensue.tasks.link.index.vector_index import fingerprints
 from ensue.tasks.link.measures import by_row
-from ensue.tasks.link.network import LEARNED_DIM
-from ensue.tasks.link.sbert import SbertSettings
+from ensue.tasks.link.models.network import LEARNED_DIM
+from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.state import LinkState, State
-from ensue.tasks.link.task import Links
 from ensue.training.loop import Report, train
 
 SAMPLE = 512

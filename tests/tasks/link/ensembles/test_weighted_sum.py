@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ensue.tasks.link.hybrid import BELIEF, PENALTY, log_shares, mixed, popularity, standardised, weigh
+from ensue.tasks.link.ensembles.weighted_sum import BELIEF, PENALTY, log_shares, mixed, popularity, standardised, weigh
 
 
 def test_standardised_by_hand() -> None:

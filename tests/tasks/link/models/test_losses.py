@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ensue.tasks.link.mining import contrastive_loss, mine, triplet_loss
+from ensue.tasks.link.models.losses import contrastive_loss, mine, triplet_loss
 from tests import oracles_link
 
 

@@ -4,8 +4,9 @@ Danovitch, Linking social media posts to news with Siamese Transformers, ITCSE 2
 article, by the cosine of two vectors that are made apart, so that a corpus is encoded once.
 
 =======================  ==========================================================
-section 3.5              ``ensue.tasks.link.star.AST``; section 4.3's baselines: ``rivals``
-section 3.6, the loss    ``Linker.loss`` by ``ensue.tasks.link.mining``
+section 3.5              ``ensue.tasks.link.models.star.AST``
+section 4.3's baselines  ``ensue.tasks.link.models.cnn.CNN``, ``ensue.tasks.link.models.gru.GRU``
+section 3.6, the loss    ``Linker.loss`` by ``ensue.tasks.link.models.losses``
 section 4.2              ``Linker.forward``: cosines
 =======================  ==========================================================
 
@@ -31,9 +32,10 @@ from ensue.errors import SettingError
 from ensue.schedule import Schedule
 from ensue.settings import DEEPEST, require
 from ensue.tasks.link.batch import Batch, Block, Words
-from ensue.tasks.link.mining import contrastive_loss, triplet_loss
-from ensue.tasks.link.rivals import CNN, GRU
-from ensue.tasks.link.star import AST
+from ensue.tasks.link.models.cnn import CNN
+from ensue.tasks.link.models.gru import GRU
+from ensue.tasks.link.models.losses import contrastive_loss, triplet_loss
+from ensue.tasks.link.models.star import AST
 from ensue.vocabulary import PADDING
 
 Name = Literal["ast", "cnn", "gru", "bigru"]

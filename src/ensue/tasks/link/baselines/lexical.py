@@ -2,7 +2,7 @@
 
 ========== =======================================================================================================
 words      cosine of (1 + ln tf) (ln((1 + N) / (1 + n)) + 1) over words: scikit-learn's ``TfidfVectorizer`` with
-           ``sublinear_tf`` and the stop words of :mod:`ensue.tasks.link.terms`; terms that no article has do not count
+           ``sublinear_tf`` and the stop words of ``terms``; terms that no article has do not count
 characters the same over runs of 3 to 5 characters (``char_wb``), which forgives spelling, inflection and script
 bm25       Robertson & Zaragoza 2009 with Lucene's idf, ln(1 + (N - n + 1/2) / (n + 1/2)); a post's words count once
 ========== =======================================================================================================
@@ -23,11 +23,11 @@ from ensue.data.histories import Index, ranges
 from ensue.errors import SettingError
 from ensue.metrics import Floats
 from ensue.tasks.classify.logistic import SparseRows
-from ensue.tasks.link.terms import STOP_WORDS, Keys, character_terms, word_terms
+from ensue.tasks.link.baselines.terms import STOP_WORDS, Keys, character_terms, word_terms
 
 Arrays = dict[str, npt.NDArray[Any]]
 Terms = tuple[Index, Keys, Index]
-"""(cells,) whose, not decreasing; which term; how often: of :func:`ensue.tasks.link.terms.word_terms` and its like."""
+"""(cells,) whose, not decreasing; which term; how often: as of ``word_terms``."""
 Kind = Literal["words", "characters", "bm25"]
 KINDS: tuple[Kind, ...] = ("words", "characters", "bm25")
 SATURATION, LENGTH = 1.2, 0.75

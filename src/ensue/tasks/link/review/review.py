@@ -41,12 +41,11 @@ from ensue.errors import SettingError
 from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.tasks.classify.logistic import SparseRows
-from ensue.tasks.link.ranking import Ranking
+from ensue.tasks.link.review.audit import allowed_misses, audit_size, most_relevant
+from ensue.tasks.link.review.reranker import Ranking
 
 SPENT = 0.5
 """Part of the remaining chance of error that a look at an audit may use."""
-ROUNDED = 1 + 1e-9
-"""By how much a probability must exceed alpha: where the two are equal, rounding shall not decide."""
 LOOKS = 4
 """Times that a sample is made larger before reading goes on."""
 Ask = Callable[[Index], npt.NDArray[np.bool_]]
@@ -207,61 +206,6 @@ def shortfall(
     return highest
 
 
-def most_relevant(posts: int, sampled: int, hits: int, alpha: float) -> int:
-    """The largest number of relevant posts among all that a sample with so few hits leaves possible.
-
-    Args:
-        posts: posts that the sample was drawn from.
-        sampled: posts in the sample.
-        hits: relevant ones among them.
-        alpha: how improbable so few hits must be for a number to be ruled out.
-
-    Returns:
-        The largest K with P(X <= hits | posts, K, sampled) > alpha.
-    """
-    low, high = hits, posts - sampled + hits
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if _at_most(posts, middle, sampled, hits) > alpha * ROUNDED else (low, middle - 1)
-    return low
-
-
-def audit_size(posts: int, found: int, hits: int, target: float, alpha: float) -> int:
-    """Posts of a sample that shows the target to be reached if it holds so few relevant ones; all, where none does.
-
-    Args:
-        posts: posts that the sample is drawn from.
-        found: relevant posts found before it.
-        hits: relevant ones in the sample, which are found with it.
-        target: the recall to reach.
-        alpha: as in :func:`most_relevant`.
-    """
-    allowed = hits + _allowed(found + hits, target)
-    low, high = min(hits, posts), posts
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if most_relevant(posts, middle, hits, alpha) <= allowed else (middle + 1, high)
-    return low
-
-
-def _allowed(found: int, target: float) -> int:
-    """Relevant posts that may be missing beside so many."""
-    return math.floor(found / target - found + 1e-9)
-
-
-def _at_most(posts: int, relevant: int, sampled: int, hits: int) -> float:
-    """P(X <= hits) of the hypergeometric distribution."""
-    whole = _choose(posts, sampled)
-    least = max(0, sampled - (posts - relevant))
-    terms = (_choose(relevant, x) + _choose(posts - relevant, sampled - x) - whole for x in range(least, hits + 1))
-    return math.fsum(math.exp(term) for term in terms)
-
-
-def _choose(n: int, k: int) -> float:
-    """The logarithm of a binomial coefficient."""
-    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) if 0 <= k <= n else -math.inf
-
-
 class _Reader:
     """The labels given so far, and the order of the rest."""
 
@@ -297,7 +241,7 @@ class _Reader:
         """Posts in a row without a relevant one that make an audit worth its labels."""
         if settings.threshold is not None:
             return len(self.read)
-        allowed = max(_allowed(self.found, settings.target), 1)
+        allowed = max(allowed_misses(self.found, settings.target), 1)
         return max(settings.patience, -(-len(self.unread()) // allowed))
 
     def label(self, posts: Index, batch: int) -> bool:

@@ -8,7 +8,7 @@ from ensue.settings import require
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServingSettings:
+class SharedSettings:
     """How scores are made of what was learned, and what of the posts stays in a folder."""
 
     learned: str = ""

@@ -11,13 +11,13 @@ from ensue.data.tokens import Tokens
 from ensue.errors import SettingError
 from ensue.tasks.link import MODELS
 from ensue.tasks.link.batch import Words
-from ensue.tasks.link.network import SCHEDULE, Linker, LinkSettings, Name
-from ensue.tasks.link.star import AST
-from ensue.tasks.link.task import Links, encode_texts
+from ensue.tasks.link.dataset import Links, encode_texts
+from ensue.tasks.link.models.network import SCHEDULE, Linker, LinkSettings, Name
+from ensue.tasks.link.models.star import AST
 from ensue.training.loop import train
 from ensue.training.optimizer import make_optimizer
 from tests import oracles_link
-from tests.tasks.link.test_task import counting_up
+from tests.tasks.link.test_dataset import counting_up
 
 LENGTHS = (9, 5, 1, 0, 2)
 ENCODERS: list[Name] = ["ast", "cnn", "gru", "bigru"]
@@ -75,8 +75,8 @@ def test_where_no_gradient_is_kept_a_long_text_is_read_in_chunks(monkeypatch: py
     net, (ids, mask) = network(cycles=2, neighbours=2), texts((30, 17))
     expected = net.encode(ids, mask)
     for chunk in (2, 10, 26):
-        monkeypatch.setattr("ensue.tasks.link.star.CHUNK", chunk)
-        monkeypatch.setattr("ensue.tasks.link.star._LEAST", 1)
+        monkeypatch.setattr("ensue.tasks.link.models.star.CHUNK", chunk)
+        monkeypatch.setattr("ensue.tasks.link.models.star._LEAST", 1)
         with torch.no_grad():
             torch.testing.assert_close(net.encode(ids, mask), expected.detach(), rtol=0, atol=1e-13)
 

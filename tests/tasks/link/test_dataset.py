@@ -9,8 +9,8 @@ import torch
 
 from ensue.data.tokens import Tokenizer, Tokens
 from ensue.errors import DataError
-from ensue.tasks.link.network import Linker, LinkSettings
-from ensue.tasks.link.task import POSTS, Links, encode_texts, text_blocks
+from ensue.tasks.link.dataset import POSTS, Links, encode_texts, text_blocks
+from ensue.tasks.link.models.network import Linker, LinkSettings
 
 
 def counting_up(*lengths: int) -> Tokens:

@@ -17,11 +17,11 @@ import pytest
 
 from ensue.errors import ModelFolderError, SettingError
 from ensue.store.folder import write_file
-from ensue.tasks.link import index as module
-from ensue.tasks.link import index_files
-from ensue.tasks.link.index import VectorIndex, fingerprints
-from ensue.tasks.link.index_files import names_of
-from ensue.tasks.link.search import exact_search
+from ensue.tasks.link.index import files as index_files
+from ensue.tasks.link.index import vector_index as module
+from ensue.tasks.link.index.files import names_of
+from ensue.tasks.link.index.search import exact_search
+from ensue.tasks.link.index.vector_index import VectorIndex, fingerprints
 
 Floats = npt.NDArray[np.float32]
 

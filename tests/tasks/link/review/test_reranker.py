@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 
 from ensue.metrics import Floats
 from ensue.tasks.classify.logistic import SparseRows
-from ensue.tasks.link.ranking import STRENGTH, Ranking
+from ensue.tasks.link.review.reranker import STRENGTH, Ranking
 
 
 def rows(seed: int, num: int = 40, width: int = 15) -> tuple[SparseRows, Floats]:

@@ -26,7 +26,7 @@ import polars as pl
 from ensue.data.histories import Index
 from ensue.errors import ModelFolderError, SettingError
 from ensue.store import checksums
-from ensue.tasks.link.index_files import (
+from ensue.tasks.link.index.files import (
     FORMAT,
     flush,
     half,
@@ -38,8 +38,8 @@ from ensue.tasks.link.index_files import (
     sums_for,
     write_manifest,
 )
-from ensue.tasks.link.index_files import save as save_array
-from ensue.tasks.link.search import Vectors, exact_search, load, make_cells, probe, save
+from ensue.tasks.link.index.files import save as save_array
+from ensue.tasks.link.index.search import Vectors, exact_search, load, make_cells, probe, save
 
 _BITS = {"float16": np.float16, "float32": np.float32}
 _BLOCK = 1 << 16

@@ -1,0 +1,1 @@
+"""Lexical scores: what trains nothing and stands beside every model."""

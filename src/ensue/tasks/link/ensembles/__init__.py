@@ -1,0 +1,1 @@
+"""What ``best`` is made of: several scores in one."""

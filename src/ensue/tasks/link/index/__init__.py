@@ -1,0 +1,1 @@
+"""Vectors of texts kept in a folder and searched."""

@@ -1,0 +1,1 @@
+"""The paper's network, the encoders of texts that it compares, and its losses."""

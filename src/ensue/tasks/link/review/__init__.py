@@ -1,0 +1,1 @@
+"""Reading posts by hand: what comes next, and when enough is found."""

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from ensue.nn.recurrent import BiLSTM
 from ensue.nn.transformer import Attention, DecoderLayer, EncoderLayer, FeedForward
 from ensue.tasks.suggest.batch import BEGIN, END, UNKNOWN
-from ensue.tasks.suggest.mtn import MTN
-from ensue.tasks.suggest.recurrent import HLSTM, Seq2Seq, Teller
-from ensue.tasks.suggest.transformers import Transformer
-from ensue.tasks.suggest.words import Words
-from ensue.tasks.suggest.writer import Writer
+from ensue.tasks.suggest.models.mtn import MTN
+from ensue.tasks.suggest.models.recurrent import HLSTM, Seq2Seq, Teller
+from ensue.tasks.suggest.models.transformers import Transformer
+from ensue.tasks.suggest.models.words import Words
+from ensue.tasks.suggest.models.writer import Writer
 
 Vectors = list[Tensor]
 

@@ -110,7 +110,7 @@ def test_of_texts_the_folder_keeps_ids_of_words_unless_told_not_to(tmp_path: Pat
     none.save(tmp_path / "n")
     assert not (tmp_path / "n" / "remembered.safetensors").exists()
     again = ClassifyPredictor.load(tmp_path / "n", device="cpu")
-    assert again.keeping.remembered == 0 and of(again, again) == ()
+    assert again.shared.remembered == 0 and of(again, again) == ()
     found = refresh(tmp_path / "n", poisoned_texts())
     assert found.accepted and found.slices == ()
     with pytest.raises(SettingError, match="remembered is -1; it must be 0 or more"):

@@ -27,9 +27,9 @@ from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_se
 from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.tasks.classify import COUNTING
-from ensue.tasks.classify.blend import NETWORK
 from ensue.tasks.classify.calibration import BINS, calibration_error
 from ensue.tasks.classify.dataset import codes
+from ensue.tasks.classify.ensembles.blend import NETWORK
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.vocabulary import UNKNOWN
 

@@ -29,8 +29,8 @@ from ensue.studies.drawn import Drawn
 from ensue.studies.provenance import Follow, Study, Tell
 from ensue.studies.rows import planned
 from ensue.tasks.classify import COUNTING, MODELS
-from ensue.tasks.classify.blend import NETWORK
 from ensue.tasks.classify.dataset import codes
+from ensue.tasks.classify.ensembles.blend import NETWORK
 from ensue.tasks.classify.predictor import ClassifyPredictor
 
 TRAINED = tuple(name for name, (_, _, schedule) in MODELS.items() if schedule is not None)

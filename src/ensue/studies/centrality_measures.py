@@ -26,7 +26,7 @@ from ensue.studies.drawn import Drawn
 from ensue.tasks.classify import MODELS
 from ensue.tasks.classify.calibration import BINS
 from ensue.tasks.classify.dataset import Passages
-from ensue.tasks.classify.network import Shape, TextClassifier
+from ensue.tasks.classify.models.centrality import Shape, TextClassifier
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.vocabulary import FIRST
 

@@ -20,8 +20,8 @@ from ensue.metrics import Floats
 from ensue.studies.drawn import Drawn
 from ensue.studies.mtn_sets import Targets
 from ensue.tasks.suggest import MODELS
+from ensue.tasks.suggest.baselines.counting import Suggestions
 from ensue.tasks.suggest.batch import FIRST, pad
-from ensue.tasks.suggest.counting import Suggestions
 
 
 def pack(found: Suggestions, true: pl.Series) -> dict[str, Any]:

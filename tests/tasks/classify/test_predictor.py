@@ -17,7 +17,7 @@ from ensue.nn.centrality import second_eigenvalue
 from ensue.records import Text
 from ensue.tasks.classify.embedding import learn_words
 from ensue.tasks.classify.mixing_time import note_collapse
-from ensue.tasks.classify.network import TextSettings
+from ensue.tasks.classify.models.centrality import TextSettings
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from tests.folders import unsummed
 from tests.tasks.classify.contract import TRAINED, planted
@@ -216,7 +216,7 @@ def test_settings_that_mean_nothing_here_are_refused(options: dict[str, Any], me
 
 
 def test_best_gives_way_to_counting_that_is_right_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.tasks.classify.blend.choose_weights", lambda scores, targets: {"network": 1.0})
+    monkeypatch.setattr("ensue.tasks.classify.ensembles.blend.choose_weights", lambda scores, targets: {"network": 1.0})
     slow = fitted(planted(150, 0), "best", planted(60, 1), epochs=1, learning_rate=1e-6)
     assert slow.model_name == "tfidf" and slow.schedule is None and slow.optimizer is None
     found = slow.facts["validation_accuracy"]

@@ -16,10 +16,10 @@ from ensue.errors import SettingError
 from ensue.nn.transformer import Rows
 from ensue.tasks.suggest.batch import BEGIN, END, FIRST, PADDING, UNKNOWN, Batch, pad
 from ensue.tasks.suggest.decoding import Found, Search, beam_search, merged
-from ensue.tasks.suggest.mtn import MTN, MTNSettings
+from ensue.tasks.suggest.models.mtn import MTN, MTNSettings
+from ensue.tasks.suggest.models.recurrent import HLSTM, HLSTMSettings, Seq2Seq, Seq2SeqSettings
+from ensue.tasks.suggest.models.transformers import Transformer, TransformerSettings
 from ensue.tasks.suggest.prefix import PrefixRule
-from ensue.tasks.suggest.recurrent import HLSTM, HLSTMSettings, Seq2Seq, Seq2SeqSettings
-from ensue.tasks.suggest.transformers import Transformer, TransformerSettings
 from tests.tasks.suggest.checks import shaken
 
 NUM_IDS = 16

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ensue.tasks.suggest import COUNTING, MODELS
-from ensue.tasks.suggest.mtn import MTN, MTNSettings
+from ensue.tasks.suggest.models.mtn import MTN, MTNSettings
 
 
 def test_budgets_are_equal() -> None:

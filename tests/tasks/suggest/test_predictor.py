@@ -16,7 +16,7 @@ from ensue.data.queries import Queries, read_queries
 from ensue.data.query_tokens import QueryTokenizer
 from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.records import History
-from ensue.tasks.suggest.counting import MostFrequentNext, added
+from ensue.tasks.suggest.baselines.counting import MostFrequentNext, added
 from ensue.tasks.suggest.dataset import prints
 from ensue.tasks.suggest.infer import clean_prefix, completions
 from ensue.tasks.suggest.predictor import SuggestPredictor

@@ -6,9 +6,12 @@
 from typing import Any
 
 from ensue.schedule import Schedule
-from ensue.tasks.classify.counting import CountingSettings, Majority, MeanVectors, Tfidf
-from ensue.tasks.classify.keeping import KeepingSettings
-from ensue.tasks.classify.network import SCHEDULE, TextClassifier, TextSettings
+from ensue.tasks.classify.baselines.majority import Majority
+from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
+from ensue.tasks.classify.baselines.settings import CountingSettings
+from ensue.tasks.classify.baselines.tfidf import Tfidf
+from ensue.tasks.classify.models.centrality import SCHEDULE, TextClassifier, TextSettings
+from ensue.tasks.classify.remembered import SharedSettings
 
 MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
     "centrality": (TextClassifier, TextSettings(pooling="centrality"), SCHEDULE),
@@ -23,7 +26,7 @@ MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
     "vectors": (MeanVectors, CountingSettings(), None),
     "majority": (Majority, CountingSettings(), None),
 }
-SHARED = KeepingSettings()
+SHARED = SharedSettings()
 """What is set of every model beside its own settings."""
 ABOUT: dict[str, tuple[str, str]] = {
     "centrality": (

@@ -23,6 +23,8 @@ WORDS = 2**14
 PAIRS = 2**22
 """Pairs of words of a block at most (16 MB a word graph)."""
 Keep = npt.NDArray[np.bool_]
+Sides = tuple[Tokens, ...]
+"""The texts; of pairs, the first ones and the second ones."""
 
 
 class Stretches:
@@ -56,7 +58,7 @@ class Passages:
     stretch = STRETCH
     """Words of a passage at most."""
 
-    def __init__(self, sides: tuple[Tokens, ...], targets: Index | None = None, *, documents: bool = False) -> None:
+    def __init__(self, sides: Sides, targets: Index | None = None, *, documents: bool = False) -> None:
         self.num_records, self.documents = len(sides[0]), documents
         self.targets = np.empty(0, np.int64) if targets is None else targets
         self.ids: Ids = np.concatenate([side.ids for side in sides])

@@ -19,8 +19,7 @@ from ensue.metrics import Floats
 from ensue.records import Text
 from ensue.settings import require_k
 from ensue.tasks.classify import infer
-from ensue.tasks.classify.counting import Sides
-from ensue.tasks.classify.dataset import Keep, Passages, keep_words, within_caps
+from ensue.tasks.classify.dataset import Keep, Passages, Sides, keep_words, within_caps
 from ensue.tasks.classify.state import ClassifyState
 from ensue.vocabulary import UNKNOWN
 

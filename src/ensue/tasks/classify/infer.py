@@ -10,10 +10,9 @@ from torch import Tensor
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
 from ensue.metrics import Floats
-from ensue.tasks.classify import blend
 from ensue.tasks.classify.batch import Batch, Output
-from ensue.tasks.classify.counting import Sides
-from ensue.tasks.classify.dataset import prints
+from ensue.tasks.classify.dataset import Sides, prints
+from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.state import ClassifyState
 from ensue.threads import side_by_side
 

@@ -67,6 +67,13 @@ def widened(columns: Tensor) -> Tensor:
     return torch.cat([torch.zeros_like(columns), columns], dim=-1) if columns.shape[-1] == 1 else columns
 
 
+def centred(weight: Tensor) -> Floats:
+    """(features, labels) weights whose mean over the labels is 0: what tells them apart."""
+    weights = widened(weight)
+    centred: Floats = (weights - weights.mean(1, keepdim=True)).numpy()
+    return centred
+
+
 def zeros(num_features: int, num_labels: int) -> Linear:
     """The weights of a model that has learned nothing."""
     columns = 1 if num_labels == 2 else num_labels

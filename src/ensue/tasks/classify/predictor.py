@@ -17,8 +17,7 @@ from ensue.metrics import Floats
 from ensue.records import Text
 from ensue.store.folder import read_model
 from ensue.tasks.classify import explain, infer, save, train, update
-from ensue.tasks.classify.counting import Sides
-from ensue.tasks.classify.dataset import codes
+from ensue.tasks.classify.dataset import Sides, codes
 from ensue.tasks.classify.state import ClassifyState
 from ensue.training.loop import Report
 

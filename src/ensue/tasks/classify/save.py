@@ -16,10 +16,12 @@ from torch import Tensor
 from ensue.data.tokens import Tokenizer
 from ensue.errors import DataError
 from ensue.store.folder import described, read_file, read_tensors, tensor_bytes, write_folder
-from ensue.tasks.classify import keeping
-from ensue.tasks.classify.blend import NETWORK
-from ensue.tasks.classify.counting import Majority, MeanVectors, Tfidf
+from ensue.tasks.classify import remembered
+from ensue.tasks.classify.baselines.majority import Majority
+from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
+from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.dataset import Passages
+from ensue.tasks.classify.ensembles.blend import NETWORK
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.classify.state import ClassifyState
 from ensue.training.optimizer import FILE, optimizer_tensors, saved_optimizer
@@ -34,7 +36,7 @@ def summary(state: ClassifyState) -> dict[str, Any]:
     return {
         "task": state.task,
         "model": state.model_name,
-        "settings": {**asdict(state.settings), **asdict(state.keeping)},
+        "settings": {**asdict(state.settings), **asdict(state.shared)},
         "schedule": asdict(state.schedule) if state.schedule else None,
         "seed": state.seed,
         "facts": {**state.facts, "words": len(state.tokenizer.vocabulary) - FIRST},
@@ -62,7 +64,7 @@ def files(state: ClassifyState, card: str) -> dict[str, bytes]:
     if state.optimizer is not None:
         found[FILE] = tensor_bytes(optimizer_tensors(state.network, state.optimizer))
     if state.remembered is not None:
-        found[keeping.FILE] = tensor_bytes(keeping.tensors_of(state.remembered))
+        found[remembered.FILE] = tensor_bytes(remembered.tensors_of(state.remembered))
     return found
 
 
@@ -80,8 +82,8 @@ def fill(state: ClassifyState, path: Path, facts: dict[str, Any]) -> None:
         raise ValueError("vocabulary.json is not of this model")
     counts = read_tensors(path, "counting.safetensors")
     state.train_prints = counts.pop("train_prints")
-    if (path / keeping.FILE).exists():
-        state.remembered = keeping.restored(read_tensors(path, keeping.FILE))
+    if (path / remembered.FILE).exists():
+        state.remembered = remembered.restored(read_tensors(path, remembered.FILE))
     for name in dict.fromkeys(key.partition(".")[0] for key in counts):
         own = {key.partition(".")[2]: _wide(key, counts[key]) for key in counts if key.startswith(f"{name}.")}
         state.counting[name] = state.new_counting(name, facts["strength"].get(name, 1.0), own.get("matrix"))

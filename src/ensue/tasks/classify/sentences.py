@@ -10,10 +10,9 @@ import numpy as np
 import polars as pl
 
 from ensue.data.histories import Index
-from ensue.data.tokens import Tokens
 from ensue.nn.encoder import PROBE, Encoder
 from ensue.tasks.classify.batch import Batch, Block
-from ensue.tasks.classify.dataset import Passages
+from ensue.tasks.classify.dataset import Passages, Sides
 
 STRETCH = 64
 """Words that are encoded together at most: encoders leave out what is beyond some 128 to 512 pieces of words."""
@@ -31,7 +30,7 @@ class SentencePassages(Passages):
 
     stretch = STRETCH
 
-    def __init__(self, sides: tuple[Tokens, ...], targets: Index | None, encoder: Encoder) -> None:
+    def __init__(self, sides: Sides, targets: Index | None, encoder: Encoder) -> None:
         super().__init__(sides, targets, documents=True)
         words = pl.concat([side.words for side in sides if side.words is not None])
         sentences = written(words, self.sizes).to_frame("sentence")

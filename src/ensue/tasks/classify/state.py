@@ -19,10 +19,13 @@ from ensue.nn.encoder import Encoder
 from ensue.schedule import Schedule, require_fixed
 from ensue.settings import changed, require_seed
 from ensue.tasks.classify import BEST, MODELS, SHARED
-from ensue.tasks.classify.counting import CountingSettings, Majority, MeanVectors, Sides, Tfidf
-from ensue.tasks.classify.dataset import Passages
-from ensue.tasks.classify.keeping import KeepingSettings
-from ensue.tasks.classify.network import TABLE_2, Shape, TextSettings
+from ensue.tasks.classify.baselines.majority import Majority
+from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
+from ensue.tasks.classify.baselines.settings import CountingSettings
+from ensue.tasks.classify.baselines.tfidf import Tfidf
+from ensue.tasks.classify.dataset import Passages, Sides
+from ensue.tasks.classify.models.centrality import TABLE_2, Shape, TextSettings
+from ensue.tasks.classify.remembered import SharedSettings
 from ensue.tasks.classify.sentences import SentencePassages
 from ensue.training.optimizer import LateOptimizer
 
@@ -53,7 +56,7 @@ class ClassifyState:
     """Of the model."""
     schedule: Schedule | None
     """How the network is trained; ``None`` for a counting model."""
-    keeping: KeepingSettings
+    shared: SharedSettings
     """What of the texts stays in a folder."""
     seed: int
     device: torch.device
@@ -89,7 +92,7 @@ class ClassifyState:
             self.names = tuple(name for name in BEST if name != "vectors")
         self.device = find_device(device)
         self.encoder = None
-        *_, self.keeping = changed(self.options, *(part for name in self.names for part in MODELS[name][1:]), SHARED)
+        *_, self.shared = changed(self.options, *(part for name in self.names for part in MODELS[name][1:]), SHARED)
         self.select_model(self.names[0])
         self.seed = require_seed(seed)
         self.tokenizer = Tokenizer()

@@ -17,15 +17,16 @@ from ensue.data.tokens import split_words
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
 from ensue.settings import require_encoder, require_file
-from ensue.tasks.classify import COUNTING, blend, infer, save
+from ensue.tasks.classify import COUNTING, infer, save
+from ensue.tasks.classify.baselines.settings import CountingSettings
 from ensue.tasks.classify.calibration import calibration_error, temperature
-from ensue.tasks.classify.counting import CountingSettings, Sides
-from ensue.tasks.classify.dataset import codes, prints
+from ensue.tasks.classify.dataset import Sides, codes, prints
 from ensue.tasks.classify.embedding import learn_words, start_vectors
-from ensue.tasks.classify.keeping import chosen
+from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.mixing_time import Log, mixing, note_collapse
-from ensue.tasks.classify.network import LEARNED_DIM
+from ensue.tasks.classify.models.centrality import LEARNED_DIM
 from ensue.tasks.classify.optimizer import new_optimizer
+from ensue.tasks.classify.remembered import chosen
 from ensue.tasks.classify.state import ClassifyState
 from ensue.training.loop import Report, train
 
@@ -65,7 +66,7 @@ def fit(
     state.remembered = None
     if state.encoder is None:  # which reads texts, and those do not stay
         asked = codes(held, state.labels)
-        state.remembered = chosen(state.encode(held), asked, state.keeping.remembered, state.seed)
+        state.remembered = chosen(state.encode(held), asked, state.shared.remembered, state.seed)
 
 
 def require_labels(texts: Texts, where: str) -> None:

@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from ensue.schedule import Schedule
-from ensue.tasks.suggest import mtn, recurrent
-from ensue.tasks.suggest.counting import MostFrequentNext, RepeatLast
-from ensue.tasks.suggest.mtn import MTN, MTNSettings
-from ensue.tasks.suggest.recurrent import HLSTM, HLSTMSettings, Seq2Seq, Seq2SeqSettings
+from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast
+from ensue.tasks.suggest.models import mtn, recurrent
+from ensue.tasks.suggest.models.mtn import MTN, MTNSettings
+from ensue.tasks.suggest.models.recurrent import HLSTM, HLSTMSettings, Seq2Seq, Seq2SeqSettings
+from ensue.tasks.suggest.models.transformers import Transformer, TransformerSettings
 from ensue.tasks.suggest.settings import SuggestSettings
-from ensue.tasks.suggest.transformers import Transformer, TransformerSettings
 
 _SMALL: dict[str, Any] = {"dim": 128, "embedding": 128, "wide": 256, "heads": 4, "tied": True, "dropout": 0.2}
 _BRIEF = replace(mtn.SCHEDULE, learning_rate=1e-3, warm_up=300, batch_size=32)

@@ -19,12 +19,12 @@ from torch import Tensor
 from ensue.data.histories import Histories
 from ensue.data.query_rules import Normalisation, normalise, normalise_ascii
 from ensue.metrics import Floats
+from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast, Suggestions
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch, pad
 from ensue.tasks.suggest.candidates import FEATURES, Candidate, Pool, features, shares
-from ensue.tasks.suggest.consensus import order as by_consensus
-from ensue.tasks.suggest.counting import MostFrequentNext, RepeatLast, Suggestions
 from ensue.tasks.suggest.decoding import beam_search
-from ensue.tasks.suggest.scoring import score
+from ensue.tasks.suggest.ensembles.consensus import order as by_consensus
+from ensue.tasks.suggest.models.scoring import score
 from ensue.tasks.suggest.state import SuggestState
 from ensue.vocabulary import FIRST
 

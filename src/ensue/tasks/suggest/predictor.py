@@ -13,7 +13,7 @@ from ensue.data.queries import Queries
 from ensue.records import History
 from ensue.store.folder import read_model
 from ensue.tasks.suggest import explain, infer, save, train, update
-from ensue.tasks.suggest.counting import Suggestions
+from ensue.tasks.suggest.baselines.counting import Suggestions
 from ensue.tasks.suggest.state import SuggestState
 from ensue.training.loop import Report
 

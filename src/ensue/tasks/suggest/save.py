@@ -16,9 +16,9 @@ import torch
 from ensue.data.query_tokens import QueryTokenizer
 from ensue.errors import DataError
 from ensue.store.folder import described, read_file, read_tensors, tensor_bytes, write_folder
+from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.dataset import Sessions
 from ensue.tasks.suggest.privacy import Floor
-from ensue.tasks.suggest.retrieval import Retrieval
 from ensue.tasks.suggest.state import SuggestState
 from ensue.training.optimizer import FILE, make_optimizer, optimizer_tensors, saved_optimizer
 

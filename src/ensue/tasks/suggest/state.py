@@ -17,15 +17,15 @@ from ensue.nn.device import find_device, room_for
 from ensue.schedule import Schedule, require_fixed
 from ensue.settings import changed, require_seed
 from ensue.tasks.suggest import BEST, MODELS, SHARED
-from ensue.tasks.suggest.counting import MostFrequentNext
+from ensue.tasks.suggest.baselines.counting import MostFrequentNext
+from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.dataset import Sessions, Spelled, spell_out
-from ensue.tasks.suggest.mtn import MTNSettings
+from ensue.tasks.suggest.models.mtn import MTNSettings
+from ensue.tasks.suggest.models.recurrent import HLSTMSettings, Seq2SeqSettings
+from ensue.tasks.suggest.models.transformers import TransformerSettings
 from ensue.tasks.suggest.privacy import Floor
-from ensue.tasks.suggest.recurrent import HLSTMSettings, Seq2SeqSettings
-from ensue.tasks.suggest.retrieval import Retrieval
 from ensue.tasks.suggest.rules import Rules
 from ensue.tasks.suggest.settings import SuggestSettings
-from ensue.tasks.suggest.transformers import TransformerSettings
 from ensue.training.optimizer import LateOptimizer
 from ensue.vocabulary import FIRST
 

@@ -15,10 +15,10 @@ from ensue.data.query_tokens import SPECIAL, Kind, QueryTokenizer
 from ensue.errors import DataError
 from ensue.lines import plural
 from ensue.tasks.suggest import save
+from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.dataset import CELLS, Sessions, prints
+from ensue.tasks.suggest.ensembles.reranker import learn_order
 from ensue.tasks.suggest.privacy import Floor
-from ensue.tasks.suggest.reranker import learn_order
-from ensue.tasks.suggest.retrieval import Retrieval
 from ensue.tasks.suggest.state import SuggestState
 from ensue.training.loop import Report, mean_loss, train
 from ensue.training.optimizer import make_optimizer

@@ -10,10 +10,10 @@ import torch
 
 from ensue.data.queries import Queries
 from ensue.errors import DataError
-from ensue.tasks.suggest.counting import added
+from ensue.tasks.suggest.baselines.counting import added
+from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.dataset import prints
 from ensue.tasks.suggest.privacy import Floor
-from ensue.tasks.suggest.retrieval import Retrieval
 from ensue.tasks.suggest.state import SuggestState
 from ensue.tasks.suggest.train import note_cuts, require_pairs
 from ensue.training.loop import Report, train

@@ -1,6 +1,7 @@
 """What suggestions are ordered by: weights of a few features, and the cost of a word, chosen on held-out sessions.
 
-Weights put what is written and what is looked up on one scale. The cost is :mod:`ensue.tasks.suggest.consensus`'s.
+Weights put what is written and what is looked up on one scale; for the cost see
+:mod:`ensue.tasks.suggest.ensembles.consensus`.
 A conditional logit (McFadden 1974): the chance that a candidate is the true next query is the softmax, over its pool,
 of the weighted sum of ``FEATURES``. The weights make the true queries of held-out sessions likeliest, with a little L2
 on standardised features. Targets whose truth is in none say nothing and are left out; where fewer than ``LEAST`` are
@@ -20,8 +21,8 @@ from torch.nn import functional
 from ensue.data.queries import Queries, prefixes
 from ensue.metrics import Floats
 from ensue.tasks.suggest.candidates import FEATURES, Pool, features, shares
-from ensue.tasks.suggest.consensus import choose_cost
 from ensue.tasks.suggest.dataset import latest
+from ensue.tasks.suggest.ensembles.consensus import choose_cost
 from ensue.tasks.suggest.infer import GROUP, pools, values
 from ensue.tasks.suggest.state import SuggestState
 

@@ -12,7 +12,10 @@ from sklearn.linear_model import LogisticRegression
 from ensue.data.tokens import Tokenizer
 from ensue.errors import SettingError
 from ensue.tasks.classify import logistic
-from ensue.tasks.classify.counting import CountingSettings, MeanVectors, Sides, Tfidf
+from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
+from ensue.tasks.classify.baselines.settings import CountingSettings
+from ensue.tasks.classify.baselines.tfidf import Tfidf
+from ensue.tasks.classify.dataset import Sides
 
 WORDS = [f"w{place}" for place in range(15)]
 

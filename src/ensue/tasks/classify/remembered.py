@@ -13,13 +13,13 @@ from torch import Tensor
 from ensue.data.histories import Index
 from ensue.data.tokens import Tokens
 from ensue.errors import SettingError
-from ensue.tasks.classify.counting import Sides
+from ensue.tasks.classify.dataset import Sides
 
 FILE = "remembered.safetensors"
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeepingSettings:
+class SharedSettings:
     """What of the texts stays in a folder."""
 
     remembered: int = 200

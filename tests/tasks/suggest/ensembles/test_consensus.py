@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from ensue.metrics import bleu, ngram_counts
-from ensue.tasks.suggest.consensus import COSTS, choose_cost, lead, order, worth
+from ensue.tasks.suggest.ensembles.consensus import COSTS, choose_cost, lead, order, worth
 
 POOL = ["red boat", "buy a red boat", "a kite"]
 SHARES = np.array([0.3, 0.3, 0.4])

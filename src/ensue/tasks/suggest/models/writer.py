@@ -21,8 +21,8 @@ from ensue.nn.dropout import Dropout
 from ensue.nn.steps import Folded, Kept, Past, Steps
 from ensue.nn.transformer import DecoderLayer, Rows, sinusoids
 from ensue.tasks.suggest.batch import PADDING
-from ensue.tasks.suggest.tree import Tree
-from ensue.tasks.suggest.words import Words
+from ensue.tasks.suggest.models.tree import Tree
+from ensue.tasks.suggest.models.words import Words
 
 
 class Memory(NamedTuple):

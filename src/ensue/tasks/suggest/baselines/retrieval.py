@@ -7,8 +7,8 @@ sum of what its latest queries, each ``FADE`` less than the one after it, give t
 
 C(c) is the square of BM25 (Robertson & Zaragoza 2009) of c for the words of the typed query over the highest there is,
 of the ``CLOSE`` highest queries, and 0 elsewhere; each word counts once, the idf being Lucene's ln(1 + (N - n + 1/2) /
-(n + 1/2)). ``beside`` is :meth:`ensue.tasks.suggest.beside.Beside.shares`: what stood near c in sessions, before or
-after it.
+(n + 1/2)). ``beside`` is :meth:`~ensue.tasks.suggest.baselines.co_occurrence.Beside.shares`: what stood near c in
+sessions, before or after it.
 Scores are rounded to six decimals; ties go to the query that came first.
 
 Postings are the columns of a sparse matrix, a row a query; a look-up adds up the columns of the words it asks for.
@@ -26,8 +26,8 @@ import polars as pl
 from ensue.data.histories import Histories, Ids, Index, ranges
 from ensue.data.query_rows import WORDS, distinct_texts, words_of
 from ensue.metrics import Floats
-from ensue.tasks.suggest.beside import FADE, Beside
-from ensue.tasks.suggest.counting import Arrays, Mask, MostFrequentNext, last_places
+from ensue.tasks.suggest.baselines.co_occurrence import FADE, Beside
+from ensue.tasks.suggest.baselines.counting import Arrays, Mask, MostFrequentNext, last_places
 from ensue.vocabulary import FIRST, Vocabulary
 
 SATURATION, LENGTH = 1.2, 0.75

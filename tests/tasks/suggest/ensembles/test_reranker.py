@@ -14,10 +14,10 @@ from scipy.optimize import minimize
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.records import History
-from ensue.tasks.suggest import reranker
 from ensue.tasks.suggest.candidates import FEATURES, Candidate, features, shares
-from ensue.tasks.suggest.consensus import choose_cost
-from ensue.tasks.suggest.reranker import PENALTY, learn_order, logit
+from ensue.tasks.suggest.ensembles import reranker
+from ensue.tasks.suggest.ensembles.consensus import choose_cost
+from ensue.tasks.suggest.ensembles.reranker import PENALTY, learn_order, logit
 from ensue.tasks.suggest.settings import SuggestSettings
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from ensue.data.histories import Histories
 from ensue.records import History
-from ensue.tasks.suggest.beside import REACH, Beside
-from ensue.tasks.suggest.counting import MostFrequentNext, added
-from ensue.tasks.suggest.retrieval import Retrieval
+from ensue.tasks.suggest.baselines.co_occurrence import REACH, Beside
+from ensue.tasks.suggest.baselines.counting import MostFrequentNext, added
+from ensue.tasks.suggest.baselines.retrieval import Retrieval
 
 
 def table(beside: Beside, row: int) -> dict[int, float]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from ensue.errors import SettingError
 from ensue.schedule import Schedule
 from ensue.tasks.classify.dataset import Passages
-from ensue.tasks.classify.network import Level, Shape, TextClassifier, TextSettings
+from ensue.tasks.classify.models.centrality import Level, Shape, TextClassifier, TextSettings
 from ensue.tasks.classify.optimizer import new_optimizer
 from tests.tasks.classify.test_dataset import counting_up
 

@@ -1,0 +1,100 @@
+"""The mean of a text's word vectors under logistic regression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ensue.data.histories import Index
+from ensue.data.tokens import Tokens
+from ensue.metrics import Floats
+from ensue.tasks.classify import logistic
+from ensue.tasks.classify.dataset import Sides
+from ensue.tasks.classify.logistic import Linear, centred
+
+
+class MeanVectors:
+    """The mean of a text's word vectors under logistic regression; words without a vector do not count.
+
+    Of pairs, the two means, the size of their difference and their product are put side by side, as in Eq. 10.
+
+    Args:
+        num_labels: number of labels.
+        strength: how much the data counts beside the penalty, scikit-learn's ``C``.
+        matrix: (words, dim) the vectors by id; zeros where a word has none.
+        num_sides: 2 for pairs.
+    """
+
+    def __init__(self, num_labels: int, strength: float, matrix: Tensor, num_sides: int) -> None:
+        self.num_labels, self.strength, self.matrix, self.num_texts = num_labels, strength, matrix, 0
+        self.linear = logistic.zeros(matrix.shape[1] * (4 if num_sides == 2 else 1), num_labels)
+
+    def count(self, sides: Sides, targets: Index) -> None:
+        """Learn texts; see :meth:`Tfidf.count`."""
+        rows, wanted, start, seen = (
+            self._rows(self._means(sides)),
+            torch.from_numpy(targets),
+            self.linear,
+            self.num_texts,
+        )
+        self.linear = logistic.fit(rows, wanted, self.num_labels, strength=self.strength, start=start, seen=seen)
+        self.num_texts += len(targets)
+
+    def scores(self, sides: Sides) -> Tensor:
+        """(texts, labels) scores before normalising, in float64."""
+        return self.linear.scores(self._rows(self._means(sides)))
+
+    def leanings(self, sides: Sides, labels: Index) -> Floats:
+        """(words of all sides,) how much each word moves the score of its text's label; in pairs, to first order."""
+        means = self._means(sides)
+        slopes = [torch.from_numpy(centred(self.linear.weight))[:, torch.from_numpy(labels)].T]
+        if len(sides) == 2:
+            first, second, apart, product = slopes[0].chunk(4, dim=1)
+            apart = apart * (means[0] - means[1]).sign()
+            slopes = [first + apart + product * means[1], second - apart + product * means[0]]
+        return np.concatenate([self._moved(tokens, slope) for tokens, slope in zip(sides, slopes, strict=True)])
+
+    def grow(self, num_words: int) -> None:
+        """New words have no vectors."""
+        self.matrix = torch.cat(
+            [self.matrix, self.matrix.new_zeros(num_words - len(self.matrix), self.matrix.shape[1])]
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that was learned."""
+        return {"matrix": self.matrix, "num_texts": torch.tensor(self.num_texts), **self.linear._asdict()}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put back what :meth:`tensors` gave."""
+        self.matrix, self.num_texts = tensors["matrix"], int(tensors["num_texts"])
+        self.linear = Linear(tensors["weight"], tensors["bias"])
+
+    def _means(self, sides: Sides) -> list[Tensor]:
+        """Of each side the (texts, dim) means in float64."""
+        return [self._sums(tokens) / self._counts(tokens)[:, None].clamp(min=1) for tokens in sides]
+
+    def _sums(self, tokens: Tokens) -> Tensor:
+        ids, offsets = torch.from_numpy(tokens.ids.astype(np.int64)), torch.from_numpy(tokens.sentences[tokens.texts])
+        sums: Tensor = functional.embedding_bag(ids, self.matrix, offsets, mode="sum", include_last_offset=True)
+        return sums.double()
+
+    def _counts(self, tokens: Tokens) -> Tensor:
+        """(texts,) words that have a vector."""
+        known = np.concatenate([[0], self.matrix.any(1).numpy()[tokens.ids].cumsum()])
+        return torch.from_numpy(np.diff(known[tokens.sentences[tokens.texts]]))
+
+    def _rows(self, means: list[Tensor]) -> Tensor:
+        if len(means) == 1:
+            return means[0]
+        first, second = means
+        return torch.cat([first, second, (first - second).abs(), first * second], dim=1)
+
+    def _moved(self, tokens: Tokens, slopes: Tensor) -> Floats:
+        owner = torch.from_numpy(np.repeat(np.arange(len(tokens)), tokens.lengths))
+        vectors = self.matrix[torch.from_numpy(tokens.ids.astype(np.int64))].double()
+        moved: Floats = ((vectors * slopes[owner]).sum(1) / self._counts(tokens).clamp(min=1)[owner]).numpy()
+        return moved

@@ -1,0 +1,1 @@
+"""Network and linear models as one answer."""

@@ -1,0 +1,1 @@
+"""What is counted of a log of queries and looked up in it."""

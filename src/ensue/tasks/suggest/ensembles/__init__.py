@@ -1,0 +1,1 @@
+"""What orders suggestions that several sources bring."""

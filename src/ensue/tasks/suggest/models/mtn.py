@@ -42,11 +42,11 @@ from ensue.nn.attention import band, masked_mean
 from ensue.nn.dropout import Dropout
 from ensue.nn.transformer import EncoderLayer, Rows, sinusoids
 from ensue.schedule import Schedule
-from ensue.tasks.suggest.models import scoring
 from ensue.tasks.suggest.batch import PADDING, Batch, next_queries, spell
-from ensue.tasks.suggest.sizes import read_depth, require_heads, require_shares, require_sizes
+from ensue.tasks.suggest.models import scoring
 from ensue.tasks.suggest.models.words import Words
 from ensue.tasks.suggest.models.writer import Memory, State, Writer
+from ensue.tasks.suggest.sizes import read_depth, require_heads, require_shares, require_sizes
 
 SCHEDULE = Schedule(
     epochs=30,

@@ -34,10 +34,10 @@ from ensue.nn.attention import masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.recurrent import BiLSTM
 from ensue.schedule import Schedule
-from ensue.tasks.suggest.models import scoring
 from ensue.tasks.suggest.batch import PADDING, Batch, next_queries, spell
-from ensue.tasks.suggest.sizes import require_shares, require_sizes
+from ensue.tasks.suggest.models import scoring
 from ensue.tasks.suggest.models.words import Words
+from ensue.tasks.suggest.sizes import require_shares, require_sizes
 
 SCHEDULE = Schedule(epochs=30, batch_size=64, learning_rate=1e-3, weight_decay=0.0, patience=3, refit=False, replay=0)
 

@@ -20,11 +20,11 @@ import torch
 from torch import Tensor, nn
 
 from ensue.nn.transformer import EncoderLayer, Rows
-from ensue.tasks.suggest.models import scoring
 from ensue.tasks.suggest.batch import END, PADDING, Batch, next_queries, spell
-from ensue.tasks.suggest.sizes import read_depth, require_heads, require_shares, require_sizes
+from ensue.tasks.suggest.models import scoring
 from ensue.tasks.suggest.models.words import Words
 from ensue.tasks.suggest.models.writer import Memory, State, Writer
+from ensue.tasks.suggest.sizes import read_depth, require_heads, require_shares, require_sizes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""The networks of task ``classify``: one paper, one file."""

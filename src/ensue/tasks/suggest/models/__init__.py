@@ -1,0 +1,1 @@
+"""The networks of task ``suggest``, one paper, one file, and the layers that they share."""

@@ -24,7 +24,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ SETTINGS = {
     "table_dim": 4, "negatives": 16, "depth": "1+1+1",
 }  # fmt: skip
 """Small ones, each for the models that have it."""
-OWN: dict[str, dict[str, object]] = {name: {"depth": "1+1"} for name in ("transformer", "flat-transformer")}
+OWN: Mapping[str, Mapping[str, object]] = {name: {"depth": "1+1"} for name in ("transformer", "flat-transformer")}
 PASSING = "seconds"
 """Fields that begin so are of the moment, not of the model."""
 LEFT_OUT = {"sbert", "sentences"}
@@ -147,7 +147,7 @@ def of_model(task: str, name: str, place: Path, data: tuple[list[str], Path, lis
     folder = place / f"{task}-{name}"
     fit = ["fit", task, *learned, *more, "-o", folder, "--model", name, "--seed", 3, "--device", "cpu"]
     known = taken(fit)
-    own: dict[str, object] = {"vectors": {"vectors": place / "vectors.txt"}, **OWN}.get(name, {})
+    own = {"vectors": {"vectors": place / "vectors.txt"}, **OWN}.get(name, {})
     ensue(*fit, *(f"--set={key}={value}" for key, value in {**SETTINGS, **own}.items() if key in known))
     saved = {path.name: digest(tensors(path)) for path in sorted(folder.glob("*.safetensors"))}
     evaluation = lasting(json.loads(ensue("evaluate", folder, asked, *more, "--json")))

@@ -14,30 +14,22 @@ import typer
 
 from ensue.cli import tasks
 from ensue.cli.options import (
-    ArticlesFile,
-    Columns,
+    TABLES,
     Data,
-    Encoding,
-    Gap,
     Json,
-    MaxUnpacked,
     MinUsers,
-    Part,
-    Phrases,
     Reading,
-    Rules,
     Seed,
     Set,
-    Sheet,
-    Sort,
     Task,
-    TimeUnit,
     Valid,
+    reads,
     settings_of,
 )
 from ensue.registry import require_model, require_settings
 
 
+@reads(*TABLES, "articles")
 def fit(
     context: typer.Context,
     task: Task,
@@ -53,17 +45,8 @@ def fit(
     ] = False,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used when there is one")] = None,
     min_users: MinUsers = None,
-    columns: Columns = "",
-    time_unit: TimeUnit = None,
-    sort: Sort = True,
-    gap: Gap = None,
-    encoding: Encoding = "",
-    sheet: Sheet = "",
-    max_unpacked: MaxUnpacked = None,
-    phrases: Phrases = False,
-    rules: Rules = "",
-    part: Part = "",
-    articles: ArticlesFile = None,
+    *,
+    reading: Reading,
     json: Json = False,
 ) -> None:
     """Train a model (or count) and write its folder."""
@@ -78,7 +61,6 @@ def fit(
     from ensue.store.swap import sweep
     from ensue.training.distributed import ranks
 
-    reading = Reading.of(context)
     predictor = make(task, model, settings=settings, seed=seed, device=device)
     require_writable(output)
     _require_free(output, replace)

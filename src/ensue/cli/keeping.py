@@ -9,25 +9,17 @@ import typer
 
 from ensue.cli import tasks
 from ensue.cli.options import (
-    ArticlesFile,
-    Columns,
-    Encoding,
+    TABLES,
     Folder,
-    Gap,
     Json,
-    MaxUnpacked,
-    Part,
-    Phrases,
     Reading,
-    Rules,
-    Sheet,
-    Sort,
-    TimeUnit,
     present,
+    reads,
 )
 from ensue.errors import SettingError
 
 
+@reads(*TABLES, "articles")
 def update(
     context: typer.Context,
     folder: Folder,
@@ -42,17 +34,8 @@ def update(
     rollback: Annotated[
         bool, typer.Option("--rollback", help="put back the newest older version, or the one numbered")
     ] = False,
-    columns: Columns = "",
-    time_unit: TimeUnit = None,
-    sort: Sort = True,
-    gap: Gap = None,
-    encoding: Encoding = "",
-    sheet: Sheet = "",
-    max_unpacked: MaxUnpacked = None,
-    phrases: Phrases = False,
-    rules: Rules = "",
-    part: Part = "",
-    articles: ArticlesFile = None,
+    *,
+    reading: Reading,
     json: Json = False,
 ) -> None:
     """Learn what is new on top of a model; or put an old version back.
@@ -69,7 +52,6 @@ def update(
         raise SettingError("name a log of what is new, as in `ensue update FOLDER new.csv`, or give --rollback")
     current(folder)  # a wrong folder is found before a long log is read
     source = present(Path(new)) or Path(new)
-    reading = Reading.of(context)
     tasks.of_folder(folder, context).update(folder, source, reading, None if no_test else max_drop, keep, json)
 
 

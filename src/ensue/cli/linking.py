@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ensue.cli.options import Columns, Encoding, Json, MaxUnpacked, Reading, Sheet, present
+from ensue.cli.options import Json, Reading, present, reads
 from ensue.errors import SettingError
 from ensue.lines import plural
 from ensue.registry import task_of
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ensue.tasks.link.review.labels import Labels
 
 
+@reads("columns", "encoding", "sheet", "max_unpacked")
 def link(
     context: typer.Context,
     articles: Annotated[Path, typer.Argument(callback=present, help="the story: a file of one or many articles")],
@@ -46,10 +47,8 @@ def link(
     labels: Annotated[
         Path | None, typer.Option(help="of a review: the file of labels; beside the posts if none")
     ] = None,
-    columns: Columns = "",
-    encoding: Encoding = "",
-    sheet: Sheet = "",
-    max_unpacked: MaxUnpacked = None,
+    *,
+    reading: Reading,
     json: Json = False,
 ) -> None:
     """Rank posts for a story of one or many articles, with the sentence that each matches and what repeats it."""
@@ -67,7 +66,7 @@ def link(
 
     if output is not None:
         writing.require_place(output, [articles, posts])
-    reading = replace(Reading.of(context), articles=articles)
+    reading = replace(reading, articles=articles)
     corpus, understood = read_corpus(posts, reading.articles, columns=reading.roles, **reading.opening)
     for one in understood:
         show_links.understood(one)

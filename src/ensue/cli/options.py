@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import atexit
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from shutil import disk_usage, rmtree
 from stat import S_ISFIFO
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -66,51 +69,6 @@ def input_present(source: str) -> str:
     return source if source == "-" else str(present(Path(source)))
 
 
-Columns = Annotated[
-    str,
-    typer.Option(
-        help="roles to column names: sequence=…,value=…,time=…; of "
-        "texts text=…,second=…,label=…,group=…; of query logs "
-        "query=…,user=…,session=…,time=…,part=…; of posts and articles "
-        "text=…,id=…,about=…,part=…,body=…,summary=…,article_id=…,article_title=…"
-    ),
-]
-TimeUnit = Annotated[str | None, typer.Option(help="unit of the times: s, ms, h or iso; found out unless stated")]
-Sort = Annotated[
-    bool, typer.Option("--sort/--no-sort", help="sort events that are out of order and say so, or refuse them")
-]
-Encoding = Annotated[
-    str, typer.Option(help="how a text file writes its characters, such as cp1252; UTF-8, or by its byte-order mark")
-]
-Sheet = Annotated[str, typer.Option(help="of Excel files: the name of the sheet; the first unless stated")]
-MaxUnpacked = Annotated[
-    float | None,
-    typer.Option(min=0, help="gigabytes that a packed file may unpack to; 64 times its size unless stated"),
-]
-Gap = Annotated[float | None, typer.Option(help="minutes of pause that end a session; 0 never cuts")]
-Phrases = Annotated[bool, typer.Option("--phrases", help="of trees, read every labelled phrase, not only sentences")]
-Rules = Annotated[
-    str,
-    typer.Option(
-        help="of query logs: paper, or least=2,most=5,most_words=10,most_characters=500,repeats=false,"
-        "normalisation=plain|paper"
-    ),
-]
-Part = Annotated[
-    str,
-    typer.Option(
-        help="only this part of the file: of query logs valid, test:novel or the like, of posts valid or the like"
-    ),
-]
-MinUsers = Annotated[
-    int | None, typer.Option(help="of query logs: how many users must have typed what is suggested; 5 unless stated")
-]
-ArticlesFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--articles", callback=present, help="of posts: the file of articles; a folder holds both files itself"
-    ),
-]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 Folder = Annotated[Path, typer.Argument(help="a model folder made by `ensue fit`")]
 
@@ -130,32 +88,67 @@ Set = Annotated[
 Seed = Annotated[int, typer.Option(help="the same seed gives the same model")]
 
 
+MinUsers = Annotated[
+    int | None, typer.Option(help="of query logs: how many users must have typed what is suggested; 5 unless stated")
+]
+_PANEL = "How files are read"
+
+
+def _option(*names: str, **about: Any) -> Any:
+    return typer.Option(*names, rich_help_panel=_PANEL, **about)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How files are to be read, as the options say."""
+    """How files are to be read: each field is an option, which :func:`reads` gives to a verb."""
 
-    columns: str = ""
-    time_unit: str | None = None
-    sort: bool = True
-    gap: float | None = None
-    phrases: bool = False
-    rules: str = ""
-    part: str = ""
-    min_users: int | None = None
+    columns: Annotated[
+        str,
+        _option(
+            help="roles to column names: sequence=…,value=…,time=…; of "
+            "texts text=…,second=…,label=…,group=…; of query logs "
+            "query=…,user=…,session=…,time=…,part=…; of posts and articles "
+            "text=…,id=…,about=…,part=…,body=…,summary=…,article_id=…,article_title=…"
+        ),
+    ] = ""
+    time_unit: Annotated[str | None, _option(help="unit of the times: s, ms, h or iso; found out unless stated")] = None
+    sort: Annotated[
+        bool, _option("--sort/--no-sort", help="sort events that are out of order and say so, or refuse them")
+    ] = True
+    gap: Annotated[float | None, _option(help="minutes of pause that end a session; 0 never cuts")] = None
+    encoding: Annotated[
+        str,
+        _option(help="how a text file writes its characters, such as cp1252; UTF-8, or by its byte-order mark"),
+    ] = ""
+    sheet: Annotated[str, _option(help="of Excel files: the name of the sheet; the first unless stated")] = ""
+    max_unpacked: Annotated[
+        float | None,
+        _option(min=0, help="gigabytes that a packed file may unpack to; 64 times its size unless stated"),
+    ] = None
+    phrases: Annotated[bool, _option("--phrases", help="of trees, read every labelled phrase, not only sentences")] = (
+        False
+    )
+    rules: Annotated[
+        str,
+        _option(
+            help="of query logs: paper, or least=2,most=5,most_words=10,most_characters=500,repeats=false,"
+            "normalisation=plain|paper"
+        ),
+    ] = ""
+    part: Annotated[
+        str,
+        _option(
+            help="only this part of the file: of query logs valid, test:novel or the like, of posts valid or the like"
+        ),
+    ] = ""
+    articles: Annotated[
+        Path | None,
+        _option(
+            "--articles", callback=present, help="of posts: the file of articles; a folder holds both files itself"
+        ),
+    ] = None
+    min_users: MinUsers = None
     """Of ``check``: the privacy floor that is looked at."""
-    articles: Path | None = None
-    """Of posts: the file of the articles."""
-    encoding: str = ""
-    sheet: str = ""
-    max_unpacked: float | None = None
-
-    @classmethod
-    def of(cls, context: typer.Context) -> Reading:
-        """What a verb was given, by the names of its parameters; those it does not have stay as they are."""
-        given = {name: value for name, value in context.params.items() if name in cls.__dataclass_fields__}
-        if given.get("articles") is not None:
-            given["articles"] = Path(given["articles"])
-        return cls(**given)
 
     @property
     def opening(self) -> Opening:
@@ -171,6 +164,36 @@ class Reading:
             SettingError: not of the form role=name.
         """
         return parse(self.columns.split(",")) if self.columns else None
+
+
+TABLES = (
+    "columns", "time_unit", "sort", "gap", "encoding", "sheet", "max_unpacked", "phrases", "rules", "part",
+)  # fmt: skip
+"""The options of a verb that reads logs, texts or queries."""
+
+
+def reads(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a verb options of :class:`Reading`, by name, in the place of its parameter ``reading``."""
+
+    def decorate(verb: Callable[..., None]) -> Callable[..., None]:
+        @wraps(verb)
+        def call(**given: Any) -> None:
+            reading = Reading(**{name: given.pop(name) for name in names})
+            verb(**given, reading=reading)
+
+        hints = get_type_hints(Reading, include_extras=True)
+        parameters = []
+        for parameter in signature(verb, eval_str=True).parameters.values():
+            own = [
+                Parameter(name, Parameter.KEYWORD_ONLY, default=getattr(Reading, name), annotation=hints[name])
+                for name in names
+            ]
+            parameters += own if parameter.name == "reading" else [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
+        call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        return call
+
+    return decorate
 
 
 def settings_of(pairs: list[str] | None, min_users: int | None) -> dict[str, str]:

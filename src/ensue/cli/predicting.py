@@ -16,20 +16,12 @@ import typer
 from ensue.cli import tasks
 from ensue.cli.asked import Asked
 from ensue.cli.options import (
-    Columns,
-    Encoding,
+    TABLES,
     Folder,
-    Gap,
     Json,
-    MaxUnpacked,
-    Part,
-    Phrases,
     Reading,
-    Rules,
-    Sheet,
-    Sort,
-    TimeUnit,
     input_present,
+    reads,
 )
 from ensue.errors import SettingError
 from ensue.lines import plural
@@ -41,6 +33,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 512
 
 
+@reads(*TABLES)
 def predict(
     context: typer.Context,
     folder: Folder,
@@ -62,16 +55,8 @@ def predict(
     evidence: Annotated[bool, typer.Option(help="show what each choice leaned on")] = True,
     prefix: Annotated[str, typer.Option(help="of suggestions: what stands in the search box already")] = "",
     steps: Annotated[int | None, typer.Option(help="of next: roll forward so far, who and when and whether")] = None,
-    columns: Columns = "",
-    time_unit: TimeUnit = None,
-    sort: Sort = True,
-    gap: Gap = None,
-    encoding: Encoding = "",
-    sheet: Sheet = "",
-    max_unpacked: MaxUnpacked = None,
-    phrases: Phrases = False,
-    rules: Rules = "",
-    part: Part = "",
+    *,
+    reading: Reading,
     json: Json = False,
 ) -> None:
     """Rank what comes next after each history, or the labels of each text: one answer a row; new values are welcome."""
@@ -82,7 +67,7 @@ def predict(
             raise SettingError("-o and --steps: a forecast has no row a sequence; give --json and > instead of -o")
         writing.require_place(output, [Path(source)] if source != "-" else [])
     chosen, predictor = _opened(folder, context)
-    asked = chosen.records(source, Reading.of(context), predictor)
+    asked = chosen.records(source, reading, predictor)
     more: dict[str, Any] = {"prefix": prefix} if prefix else {}
     more["evidence"] = evidence and (output is None or json or predictor.task == "link")
     records, found = _named(asked.records, source), []
@@ -173,6 +158,7 @@ def _columns(answers: Sequence[Any]) -> list[pl.Series]:
     return [*found, *(pl.Series(name, numbers, pl.Int64) for name, numbers in counts)]
 
 
+@reads(*TABLES)
 def explain(
     context: typer.Context,
     folder: Folder,
@@ -186,23 +172,15 @@ def explain(
     ],
     html: Annotated[Path | None, typer.Option(help="draw the first one's weights into this page")] = None,
     k: Annotated[int, typer.Option("-k", help="choices an answer")] = 3,
-    columns: Columns = "",
-    time_unit: TimeUnit = None,
-    sort: Sort = True,
-    gap: Gap = None,
-    encoding: Encoding = "",
-    sheet: Sheet = "",
-    max_unpacked: MaxUnpacked = None,
-    phrases: Phrases = False,
-    rules: Rules = "",
-    part: Part = "",
+    *,
+    reading: Reading,
     json: Json = False,
 ) -> None:
     """Show what an answer leaned on inside each history or text, and what it loses without that."""
     from ensue.cli import show
 
     chosen, predictor = _opened(folder, context)
-    every = _named(chosen.records(source, Reading.of(context), predictor).records, source)
+    every = _named(chosen.records(source, reading, predictor).records, source)
     records = (one for one in every if not isinstance(one, History) or _says_something(one, source))
     drawn = False
     while some := list(islice(records, 256)):

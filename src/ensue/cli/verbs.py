@@ -11,27 +11,18 @@ import typer
 
 from ensue.cli import demonstration, fitting, keeping, linking, listing, predicting, serving, streaming, tasks
 from ensue.cli.options import (
-    ArticlesFile,
-    Columns,
+    TABLES,
     Data,
-    Encoding,
     Folder,
-    Gap,
     Json,
-    MaxUnpacked,
     MinUsers,
-    Part,
-    Phrases,
     Reading,
-    Rules,
     Set,
-    Sheet,
-    Sort,
     Task,
-    TimeUnit,
     Valid,
     all_present,
     present,
+    reads,
     settings_of,
 )
 from ensue.errors import SettingError
@@ -65,6 +56,7 @@ def _names(models: str) -> list[str]:
 
 
 @app.command()
+@reads(*TABLES, "articles", "min_users")
 def check(
     context: typer.Context,
     data: Data,
@@ -72,23 +64,12 @@ def check(
         list[Path] | None,
         typer.Option(callback=all_present, help="another split, to look for leaks; may be repeated"),
     ] = None,
-    columns: Columns = "",
-    time_unit: TimeUnit = None,
-    sort: Sort = True,
-    gap: Gap = None,
-    encoding: Encoding = "",
-    sheet: Sheet = "",
-    max_unpacked: MaxUnpacked = None,
-    phrases: Phrases = False,
-    rules: Rules = "",
-    part: Part = "",
-    articles: ArticlesFile = None,
-    min_users: MinUsers = None,
+    *,
+    reading: Reading,
     task: Annotated[str, typer.Option(help="next, classify, suggest or link; found out unless stated")] = "",
     json: Json = False,
 ) -> None:
     """Show what was understood of a file, and what in it would spoil a result."""
-    reading = Reading.of(context)
     chosen = tasks.named(task, context) if task else tasks.of_file(data, reading, context)
     chosen.check(data, other or [], reading, json)
 
@@ -97,23 +78,15 @@ app.command()(fitting.fit)
 
 
 @app.command()
+@reads(*TABLES, "articles")
 def evaluate(
     context: typer.Context,
     folder: Folder,
     data: Data,
     protocol: Protocol = "full",
     at: At = "10,20,50,100",
-    columns: Columns = "",
-    time_unit: TimeUnit = None,
-    sort: Sort = True,
-    gap: Gap = None,
-    encoding: Encoding = "",
-    sheet: Sheet = "",
-    max_unpacked: MaxUnpacked = None,
-    phrases: Phrases = False,
-    rules: Rules = "",
-    part: Part = "",
-    articles: ArticlesFile = None,
+    *,
+    reading: Reading,
     json: Json = False,
 ) -> None:
     """Score a model on data it has not seen, counting beside it; the table also goes into its CARD.md."""
@@ -127,7 +100,7 @@ def evaluate(
 
     scoring = chosen.scoring(protocol, at)
     predictor = load(folder)
-    asked = chosen.read(data, Reading.of(context))
+    asked = chosen.read(data, reading)
     chosen.require_like(asked, data, predictor)
     found = score(predictor, asked, **scoring)
     with suppress(ModelFolderError):  # a folder that may only be read keeps its old card
@@ -136,6 +109,7 @@ def evaluate(
 
 
 @app.command()
+@reads(*TABLES, "articles")
 def compare(
     context: typer.Context,
     task: Task,
@@ -148,17 +122,8 @@ def compare(
     min_users: MinUsers = None,
     protocol: Protocol = "full",
     at: At = "10,20,50,100",
-    columns: Columns = "",
-    time_unit: TimeUnit = None,
-    sort: Sort = True,
-    gap: Gap = None,
-    encoding: Encoding = "",
-    sheet: Sheet = "",
-    max_unpacked: MaxUnpacked = None,
-    phrases: Phrases = False,
-    rules: Rules = "",
-    part: Part = "",
-    articles: ArticlesFile = None,
+    *,
+    reading: Reading,
     json: Json = False,
 ) -> None:
     """Train several models on the same data and score them side by side, counting always among them."""
@@ -174,7 +139,6 @@ def compare(
     from ensue.predictor import make
 
     scoring = chosen.scoring(protocol, at)
-    reading = Reading.of(context)
     entries = [[make(task, name, settings=settings, seed=seed) for seed in range(seeds)] for name in names]
     learned = replace(reading, part="")  # a part is of what is scored: nothing of it may be trained on
     known, asked = chosen.read(data, learned), chosen.read(test, reading)

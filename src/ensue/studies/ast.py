@@ -27,7 +27,7 @@ from ensue.studies.cells import Cell, Cells
 from ensue.studies.drawn import Drawn
 from ensue.studies.provenance import Follow, Study, Tell
 from ensue.tasks.link import COUNTING, MODELS
-from ensue.tasks.link.models.star import AST
+from ensue.tasks.link.model import LearnsAlphas
 from ensue.tasks.link.predictor import LinkPredictor
 
 NETWORKS = ("cnn", "gru", "bigru", "ast")
@@ -183,7 +183,7 @@ def _about(predictor: LinkPredictor, asked: Asked) -> Cell:
         "validation_mrr": predictor.facts["validation"]["mrr"],
         "map": post_map(predictor, asked) if predictor.seed == 0 else {},
     }
-    if isinstance(encoder := predictor.network.encoder, AST):
+    if isinstance(encoder := predictor.network.encoder, LearnsAlphas):
         found["alphas"] = encoder.alphas()
     return found
 

@@ -13,7 +13,7 @@ from ensue.data.histories import Index, ranges
 from ensue.data.tokens import Tokens
 from ensue.errors import DataError
 from ensue.tasks.link.batch import Batch, Block
-from ensue.tasks.link.models.network import Linker
+from ensue.tasks.link.model import Model
 
 WORDS = 2**14
 """Words of a block at most, but for one text that is longer: with 300 numbers each, 20 MB."""
@@ -125,7 +125,7 @@ def text_blocks(tokens: Tokens, index: Index, words: int = WORDS) -> tuple[Block
 
 
 @torch.no_grad()
-def encode_texts(network: Linker, tokens: Tokens, *, at_once: int = 2**13) -> Iterator[tuple[Index, Tensor]]:
+def encode_texts(network: Model, tokens: Tokens, *, at_once: int = 2**13) -> Iterator[tuple[Index, Tensor]]:
     """The unit vectors of all texts, some thousands at a time, whatever their number.
 
     Args:
@@ -136,8 +136,7 @@ def encode_texts(network: Linker, tokens: Tokens, *, at_once: int = 2**13) -> It
     Yields:
         The numbers of some texts, rising, and their (texts, width) vectors on the CPU; 0 for a text without a word.
     """
-    device = network.table.weight.device
     for low in range(0, len(tokens), at_once):
         index = np.arange(low, min(low + at_once, len(tokens)))
-        blocks = [block.to(device) for block in text_blocks(tokens, index, READ)]
+        blocks = [block.to(network.device) for block in text_blocks(tokens, index, READ)]
         yield index, network.read(blocks, len(index)).cpu()

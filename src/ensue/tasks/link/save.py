@@ -23,6 +23,7 @@ from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.link import remembered
 from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.measures import Calibration
+from ensue.tasks.link.model import module_of
 from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.state import LinkState
 from ensue.training.optimizer import FILE, optimizer_tensors, saved_optimizer
@@ -67,7 +68,7 @@ def files(state: LinkState, card: str) -> dict[str, bytes]:
     if state.remembered is not None:
         contents[remembered.FILE] = tensor_bytes(state.remembered.tensors())
     if state.optimizer is not None:
-        contents[FILE] = tensor_bytes(optimizer_tensors(state.network, state.optimizer))
+        contents[FILE] = tensor_bytes(optimizer_tensors(module_of(state.network), state.optimizer))
     return contents
 
 
@@ -103,7 +104,7 @@ def fill(state: LinkState, path: Path, facts: dict[str, Any]) -> None:
     state.model = state.new_network(*tensors["table.weight"].shape)
     state.network.load_state_dict(tensors)
     make = partial(new_optimizer, state.network, state.schedule)
-    state.optimizer = saved_optimizer(path, state.network, make)
+    state.optimizer = saved_optimizer(path, module_of(state.network), make)
 
 
 def _parquet(articles: Articles) -> bytes:

@@ -20,6 +20,7 @@ from ensue.tasks.link import MODELS, SHARED
 from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.index.vector_index import VectorIndex
 from ensue.tasks.link.measures import Calibration
+from ensue.tasks.link.model import Model
 from ensue.tasks.link.models.network import Linker, LinkSettings
 from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.remembered import Remembered
@@ -81,7 +82,7 @@ class LinkState:
         """The articles that posts are compared with; ``None`` before anything was learned."""
         self.tokenizer = Tokenizer()
         """The words of the network."""
-        self.model: Linker | Encoder | None = None
+        self.model: Model | Encoder | None = None
         """What makes a vector of a text: trained here, or installed."""
         self.optimizer = None
         self.weights: dict[str, float] = {}
@@ -121,9 +122,9 @@ class LinkState:
         return self.known.articles
 
     @property
-    def network(self) -> Linker:
+    def network(self) -> Model:
         """The network that is trained here; there must be one."""
-        assert isinstance(self.model, Linker)
+        assert self.model is not None and not isinstance(self.model, Encoder)
         return self.model
 
     @property
@@ -132,7 +133,7 @@ class LinkState:
         assert isinstance(self.settings, LinkSettings)
         return self.settings
 
-    def new_network(self, num_words: int, dim: int) -> Linker:
+    def new_network(self, num_words: int, dim: int) -> Model:
         """An untrained network on this state's device."""
         settings = self.network_settings
         with room_for(settings.encoder):

@@ -27,7 +27,8 @@ from ensue.tasks.link.encode import vectors_of
 from ensue.tasks.link.held_out import choose_weights, learn_probabilities, remember
 from ensue.tasks.link.index.vector_index import fingerprints
 from ensue.tasks.link.measures import by_row
-from ensue.tasks.link.models.network import LEARNED_DIM
+from ensue.tasks.link.model import module_of
+from ensue.tasks.link.models.network import LEARNED_DIM, LinkSettings
 from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.state import LinkState, State
 from ensue.training.loop import Report, train
@@ -40,7 +41,8 @@ def fit(
     state: LinkState, data: Corpus, valid: Corpus | None, checkpoint: Path | None, resume: bool
 ) -> Iterator[Report]:
     """See :meth:`ensue.tasks.link.predictor.LinkPredictor.fit`."""
-    require_file("vectors", getattr(state.settings, "vectors", None))
+    if isinstance(state.settings, LinkSettings):
+        require_file("vectors", state.settings.vectors)
     if isinstance(state.settings, SbertSettings):
         require_encoder(state.settings.encoder)
     require_links(data, "training data")
@@ -164,7 +166,7 @@ def _train(
     learned = part.select(np.arange(min(len(part), SAMPLE)))
     before = _validate(state, learned)
     trained = yield from train(
-        network,
+        module_of(network),
         data,
         lambda: _validate(state, held),
         schedule,

@@ -11,6 +11,7 @@ from ensue.data.corpus import Corpus
 from ensue.errors import DataError
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.link.encode import vectors_of
+from ensue.tasks.link.model import module_of
 from ensue.tasks.link.state import LinkState
 from ensue.tasks.link.train import links, prints
 from ensue.training.loop import Report, train
@@ -45,13 +46,13 @@ def update(state: LinkState, data: Corpus) -> Report:
 
 def _learn(state: LinkState, data: Corpus, updates: int) -> Report:
     """One pass; rows for new words, while the optimiser's moments of the others stay."""
-    schedule, network, old = state.schedule, state.network, state.optimizer
+    schedule, network, old = state.schedule, module_of(state.network), state.optimizer
     assert schedule is not None and old is not None
     about = data.articles.select(np.unique(data.pairs[:, 0]))
     state.tokenizer.add([about.texts, data.posts.texts], min_count=state.network_settings.min_count)
     torch.manual_seed(state.seed + updates)
     moments = optimizer_tensors(network, old)
-    network.grow(len(state.tokenizer.vocabulary))
+    state.network.grow(len(state.tokenizer.vocabulary))
     state.optimizer = new_optimizer(network, schedule)
     restore_optimizer(network, state.optimizer, moments)
     *_, last = train(

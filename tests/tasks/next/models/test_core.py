@@ -11,8 +11,8 @@ import torch
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.records import History
-from ensue.tasks.next.models.core import CORE, HALVES, CORESettings
 from ensue.tasks.next.dataset import Pieces
+from ensue.tasks.next.models.core import CORE, HALVES, CORESettings
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST
 

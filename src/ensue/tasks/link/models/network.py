@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,7 @@ from ensue.errors import SettingError
 from ensue.schedule import Schedule
 from ensue.settings import DEEPEST, require
 from ensue.tasks.link.batch import Batch, Block, Words
+from ensue.tasks.link.model import TextEncoder
 from ensue.tasks.link.models.cnn import CNN
 from ensue.tasks.link.models.gru import GRU
 from ensue.tasks.link.models.losses import contrastive_loss, triplet_loss
@@ -122,12 +123,17 @@ class Linker(nn.Module):
         nn.init.normal_(self.table.weight, std=_SPREAD)
         nn.init.zeros_(self.table.weight[: PADDING + 2])  # padding, and words that were never seen
         self.register_buffer("fixed", torch.zeros(num_words, dtype=torch.bool))
-        self.encoder = _encoder(settings, dim)
+        self.encoder: TextEncoder = _encoder(settings, dim)
 
     @property
     def width(self) -> int:
         """Numbers in a text's vector."""
         return self.encoder.width
+
+    @property
+    def device(self) -> torch.device:
+        """Where it runs."""
+        return self.table.weight.device
 
     @torch.no_grad()
     def place(self, ids: Tensor, vectors: Tensor, *, tuned: bool) -> None:
@@ -135,10 +141,10 @@ class Linker(nn.Module):
 
         All others start anew, as large as the file's.
         """
-        device = self.table.weight.device
+        ids = ids.to(self.device)
         nn.init.normal_(self.table.weight[PADDING + 2 :], std=float(vectors.std()))
-        self.table.weight[ids.to(device)] = vectors.to(device)
-        self.fixed[ids.to(device)] = not tuned
+        self.table.weight[ids] = vectors.to(self.device)
+        self.fixed[ids] = not tuned
 
     @torch.no_grad()
     def grow(self, num_words: int) -> None:
@@ -158,10 +164,10 @@ class Linker(nn.Module):
         Returns:
             (rows, width).
         """
-        return cast(Tensor, self.encoder(self._look(ids, mask)))
+        return self.encoder(self._look(ids, mask))
 
     def weigh(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """(rows, length) each word's share in what its text's vector leaned on; rows sum to 1."""
+        """(rows, length) each word's share in what its text's vector attended to; rows sum to 1."""
         return self.encoder.weigh(self._look(ids, mask))
 
     def parts(self, ids: Tensor, mask: Tensor, others: Tensor) -> Tensor:
@@ -205,7 +211,7 @@ class Linker(nn.Module):
         return Words(vectors, index, mask)
 
 
-def _encoder(settings: LinkSettings, dim: int) -> AST | CNN | GRU:
+def _encoder(settings: LinkSettings, dim: int) -> TextEncoder:
     if settings.encoder == "ast":
         return AST(dim, heads=settings.heads, neighbours=settings.neighbours, cycles=settings.cycles)
     if settings.encoder == "cnn":

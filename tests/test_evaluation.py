@@ -20,6 +20,7 @@ from ensue.records import History
 from ensue.tasks.next import COUNTING
 from ensue.tasks.next.batch import Batch, Output
 from ensue.tasks.next.dataset import draw_negatives
+from ensue.tasks.next.model import module_of
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST
 from tests import oracles
@@ -136,13 +137,16 @@ def walks(num: int, step: int, seed: int) -> Histories:
 class Walk(nn.Module):
     """Knows that the alphabet is walked by ``step``."""
 
-    reach = 0
+    reach: int | None = 0
 
     def __init__(self, predictor: NextPredictor, step: int) -> None:
         super().__init__()
         values = predictor.vocabulary.values
         after = [0, 0, *(predictor.vocabulary.id(chr(97 + (ord(v) - 97 + step) % NUM_VALUES)) for v in values)]
         self.after = torch.tensor(after)
+
+    def grow(self, num_ids: int) -> Walk:
+        raise NotImplementedError
 
     def forward(self, batch: Batch) -> Output:
         return Output(nn.functional.one_hot(self.after[batch.ids[batch.asked]], len(self.after)).float())
@@ -255,7 +259,7 @@ def test_a_small_catalogue_does_not_make_large_batches(monkeypatch: pytest.Monke
     predictor = fitted(world.train, "hidan", epochs=1, dim=2)
     whole = evaluate(predictor, world.train).rows[0].figures
     rows: list[int] = []
-    predictor.network.register_forward_pre_hook(lambda module, inputs: rows.append(len(inputs[0].ids)))
+    module_of(predictor.network).register_forward_pre_hook(lambda module, inputs: rows.append(len(inputs[0].ids)))
     monkeypatch.setattr("ensue.tasks.next.infer.CELLS", 1024 * 16)  # 16 targets, or records, at once
     parts = evaluate(predictor, world.train).rows[0].figures
     assert parts == pytest.approx(whole) and 1 < max(rows) <= 16 < sum(rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from ensue.errors import SettingError
 from ensue.records import History
 from ensue.tasks.next.attributions import known
 from ensue.tasks.next.infer import score_histories
+from ensue.tasks.next.model import Baseline, Network
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.optimizer import optimizer_tensors
 from ensue.vocabulary import UNKNOWN, Vocabulary
@@ -25,6 +26,11 @@ CYCLE = 10
 HOUR = 3600.0
 TRAINED: Mapping[str, object] = {"dim": 16, "table_dim": 16, "epochs": 12, "learning_rate": 0.02, "batch_size": 8}
 LEARNED: dict[str, NextPredictor] = {}
+
+
+def network_of(predictor: NextPredictor) -> Any:
+    """Its network, whatever that holds."""
+    return predictor.network
 
 
 def walks(num: int, seed: int) -> list[History]:
@@ -92,6 +98,10 @@ class NextContract:
         """Shares of the events of the training data, counted anew."""
         values = [value for record in self.data(80, 0) for value in record.values]
         return {value: values.count(value) / len(values) for value in set(values)}
+
+    def test_is_what_the_verbs_take_it_for(self, predictor: NextPredictor) -> None:
+        assert isinstance(predictor.network, Baseline if predictor.schedule is None else Network)
+        assert all(isinstance(baseline, Baseline) for baseline in predictor.counting.values())
 
     def test_learns_the_pattern(self, predictor: NextPredictor) -> None:
         questions = self.data(40, 1)
@@ -226,7 +236,7 @@ class NextContract:
 
         def steps() -> set[float]:
             assert own.optimizer is not None
-            tensors = optimizer_tensors(own.network, own.optimizer)
+            tensors = optimizer_tensors(network_of(own), own.optimizer)
             return {float(tensor) for name, tensor in tensors.items() if name.endswith(".step")}
 
         (before,) = steps()

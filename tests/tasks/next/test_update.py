@@ -16,6 +16,7 @@ from ensue.tasks.next import MODELS, grow, update
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.optimizer import optimizer_tensors
 from tests.folders import unsummed
+from tests.tasks.next.contract import network_of
 
 SMALL = {"dim": 8, "epochs": 1, "batch_size": 8}
 TRAINED = sorted(name for name, (_, _, schedule) in MODELS.items() if schedule is not None)
@@ -46,7 +47,7 @@ def state(predictor: NextPredictor, folder: Path) -> dict[str, bytes]:
 
 def moments_of(predictor: NextPredictor) -> dict[str, torch.Tensor]:
     assert predictor.optimizer is not None
-    return optimizer_tensors(predictor.network, predictor.optimizer)
+    return optimizer_tensors(network_of(predictor), predictor.optimizer)
 
 
 def same(one: NextPredictor, other: NextPredictor, place: Path) -> bool:
@@ -90,7 +91,7 @@ def test_what_a_new_id_starts_from_does_not_depend_on_when_it_came(
     loaded = NextPredictor.load(tmp_path / "between", device="cpu")
     loaded.welcome(values)
     assert same(made[0], made[1], tmp_path) and same(made[0], loaded, tmp_path)
-    table = made[0].network.users if model == "hidan" else made[0].network.items
+    table = network_of(made[0]).users if model == "hidan" else network_of(made[0]).items
     rows = table.weight[-20:].detach()
     assert len(torch.unique(rows, dim=0)) == 20 and 0.01 < float(rows.std()) < 1
 
@@ -98,11 +99,11 @@ def test_what_a_new_id_starts_from_does_not_depend_on_when_it_came(
 def test_a_table_that_has_room_grows_where_it_stands() -> None:
     made = fitted()
     made.welcome(f"x{number}" for number in range(800))
-    place = made.network.items.weight.data_ptr()
+    place = network_of(made).items.weight.data_ptr()
     for number in range(90):  # an eighth of 812 rows was spare
         made.welcome([f"y{number}"])
-    assert made.network.items.weight.data_ptr() == place
-    assert made.network.items.num_embeddings == len(made.network.items.weight) == len(made.vocabulary)
+    assert network_of(made).items.weight.data_ptr() == place
+    assert network_of(made).items.num_embeddings == len(network_of(made).items.weight) == len(made.vocabulary)
 
 
 def test_learning_with_nothing_fresh_changes_nothing(tmp_path: Path) -> None:
@@ -154,7 +155,7 @@ def test_each_call_draws_anew() -> None:
     losses = set()
     for _ in range(3):
         losses.add(made.learn(data))
-        made.network.load_state_dict(kept)
+        network_of(made).load_state_dict(kept)
     assert len(losses) == 3
 
 
@@ -170,7 +171,7 @@ def test_learning_online_learns() -> None:
 def test_a_loss_that_is_no_number_is_said() -> None:
     made = fitted()
     with torch.no_grad():
-        made.network.items.weight[3:] = torch.nan
+        network_of(made).items.weight[3:] = torch.nan
     with pytest.raises(SettingError, match="the loss became nan"):
         made.learn(encoded(made, circles(8, 2)))
 

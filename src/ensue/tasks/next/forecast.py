@@ -19,6 +19,7 @@ from ensue.records import History
 from ensue.tasks.next.baselines.length_delay import SHARES, StopDelayEstimate
 from ensue.tasks.next.dataset import Pieces
 from ensue.tasks.next.infer import predict
+from ensue.tasks.next.model import TimesNext
 from ensue.tasks.next.state import NextState
 from ensue.vocabulary import FIRST
 
@@ -54,16 +55,17 @@ def _goings(state: NextState, records: Sequence[History]) -> StopDelayEstimate:
     whole = [record if record.times else History(record.values, (0.0,) * len(record.values)) for record in records]
     goings = state.length_delay.estimate(Histories.of(whole))
     network = state.network
-    if not hasattr(network, "next_time"):
+    if not isinstance(network, TimesNext):
         return goings
     known = Histories.of(whole, state.vocabulary)
     known = known.keep(known.ids >= FIRST)
     filled = np.flatnonzero(known.lengths)
     if len(filled):
-        batch = Pieces(known.select(filled), network.reach, last_only=True).batch(np.arange(len(filled)))
+        batch = Pieces(known.select(filled), state.network.reach, last_only=True).batch(np.arange(len(filled)))
         batch = batch.to(state.device)
+        state.network.eval()
         with torch.no_grad():
-            states = network.eval().states(batch)[batch.asked]
+            states = network.states(batch)[batch.asked]
             after = torch.stack([network.next_time(states, share) for share in SHARES], dim=1)
         goings.after[filled] = after.cpu().numpy()
     return goings

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ensue.tasks.next import MODELS
+from ensue.tasks.next.model import Model, Places, Remembers, module_of
 from ensue.tasks.next.state import NextState
 from ensue.vocabulary import FIRST
 
@@ -31,23 +33,28 @@ def welcome(state: NextState, values: Iterable[str]) -> None:
     if state.schedule is None:
         state.model = state.counting[state.model_name]
         return
-    for name in ("memory", "following"):
-        if hasattr(state.network, name):
-            setattr(state.network, name, getattr(state.network, name).grow(num_ids))
+    network = state.network
+    for name in _counted(network):
+        setattr(network, name, getattr(network, name).grow(num_ids))
     while old < num_ids:
         block, place = divmod(old, NEWBORN)
         stop = min(num_ids, (block + 1) * NEWBORN)
         for name, rows in _newborns(state, block).items():
             _lengthen(state, name, rows[place : place + stop - old])
         old = stop
-    for module in state.network.modules():
+    for module in module_of(network).modules():
         if isinstance(module, nn.Embedding):
             module.num_embeddings = len(module.weight)
         elif isinstance(module, nn.Linear):
             module.out_features = len(module.weight)
-    if hasattr(state.network, "place"):
-        state.network.place(first)
+    if isinstance(network, Places):
+        network.place(first)
     state.count_negatives()
+
+
+def _counted(network: Model) -> tuple[str, ...]:
+    """Names of the submodules that count."""
+    return network.counted if isinstance(network, Remembers) else ()
 
 
 def _newborns(state: NextState, block: int) -> dict[str, Tensor]:
@@ -55,13 +62,10 @@ def _newborns(state: NextState, block: int) -> dict[str, Tensor]:
     if state.newborns is None or state.newborns[0] != block:
         seeds = np.random.SeedSequence([state.seed, block]).generate_state(1, np.uint64)
         torch.manual_seed(int(seeds[0] >> np.uint64(1)))
-        least = type(state.network)(state.settings, FIRST + 1)
+        least: Model = MODELS[state.model_name][0](state.settings, FIRST + 1)
         old, grown = least.state_dict(), least.grow(FIRST + 1 + NEWBORN).state_dict()
-        longer = {
-            name
-            for name in grown
-            if grown[name].shape != old[name].shape and not name.startswith(("memory.", "following."))
-        }
+        counted = tuple(f"{name}." for name in _counted(least))
+        longer = {name for name in grown if grown[name].shape != old[name].shape and not name.startswith(counted)}
         state.newborns = (block, {name: grown[name][FIRST + 1 :].to(state.device) for name in longer})
     return state.newborns[1]
 
@@ -69,7 +73,7 @@ def _newborns(state: NextState, block: int) -> dict[str, Tensor]:
 def _lengthen(state: NextState, name: str, rows: Tensor) -> None:
     """Put rows under a parameter and its moments (where they are 0), or under a buffer, in place."""
     path, _, attribute = name.rpartition(".")
-    module = state.network.get_submodule(path)
+    module = module_of(state.network).get_submodule(path)
     tensor: Tensor = getattr(module, attribute)
     if not isinstance(tensor, nn.Parameter):
         setattr(module, attribute, _longer(tensor, rows))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ensue import metrics
 from ensue.answers import Answer
@@ -19,6 +18,7 @@ from ensue.settings import require_k
 from ensue.tasks.next.attributions import TESTED, Said, answers, log_totals
 from ensue.tasks.next.batch import Output
 from ensue.tasks.next.dataset import Pieces, draw_negatives, hide_seen
+from ensue.tasks.next.model import Model
 from ensue.tasks.next.state import NextState
 
 CELLS = 2**24
@@ -36,9 +36,9 @@ def predict(state: NextState, records: Sequence[History], k: int, *, evidence: b
     return [answer for part in parts for answer in answers(part, state.vocabulary, say, k, evidence=evidence)]
 
 
-def scores(state: NextState, pieces: Pieces, index: Index, module: nn.Module | None) -> tuple[Output, Tensor]:
+def scores(state: NextState, pieces: Pieces, index: Index, module: Model | None) -> tuple[Output, Tensor]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.scores`."""
-    chosen: Any = state.network if module is None else module
+    chosen = state.network if module is None else module
     device = state.device if chosen is state.model and state.schedule is not None else torch.device("cpu")
     chosen.eval()
     batch = pieces.batch(index)
@@ -57,7 +57,7 @@ def ranks(
     known: Index | None = None,
 ) -> tuple[Floats, Index, Index]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.ranks`."""
-    module = state.counting[counting] if counting else state.network
+    module: Model = state.counting[counting] if counting else state.network
     pieces = Pieces(data, module.reach, known=known)
     found, steps = [np.empty(0)], [np.empty(0, np.int64)]
     for index in pieces.groups(max(1, CELLS // max(len(state.vocabulary), LEAST))):

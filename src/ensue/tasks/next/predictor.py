@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from ensue.answers import Answer, Explanation, Forecast
 from ensue.data.histories import Histories, Ids, Index
@@ -17,6 +17,7 @@ from ensue.store.folder import read_model, write_folder
 from ensue.tasks.next import explain, forecast, grow, infer, save, train, update
 from ensue.tasks.next.batch import Output
 from ensue.tasks.next.dataset import Pieces
+from ensue.tasks.next.model import Model
 from ensue.tasks.next.state import NextState
 from ensue.training.loop import Report
 
@@ -117,7 +118,7 @@ class NextPredictor(NextState):
         """
         return explain.explain(self, records, k)
 
-    def scores(self, pieces: Pieces, index: Index, module: nn.Module | None = None) -> tuple[Output, Tensor]:
+    def scores(self, pieces: Pieces, index: Index, module: Model | None = None) -> tuple[Output, Tensor]:
         """Scores (asked, ids) on the CPU for some pieces, with the weights behind them, and the targets.
 
         Args:

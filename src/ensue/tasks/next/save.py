@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ensue.data.histories import Histories
 from ensue.store.folder import described, read_file, read_tensors, tensor_bytes
-from ensue.tasks.next import MODELS
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
+from ensue.tasks.next.model import module_of
 from ensue.tasks.next.state import NextState
 from ensue.training.optimizer import FILE, make_optimizer, optimizer_tensors, saved_optimizer
 from ensue.vocabulary import Vocabulary
@@ -31,12 +31,10 @@ NAMES = {"settings.json", "vocabulary.json", "CARD.md", RESERVOIR} | {
 
 def files(state: NextState, card: str) -> dict[str, bytes]:
     """The contents of a model folder, by file name."""
-    counted: dict[str, Any] = dict(state.counting)
+    parts = {name: baseline.state_dict() for name, baseline in state.counting.items()}
     if state.length_delay is not None:
-        counted["continuation"] = state.length_delay
-    counts = {
-        f"{name}.{key}": tensor for name, module in counted.items() for key, tensor in module.state_dict().items()
-    }
+        parts["continuation"] = state.length_delay.state_dict()
+    counts = {f"{name}.{key}": tensor for name, part in parts.items() for key, tensor in part.items()}
     found = {
         **described(summary(state), card),
         "vocabulary.json": json.dumps(list(state.vocabulary.values), ensure_ascii=False).encode(),
@@ -44,7 +42,7 @@ def files(state: NextState, card: str) -> dict[str, bytes]:
         "counting.safetensors": tensor_bytes({**counts, "train_prints": state.train_prints}),
     }
     if state.optimizer is not None:
-        found[FILE] = tensor_bytes(optimizer_tensors(state.network, state.optimizer))
+        found[FILE] = tensor_bytes(optimizer_tensors(module_of(state.network), state.optimizer))
     if len(state.reservoir):
         found[RESERVOIR] = tensor_bytes(state.reservoir.tensors())
     return found
@@ -74,18 +72,21 @@ def fill(state: NextState, path: Path, facts: dict[str, Any]) -> None:
     if state.keeps_histories:  # folders of before kept them whatever replay was
         state.train_prints = prints
     for name in state.baselines:
-        state.counting[name] = _filled(state.new_module(name, MODELS[name][1]), counts, f"{name}.")
+        state.counting[name] = state.new_baseline(name)
+        _fill_module(module_of(state.counting[name]), counts, f"{name}.")
         if len(state.counting[name].totals) != len(state.vocabulary):
             raise ValueError("vocabulary.json is not as long as the tables")
     if any(name.startswith("continuation.") for name in counts):  # folders of before there were forecasts lack it
-        state.length_delay = _filled(LengthDelayModel(), counts, "continuation.")
-    module = state.new_module(state.model_name, state.settings)
-    state.model = _filled(module, read_tensors(path, "model.safetensors"))
+        state.length_delay = LengthDelayModel()
+        _fill_module(state.length_delay, counts, "continuation.")
     if state.schedule is None:
-        state.counting[state.model_name] = state.model
+        state.model = state.counting[state.model_name] = state.new_baseline(state.model_name)
+        _fill_module(module_of(state.model), read_tensors(path, "model.safetensors"))
         return
-    make = partial(make_optimizer, state.network, state.schedule)
-    state.optimizer = saved_optimizer(path, state.model, make)
+    state.model = state.new_network()
+    module = module_of(state.model)
+    _fill_module(module, read_tensors(path, "model.safetensors"))
+    state.optimizer = saved_optimizer(path, module, partial(make_optimizer, module, state.schedule))
     state.reservoir = state.new_reservoir()
     if remembered:
         state.reservoir.restore(read_tensors(path, RESERVOIR))
@@ -107,12 +108,11 @@ def _vocabulary(text: bytes) -> Vocabulary:
     return Vocabulary(values)
 
 
-def _filled(module: Any, tensors: Mapping[str, Tensor], prefix: str = "") -> Any:
-    """A module with the tensors under ``prefix``; counting tables take the size they were saved with."""
+def _fill_module(module: nn.Module, tensors: Mapping[str, Tensor], prefix: str = "") -> None:
+    """Give a module the tensors under ``prefix``; counting tables take the size they were saved with."""
     own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
     for name, buffer in list(module.named_buffers()):
         if name in own and buffer.shape != own[name].shape:
             place, _, attribute = name.rpartition(".")
             setattr(module.get_submodule(place), attribute, torch.empty_like(own[name]))
     module.load_state_dict(own)
-    return module

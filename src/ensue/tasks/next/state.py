@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ensue.errors import SettingError
 from ensue.nn.device import find_device, room_for
@@ -14,6 +14,7 @@ from ensue.nn.sampling import Sampler
 from ensue.settings import changed, require_seed
 from ensue.tasks.next import BEST, COUNTING, MODELS
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
+from ensue.tasks.next.model import Baseline, Model, module_of
 from ensue.tasks.next.reservoir import Reservoir
 from ensue.training.optimizer import LateOptimizer
 from ensue.vocabulary import Vocabulary
@@ -61,9 +62,9 @@ class NextState:
         """Where the network runs; what is counted stays on the CPU."""
         self.vocabulary = Vocabulary()
         """Values and their ids."""
-        self.model: nn.Module | None = None
+        self.model: Model | None = None
         """The trained or counted module; ``None`` before the first fit."""
-        self.counting: dict[str, Any] = {}
+        self.counting: dict[str, Baseline] = {}
         """The counting models that stand beside it, by name."""
         self.length_delay: LengthDelayModel | None = None
         """How long histories get and pauses last; ``None`` in folders of before there were forecasts."""
@@ -80,8 +81,8 @@ class NextState:
         """A block of ids and the rows that its new ids start from, by name of their tensor."""
 
     @property
-    def network(self) -> Any:
-        """The trained module.
+    def network(self) -> Model:
+        """The trained or counted model.
 
         Raises:
             SettingError: nothing was trained or loaded yet.
@@ -112,15 +113,24 @@ class NextState:
         """An empty memory of past histories; counting keeps none, for it forgets nothing."""
         return Reservoir(self.schedule.replay if self.schedule else 0, self.seed, self.vocabulary)
 
-    def new_module(self, name: str, settings: Any) -> Any:
-        """An untrained module of this predictor's vocabulary, on its device (counting stays on the CPU)."""
-        module, _, schedule = MODELS[name]
+    def new_network(self) -> Model:
+        """An untrained model of the name, the settings and the vocabulary that stand here, on its device."""
+        if self.schedule is None:
+            return self.new_baseline(self.model_name)
+        with room_for(self.model_name):
+            network: Model = MODELS[self.model_name][0](self.settings, len(self.vocabulary))
+        module_of(network).to(self.device)
+        return network
+
+    def new_baseline(self, name: str) -> Baseline:
+        """A counting model that has counted nothing, on the CPU."""
+        make, settings, _ = MODELS[name]
         with room_for(name):
-            made = module(settings, len(self.vocabulary))
-        return made.to(self.device) if schedule is not None else made
+            made: Baseline = make(self.settings if name == self.model_name else settings, len(self.vocabulary))
+        return made
 
     def count_negatives(self) -> None:
         """Tell a network that draws negatives how often each id occurs."""
-        for module in self.network.modules():
+        for module in module_of(self.network).modules():
             if isinstance(module, Sampler):
                 module.count(self.counting["popularity"].totals)

@@ -14,10 +14,10 @@ from ensue.data.check import require_targets
 from ensue.data.histories import Histories
 from ensue.data.splits import hold_out
 from ensue.schedule import Schedule
-from ensue.tasks.next import MODELS
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.dataset import Pieces, distinct, prints, repeats
 from ensue.tasks.next.infer import ranks
+from ensue.tasks.next.model import Finishes, module_of
 from ensue.tasks.next.save import fingerprint
 from ensue.tasks.next.state import NextState
 from ensue.training.distributed import here, mean_over_ranks
@@ -88,8 +88,7 @@ def count_baselines(state: NextState, data: Histories) -> None:
 
 
 def _count(state: NextState, name: str, data: Histories) -> None:
-    own = state.settings if name == state.model_name else MODELS[name][1]
-    state.counting[name] = state.new_module(name, own)
+    state.counting[name] = state.new_baseline(name)
     state.counting[name].count(data)
 
 
@@ -135,15 +134,16 @@ def train_once(
     """Train the predictor's model from its beginning; it ends with its best weights."""
     torch.manual_seed(state.seed)
     earlier = state.model
-    state.model = network = state.new_module(state.model_name, state.settings)
+    state.model = network = state.new_network()
+    module = module_of(network)
     state.count_negatives()
-    state.optimizer = make_optimizer(network, schedule)
+    state.optimizer = make_optimizer(module, schedule)
     parts = [part.encode(state.vocabulary, drop_unknown=True) for part in (data, valid) if part is not None]
     for part, where in zip(parts, ("training data", "validation data"), strict=False):
         require_targets(part, where)
     watched = _some(parts[-1])
     trained = yield from train(
-        network,
+        module,
         Pieces(parts[0], network.reach),
         (lambda: _watch(state, watched)) if valid is not None else None,
         schedule,
@@ -155,7 +155,7 @@ def train_once(
         fingerprint=fingerprint(state, parts),
         hardly=_hardly(state, watched) if valid is not None and schedule.watch == "mrr" else None,
     )
-    if hasattr(network, "finish") and state.keeps_histories:
+    if isinstance(network, Finishes) and state.keeps_histories:
         network.finish(parts[0], parts[1] if valid is not None else None, earlier)
     state.facts |= {"epochs": trained.best_epoch}
     state.seconds_an_epoch = trained.seconds_an_epoch
@@ -185,7 +185,7 @@ def _watch(state: NextState, valid: Histories) -> float:
     """The figure that early stopping looks at."""
     assert state.schedule is not None
     if state.schedule.watch == "loss":
-        return mean_loss(state.network, Pieces(valid, state.network.reach))
+        return mean_loss(module_of(state.network), Pieces(valid, state.network.reach))
     return mean_reciprocal_rank(state, valid)
 
 

@@ -16,6 +16,7 @@ from ensue.data.histories import Histories, Ids, Index
 from ensue.metrics import Floats
 from ensue.tasks.next.dataset import Pieces, distinct, prints, repeats
 from ensue.tasks.next.grow import welcome
+from ensue.tasks.next.model import Observes, Remembers, module_of
 from ensue.tasks.next.reservoir import Reservoir, joined
 from ensue.tasks.next.state import NextState
 from ensue.training.loop import Report, one_pass, train
@@ -29,7 +30,7 @@ def count(state: NextState, data: Histories) -> None:
     if state.length_delay is not None:
         state.length_delay.count(data)
     if state.keeps_histories:
-        if hasattr(state.network, "remember"):
+        if isinstance(state.network, Remembers):
             state.network.remember(data)
         state.train_prints = torch.cat([state.train_prints, prints(data)])
     state.facts["repeats"] = state.facts["repeats"] or repeats(data)
@@ -49,14 +50,16 @@ def learn(state: NextState, histories: Histories, known: Index | None = None) ->
     steps = state.facts.get("steps", 0)
     plan = pieces.plan(schedule.batch_size, (state.seed, steps))
     rate = schedule.learning_rate
-    loss = one_pass(network, pieces, plan, optimizer=state.optimizer, rate=rate, seed=state.seed, first=steps)
+    loss = one_pass(
+        module_of(network), pieces, plan, optimizer=state.optimizer, rate=rate, seed=state.seed, first=steps
+    )
     state.facts["steps"] = steps + len(plan)
     return loss
 
 
 def observe(state: NextState, ids: Ids, times: Floats) -> None:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.observe`."""
-    if hasattr(state.network, "observe"):
+    if isinstance(state.network, Observes):
         state.network.observe(torch.from_numpy(ids).long().to(state.device), torch.from_numpy(times))
 
 
@@ -88,7 +91,7 @@ def passes(state: NextState, data: Histories, replay: Reservoir | None = None) -
     remembered = (state.reservoir if replay is None else replay).draw(len(data), updates)
     state.reservoir.add(data)
     yield from train(
-        state.network,
+        module_of(state.network),
         Pieces(joined(data, remembered), reach),
         None,
         replace(state.schedule, epochs=1, decay=False),

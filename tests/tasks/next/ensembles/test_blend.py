@@ -14,6 +14,7 @@ from ensue.tasks.next.dataset import Pieces
 from ensue.tasks.next.ensembles.blend import FLOOR, LEANS, STEP_FLOOR, STEPS, WEIGHTS, Blend, BlendSettings
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST, Vocabulary
+from tests.tasks.next.contract import network_of
 
 VALUES = "abcdef"
 PAST = [History(tuple(text)) for text in ("abc", "abd", "cab", "fed", "abc")]
@@ -141,24 +142,24 @@ def test_the_second_training_keeps_the_weight_and_remembers_everything() -> None
     made = NextPredictor("blend", settings={"dim": 8, "epochs": 1}, seed=0, device="cpu")
     for _ in made.fit(Histories.of(data)):
         pass
-    assert float(made.network.weight) in [pytest.approx(weight) for weight in WEIGHTS]
-    assert float(made.network.weight) > 0
-    assert float(made.network.memory.totals.sum()) == 600
-    assert float(made.network.following.totals.sum()) == 600
-    assert float(made.network.following.counts.sum()) == 400
+    assert float(network_of(made).weight) in [pytest.approx(weight) for weight in WEIGHTS]
+    assert float(network_of(made).weight) > 0
+    assert float(network_of(made).memory.totals.sum()) == 600
+    assert float(network_of(made).following.totals.sum()) == 600
+    assert float(network_of(made).following.counts.sum()) == 400
 
 
 def test_update_reaches_the_memory() -> None:
     made = NextPredictor("blend", settings={"dim": 8, "epochs": 1}, seed=0, device="cpu")
     for _ in made.fit(Histories.of(PAST * 4)):
         pass
-    before = float(made.network.memory.sessions)
+    before = float(network_of(made).memory.sessions)
     made.update(Histories.of([History(("a", "new")), History(("b", "new", "a"))]))
-    assert float(made.network.memory.sessions) == before + 2
+    assert float(network_of(made).memory.sessions) == before + 2
     (new,) = made.vocabulary.ids(["new"])
-    assert float(made.network.memory.totals[new]) == 2
-    first, last = made.network.following.rows[new : new + 2].tolist()
-    assert made.network.following.columns[first:last].tolist() == [made.vocabulary.id("a")]
+    assert float(network_of(made).memory.totals[new]) == 2
+    first, last = network_of(made).following.rows[new : new + 2].tolist()
+    assert network_of(made).following.columns[first:last].tolist() == [made.vocabulary.id("a")]
 
 
 def test_settings_that_cannot_be() -> None:

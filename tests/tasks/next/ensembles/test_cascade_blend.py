@@ -25,6 +25,7 @@ from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, TemporalPrefe
 from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST, Vocabulary
+from tests.tasks.next.contract import network_of
 
 VALUES = "abcdef"
 SMALL = {"dim": 8, "table_dim": 8, "epochs": 8, "learning_rate": 0.02}
@@ -155,7 +156,7 @@ def test_the_clock_counts_where_that_helps() -> None:
     predictor = NextPredictor("cascade-blend", settings={**SMALL, "refit": False})
     for _ in predictor.fit(weeks(300, 0)):
         pass
-    network = predictor.network
+    network = network_of(predictor)
     new = weeks(100, 1).encode(predictor.vocabulary)
     assert (predictor.ranks(new)[0] == 1).mean() > 0.7
     network.memory.times.zero_()  # all at once, long ago: nothing is close in time any more
@@ -179,8 +180,8 @@ def test_numbers_come_along_when_all_is_learned_again() -> None:
     data = weeks(300, 0)
     for _ in predictor.fit(data):
         pass
-    assert float(predictor.network.mixed) == 1 and bool(predictor.network.mixture.outer.any())
-    assert len(predictor.network.memory.values) == len(data.ids)
+    assert float(network_of(predictor).mixed) == 1 and bool(network_of(predictor).mixture.outer.any())
+    assert len(network_of(predictor).memory.values) == len(data.ids)
 
 
 def test_update_is_remembered() -> None:

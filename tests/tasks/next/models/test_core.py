@@ -15,6 +15,7 @@ from ensue.tasks.next.dataset import Pieces
 from ensue.tasks.next.models.core import CORE, HALVES, CORESettings
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST
+from tests.tasks.next.contract import network_of
 
 RECORDS = [History(("a", "b", "c", "a", "d")), History(("c", "b")), History(("d", "a", "e", "b", "b", "c", "a"))]
 
@@ -173,7 +174,7 @@ def test_a_stream_teaches_what_lately_is_worth() -> None:
     hours = np.array(found).reshape(-1, 8)
     assert hours[-10:, 0].mean() < 0.1  # at first a new hour is a guess
     assert hours[-10:, 1:].mean() > 0.25
-    assert float(made.network.prior.detach()[1]) > 0
+    assert float(network_of(made).prior.detach()[1]) > 0
 
 
 @pytest.mark.parametrize(

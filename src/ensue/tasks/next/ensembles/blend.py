@@ -42,6 +42,7 @@ from ensue.tasks.next.baselines.counting import CountingSettings, Markov
 from ensue.tasks.next.baselines.session_knn import VSKNN, VSKNNSettings
 from ensue.tasks.next.batch import Batch, Output
 from ensue.tasks.next.dataset import Pieces, hide_seen, repeats
+from ensue.tasks.next.model import Model
 from ensue.tasks.next.models.core import CORE, CORESettings
 
 FLOOR = 0.001
@@ -83,12 +84,14 @@ class BlendSettings(CORESettings):
 
 
 class Blend(nn.Module):
-    """CORE beside VS-kNN and what followed what; see the module.
+    """CORE alongside VS-kNN and what followed what; see the module.
 
     Args:
         settings: of both.
         num_ids: size of the catalogue, padding and unknown included.
     """
+
+    counted: tuple[str, ...] = ("memory", "following")
 
     def __init__(self, settings: BlendSettings, num_ids: int) -> None:
         super().__init__()
@@ -159,7 +162,7 @@ class Blend(nn.Module):
             scores.view(-1).index_add_(0, cell, self.step * followed)
         return Output(scores, (weights / weights.sum(-1, keepdim=True).clamp(min=1e-30),))
 
-    def finish(self, learned: Histories, valid: Histories | None, earlier: Blend | None) -> None:
+    def finish(self, learned: Histories, valid: Histories | None, earlier: Model | None) -> None:
         """Remember what the network was trained on, and choose the numbers.
 
         Args:
@@ -170,7 +173,7 @@ class Blend(nn.Module):
         self.remember(learned)
         if valid is not None:
             self._choose(valid, hide=not repeats(learned))
-        elif earlier is not None:
+        elif isinstance(earlier, Blend):
             self.take(earlier)
 
     @torch.no_grad()

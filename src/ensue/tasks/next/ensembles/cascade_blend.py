@@ -39,6 +39,7 @@ from ensue.tasks.next.ensembles.co_participation import CoParticipation
 from ensue.tasks.next.ensembles.mixture import Mixture
 from ensue.tasks.next.ensembles.neighbours import Neighbours
 from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, TemporalPreference
+from ensue.tasks.next.model import Model
 from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
 from ensue.vocabulary import FIRST
 
@@ -73,6 +74,8 @@ class CascadeBlend(nn.Module):
         settings: of HiDAN.
         num_ids: size of the catalogue, padding and unknown included.
     """
+
+    counted: tuple[str, ...] = ("memory",)
 
     def __init__(self, settings: CascadeBlendSettings, num_ids: int) -> None:
         super().__init__()
@@ -121,7 +124,7 @@ class CascadeBlend(nn.Module):
         mixed = (influence + said) / (1 + said.sum(-1, keepdim=True)).clamp(min=1e-30)
         return Output(torch.cat(scores).to(influence.device), (dependency, mixed))
 
-    def finish(self, learned: Histories, valid: Histories | None, earlier: CascadeBlend | None) -> None:
+    def finish(self, learned: Histories, valid: Histories | None, earlier: Model | None) -> None:
         """Remember what the network was trained on, and learn the mixture.
 
         Args:
@@ -132,7 +135,7 @@ class CascadeBlend(nn.Module):
         self.remember(learned)
         if valid is not None:
             self._mix(valid, hide=not repeats(learned))
-        elif earlier is not None:
+        elif isinstance(earlier, CascadeBlend):
             self.mixture, self.mixed = earlier.mixture, earlier.mixed
 
     @torch.no_grad()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ class CascadeStore(nn.Module):
         self.starts: Tensor
         self.values: Tensor
         self.times: Tensor
-        self._derived: dict[str, Any] = {}
+        self._derived: dict[str, object] = {}
         self._state: list[int] = []
 
     def count(self, histories: Histories) -> None:
@@ -56,8 +56,7 @@ class CascadeStore(nn.Module):
             self._derived, self._state = {}, state
         if name not in self._derived:
             self._derived[name] = make()
-        found: T = self._derived[name]
-        return found
+        return cast(T, self._derived[name])
 
     def totals(self) -> Floats:
         """(ids,) how often each took part."""

@@ -1,0 +1,141 @@
+"""What a model of task ``next`` is to the verbs: what each must have, and the hooks that one may have.
+
+Hooks are found by their names alone (``isinstance`` with a protocol), so that a model inherits from torch and nothing
+else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor, nn
+
+from ensue.data.histories import Histories
+from ensue.tasks.next.batch import Batch, Output
+
+
+class Model(Protocol):
+    """An ``nn.Module`` that is made of ``(settings, num_ids)`` and scores what follows."""
+
+    @property
+    def reach(self) -> int | None:
+        """How many earlier events can change a step's scores; ``None`` for all."""
+        ...
+
+    def __call__(self, batch: Batch) -> Output:
+        """Scores (targets, ids) before normalising, and the weights behind them, (batch, time, time) each."""
+        ...
+
+    def grow(self, num_ids: int) -> Model:
+        """The same model with room for more ids; old ids keep their rows."""
+        ...
+
+    def eval(self) -> Model:
+        """As torch has it."""
+        ...
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """As torch has it."""
+        ...
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """As torch has it."""
+        ...
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """As torch has it."""
+        ...
+
+
+@runtime_checkable
+class Network(Model, Protocol):
+    """A model that is trained."""
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The mean over the batch's targets, in nats."""
+        ...
+
+
+@runtime_checkable
+class Baseline(Model, Protocol):
+    """A model that is counted."""
+
+    totals: Tensor
+    """(ids,) how often each value occurs."""
+
+    def count(self, histories: Histories) -> None:
+        """Add encoded histories."""
+        ...
+
+    def grow(self, num_ids: int) -> Baseline:
+        """The same counts with room for more ids, which start at 0."""
+        ...
+
+    def shares(self) -> Tensor:
+        """(ids,) each value's share of all events."""
+        ...
+
+
+@runtime_checkable
+class Finishes(Protocol):
+    """A model of which a part is fitted after the network is trained."""
+
+    def finish(self, learned: Histories, valid: Histories | None, earlier: Model | None) -> None:
+        """Fit the rest.
+
+        Args:
+            learned: the training data.
+            valid: what nothing has learned; ``None`` to take over what ``earlier`` chose.
+            earlier: the same model, trained on a part of the data.
+        """
+        ...
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """A model that counts past histories alongside its network."""
+
+    counted: tuple[str, ...]
+    """Names of its submodules that count: they grow by themselves, and no row of them is drawn."""
+
+    def remember(self, histories: Histories) -> None:
+        """Count encoded histories."""
+        ...
+
+
+@runtime_checkable
+class Observes(Protocol):
+    """A model that weighs what came lately in a stream."""
+
+    def observe(self, ids: Tensor, times: Tensor) -> None:
+        """Count events, (events,) ids and seconds, once they are learned."""
+        ...
+
+
+@runtime_checkable
+class Places(Protocol):
+    """A model that chooses where new ids start."""
+
+    def place(self, first: int) -> None:
+        """Move the new rows, those from id ``first`` on."""
+        ...
+
+
+@runtime_checkable
+class TimesNext(Protocol):
+    """A model that knows when the next event comes."""
+
+    def states(self, batch: Batch) -> Tensor:
+        """(batch, time, dim) after each event."""
+        ...
+
+    def next_time(self, states: Tensor, share: float = 0.5) -> Tensor:
+        """(…) seconds within which the next event comes in this share of the cases, of (…, dim) states."""
+        ...
+
+
+def module_of(model: Model) -> nn.Module:
+    """The same model, as torch types it."""
+    assert isinstance(model, nn.Module)
+    return model

@@ -1,0 +1,1 @@
+"""The networks of task ``next``: one paper, one file."""

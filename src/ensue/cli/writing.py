@@ -58,7 +58,7 @@ def write(frame: pl.DataFrame, path: Path, *, byte_order_mark: bool = False) -> 
     """
     import polars as pl
 
-    from ensue.data.originals import JSON
+    from ensue.data.table import JSON
     from ensue.store.folder import write_file
 
     buffer = io.BytesIO()

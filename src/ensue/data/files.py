@@ -13,9 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import NoReturn, Unpack
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from ensue.data.encodings import MARKS, decode, mend_halves, mended
@@ -23,7 +26,7 @@ from ensue.data.packed import Opening, allowed, memory_at_hand, packing, unpack
 from ensue.data.parquet import require_small
 from ensue.data.sheets import is_sheet, read_sheet
 from ensue.errors import DataError
-from ensue.lines import one_line
+from ensue.lines import one_line, plural
 
 LONGEST_LINE = 8 * 2**20
 _STEP = 2**20
@@ -67,6 +70,11 @@ class Content:
     def parquet(self) -> bool:
         """Whether the file opens as Parquet does."""
         return self.data[:4] == b"PAR1"
+
+    @property
+    def json(self) -> bool:
+        """Whether the file opens as an object of JSON Lines does."""
+        return not self.parquet and self.head(1)[0].lstrip().startswith("{")
 
     @property
     def layout(self) -> str:
@@ -150,6 +158,14 @@ class Content:
                 except UnicodeDecodeError as error:
                     raise DataError(f"{self.path}:{number}: {_FOREIGN}") from error
 
+    def filled(self) -> Iterator[tuple[int, str]]:
+        """As :meth:`lines`, without those that hold nothing."""
+        return ((number, line) for number, line in self.lines() if line.strip())
+
+    def place_of_line(self, row: int) -> str:
+        """The place of a line, from 0, among those that hold anything."""
+        return f"{self.path}:{next(islice(self.filled(), row, None))[0]}"
+
     def place(self, row: int) -> str:
         """The place of a row of Parquet or of a sheet, from 0, for messages."""
         return f"{self.path} row {row + self.first_row}"
@@ -188,6 +204,17 @@ class Content:
             return pl.read_lines(self.source)["line"].str.strip_prefix("\ufeff")
         except pl.exceptions.ComputeError as error:
             self.refuse(error)
+
+    def filled_lines(self) -> tuple[pl.Series, npt.NDArray[np.int64], tuple[str, ...]]:
+        """The lines that hold anything as a column, their numbers, and a note on the others.
+
+        Raises:
+            DataError: at the first line that is not UTF-8.
+        """
+        lines = self.column_of_lines()
+        kept = (lines.str.strip_chars() != "").arg_true().to_numpy().astype(np.int64)
+        skipped = len(lines) - len(kept)
+        return lines.gather(kept), kept + 1, (f"{plural(skipped, 'empty line')} skipped",) if skipped else ()
 
     def refuse(self, error: Exception) -> NoReturn:
         """Raise what polars complained about, by line if the encoding is at fault.

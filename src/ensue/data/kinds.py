@@ -16,8 +16,9 @@ from ensue.data.packed import Opening
 from ensue.data.post_formats import collector_of
 from ensue.data.post_json import READERS, layout_of, objects
 from ensue.data.query_formats import is_query_log
+from ensue.data.table import Table
 from ensue.data.text_formats import ROLES as TEXT_ROLES
-from ensue.data.text_formats import Rows, read_rows
+from ensue.data.text_formats import read_rows
 from ensue.errors import DataError
 
 Kind = Literal["next", "classify", "suggest", "link"]
@@ -124,7 +125,7 @@ def _is_queries(content: Content) -> bool:
         return False
 
 
-def _as_texts(content: Content) -> Rows | None:
+def _as_texts(content: Content) -> Table | None:
     """What the reader of texts makes of the first line: as it is, or as a header above one row."""
     line = (
         ",".join(re.sub(r'[",\n\r]', " ", name) for name in _names(content)) if content.parquet else content.head(1)[0]

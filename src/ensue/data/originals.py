@@ -8,9 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 import polars as pl
 
 from ensue.data.post_fields import flat as flat_fields
-
-JSON = "json"
-"""The one column of originals that are JSON."""
+from ensue.data.table import JSON
 
 
 def nothing() -> pl.DataFrame:

@@ -34,7 +34,7 @@ class Opening(TypedDict, total=False):
     """How a text file writes its characters, such as cp1252; UTF-8 unless stated, UTF-16 by its byte-order mark."""
     sheet: str
     """The name of an Excel file's sheet; the first unless stated."""
-    max_unpacked: float
+    max_unpacked: float | None
     """Gigabytes that a packed file may unpack to; 64 times its size, and half of the memory at hand, unless stated."""
 
 

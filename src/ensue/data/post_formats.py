@@ -16,9 +16,9 @@ import polars as pl
 
 from ensue.data.clock import Where
 from ensue.data.files import Content, answering
-from ensue.data.originals import JSON
 from ensue.data.post_fields import flat
 from ensue.data.post_json import READERS, dig, layout_of, objects
+from ensue.data.table import JSON
 from ensue.data.text_formats import read_rows
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, plural, quoted

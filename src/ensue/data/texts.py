@@ -15,7 +15,8 @@ from ensue.data.files import answering, open_file
 from ensue.data.histories import Index
 from ensue.data.originals import nothing
 from ensue.data.packed import Opening
-from ensue.data.text_formats import Rows, read_rows
+from ensue.data.table import Table
+from ensue.data.text_formats import read_rows
 from ensue.errors import DataError, SettingError
 from ensue.lines import part_of
 from ensue.records import Text
@@ -155,7 +156,7 @@ def read_texts(
     return Texts(texts, labels, ids, groups, originals), understood
 
 
-def _labels(rows: Rows, unlabelled: bool) -> tuple[Rows, pl.Series | None, tuple[str, ...]]:
+def _labels(rows: Table, unlabelled: bool) -> tuple[Table, pl.Series | None, tuple[str, ...]]:
     """The rows, their labels, and notes; where some have a label, the others are left out unless they are wanted."""
     if "label" not in rows.frame.columns:
         return rows, None, ()

@@ -1,0 +1,225 @@
+"""The one reader of tables: CSV, TSV, JSON Lines, Parquet and sheets, their columns by role.
+
+A kind of record says which names speak for themselves (:mod:`ensue.data.roles`); the rest is the same for all kinds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import polars as pl
+
+from ensue.data.clock import UNITS, Where
+from ensue.data.delimited import Delimited, Types
+from ensue.data.files import Content, open_file
+from ensue.data.roles import Found
+from ensue.errors import DataError, SettingError
+from ensue.lines import plural, quoted
+
+JSON = "json"
+"""The one column of originals that are JSON."""
+_SAMPLES = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """How a file is read, the same for every kind of record."""
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Role -> column, where the names do not speak for themselves."""
+    time_unit: str | None = None
+    """One of ``UNITS``; found out unless stated."""
+    encoding: str = ""
+    sheet: str = ""
+    max_unpacked: float | None = None
+    """These three as in :class:`~ensue.data.packed.Opening`."""
+
+    def __post_init__(self) -> None:
+        if self.time_unit not in (None, *UNITS):
+            raise SettingError(f"time_unit: {self.time_unit!r} is not known; the units are {', '.join(UNITS)}")
+
+    def open(self, path: str | Path) -> Content:
+        """The file, as :func:`~ensue.data.files.open_file` opens it."""
+        return open_file(Path(path), encoding=self.encoding, sheet=self.sheet, max_unpacked=self.max_unpacked)
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a file, before what they say is looked at."""
+
+    layout: str
+    frame: pl.DataFrame
+    """A column a role, named by it; anything may be null."""
+    where: Where
+    """The place of a row in the file."""
+    columns: dict[str, str]
+    """Role -> column."""
+    notes: tuple[str, ...]
+    originals: Callable[[], pl.DataFrame] | None = None
+    """Reads all columns of the same rows anew; of JSON the objects in a column ``json``."""
+
+    def select(self, kept: pl.Series) -> Table:
+        """The rows that a mask keeps."""
+        places, originals = kept.arg_true(), self.originals
+        return replace(
+            self,
+            frame=self.frame.filter(kept),
+            where=lambda row: self.where(int(places[row])),
+            originals=None if originals is None else lambda: originals().filter(kept),
+        )
+
+    def filled(self, path: Path, kind: str, *, every: bool = False) -> Table:
+        """The rows that hold anything, and a note on the others.
+
+        Args:
+            path: the file, for messages.
+            kind: what a row is called.
+            every: whether the others stay.
+
+        Raises:
+            DataError: none holds anything.
+        """
+        if len(self.frame) and not min(self.frame.null_count().row(0)):
+            return self
+        kept = ~self.frame.select(pl.all_horizontal(pl.all().is_null())).to_series()
+        if not kept.any():
+            raise DataError(f"{path}: has a header but no {kind}")
+        if every or kept.all():
+            return self
+        note = f"{plural(len(kept) - int(kept.sum()), 'empty row')} skipped"
+        return replace(self.select(kept), notes=(*self.notes, note))
+
+
+def read_table(content: Content, find: Callable[[Sequence[str]], Found]) -> Table:
+    """A table as it comes, all its columns as texts, by the roles that ``find`` gives them.
+
+    Raises:
+        DataError: what ``find`` says, or the first row that does not fit.
+    """
+    if content.parquet:
+        table = read_parquet(content, find)
+        return replace(table, frame=table.frame.cast(pl.String))
+    if content.json:
+        return read_json(content, find)
+    delimited = Delimited.of(content)
+    return read_delimited(delimited, *find(delimited.names))
+
+
+def read_delimited(
+    delimited: Delimited, columns: dict[str, str], notes: tuple[str, ...], types: Types | None = None
+) -> Table:
+    """The columns of some roles; texts unless a type is given for a column's name.
+
+    Raises:
+        DataError: the first row that does not fit.
+    """
+    frame = by_role(delimited.read(columns.values(), types), columns)
+    layout = "tsv" if delimited.separator == "\t" else "csv"
+    return Table(layout, frame, delimited.where, columns, notes, delimited.whole)
+
+
+def read_parquet(content: Content, find: Callable[[Sequence[str]], Found]) -> Table:
+    """A table of Parquet or a sheet, numbers and times as they are.
+
+    Raises:
+        DataError: a column of anything but texts, numbers and times.
+    """
+    schema = content.schema()
+    columns, notes = find(list(schema))
+    for role, name in columns.items():
+        if schema[name].is_nested() or schema[name] in (pl.Binary, pl.Object):
+            raise DataError(
+                f"{content.path}: column {quoted(name)} ({role}) holds {schema[name]}; give texts or numbers"
+            )
+    frame = by_role(content.table(columns.values()), columns)
+    return Table(content.layout, frame, content.place, columns, notes, content.table)
+
+
+def read_json(
+    content: Content, find: Callable[[Sequence[str]], Found], refused: tuple[type, ...] = (list, dict)
+) -> Table:
+    """JSON Lines, an object a row.
+
+    Args:
+        content: the file.
+        find: what gives its fields roles.
+        refused: what no field of a role may hold.
+
+    Raises:
+        DataError: a line that is no object, or a field that holds more than a text or a number.
+    """
+    samples = sample_objects(content)
+    columns, notes = find(names_of(samples))
+    for name in columns.values():
+        if any(isinstance(sample.get(name), refused) for sample in samples):
+            raise DataError(f"{content.path}: field {quoted(name)} holds more than a text or a number")
+    frame = read_objects(content, dict.fromkeys(columns.values(), pl.String), read_object)
+    lines = partial(json_lines, content)
+    return Table("jsonl", by_role(frame, columns), content.place_of_line, columns, notes, lines)
+
+
+def json_lines(content: Content) -> pl.DataFrame:
+    """The objects of JSON Lines in one column ``json``."""
+    return pl.DataFrame({JSON: [line.strip() for _, line in content.filled()]})
+
+
+def read_objects(
+    content: Content,
+    schema: Mapping[str, pl.DataType | type[pl.DataType]],
+    require: Callable[[str, str], object],
+) -> pl.DataFrame:
+    """Fields of JSON Lines as columns.
+
+    Args:
+        content: the file.
+        schema: field -> what it holds.
+        require: raises at a line, given with its place, that holds something else.
+
+    Raises:
+        DataError: what ``require`` finds, or else what polars complains about.
+    """
+    try:
+        return pl.read_ndjson(content.source, schema=schema)
+    except pl.exceptions.PolarsError as error:
+        for number, line in content.filled():
+            require(line, f"{content.path}:{number}")
+        content.refuse(error)
+
+
+def sample_objects(content: Content) -> list[dict[str, object]]:
+    """The objects in the first lines.
+
+    Raises:
+        DataError: a line that is none.
+    """
+    return [read_object(line, f"{content.path}:{number}") for number, line in islice(content.filled(), _SAMPLES)]
+
+
+def names_of(samples: Iterable[Mapping[str, object]]) -> list[str]:
+    """The fields that objects have, in order of first appearance."""
+    return list(dict.fromkeys(name for sample in samples for name in sample))
+
+
+def read_object(line: str, where: str) -> dict[str, object]:
+    """The JSON object in a line.
+
+    Raises:
+        DataError: the line is none.
+    """
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where}: not JSON ({quoted(error)}); expected one object a line") from error
+    if not isinstance(found, dict):
+        raise DataError(f"{where}: is not a JSON object; expected one object a line")
+    return found
+
+
+def by_role(frame: pl.DataFrame, columns: Mapping[str, str]) -> pl.DataFrame:
+    """Columns under the names of their roles."""
+    return frame.select(pl.col(name).alias(role) for role, name in columns.items())

@@ -21,15 +21,15 @@ from scipy.sparse.csgraph import connected_components
 
 SOURCE = Path(__file__).parents[1] / "src" / "ensue"
 BOUNDS = {
-    "circles": 5,
-    "TYPE_CHECKING": 47,
+    "circles": 0,
+    "TYPE_CHECKING": 22,
     "Any": 570,
     "hooks by hasattr": 12,
     "look-ups of facts": 107,
     "files that branch on a task": 19,
-    "late imports": 161,
+    "late imports": 165,
     "files above 400 lines": 0,
-    "lines": 45_600,
+    "lines": 46_300,
 }
 TASK = r"""["'](?:next|classify|suggest|link)["']"""
 BRANCH = re.compile(rf"{TASK}\s*[:\]]|==\s*{TASK}")

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 
 from ensue.errors import ModelFolderError, SettingError
-from ensue.settings import require_encoder, require_file, require_known
+from ensue.settings import meanings, require_encoder, require_file, require_known
 from ensue.store.folder import read_settings
 
 TASKS: Mapping[str, str] = {name: f"tasks.{name}" for name in ("next", "classify", "suggest", "link")}
@@ -59,14 +60,54 @@ def models(task: str) -> list[Model]:
     return [Model(task, name, about[name][0], about[name][1], name in best, name in counting) for name in names]
 
 
+def names_of(task: str) -> list[str]:
+    """What ``--model`` takes for a task, ``best`` first.
+
+    Raises:
+        SettingError: an unknown task.
+    """
+    return list(dict.fromkeys(["best", *(one.name for one in models(task))]))
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of a model, as ``ensue settings`` lists it."""
+
+    name: str
+    default: object
+    meaning: str
+
+
+def settings_of(task: str, model: str) -> list[Setting]:
+    """The settings of a model and of its training, by name; of ``best``, of all that it chooses from.
+
+    The package of the task is imported, and so is torch.
+
+    Raises:
+        SettingError: an unknown task or model.
+    """
+    require_model(task, model)
+    package = import_module(f"ensue.{TASKS[task]}")
+    chosen, changes = [model], {}
+    if model == "best":
+        chosen = [one.name for one in models(task) if one.default]
+        changes = next((one for one in package.BEST if isinstance(one, dict)), {})
+    found: dict[str, Setting] = {}
+    for name in chosen:
+        for part in (*package.MODELS[name][1:], package.SHARED):
+            for field in fields(part) if is_dataclass(part) else ():
+                default = changes.get(field.name, getattr(part, field.name))
+                found.setdefault(field.name, Setting(field.name, default, meanings(part).get(field.name, "")))
+    return list(found.values())
+
+
 def require_model(task: str, model: str) -> None:
     """Refuse a name that is no model of the task.
 
     Raises:
         SettingError: an unknown task or model.
     """
-    names = list(dict.fromkeys(["best", *(one.name for one in models(task))]))
-    if model not in names:
+    if model not in (names := names_of(task)):
         raise SettingError(f"model {model!r} is not known for task {task}; choose from {', '.join(names)}")
 
 

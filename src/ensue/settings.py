@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, fields
 from importlib.util import find_spec
+from inspect import getsource
+from itertools import pairwise
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -127,6 +131,19 @@ def require_k(k: int) -> None:
     """
     if k < 1:
         raise SettingError(f"k is {k}; ask for at least 1 choice")
+
+
+def meanings(settings: Any) -> dict[str, str]:
+    """What each field of a dataclass is: the text below it in the source, on one line; inherited ones too."""
+    found: dict[str, str] = {}
+    for kind in reversed(type(settings).__mro__[:-1]):
+        (made,) = ast.parse(dedent(getsource(kind))).body
+        assert isinstance(made, ast.ClassDef)
+        for field, below in pairwise(made.body):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = " ".join(text.replace("``", "`").split())
+    return found
 
 
 def parse(pairs: list[str]) -> dict[str, str]:

@@ -30,7 +30,7 @@ from ensue.registry import require_model, require_paper, require_settings
 from ensue.version import __version__
 
 app = typer.Typer(
-    add_completion=False,
+    add_completion=True,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Who passes it on next, what is read or searched next, which label fits, which posts are about it: answers "
@@ -74,7 +74,7 @@ def check(
     chosen.check(data, other or [], reading, json)
 
 
-app.command()(fitting.fit)
+app.command(cls=listing.OfTask)(fitting.fit)
 
 
 @app.command()
@@ -156,6 +156,7 @@ def compare(
 app.command()(predicting.predict)
 app.command()(predicting.explain)
 app.command()(listing.models)
+app.command()(listing.settings)
 app.command()(keeping.update)
 app.command()(streaming.stream)
 app.command()(linking.link)

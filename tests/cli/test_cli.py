@@ -55,6 +55,7 @@ def test_help_lists_the_verbs(ensue: Ensue) -> None:
         "predict",
         "explain",
         "models",
+        "settings",
         "update",
         "stream",
         "link",

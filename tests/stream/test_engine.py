@@ -70,7 +70,7 @@ def test_stops_and_starts_change_nothing_at_all(folder: Path, tmp_path: Path, ex
     for until in (1, 60, 61, 150):
         stream, _ = streamed(folder, address, batch=7, until=until)
         assert stream.counts.events >= until
-        assert NextPredictor.load(folder).facts.get("steps") == stream.predictor.facts.get("steps")
+        assert NextPredictor.load(folder).metadata.steps == stream.predictor.metadata.steps
     _, last = streamed(folder, address, batch=7)
     assert told(folder) == expected
     assert last.rate > 0
@@ -152,7 +152,7 @@ def test_a_frozen_rival_survives_a_restart_and_must_be_named_first(folder: Path,
     streamed(folder, address, until=100, beside=("frozen",))
     frozen = NextPredictor.load(tmp_path / ".m.frozen")
     stream, _ = streamed(folder, address, beside=("frozen",))
-    assert frozen.facts.get("steps", 0) == 0 < stream.predictor.facts["steps"]
+    assert frozen.metadata.steps == 0 < stream.predictor.metadata.steps
     targets = {name: sums[0] for name, sums in stream.board.total().sums.items()}
     assert targets["frozen"] == targets["model"] == stream.counts.targets
     other = tmp_path / "other" / "m"
@@ -223,12 +223,12 @@ def test_another_source_is_refused_and_taken_anew(folder: Path, tmp_path: Path) 
     other = f"sqlite:{tmp_path / 'q.db'}"
     with pytest.raises(SettingError, match=r"m learns from log\.jsonl, not from sqlite:q\.db; name that one, or begin"):
         streamed(folder, other)
-    steps = NextPredictor.load(folder).facts["steps"]
+    steps = NextPredictor.load(folder).metadata.steps
     stream = Stream(folder, open_source(other, print), StreamSettings(), anew=True)
     *_, last = stream.run(follow=False)
     stream.source.close()
     assert last.counts.lines == len(mixed(50))
-    assert NextPredictor.load(folder).facts["steps"] > steps
+    assert NextPredictor.load(folder).metadata.steps > steps
     assert len((tmp_path / "m.rejects.jsonl").read_text().splitlines()) == 2 * len(BAD)  # those from before stay
 
 
@@ -337,5 +337,5 @@ def test_without_replay_a_commit_holds_no_session_that_is_over(folder: Path, tmp
     kept = read_tensors(folder, "stream.safetensors")["ended.ids"]
     assert (len(kept) > 0) is (replay > 0) and (len(stream.predictor.train_prints) > 0) is (replay > 0)
     assert (folder / "reservoir.safetensors").exists() is (replay > 0)
-    counted = NextPredictor.load(folder, device="cpu").facts["sequences"]
+    counted = NextPredictor.load(folder, device="cpu").metadata.sequences
     assert (counted > len(sessions)) is (replay == 0), "what is over was counted at once, or waits for more"

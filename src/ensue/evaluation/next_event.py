@@ -233,7 +233,7 @@ def score(predictor: NextPredictor, data: Histories, protocol: str, counting: st
 
 
 def _hides(predictor: NextPredictor, protocol: str) -> bool:
-    return protocol == "full" and not predictor.facts["repeats"]
+    return protocol == "full" and not predictor.metadata.repeats
 
 
 def _sums(run: Scored, num_sequences: int, at: Sequence[int]) -> tuple[Floats, Floats]:

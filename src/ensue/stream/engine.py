@@ -143,7 +143,7 @@ class Stream(StreamState):
         places = targets(asked, known)
         ranks = {}
         if len(places):
-            hide = not self.predictor.facts["repeats"]
+            hide = not self.predictor.metadata.repeats
             everyone: dict[str, Live | Still] = {"model": self.live, **self.still}
             if self.nightly is not None:
                 everyone["nightly"] = self.nightly.model
@@ -186,7 +186,7 @@ class Stream(StreamState):
 
     def _timed(self, histories: Histories) -> Histories:
         """Without times, where the model was fitted without."""
-        if self.predictor.facts["timed"]:
+        if self.predictor.metadata.timed:
             return histories
         return Histories(histories.ids, histories.offsets, histories.vocabulary)
 

@@ -38,10 +38,10 @@ def model_ranks(predictor: NextPredictor, histories: Histories, known: Index, ta
     kept = own != UNKNOWN
     passed = np.concatenate([[0], np.cumsum(kept)])
     starts, stops = histories.offsets[:-1], histories.offsets[1:]
-    times = histories.times[kept] if histories.timed and predictor.facts["timed"] else np.empty(0)
+    times = histories.times[kept] if histories.timed and predictor.metadata.timed else np.empty(0)
     inside = Histories(own[kept], passed[histories.offsets], predictor.vocabulary, times)
     held = passed[np.minimum(starts + known, stops)] - passed[starts]
-    found, _, places = predictor.ranks(inside, hide=not predictor.facts["repeats"], known=held)
+    found, _, places = predictor.ranks(inside, hide=not predictor.metadata.repeats, known=held)
 
     ranks = np.full(len(own), MISS)
     ranks[np.flatnonzero(kept)[places]] = found

@@ -211,10 +211,10 @@ def _about(predictor: NextPredictor) -> Cell:
     named = list(predictor.network.named_parameters())
     inner = sum(part.numel() for name, part in named if name.removeprefix("network.").split(".")[0] not in OUTPUT)
     return {
-        "epochs": predictor.facts["epochs"],
+        "epochs": predictor.metadata.epochs,
         "seconds_an_epoch": round(predictor.seconds_an_epoch or 0.0, 2),
         "parameters": inner,
-        "held_out": predictor.facts.get("held_out", "its own part"),
+        "held_out": predictor.metadata.held_out or "its own part",
     }
 
 

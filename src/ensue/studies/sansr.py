@@ -219,7 +219,7 @@ class _Study:
             about = {"targets": card.targets, "candidates": card.candidates, "leaked": card.leaked}
             cell["protocols"][protocol] = {**row.to_dict(), "warning": row.warning, **about}
         if predictor.schedule is not None:
-            cell["epochs"] = predictor.facts["epochs"]
+            cell["epochs"] = predictor.metadata.epochs
             cell["seconds_an_epoch"] = round(predictor.seconds_an_epoch or 0.0, 2)
             cell["parameters"] = sum(part.numel() for part in predictor.network.parameters())
         cell["seconds_to_score"] = round(time.perf_counter() - begun, 1)

@@ -225,7 +225,7 @@ class NextContract:
         assert list(own.vocabulary.values) == [*before, "new", "newer"]
         (answer,) = own.predict([History(("a1", "new"), (0.0, 9.0))], 99)
         assert (answer.known, "newer" in {choice.value for choice in answer.choices}) == (2, True)
-        assert own.facts["sequences"] == 38 and own.facts["updates"] == 1
+        assert own.metadata.sequences == 38 and own.metadata.updates == 1
         (nothing,) = own.predict([History(())], 99)
         assert {choice.value for choice in nothing.choices} == {*before, "new", "newer"}
 

@@ -40,7 +40,7 @@ def test_the_rival_that_ranks_the_held_out_part_best_stays(world: World) -> None
         made = NextPredictor(name, settings=SMALL, seed=2, device="cpu")
         assert list(made.fit(part, held))
         alone[name] = mean_reciprocal_rank(made, held.encode(made.vocabulary, drop_unknown=True))
-    assert best.facts["validation_mrr"] == {name: round(mrr, 4) for name, mrr in alone.items()}
+    assert best.metadata.validation_mrr == {name: round(mrr, 4) for name, mrr in alone.items()}
     assert best.model_name == max(alone, key=lambda name: alone[name])
     winner, _ = fitted(best.model_name, world.train)
     assert tensor_bytes(best.network.state_dict()) == tensor_bytes(winner.network.state_dict())
@@ -83,7 +83,7 @@ def test_a_check_ranks_a_part_of_many_held_out_histories(world: World, monkeypat
 def test_a_network_that_ranks_hardly_better_than_popularity_has_four_times_the_patience(world: World) -> None:
     still = {"epochs": 12, "patience": 1, "learning_rate": 1e-12, "refit": False}
     made, reports = fitted("hidan", world.train, **still)
-    assert (reports[-1].epoch, made.facts["epochs"]) == (5, 1)
+    assert (reports[-1].epoch, made.metadata.epochs) == (5, 1)
     part, held, _ = hold_out(world.train, by_time=False)
     counted = NextPredictor("popularity")
     assert not list(counted.fit(part))

@@ -119,7 +119,7 @@ def test_learning_takes_the_fresh_events_alone_as_targets() -> None:
     made = fitted(dropout=0.0, loss="ce", batch_size=100)
     data = encoded(made, circles(9, 2))
     known = np.array([0, 1, 2, 3, 4, 5, 0, 4, 2])
-    made.facts["repeats"] = True  # so that no answer is ruled out: a loss is over all values
+    made.metadata.repeats = True  # so that no answer is ruled out: a loss is over all values
     expected = []
     for row, record in enumerate(data.records()):
         for place in range(max(1, known[row]), len(record.values)):
@@ -142,7 +142,7 @@ def test_the_state_is_complete(model: str, tmp_path: Path) -> None:
         each.learn(encoded(each, more), np.arange(21) % 3)
         update.count(each, encoded(each, more))
         each.update(Histories.of(circles(5, 4)))
-    assert made.facts["steps"] == 3 + 3  # 20 and 21 histories in batches of 8
+    assert made.metadata.steps == 3 + 3  # 20 and 21 histories in batches of 8
     assert same(made, loaded, tmp_path)
 
 
@@ -233,7 +233,7 @@ def test_as_many_old_histories_as_new_ones_are_replayed_and_the_new_ones_remembe
     assert len(made.reservoir) == 52 and made.reservoir.seen == 52
     few = made.reservoir.part(50, 0)[1]
     assert next(update.passes(made, Histories.of(circles(30, 1)), few)).steps == 4  # 30 + 2
-    assert made.facts["updates"] == 2 and made.facts["values"] == 11
+    assert made.metadata.updates == 2 and made.metadata.values == 11
 
 
 def test_a_folder_of_before_there_was_a_reservoir_loads_and_is_updated(tmp_path: Path) -> None:

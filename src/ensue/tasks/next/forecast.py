@@ -39,8 +39,8 @@ def forecast(state: NextState, records: Sequence[History], steps: int, k: int) -
                 found[row] = replace(found[row], known=answer.known)
             if not answer.choices:
                 continue  # nobody is left
-            timed = bool(record.times) or (not record.values and state.facts["timed"])
-            after = tuple(goings.after[row].tolist()) if timed and state.facts["timed"] else ()
+            timed = bool(record.times) or (not record.values and state.metadata.timed)
+            after = tuple(goings.after[row].tolist()) if timed and state.metadata.timed else ()
             seen = Foreseen(answer.choices, float(goings.stop[row]), after)
             found[row] = replace(found[row], steps=(*found[row].steps, seen))
             times = (*record.times, (record.times[-1] if record.times else 0.0) + after[1]) if after else ()

@@ -87,7 +87,7 @@ def score_histories(state: NextState, histories: Histories, seen: Histories) -> 
         table = popular.repeat(len(histories), 1)
         if len(filled):
             table[filled] = some
-    if not state.facts["repeats"]:
+    if not state.metadata.repeats:
         full = np.flatnonzero(seen.lengths)
         table[full] = hide_seen(table[full], seen, seen.offsets[1:][full] - 1)
     return Said(table, log_totals(table), weights, rows.tolist(), lengths.tolist())

@@ -61,7 +61,7 @@ class NextPredictor(NextState):
     def learn(self, histories: Histories, known: Index | None = None) -> float:
         """Take a few optimiser steps: every fresh event is learned once. Nothing is counted, nothing made anew.
 
-        The same state and data give the same bytes; ``facts["steps"]`` numbers the steps.
+        The same state and data give the same bytes; ``metadata.steps`` numbers the steps.
 
         Args:
             histories: encoded in this predictor's vocabulary, without unknown values.

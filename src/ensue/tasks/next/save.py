@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from ensue.data.histories import Histories
 from ensue.store.folder import described, read_file, read_tensors, tensor_bytes
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
+from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.model import module_of
 from ensue.tasks.next.state import NextState
 from ensue.training.optimizer import FILE, make_optimizer, optimizer_tensors, saved_optimizer
@@ -56,16 +57,14 @@ def summary(state: NextState) -> dict[str, Any]:
         "settings": asdict(state.settings),
         "schedule": asdict(state.schedule) if state.schedule else None,
         "seed": state.seed,
-        "facts": {**state.facts, "remembered": len(state.reservoir)},
+        "facts": {**state.metadata.to_dict(), "remembered": len(state.reservoir)},
     }
 
 
-def fill(state: NextState, path: Path, facts: dict[str, Any]) -> None:
+def fill(state: NextState, path: Path, facts: Mapping[str, Any]) -> None:
     """Give a new predictor what :func:`files` kept."""
-    if not {"sequences", "events", "repeats"} <= set(facts):
-        raise ValueError("facts are missing in settings.json")
-    remembered = facts.pop("remembered", 0)  # folders of before there was a reservoir lack it
-    state.facts = facts
+    state.metadata = Metadata.from_dict(facts)
+    remembered = state.facts.pop("remembered", 0)  # folders of before there was a reservoir lack it
     state.vocabulary = _vocabulary(read_file(path, "vocabulary.json"))
     counts = read_tensors(path, "counting.safetensors")
     prints = counts.pop("train_prints")

@@ -14,6 +14,7 @@ from ensue.nn.sampling import Sampler
 from ensue.settings import changed, require_seed
 from ensue.tasks.next import BEST, COUNTING, MODELS
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
+from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.model import Baseline, Model, module_of
 from ensue.tasks.next.reservoir import Reservoir
 from ensue.training.optimizer import LateOptimizer
@@ -68,7 +69,7 @@ class NextState:
         """The counting models that stand beside it, by name."""
         self.length_delay: LengthDelayModel | None = None
         """How long histories get and pauses last; ``None`` in folders of before there were forecasts."""
-        self.facts: dict[str, Any] = {}
+        self.metadata = Metadata()
         """What was learned from, as ``settings.json`` and the card show it."""
         self.seconds_an_epoch: float | None = None
         """Of the latest training, checks included."""
@@ -90,6 +91,11 @@ class NextState:
         if self.model is None:
             raise SettingError("this predictor is not trained yet: loop over fit(data), or load a folder")
         return self.model
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The metadata as a dictionary, for those who write into that of any task: what is set here is set there."""
+        return vars(self.metadata)
 
     @property
     def keeps_histories(self) -> bool:

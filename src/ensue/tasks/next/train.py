@@ -17,6 +17,7 @@ from ensue.schedule import Schedule
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.dataset import Pieces, distinct, prints, repeats
 from ensue.tasks.next.infer import ranks
+from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.model import Finishes, module_of
 from ensue.tasks.next.save import fingerprint
 from ensue.tasks.next.state import NextState
@@ -50,28 +51,26 @@ def fit(
     if rule is None:
         count_baselines(state, part)
         return
-    chosen = state.facts.get("validation_mrr")
+    validation_mrr = state.metadata.validation_mrr
     if state.schedule.refit:
-        again = replace(state.schedule, epochs=state.facts["epochs"])
+        again = replace(state.schedule, epochs=state.metadata.epochs)
         learn_values(state, data)
         yield from train_once(state, data, None, "refit", again, _beside(checkpoint, "refit"), resume)
     count_baselines(state, data if state.schedule.refit else part)
-    state.facts |= {"held_out": rule} | ({"validation_mrr": chosen} if chosen else {})
+    state.metadata.held_out = rule
+    if validation_mrr:
+        state.metadata.validation_mrr = validation_mrr
 
 
 def learn_values(state: NextState, data: Histories) -> None:
-    """Take vocabulary, facts and how often each value occurs from the training data."""
+    """Take vocabulary, metadata and how often each value occurs from the training data."""
     state.vocabulary = Vocabulary(distinct(data))
     data = data.encode(state.vocabulary, drop_unknown=True)
     if state.keeps_histories:
         state.train_prints = prints(data)
-    state.facts = {
-        "sequences": len(data),
-        "events": len(data.ids),
-        "values": len(state.vocabulary) - FIRST,
-        "repeats": repeats(data),
-        "timed": data.timed,
-    }
+    state.metadata = metadata = Metadata()
+    metadata.sequences, metadata.events, metadata.values = len(data), len(data.ids), len(state.vocabulary) - FIRST
+    metadata.repeats, metadata.timed = repeats(data), data.timed
     _count(state, "popularity", data)
     state.length_delay = LengthDelayModel()
     state.length_delay.count(data)
@@ -99,8 +98,8 @@ def _choose(
 
     The cascade blend is for cascades, timed and without repeats: elsewhere it is not tried.
     """
-    facts = state.facts
-    names = [name for name in state.rivals if name != "cascade-blend" or (facts["timed"] and not facts["repeats"])]
+    cascades = state.metadata.timed and not state.metadata.repeats
+    names = [name for name in state.rivals if name != "cascade-blend" or cascades]
     names = names or list(state.rivals)
     if len(names) == 1:
         state.become(names[0])
@@ -115,11 +114,12 @@ def _choose(
         place = _beside(checkpoint, name)
         yield from train_once(state, part, held, f"fit {name}", state.schedule, place, resume)
         found[name] = mean_reciprocal_rank(state, known)
-        kept[name] = state.model, state.optimizer, state.facts["epochs"], state.seconds_an_epoch
+        kept[name] = state.model, state.optimizer, state.metadata.epochs, state.seconds_an_epoch
     best = max(found, key=lambda name: found[name])
     state.become(best)
     state.model, state.optimizer, epochs, state.seconds_an_epoch = kept[best]
-    state.facts |= {"epochs": epochs, "validation_mrr": {name: round(mrr, 4) for name, mrr in found.items()}}
+    state.metadata.epochs = epochs
+    state.metadata.validation_mrr = {name: round(mrr, 4) for name, mrr in found.items()}
 
 
 def train_once(
@@ -157,7 +157,7 @@ def train_once(
     )
     if isinstance(network, Finishes) and state.keeps_histories:
         network.finish(parts[0], parts[1] if valid is not None else None, earlier)
-    state.facts |= {"epochs": trained.best_epoch}
+    state.metadata.epochs = trained.best_epoch
     state.seconds_an_epoch = trained.seconds_an_epoch
 
 
@@ -177,7 +177,7 @@ def mean_reciprocal_rank(state: NextState, valid: Histories, counting: str | Non
     """
     rank, world = here()
     part = valid.select(np.arange(rank, len(valid), world)) if world > 1 else valid
-    found, *_ = ranks(state, part, hide=not state.facts["repeats"], counting=counting)
+    found, *_ = ranks(state, part, hide=not state.metadata.repeats, counting=counting)
     return mean_over_ranks(metrics.reciprocal_rank(found))
 
 

@@ -24,7 +24,7 @@ from ensue.vocabulary import FIRST
 
 
 def count(state: NextState, data: Histories) -> None:
-    """Add whole encoded histories to the counting models and the facts; it takes a pass over the counted pairs."""
+    """Add whole encoded histories to the counting models and the metadata; it takes a pass over the counted pairs."""
     for module in state.counting.values():
         module.count(data)
     if state.length_delay is not None:
@@ -33,10 +33,10 @@ def count(state: NextState, data: Histories) -> None:
         if isinstance(state.network, Remembers):
             state.network.remember(data)
         state.train_prints = torch.cat([state.train_prints, prints(data)])
-    state.facts["repeats"] = state.facts["repeats"] or repeats(data)
-    state.facts["events"] += len(data.ids)
-    state.facts["sequences"] += len(data)
-    state.facts["values"] = len(state.vocabulary) - FIRST
+    state.metadata.repeats = state.metadata.repeats or repeats(data)
+    state.metadata.events += len(data.ids)
+    state.metadata.sequences += len(data)
+    state.metadata.values = len(state.vocabulary) - FIRST
     if state.schedule is not None:
         state.count_negatives()
 
@@ -47,13 +47,13 @@ def learn(state: NextState, histories: Histories, known: Index | None = None) ->
     pieces = Pieces(histories, network.reach, known=known)
     if schedule is None or state.optimizer is None or not len(pieces):
         return 0.0
-    steps = state.facts.get("steps", 0)
+    steps = state.metadata.steps
     plan = pieces.plan(schedule.batch_size, (state.seed, steps))
     rate = schedule.learning_rate
     loss = one_pass(
         module_of(network), pieces, plan, optimizer=state.optimizer, rate=rate, seed=state.seed, first=steps
     )
-    state.facts["steps"] = steps + len(plan)
+    state.metadata.steps = steps + len(plan)
     return loss
 
 
@@ -82,8 +82,7 @@ def passes(state: NextState, data: Histories, replay: Reservoir | None = None) -
     welcome(state, distinct(data))
     data = data.encode(state.vocabulary, drop_unknown=True)
     count(state, data)
-    updates = state.facts.get("updates", 0) + 1
-    state.facts["updates"] = updates
+    state.metadata.updates = updates = state.metadata.updates + 1
     if state.schedule is None or state.optimizer is None:
         state.model = state.counting[state.model_name]
         yield Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True)

@@ -146,7 +146,7 @@ def ours(model: str, queries: int) -> Callable[[], float]:
     def turn() -> float:
         begun = time.perf_counter()
         with torch.no_grad():
-            found = beam_search(network, network.encode(batch), batch, SEARCH)
+            found = beam_search(network.writer, network.encode(batch), batch, SEARCH)
         assert bool((found.tokens > 0).all())
         return time.perf_counter() - begun
 

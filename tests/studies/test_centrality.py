@@ -7,6 +7,7 @@ import lzma
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -283,8 +284,9 @@ def test_steps_are_those_of_a_plain_loop(data: Path) -> None:
     settings = {**TINY.options, "score_dim": 2}
     predictor = ClassifyPredictor("centrality-bilinear", settings=settings)
     list(predictor.fit(texts.train, texts.valid))
+    network: Any = predictor.module
     with torch.no_grad():
-        for parameter in predictor.network.words.pool.score.parameters():
+        for parameter in network.words.pool.score.parameters():
             parameter *= 4  # slower walks
     longest = texts.test.select(texts.test.texts[0].str.split(" ").list.len().to_numpy() == 7)
     (row,) = convergence(predictor, longest, 3)
@@ -292,7 +294,7 @@ def test_steps_are_those_of_a_plain_loop(data: Path) -> None:
     steps = []
     for record in chosen.records():
         batch = predictor.passages(predictor.encode(Texts.of([record]))).batch(np.arange(1))
-        (graph,) = predictor.network.double()(batch).words[0].graph.detach()
+        (graph,) = network.double()(batch).words[0].graph.detach()
         share, moved, taken = torch.full((7,), 1 / 7).double(), 1.0, 0
         while moved > 1e-10:
             share, before, taken = graph @ share, share, taken + 1

@@ -305,7 +305,7 @@ def _about(predictor: ClassifyPredictor) -> Cell:
     """What a training leaves behind beside its answers."""
     facts, made = predictor.facts, predictor.summary()
     settings = {**made["settings"], **(made["schedule"] or {})}
-    settings["dim"] = predictor.network.table.embedding_dim
+    settings["dim"] = predictor.module.get_parameter("table.weight").shape[1]
     return {
         "epochs": facts["epochs"],
         "seconds_an_epoch": round(predictor.seconds_an_epoch or 0.0, 2),

@@ -131,7 +131,7 @@ def convergence(predictor: ClassifyPredictor, texts: Texts, most: int) -> list[d
         texts: of which so many, spread evenly, are looked at; a graph of one word is left out.
         most: how many.
     """
-    network = copy.deepcopy(predictor.network).cpu().double().eval()
+    network = copy.deepcopy(predictor.module).cpu().double().eval()
     passages = predictor.passages(predictor.encode(evenly(texts, most)))
     found: dict[str, list[npt.NDArray[np.float64]]] = {"words": [], "sentences": []}
     for index in passages.groups():

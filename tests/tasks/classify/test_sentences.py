@@ -132,7 +132,7 @@ def test_scores_are_those_of_the_vectors_read_one_text_at_a_time() -> None:
     made = fitted(documents(40, 0))
     texts = ["W1 good. W2.", "unheard of. W1 good. unheard of.", *(record.texts[0] for record in documents(4, 1))]
     records = [Text((text,)) for text in texts]
-    network = made.network.eval()
+    network: Any = made.module.eval()
     expected = []
     for record in records:
         parts = [hashed(part.strip().lower() + ".") for part in record.texts[0].split(".")[:-1]]

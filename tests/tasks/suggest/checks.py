@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ensue.schedule import Schedule
 from ensue.tasks.suggest.batch import BEGIN, END, FIRST, PADDING, Batch, pad, select
+from ensue.tasks.suggest.models.scoring import score
 from ensue.training.optimizer import make_optimizer
 from tests.oracles_suggest import target_log_likelihoods
 
@@ -29,6 +30,11 @@ def shaken(model: Any) -> Any:
     return model.eval()
 
 
+def scored(model: Any, batch: Batch, candidates: Tensor) -> Tensor:
+    """(rows, choices) log-probabilities of (rows, choices, width) ids as the next query of each row."""
+    return score(model.writer, model.encode(batch), candidates)
+
+
 def prefixes(sessions: list[list[list[int]]]) -> list[tuple[list[list[int]], list[int]]]:
     return [(session[:turn], session[turn]) for session in sessions for turn in range(1, len(session))]
 
@@ -41,7 +47,7 @@ def equals_the_loop(model: Any) -> None:
     batch = pad([before for before, _ in prefixes(SESSIONS)])
     targets = pad([[target] for _, target in prefixes(SESSIONS)]).words
     sums = torch.stack([torch.stack(values).sum() for values in expected])
-    torch.testing.assert_close(model.score(batch, targets)[:, 0], sums, rtol=0, atol=1e-10)
+    torch.testing.assert_close(scored(model, batch, targets)[:, 0], sums, rtol=0, atol=1e-10)
     before, target = prefixes(SESSIONS)[2]
     torch.testing.assert_close(stepped(model, pad([before]), target), torch.stack(expected[2]), rtol=0, atol=1e-10)
 
@@ -49,9 +55,9 @@ def equals_the_loop(model: Any) -> None:
 def stepped(model: Any, batch: Batch, target: list[int]) -> Tensor:
     """The log-probability of each token of a target and its end, a step at a time; each step's shares sum to 1."""
     memory = model.encode(batch)
-    state, found, read = model.start(memory), [], BEGIN
+    state, found, read = model.writer.start(memory), [], BEGIN
     for id in [*target, END]:
-        log_shares, state = model.step(memory, state, torch.tensor([read]))
+        log_shares, state = model.writer.step(memory, state, torch.tensor([read]))
         torch.testing.assert_close(log_shares.exp().sum(), torch.ones((), dtype=torch.float64))
         assert log_shares[0, PADDING] == -torch.inf
         found.append(log_shares[0, id])
@@ -65,7 +71,7 @@ def all_prefixes_at_once_equal_each_alone(model: Any) -> None:
     whole, total = pad(SESSIONS), torch.zeros((), dtype=torch.float64)
     for before, target in prefixes(SESSIONS):
         alone = pad([[*before, target]])
-        total = total - model.score(pad([before]), alone.words[:, -1:]).sum()
+        total = total - scored(model, pad([before]), alone.words[:, -1:]).sum()
     torch.testing.assert_close(model.loss(whole) * whole.num_targets, total, rtol=0, atol=1e-8)
 
 
@@ -84,23 +90,23 @@ def later_queries_change_nothing(model: Any, likelihoods: Any) -> None:
 
 def padding_and_batch_mates_are_invisible(model: Any) -> None:
     candidates = pad([[[5, 6]], [[7]], [[8, 9, 10]]]).words
-    whole = model.score(pad(SESSIONS), candidates)
+    whole = scored(model, pad(SESSIONS), candidates)
     for row, session in enumerate(SESSIONS):
-        torch.testing.assert_close(model.score(pad([session]), candidates[row : row + 1])[0], whole[row])
+        torch.testing.assert_close(scored(model, pad([session]), candidates[row : row + 1])[0], whole[row])
     batch = pad(SESSIONS)
     words = nn.functional.pad(batch.words, (0, 3, 0, 2))
     wider = Batch(words, nn.functional.pad(batch.lengths, (0, 2)))
-    torch.testing.assert_close(model.score(wider, nn.functional.pad(candidates, (0, 2))), whole)
+    torch.testing.assert_close(scored(model, wider, nn.functional.pad(candidates, (0, 2))), whole)
     torch.testing.assert_close(model.loss(wider), model.loss(batch))
 
 
 def a_session_without_queries_is_finite(model: Any) -> None:
     batch = pad([SESSIONS[0], []])
     memory = model.encode(batch)
-    log_shares, _ = model.step(memory, model.start(memory), torch.tensor([BEGIN, BEGIN]))
+    log_shares, _ = model.writer.step(memory, model.writer.start(memory), torch.tensor([BEGIN, BEGIN]))
     assert log_shares[:, FIRST:].isfinite().all()
     alone = model.encode(pad([SESSIONS[0]]))
-    expected, _ = model.step(alone, model.start(alone), torch.tensor([BEGIN]))
+    expected, _ = model.writer.step(alone, model.writer.start(alone), torch.tensor([BEGIN]))
     torch.testing.assert_close(log_shares[:1], expected)
 
 
@@ -110,22 +116,22 @@ def rows_can_be_picked_and_share_a_memory(model: Any) -> None:
     index = torch.tensor([0, 0, 1, 1, 2, 2])
     own = select(memory, index)
     tokens = torch.tensor([[5, 6, 7, 8, 9, 10], [4, 4, 5, 6, 7, 12]])
-    one, many = model.start(memory).select(index), model.start(own)
+    one, many = model.writer.start(memory).select(index), model.writer.start(own)
     for step in tokens:
-        shared, one = model.step(memory, one, step)
-        alone, many = model.step(own, many, step)
+        shared, one = model.writer.step(memory, one, step)
+        alone, many = model.writer.step(own, many, step)
         torch.testing.assert_close(shared, alone)
     order = torch.tensor([1, 0, 3, 3, 4, 5])
-    turned, _ = model.step(memory, one.select(order), torch.full((6,), 5))
-    plain, _ = model.step(memory, one, torch.full((6,), 5))
+    turned, _ = model.writer.step(memory, one.select(order), torch.full((6,), 5))
+    plain, _ = model.writer.step(memory, one, torch.full((6,), 5))
     torch.testing.assert_close(turned, plain[order])
     choices = pad([[[5, 4], [6, 4]], [[7, 5], [8, 6]], [[9, 7], [10, 12]]]).words
-    scored = model.score(pad(SESSIONS), choices)
+    together = scored(model, pad(SESSIONS), choices)
     for row in range(3):
         for choice in range(2):
-            single = model.score(pad([SESSIONS[row]]), choices[row : row + 1, choice : choice + 1])
-            torch.testing.assert_close(scored[row, choice], single[0, 0])
-    assert (model.score(pad(SESSIONS), torch.zeros_like(choices)) == -torch.inf).all()
+            single = scored(model, pad([SESSIONS[row]]), choices[row : row + 1, choice : choice + 1])
+            torch.testing.assert_close(together[row, choice], single[0, 0])
+    assert (scored(model, pad(SESSIONS), torch.zeros_like(choices)) == -torch.inf).all()
 
 
 def gradients_are_right(model: Any) -> None:
@@ -158,7 +164,7 @@ class _Loss(nn.Module):
 
 def what_words_leaned_on_sums_to_one(model: Any, *, window: int | None = None) -> None:
     batch, candidates = pad(SESSIONS), pad([[[5, 6]], [[7]], [[8, 9, 10]]]).words[:, 0]
-    leaned = model.leaned(batch, candidates)
+    leaned = model.attributions(batch, candidates)
     assert leaned.shape == (3, 3, 4, 4)
     torch.testing.assert_close(leaned.sum((2, 3)), (candidates > 0).double())
     assert (leaned >= 0).all() and (leaned * ~batch.mask[:, None] == 0).all()
@@ -166,7 +172,7 @@ def what_words_leaned_on_sums_to_one(model: Any, *, window: int | None = None) -
         assert leaned[0].sum(2)[:, : len(SESSIONS[0]) - window].sum() == pytest.approx(0)
     for row, session in enumerate(SESSIONS):
         length = int((candidates[row] > 0).sum())
-        alone = model.leaned(pad([session]), candidates[row : row + 1, :length])[0]
+        alone = model.attributions(pad([session]), candidates[row : row + 1, :length])[0]
         turns, width = alone.shape[1:]
         torch.testing.assert_close(alone, leaned[row, :length, :turns, :width])
 
@@ -191,7 +197,7 @@ def share_learned(model: Any, steps: int = 80, rate: float = 0.005) -> float:
     held = planted(10_000, rows=100)
     with torch.no_grad():
         memory = model.encode(pad([session[:2] for session in held]))
-        _, state = model.step(memory, model.start(memory), torch.full((100,), BEGIN))
-        log_shares, _ = model.step(memory, state, torch.full((100,), 12))
+        _, state = model.writer.step(memory, model.writer.start(memory), torch.full((100,), BEGIN))
+        log_shares, _ = model.writer.step(memory, state, torch.full((100,), 12))
     wanted = torch.tensor([session[2][1] for session in held])
     return float((log_shares.argmax(1) == wanted).double().mean())

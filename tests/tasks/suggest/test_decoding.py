@@ -19,8 +19,9 @@ from ensue.tasks.suggest.decoding import Found, Search, beam_search, merged
 from ensue.tasks.suggest.models.mtn import MTN, MTNSettings
 from ensue.tasks.suggest.models.recurrent import HLSTM, HLSTMSettings, Seq2Seq, Seq2SeqSettings
 from ensue.tasks.suggest.models.transformers import Transformer, TransformerSettings
+from ensue.tasks.suggest.models.writer import Writer
 from ensue.tasks.suggest.prefix import PrefixRule
-from tests.tasks.suggest.checks import shaken
+from tests.tasks.suggest.checks import scored, shaken
 
 NUM_IDS = 16
 SIZES: dict[str, Any] = {"dim": 8, "embedding": 6, "wide": 10, "heads": 2, "dropout": 0.0}
@@ -51,7 +52,7 @@ def sessions(count: int, seed: int = 0, num_ids: int = NUM_IDS) -> list[list[lis
 
 def suggest(model: Any, batch: Batch, search: Search, **rules: Any) -> Found:
     with torch.no_grad():
-        return beam_search(model, model.encode(batch), batch, search, **rules)
+        return beam_search(model.writer, model.encode(batch), batch, search, **rules)
 
 
 def spelled(found: Found, row: int) -> list[list[int]]:
@@ -69,7 +70,7 @@ def test_with_caches_equals_without_token_for_token(name: str) -> None:
     model, batch = build(name), pad(sessions(200))
     found = suggest(model, batch, Search(beam=5, keep=5, longest=5, exponent=1.0))
     with torch.no_grad():
-        again = model.score(batch, found.tokens)
+        again = scored(model, batch, found.tokens)
     torch.testing.assert_close(found.sums, again, rtol=0, atol=1e-9)
     lengths = (found.tokens > 0).sum(2) + 1
     torch.testing.assert_close(found.scores, found.sums / lengths)
@@ -99,15 +100,15 @@ def greedy_without_caches(model: Any, batch: Batch, longest: int) -> Tensor:
 def after(model: Any, batch: Batch, words: Tensor) -> Tensor:
     """(rows, ids) log-probabilities after some words, from the start, with a new state."""
     memory = model.encode(batch)
-    state = model.start(memory)
+    state = model.writer.start(memory)
     read = torch.cat([torch.full((len(words), 1), BEGIN), words], dim=1)
-    writer = model.writer if hasattr(model, "writer") else None
+    writer = model.writer
     with torch.no_grad():
-        if writer is not None and writer.gate is None:
+        if isinstance(writer, Writer) and writer.gate is None:
             states, *_ = writer.states(memory, read, Rows(*read.shape))
-            return writer.words.log_probabilities(states.view(*read.shape, -1)[:, -1])  # type: ignore[no-any-return]
+            return writer.words.log_probabilities(states.view(*read.shape, -1)[:, -1])
         for column in range(read.shape[1]):  # an LSTM has no cache to leave out
-            log_shares, state = model.step(memory, state, read[:, column])
+            log_shares, state = model.writer.step(memory, state, read[:, column])
         return log_shares  # type: ignore[no-any-return]
 
 
@@ -118,7 +119,7 @@ def test_a_wide_beam_equals_exhaustive_search(name: str, beam: int, longest: int
     model, batch = build(name, num_ids=6), pad(sessions(20, num_ids=6))
     every = [list(words) for size in range(1, longest + 1) for words in itertools.product((4, 5), repeat=size)]
     with torch.no_grad():
-        sums = model.score(batch, pad([every]).words.expand(20, -1, -1))
+        sums = scored(model, batch, pad([every]).words.expand(20, -1, -1))
     scores = sums / torch.tensor([len(words) + 1 for words in every])
     found = suggest(model, batch, Search(beam=beam, keep=5, longest=longest, exponent=1.0, repeats=True))
     for row in range(20):

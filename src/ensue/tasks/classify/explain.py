@@ -187,20 +187,20 @@ def _heaviest(weights: Floats, bounds: Index) -> list[Index]:
 def _weights(state: ClassifyState, sides: Sides, labels: Index) -> Floats:
     """(words of all sides,) shares of the words: those of each text sum to 1, or to 0 where no word matters."""
     if state.schedule is None:
-        return _leanings(state, sides, labels, state.model_name)
+        return _baseline_shares(state, sides, labels, state.model_name)
     found, parts = _attention(state, sides), state.facts.get("blend", {})
     if not (whole := sum(parts.values())):
         return found
     counted = {name: weight for name, weight in parts.items() if name in state.counting and weight}
     found *= 1 - sum(counted.values()) / whole
     for name, weight in counted.items():
-        found += _leanings(state, sides, labels, name) * (weight / whole)
+        found += _baseline_shares(state, sides, labels, name) * (weight / whole)
     return found
 
 
-def _leanings(state: ClassifyState, sides: Sides, labels: Index, name: str) -> Floats:
+def _baseline_shares(state: ClassifyState, sides: Sides, labels: Index, name: str) -> Floats:
     """What moves a counting model, as shares."""
-    moved = np.abs(state.counting[name].leanings(sides, labels))
+    moved = np.abs(state.counting[name].attributions(sides, labels))
     lengths = np.concatenate([tokens.lengths for tokens in sides])
     owner = np.repeat(np.arange(len(lengths)), lengths)
     sums = np.bincount(owner, moved, len(lengths))

@@ -10,6 +10,7 @@ from torch import Tensor
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
 from ensue.metrics import Floats
+from ensue.tasks.classify.baselines.majority import Majority
 from ensue.tasks.classify.batch import Batch, Output
 from ensue.tasks.classify.dataset import Sides, prints
 from ensue.tasks.classify.ensembles import blend
@@ -31,7 +32,9 @@ def probabilities(state: ClassifyState, sides: Sides, counting: str | None = Non
     temperature = state.facts["temperature"].get(counting or state.model_name, 1.0)
     shares: Floats = (raw_scores(state, sides, counting).double() / temperature).softmax(1).numpy()
     silent = np.sum([tokens.lengths for tokens in sides], axis=0) == 0
-    shares[silent] = state.counting["majority"].shares().numpy()  # type: ignore[union-attr]
+    majority = state.counting["majority"]
+    assert isinstance(majority, Majority)
+    shares[silent] = majority.shares().numpy()
     return shares
 
 
@@ -48,17 +51,16 @@ def raw_scores(state: ClassifyState, sides: Sides, counting: str | None = None) 
     def score(index: Index) -> None:
         found[torch.from_numpy(index)] = run(state, passages.batch(index)).scores.float().cpu()
 
-    state.network.eval()
+    state.module.eval()
     side_by_side(score, reversed(list(passages.groups(GROUP))))
     return found
 
 
 def run(state: ClassifyState, batch: Batch) -> Output:
     """The network on a batch, in evaluation mode."""
-    state.network.eval()
+    state.module.eval()
     with torch.inference_mode():
-        output: Output = state.network(batch.to(state.device))
-    return output
+        return state.network(batch.to(state.device))
 
 
 def seen(state: ClassifyState, texts: Texts) -> npt.NDArray[np.bool_]:

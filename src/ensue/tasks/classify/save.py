@@ -17,11 +17,9 @@ from ensue.data.tokens import Tokenizer
 from ensue.errors import DataError
 from ensue.store.folder import described, read_file, read_tensors, tensor_bytes, write_folder
 from ensue.tasks.classify import remembered
-from ensue.tasks.classify.baselines.majority import Majority
-from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
-from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.dataset import Passages
 from ensue.tasks.classify.ensembles.blend import NETWORK
+from ensue.tasks.classify.model import Baseline
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.classify.state import ClassifyState
 from ensue.training.optimizer import FILE, optimizer_tensors, saved_optimizer
@@ -52,9 +50,9 @@ def save(state: ClassifyState, folder: Path, card: str) -> None:
 def files(state: ClassifyState, card: str) -> dict[str, bytes]:
     """The contents of a model folder, by file name."""
     counts = {
-        f"{name}.{key}": tensor for name, module in state.counting.items() for key, tensor in _small(module).items()
+        f"{name}.{key}": tensor for name, baseline in state.counting.items() for key, tensor in _small(baseline).items()
     }
-    network = state.network.state_dict() if state.schedule is not None else {}
+    network = state.module.state_dict() if state.schedule is not None else {}
     found = {
         **described(summary(state), card),
         "vocabulary.json": state.tokenizer.to_json().encode(),
@@ -62,7 +60,7 @@ def files(state: ClassifyState, card: str) -> dict[str, bytes]:
         "counting.safetensors": tensor_bytes({**counts, "train_prints": state.train_prints}),
     }
     if state.optimizer is not None:
-        found[FILE] = tensor_bytes(optimizer_tensors(state.network, state.optimizer))
+        found[FILE] = tensor_bytes(optimizer_tensors(state.module, state.optimizer))
     if state.remembered is not None:
         found[remembered.FILE] = tensor_bytes(remembered.tensors_of(state.remembered))
     return found
@@ -99,9 +97,9 @@ def fill(state: ClassifyState, path: Path, facts: dict[str, Any]) -> None:
     if len(tensors["table.weight"]) != (num_words if state.encoder is None else 0):
         raise ValueError("vocabulary.json is not as long as the table of vectors")
     state.model = state.new_network(*tensors["table.weight"].shape)
-    state.model.load_state_dict(tensors)
-    make = partial(new_optimizer, state.model, state.schedule)
-    state.optimizer = saved_optimizer(path, state.model, make)
+    state.module.load_state_dict(tensors)
+    make = partial(new_optimizer, state.module, state.schedule)
+    state.optimizer = saved_optimizer(path, state.module, make)
 
 
 def fingerprint(state: ClassifyState, parts: Mapping[str, Passages]) -> str:
@@ -114,9 +112,9 @@ def fingerprint(state: ClassifyState, parts: Mapping[str, Passages]) -> str:
     return seen.hexdigest()
 
 
-def _small(module: Tfidf | MeanVectors | Majority) -> dict[str, Tensor]:
+def _small(baseline: Baseline) -> dict[str, Tensor]:
     """Its tensors; the weights, which are rounded to float32, at half the size."""
-    return {key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in module.tensors().items()}
+    return {key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in baseline.tensors().items()}
 
 
 def _wide(key: str, tensor: Tensor) -> Tensor:

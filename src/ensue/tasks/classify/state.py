@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
@@ -24,6 +24,7 @@ from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.settings import CountingSettings
 from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.dataset import Passages, Sides
+from ensue.tasks.classify.model import Baseline, Model, Network, module_of
 from ensue.tasks.classify.models.centrality import TABLE_2, Shape, TextSettings
 from ensue.tasks.classify.remembered import SharedSettings
 from ensue.tasks.classify.sentences import SentencePassages
@@ -64,9 +65,9 @@ class ClassifyState:
     """Where sentences are encoded, what encodes them."""
     tokenizer: Tokenizer
     """Cuts texts into words and knows their ids."""
-    model: Any
-    """The trained module, or what was counted; ``None`` before."""
-    counting: dict[str, Tfidf | MeanVectors | Majority]
+    model: Model | None
+    """The network, or the baseline that stands alone; ``None`` before."""
+    counting: dict[str, Baseline]
     """The counting models beside the network, by name."""
     facts: dict[str, Any]
     """What was learned from, and what came out on held-out texts: a part of ``settings.json``."""
@@ -117,14 +118,20 @@ class ClassifyState:
         require_fixed(self.schedule, "classify", "accuracy")
 
     @property
-    def network(self) -> Any:
-        """The trained module, or what was counted.
+    def network(self) -> Network:
+        """The trained network.
 
         Raises:
             SettingError: nothing was trained or loaded yet.
         """
         self.require_trained()
+        assert isinstance(self.model, Network)
         return self.model
+
+    @property
+    def module(self) -> nn.Module:
+        """The trained network, as torch types it."""
+        return module_of(self.network)
 
     def require_trained(self) -> None:
         """Refuse to go on before there is a model.
@@ -179,13 +186,15 @@ class ClassifyState:
         self.encoder.require(self.facts["encoder"])
         return SentencePassages(sides, targets, self.encoder)
 
-    def new_network(self, num_words: int, dim: int) -> Any:
+    def new_network(self, num_words: int, dim: int) -> Network:
         """An untrained network on this predictor's device."""
         shape = Shape(num_words, dim, len(self.labels), self.architecture)
         with room_for(self.model_name):
-            return MODELS[self.model_name][0](self.settings, shape).to(self.device)
+            network: Network = MODELS[self.model_name][0](self.settings, shape)
+            module_of(network).to(self.device)
+        return network
 
-    def new_counting(self, name: str, strength: float, matrix: Tensor | None = None) -> Tfidf | MeanVectors | Majority:
+    def new_counting(self, name: str, strength: float, matrix: Tensor | None = None) -> Baseline:
         """One of ``COUNTING`` that has learned nothing.
 
         Args:

@@ -18,13 +18,15 @@ from ensue.errors import DataError, SettingError
 from ensue.lines import plural
 from ensue.settings import require_encoder, require_file
 from ensue.tasks.classify import COUNTING, infer, save
+from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.settings import CountingSettings
 from ensue.tasks.classify.calibration import calibration_error, temperature
 from ensue.tasks.classify.dataset import Sides, codes, prints
 from ensue.tasks.classify.embedding import learn_words, start_vectors
 from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.mixing_time import Log, mixing, note_collapse
-from ensue.tasks.classify.models.centrality import LEARNED_DIM
+from ensue.tasks.classify.model import Network
+from ensue.tasks.classify.models.centrality import LEARNED_DIM, TextSettings
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.classify.remembered import chosen
 from ensue.tasks.classify.state import ClassifyState
@@ -215,6 +217,19 @@ def _blend(state: ClassifyState, held: Texts) -> None:
     state.facts["blend"] = blend.choose_weights(scores, torch.from_numpy(targets)[usable])
 
 
+def _new_network(state: ClassifyState) -> Network:
+    """An untrained network that starts from the vectors of the file, if there is one."""
+    if state.encoder is not None:
+        return state.new_network(0, state.encoder.dim)
+    num_words, own, vectors = len(state.tokenizer.vocabulary), state.settings, state.counting.get("vectors")
+    if not isinstance(vectors, MeanVectors):
+        return state.new_network(num_words, own.dim or LEARNED_DIM)
+    assert isinstance(own, TextSettings)
+    network, covered = state.new_network(num_words, vectors.matrix.shape[1]), vectors.matrix.any(1)
+    network.place(covered.nonzero()[:, 0], vectors.matrix[covered], tuned=own.tuned)
+    return network
+
+
 def _train(
     state: ClassifyState, sides: Sides, part: Texts, held: Texts, checkpoint: Path | None, resume: bool
 ) -> Generator[Report, None, None]:
@@ -222,19 +237,13 @@ def _train(
     schedule = state.schedule
     assert schedule is not None
     torch.manual_seed(state.seed)
-    vectors = state.counting.get("vectors")
-    dim = vectors.matrix.shape[1] if vectors else state.settings.dim or LEARNED_DIM  # type: ignore[union-attr]
-    encoder = state.encoder
-    network = state.new_network(*((len(state.tokenizer.vocabulary), dim) if encoder is None else (0, encoder.dim)))
-    if vectors and encoder is None:
-        known = vectors.matrix.any(1)  # type: ignore[union-attr]
-        network.place(known.nonzero()[:, 0], vectors.matrix[known], tuned=state.settings.tuned)  # type: ignore[union-attr]
-    state.model, state.optimizer = network, new_optimizer(network, schedule)
+    state.model = _new_network(state)
+    state.optimizer = new_optimizer(state.module, schedule)
     asked, known_sides = codes(held, state.labels), state.encode(held)
     data, watched = state.passages(sides, codes(part, state.labels)), state.passages(known_sides, asked)
     log = Log(checkpoint, resume)
     reports = train(
-        network,
+        state.module,
         data,
         lambda: float((infer.raw_scores(state, known_sides).argmax(1).numpy() == asked).mean()),
         schedule,

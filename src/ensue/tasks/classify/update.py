@@ -31,9 +31,9 @@ def update(state: ClassifyState, data: Texts) -> Report:
     state.encode(data.select(slice(0, 1)))  # refused before anything is changed
     state.tokenizer.add(data.texts, min_count=state.settings.min_count)
     sides, updates = state.encode(data), state.facts.get("updates", 0) + 1
-    for module in state.counting.values():
-        module.grow(len(state.tokenizer.vocabulary))
-        module.count(sides, targets)
+    for baseline in state.counting.values():
+        baseline.grow(len(state.tokenizer.vocabulary))
+        baseline.count(sides, targets)
     state.train_prints = torch.from_numpy(np.union1d(state.train_prints.numpy(), prints(data)))
     state.facts |= {"updates": updates, "texts": state.facts["texts"] + len(data)}
     if state.schedule is None or state.optimizer is None:
@@ -42,7 +42,7 @@ def update(state: ClassifyState, data: Texts) -> Report:
     size = state.schedule.smallest_batch or state.schedule.batch_size
     schedule = replace(state.schedule, epochs=1, batch_size=size, smallest_batch=None, decay_rate=1.0, decay=False)
     passages, seed = state.passages(sides, targets), state.seed + updates
-    *_, last = train(state.model, passages, None, schedule, optimizer=state.optimizer, seed=seed, stage="update")
+    *_, last = train(state.module, passages, None, schedule, optimizer=state.optimizer, seed=seed, stage="update")
     return last
 
 
@@ -52,7 +52,7 @@ def _grow(state: ClassifyState, updates: int) -> None:
     torch.manual_seed(state.seed + updates)
     if state.encoder is not None:
         return  # it reads words that no vocabulary knows
-    moments = optimizer_tensors(state.model, state.optimizer)
-    state.model.grow(len(state.tokenizer.vocabulary))
-    state.optimizer = new_optimizer(state.model, state.schedule)
-    restore_optimizer(state.model, state.optimizer, moments)
+    moments = optimizer_tensors(state.module, state.optimizer)
+    state.network.grow(len(state.tokenizer.vocabulary))
+    state.optimizer = new_optimizer(state.module, state.schedule)
+    restore_optimizer(state.module, state.optimizer, moments)

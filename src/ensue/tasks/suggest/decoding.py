@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,25 +23,15 @@ from torch import Tensor
 from ensue.errors import SettingError
 from ensue.nn.highest import highest
 from ensue.tasks.suggest.batch import BEGIN, END, PADDING, UNKNOWN, Batch
+from ensue.tasks.suggest.model import Stepwise, Written
 from ensue.tasks.suggest.prefix import Typed
 from ensue.tasks.suggest.sizes import require_sizes
 
-Memory = TypeVar("Memory", contravariant=True)
+Memory = TypeVar("Memory")
+State = TypeVar("State", bound=Written)
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
-
-
-class Speller(Protocol[Memory]):
-    """What every network of the task can do."""
-
-    def start(self, memory: Memory) -> Any:
-        """The state before the first word, with ``select(index)``."""
-        ...
-
-    def step(self, memory: Memory, state: Any, tokens: Tensor) -> tuple[Tensor, Any]:
-        """Read (rows,) tokens: (rows, ids) log-probabilities of the next, and the state after it."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +90,7 @@ class _Ended(NamedTuple):
 
 @torch.inference_mode()
 def beam_search(
-    model: Speller[Memory],
+    writer: Stepwise[Memory, State],
     memory: Memory,
     batch: Batch,
     search: Search,
@@ -111,8 +101,8 @@ def beam_search(
     """The likeliest next queries of each row.
 
     Args:
-        model: a network of the task, in evaluation mode.
-        memory: what it made of ``batch``.
+        writer: of a network in evaluation mode.
+        memory: what the network made of ``batch``.
         batch: the sessions, whose queries are not suggested again.
         search: widths and lengths.
         banned: (ids,) True for tokens that must not be written; padding, unknown and begin never are.
@@ -123,10 +113,10 @@ def beam_search(
     """
     device, rows = batch.words.device, np.arange(len(batch.words))[:, None]
     typed = None if typed is None else Typed(*(table.to(device) for table in typed))
-    words, lengths, state = batch.words.numpy(force=True), batch.lengths.numpy(force=True), model.start(memory)
+    words, lengths, state = batch.words.numpy(force=True), batch.lengths.numpy(force=True), writer.start(memory)
     beams, last, done = _begin(lengths, search), np.full(rows.shape, BEGIN), np.zeros(len(rows), np.bool_)
     for step in range(search.longest + 1):
-        log_shares, state = model.step(memory, state, torch.from_numpy(last.ravel()).to(device))
+        log_shares, state = writer.step(memory, state, torch.from_numpy(last.ravel()).to(device))
         if step == 0:
             kept, wall = _nothing(len(rows), search), _wall(banned, log_shares)
         sums_so_far = torch.from_numpy(beams.sums).to(log_shares)

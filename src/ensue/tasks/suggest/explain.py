@@ -1,8 +1,8 @@
-"""Answers with what they leaned on: the earlier queries of each suggestion, and the words of the best one.
+"""Answers with what they attended to: the earlier queries of each suggestion, and the words of the best one.
 
-The weights are those of the network (see ``leaned`` of each), what the model leaned on and not why; so the queries
-heeded most are taken out, one at a time, and ``lost`` is what a suggestion's share of those shown falls by when the
-network does not read that query.
+The weights are those of the network (see ``attributions`` of each), what the model attended to and not why; so the
+queries attended to most are taken out, one at a time, and ``lost`` is what a suggestion's share of those shown falls by
+when the network does not read that query.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from ensue.settings import require_k
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch
 from ensue.tasks.suggest.dataset import spell_out
 from ensue.tasks.suggest.infer import GROUP, batch_of, clean, clean_prefix, ranked, tokens_of
+from ensue.tasks.suggest.model import evaluating
+from ensue.tasks.suggest.models.scoring import score
 from ensue.tasks.suggest.state import SuggestState
 from ensue.vocabulary import FIRST
 
@@ -145,18 +147,16 @@ def by_query(state: SuggestState, batch: Batch, lists: Lists) -> list[Floats]:
     owners = np.repeat(np.arange(len(lists)), [len(choices) for choices in lists])
     candidates = tokens_of(state, [[text] for choices in lists for text, _ in choices])[:, 0]
     rows = torch.from_numpy(owners).to(batch.words.device)
-    weights = leaned(state, Batch(batch.words[rows], batch.lengths[rows]), candidates)
+    weights = attributions(state, Batch(batch.words[rows], batch.lengths[rows]), candidates)
     lengths = (candidates != PADDING).sum(1)[:, None].clamp(min=1)
     shares: Floats = (weights.sum(3).sum(1) / lengths).numpy()
     turns = (batch.lengths > 0).sum(1).tolist()
     return [shares[owners == row][:, : turns[row]] for row in range(len(lists))]
 
 
-def leaned(state: SuggestState, batch: Batch, candidates: Tensor) -> Tensor:
-    """(rows, tokens, turns, width) weights on the CPU; see ``leaned`` of each network."""
-    network = state.network.eval()
-    found: Tensor = network.leaned(batch, candidates.to(state.device))
-    return found.double().cpu()
+def attributions(state: SuggestState, batch: Batch, candidates: Tensor) -> Tensor:
+    """(rows, tokens, turns, width) weights on the CPU; see ``attributions`` of each network."""
+    return evaluating(state.network).attributions(batch, candidates.to(state.device)).double().cpu()
 
 
 def _without(state: SuggestState, batch: Batch, lists: Lists, tested: Sequence[np.ndarray[Any, Any]]) -> list[Floats]:
@@ -172,9 +172,8 @@ def _without(state: SuggestState, batch: Batch, lists: Lists, tested: Sequence[n
     moved = words.gather(1, order.to(words.device)[..., None].expand(-1, -1, words.shape[2]))
     moved = moved * (torch.arange(words.shape[2], device=words.device) < shorter[..., None])
     with torch.no_grad():
-        network = state.network.eval()
-        whole = _order(state, network.score(batch, candidates), candidates)
-        less = _order(state, network.score(Batch(moved, shorter), candidates[owners]), candidates[owners])
+        whole = _order(state, batch, candidates)
+        less = _order(state, Batch(moved, shorter), candidates[owners])
     found, low = [], 0
     for row, choices in enumerate(lists):
         shown, turns = np.array([score for _, score in choices]), len(tested[row])
@@ -185,9 +184,10 @@ def _without(state: SuggestState, batch: Batch, lists: Lists, tested: Sequence[n
     return found
 
 
-def _order(state: SuggestState, scores: Tensor, candidates: Tensor) -> Tensor:
-    """What the network alone would order suggestions by."""
-    lengths = (candidates != PADDING).sum(2) + 1
+def _order(state: SuggestState, batch: Batch, candidates: Tensor) -> Tensor:
+    """(rows, choices) what the network alone would order suggestions by."""
+    network, lengths = evaluating(state.network), (candidates != PADDING).sum(2) + 1
+    scores = score(network.writer, network.encode(batch), candidates)
     return (scores.double() / lengths**state.shared.exponent).cpu()
 
 
@@ -211,7 +211,7 @@ def explanation(state: SuggestState, record: History, answer: Answer) -> QueryEx
     weights: tuple[tuple[float, ...], ...] = ()
     if read and best and state.schedule is not None:
         batch = batch_of(state, Histories.of([History(typed)]))
-        found = leaned(state, batch, torch.tensor([spans[-1]]))[0]
+        found = attributions(state, batch, torch.tensor([spans[-1]]))[0]
         places = batch.mask[0].cpu()
         weights = tuple(tuple(row[places].tolist()) for row in found)
     suggested = words[-1] if best else ()

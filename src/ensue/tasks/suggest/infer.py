@@ -9,7 +9,6 @@ the softmax of that over the pool. Nothing that the floor refuses is ever in a p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -24,6 +23,7 @@ from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch, pad
 from ensue.tasks.suggest.candidates import FEATURES, Candidate, Pool, features, shares
 from ensue.tasks.suggest.decoding import beam_search
 from ensue.tasks.suggest.ensembles.consensus import order as by_consensus
+from ensue.tasks.suggest.model import evaluating
 from ensue.tasks.suggest.models.scoring import score
 from ensue.tasks.suggest.state import SuggestState
 from ensue.vocabulary import FIRST
@@ -97,7 +97,7 @@ def pools(state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[s
     own, following = state.shared, state.following
     batch = batch_of(state, sessions)
     with torch.no_grad():
-        memory = _ready(state.network).encode(batch)
+        memory = evaluating(state.network).encode(batch)
     typed = [set() if own.repeats else {*record.values} for record in sessions.records()]
     found = [
         {text: own for text, own in written.items() if text not in before and text.startswith(prefix)}
@@ -129,13 +129,13 @@ def batch_of(state: SuggestState, sessions: Histories) -> Batch:
 
 
 def _write(
-    state: SuggestState, batch: Batch, memory: Any, k: int, prefixes: Sequence[str]
+    state: SuggestState, batch: Batch, memory: object, k: int, prefixes: Sequence[str]
 ) -> Iterator[dict[str, Candidate]]:
     """What the search finds; of a text that can be spelled in several ways, the likeliest."""
-    rules, tokenizer, network = state.search_rules(), state.tokenizer, state.network
+    rules, tokenizer = state.search_rules(), state.tokenizer
     stem = " " if tokenizer.kind == "bpe" else ""  # every piece of a query's first word has a space before it
     begun = rules.prefixes.read([stem + prefix if prefix else "" for prefix in prefixes]) if any(prefixes) else None
-    found = beam_search(network, memory, batch, state.shared.search(k), banned=rules.banned, typed=begun)
+    found = beam_search(state.network.writer, memory, batch, state.shared.search(k), banned=rules.banned, typed=begun)
     lengths = (found.tokens != PADDING).sum(2).tolist()
     for tokens, sums, sizes in zip(found.tokens.tolist(), found.sums.tolist(), lengths, strict=True):
         pool: dict[str, Candidate] = {}
@@ -181,7 +181,7 @@ def completions(following: MostFrequentNext, prefix: str, k: int) -> list[str]:
 
 
 def _add(
-    state: SuggestState, memory: Any, found: Sequence[dict[str, Candidate]], extra: Sequence[Sequence[str]]
+    state: SuggestState, memory: object, found: Sequence[dict[str, Candidate]], extra: Sequence[Sequence[str]]
 ) -> None:
     """Score what was looked up and not written, and put it into the pools."""
     new = [[text for text in texts if text not in pool] for pool, texts in zip(found, extra, strict=True)]
@@ -190,7 +190,7 @@ def _add(
         return
     tokens = tokens_of(state, new)
     with torch.no_grad():
-        sums = score(_teller(state.network).likelihood, memory, tokens.to(state.device)).double().cpu()
+        sums = score(state.network.writer, memory, tokens.to(state.device)).double().cpu()
     lengths, unknown = (tokens != PADDING).sum(2).tolist(), (tokens == UNKNOWN).sum(2).tolist()
     for row, (pool, texts) in enumerate(zip(found, new, strict=True)):
         for place, text in enumerate(texts):
@@ -202,16 +202,6 @@ def tokens_of(state: SuggestState, lists: Sequence[Sequence[str]]) -> Tensor:
     """(rows, longest list, width) token ids of texts, 0 at padding."""
     spell = state.search_rules().spelling
     return pad([spell(texts) for texts in lists]).words
-
-
-def _ready(network: Any) -> Any:
-    """The network in evaluation mode; to set it costs a question more than to ask."""
-    return network.eval() if network.training else network
-
-
-def _teller(network: Any) -> Any:
-    """The part of a network that writes."""
-    return network.writer if hasattr(network, "writer") else network.teller
 
 
 def _followed(following: MostFrequentNext, sessions: Histories) -> Iterator[dict[int, int]]:

@@ -50,7 +50,7 @@ def files(state: SuggestState, card: str) -> dict[str, bytes]:
     """The contents of a model folder, by file name."""
     assert state.retrieval is not None
     counts = {name: torch.from_numpy(np.array(array)) for name, array in state.retrieval.arrays().items()}
-    network = state.network.state_dict() if state.schedule is not None else {}
+    network = state.module.state_dict() if state.schedule is not None else {}
     found = {
         **described(summary(state), card),
         "tokenizer.json": state.tokenizer.to_json().encode(),
@@ -59,7 +59,7 @@ def files(state: SuggestState, card: str) -> dict[str, bytes]:
         "counting.safetensors": tensor_bytes({**counts, PRINTS: state.train_prints}),
     }
     if state.optimizer is not None:
-        found[FILE] = tensor_bytes(optimizer_tensors(state.network, state.optimizer))
+        found[FILE] = tensor_bytes(optimizer_tensors(state.module, state.optimizer))
     return found
 
 
@@ -81,9 +81,9 @@ def fill(state: SuggestState, path: Path, facts: dict[str, Any]) -> None:
         state.model = state.retrieval
         return
     state.model = state.new_network()
-    state.model.load_state_dict(read_tensors(path, "model.safetensors"))
-    make = partial(make_optimizer, state.model, state.schedule)
-    state.optimizer = saved_optimizer(path, state.model, make)
+    state.module.load_state_dict(read_tensors(path, "model.safetensors"))
+    make = partial(make_optimizer, state.module, state.schedule)
+    state.optimizer = saved_optimizer(path, state.module, make)
 
 
 def fingerprint(state: SuggestState, parts: Iterable[Sessions]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ensue.data.histories import Histories
 from ensue.data.query_tokens import QueryTokenizer
@@ -20,6 +20,7 @@ from ensue.tasks.suggest import BEST, MODELS, SHARED
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.dataset import Sessions, Spelled, spell_out
+from ensue.tasks.suggest.model import AnyModel, module_of
 from ensue.tasks.suggest.models.mtn import MTNSettings
 from ensue.tasks.suggest.models.recurrent import HLSTMSettings, Seq2SeqSettings
 from ensue.tasks.suggest.models.transformers import TransformerSettings
@@ -62,8 +63,8 @@ class SuggestState:
     """Cuts queries into tokens and knows their ids."""
     retrieval: Retrieval | None
     """The queries of the log that may be shown, and which stand near which; ``None`` before training."""
-    model: Any
-    """The trained module, or what was counted; ``None`` before."""
+    model: AnyModel | Retrieval | None
+    """The network, or what was counted; ``None`` before."""
     facts: dict[str, Any]
     """What was learned from, and what came out on held-out sessions: a part of ``settings.json``."""
     seconds_an_epoch: float | None
@@ -99,14 +100,20 @@ class SuggestState:
         self.rules = None
 
     @property
-    def network(self) -> Any:
-        """The trained module, or what was counted.
+    def network(self) -> AnyModel:
+        """The trained network.
 
         Raises:
             SettingError: nothing was trained or loaded yet.
         """
         self.require_trained()
+        assert self.model is not None and not isinstance(self.model, Retrieval)
         return self.model
+
+    @property
+    def module(self) -> nn.Module:
+        """The trained network, as torch types it."""
+        return module_of(self.network)
 
     def require_trained(self) -> None:
         """Refuse to go on before there is a model.
@@ -142,7 +149,9 @@ class SuggestState:
         """What the network is taught of some queries: words below the floor are unknown to it, pieces of words too."""
         return spell_out(self.tokenizer, values if self.tokenizer.kind == "words" else self.floor.common(values))
 
-    def new_network(self) -> Any:
+    def new_network(self) -> AnyModel:
         """An untrained network on this predictor's device."""
         with room_for(self.model_name):
-            return MODELS[self.model_name][0](self.settings, len(self.tokenizer)).to(self.device)
+            network: AnyModel = MODELS[self.model_name][0](self.settings, len(self.tokenizer))
+            module_of(network).to(self.device)
+        return network

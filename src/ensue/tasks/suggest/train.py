@@ -121,8 +121,9 @@ def _train(
     schedule = state.schedule
     assert schedule is not None
     torch.manual_seed(state.seed)
-    network = state.new_network()
-    state.model, state.optimizer = network, make_optimizer(network, schedule)
+    state.model = state.new_network()
+    network = state.module
+    state.optimizer = make_optimizer(network, schedule)
     data, watched = state.windows(part.histories), state.windows(held.histories)
     note_cuts(state, data)
     trained = yield from train(

@@ -49,7 +49,7 @@ def update(state: SuggestState, data: Queries) -> Report:
     windows, seed = state.windows(histories), state.seed + updates
     note_cuts(state, windows)
     schedule = replace(state.schedule, epochs=1, warm_up=None, decay=False, learning_rate=_rate(state))
-    *_, last = train(state.model, windows, None, schedule, optimizer=state.optimizer, seed=seed, stage="update")
+    *_, last = train(state.module, windows, None, schedule, optimizer=state.optimizer, seed=seed, stage="update")
     return last
 
 

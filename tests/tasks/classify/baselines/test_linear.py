@@ -53,14 +53,14 @@ def test_each_side_of_a_pair_has_ngrams_of_its_own() -> None:
     assert shares[0, 0] > 0.5 and shares[1, 1] > 0.5
 
 
-def test_leanings_add_up_to_the_score() -> None:
+def test_attributions_add_up_to_the_score() -> None:
     train = texts(60, 0)
     targets = np.array([("w3" in text) + ("w5" in text) for text in train])
     tokenizer, model = Tokenizer.fit([pl.Series(train)]), Tfidf(3)
     model.count(encoded(tokenizer, train), targets)
     sides, labels = encoded(tokenizer, texts(20, 1)), np.arange(20) % 3
     scores = model.scores(sides)
-    moved = model.leanings(sides, labels)
+    moved = model.attributions(sides, labels)
     bias = model.linear.bias - model.linear.bias.mean()
     bounds = sides[0].sentences[sides[0].texts]
     for text, label in enumerate(labels.tolist()):

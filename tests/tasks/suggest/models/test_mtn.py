@@ -142,7 +142,7 @@ def test_three_levels_equal_the_loop(depth: str, settings: dict[str, object]) ->
             expected = target_log_likelihoods(model, queries[:turn], queries[turn], [units[:turn]])
             torch.testing.assert_close(found[row, : len(expected)], torch.stack(expected), rtol=0, atol=1e-10)
             row += 1
-    leaned = model.leaned(batch, pad([[[5, 6]], [[7, 8]]]).words[:, 0])
+    leaned = model.attributions(batch, pad([[[5, 6]], [[7, 8]]]).words[:, 0])
     torch.testing.assert_close(leaned.sum((2, 3)), torch.ones(2, 2, dtype=torch.float64))
 
 

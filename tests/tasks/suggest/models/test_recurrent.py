@@ -81,7 +81,7 @@ def test_without_attention_leaning_is_the_gradient() -> None:
     model = checks.shaken(build("h-lstm", dim=8, embedding=6, dropout=0.0))
     session, candidate, small = [[5, 6], [7], [8, 9]], [10, 11], 1e-6
     batch, candidates = pad([session]), pad([[candidate]]).words
-    leaned = model.leaned(batch, candidates[:, 0])[0, 1]
+    leaned = model.attributions(batch, candidates[:, 0])[0, 1]
     sizes = torch.zeros(3, 2, dtype=torch.float64)
     for turn, query in enumerate(session):
         for place, id in enumerate(query):

@@ -10,7 +10,7 @@ from ensue.errors import SettingError
 from ensue.tasks.suggest.batch import END, Batch, next_queries, pad
 from ensue.tasks.suggest.models.transformers import Transformer, TransformerSettings, join
 from tests.tasks.suggest import checks
-from tests.tasks.suggest.checks import NUM_IDS, SESSIONS
+from tests.tasks.suggest.checks import NUM_IDS, SESSIONS, scored
 
 VARIANTS: dict[str, dict[str, object]] = {
     "last query": {},
@@ -76,9 +76,9 @@ def test_what_words_leaned_on_sums_to_one(model: Transformer) -> None:
 
 def test_only_the_window_is_read() -> None:
     model, candidates = network(window=2), pad([[[5, 6], [7]]]).words
-    scores = model.score(pad([SESSIONS[0]]), candidates)
-    torch.testing.assert_close(model.score(pad([SESSIONS[0][2:]]), candidates), scores)
-    assert not torch.allclose(model.score(pad([SESSIONS[0][3:]]), candidates), scores)
+    scores = scored(model, pad([SESSIONS[0]]), candidates)
+    torch.testing.assert_close(scored(model, pad([SESSIONS[0][2:]]), candidates), scores)
+    assert not torch.allclose(scored(model, pad([SESSIONS[0][3:]]), candidates), scores)
 
 
 def test_gradients() -> None:

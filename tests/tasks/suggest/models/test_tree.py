@@ -11,7 +11,7 @@ from ensue.tasks.suggest.batch import BEGIN, pad
 from ensue.tasks.suggest.models.mtn import MTN, MTNSettings
 from ensue.tasks.suggest.models.transformers import Transformer, TransformerSettings
 from ensue.tasks.suggest.models.tree import Tree
-from tests.tasks.suggest.checks import NUM_IDS, SESSIONS, shaken
+from tests.tasks.suggest.checks import NUM_IDS, SESSIONS, scored, shaken
 
 SIZES: dict[str, Any] = {"dim": 8, "embedding": 6, "wide": 10, "heads": 2, "dropout": 0.0}
 
@@ -64,7 +64,7 @@ def test_candidates_read_as_a_tree_score_as_they_do_alone(name: str) -> None:
     ]
     candidates, batch = pad(lists).words, pad(SESSIONS)
     with torch.no_grad():
-        together = model.score(batch, candidates)
-    one_by_one = torch.cat([model.score(batch, candidates[:, place : place + 1]) for place in range(5)], dim=1)
+        together = scored(model, batch, candidates)
+    one_by_one = torch.cat([scored(model, batch, candidates[:, place : place + 1]) for place in range(5)], dim=1)
     torch.testing.assert_close(together, one_by_one.detach(), rtol=0, atol=1e-10)
     assert (together[2, 1:] == -torch.inf).all()

@@ -35,7 +35,7 @@ class Majority:
         """(texts, labels) logarithms of the shares."""
         return self.shares().log().repeat(len(sides[0]), 1)
 
-    def leanings(self, sides: Sides, labels: Index) -> Floats:
+    def attributions(self, sides: Sides, labels: Index) -> Floats:
         """No word matters."""
         return np.zeros(sum(len(tokens.ids) for tokens in sides))
 

@@ -48,7 +48,7 @@ class MeanVectors:
         """(texts, labels) scores before normalising, in float64."""
         return self.linear.scores(self._rows(self._means(sides)))
 
-    def leanings(self, sides: Sides, labels: Index) -> Floats:
+    def attributions(self, sides: Sides, labels: Index) -> Floats:
         """(words of all sides,) how much each word moves the score of its text's label; in pairs, to first order."""
         means = self._means(sides)
         slopes = [torch.from_numpy(centred(self.linear.weight))[:, torch.from_numpy(labels)].T]

@@ -96,7 +96,7 @@ class Tfidf:
         """(texts, labels) scores before normalising, in float64."""
         return self.linear.scores(self._rows(_grams(sides), len(sides[0])).matrix)
 
-    def leanings(self, sides: Sides, labels: Index) -> Floats:
+    def attributions(self, sides: Sides, labels: Index) -> Floats:
         """(words of all sides,) how much each word moves the score of its text's label (texts,), up or down.
 
         Two words share what their 2-gram does.

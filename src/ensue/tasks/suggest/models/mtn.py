@@ -45,7 +45,7 @@ from ensue.schedule import Schedule
 from ensue.tasks.suggest.batch import PADDING, Batch, next_queries, spell
 from ensue.tasks.suggest.models import scoring
 from ensue.tasks.suggest.models.words import Words
-from ensue.tasks.suggest.models.writer import Memory, State, Writer
+from ensue.tasks.suggest.models.writer import Memory, Writer
 from ensue.tasks.suggest.sizes import read_depth, require_heads, require_shares, require_sizes
 
 SCHEDULE = Schedule(
@@ -187,20 +187,8 @@ class MTN(nn.Module):
         """What is to be attended to after the last query of each row."""
         return self._remember(batch, batch.last)
 
-    def start(self, memory: Memory) -> State:
-        """The state before the first word."""
-        return self.writer.start(memory)
-
-    def step(self, memory: Memory, state: State, tokens: Tensor) -> tuple[Tensor, State]:
-        """Read (rows,) tokens: (rows, ids) log-probabilities of the next, and the state after it."""
-        return self.writer.step(memory, state, tokens)
-
-    def score(self, batch: Batch, candidates: Tensor) -> Tensor:
-        """(rows, choices, width) ids to (rows, choices) log-probabilities as the next query of each row."""
-        return scoring.score(self.writer.likelihood, self.encode(batch), candidates)
-
     @torch.no_grad()
-    def leaned(self, batch: Batch, candidates: Tensor) -> Tensor:
+    def attributions(self, batch: Batch, candidates: Tensor) -> Tensor:
         """How much each word of a suggestion leaned on each word before: the attention of the decoder's last layer.
 
         Half of what a token holds is its query's session vector: that half goes to the queries the vector leaned on
@@ -219,7 +207,7 @@ class MTN(nn.Module):
         assert read.lean is not None
         memory = self._gather(batch, batch.last, read)
         words, _ = spell(candidates, lengths)
-        shares = self.writer.lean(memory, words)[:, :-1] * (words[:, 1:, None] != PADDING)
+        shares = self.writer.attention(memory, words)[:, :-1] * (words[:, 1:, None] != PADDING)
         near = scoring.put_in_place(shares, memory.places, shape)
         parts = self.project.weigh(batch.mask, near.dtype).abs()
         parts = parts / parts.sum(2, keepdim=True).clamp(min=torch.finfo(parts.dtype).tiny)

@@ -205,6 +205,11 @@ class Seq2Seq(nn.Module):
         self.teller = Teller(settings, num_ids, attends=True)
         self.reader = BiLSTM(settings.embedding, settings.dim // 2)
 
+    @property
+    def writer(self) -> Teller:
+        """What writes; a folder knows it by its first name."""
+        return self.teller
+
     def loss(self, batch: Batch) -> Tensor:
         """Mean cross-entropy a token over every query that followed another, in nats."""
         return self.teller.loss(self._remember(batch, batch.followed), *next_queries(batch))
@@ -213,20 +218,8 @@ class Seq2Seq(nn.Module):
         """What is to be attended to after the last query of each row."""
         return self._remember(batch, batch.last)
 
-    def start(self, memory: Memory) -> State:
-        """The state before the first word."""
-        return self.teller.start(memory)
-
-    def step(self, memory: Memory, state: State, tokens: Tensor) -> tuple[Tensor, State]:
-        """Read (rows,) tokens: (rows, ids) log-probabilities of the next, and the state after it."""
-        return self.teller.step(memory, state, tokens)
-
-    def score(self, batch: Batch, candidates: Tensor) -> Tensor:
-        """(rows, choices, width) ids to (rows, choices) log-probabilities as the next query of each row."""
-        return scoring.score(self.teller.likelihood, self.encode(batch), candidates)
-
     @torch.no_grad()
-    def leaned(self, batch: Batch, candidates: Tensor) -> Tensor:
+    def attributions(self, batch: Batch, candidates: Tensor) -> Tensor:
         """How much each word of a suggestion leaned on each word before: the attention.
 
         Args:
@@ -238,7 +231,7 @@ class Seq2Seq(nn.Module):
         """
         memory = self.encode(batch)
         read, _ = spell(candidates, (candidates != PADDING).sum(1))
-        shares = self.teller.states(memory, read, self.start(memory))[2][:, :-1] * (read[:, 1:, None] != PADDING)
+        shares = self.teller.states(memory, read, self.teller.start(memory))[2][:, :-1] * (read[:, 1:, None] != PADDING)
         return scoring.put_in_place(shares, memory.places, (batch.words.shape[1], batch.words.shape[2]))
 
     def _remember(self, batch: Batch, asked: Tensor) -> Memory:
@@ -265,6 +258,11 @@ class HLSTM(nn.Module):
         self.reader = BiLSTM(settings.embedding, settings.dim // 2)
         self.sessions = nn.LSTM(settings.dim, settings.dim, batch_first=True)
 
+    @property
+    def writer(self) -> Teller:
+        """What writes; a folder knows it by its first name."""
+        return self.teller
+
     def loss(self, batch: Batch) -> Tensor:
         """Mean cross-entropy a token over every query that followed another, in nats, and M-NSRF's p log p."""
         return self.teller.loss(self._remember(batch, batch.followed), *next_queries(batch))
@@ -273,19 +271,7 @@ class HLSTM(nn.Module):
         """The state of each session after its last query."""
         return self._remember(batch, batch.last)
 
-    def start(self, memory: Memory) -> State:
-        """The state before the first word."""
-        return self.teller.start(memory)
-
-    def step(self, memory: Memory, state: State, tokens: Tensor) -> tuple[Tensor, State]:
-        """Read (rows,) tokens: (rows, ids) log-probabilities of the next, and the state after it."""
-        return self.teller.step(memory, state, tokens)
-
-    def score(self, batch: Batch, candidates: Tensor) -> Tensor:
-        """(rows, choices, width) ids to (rows, choices) log-probabilities as the next query of each row."""
-        return scoring.score(self.teller.likelihood, self.encode(batch), candidates)
-
-    def leaned(self, batch: Batch, candidates: Tensor) -> Tensor:
+    def attributions(self, batch: Batch, candidates: Tensor) -> Tensor:
         """How much each word of a suggestion leaned on each word before.
 
         There is no attention to show: these are the shares of |gradient . vector|, what a small change of a word's

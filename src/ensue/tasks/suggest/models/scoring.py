@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from ensue.tasks.suggest.batch import PADDING, spell
+from ensue.tasks.suggest.model import Likelihood
 
 Memory = TypeVar("Memory")
 
 
-def score(likelihood: Callable[[Memory, Tensor, Tensor], Tensor], memory: Memory, candidates: Tensor) -> Tensor:
+def score(writer: Likelihood[Memory], memory: Memory, candidates: Tensor) -> Tensor:
     """Log-probability of each candidate as the next query, its end included.
 
     Args:
-        likelihood: of a network: memory, tokens read, tokens said, to (rows x choices, length) log-probabilities.
+        writer: of a network.
         memory: one row a session.
         candidates: (rows, choices, width) token ids, 0 at padding.
 
@@ -26,8 +26,8 @@ def score(likelihood: Callable[[Memory, Tensor, Tensor], Tensor], memory: Memory
     """
     rows, choices, width = candidates.shape
     lengths = (candidates != PADDING).sum(2).flatten()
-    found = likelihood(memory, *spell(candidates.reshape(rows * choices, width), lengths)).sum(1)
-    return found.masked_fill(lengths == 0, -torch.inf).view(rows, choices)
+    totals = writer.likelihood(memory, *spell(candidates.reshape(rows * choices, width), lengths)).sum(1)
+    return totals.masked_fill(lengths == 0, -torch.inf).view(rows, choices)
 
 
 def put_in_place(shares: Tensor, places: Tensor, shape: tuple[int, int]) -> Tensor:

@@ -23,7 +23,7 @@ from ensue.nn.transformer import EncoderLayer, Rows
 from ensue.tasks.suggest.batch import END, PADDING, Batch, next_queries, spell
 from ensue.tasks.suggest.models import scoring
 from ensue.tasks.suggest.models.words import Words
-from ensue.tasks.suggest.models.writer import Memory, State, Writer
+from ensue.tasks.suggest.models.writer import Memory, Writer
 from ensue.tasks.suggest.sizes import read_depth, require_heads, require_shares, require_sizes
 
 
@@ -88,20 +88,8 @@ class Transformer(nn.Module):
         """What is to be attended to after the last query of each row."""
         return self._remember(batch, batch.last)
 
-    def start(self, memory: Memory) -> State:
-        """The state before the first word."""
-        return self.writer.start(memory)
-
-    def step(self, memory: Memory, state: State, tokens: Tensor) -> tuple[Tensor, State]:
-        """Read (rows,) tokens: (rows, ids) log-probabilities of the next, and the state after it."""
-        return self.writer.step(memory, state, tokens)
-
-    def score(self, batch: Batch, candidates: Tensor) -> Tensor:
-        """(rows, choices, width) ids to (rows, choices) log-probabilities as the next query of each row."""
-        return scoring.score(self.writer.likelihood, self.encode(batch), candidates)
-
     @torch.no_grad()
-    def leaned(self, batch: Batch, candidates: Tensor) -> Tensor:
+    def attributions(self, batch: Batch, candidates: Tensor) -> Tensor:
         """How much each word of a suggestion leaned on each word before: the attention of the decoder's last layer.
 
         Args:
@@ -114,7 +102,7 @@ class Transformer(nn.Module):
         memory = self.encode(batch)
         read, _ = spell(candidates, (candidates != PADDING).sum(1))
         shape = batch.words.shape[1], batch.words.shape[2]
-        shares = self.writer.lean(memory, read)[:, :-1] * (read[:, 1:, None] != PADDING)
+        shares = self.writer.attention(memory, read)[:, :-1] * (read[:, 1:, None] != PADDING)
         return scoring.put_in_place(shares, memory.places, shape)
 
     def _remember(self, batch: Batch, asked: Tensor) -> Memory:

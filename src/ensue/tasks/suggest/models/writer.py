@@ -234,7 +234,7 @@ class Writer(nn.Module):
         )
         return written.add_(functional.logsigmoid(gate)).scatter_(1, words, mixed), state
 
-    def lean(self, memory: Memory, read: Tensor) -> Tensor:
+    def attention(self, memory: Memory, read: Tensor) -> Tensor:
         """(rows, length, source) attention of the last layer at each token, the mean over the heads."""
         weights = self.states(memory, read, Rows(*read.shape), weigh=True)[1]
         assert weights is not None

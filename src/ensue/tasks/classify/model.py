@@ -1,0 +1,78 @@
+"""What a model of task ``classify`` is to the verbs: a network that is trained, or a baseline that is counted.
+
+Neither inherits from these: what has the names has the protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from torch import Tensor, nn
+
+from ensue.data.histories import Index
+from ensue.metrics import Floats
+from ensue.tasks.classify.batch import Batch, Output
+from ensue.tasks.classify.dataset import Sides
+
+
+@runtime_checkable
+class Network(Protocol):
+    """An ``nn.Module`` that is made of ``(settings, shape)``; its ``table`` holds the vectors of words."""
+
+    def __call__(self, batch: Batch) -> Output:
+        """Scores (records, labels) before normalising, and what was pooled on the way."""
+        ...
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The mean over the batch's records, in nats."""
+        ...
+
+    def place(self, ids: Tensor, vectors: Tensor, *, tuned: bool) -> None:
+        """Give some words the vectors of a file; those that are not ``tuned`` stay as they are."""
+        ...
+
+    def grow(self, num_words: int) -> None:
+        """Rows for words that are new."""
+        ...
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """As torch has it."""
+        ...
+
+
+class Baseline(Protocol):
+    """What is counted or solved, and scores texts without a network."""
+
+    def count(self, sides: Sides, targets: Index) -> None:
+        """Learn encoded texts, (texts,) codes of their labels; what was learned before stays."""
+        ...
+
+    def scores(self, sides: Sides) -> Tensor:
+        """(texts, labels) scores before normalising, in float64."""
+        ...
+
+    def attributions(self, sides: Sides, labels: Index) -> Floats:
+        """(words of all sides,) how much each word moves the score of its text's label (texts,), up or down."""
+        ...
+
+    def grow(self, num_words: int) -> None:
+        """Make room for words that are new."""
+        ...
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that was learned."""
+        ...
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put back what :meth:`tensors` gave."""
+        ...
+
+
+Model: TypeAlias = Network | Baseline
+
+
+def module_of(network: Network) -> nn.Module:
+    """The same network, as torch types it."""
+    assert isinstance(network, nn.Module)
+    return network

@@ -103,7 +103,7 @@ def fill(state: LinkState, path: Path, facts: dict[str, Any]) -> None:
         raise ValueError("vocabulary.json is not as long as the table of vectors")
     state.model = state.new_network(*tensors["table.weight"].shape)
     state.network.load_state_dict(tensors)
-    make = partial(new_optimizer, state.network, state.schedule)
+    make = partial(new_optimizer, module_of(state.network), state.schedule)
     state.optimizer = saved_optimizer(path, module_of(state.network), make)
 
 

@@ -161,7 +161,7 @@ def _train(
     if start is not None:
         network.place(*start, tuned=own.tuned)
         state.facts["known_vectors"] = len(start[0])
-    state.model, state.optimizer = network, new_optimizer(network, schedule)
+    state.model, state.optimizer = network, new_optimizer(module_of(network), schedule)
     data = links(state, part)
     learned = part.select(np.arange(min(len(part), SAMPLE)))
     before = _validate(state, learned)

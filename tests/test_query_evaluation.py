@@ -15,7 +15,7 @@ from ensue.data.queries import Queries
 from ensue.errors import DataError, SettingError
 from ensue.evaluation import SuggestResult, compare, describe
 from ensue.evaluation import suggest as referee
-from ensue.evaluation.duels import Duel
+from ensue.evaluation.paired_test import PairedTest
 from ensue.evaluation.suggest import MEASURES
 from ensue.records import History
 from ensue.tasks.suggest.predictor import SuggestPredictor
@@ -141,7 +141,7 @@ def test_several_seeds_are_averaged() -> None:
     ],
 )
 def test_who_wins(duel: tuple[str | None, tuple[float, float], float], winner: str | None, sentence: str) -> None:
-    made = Duel("bleu", duel[0], "c", duel[1], duel[2])
+    made = PairedTest("bleu", duel[0], "c", duel[1], duel[2])
     assert (made.winner, made.sentence) == (winner, sentence)
 
 

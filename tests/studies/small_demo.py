@@ -37,7 +37,7 @@ def small_demo(seed: int = 0) -> Demo:
     """The small demonstration, run once."""
     with pytest.MonkeyPatch.context() as patch:
         shrink(patch)
-        return demo.run(seed, tell=lambda line: None, follow=exhaust)
+        return demo.run(seed, log=lambda line: None, progress=exhaust)
 
 
 def exhaust(reports: Any) -> None:

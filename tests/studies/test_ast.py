@@ -73,10 +73,10 @@ class Watcher:
         self.told: list[str] = []
         self.trained = 0
 
-    def tell(self, line: str) -> None:
+    def log(self, line: str) -> None:
         self.told.append(line)
 
-    def follow(self, reports: Iterable[Report]) -> None:
+    def progress(self, reports: Iterable[Report]) -> None:
         self.trained += bool(list(reports))  # counting reports nothing
 
 
@@ -85,7 +85,7 @@ def run(data: Path, kept: Path | None = None, **options: Any) -> tuple[Study, Wa
     chosen = {"models": CHOSEN, "quick": False, "seeds": 1, **options}
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(ast, "FULL", TINY)
-        return ast.run(data, **chosen, tell=watcher.tell, follow=watcher.follow, kept=kept), watcher
+        return ast.run(data, **chosen, log=watcher.log, progress=watcher.progress, kept=kept), watcher
 
 
 @pytest.fixture(scope="module")

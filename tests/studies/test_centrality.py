@@ -88,10 +88,10 @@ class Watcher:
         self.told: list[str] = []
         self.trained = 0
 
-    def tell(self, line: str) -> None:
+    def log(self, line: str) -> None:
         self.told.append(line)
 
-    def follow(self, reports: Iterable[Report]) -> None:
+    def progress(self, reports: Iterable[Report]) -> None:
         self.trained += bool(list(reports))  # counting reports nothing
 
 
@@ -101,7 +101,7 @@ def run(
     monkeypatch.setattr(centrality, "FULL", TINY)
     watcher = Watcher()
     chosen = {"models": MODELS, "quick": False, "seeds": 1, **options}
-    found = centrality.run(data, **chosen, tell=watcher.tell, follow=watcher.follow, kept=kept)  # type: ignore[arg-type]
+    found = centrality.run(data, **chosen, log=watcher.log, progress=watcher.progress, kept=kept)  # type: ignore[arg-type]
     return found, watcher
 
 

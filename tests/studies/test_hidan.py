@@ -91,10 +91,10 @@ class Watcher:
         self.told: list[str] = []
         self.trained = 0
 
-    def tell(self, line: str) -> None:
+    def log(self, line: str) -> None:
         self.told.append(line)
 
-    def follow(self, reports: Iterable[Report]) -> None:
+    def progress(self, reports: Iterable[Report]) -> None:
         self.trained += bool(list(reports))  # counting reports nothing
 
 
@@ -102,7 +102,7 @@ def run(data: Path, monkeypatch: pytest.MonkeyPatch, kept: Path | None, **option
     monkeypatch.setattr(hidan, "FULL", TINY)
     watcher = Watcher()
     chosen = {"models": CHOSEN, "quick": False, "seeds": 1, **options}
-    found = hidan.run(data, **chosen, tell=watcher.tell, follow=watcher.follow, kept=kept)  # type: ignore[arg-type]
+    found = hidan.run(data, **chosen, log=watcher.log, progress=watcher.progress, kept=kept)  # type: ignore[arg-type]
     return found, watcher
 
 

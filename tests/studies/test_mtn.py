@@ -17,7 +17,7 @@ from ensue.evaluation import compare
 from ensue.evaluation import suggest as referee
 from ensue.evaluation.suggest import MEASURES, figures_of
 from ensue.studies import PAPERS, mtn, mtn_page
-from ensue.studies.cells import Cells
+from ensue.studies.cached_runs import CachedRuns
 from ensue.studies.mtn_measures import kept, pack, part, resample, step_times
 from ensue.studies.mtn_paper import BLEU, DEPTHS
 from ensue.studies.mtn_sets import PLACES, Targets, find_sets
@@ -81,10 +81,10 @@ class Watcher:
         self.told: list[str] = []
         self.trained = 0
 
-    def tell(self, line: str) -> None:
+    def log(self, line: str) -> None:
         self.told.append(line)
 
-    def follow(self, reports: Iterable[Report]) -> None:
+    def progress(self, reports: Iterable[Report]) -> None:
         self.trained += bool(list(reports))  # counting reports nothing
 
 
@@ -94,7 +94,7 @@ def run(
     monkeypatch.setattr(mtn, "FULL", TINY)
     watcher = Watcher()
     chosen = {"models": CHOSEN, "quick": False, "seeds": 1, **options}
-    found = mtn.run(data, **chosen, tell=watcher.tell, follow=watcher.follow, kept=kept)  # type: ignore[arg-type]
+    found = mtn.run(data, **chosen, log=watcher.log, progress=watcher.progress, kept=kept)  # type: ignore[arg-type]
     return found, watcher
 
 
@@ -288,7 +288,7 @@ def test_the_floors_are_those_that_are_known() -> None:
     sets, absent = find_sets(ROOMS.parent)
     assert absent == [] and [(own.name, len(own.targets)) for own in sets] == [("msmarco", 1881), ("sqa", 1480)]
     watcher = Watcher()
-    study = mtn._Study(Cells(None), TINY, watcher.tell, watcher.follow)
+    study = mtn._Study(CachedRuns(None), TINY, watcher.log, watcher.progress)
     rows = {(row["caps"], row["model"]): round(100 * row["bleu"], 2) for row in study._floors(sets[0])}
     assert rows["none", "repeat-last"] == 8.33 and rows["none", "most-frequent-next"] == 7.82
     assert rows["the paper's", "repeat-last"] == 7.96

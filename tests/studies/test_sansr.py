@@ -57,10 +57,10 @@ class Watcher:
         self.told: list[str] = []
         self.trained = 0
 
-    def tell(self, line: str) -> None:
+    def log(self, line: str) -> None:
         self.told.append(line)
 
-    def follow(self, reports: Iterable[Report]) -> None:
+    def progress(self, reports: Iterable[Report]) -> None:
         self.trained += bool(list(reports))  # counting reports nothing
 
 
@@ -70,7 +70,7 @@ def run(
     monkeypatch.setattr(sansr, "FULL", TINY)
     watcher = Watcher()
     chosen = {"models": MODELS, "quick": False, "seeds": 1, **options}
-    found = sansr.run(data, **chosen, tell=watcher.tell, follow=watcher.follow, kept=kept)  # type: ignore[arg-type]
+    found = sansr.run(data, **chosen, log=watcher.log, progress=watcher.progress, kept=kept)  # type: ignore[arg-type]
     return found, watcher
 
 
@@ -111,7 +111,7 @@ def test_the_page_shows_the_papers_figures_and_marks_what_cannot_be(finished: tu
     page = finished[0].page
     assert "| sansr | paper | 0.9516 † | 0.9698 † | 0.8217 † | 0.8186 † | 0.8538 † | 0.8550 † |" in page
     assert "| narm | paper |" not in page  # not asked for
-    assert "## Cells of the paper that cannot be" in page
+    assert "## CachedRuns of the paper that cannot be" in page
     assert "| 1 | yoochoose-1-64 | sansr | MRR@10, MRR@20 | 0.8217 at 10 exceeds 0.8186 at 20" in page
     assert "| 2 | paper | 0.8159 † | 0.8223 |" in page  # Table 3, h = 2, k = 0 and 2
     assert "the newest 1/2" in page and "the newest 20 test sessions" in page
@@ -163,14 +163,14 @@ def test_an_interrupted_run_keeps_what_was_finished(
     monkeypatch.setattr(sansr, "FULL", TINY)
 
     class Stops(Watcher):
-        def follow(self, reports: Iterable[Report]) -> None:
-            super().follow(reports)
+        def progress(self, reports: Iterable[Report]) -> None:
+            super().progress(reports)
             if self.trained == 2:
                 raise KeyboardInterrupt  # before the second training is scored
 
     stops = Stops()
     with pytest.raises(KeyboardInterrupt):
-        sansr.run(data, models=MODELS, quick=False, seeds=1, tell=stops.tell, follow=stops.follow, kept=kept)
+        sansr.run(data, models=MODELS, quick=False, seeds=1, log=stops.log, progress=stops.progress, kept=kept)
     done = [json.loads(name)["model"] for name in json.loads(kept.read_text())["cells"]]
     assert done == [*COUNTING, MODELS[0]]
 

@@ -43,7 +43,7 @@ def demo(
 
     if serve is not False:
         _require_page()
-    found = run(seed, tell=show.remark, follow=show.training)
+    found = run(seed, log=show.remark, progress=show.training)
     folders = found.save(out / "models")
     write_story(found, out / "story.json", seed)
     write_logs(found.story, out / "logs")

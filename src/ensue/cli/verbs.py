@@ -181,8 +181,8 @@ def reproduce(
     from ensue.studies import PAPERS
 
     kept = json.with_suffix(".cells.json") if json else None
-    names, tell, follow = _names(models), show.remark, show.training
-    found = PAPERS[paper](data, models=names, quick=quick, seeds=seeds, tell=tell, follow=follow, kept=kept)
+    names, log, progress = _names(models), show.remark, show.training
+    found = PAPERS[paper](data, models=names, quick=quick, seeds=seeds, log=log, progress=progress, kept=kept)
     show.line(found.page)
     if json:
         found.write(json)

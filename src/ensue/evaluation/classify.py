@@ -22,7 +22,7 @@ from ensue import metrics
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
 from ensue.errors import DataError
-from ensue.evaluation.duels import SURE, p_value
+from ensue.evaluation.paired_test import SURE, p_value
 from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_seeds
 from ensue.lines import plural
 from ensue.metrics import Floats

@@ -23,7 +23,7 @@ from ensue.data.corpus import Corpus
 from ensue.data.histories import Index
 from ensue.data.near_copies import headline_copies
 from ensue.errors import DataError
-from ensue.evaluation.duels import Duel, duels
+from ensue.evaluation.paired_test import PairedTest, paired_tests
 from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_seeds
 from ensue.lines import plural
 from ensue.metrics import Floats
@@ -69,7 +69,7 @@ class LinkResult:
 
     protocol: LinkCard
     rows: tuple[Row, ...]
-    duels: tuple[Duel, ...]
+    duels: tuple[PairedTest, ...]
     """One for each measure of ``RIVAL``."""
 
     @property
@@ -161,7 +161,7 @@ def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus) -> LinkRes
         drawn.append(over_seeds(np.stack([own for _, own in parts])))
         notes = seed_notes(own_seeds, MEASURES, [own.tolist() for own, _ in parts])
         rows.append(_row(name, scored, notes, asked, figures[-1], drawn[-1]))
-    found = duels(RIVAL, MEASURES, names, COUNTING, figures, drawn)
+    found = paired_tests(RIVAL, MEASURES, names, COUNTING, figures, drawn)
     return LinkResult(with_seeds(_card(first, asked), entries), tuple(rows), found)
 
 

@@ -29,7 +29,7 @@ from ensue.data.histories import Histories, Index
 from ensue.data.queries import Queries, prefixes
 from ensue.data.query_rules import PAPER_RULES, normalise
 from ensue.errors import DataError, SettingError
-from ensue.evaluation.duels import Duel, duels
+from ensue.evaluation.paired_test import PairedTest, paired_tests
 from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_seeds
 from ensue.lines import plural
 from ensue.metrics import STOP_WORDS, Floats
@@ -75,7 +75,7 @@ class SuggestResult:
 
     protocol: SuggestCard
     rows: tuple[Row, ...]
-    duels: tuple[Duel, ...]
+    duels: tuple[PairedTest, ...]
     """One for each measure of ``RIVAL``."""
 
     @property
@@ -161,7 +161,7 @@ def compare(entries: Sequence[Sequence[SuggestPredictor]], data: Queries, protoc
         _row(name, own, kept[index], asked, seen, each[index], resampled[index])
         for index, (name, own) in enumerate(zip(names, runs, strict=True))
     )
-    found = duels(RIVAL, MEASURES, names, COUNTING, figures, list(resampled))
+    found = paired_tests(RIVAL, MEASURES, names, COUNTING, figures, list(resampled))
     return SuggestResult(with_seeds(_card(first, asked, protocol, seen, part), entries), rows, found)
 
 

@@ -23,9 +23,9 @@ from ensue.studies import ast_page as page
 from ensue.studies.ast_measures import drawn, measured, post_map, require_map, sparse_weights
 from ensue.studies.ast_paper import OVERALL, PRECISION
 from ensue.studies.ast_sets import LinkSet, find_sets, find_vectors
-from ensue.studies.cells import Cell, Cells
-from ensue.studies.drawn import Drawn
-from ensue.studies.provenance import Follow, Study, Tell
+from ensue.studies.bootstrap_result import BootstrapResult
+from ensue.studies.cached_runs import CachedRun, CachedRuns
+from ensue.studies.provenance import Log, Progress, Study
 from ensue.tasks.link import COUNTING, MODELS
 from ensue.tasks.link.model import LearnsAlphas
 from ensue.tasks.link.predictor import LinkPredictor
@@ -66,8 +66,8 @@ def run(
     models: Sequence[str],
     quick: bool,
     seeds: int,
-    tell: Tell,
-    follow: Follow,
+    log: Log,
+    progress: Progress,
     kept: Path | None = None,
 ) -> Study:
     """Rebuild the tables and the figures.
@@ -79,8 +79,8 @@ def run(
             sentence-transformers model, adds its row and that of ``best`` with it.
         quick: few epochs, one training a network, and of each article its first words; not the paper's figures.
         seeds: trainings a network; of the large set one.
-        tell: takes a line of progress.
-        follow: shows a training.
+        log: takes a line of progress.
+        progress: shows a training.
         kept: where finished cells are kept.
 
     Raises:
@@ -99,15 +99,15 @@ def run(
         Encoder(name, find_device(None)).probe()  # what cannot be read is said now, not after hours
     plan, chosen = QUICK if quick else FULL, (*named, *(ENCODED if encoders else ())) if models else TRAINED
     vectors = find_vectors(data)
-    study = _Study(Cells(kept), plan, vectors, encoders[0] if encoders else "", tell, follow)
+    study = _Study(CachedRuns(kept), plan, vectors, encoders[0] if encoders else "", log, progress)
     if kept is None:
-        tell("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
+        log("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
     names = ("statistics", "overall", "precision", "verdicts", "heads", "cuts", "map")
     tables: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     tables["weights"] = sparse_weights()
     sets, absent = find_sets(data)
     for own in sets:
-        tell(f"{own.name}: {len(own.data.posts):,} posts, {len(own.data.articles):,} articles")
+        log(f"{own.name}: {len(own.data.posts):,} posts, {len(own.data.articles):,} articles")
         tables["statistics"] += own.statistics()
         for name, rows in study.tables(own, chosen, seeds).items():
             tables[name] += rows
@@ -120,10 +120,10 @@ class _Study:
     """The trainings, each kept as it finishes."""
 
     def __init__(
-        self, cells: Cells, plan: Plan, vectors: Path | None, encoder: str, tell: Tell, follow: Follow
+        self, cells: CachedRuns, plan: Plan, vectors: Path | None, encoder: str, log: Log, progress: Progress
     ) -> None:
         self.cells, self.plan, self.vectors, self.encoder = cells, plan, vectors, encoder
-        self.tell, self.follow = tell, follow
+        self.log, self.progress = log, progress
         self.vectors_print = hashlib.blake2b(vectors.read_bytes(), digest_size=8).hexdigest() if vectors else ""
 
     def tables(self, own: LinkSet, models: Sequence[str], seeds: int) -> dict[str, Any]:
@@ -155,16 +155,16 @@ class _Study:
             "map": [{"data": own.name, "model": name, **cells[name][0]["map"]} for name in NETWORKS if name in cells],
         }
 
-    def _trained(self, key: Mapping[str, Any], own: LinkSet, asked: Asked, model: str, seed: int) -> Cell:
+    def _trained(self, key: Mapping[str, Any], own: LinkSet, asked: Asked, model: str, seed: int) -> CachedRun:
         options = dict(self.plan.options) if model in NETWORKS else {}
         options |= {"encoder": Path(self.encoder).name} if model in ENCODED else {}
 
-        def make() -> Cell:
-            self.tell(f"{own.name}: {model} seed {seed}")
+        def make() -> CachedRun:
+            self.log(f"{own.name}: {model} seed {seed}")
             vectors = {"vectors": str(self.vectors)} if self.vectors and model in NETWORKS else {}
             encoder = {"encoder": self.encoder} if model in ENCODED else {}
             predictor = LinkPredictor(ENCODED.get(model, model), settings={**options, **vectors, **encoder}, seed=seed)
-            self.follow(predictor.fit(own.data))
+            self.progress(predictor.fit(own.data))
             return {**measured(score(predictor, asked), asked), **_about(predictor, asked)}
 
         return self.cells.get(
@@ -172,11 +172,11 @@ class _Study:
         )
 
 
-def _about(predictor: LinkPredictor, asked: Asked) -> Cell:
+def _about(predictor: LinkPredictor, asked: Asked) -> CachedRun:
     """What a training leaves behind beside its figures."""
     if MODELS[predictor.model_name][2] is None:
         return {}
-    found: Cell = {
+    found: CachedRun = {
         "epochs": predictor.facts["epochs"],
         "seconds_an_epoch": round(predictor.seconds_an_epoch or 0.0, 2),
         "parameters": sum(part.numel() for part in predictor.network.encoder.parameters()),
@@ -188,7 +188,7 @@ def _about(predictor: LinkPredictor, asked: Asked) -> Cell:
     return found
 
 
-def _row(data: str, name: str, cells: Sequence[Cell], found: Drawn) -> dict[str, Any]:
+def _row(data: str, name: str, cells: Sequence[CachedRun], found: BootstrapResult) -> dict[str, Any]:
     """A row of Table 2: means over seeds, intervals, the paper's figures."""
     row: dict[str, Any] = {"data": data, "model": name, "seeds": len(cells), **_mean([c["figures"] for c in cells])}
     row |= {"interval": found.interval(), "paper": dict(OVERALL.get(name, {}))}
@@ -199,7 +199,7 @@ def _row(data: str, name: str, cells: Sequence[Cell], found: Drawn) -> dict[str,
     return row
 
 
-def _precision(data: str, name: str, cells: Sequence[Cell]) -> dict[str, Any]:
+def _precision(data: str, name: str, cells: Sequence[CachedRun]) -> dict[str, Any]:
     """A row of Table 1."""
     paper = {str(r): rows[name] for r, rows in PRECISION.items() if name in rows}
     return {"data": data, "model": name, "precision": _mean([c["precision_at"] for c in cells]), "paper": paper}
@@ -209,7 +209,7 @@ def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
 
-def _verdicts(data: str, drawn: Mapping[str, Drawn]) -> list[dict[str, Any]]:
+def _verdicts(data: str, drawn: Mapping[str, BootstrapResult]) -> list[dict[str, Any]]:
     """AST and best against every other row, on the same draws."""
     return [
         {"data": data, "model": name, "other": other, "measure": measure, **drawn[name].against(drawn[other], measure)}

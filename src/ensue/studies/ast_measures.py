@@ -14,8 +14,8 @@ from ensue.errors import SettingError
 from ensue.evaluation.link import MEASURES, Asked, LinkScored, figures_of, over_seeds
 from ensue.nn.normalisers import sparsemax
 from ensue.studies.ast_paper import CUT
-from ensue.studies.cells import Cell
-from ensue.studies.drawn import Drawn
+from ensue.studies.bootstrap_result import BootstrapResult
+from ensue.studies.cached_runs import CachedRun
 from ensue.tasks.link.measures import at_cut, precision_curve
 from ensue.tasks.link.predictor import LinkPredictor
 
@@ -24,7 +24,7 @@ SHARED = 10
 """Articles of the map: those that most posts are about."""
 
 
-def measured(scored: LinkScored, asked: Asked) -> Cell:
+def measured(scored: LinkScored, asked: Asked) -> CachedRun:
     """The figures of a model, the same on each draw, precision by r, and what two cuts catch."""
     figures, draws = figures_of(scored.scores, asked)
     pool, true = scored.scores[:, asked.pool], asked.related[:, asked.pool]
@@ -51,11 +51,13 @@ def measured(scored: LinkScored, asked: Asked) -> Cell:
     }
 
 
-def drawn(cells: Sequence[Cell]) -> Drawn:
+def drawn(cells: Sequence[CachedRun]) -> BootstrapResult:
     """A model's figures and draws, from :func:`measured`, one a seed."""
     by_seed = np.array([[cell["figures"][name] for name in MEASURES] for cell in cells])
     packed = [np.frombuffer(base64.b64decode(cell["draws"]), "<u2") for cell in cells]
-    return Drawn(MEASURES, by_seed, over_seeds(np.stack([own.reshape(-1, len(MEASURES)) / _FINE for own in packed])))
+    return BootstrapResult(
+        MEASURES, by_seed, over_seeds(np.stack([own.reshape(-1, len(MEASURES)) / _FINE for own in packed]))
+    )
 
 
 def require_map() -> None:
@@ -68,7 +70,7 @@ def require_map() -> None:
         raise SettingError("the map of posts needs scikit-learn; install it with: pip install 'ensue[studies]'")
 
 
-def post_map(predictor: LinkPredictor, asked: Asked) -> Cell:
+def post_map(predictor: LinkPredictor, asked: Asked) -> CachedRun:
     """Figure 2: posts about the articles that most test posts are about, in two dimensions by t-SNE, and a number.
 
     The number is the mean silhouette in the space of the vectors themselves (cosine; Rousseeuw 1987): 1 where posts

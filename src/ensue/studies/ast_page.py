@@ -9,8 +9,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from ensue import figures
-from ensue.evaluation.duels import SURE
 from ensue.evaluation.link import MEASURES
+from ensue.evaluation.paired_test import SURE
 from ensue.studies.ast_measures import SHARED, lengths_line
 from ensue.studies.ast_paper import CUT, SLIPS
 from ensue.studies.ast_sets import ABOUT

@@ -21,12 +21,12 @@ from ensue.evaluation import RESAMPLES
 from ensue.evaluation.classify import score
 from ensue.nn.pooling import POOLINGS
 from ensue.studies import centrality_page as page
-from ensue.studies.cells import Cell, Cells
+from ensue.studies.bootstrap_result import BootstrapResult
+from ensue.studies.cached_runs import CachedRun, CachedRuns
 from ensue.studies.centrality_measures import MEASURES, Answers, convergence, interval, owners, resample, step_times
 from ensue.studies.centrality_paper import SETTINGS, SETTINGS_NAMES, printed
 from ensue.studies.centrality_sets import READERS, VECTORS, TextSet, find_sets, text_folder
-from ensue.studies.drawn import Drawn
-from ensue.studies.provenance import Follow, Study, Tell
+from ensue.studies.provenance import Log, Progress, Study
 from ensue.studies.rows import planned
 from ensue.tasks.classify import COUNTING, MODELS
 from ensue.tasks.classify.dataset import codes
@@ -137,8 +137,8 @@ def run(
     models: Sequence[str],
     quick: bool,
     seeds: int,
-    tell: Tell,
-    follow: Follow,
+    log: Log,
+    progress: Progress,
     kept: Path | None = None,
 ) -> Study:
     """Rebuild the tables and the figure.
@@ -149,8 +149,8 @@ def run(
         models: which poolings get a row; none for all.
         quick: two sets, few epochs and small networks; not the paper's figures.
         seeds: trainings a pooling; of large sets fewer, see ``Plan.seeds``.
-        tell: takes a line of progress.
-        follow: shows a training.
+        log: takes a line of progress.
+        progress: shows a training.
         kept: where finished cells are kept.
 
     Raises:
@@ -164,15 +164,15 @@ def run(
         )
     vectors = text_folder(data) / VECTORS
     plan = QUICK if quick else FULL
-    study = _Study(Cells(kept), plan, vectors if vectors.is_file() else None, tell, follow)
+    study = _Study(CachedRuns(kept), plan, vectors if vectors.is_file() else None, log, progress)
     if kept is None:
-        tell("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
+        log("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
     names = ("statistics", "leaks", "settings", "overall", "verdicts", "curves", "convergence", "cost")
     tables: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     found, absent = find_sets(data)
     sets, left = planned(found, plan.sets)
     for texts in sets:
-        tell(f"{texts.name}: {len(texts.train):,} texts to learn, {len(texts.test):,} to score")
+        log(f"{texts.name}: {len(texts.train):,} texts to learn, {len(texts.test):,} to score")
         tables["statistics"] += texts.statistics()
         tables["leaks"].append(texts.leaked())
         chosen = tuple(models) or plan.rows.get(texts.name, TRAINED)
@@ -187,8 +187,8 @@ def run(
 class _Study:
     """The trainings, each kept as it finishes."""
 
-    def __init__(self, cells: Cells, plan: Plan, vectors: Path | None, tell: Tell, follow: Follow) -> None:
-        self.cells, self.plan, self.vectors, self.tell, self.follow = cells, plan, vectors, tell, follow
+    def __init__(self, cells: CachedRuns, plan: Plan, vectors: Path | None, log: Log, progress: Progress) -> None:
+        self.cells, self.plan, self.vectors, self.log, self.progress = cells, plan, vectors, log, progress
         self.vectors_print = hashlib.blake2b(vectors.read_bytes(), digest_size=8).hexdigest() if vectors else ""
 
     def amounts(self, seeds: int, left: Sequence[str]) -> page.Amounts:
@@ -232,8 +232,8 @@ class _Study:
         key = {"timed": names, "batch": plan.batch, "long": plan.long, "repeats": plan.repeats}
         key["options"] = dict(plan.timed)
 
-        def make() -> Cell:
-            self.tell("the time of a step under each pooling")
+        def make() -> CachedRun:
+            self.log("the time of a step under each pooling")
             lengths = {kind: words.astype(np.int64) for kind, words in sizes.items()}
             return {"rows": step_times(names, plan.timed, lengths, dim=100, repeats=plan.repeats)}
 
@@ -253,11 +253,11 @@ class _Study:
     def _options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         return {**options, **({"vectors": str(self.vectors)} if self.vectors else {})}
 
-    def _trained(self, texts: TextSet, whole: str, model: str, seed: int) -> Cell:
-        def make() -> Cell:
-            self.tell(f"{texts.name}: {model} seed {seed}")
+    def _trained(self, texts: TextSet, whole: str, model: str, seed: int) -> CachedRun:
+        def make() -> CachedRun:
+            self.log(f"{texts.name}: {model} seed {seed}")
             predictor = ClassifyPredictor(model, settings=self._options(self._set(texts, model)), seed=seed)
-            self.follow(predictor.fit(texts.train, texts.valid))
+            self.progress(predictor.fit(texts.train, texts.valid))
             if model == "blend":  # its network is the one that the row of centrality is of
                 alone = self._key(texts, whole, "centrality", seed)
                 self.cells.get(alone, lambda: self._cell(predictor, texts, "centrality", NETWORK))
@@ -265,19 +265,19 @@ class _Study:
 
         return self.cells.get(self._key(texts, whole, model, seed), make)
 
-    def _cell(self, predictor: ClassifyPredictor, texts: TextSet, model: str, part: str | None = None) -> Cell:
+    def _cell(self, predictor: ClassifyPredictor, texts: TextSet, model: str, part: str | None = None) -> CachedRun:
         cell = {**_scored(predictor, texts.test, _labels(texts), part), **_about(predictor)}
         if model in GRAPHS and predictor.seed == 0:
             cell["convergence"] = convergence(predictor, texts.test, self.plan.graphs)
         return cell
 
-    def _counted(self, texts: TextSet, whole: str) -> Cell:
+    def _counted(self, texts: TextSet, whole: str) -> CachedRun:
         """The rows that need no network, learned from the same texts."""
 
-        def make() -> Cell:
-            self.tell(f"{texts.name}: {', '.join(COUNTING)}")
+        def make() -> CachedRun:
+            self.log(f"{texts.name}: {', '.join(COUNTING)}")
             predictor = ClassifyPredictor("tfidf", settings=self._options({}))
-            self.follow(predictor.fit(texts.train, texts.valid))
+            self.progress(predictor.fit(texts.train, texts.valid))
             names = [name for name in COUNTING if name in predictor.counting]
             return {"rows": {name: _scored(predictor, texts.test, _labels(texts), name) for name in names}}
 
@@ -295,13 +295,13 @@ def _labels(texts: TextSet) -> list[str]:
     return sorted({label for part in parts for label in part.unique().to_list()})
 
 
-def _scored(predictor: ClassifyPredictor, test: Texts, labels: Sequence[str], counting: str | None = None) -> Cell:
+def _scored(predictor: ClassifyPredictor, test: Texts, labels: Sequence[str], counting: str | None = None) -> CachedRun:
     begun = time.perf_counter()
     found = Answers.of(score(predictor, test, labels, counting)).pack()
     return {**found, "seconds_to_score": round(time.perf_counter() - begun, 2)}
 
 
-def _about(predictor: ClassifyPredictor) -> Cell:
+def _about(predictor: ClassifyPredictor) -> CachedRun:
     """What a training leaves behind beside its answers."""
     facts, made = predictor.facts, predictor.summary()
     settings = {**made["settings"], **(made["schedule"] or {})}
@@ -318,7 +318,7 @@ def _about(predictor: ClassifyPredictor) -> Cell:
     }
 
 
-def _row(data: str, name: str, cells: Sequence[Cell], found: Drawn, tested: int) -> dict[str, Any]:
+def _row(data: str, name: str, cells: Sequence[CachedRun], found: BootstrapResult, tested: int) -> dict[str, Any]:
     """A row of Table 3 (of SNLI, Table 4): means over seeds, intervals, the paper's figure."""
     row: dict[str, Any] = {"data": data, "model": name, "seeds": len(cells), "tested": tested}
     row |= {measure: float(value) for measure, value in zip(MEASURES, found.figures, strict=True)}
@@ -331,7 +331,7 @@ def _row(data: str, name: str, cells: Sequence[Cell], found: Drawn, tested: int)
     return {**row, "seconds_to_score": round(_mean(cell["seconds_to_score"] for cell in cells), 2)}
 
 
-def _settings(data: str, cell: Cell) -> list[dict[str, Any]]:
+def _settings(data: str, cell: CachedRun) -> list[dict[str, Any]]:
     """Table 2: what was set, and what the paper prints."""
     rows = [{"data": data, "row": "here", **cell["settings"]}] if "settings" in cell else []
     if data in SETTINGS:
@@ -339,7 +339,7 @@ def _settings(data: str, cell: Cell) -> list[dict[str, Any]]:
     return rows
 
 
-def _verdicts(data: str, found: Mapping[str, Drawn], others: Iterable[str]) -> list[dict[str, Any]]:
+def _verdicts(data: str, found: Mapping[str, BootstrapResult], others: Iterable[str]) -> list[dict[str, Any]]:
     """Centrality (each of its two) against other rows, on the same texts."""
     return [
         {"data": data, "model": name, "other": other, **found[name].against(found[other], "accuracy")}
@@ -350,7 +350,7 @@ def _verdicts(data: str, found: Mapping[str, Drawn], others: Iterable[str]) -> l
     ]
 
 
-def _curve(data: str, model: str, cells: Sequence[Cell]) -> list[dict[str, Any]]:
+def _curve(data: str, model: str, cells: Sequence[CachedRun]) -> list[dict[str, Any]]:
     """Accuracy on validation texts and |lambda_2| by epoch of the first seed; ``best`` marks the epoch that is kept."""
     if not cells:
         return []

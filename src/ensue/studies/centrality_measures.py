@@ -20,9 +20,9 @@ from ensue.data.tokens import Tokens
 from ensue.evaluation.classify import TextScored
 from ensue.metrics import Floats, macro_f1
 from ensue.nn.centrality import second_eigenvalue, steps_to_converge
+from ensue.studies.bootstrap_result import BootstrapResult
 from ensue.studies.centrality_paper import STEPS, TOLERANCE
 from ensue.studies.centrality_sets import evenly
-from ensue.studies.drawn import Drawn
 from ensue.tasks.classify import MODELS
 from ensue.tasks.classify.calibration import BINS
 from ensue.tasks.classify.dataset import Passages
@@ -66,13 +66,15 @@ def _text(array: npt.NDArray[Any]) -> str:
     return base64.b64encode(array.tobytes()).decode("ascii")
 
 
-def interval(drawn: Drawn) -> dict[str, tuple[float, float]]:
+def interval(drawn: BootstrapResult) -> dict[str, tuple[float, float]]:
     """The middle 95 %, moved so that the mean of the resamples lies on the figure, as the referee does."""
     centred = np.clip(drawn.draws - drawn.draws.mean(0) + drawn.figures, 0.0, 1.0)
     return replace(drawn, draws=centred).interval()
 
 
-def resample(runs: Mapping[str, Sequence[Answers]], targets: Index, owners: Index, resamples: int) -> dict[str, Drawn]:
+def resample(
+    runs: Mapping[str, Sequence[Answers]], targets: Index, owners: Index, resamples: int
+) -> dict[str, BootstrapResult]:
     """Draw texts anew, the same for all models, and of each model its seeds.
 
     Args:
@@ -93,7 +95,7 @@ def resample(runs: Mapping[str, Sequence[Answers]], targets: Index, owners: Inde
             own = np.array([run.figures(times) for run in seeds])
             drawn = random.integers(len(seeds), size=len(seeds)) if len(seeds) > 1 else [0]
             draws[name][number] = own[drawn].mean(0)
-    return {name: Drawn(MEASURES, by_seed[name], draws[name]) for name in runs}
+    return {name: BootstrapResult(MEASURES, by_seed[name], draws[name]) for name in runs}
 
 
 class _Counted:

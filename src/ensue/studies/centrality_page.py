@@ -10,7 +10,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from ensue import figures
-from ensue.evaluation.duels import SURE
+from ensue.evaluation.paired_test import SURE
 from ensue.studies.centrality_paper import COST, ENTAILMENT, SLIPS, STEPS, TOLERANCE, half
 from ensue.studies.rows import Rows, distinct, of_data, plain
 from ensue.tasks.classify.mixing_time import COLLAPSED

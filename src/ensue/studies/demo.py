@@ -23,7 +23,7 @@ from ensue.data.texts import Texts
 from ensue.data.world import World
 from ensue.evaluation import describe, evaluate
 from ensue.predictor import make
-from ensue.studies.provenance import Follow, Tell
+from ensue.studies.provenance import Log, Progress
 from ensue.tasks.next.predictor import NextPredictor
 
 _BRIEF: dict[str, object] = {"dim": 32, "learning_rate": 1e-2, "dropout": 0.1, "batch_size": 64}
@@ -141,26 +141,26 @@ class Demo:
         return places
 
 
-def run(seed: int, *, tell: Tell, follow: Follow) -> Demo:
+def run(seed: int, *, log: Log, progress: Progress) -> Demo:
     """Make the story up, train, score, explain and compare with the truth; the same seed gives the same bytes."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # with more, torch adds up the gradient of an indexed row in whatever order they come
     try:
-        return _run(seed, tell, follow)
+        return _run(seed, log, progress)
     finally:
         torch.set_num_threads(threads)
 
 
-def _run(seed: int, tell: Tell, follow: Follow) -> Demo:
+def _run(seed: int, log: Log, progress: Progress) -> Demo:
     story = make_story(seed=seed)
-    tell(f"{story.title}: {len(story.people)} people, {len(story.articles)} articles, {len(story.posts):,} posts")
-    tell("the models learn the days up to the eleventh, none of the truth, and are asked about the last two")
+    log(f"{story.title}: {len(story.people)} people, {len(story.articles)} articles, {len(story.posts):,} posts")
+    log("the models learn the days up to the eleventh, none of the truth, and are asked about the last two")
     known = data_of(story)
     rows, predictors = [], {}
     for part in PARTS:
-        tell(f"{part.question} ({part.task}, {part.model}; {len(known[part.name].train):,} to learn from)")
+        log(f"{part.question} ({part.task}, {part.model}; {len(known[part.name].train):,} to learn from)")
         predictor = make(part.task, part.model, settings=part.settings, seed=seed, device="cpu")
-        follow(predictor.fit(known[part.name].train, known[part.name].valid))
+        progress(predictor.fit(known[part.name].train, known[part.name].valid))
         predictors[part.name] = predictor
         rows.append(_row(part, predictor, known[part.name].test, CEILINGS[part.name](story)))
     test = story.cascades.test

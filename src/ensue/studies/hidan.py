@@ -17,13 +17,13 @@ import numpy as np
 from ensue.errors import SettingError
 from ensue.evaluation import RESAMPLES
 from ensue.studies import hidan_page as page
-from ensue.studies.cells import Cell, Cells
-from ensue.studies.drawn import Drawn
+from ensue.studies.bootstrap_result import BootstrapResult
+from ensue.studies.cached_runs import CachedRun, CachedRuns
 from ensue.studies.hidan_measures import END, PROTOCOLS, of_cells, resample, sums
 from ensue.studies.hidan_paper import ELSEWHERE, PARAMETERS, printed, seconds
 from ensue.studies.hidan_sets import GRAPH, LATER, CascadeSet, find_sets
 from ensue.studies.hidan_sources import sources
-from ensue.studies.provenance import Follow, Study, Tell
+from ensue.studies.provenance import Log, Progress, Study
 from ensue.studies.rows import planned
 from ensue.tasks.next import COUNTING
 from ensue.tasks.next.predictor import NextPredictor
@@ -86,8 +86,8 @@ def run(
     models: Sequence[str],
     quick: bool,
     seeds: int,
-    tell: Tell,
-    follow: Follow,
+    log: Log,
+    progress: Progress,
     kept: Path | None = None,
 ) -> Study:
     """Rebuild the tables and the figure.
@@ -98,8 +98,8 @@ def run(
         models: which trained models get a row; none for those of ``Plan.rows``.
         quick: two sets, fewer rows and epochs; not the paper's figures.
         seeds: trainings of HiDAN and of the rivals it is judged against; of the other models at most ``Plan.beside``.
-        tell: takes a line of progress.
-        follow: shows a training.
+        log: takes a line of progress.
+        progress: shows a training.
         kept: where finished cells are kept.
 
     Raises:
@@ -111,16 +111,16 @@ def run(
             f"model {unknown[0]!r} has no row here; choose from {', '.join(TRAINED)} (counting rows are always there)"
         )
     plan = QUICK if quick else FULL
-    study = _Study(Cells(kept), plan, tell, follow)
+    study = _Study(CachedRuns(kept), plan, log, progress)
     if kept is None:
-        tell("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
+        log("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
     names = ("statistics", "prediction", "verdicts", "cost", "sources")
     tables: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     found, absent = find_sets(data)
     sets, _ = planned(found, plan.sets)
     for whole in sets:
         own = whole.few(plan.learned, plan.tested)
-        tell(f"{own.name}: {len(own.train):,} cascades to learn, {len(own.test):,} to score")
+        log(f"{own.name}: {len(own.train):,} cascades to learn, {len(own.test):,} to score")
         tables["statistics"] += own.statistics()
         chosen = tuple(models) or plan.rows.get(own.name, TRAINED)
         for name, rows in study.tables(own, whole, chosen, seeds).items():
@@ -133,8 +133,8 @@ def run(
 class _Study:
     """The trainings, each kept as it finishes."""
 
-    def __init__(self, cells: Cells, plan: Plan, tell: Tell, follow: Follow) -> None:
-        self.cells, self.plan, self.tell, self.follow = cells, plan, tell, follow
+    def __init__(self, cells: CachedRuns, plan: Plan, log: Log, progress: Progress) -> None:
+        self.cells, self.plan, self.log, self.progress = cells, plan, log, progress
 
     def tables(
         self, own: CascadeSet, whole: CascadeSet, models: Sequence[str], seeds: int
@@ -176,11 +176,11 @@ class _Study:
         part = {"data": own.name, "fingerprint": whole.fingerprint, "learned": len(own.train), "tested": len(own.test)}
         return {**part, "model": model, "options": dict(self.plan.options), "seed": seed}
 
-    def _trained(self, own: CascadeSet, whole: CascadeSet, model: str, seed: int) -> Cell:
-        def make() -> Cell:
-            self.tell(f"{own.name}: {model} seed {seed}")
+    def _trained(self, own: CascadeSet, whole: CascadeSet, model: str, seed: int) -> CachedRun:
+        def make() -> CachedRun:
+            self.log(f"{own.name}: {model} seed {seed}")
             predictor = NextPredictor(model, settings=self.plan.options, seed=seed)
-            self.follow(predictor.fit(own.train, own.valid))
+            self.progress(predictor.fit(own.train, own.valid))
             found = {**sums(predictor, own.test, protocols=_protocols(own)), **_about(predictor)}
             if own.edges is not None and model != OURS:
                 found["sources"] = sources(predictor, own.test, own.edges)
@@ -188,13 +188,13 @@ class _Study:
 
         return self.cells.get(self._key(own, whole, model, seed), make)
 
-    def _counted(self, own: CascadeSet, whole: CascadeSet) -> Cell:
+    def _counted(self, own: CascadeSet, whole: CascadeSet) -> CachedRun:
         """The rows that need no network, learned from the same cascades."""
 
-        def make() -> Cell:
-            self.tell(f"{own.name}: {', '.join(COUNTING)}")
+        def make() -> CachedRun:
+            self.log(f"{own.name}: {', '.join(COUNTING)}")
             predictor = NextPredictor(COUNTING[0])
-            self.follow(predictor.fit(own.train))
+            self.progress(predictor.fit(own.train))
             asked = _protocols(own)
             return {"rows": {name: sums(predictor, own.test, name, protocols=asked) for name in COUNTING}}
 
@@ -206,7 +206,7 @@ def _protocols(own: CascadeSet) -> tuple[str, ...]:
     return (*PROTOCOLS, END) if own.name in LATER else PROTOCOLS
 
 
-def _about(predictor: NextPredictor) -> Cell:
+def _about(predictor: NextPredictor) -> CachedRun:
     """What a training leaves behind beside its answers."""
     named = list(predictor.network.named_parameters())
     inner = sum(part.numel() for name, part in named if name.removeprefix("network.").split(".")[0] not in OUTPUT)
@@ -218,7 +218,7 @@ def _about(predictor: NextPredictor) -> Cell:
     }
 
 
-def _row(about: Mapping[str, Any], name: str, cells: Sequence[Cell], drawn: Drawn) -> dict[str, Any]:
+def _row(about: Mapping[str, Any], name: str, cells: Sequence[CachedRun], drawn: BootstrapResult) -> dict[str, Any]:
     """A row of Table 2: means over seeds, intervals, and the paper's figures where it has some."""
     row: dict[str, Any] = {**about, "model": name, "seeds": len(cells)}
     row |= dict(zip(drawn.names, drawn.figures.tolist(), strict=True))
@@ -227,7 +227,7 @@ def _row(about: Mapping[str, Any], name: str, cells: Sequence[Cell], drawn: Draw
     return {**row, "paper": paper} if paper else row
 
 
-def _verdicts(about: Mapping[str, Any], drawn: Mapping[str, Drawn]) -> list[dict[str, Any]]:
+def _verdicts(about: Mapping[str, Any], drawn: Mapping[str, BootstrapResult]) -> list[dict[str, Any]]:
     """HiDAN, and ours, against every other row on the same cascades."""
     return [
         {**about, "model": name, "other": other, "measure": measure, **drawn[name].against(drawn[other], measure)}
@@ -239,7 +239,7 @@ def _verdicts(about: Mapping[str, Any], drawn: Mapping[str, Drawn]) -> list[dict
     ]
 
 
-def _cost(data: str, name: str, cells: Sequence[Cell]) -> dict[str, Any]:
+def _cost(data: str, name: str, cells: Sequence[CachedRun]) -> dict[str, Any]:
     """A row of Table 3; ``parameters`` without user table and output layer."""
     spent = float(np.median([cell["seconds_an_epoch"] for cell in cells]))
     row = {"data": data, "model": name, "parameters": cells[0]["parameters"], "paper_parameters": PARAMETERS.get(name)}
@@ -248,7 +248,7 @@ def _cost(data: str, name: str, cells: Sequence[Cell]) -> dict[str, Any]:
     return {**row, **{key: [cell[key] for cell in cells] for key in ("weight", "days") if key in cells[0]}}
 
 
-def _sources(data: str, trained: Mapping[str, Sequence[Cell]]) -> list[dict[str, Any]]:
+def _sources(data: str, trained: Mapping[str, Sequence[CachedRun]]) -> list[dict[str, Any]]:
     """Figure 4 as a number, a row a model and way of answering, each seed's; then the latest user, and chance."""
     rows: list[dict[str, Any]] = []
     for name, cells in trained.items():

@@ -15,8 +15,8 @@ from ensue import metrics
 from ensue.data.histories import Histories, Index
 from ensue.evaluation.next_event import score
 from ensue.metrics import Floats
-from ensue.studies.cells import Cell
-from ensue.studies.drawn import Drawn
+from ensue.studies.bootstrap_result import BootstrapResult
+from ensue.studies.cached_runs import CachedRun
 from ensue.studies.hidan_paper import MEASURES
 from ensue.tasks.next.dataset import Pieces, hide_seen
 from ensue.tasks.next.predictor import NextPredictor
@@ -33,9 +33,9 @@ GROUP = 2000
 
 def sums(
     predictor: NextPredictor, test: Histories, counting: str | None = None, *, protocols: Sequence[str] = PROTOCOLS
-) -> Cell:
+) -> CachedRun:
     """The measures of a model under each protocol, summed by cascade: what every row and verdict is made of."""
-    found: Cell = {}
+    found: CachedRun = {}
     for protocol in protocols:
         if protocol == END:
             rank, sequence = with_end(predictor, test, counting)
@@ -89,7 +89,7 @@ def unpacked(text: str) -> Floats:
 
 def resample(
     runs: Mapping[str, Sequence[Floats]], protocol: str, chosen: npt.NDArray[np.bool_], resamples: int
-) -> dict[str, Drawn]:
+) -> dict[str, BootstrapResult]:
     """Draw cascades anew, the same for all models, and of each model its seeds.
 
     Args:
@@ -112,7 +112,7 @@ def resample(
         by_seed = np.stack([table[:, :-1].sum(0) / table[:, -1].sum() for table in tables])
         drawn = np.stack([(summed := weight @ table)[:, :-1] / summed[:, -1:] for table in tables])
         seed = random.integers(len(seeds), size=(resamples, len(seeds)))
-        found[name] = Drawn(NAMES, by_seed, drawn[seed, np.arange(resamples)[:, None]].mean(1))
+        found[name] = BootstrapResult(NAMES, by_seed, drawn[seed, np.arange(resamples)[:, None]].mean(1))
     return found
 
 

@@ -9,7 +9,7 @@ import torch
 
 from ensue.data.histories import Histories, Index, ranges
 from ensue.metrics import Floats
-from ensue.studies.cells import Cell
+from ensue.studies.cached_runs import CachedRun
 from ensue.tasks.next.dataset import Pieces
 from ensue.tasks.next.predictor import NextPredictor
 
@@ -19,7 +19,7 @@ EARLIER = 29
 """Users before a user among whom its source is looked for: HiDAN's window."""
 
 
-def sources(predictor: NextPredictor, test: Histories, edges: frozenset[tuple[str, str]]) -> Cell:
+def sources(predictor: NextPredictor, test: Histories, edges: frozenset[tuple[str, str]]) -> CachedRun:
     """How often the earlier user who stands out is one who can infect a user.
 
     Asked of every user from a cascade's third on some of whose true sources are among the ``EARLIER`` users before it,

@@ -20,12 +20,12 @@ from ensue.evaluation import RESAMPLES
 from ensue.evaluation.suggest import MEASURES, SHOWN
 from ensue.metrics import Floats
 from ensue.studies import mtn_page as page
-from ensue.studies.cells import Cell, Cells
-from ensue.studies.drawn import Drawn
+from ensue.studies.bootstrap_result import BootstrapResult
+from ensue.studies.cached_runs import CachedRun, CachedRuns
 from ensue.studies.mtn_measures import kept, pack, part, resample, step_times
 from ensue.studies.mtn_paper import DEPTHS
 from ensue.studies.mtn_sets import PLACES, TURNS, QuerySet, Targets, find_sets
-from ensue.studies.provenance import Follow, Study, Tell
+from ensue.studies.provenance import Log, Progress, Study
 from ensue.tasks.suggest import COUNTING
 from ensue.tasks.suggest.predictor import SuggestPredictor
 
@@ -110,8 +110,8 @@ def run(
     models: Sequence[str],
     quick: bool,
     seeds: int,
-    tell: Tell,
-    follow: Follow,
+    log: Log,
+    progress: Progress,
     kept: Path | None = None,
 ) -> Study:
     """Rebuild the tables.
@@ -122,8 +122,8 @@ def run(
         models: which trained models get a row; none for all, or those of ``Plan.rows``.
         quick: a part of the sessions, fewer rows and epochs, small networks; not the paper's figures.
         seeds: trainings a model, but for what ``Plan.once`` names.
-        tell: takes a line of progress.
-        follow: shows a training.
+        log: takes a line of progress.
+        progress: shows a training.
         kept: where finished cells are kept.
 
     Raises:
@@ -135,15 +135,15 @@ def run(
             f"model {unknown[0]!r} has no row here; choose from {', '.join(TRAINED)} (counting rows are always there)"
         )
     plan, named = QUICK if quick else FULL, tuple(models)
-    study = _Study(Cells(kept), plan, tell, follow)
+    study = _Study(CachedRuns(kept), plan, log, progress)
     if kept is None:
-        tell("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
+        log("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
     names = ("statistics", "floors", "overall", "verdicts", "depths", "lengths", "pairs", "cost", "examples")
     tables: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     sets, absent = find_sets(data)
     for whole in sets:
         own = whole.few(plan.learned, plan.tested)
-        tell(f"{own.name}: {len(own.train):,} sessions to learn, {len(own.targets):,} pairs to score")
+        log(f"{own.name}: {len(own.train):,} sessions to learn, {len(own.targets):,} pairs to score")
         tables["statistics"] += own.statistics()
         for name, rows in study.tables(own, whole, named or plan.rows.get(own.name, TRAINED), seeds).items():
             tables[name] += rows
@@ -155,8 +155,8 @@ def run(
 class _Study:
     """The trainings, each kept as it finishes."""
 
-    def __init__(self, cells: Cells, plan: Plan, tell: Tell, follow: Follow) -> None:
-        self.cells, self.plan, self.tell, self.follow = cells, plan, tell, follow
+    def __init__(self, cells: CachedRuns, plan: Plan, log: Log, progress: Progress) -> None:
+        self.cells, self.plan, self.log, self.progress = cells, plan, log, progress
 
     def tables(
         self, own: QuerySet, whole: QuerySet, models: Sequence[str], seeds: int
@@ -198,8 +198,8 @@ class _Study:
         options = {name: self._options(name) for name in names}
         key = {"timed": options, "batch": plan.batch, "repeats": plan.repeats}
 
-        def make() -> Cell:
-            self.tell("the time of a step of each network")
+        def make() -> CachedRun:
+            self.log("the time of a step of each network")
             return {"rows": step_times(options, targets, num_ids=5000, batch=plan.batch, repeats=plan.repeats)}
 
         rows: list[dict[str, Any]] = self.cells.get(key, make)["rows"]
@@ -216,30 +216,30 @@ class _Study:
         part = {"data": own.name, "fingerprint": whole.fingerprint, "learned": len(own.train), "tested": len(own.test)}
         return {**part, "model": model, "options": dict(options), "seed": seed}
 
-    def _repeated(self, own: QuerySet, whole: QuerySet, model: str, seeds: int, depth: str = "") -> list[Cell]:
+    def _repeated(self, own: QuerySet, whole: QuerySet, model: str, seeds: int, depth: str = "") -> list[CachedRun]:
         if own.name in self.plan.once or model in self.plan.once:
             seeds = 1
         return [self._trained(own, whole, model, seed, depth) for seed in range(seeds)]
 
-    def _trained(self, own: QuerySet, whole: QuerySet, model: str, seed: int, depth: str = "") -> Cell:
+    def _trained(self, own: QuerySet, whole: QuerySet, model: str, seed: int, depth: str = "") -> CachedRun:
         options = self._options(model, depth)
 
-        def make() -> Cell:
-            self.tell(f"{own.name}: {model} {options.get('depth', '')} seed {seed}")
+        def make() -> CachedRun:
+            self.log(f"{own.name}: {model} {options.get('depth', '')} seed {seed}")
             predictor = SuggestPredictor(model, settings={**options, **SEARCHED}, seed=seed)
-            self.follow(predictor.fit(own.train, own.valid))
+            self.progress(predictor.fit(own.train, own.valid))
             return {**_scored(predictor, own.targets), **_about(predictor)}
 
         return self.cells.get(self._key(own, whole, model, options, seed), make)
 
-    def _counted(self, own: QuerySet, whole: QuerySet, name: str) -> Cell:
+    def _counted(self, own: QuerySet, whole: QuerySet, name: str) -> CachedRun:
         """A row that needs no network, learned from the same sessions."""
         options = {"min_users": self.plan.options.get("min_users", 1)}
 
-        def make() -> Cell:
-            self.tell(f"{own.name}: {name}")
+        def make() -> CachedRun:
+            self.log(f"{own.name}: {name}")
             predictor = SuggestPredictor(name, settings=options)
-            self.follow(predictor.fit(own.train))
+            self.progress(predictor.fit(own.train))
             return _scored(predictor, own.targets, name)
 
         return self.cells.get(self._key(own, whole, name, options, 0), make)
@@ -252,20 +252,20 @@ class _Study:
                 continue
             targets = Targets.of(test.histories, whole.train.histories)
             predictor = SuggestPredictor("most-frequent-next", settings={"min_users": 1})
-            self.follow(predictor.fit(whole.train))
+            self.progress(predictor.fit(whole.train))
             for name in COUNTING:
                 sums = kept(pack(predictor.suggest(targets.before, SHOWN, name), targets.true), targets.true)
                 rows.append({"data": whole.name, "caps": caps, "model": name, **part([sums], np.ones(len(sums), bool))})
         return rows
 
 
-def _scored(predictor: SuggestPredictor, targets: Targets, counting: str | None = None) -> Cell:
+def _scored(predictor: SuggestPredictor, targets: Targets, counting: str | None = None) -> CachedRun:
     begun = time.perf_counter()
     found = pack(predictor.suggest(targets.before, SHOWN, counting), targets.true)
     return {**found, "seconds_to_score": round(time.perf_counter() - begun, 2)}
 
 
-def _about(predictor: SuggestPredictor) -> Cell:
+def _about(predictor: SuggestPredictor) -> CachedRun:
     """What a training leaves behind beside its answers."""
     facts = predictor.facts
     noted = ("found_in_pool", "mix", "word_cost", "validation_mrr@10", "validation_bleu", "notes")
@@ -279,7 +279,7 @@ def _about(predictor: SuggestPredictor) -> Cell:
     }
 
 
-def _row(data: str, name: str, cells: Sequence[Cell], found: Drawn, targets: int) -> dict[str, Any]:
+def _row(data: str, name: str, cells: Sequence[CachedRun], found: BootstrapResult, targets: int) -> dict[str, Any]:
     """A row of a table: means over seeds, intervals, and what was trained."""
     row: dict[str, Any] = {"data": data, "model": name, "seeds": len(cells), "targets": targets}
     row |= {measure: float(value) for measure, value in zip(MEASURES, found.figures, strict=True)}
@@ -290,7 +290,7 @@ def _row(data: str, name: str, cells: Sequence[Cell], found: Drawn, targets: int
     return {**row, "seconds_to_score": round(float(np.mean([cell["seconds_to_score"] for cell in cells])), 2)}
 
 
-def _verdicts(data: str, found: Mapping[str, Drawn]) -> list[dict[str, Any]]:
+def _verdicts(data: str, found: Mapping[str, BootstrapResult]) -> list[dict[str, Any]]:
     """MTN and best against every other row, on the same sessions, by BLEU and by MRR."""
     return [
         {"data": data, "model": name, "other": other, "measure": measure, **found[name].against(found[other], measure)}
@@ -316,7 +316,7 @@ def _by_pair(data: str, name: str, runs: Sequence[Floats], targets: Targets) -> 
     return [{"data": data, "model": name, "pair": kind, **part(runs, own)} for kind, own in kinds.items() if own.any()]
 
 
-def _examples(data: str, cells: Mapping[str, Sequence[Cell]], targets: Targets) -> list[dict[str, Any]]:
+def _examples(data: str, cells: Mapping[str, Sequence[CachedRun]], targets: Targets) -> list[dict[str, Any]]:
     """Some sessions with what each model suggests, spread over the test part as they come."""
     rows = []
     for place in np.linspace(0, len(targets) - 1, EXAMPLES).astype(int).tolist():

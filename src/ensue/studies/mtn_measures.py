@@ -17,7 +17,7 @@ from ensue import metrics
 from ensue.data.histories import Index
 from ensue.evaluation.suggest import MEASURES, SHOWN, counted, figures_of
 from ensue.metrics import Floats
-from ensue.studies.drawn import Drawn
+from ensue.studies.bootstrap_result import BootstrapResult
 from ensue.studies.mtn_sets import Targets
 from ensue.tasks.suggest import MODELS
 from ensue.tasks.suggest.baselines.counting import Suggestions
@@ -36,7 +36,7 @@ def kept(cell: Mapping[str, Any], true: pl.Series) -> Floats:
     return counted(pl.Series("query", cell["first"], dtype=pl.String), true, np.where(rank > 0, rank, metrics.MISS))
 
 
-def resample(runs: Mapping[str, Sequence[Floats]], owners: Index, resamples: int) -> dict[str, Drawn]:
+def resample(runs: Mapping[str, Sequence[Floats]], owners: Index, resamples: int) -> dict[str, BootstrapResult]:
     """Draw sessions anew, the same for all models, and of each model its seeds.
 
     Args:
@@ -54,7 +54,7 @@ def resample(runs: Mapping[str, Sequence[Floats]], owners: Index, resamples: int
         table = np.stack([figures_of(weight @ own, weight @ each) for own in sums])
         chosen = random.integers(len(seeds), size=(resamples, len(seeds)))
         draws = table[chosen, np.arange(resamples)[:, None]].mean(1)
-        found[name] = Drawn(MEASURES, by_seed, draws)
+        found[name] = BootstrapResult(MEASURES, by_seed, draws)
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from ensue import figures
-from ensue.evaluation.duels import SURE
+from ensue.evaluation.paired_test import SURE
 from ensue.evaluation.suggest import MEASURES, SHOWN
 from ensue.studies.mtn_paper import BLEU, CLAIMS, HOURS, SLIPS
 from ensue.studies.mtn_sets import ABOUT

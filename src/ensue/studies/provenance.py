@@ -20,9 +20,9 @@ from ensue.store.folder import write_file
 from ensue.training.loop import Report
 from ensue.version import __version__
 
-Tell = Callable[[str], None]
+Log = Callable[[str], None]
 """Takes a line for the person who waits."""
-Follow = Callable[[Iterable[Report]], None]
+Progress = Callable[[Iterable[Report]], None]
 """Runs a training loop to its end, showing where it stands."""
 
 

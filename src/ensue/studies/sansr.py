@@ -20,8 +20,8 @@ from ensue.data.tables import read
 from ensue.errors import DataError, SettingError
 from ensue.evaluation import evaluate_alone
 from ensue.studies import sansr_page as page
-from ensue.studies.cells import Cell, Cells
-from ensue.studies.provenance import Follow, Study, Tell
+from ensue.studies.cached_runs import CachedRun, CachedRuns
+from ensue.studies.provenance import Log, Progress, Study
 from ensue.studies.rows import planned
 from ensue.studies.sansr_paper import AT, DIGINETICA, STATISTICS, YOOCHOOSE, impossible
 from ensue.tasks.next import COUNTING, MODELS
@@ -102,8 +102,8 @@ def run(
     models: Sequence[str],
     quick: bool,
     seeds: int,
-    tell: Tell,
-    follow: Follow,
+    log: Log,
+    progress: Progress,
     kept: Path | None = None,
 ) -> Study:
     """Rebuild the tables and figures.
@@ -114,8 +114,8 @@ def run(
         models: which trained models get a row; none for the paper's and ours. Table 3 and figure 4 come with ``sansr``.
         quick: a slice of one set, few epochs and no cells; not the paper's figures.
         seeds: trainings a model for Table 1.
-        tell: takes a line of progress.
-        follow: shows a training.
+        log: takes a line of progress.
+        progress: shows a training.
         kept: where finished cells are kept.
 
     Raises:
@@ -125,14 +125,14 @@ def run(
     if unknown := [name for name in models if name not in MODELS or MODELS[name][2] is None]:
         rows = ", ".join(name for name, (_, _, schedule) in MODELS.items() if schedule is not None)
         raise SettingError(f"model {unknown[0]!r} has no row here; choose from {rows} (counting rows are always there)")
-    study = _Study(Cells(kept), QUICK if quick else FULL, tell, follow)
+    study = _Study(CachedRuns(kept), QUICK if quick else FULL, log, progress)
     if kept is None:
-        tell("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
+        log("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
     tables: dict[str, list[dict[str, Any]]] = {"overall": [], "statistics": [], "grid": [], "sizes": []}
     tables["impossible"] = impossible()
     sets, left = planned(_sets(data), study.plan.sets)
     for sessions in sets:
-        tell(f"{sessions.name}: {len(sessions.train):,} sessions to learn, {len(sessions.test):,} to score")
+        log(f"{sessions.name}: {len(sessions.train):,} sessions to learn, {len(sessions.test):,} to score")
         tables["statistics"] += _statistics(sessions.name, sessions.train, sessions.test)
         tables["overall"] += study.overall(sessions, tuple(models) or study.plan.rows, seeds)
         if not models or "sansr" in models:
@@ -147,8 +147,8 @@ def run(
 class _Study:
     """The trainings, each kept as it finishes."""
 
-    def __init__(self, cells: Cells, plan: Plan, tell: Tell, follow: Follow) -> None:
-        self.cells, self.plan, self.tell, self.follow = cells, plan, tell, follow
+    def __init__(self, cells: CachedRuns, plan: Plan, log: Log, progress: Progress) -> None:
+        self.cells, self.plan, self.log, self.progress = cells, plan, log, progress
 
     def overall(self, sessions: Sessions, models: Sequence[str], seeds: int) -> list[dict[str, Any]]:
         """Table 1 and figures 2 and 3: counting rows, then trained ones."""
@@ -192,28 +192,28 @@ class _Study:
     ) -> list[dict[str, Any]]:
         key = self._key(sessions, model, options, seed, share)
 
-        def make() -> Cell:
+        def make() -> CachedRun:
             words = " ".join(f"{name}={value}" for name, value in options.items())
-            self.tell(f"{sessions.name}: {model} {words} seed {seed}, newest 1/{share}")
+            self.log(f"{sessions.name}: {model} {words} seed {seed}, newest 1/{share}")
             predictor = NextPredictor(model, settings=options, seed=seed)
-            self.follow(predictor.fit(sessions.newest(share)))
+            self.progress(predictor.fit(sessions.newest(share)))
             return self._scored(predictor, sessions)
 
         return _rows(key, self.cells.get(key, make))
 
-    def _counted(self, sessions: Sessions, name: str) -> Cell:
-        self.tell(f"{sessions.name}: {name}")
+    def _counted(self, sessions: Sessions, name: str) -> CachedRun:
+        self.log(f"{sessions.name}: {name}")
         predictor = NextPredictor(name)
-        self.follow(predictor.fit(sessions.newest(self.plan.whole)))
+        self.progress(predictor.fit(sessions.newest(self.plan.whole)))
         return self._scored(predictor, sessions)
 
-    def _scored(self, predictor: NextPredictor, sessions: Sessions) -> Cell:
+    def _scored(self, predictor: NextPredictor, sessions: Sessions) -> CachedRun:
         """Both protocols on the same test sessions."""
         begun = time.perf_counter()
         tested = sessions.test
         if self.plan.tested is not None:
             tested = tested.select(slice(max(0, len(tested) - self.plan.tested), None))
-        cell: Cell = {"protocols": {}}
+        cell: CachedRun = {"protocols": {}}
         for protocol in PROTOCOLS:
             row, card = evaluate_alone(predictor, tested, protocol, AT)
             about = {"targets": card.targets, "candidates": card.candidates, "leaked": card.leaked}
@@ -226,7 +226,7 @@ class _Study:
         return cell
 
 
-def _rows(key: Mapping[str, Any], cell: Cell) -> list[dict[str, Any]]:
+def _rows(key: Mapping[str, Any], cell: CachedRun) -> list[dict[str, Any]]:
     """One row a protocol, with all that decided it."""
     shared = {name: value for name, value in cell.items() if name != "protocols"}
     return [{**key, "protocol": name, **row, **shared} for name, row in cell["protocols"].items()]

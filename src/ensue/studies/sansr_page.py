@@ -107,7 +107,7 @@ def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
 def _impossible(rows: Rows) -> list[str]:
     table = [{**row, "cells": ", ".join(label(cell) if "@" in cell else cell for cell in row["cells"])} for row in rows]
     text = "Found from the printed numbers alone: no ranking by one model gives them. They carry a † below."
-    return ["## Cells of the paper that cannot be", "", text, "", *plain(table), ""]
+    return ["## CachedRuns of the paper that cannot be", "", text, "", *plain(table), ""]
 
 
 def _overall(data: str, rows: Rows) -> list[str]:

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 import torch
-from tests import oracles_cascades as oracles
-from tests.oracles_sessions import loss_curve, ramped
-from tests.tasks.next.models.test_hidan import HOUR, NUM_IDS, everywhere, pad, ragged
 from torch import Tensor
 
 from ensue.errors import SettingError
 from ensue.tasks.next import MODELS
 from ensue.tasks.next.models.cyan import CYANRNN, CYANRNNSettings
+from tests import oracles_cascades as oracles
+from tests.oracles_sessions import loss_curve, ramped
+from tests.tasks.next.models.test_hidan import HOUR, NUM_IDS, everywhere, pad, ragged
 
 CELLS = pytest.mark.parametrize("cell", ["rnn", "gru"])
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests import oracles
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -22,6 +21,7 @@ from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import STEPS, Pieces
 from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
 from ensue.vocabulary import FIRST, Vocabulary
+from tests import oracles
 
 HOUR = 3600.0
 NUM_IDS = 11

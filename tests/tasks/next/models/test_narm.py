@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from tests import oracles_sessions as oracles
-from tests.tasks.next.models.test_hidan import NUM_IDS, pad, ragged
 
 from ensue.errors import SettingError
 from ensue.schedule import Schedule
 from ensue.tasks.next.models.narm import NARM, NARMSettings
+from tests import oracles_sessions as oracles
+from tests.tasks.next.models.test_hidan import NUM_IDS, pad, ragged
 
 LOSSES = pytest.mark.parametrize("loss", ["ce", "sampled"])
 

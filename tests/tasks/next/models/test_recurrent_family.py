@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from tests import oracles_cascades as oracles
-from tests.oracles_sessions import largest_tensor, loss_curve, ramped, weighs_what_came_before
-from tests.tasks.next.models.test_hidan import NUM_IDS, everywhere, pad, ragged
 
 from ensue.errors import SettingError
 from ensue.tasks.next import MODELS
 from ensue.tasks.next.models.recurrent import Recurrent, RecurrentSettings
+from tests import oracles_cascades as oracles
+from tests.oracles_sessions import largest_tensor, loss_curve, ramped, weighs_what_came_before
+from tests.tasks.next.models.test_hidan import NUM_IDS, everywhere, pad, ragged
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "rnn": {},

@@ -8,9 +8,6 @@ from typing import Any
 import pytest
 import torch
 from scipy.integrate import quad
-from tests import oracles_cascades as oracles
-from tests.oracles_sessions import loss_curve, ramped, weighs_what_came_before
-from tests.tasks.next.models.test_hidan import HOUR, NUM_IDS, everywhere, pad, ragged
 from torch import Tensor
 
 from ensue.errors import SettingError
@@ -18,6 +15,9 @@ from ensue.tasks.next import MODELS
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.rmtpp import RMTPP, SMALL, RMTPPSettings, delay, log_density, total_hazard
 from ensue.vocabulary import FIRST
+from tests import oracles_cascades as oracles
+from tests.oracles_sessions import loss_curve, ramped, weighs_what_came_before
+from tests.tasks.next.models.test_hidan import HOUR, NUM_IDS, everywhere, pad, ragged
 
 RATES = pytest.mark.parametrize("log_rate", [-3.0, 0.0, math.log(2)])
 TRENDS = pytest.mark.parametrize("trend", [-2.0, -0.3, 0.0, 0.04, 0.5])

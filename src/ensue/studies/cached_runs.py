@@ -11,10 +11,10 @@ from ensue.errors import DataError
 from ensue.store.folder import write_file
 from ensue.version import __version__
 
-Cell = dict[str, Any]
+CachedRun = dict[str, Any]
 
 
-class Cells:
+class CachedRuns:
     """What was measured, by what it was measured on. A cell says which ensue made it.
 
     Args:
@@ -26,7 +26,7 @@ class Cells:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        self.found: dict[str, Cell] = {}
+        self.found: dict[str, CachedRun] = {}
         if path is None or not path.exists():
             return
         try:
@@ -36,7 +36,7 @@ class Cells:
         if not isinstance(self.found, dict):
             raise DataError(f"{path}: not a file of finished cells; delete it to start anew")
 
-    def get(self, key: Mapping[str, Any], make: Callable[[], Cell]) -> Cell:
+    def get(self, key: Mapping[str, Any], make: Callable[[], CachedRun]) -> CachedRun:
         """The cell of a key (plain values: all that decides it); made, and kept at once, where it is missing."""
         name = json.dumps(key, sort_keys=True)
         if name not in self.found:

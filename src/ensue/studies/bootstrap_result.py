@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ensue.evaluation.duels import p_value
+from ensue.evaluation.paired_test import p_value
 from ensue.evaluation.rows import intervals
 from ensue.metrics import Floats
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class BootstrapResult:
     """The measures ``names`` of one model.
 
     Args:
@@ -35,7 +35,7 @@ class Drawn:
         """95 % of each measure."""
         return dict(zip(self.names, intervals(self.draws), strict=True))
 
-    def against(self, other: Drawn, measure: str) -> dict[str, float]:
+    def against(self, other: BootstrapResult, measure: str) -> dict[str, float]:
         """How far it is ahead on the same draws: difference, its 95 %, the ratio, and the two-sided p."""
         column = self.names.index(measure)
         ahead = self.draws[:, column] - other.draws[:, column]

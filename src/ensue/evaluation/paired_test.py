@@ -18,7 +18,7 @@ def p_value(ahead: Floats) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Duel:
+class PairedTest:
     """The best network and the best counting row by one measure."""
 
     measure: str
@@ -53,14 +53,14 @@ class Duel:
         return f"by {name} {self.winner} wins: {between} (p = {self.p_value:.3f})"
 
 
-def duels(
+def paired_tests(
     asked: Sequence[str],
     measures: Sequence[str],
     names: Sequence[str],
     counting: Collection[str],
     figures: Sequence[Floats],
     drawn: Sequence[Floats],
-) -> tuple[Duel, ...]:
+) -> tuple[PairedTest, ...]:
     """A duel for each measure that is asked.
 
     Args:
@@ -80,5 +80,7 @@ def duels(
         rival = max(counted, key=scores.__getitem__)
         ours = max(others, key=scores.__getitem__, default=rival)
         sure = p_value(drawn[ours][:, column] - drawn[rival][:, column])
-        found.append(Duel(measure, names[ours] if others else None, names[rival], (scores[ours], scores[rival]), sure))
+        found.append(
+            PairedTest(measure, names[ours] if others else None, names[rival], (scores[ours], scores[rival]), sure)
+        )
     return tuple(found)

@@ -98,18 +98,19 @@ def _check_alone(path: Path, others: Sequence[Path], reading: Reading, json: boo
 
 def told(predictor: LinkPredictor) -> list[str]:
     """How the model does on held-out posts, what was weighed how, and what was noted."""
-    facts, lines = predictor.facts, []
-    found = facts["validation"]
-    low, high = found["precision_interval"]
+    metadata, lines = predictor.metadata, []
+    validation = metadata.validation
+    assert validation is not None
+    low, high = validation.precision_interval
     lines.append(
-        f"on {plural(facts['validation_posts'], 'held-out post')}: MRR {found['mrr']:.3f}; at P = .5 precision "
-        f"{found['precision']:.2f} [{low:.2f}, {high:.2f}], recall {found['recall']:.2f} "
-        f"[{found['recall_interval'][0]:.2f}, {found['recall_interval'][1]:.2f}]"
+        f"on {plural(metadata.validation_posts, 'held-out post')}: MRR {validation.mrr:.3f}; at P = .5 precision "
+        f"{validation.precision:.2f} [{low:.2f}, {high:.2f}], recall {validation.recall:.2f} "
+        f"[{validation.recall_interval[0]:.2f}, {validation.recall_interval[1]:.2f}]"
     )
     if predictor.weights:
         weights = ", ".join(f"{name} {weight:.2f}" for name, weight in predictor.weights.items())
         lines.append(f"weights by held-out posts: {weights}; posts pull together by {predictor.pull:g}")
-    return [*lines, *(f"note: {note}" for note in facts["notes"])]
+    return [*lines, *(f"note: {note}" for note in metadata.notes)]
 
 
 def scoring(protocol: str, at: str) -> dict[str, Any]:

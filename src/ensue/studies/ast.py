@@ -176,11 +176,13 @@ def _about(predictor: LinkPredictor, asked: Asked) -> CachedRun:
     """What a training leaves behind beside its figures."""
     if MODELS[predictor.model_name][2] is None:
         return {}
+    validation = predictor.metadata.validation
+    assert validation is not None
     found: CachedRun = {
-        "epochs": predictor.facts["epochs"],
+        "epochs": predictor.metadata.epochs,
         "seconds_an_epoch": round(predictor.seconds_an_epoch or 0.0, 2),
         "parameters": sum(part.numel() for part in predictor.network.encoder.parameters()),
-        "validation_mrr": predictor.facts["validation"]["mrr"],
+        "validation_mrr": validation.mrr,
         "map": post_map(predictor, asked) if predictor.seed == 0 else {},
     }
     if isinstance(encoder := predictor.network.encoder, LearnsAlphas):

@@ -155,10 +155,10 @@ class LinkContract:
         posts = [
             Post(f"zebra lion giraffe {word}", f"z{word}", ("zoo",)) for word in ("cage", "zoo", "monkey", "keeper")
         ]
-        before = own.facts["posts"]
+        before = own.metadata.posts
         report = own.update(Corpus(Articles.of([article("ferry"), new]), Posts.of(posts)))
         assert report.stage == "update" and np.isfinite(report.loss)
-        assert (own.facts["articles"], own.facts["posts"], own.facts["updates"]) == (13, before + 4, 1)
+        assert (own.metadata.articles, own.metadata.posts, own.metadata.updates) == (13, before + 4, 1)
         (answer,) = own.predict([Post("zebra giraffe elephant monkey")], 13)
         assert "zoo" in {choice.value for choice in answer.choices}
         assert "zoo" in own.linked

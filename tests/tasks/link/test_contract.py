@@ -178,5 +178,6 @@ def test_vectors_of_posts_are_kept_beside_the_folder(tmp_path: Path) -> None:
     assert made.scores(posts).whole() == pytest.approx(whole, abs=1e-6)
     more = Posts.of([Post("storm", "b"), Post("bakery", "c")])
     assert sync(made, more, tmp_path / "posts") == (1, 1, 1)
-    made.facts["encoder"] = [own + 1e-9 for own in made.facts["encoder"]]
+    assert made.metadata.encoder is not None
+    made.metadata.encoder = [own + 1e-9 for own in made.metadata.encoder]
     assert sync(made, more, tmp_path / "posts") == (2, 0, 0)

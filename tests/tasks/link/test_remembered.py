@@ -143,7 +143,7 @@ def test_nothing_stays_where_nothing_shall(tmp_path: Path) -> None:
     made.save(tmp_path / "m")
     assert not (tmp_path / "m" / "remembered.safetensors").exists()
     loaded = LinkPredictor.load(tmp_path / "m", device="cpu")
-    assert loaded.remembered is None and loaded.facts["remembered"] == loaded.shared.remembered == 0
+    assert loaded.remembered is None and loaded.metadata.remembered == loaded.shared.remembered == 0
     found = refresh(tmp_path / "m", corpus(40, 3))
     assert [part.name for part in found.slices] == ["titles"] and found.accepted
     assert "held-out post" not in (tmp_path / "m" / "CARD.md").read_text()

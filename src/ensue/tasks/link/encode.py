@@ -85,7 +85,7 @@ def vectors_of(state: LinkState, texts: pl.Series) -> Tensor:
     if state.model is None:
         raise SettingError(f"model {state.model_name} has no network, so it makes no vectors")
     if isinstance(state.model, Encoder):
-        state.model.require(state.facts["encoder"])
+        state.model.require(state.metadata.encoder or [])
         return unit_vectors(state.model, texts)
     return network_vectors(state, state.tokenizer.encode(texts, max_words=state.network_settings.max_words))
 

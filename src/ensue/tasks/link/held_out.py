@@ -9,12 +9,13 @@ from ensue.metrics import Floats
 from ensue.tasks.link.encode import encode_posts, has_vectors, terms_of, vectors_of
 from ensue.tasks.link.ensembles.weighted_sum import PULLS, log_shares, mixed, popularity, weigh
 from ensue.tasks.link.measures import Mask, at_cut, average_precision, by_row, calibrate
+from ensue.tasks.link.metadata import Validation
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.scores import features, scores_of
 from ensue.tasks.link.state import LinkState
 
 EVEN = 0.5
-"""The probability of the cut that the facts report."""
+"""The probability of the cut that the metadata report."""
 
 
 def choose_weights(state: LinkState, held: Corpus) -> None:
@@ -37,13 +38,13 @@ def learn_probabilities(state: LinkState, held: Corpus) -> None:
     scores, related = scores_of(state, held.posts).whole(), held.related
     state.calibration = calibrate(scores, related)
     even = at_cut(scores, related, state.calibration.cut(EVEN))
-    state.facts["validation"] = {
-        "mrr": float(by_row(scores, related)[:, 0].mean()),
-        "precision": even.precision,
-        "precision_interval": list(even.precision_interval),
-        "recall": even.recall,
-        "recall_interval": list(even.recall_interval),
-    }
+    state.metadata.validation = Validation(
+        mrr=float(by_row(scores, related)[:, 0].mean()),
+        precision=even.precision,
+        precision_interval=even.precision_interval,
+        recall=even.recall,
+        recall_interval=even.recall_interval,
+    )
 
 
 def remember(state: LinkState, held: Corpus, num: int) -> Remembered | None:

@@ -23,13 +23,14 @@ from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.link import remembered
 from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.measures import Calibration
+from ensue.tasks.link.metadata import Metadata
 from ensue.tasks.link.model import module_of
 from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.state import LinkState
 from ensue.training.optimizer import FILE, optimizer_tensors, saved_optimizer
 
-FACTS = {"articles", "posts", "links", "held_out", "weights", "nothing", "pull", "calibration"}
-"""What a folder's facts must hold at least."""
+_RANKING = {"weights", "nothing", "pull", "calibration"}
+"""What of the facts is no metadata, but ranks."""
 _COLUMNS = ("bodies", "titles", "ids")
 
 
@@ -43,7 +44,7 @@ def summary(state: LinkState) -> dict[str, Any]:
         "schedule": asdict(state.schedule) if state.schedule else None,
         "seed": state.seed,
         "facts": {
-            **state.facts,
+            **state.metadata.to_dict(),
             "weights": state.weights,
             "nothing": state.nothing,
             "pull": state.pull,
@@ -74,13 +75,13 @@ def files(state: LinkState, card: str) -> dict[str, bytes]:
 
 def fill(state: LinkState, path: Path, facts: dict[str, Any]) -> None:
     """Give a new state what :func:`files` kept."""
-    if not set(facts) >= FACTS:
+    if not facts.keys() >= _RANKING:
         raise ValueError("facts are missing in settings.json")
     weights, calibration = facts.pop("weights"), facts.pop("calibration")
     state.weights = {str(name): float(weight) for name, weight in weights.items()}
     state.nothing, state.pull = float(facts.pop("nothing")), float(facts.pop("pull"))
     state.calibration = Calibration(**calibration) if calibration is not None else None
-    state.facts = facts
+    state.metadata = Metadata.from_dict(facts)
     state.linked = tuple(map(str, json.loads(read_file(path, "linked.json"))))
     counts = read_tensors(path, "counting.safetensors")
     state.train_prints, vectors = counts.pop("train_prints"), counts.pop("vectors")
@@ -89,7 +90,7 @@ def fill(state: LinkState, path: Path, facts: dict[str, Any]) -> None:
     if (path / remembered.FILE).exists():
         state.remembered = remembered.Remembered.restored(read_tensors(path, remembered.FILE))
     if isinstance(state.settings, SbertSettings):
-        if "encoder" not in facts:
+        if state.metadata.encoder is None:
             raise ValueError("facts are missing in settings.json")
         state.model = Encoder(state.settings.encoder, state.device)
     if state.schedule is None:

@@ -20,6 +20,7 @@ from ensue.tasks.link import MODELS, SHARED
 from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.index.vector_index import VectorIndex
 from ensue.tasks.link.measures import Calibration
+from ensue.tasks.link.metadata import Metadata
 from ensue.tasks.link.model import Model
 from ensue.tasks.link.models.network import Linker, LinkSettings
 from ensue.tasks.link.models.sbert import SbertSettings
@@ -93,8 +94,8 @@ class LinkState:
         """Of ``best``: s_0, the sum of weighted scores that stands for no article."""
         self.calibration: Calibration | None = None
         """Scores to probabilities."""
-        self.facts: dict[str, Any] = {}
-        """What was learned from what, as ``settings.json`` keeps it."""
+        self.metadata = Metadata()
+        """What was learned from what."""
         self.linked: tuple[str, ...] = ()
         """Ids of the articles that posts learned were about."""
         self.train_prints: Tensor = torch.zeros(0, dtype=torch.int64)
@@ -120,6 +121,11 @@ class LinkState:
     def articles(self) -> Articles:
         """The articles, in the order of the columns of scores."""
         return self.known.articles
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What those who keep folders of any task note in them: the version, and answers to updates with a key."""
+        return self.metadata.others
 
     @property
     def network(self) -> Model:

@@ -75,7 +75,7 @@ def sync(state: LinkState, posts: Posts, place: Path, count: Callable[[int, int]
 def encoder_key(state: LinkState) -> str:
     """Names what makes vectors of texts: the weights, the words, and the cap; or the encoder, and its probe."""
     if isinstance(state.model, Encoder):
-        named = json.dumps([state.model.name, state.facts["encoder"]]).encode()
+        named = json.dumps([state.model.name, state.metadata.encoder]).encode()
         return hashlib.blake2b(named, digest_size=16).hexdigest()
     key = hashlib.blake2b(state.tokenizer.to_json().encode(), digest_size=16)
     for name, tensor in state.network.state_dict().items():

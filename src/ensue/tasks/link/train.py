@@ -27,6 +27,7 @@ from ensue.tasks.link.encode import vectors_of
 from ensue.tasks.link.held_out import choose_weights, learn_probabilities, remember
 from ensue.tasks.link.index.vector_index import fingerprints
 from ensue.tasks.link.measures import by_row
+from ensue.tasks.link.metadata import Metadata
 from ensue.tasks.link.model import module_of
 from ensue.tasks.link.models.network import LEARNED_DIM, LinkSettings
 from ensue.tasks.link.models.sbert import SbertSettings
@@ -54,7 +55,14 @@ def fit(
         part, held, rule = data.split(state.seed)
         index = ArticleIndex.of(data.articles)
     part, held = _linked(part, index, "training data"), _linked(held, index, "validation data")
-    state.shelf, state.facts = index, _facts(part, held, rule)
+    state.shelf = index
+    state.metadata = Metadata(
+        articles=len(part.articles),
+        posts=len(part),
+        links=len(part.pairs),
+        held_out=rule,
+        validation_posts=len(held),
+    )
     state.linked = tuple(part.posts.about.unique().sort())
     state.train_prints = torch.from_numpy(np.unique(prints(part.posts)))
     state.pull, state.weights, state.calibration, state.index = 0.0, {}, None, None
@@ -66,7 +74,7 @@ def fit(
         choose_weights(state, held)
     learn_probabilities(state, held)
     state.remembered = remember(state, held, state.shared.remembered)
-    state.facts["remembered"] = 0 if state.remembered is None else state.remembered.num
+    state.metadata.remembered = 0 if state.remembered is None else state.remembered.num
 
 
 def untrained(make: Callable[..., State], articles: Articles, posts: Posts, model: str, encoder: str) -> State:
@@ -94,7 +102,7 @@ def _use_encoder(state: LinkState) -> None:
     """
     assert isinstance(state.settings, SbertSettings)
     state.model = Encoder(state.settings.encoder, state.device)
-    state.facts["encoder"] = state.model.probe()
+    state.metadata.encoder = state.model.probe()
     state.known.vectors = vectors_of(state, state.articles.texts)
 
 
@@ -129,17 +137,6 @@ def _linked(data: Corpus, index: ArticleIndex, where: str) -> Corpus:
     return linked
 
 
-def _facts(part: Corpus, held: Corpus, rule: str) -> dict[str, object]:
-    return {
-        "articles": len(part.articles),
-        "posts": len(part),
-        "links": len(part.pairs),
-        "held_out": rule,
-        "validation_posts": len(held),
-        "notes": [],
-    }
-
-
 def _train(
     state: LinkState, part: Corpus, held: Corpus, checkpoint: Path | None, resume: bool
 ) -> Generator[Report, None, None]:
@@ -160,7 +157,7 @@ def _train(
     network = state.new_network(len(words), dim)
     if start is not None:
         network.place(*start, tuned=own.tuned)
-        state.facts["known_vectors"] = len(start[0])
+        state.metadata.known_vectors = len(start[0])
     state.model, state.optimizer = network, new_optimizer(module_of(network), schedule)
     data = links(state, part)
     learned = part.select(np.arange(min(len(part), SAMPLE)))
@@ -183,13 +180,13 @@ def _train(
         )
     network.eval()
     index.vectors = vectors_of(state, index.articles.texts)
-    state.facts |= {"epochs": trained.best_epoch, "words": len(words)}
+    state.metadata.epochs, state.metadata.words = trained.best_epoch, len(words)
     state.seconds_an_epoch = trained.seconds_an_epoch
 
 
 def links(state: LinkState, data: Corpus) -> Links:
     """A corpus as training data of the network; what a cap cuts is noted."""
-    cap, notes = state.network_settings.max_words, state.facts["notes"]
+    cap, notes = state.network_settings.max_words, state.metadata.notes
     sides = tuple(state.tokenizer.encode(texts, max_words=cap) for texts in (data.articles.texts, data.posts.texts))
     if cut := sum(tokens.cut_words for tokens in sides):
         texts = plural(sum(tokens.cut_texts for tokens in sides), "text")

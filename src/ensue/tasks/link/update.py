@@ -25,16 +25,14 @@ def update(state: LinkState, data: Corpus) -> Report:
     if not new and not len(learned):
         raise DataError("new data: no article is new, and no post is about a known one; there is nothing to learn")
     state.shelf, state.index = index, None
-    updates, facts = state.facts.get("updates", 0) + 1, state.facts
+    metadata = state.metadata
+    metadata.updates = updates = (metadata.updates or 0) + 1
     state.linked = tuple(sorted({*state.linked, *learned.posts.about}))
     if len(learned):
         state.train_prints = torch.from_numpy(np.union1d(state.train_prints.numpy(), prints(learned.posts)))
-    state.facts |= {
-        "updates": updates,
-        "articles": len(index),
-        "posts": facts["posts"] + len(learned),
-        "links": facts["links"] + len(learned.pairs),
-    }
+    metadata.articles = len(index)
+    metadata.posts += len(learned)
+    metadata.links += len(learned.pairs)
     last = Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True)
     if state.model is not None:
         if len(learned) and state.schedule is not None:

@@ -1,4 +1,4 @@
-"""The referee: both protocols by hand, intervals, the paired verdict, leaks, seeds."""
+"""The evaluator: both protocols by hand, intervals, the paired verdict, leaks, seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The referee of links: figures by hand, intervals by whole articles, who wins, and what the card says."""
+"""The evaluator of links: figures by hand, intervals by whole articles, who wins, and what the card says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ensue.data.corpus import Corpus
 from ensue.data.posts import Articles, Posts
 from ensue.errors import DataError
 from ensue.evaluation import LinkResult, compare, describe
-from ensue.evaluation import link as referee
+from ensue.evaluation import link as evaluator
 from ensue.records import Article, Post
 from ensue.tasks.link.predictor import LinkPredictor
 from tests.tasks.link.checks import NAMES, planted, post
@@ -26,7 +26,7 @@ POSTS = [
 
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(referee, "RESAMPLES", 50)
+    monkeypatch.setattr(evaluator, "RESAMPLES", 50)
 
 
 def counted() -> LinkPredictor:
@@ -68,7 +68,7 @@ def test_every_known_article_is_a_candidate() -> None:
 
 def test_intervals_resample_articles_with_their_posts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten posts about one article that are right, ten about another that are wrong: literally."""
-    monkeypatch.setattr(referee, "RESAMPLES", 400)
+    monkeypatch.setattr(evaluator, "RESAMPLES", 400)
     posts = [Post("red boat", f"r{n}", ("a",)) for n in range(10)] + [Post("lamp", f"w{n}", ("b",)) for n in range(10)]
     found = evaluate(counted(), Corpus(Articles.of(ARTICLES), Posts.of(posts)))
     times = np.random.default_rng(0).multinomial(2, [0.5, 0.5], 400)
@@ -82,7 +82,7 @@ def test_resampled_pools_count_posts_as_often_as_they_are_drawn() -> None:
     random = np.random.default_rng(3)
     scores, true = random.normal(size=(6, 4)), random.random((6, 4)) < 0.3
     weights = np.array([[1.0, 1, 1, 1, 1, 1], [2.0, 0, 1, 3, 0, 0]])
-    drawn = referee._resampled_pool(scores, true, weights, [3, int(true.sum())])
+    drawn = evaluator._resampled_pool(scores, true, weights, [3, int(true.sum())])
     for own, figures in zip(weights, drawn, strict=True):
         rows = np.repeat(np.arange(6), own.astype(int))
         flat, hits = scores[rows].ravel(), true[rows].ravel()
@@ -103,9 +103,9 @@ def test_the_best_model_and_the_best_counting_row_meet() -> None:
     found = compare([[predictor]], test)
     assert found.rows[0].model == "best" and found.rows[-1].model == "bm25"
     assert row(found, "best")["mrr"] > 0.9
-    caught = referee.even(found.rows[0])
+    caught = evaluator.even(found.rows[0])
     assert caught is not None and caught.relevant == 36 and 0 <= caught.recall_interval[0] <= caught.recall
-    assert referee.even(found.rows[-1]) is None
+    assert evaluator.even(found.rows[-1]) is None
     card = describe(predictor, found)
     assert "| model | mrr | recall@10 |" in card and "no text" in card and "## What it keeps" in card
     flat = found.to_dict()
@@ -120,8 +120,8 @@ def test_posts_ranked_together_get_a_row_alone() -> None:
     clear = [post("ferry", number) for number in range(6)]
     vague = Post("news of today", "v", ("ferry",))
     found = evaluate(predictor, Corpus(planted().articles, Posts.of([*clear, vague])))
-    assert [own.model for own in found.rows][:2] == ["best", f"best{referee.ALONE}"]
-    assert row(found, "best")["mrr"] > row(found, f"best{referee.ALONE}")["mrr"]
+    assert [own.model for own in found.rows][:2] == ["best", f"best{evaluator.ALONE}"]
+    assert row(found, "best")["mrr"] > row(found, f"best{evaluator.ALONE}")["mrr"]
     assert "pull 1" in found.protocol.together
 
 

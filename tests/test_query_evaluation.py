@@ -1,4 +1,4 @@
-"""The referee of suggestions: figures by hand, intervals by whole sessions, the paper's rules, and who wins."""
+"""The evaluator of suggestions: figures by hand, intervals by whole sessions, the paper's rules, and who wins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.errors import DataError, SettingError
 from ensue.evaluation import SuggestResult, compare, describe
-from ensue.evaluation import suggest as referee
+from ensue.evaluation import suggest as evaluator
 from ensue.evaluation.paired_test import PairedTest
 from ensue.evaluation.suggest import MEASURES
 from ensue.records import History
@@ -30,7 +30,7 @@ def queries(sessions: Sequence[Sequence[str]], **columns: object) -> Queries:
 
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(referee, "RESAMPLES", 50)
+    monkeypatch.setattr(evaluator, "RESAMPLES", 50)
 
 
 def counted(sessions: Sequence[Sequence[str]] = TRAIN) -> SuggestPredictor:
@@ -68,7 +68,7 @@ def test_by_length_and_by_pair() -> None:
 
 def test_intervals_resample_whole_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten sessions that are right and ten that are wrong: a resample's share of right ones, literally."""
-    monkeypatch.setattr(referee, "RESAMPLES", 1000)
+    monkeypatch.setattr(evaluator, "RESAMPLES", 1000)
     test = [("a kite", "buy a kite")] * 10 + [("red boat", "a kite")] * 10
     (row, _) = evaluate(counted(), queries(test)).rows
     random = np.random.default_rng(0)

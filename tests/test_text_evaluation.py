@@ -1,4 +1,4 @@
-"""The referee of texts: figures by hand and against scikit-learn, intervals, the paired verdict, what the card says."""
+"""The evaluator of texts: figures by hand and against scikit-learn, intervals, the paired test, what the card says."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import pytest
 
 from ensue.errors import DataError, SettingError
 from ensue.evaluation import compare
-from ensue.evaluation import suggest as referee
+from ensue.evaluation import suggest as evaluator
 from ensue.evaluation.suggest import MEASURES, figures_of
 from ensue.studies import PAPERS, mtn, mtn_page
 from ensue.studies.cached_runs import CachedRuns
@@ -202,7 +202,7 @@ def test_quick_says_so(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_figures_are_the_referees(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(referee, "RESAMPLES", 50)
+    monkeypatch.setattr(evaluator, "RESAMPLES", 50)
     (own,), _ = find_sets(data)
     predictor = SuggestPredictor("most-frequent-next", settings={"min_users": 1})
     list(predictor.fit(own.train))

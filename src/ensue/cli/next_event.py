@@ -56,7 +56,7 @@ def require(data: Histories, path: Path, *, learn: bool) -> None:
 
 
 def require_like(data: Histories, path: Path, predictor: NextPredictor) -> None:
-    """Any log will do; the referee says where there is nothing to score."""
+    """Any log will do; the evaluator says where there is nothing to score."""
 
 
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:

@@ -1,4 +1,4 @@
-"""The referee's first half: what a data set holds, and what in it would spoil a result."""
+"""Checks of sequences: what a data set holds, and what in it would spoil a result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The referee: a protocol card, counting rows beside every model, 95 % intervals, and one sentence on who wins.
+"""The evaluator: a protocol card, counting rows beside every model, 95 % intervals, and one sentence on who wins.
 
 ``next_event`` scores rankings, ``classify`` labels, ``suggest`` queries and ``link`` posts with articles; here the
 predictor's task chooses between them.
@@ -123,7 +123,7 @@ def compare(
 def _compare(
     entries: Sequence[Sequence[AnyPredictor]], data: Data, protocol: str | None, at: Sequence[int] | None
 ) -> AnyResult:
-    referee: Any = {"next": next_event, "classify": classify, "suggest": suggest, "link": link}[entries[0][0].task]
+    evaluator: Any = {"next": next_event, "classify": classify, "suggest": suggest, "link": link}[entries[0][0].task]
     given = {name: value for name, value in (("protocol", protocol), ("at", at)) if value is not None}
-    found: AnyResult = referee.compare(entries, data, **given)
+    found: AnyResult = evaluator.compare(entries, data, **given)
     return found

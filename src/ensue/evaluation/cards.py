@@ -142,7 +142,7 @@ def _kept_texts(num: int) -> list[str]:
 def _kept_queries() -> list[str]:
     """What a card says of the queries that were learned."""
     queries = "- the queries and words that reach the privacy floor, in `floor.json`, `counting.safetensors` and"
-    prints = "`tokenizer.json`; a 32-bit fingerprint of each pair of queries that followed each other, for the referee"
+    prints = "`tokenizer.json`; a 32-bit hash of each pair of queries that followed each other, for the evaluator"
     weights = "- what the weights hold of the words above the floor; the words below it were never shown to the network"
     return ["## What it keeps", f"{queries} {prints}.", f"{weights}.", ""]
 

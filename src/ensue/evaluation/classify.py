@@ -1,4 +1,4 @@
-"""The referee of ``classify``: accuracy, macro-F1, calibration error and log loss, counting rows beside every model.
+"""The evaluator of ``classify``: accuracy, macro-F1, calibration error and log loss, counting rows beside every model.
 
 Every text counts, the empty ones too; a label that was never learned counts as wrong. Intervals resample what was
 drawn together: whole groups where the data has groups, all pairs of a first text, else single texts. They are moved so

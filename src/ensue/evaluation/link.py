@@ -1,4 +1,4 @@
-"""The referee of ``link``: posts against all known articles, the pooled pairs of the paper, TF-IDF and BM25 beside.
+"""The evaluator of ``link``: posts against all known articles, the pooled pairs of the paper, TF-IDF and BM25 beside.
 
 Every post that is labelled is ranked against all articles that the model knows and the data brings: MRR, recall@10 and
 MAP a post. Turned round, the scored posts are ranked for each article that any of them is about. Pooled, as in the

@@ -1,4 +1,4 @@
-"""The referee of ``next``: one protocol card, counting rows beside every model, intervals by resampling sequences.
+"""The evaluator of ``next``: one protocol card, counting rows beside every model, intervals by resampling sequences.
 
 Under every protocol each event after the first of its sequence is a target; histories are cut down to the values the
 model knows, and a target that it does not know, or that follows nothing it knows, counts as a miss.

@@ -1,4 +1,4 @@
-"""The referee of ``suggest``: words of the first suggestion, rank of the true next query, counting beside every model.
+"""The evaluator of ``suggest``: words of the first suggestion, rank of the true next query, counting beside each model.
 
 Every query after the first of a session is a target; what stood before it in the session is what was typed. The first
 suggestion is compared with the target word by word: clipped n-gram precisions and BLEU-4 over all targets, precision

@@ -58,7 +58,7 @@ class Answers:
 
     @classmethod
     def of(cls, scored: TextScored) -> Answers:
-        """Of what the referee has scored."""
+        """Of what the evaluator has scored."""
         return cls(scored.given, scored.sure)
 
 
@@ -67,7 +67,7 @@ def _text(array: npt.NDArray[Any]) -> str:
 
 
 def interval(drawn: BootstrapResult) -> dict[str, tuple[float, float]]:
-    """The middle 95 %, moved so that the mean of the resamples lies on the figure, as the referee does."""
+    """The middle 95 %, moved so that the mean of the resamples lies on the figure, as the evaluator does."""
     centred = np.clip(drawn.draws - drawn.draws.mean(0) + drawn.figures, 0.0, 1.0)
     return replace(drawn, draws=centred).interval()
 

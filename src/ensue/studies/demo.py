@@ -39,7 +39,7 @@ class Part(NamedTuple):
         question: for people.
         task: of the library.
         model: by name.
-        measure: the figure that is shown, as the referee names it.
+        measure: the figure that is shown, as the evaluator names it.
         settings: sizes and schedule that learn a small town in seconds.
     """
 
@@ -76,7 +76,7 @@ class Data(NamedTuple):
 class Row:
     """How right one model was; figures are fractions, ``half`` is half the width of the 95 % interval.
 
-    ``truth`` is the figure of one who knows the chances behind the story, ``verdict`` the referee's sentence.
+    ``truth`` is the figure of one who knows the chances behind the story, ``verdict`` the evaluator's sentence.
     """
 
     name: str
@@ -198,7 +198,7 @@ def _by_day(found: Iterable[Any], day: Callable[[Any], int]) -> list[tuple[Any, 
 
 
 def _row(part: Part, predictor: Any, test: Any, truth: float) -> Row:
-    """The referee's figures: the model, and the best of the rows that count."""
+    """The evaluator's figures: the model, and the best of the rows that count."""
     result = evaluate(predictor, test)
     own, *others = result.rows
     counted = [row for row in others if row.model in _COUNTING[part.task]]

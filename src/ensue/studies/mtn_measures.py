@@ -1,4 +1,4 @@
-"""What MTN's study keeps of a model's answers, and the figures made of it: as the referee makes them, seed by seed."""
+"""What MTN's study keeps of a model's answers, and the figures made of it: as the evaluator does, seed by seed."""
 
 from __future__ import annotations
 

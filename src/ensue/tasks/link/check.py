@@ -1,4 +1,4 @@
-"""The referee's first half for posts and articles: what they hold, and what in them would spoil a result."""
+"""Checks of posts and articles: what they hold, and what in them would spoil a result."""
 
 from __future__ import annotations
 

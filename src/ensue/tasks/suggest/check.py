@@ -1,4 +1,4 @@
-"""The referee's first half for query logs: what a log holds, and what in it would spoil a result."""
+"""Checks of query logs: what a log holds, and what in it would spoil a result."""
 
 from __future__ import annotations
 

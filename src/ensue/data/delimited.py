@@ -91,12 +91,12 @@ class Delimited:
             self._refuse({})
         return frame.select(chosen)
 
-    def whole(self) -> pl.DataFrame:
-        """All columns, as texts."""
+    def whole(self, columns: list[str] | None = None) -> pl.DataFrame:
+        """Columns as texts; all unless named, those without a name too."""
         with answering(self.content.path):
-            return self.content.delimited(self._parser(self.names, {}), lambda: None)
+            return self.content.delimited(self._parser(columns, {}), lambda: None)
 
-    def _parser(self, wanted: list[str], types: Types) -> partial[pl.DataFrame]:
+    def _parser(self, wanted: list[str] | None, types: Types) -> partial[pl.DataFrame]:
         return partial(
             pl.read_csv,
             self.content.source,

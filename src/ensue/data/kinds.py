@@ -11,12 +11,12 @@ from ensue.data.columns import ROLES as LOG_ROLES
 from ensue.data.columns import find_columns
 from ensue.data.corpus import is_corpus
 from ensue.data.files import Content, answering, open_file
-from ensue.data.formats import read_object, recognise
+from ensue.data.formats import recognise
 from ensue.data.packed import Opening
 from ensue.data.post_formats import collector_of
-from ensue.data.post_json import READERS, layout_of, objects
+from ensue.data.post_json import READERS, is_json, layout_of, objects
 from ensue.data.query_formats import is_query_log
-from ensue.data.table import Table
+from ensue.data.table import Table, read_object
 from ensue.data.text_formats import ROLES as TEXT_ROLES
 from ensue.data.text_formats import read_rows
 from ensue.errors import DataError
@@ -87,7 +87,7 @@ def is_articles(path: Path, columns: Mapping[str, str] | None = None, **opening:
         return True
     with answering(path):
         content = open_file(path, **opening)
-        return not _is_json(content) and collector_of(content.names()) == "media cloud"
+        return not is_json(content) and collector_of(content.names()) == "media cloud"
 
 
 def is_plain(path: str | Path, **opening: Unpack[Opening]) -> bool:
@@ -98,7 +98,7 @@ def is_plain(path: str | Path, **opening: Unpack[Opening]) -> bool:
     """
     with answering(path):
         content = open_file(Path(path), **opening)
-        if content.parquet or content.head(1)[0].lstrip().startswith("{") or "\t" in content.head(1)[0]:
+        if content.parquet or content.json or "\t" in content.head(1)[0]:
             return False
         return _as_texts(content) is None
 
@@ -106,16 +106,12 @@ def is_plain(path: str | Path, **opening: Unpack[Opening]) -> bool:
 def _is_collected(content: Content) -> bool:
     """Whether the columns are those of a collector's table, or the first object a post as platforms write it."""
     try:
-        if not _is_json(content):
+        if not is_json(content):
             return collector_of(content.names()) is not None
         _, first = next(objects(content), (0, {}))
         return layout_of(first) in READERS
     except DataError:  # the reader that gets the file says what is wrong with it
         return False
-
-
-def _is_json(content: Content) -> bool:
-    return not content.parquet and content.head(1)[0].lstrip()[:1] in ("{", "[")
 
 
 def _is_queries(content: Content) -> bool:
@@ -142,9 +138,7 @@ def _as_texts(content: Content) -> Table | None:
 
 
 def _names(content: Content) -> list[str]:
-    if not content.parquet and (line := content.head(1)[0]).lstrip().startswith("{"):
-        return list(read_object(line, str(content.path)))
-    return content.names()
+    return list(read_object(content.head(1)[0], str(content.path))) if content.json else content.names()
 
 
 def _is_log(names: list[str]) -> bool:

@@ -6,24 +6,23 @@ Roles are found by the names of columns or stated; every other column stays in t
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 
 import polars as pl
 
-from ensue.data.clock import Where
-from ensue.data.files import Content, answering
+from ensue.data.files import Content
 from ensue.data.post_fields import flat
-from ensue.data.post_json import READERS, dig, layout_of, objects
-from ensue.data.table import JSON
-from ensue.data.text_formats import read_rows
-from ensue.errors import DataError, SettingError
-from ensue.lines import listed, plural, quoted
+from ensue.data.post_json import READERS, dig, is_json, layout_of, objects
+from ensue.data.roles import Found, Roles, plain_name, require_distinct, require_roles
+from ensue.data.table import JSON, Table, names_of, read_table
+from ensue.errors import DataError
+from ensue.lines import plural, quoted
 
-POST_ROLES: Mapping[str, tuple[str, ...]] = {
+_POSTS: Mapping[str, tuple[str, ...]] = {
     "text": (
         *("text", "fulltext", "body", "tweet", "tweettext", "posttext", "message", "content", "comment", "caption"),
         *("status", "selftext", "post", "description"),
@@ -33,7 +32,7 @@ POST_ROLES: Mapping[str, tuple[str, ...]] = {
     "about": ("about", "articles", "article", "articleids", "articleid", "stories", "storyid", "storiesid"),
     "part": ("split", "part", "fold"),
 }
-ARTICLE_ROLES: Mapping[str, tuple[str, ...]] = {
+_ARTICLES: Mapping[str, tuple[str, ...]] = {
     "body": (
         "body",
         "text",
@@ -49,8 +48,10 @@ ARTICLE_ROLES: Mapping[str, tuple[str, ...]] = {
     "title": ("title", "headline", "storytitle", "articletitle"),
     "summary": ("summary", "claim", "claimreviewed", "lead", "standfirst", "abstract", "teaser", "subtitle"),
 }
-# The reader of texts takes a table apart; these of its roles hold our columns meanwhile.
-_LENT = ("text", "second", "id", "group", "label")
+POST_ROLES = Roles(known=_POSTS, needed=("text", "title"), doubted=("text",), example="text=…,id=…", plain=plain_name)
+ARTICLE_ROLES = Roles(
+    known=_ARTICLES, needed=("body", "title"), doubted=("body",), example="body=…,id=…", plain=plain_name
+)
 # Columns that no table but a collector's has together. A thread and an author alone would be a cascade's.
 _COLLECTORS: Mapping[str, tuple[set[str], ...]] = {
     "4cat": ({"id", "threadid", "body", "timestamp"},),
@@ -62,76 +63,38 @@ _COLLECTORS: Mapping[str, tuple[set[str], ...]] = {
 _SAMPLES = 100
 
 
-@dataclass(frozen=True)
-class PostRows:
-    """What a file holds, before texts are cleaned."""
-
-    layout: str
-    frame: pl.DataFrame
-    """A column of texts a role; ``about`` holds lists of ids. Anything may be null."""
-    where: Where
-    columns: dict[str, str]
-    notes: tuple[str, ...]
-    byte_order_mark: bool
-    originals: Callable[[], pl.DataFrame]
-    """Reads all columns of the same rows anew; of JSON the objects, a line each in a column ``json``."""
-    flat: Callable[[], pl.DataFrame] | None = None
-    """Of JSON: reads the fields of the same objects anew, as columns."""
-
-
 def collector_of(names: Sequence[str]) -> str | None:
     """The collector that writes a table with these columns, or ``None``."""
-    plain = set(map(_plain, names))
+    plain = set(map(plain_name, names))
     return next((name for name, known in _COLLECTORS.items() if any(plain >= columns for columns in known)), None)
 
 
-def read_post_rows(
-    content: Content, stated: Mapping[str, str], known: Mapping[str, tuple[str, ...]], *, every: bool = False
-) -> PostRows:
+def read_post_rows(content: Content, stated: Mapping[str, str], roles: Roles, *, every: bool = False) -> Table:
     """The rows of a file by roles.
 
     Args:
         content: the file.
         stated: role -> column.
-        known: role -> the names that speak for themselves, ``POST_ROLES`` or ``ARTICLE_ROLES``.
+        roles: ``POST_ROLES`` or ``ARTICLE_ROLES``.
         every: whether to keep empty rows too.
 
     Raises:
         DataError: a column that is missing, none for the text, or a line that does not fit.
         SettingError: an unknown role, or one column in two roles.
     """
-    for role in stated:
-        if role not in known:
-            raise SettingError(f"columns: role {role!r} is not known; the roles are {', '.join(known)}")
-    if len(set(stated.values())) < len(stated):
-        raise SettingError(f"columns: {', '.join(stated.values())} names one column twice; give each role its own")
-    if not content.parquet and content.head(1)[0].lstrip()[:1] in ("{", "["):
-        return _json(content, stated, known)
-    return _table(content, stated, known, every)
-
-
-def _table(content: Content, stated: Mapping[str, str], known: Mapping[str, tuple[str, ...]], every: bool) -> PostRows:
+    require_roles(stated, roles.known)
+    require_distinct(stated)
+    find = partial(roles.find, content.path, stated=stated)
+    if is_json(content):
+        return _json(content, stated, roles)
     if not content.parquet and len(content.head(2)) < 2:
         raise DataError(f"{content.path}: has one line, a header at best; give a header and a row for each text")
-    names = content.names()
-    roles, notes = find_roles(content, names, stated, known)
-    if content.parquet and any(content.schema()[name].is_nested() for name in roles.values()):
-        return _nested_parquet(content, roles, notes)
-    lent = dict(zip(roles, _LENT, strict=False))
-    rows = read_rows(content, {lent[role]: name for role, name in roles.items()}, phrases=False, every=every)
-    frame = rows.frame.select(rows.frame[lent[role]].alias(role) for role in roles)
-    if "about" in roles:
-        frame = frame.with_columns(_ids("about"))
-
-    def originals() -> pl.DataFrame:
-        with answering(content.path):
-            found = _all_columns(content, roles, rows.frame)
-        return found if every else found.filter(~pl.all_horizontal(pl.col(list(rows.columns.values())).is_null()))
-
-    layout = collector_of(names) or rows.layout
-    skipped = tuple(note for note in rows.notes if "empty row" in note)
-    every_note = (*content.notes, *notes, *skipped)
-    return PostRows(layout, frame, rows.where, roles, every_note, content.byte_order_mark, originals)
+    if content.parquet and any(content.schema()[name].is_nested() for name in find(content.names())[0].values()):
+        return _nested_parquet(content, find)
+    table = read_table(content, find).filled(content.path, "text", every=every)
+    if "about" in table.columns:
+        table = replace(table, frame=table.frame.with_columns(_ids("about")))
+    return replace(table, layout=collector_of(content.names()) or table.layout)
 
 
 def _ids(name: str) -> pl.Expr:
@@ -139,31 +102,9 @@ def _ids(name: str) -> pl.Expr:
     return pl.col(name).str.extract_all(r"[^\s|;]+")
 
 
-def _all_columns(content: Content, roles: Mapping[str, str], kept: pl.DataFrame) -> pl.DataFrame:
-    """All columns of a table; whether quotes mean anything in it shows in the number of rows they give."""
-    if content.parquet:
-        return content.table()
-    found = pl.DataFrame()
-    for quote in ('"', None):
-        try:
-            found = pl.read_csv(
-                content.source,
-                separator=content.separator,
-                quote_char=quote,
-                infer_schema=False,
-                truncate_ragged_lines=True,
-            )
-        except pl.exceptions.PolarsError:
-            continue
-        empty = pl.all_horizontal(pl.col(list(roles.values())).is_null())
-        filled = found if len(found) == len(kept) else found.filter(~empty)
-        if len(filled) == len(kept) and filled[roles[next(iter(roles))]].equals(kept.to_series(), check_names=False):
-            break
-    return found
-
-
-def _nested_parquet(content: Content, roles: dict[str, str], notes: tuple[str, ...]) -> PostRows:
+def _nested_parquet(content: Content, find: Callable[[Sequence[str]], Found]) -> Table:
     """A table some of whose columns are lists: paragraphs, or ids of articles."""
+    roles, notes = find(content.names())
     raw = content.table(roles.values())
     columns = {}
     for role, name in roles.items():
@@ -177,27 +118,20 @@ def _nested_parquet(content: Content, roles: dict[str, str], notes: tuple[str, .
     frame = pl.DataFrame(columns)
     if "about" in frame.columns and frame.schema["about"] == pl.String:
         frame = frame.with_columns(_ids("about"))
-    return PostRows(
-        content.layout,
-        frame,
-        content.place,
-        roles,
-        (*content.notes, *notes),
-        content.byte_order_mark,
-        content.table,
-    )
+    return Table(content.layout, frame, content.place, roles, notes, content.table)
 
 
-def _json(content: Content, stated: Mapping[str, str], known: Mapping[str, tuple[str, ...]]) -> PostRows:
+def _json(content: Content, stated: Mapping[str, str], known: Roles) -> Table:
+    """Objects, each with a text at the place of its platform, or with the fields of the roles."""
     samples = [found for _, found in islice(objects(content), _SAMPLES)]
     if not samples:
         raise DataError(f"{content.path}: holds no post; is the list empty?")
-    layout = Counter(map(layout_of, samples)).most_common(1)[0][0] if "text" in known and not stated else "jsonl"
+    layout = Counter(map(layout_of, samples)).most_common(1)[0][0] if known is POST_ROLES and not stated else "jsonl"
     roles, notes = dict[str, str](), tuple[str, ...]()
     if layout == "jsonl":
-        names = list(dict.fromkeys(name for sample in samples for name in sample))
+        names = names_of(samples)
         paths = [path for path in stated.values() if any(dig(sample, path) is not None for sample in samples)]
-        roles, notes = find_roles(content, [*names, *(path for path in paths if path not in names)], stated, known)
+        roles, notes = known.find(content.path, [*names, *(path for path in paths if path not in names)], stated)
     rows: dict[str, list[object]] = {role: [] for role in roles or ("text", "id")}
     numbers, other = [], 0
     for number, found in objects(content):
@@ -215,16 +149,8 @@ def _json(content: Content, stated: Mapping[str, str], known: Mapping[str, tuple
         notes = (*notes, f"{plural(other, 'object')} of another shape than {layout}: what text is there is read")
     schema = {role: pl.List(pl.String) if role == "about" else pl.String for role in rows}
     frame = pl.DataFrame(rows, schema=schema, strict=False)
-    return PostRows(
-        layout,
-        frame,
-        lambda row: f"{content.path}:{numbers[row]}",
-        roles,
-        (*content.notes, *notes),
-        content.byte_order_mark,
-        lambda: _json_originals(content),
-        lambda: flat(found for _, found in objects(content)),
-    )
+    originals = partial(_json_originals, content)
+    return Table(layout, frame, lambda row: f"{content.path}:{numbers[row]}", roles, notes, originals)
 
 
 def _json_originals(content: Content) -> pl.DataFrame:
@@ -233,6 +159,11 @@ def _json_originals(content: Content) -> pl.DataFrame:
         for _, found in objects(content)
     )
     return pl.DataFrame({JSON: [json.dumps(found, ensure_ascii=False) for found in plain]})
+
+
+def flat_posts(content: Content) -> pl.DataFrame:
+    """The fields of the objects of a file, as columns."""
+    return flat(found for _, found in objects(content))
 
 
 def _value(value: object, role: str) -> object:
@@ -250,39 +181,3 @@ def _text(value: object) -> str | None:
         return None
     # Half a character, as cut emoji leave, has no place in UTF-8.
     return str(value).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def find_roles(
-    content: Content, names: Sequence[str], stated: Mapping[str, str], known: Mapping[str, tuple[str, ...]]
-) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The column of each role, and a note wherever two columns would have fitted the text.
-
-    Raises:
-        DataError: a stated column that is missing, or no column for the text (of articles, for body and title).
-    """
-    for role, name in stated.items():
-        if name not in names:
-            raise DataError(
-                f"{content.path}: column {quoted(name)} ({role}) is missing; the columns are {listed(names)}"
-            )
-    found, notes = dict(stated), []
-    for role, words in known.items():
-        fitting = [name for word in words for name in names if _plain(name) == word and name not in found.values()]
-        if role not in found and fitting:
-            found[role] = fitting.pop(0)
-            if role in ("text", "body") and fitting:
-                notes.append(
-                    f"{role} is {quoted(found[role])}; {quoted(fitting[0])} would fit too, choose with --columns"
-                )
-    main = next(iter(known))
-    if main not in found and "title" not in found:
-        raise DataError(
-            f"{content.path}: no column is known as the {main}; the columns are {listed(names)}; name them with "
-            f"--columns {main}=…,id=…"
-        )
-    return {role: found[role] for role in known if role in found}, tuple(notes)
-
-
-def _plain(name: str) -> str:
-    """``Stories_ID`` and ``storiesId`` alike."""
-    return re.sub(r"[^a-z0-9]", "", name.lower())

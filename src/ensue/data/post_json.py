@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ensue.data.files import Content
-from ensue.data.formats import read_object
+from ensue.data.table import read_object
 from ensue.errors import DataError
 from ensue.lines import quoted
 
@@ -46,6 +46,11 @@ def dig(found: Any, path: str) -> Any:
     return found
 
 
+def is_json(content: Content) -> bool:
+    """Whether a file holds objects, one a line or many in one document."""
+    return not content.parquet and content.head(1)[0].lstrip()[:1] in ("{", "[")
+
+
 def objects(content: Content) -> Iterator[tuple[int, Found]]:
     """Every post as an object with the number of its line; a page of many is taken apart.
 
@@ -62,9 +67,8 @@ def objects(content: Content) -> Iterator[tuple[int, Found]]:
             raise DataError(f"{content.path}: is not JSON ({why}); give JSON Lines, or one whole document") from error
         yield from ((1, post) for post in _unpaged(found))
         return
-    for number, line in content.lines():
-        if line.strip():
-            yield from ((number, post) for post in _unpaged(read_object(line, f"{content.path}:{number}")))
+    for number, line in content.filled():
+        yield from ((number, post) for post in _unpaged(read_object(line, f"{content.path}:{number}")))
 
 
 def layout_of(found: Found) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -11,12 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.files import answering, open_file
+from ensue.data.files import Content, answering
 from ensue.data.histories import Index, ranges
 from ensue.data.markup import only_links, strip_markup
 from ensue.data.originals import extended, nothing
 from ensue.data.packed import Opening
-from ensue.data.post_formats import ARTICLE_ROLES, POST_ROLES, PostRows, read_post_rows
+from ensue.data.post_formats import ARTICLE_ROLES, POST_ROLES, flat_posts, read_post_rows
+from ensue.data.post_json import is_json
+from ensue.data.table import ReadOptions, Table
 from ensue.errors import DataError
 from ensue.lines import part_of, plural, quoted
 from ensue.records import Article, Post
@@ -221,12 +224,14 @@ def read_posts(
         SettingError: an unknown role, or one column in two roles.
     """
     with answering(path):
-        rows = read_post_rows(open_file(Path(path), **opening), columns or {}, POST_ROLES, every=every)
-        return _posts(path, rows, every)
+        options = ReadOptions(columns=columns or {}, **opening)
+        content = options.open(path)
+        rows = read_post_rows(content, options.columns, POST_ROLES, every=every)
+        return _posts(path, content, rows, every)
 
 
-def _posts(path: str | Path, rows: PostRows, every: bool) -> tuple[Posts, UnderstoodPosts]:
-    frame, notes = rows.frame, list(rows.notes)
+def _posts(path: str | Path, content: Content, rows: Table, every: bool) -> tuple[Posts, UnderstoodPosts]:
+    frame, notes = rows.frame, [*content.notes, *rows.notes]
     texts = _text(frame, "text")
     if "title" in frame.columns:
         texts = _or_title(texts, _text(frame, "title"), "posts", notes)
@@ -239,15 +244,17 @@ def _posts(path: str | Path, rows: PostRows, every: bool) -> tuple[Posts, Unders
     else:
         ids, why = _ids(rows, texts, why, notes)
     kept = why.is_null().arg_true().to_numpy().astype(np.int64)
-    understood = _understood(path, rows, why, notes)
+    understood = _understood(path, content, rows, why, notes)
     if not len(kept):
         raise DataError(f"{path}: no post is left: {'; '.join(understood.sentences)}")
     about = frame["about"].gather(kept) if "about" in frame.columns else None
-    flat = pl.Series(dtype=pl.String) if about is None else about.explode(empty_as_null=False).drop_nulls()
+    links = pl.Series(dtype=pl.String) if about is None else about.explode(empty_as_null=False).drop_nulls()
     lengths = np.zeros(len(kept), np.int64) if about is None else about.list.len().fill_null(0).to_numpy()
     parts = frame["part"].fill_null("").gather(kept) if "part" in frame.columns else None
-    posts = Posts(texts.gather(kept), ids.gather(kept), flat, _offsets(lengths), parts, kept, rows.originals, rows.flat)
-    return posts, understood
+    found = Posts(
+        texts.gather(kept), ids.gather(kept), links, _offsets(lengths), parts, kept, rows.originals or nothing
+    )
+    return replace(found, flat=partial(flat_posts, content)) if is_json(content) else found, understood
 
 
 def read_articles(
@@ -266,12 +273,13 @@ def read_articles(
         SettingError: an unknown role, or one column in two roles.
     """
     with answering(path):
-        rows = read_post_rows(open_file(Path(path), **opening), columns or {}, ARTICLE_ROLES)
-        return _articles(path, rows)
+        options = ReadOptions(columns=columns or {}, **opening)
+        content = options.open(path)
+        return _articles(path, content, read_post_rows(content, options.columns, ARTICLE_ROLES))
 
 
-def _articles(path: str | Path, rows: PostRows) -> tuple[Articles, UnderstoodPosts]:
-    notes = list(rows.notes)
+def _articles(path: str | Path, content: Content, rows: Table) -> tuple[Articles, UnderstoodPosts]:
+    notes = [*content.notes, *rows.notes]
     titles = _stripped(_text(rows.frame, "title"), "titles", notes)
     bodies = _stripped(_text(rows.frame, "body"), "bodies", notes)
     leads = _stripped(_text(rows.frame, "summary"), "summaries", notes)
@@ -280,7 +288,7 @@ def _articles(path: str | Path, rows: PostRows) -> tuple[Articles, UnderstoodPos
     why = pl.select(pl.when(bodies == "").then(pl.lit("empty")).alias("why")).to_series()
     ids, why = _ids(rows, bodies, why, notes)
     kept = why.is_null().arg_true()
-    understood = _understood(path, rows, why, notes)
+    understood = _understood(path, content, rows, why, notes)
     if not len(kept):
         raise DataError(f"{path}: no article is left: {'; '.join(understood.sentences)}")
     return Articles(bodies.gather(kept), titles.gather(kept), ids.gather(kept)), understood
@@ -306,13 +314,13 @@ def _stripped(texts: pl.Series, what: str, notes: list[str]) -> pl.Series:
     return plain.str.strip_chars()
 
 
-def _numbered(rows: PostRows) -> pl.Series:
+def _numbered(rows: Table) -> pl.Series:
     """Ids; of a row without one its number, from 1."""
     given = _text(rows.frame, "id")
     return pl.Series(range(1, len(given) + 1)).cast(pl.String).zip_with(given == "", given)
 
 
-def _ids(rows: PostRows, texts: pl.Series, why: pl.Series, notes: list[str]) -> tuple[pl.Series, pl.Series]:
+def _ids(rows: Table, texts: pl.Series, why: pl.Series, notes: list[str]) -> tuple[pl.Series, pl.Series]:
     """Ids, and why a row is left out; a row without an id gets its number.
 
     Raises:
@@ -340,7 +348,7 @@ def _ids(rows: PostRows, texts: pl.Series, why: pl.Series, notes: list[str]) -> 
     return frame["id"], reasons.select(pl.coalesce("why", "again")).to_series()
 
 
-def _understood(path: str | Path, rows: PostRows, why: pl.Series, notes: list[str]) -> UnderstoodPosts:
+def _understood(path: str | Path, content: Content, rows: Table, why: pl.Series, notes: list[str]) -> UnderstoodPosts:
     reasons = ("empty", "only_links", "repeated", "double_ids")
     dropped = {reason: int((why == reason).sum()) for reason in reasons}
     return UnderstoodPosts(
@@ -350,7 +358,7 @@ def _understood(path: str | Path, rows: PostRows, why: pl.Series, notes: list[st
         rows=len(why),
         dropped=dropped,
         notes=tuple(notes),
-        byte_order_mark=rows.byte_order_mark,
+        byte_order_mark=content.byte_order_mark,
     )
 
 

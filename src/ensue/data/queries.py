@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.clock import UNITS
-from ensue.data.files import answering, open_file
+from ensue.data.files import answering
 from ensue.data.histories import Histories, Ids, Index, ranges
 from ensue.data.packed import Opening
 from ensue.data.personal import looks_personal
@@ -25,6 +24,7 @@ from ensue.data.query_rows import Rows, count_words, first_arrival, once, order_
 from ensue.data.query_rules import QueryRules, sentences
 from ensue.data.sessions import cut
 from ensue.data.splits import hold_out
+from ensue.data.table import ReadOptions
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, plural, quoted
 from ensue.vocabulary import FIRST, Vocabulary
@@ -135,12 +135,11 @@ def read_queries(
         DataError: naming the file, the line, the field and what to do; or no session is left.
         SettingError: an unknown role or unit.
     """
-    if time_unit not in (None, *UNITS):
-        raise SettingError(f"time_unit: {time_unit!r} is not known; the units are {', '.join(UNITS)}")
+    options = ReadOptions(columns=columns or {}, time_unit=time_unit, **opening)
     rules = QueryRules() if rules is None else rules
     with answering(path):
-        content = open_file(Path(path), **opening)
-        log = read_log(content, columns or {})
+        content = options.open(path)
+        log = read_log(content, options.columns)
         rows = order_rows(log, rules, time_unit)
     whole = rows.histories
     sessions = cut(whole, rules.gap) if log.sessions is None and rules.gap else whole

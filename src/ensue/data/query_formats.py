@@ -15,18 +15,26 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from functools import partial
 
 import numpy as np
 import polars as pl
 
 from ensue.data.clock import Where, is_number
 from ensue.data.files import Content
-from ensue.data.formats import list_events, read_histories, read_lists_of_parquet, read_object
+from ensue.data.formats import list_events, read_histories, read_lists_of_parquet
 from ensue.data.histories import Index
-from ensue.data.text_formats import read_rows
+from ensue.data.roles import Found, Roles, require_roles
+from ensue.data.table import names_of, read_table, sample_objects
 from ensue.errors import DataError, SettingError
-from ensue.lines import listed, quoted
+from ensue.lines import listed
+
+
+def _plain(name: str) -> str:
+    """``Query_Time``, ``QueryTime`` and ``query_time_ms`` alike."""
+    word = re.sub(r"_(s|secs?|seconds?|ms|millis|milliseconds?|h|hours?)$", "", name.strip().lower())
+    return re.sub(r"[^a-z0-9]", "", word)
+
 
 _KNOWN = {
     "query": (
@@ -42,8 +50,8 @@ _KNOWN = {
     "part": ("split", "part", "fold"),
 }
 ROLES = tuple(_KNOWN)
-# The reader of texts takes the table apart; these of its roles hold our columns meanwhile.
-_LENT = {"query": "text", "user": "group", "time": "id", "session": "label", "part": "second"}
+_STATE = "query=…,user=…,time=…"
+_COLUMNS = Roles(known=_KNOWN, needed=("query",), doubted=ROLES, example=_STATE, plain=_plain, doubts=None)
 _AOL = {"anonid", "query", "querytime", "itemrank", "clickurl"}
 # A table with one of these is about what was clicked, or labels texts.
 _OTHERS = {"item", "itemid", "product", "productid", "article", "articleid", "label", "class", "sentiment", "category"}
@@ -78,10 +86,8 @@ def read_log(content: Content, stated: Mapping[str, str]) -> Log:
         DataError: no column for the query, nothing that tells sessions, or a line that does not fit its layout.
         SettingError: an unknown role, or roles where the layout has none.
     """
-    for role in stated:
-        if role not in ROLES:
-            raise SettingError(f"columns: role {role!r} is not known; the roles are {', '.join(ROLES)}")
-    if not content.parquet and not content.head(1)[0].lstrip().startswith("{"):
+    require_roles(stated, ROLES)
+    if not content.parquet and not content.json:
         log = _lists(content, stated)
         if log is not None:
             return log
@@ -110,27 +116,26 @@ def is_query_log(line: str, names: Sequence[str]) -> bool:
 
 
 def _table(content: Content, names: Sequence[str], stated: Mapping[str, str]) -> Log:
-    nested = names == ["_source"] and not content.parquet and content.head(1)[0].lstrip().startswith("{")
+    nested = names == ["_source"] and content.json
     if nested:
         content = _unnested(content)
         if not content.head(1):
             raise DataError(f"{content.path}: no line has an object under _source; give ubi_queries as JSON Lines")
         names = _names(content)
-    roles, notes = _find_columns(content, names, stated)
-    rows = read_rows(content, {_LENT[role]: name for role, name in roles.items()}, phrases=False)
-    columns = {role: rows.frame[_LENT[role]].rename(name) for role, name in roles.items()}
+    table = read_table(content, partial(_find, content, stated=stated)).filled(content.path, "text")
+    columns = {role: table.frame[role].rename(name) for role, name in table.columns.items()}
     plain = set(map(_plain, names))
     ubi = nested or {"userquery", "clientid", "queryid"} <= plain
     return Log(
-        "aol" if plain >= _AOL else "ubi" if ubi else rows.layout,
+        "aol" if plain >= _AOL else "ubi" if ubi else table.layout,
         columns["query"],
         columns.get("user"),
         columns.get("session"),
         columns.get("time"),
-        rows.where,
+        table.where,
         parts=columns.get("part"),
-        columns=roles,
-        notes=(*notes, *(note for note in rows.notes if "empty row" in note)),
+        columns=table.columns,
+        notes=table.notes,
     )
 
 
@@ -199,13 +204,11 @@ def _is_table(head: Sequence[str]) -> bool:
 
 def _names(content: Content) -> list[str]:
     """The names of the columns; of JSON all that the first lines have."""
-    if not content.parquet and content.head(1)[0].lstrip().startswith("{"):
-        filled = ((number, line) for number, line in content.lines() if line.strip())
-        samples = [read_object(line, f"{content.path}:{number}") for number, line in islice(filled, 100)]
-        if any(isinstance(sample.get("_source"), dict) for sample in samples):
-            return ["_source"]
-        return list(dict.fromkeys(name for sample in samples for name in sample))
-    return content.names()
+    if not content.json:
+        return content.names()
+    samples = sample_objects(content)
+    nested = any(isinstance(sample.get("_source"), dict) for sample in samples)
+    return ["_source"] if nested else names_of(samples)
 
 
 def _unnested(content: Content) -> Content:
@@ -214,42 +217,17 @@ def _unnested(content: Content) -> Content:
     return replace(content, data=inner.str.join("\n").item().encode())
 
 
-def _find_columns(
-    content: Content, names: Sequence[str], stated: Mapping[str, str]
-) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The column of each role, and a note wherever two columns would have fitted.
+def _find(content: Content, names: Sequence[str], stated: Mapping[str, str]) -> Found:
+    """As :meth:`Roles.find`.
 
     Raises:
         DataError: a column that is missing, none for the query, or nothing that tells one session from the next.
     """
-    for role, name in stated.items():
-        if name not in names:
-            raise DataError(
-                f"{content.path}: column {quoted(name)} ({role}) is missing; the columns are {listed(names)}"
-            )
-    found, notes = dict(stated), []
-    for role, known in _KNOWN.items():
-        free = [name for name in names if name not in found.values()]
-        fitting = [name for word in known for name in free if _plain(name) == word]
-        if role not in found and fitting:
-            found[role] = fitting.pop(0)
-            notes += [
-                f"{role} is {quoted(found[role])}; {quoted(name)} would fit too, choose with --columns"
-                for name in fitting
-            ]
-    state = "name them with --columns query=…,user=…,time=…"
-    if "query" not in found:
-        raise DataError(f"{content.path}: no column is known as the query; the columns are {listed(names)}; {state}")
+    found, notes = _COLUMNS.find(content.path, names, stated)
     if "session" not in found and not {"user", "time"} <= found.keys():
         lacking = " and no ".join(role for role in ("user", "time") if role not in found)
         raise DataError(
             f"{content.path}: there is no {lacking}, and no session column either, so nothing tells where a session "
-            f"ends; the columns are {listed(names)}; {state}, or session=…"
+            f"ends; the columns are {listed(names)}; name them with --columns {_STATE}, or session=…"
         )
-    return {role: found[role] for role in ROLES if role in found}, tuple(notes)
-
-
-def _plain(name: str) -> str:
-    """``Query_Time``, ``QueryTime`` and ``query_time_ms`` alike."""
-    word = re.sub(r"_(s|secs?|seconds?|ms|millis|milliseconds?|h|hours?)$", "", name.strip().lower())
-    return re.sub(r"[^a-z0-9]", "", word)
+    return found, notes

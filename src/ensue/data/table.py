@@ -106,8 +106,9 @@ def read_table(content: Content, find: Callable[[Sequence[str]], Found]) -> Tabl
         return replace(table, frame=table.frame.cast(pl.String))
     if content.json:
         return read_json(content, find)
+    find(content.names())  # what it has to say goes before what the rows have
     delimited = Delimited.of(content)
-    return read_delimited(delimited, *find(delimited.names))
+    return replace(read_delimited(delimited, *find(delimited.names)), originals=delimited.whole)
 
 
 def read_delimited(
@@ -120,7 +121,7 @@ def read_delimited(
     """
     frame = by_role(delimited.read(columns.values(), types), columns)
     layout = "tsv" if delimited.separator == "\t" else "csv"
-    return Table(layout, frame, delimited.where, columns, notes, delimited.whole)
+    return Table(layout, frame, delimited.where, columns, notes, partial(delimited.whole, delimited.names))
 
 
 def read_parquet(content: Content, find: Callable[[Sequence[str]], Found]) -> Table:

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.files import answering, open_file
+from ensue.data.files import answering
 from ensue.data.histories import Index
 from ensue.data.originals import nothing
 from ensue.data.packed import Opening
-from ensue.data.table import Table
+from ensue.data.table import ReadOptions, Table
 from ensue.data.text_formats import read_rows
 from ensue.errors import DataError, SettingError
 from ensue.lines import part_of
@@ -136,8 +136,9 @@ def read_texts(
         SettingError: an unknown role, or roles or phrases that the layout does not have.
     """
     with answering(path):
-        content = open_file(Path(path), **opening)
-        rows = read_rows(content, dict(columns or {}), phrases, every=unlabelled)
+        options = ReadOptions(columns=columns or {}, **opening)
+        content = options.open(path)
+        rows = read_rows(content, options.columns, phrases, every=unlabelled)
         rows, labels, notes = _labels(rows, unlabelled)
     texts = tuple(rows.frame[role].fill_null("") for role in ("text", "second") if role in rows.frame.columns)
     silent = pl.DataFrame([~column.str.contains(r"\S").alias(str(i)) for i, column in enumerate(texts)])

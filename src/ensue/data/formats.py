@@ -11,7 +11,6 @@ jsonl histories    ``{"values": […], "times": […], "id": "…"}``
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable
@@ -23,8 +22,9 @@ import polars as pl
 from ensue.data.clock import Where, is_number
 from ensue.data.files import Content
 from ensue.data.histories import Index
+from ensue.data.table import read_object, read_objects
 from ensue.errors import DataError
-from ensue.lines import plural, quoted
+from ensue.lines import quoted
 from ensue.records import History
 
 _NUMBER = r"[-+]?\d[\d.]*(?:[eE][-+]?\d+)?"
@@ -64,7 +64,7 @@ def recognise(content: Content) -> str | None:
         return "parquet"
     head = content.head()
     if head[0].lstrip().startswith("{"):
-        number = next(number for number, line in content.lines() if line.strip())
+        number, _ = next(content.filled())
         listed = isinstance(read_object(head[0], f"{content.path}:{number}").get("values"), list)
         return "jsonl histories" if listed else "jsonl events"
     if _HIDAN.fullmatch(head[0]):
@@ -165,12 +165,9 @@ def read_histories(content: Content) -> Events:
         "times": pl.List(pl.Float64),
         "id": pl.String,
     }
-    try:
-        for number, line in zip(numbers, content.head(), strict=False):
-            _require_history(line, f"{content.path}:{number}")
-        frame = pl.read_ndjson(content.source, schema=schema)
-    except pl.exceptions.PolarsError as error:
-        _refuse_histories(content, error)
+    for number, line in zip(numbers, content.head(), strict=False):
+        _require_history(line, f"{content.path}:{number}")
+    frame = read_objects(content, schema, _require_history)
     return list_events(content, frame, lambda row: f"{content.path}:{numbers[row]}", notes)
 
 
@@ -237,21 +234,6 @@ def read_lists_of_parquet(content: Content) -> pl.DataFrame:
     )
 
 
-def read_object(line: str, where: str) -> dict[str, object]:
-    """The JSON object in a line.
-
-    Raises:
-        DataError: the line is none.
-    """
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: not JSON ({quoted(error)}); expected one object a line") from error
-    if not isinstance(found, dict):
-        raise DataError(f"{where}: is not a JSON object; expected one object a line")
-    return found
-
-
 def _is_cyan(head: list[str]) -> bool:
     fields = [line.strip().split(",") for line in head]
     fitting = [len(row) % 2 == 1 and len(row) > 2 and all(map(is_number, row[2::2])) for row in fields]
@@ -267,12 +249,9 @@ def _is_sessions(head: list[str]) -> bool:
 
 
 def _lines(content: Content) -> tuple[pl.Series, Index, tuple[str, ...]]:
-    """The lines that are not empty, their numbers, and a note on the others."""
-    lines = content.column_of_lines().str.strip_chars()
-    kept = (lines != "").arg_true().to_numpy()
-    skipped = len(lines) - len(kept)
-    notes = (f"{plural(skipped, 'empty line')} skipped",) if skipped else ()
-    return lines.gather(kept), kept.astype(np.int64) + 1, notes
+    """As :meth:`Content.filled_lines`, without spaces around them."""
+    lines, numbers, notes = content.filled_lines()
+    return lines.str.strip_chars(), numbers, notes
 
 
 def _refuse(texts: pl.Series, wrong: pl.Series, content: Content, numbers: Index, expected: str) -> None:
@@ -280,13 +259,6 @@ def _refuse(texts: pl.Series, wrong: pl.Series, content: Content, numbers: Index
     if len(places):
         shown = quoted(texts[places[0]], 40)
         raise DataError(f"{content.path}:{numbers[places[0]]}: {shown} does not fit; {expected}")
-
-
-def _refuse_histories(content: Content, error: Exception) -> None:
-    for number, line in content.lines():
-        if line.strip():
-            _require_history(line, f"{content.path}:{number}")
-    content.refuse(error)
 
 
 def _require_history(line: str, where: str) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 
 from ensue.data.clock import Where
-from ensue.data.columns import WITHIN
 from ensue.data.files import Content
 from ensue.data.formats import Events, list_events, split_ids
 from ensue.data.histories import Histories, ranges
@@ -76,13 +75,12 @@ def drop_prefixes(histories: Histories) -> Histories:
     return histories.select(kept)
 
 
-def add_offsets(frame: pl.DataFrame, columns: dict[str, str], where: Where) -> pl.DataFrame:
-    """The day in the time column moved on by the milliseconds beside it, so that a session's clicks have their order.
+def add_offsets(day: pl.Series, offset: pl.Series, where: Where) -> pl.Series:
+    """Days moved on by the milliseconds beside them, so that a session's clicks have their order.
 
     Raises:
         DataError: a day that is no date, or an offset that is no number.
     """
-    day, offset = frame[columns["time"]], frame[columns[WITHIN]]
     if day.dtype == pl.String:
         dates = day.str.strip_chars().str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us"))
     else:
@@ -91,8 +89,7 @@ def add_offsets(frame: pl.DataFrame, columns: dict[str, str], where: Where) -> p
     milliseconds = passed.cast(pl.Float64, strict=False)
     _refuse(day, dates.is_null(), "a date such as 2016-05-09", where)
     _refuse(offset, milliseconds.is_null() | ~milliseconds.is_finite(), "a number of milliseconds", where)
-    moved = dates + (milliseconds * 1000).round().cast(pl.Int64).cast(pl.Duration("us"))
-    return frame.with_columns(moved.alias(day.name)).drop(offset.name)
+    return (dates + (milliseconds * 1000).round().cast(pl.Int64).cast(pl.Duration("us"))).rename(day.name)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ Python objects exist per distinct value only. Line numbers are computed when an 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -18,19 +17,22 @@ from typing import Unpack
 import numpy as np
 import polars as pl
 
-from ensue.data.clock import UNITS, Clock, Where, is_number, read_clock
+from ensue.data.clock import Clock, Where, is_number, read_clock
 from ensue.data.columns import WITHIN, find_columns, is_retailrocket, is_typed, is_user_log
-from ensue.data.files import Content, answering, fits, open_file
-from ensue.data.formats import READERS, Events, list_events, read_lists_of_parquet, read_object, recognise
+from ensue.data.delimited import Delimited
+from ensue.data.files import Content, answering
+from ensue.data.formats import READERS, Events, list_events, read_lists_of_parquet, recognise
 from ensue.data.histories import Histories, Ids, Index
 from ensue.data.packed import Opening
+from ensue.data.roles import Found
 from ensue.data.sessions import GAP, add_offsets, check_gap, cut, drop_prefixes, find_lists, read_lists
+from ensue.data.table import ReadOptions, Table, read_delimited, read_json, read_parquet
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural, quoted
 from ensue.vocabulary import FIRST, Vocabulary
 
 _SEPARATORS = ("\t", ",", ";", "|")
-_YOOCHOOSE = ["session", "time", "item", "category"]
+_YOOCHOOSE = ("session", "time", "item", "category")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,12 +83,11 @@ def read(
         DataError: naming the file, the line, the field and what to do.
         SettingError: an unknown role or unit, a gap that is no pause, or one for a file without times.
     """
-    if time_unit not in (None, *UNITS):
-        raise SettingError(f"time_unit: {time_unit!r} is not known; the units are {', '.join(UNITS)}")
+    options = ReadOptions(columns=columns or {}, time_unit=time_unit, **opening)
     check_gap(gap)
     with answering(path):
-        content = open_file(Path(path), **opening)
-        layout, events = _read_events(content, dict(columns or {}), time_unit)
+        content = options.open(path)
+        layout, events = _read_events(content, options)
         clock = None if events.times is None else read_clock(events.times, layout, events.where, time_unit)
         if gap and clock is None:
             raise SettingError(f"{path}: has no times to cut by; leave --gap out")
@@ -136,91 +137,62 @@ def _cut(histories: Histories, gap: float | None, layout: str, users: bool) -> t
     return parts, (*notes, note)
 
 
-def _read_events(content: Content, columns: dict[str, str], time_unit: str | None) -> tuple[str, Events]:
+def _read_events(content: Content, options: ReadOptions) -> tuple[str, Events]:
     layout = recognise(content)
-    if columns and (layout in READERS or layout == "yoochoose"):
+    if options.columns and (layout in READERS or layout == "yoochoose"):
         raise SettingError(f"{content.path}: the layout {layout} has no columns; leave --columns out")
     if layout in READERS:
         return layout, READERS[layout](content)
+    find = partial(find_columns, content.path, stated=options.columns)
     if layout == "yoochoose":
-        roles, _ = find_columns(content.path, _YOOCHOOSE, {})
-        frame, where = _read_rows(
-            content, ",", _YOOCHOOSE, list(roles.values()), {"item": pl.Categorical}, headed=False
-        )
-        return layout, replace(_group(content, frame, roles, where, ()), columns={})
+        delimited = Delimited(content, ",", strict=False, given=_YOOCHOOSE)
+        table = read_delimited(delimited, find(_YOOCHOOSE)[0], (), {"item": pl.Categorical})
+        return layout, replace(_group(content, table), columns={})
     if layout == "parquet":
-        return content.layout, _read_parquet(content, columns)
+        if isinstance(content.schema().get("values"), pl.List) and not options.columns:
+            return content.layout, list_events(content, read_lists_of_parquet(content), content.place)
+        table = read_parquet(content, find)
+        texts = table.frame.cast(dict.fromkeys(("sequence", "value"), pl.String))
+        return content.layout, _group(content, replace(table, frame=texts))
     if layout == "jsonl events":
-        return layout, _read_json(content, columns)
-    return _read_delimited(content, columns, time_unit)
+        return layout, _group(content, read_json(content, find, refused=(list, dict, bool)))
+    return _read_delimited(content, options, find)
 
 
-def _read_delimited(content: Content, stated: dict[str, str], time_unit: str | None) -> tuple[str, Events]:
-    separator, header, typed = _header(content, stated)
-    lists = find_lists(header) if typed and not stated else None
+def _read_delimited(
+    content: Content, options: ReadOptions, find: Callable[[Sequence[str]], Found]
+) -> tuple[str, Events]:
+    delimited = _delimited(content)
+    names = delimited.names
+    typed = is_typed(names, f"{content.path}:{delimited.number}")
+    lists = find_lists(names) if typed and not options.columns else None
     if lists is not None:
-        frame, where = _read_rows(content, separator, header, lists.used, {})
-        return "recbole lists", read_lists(content, frame, lists, where)
-    columns, doubts = find_columns(content.path, header, stated)
+        return "recbole lists", read_lists(content, delimited.read(lists.used), lists, delimited.where)
+    columns, notes = find(names)
     if content.path.suffix == ".inter" and not typed:
-        doubts = (*doubts, "the header has no RecBole types such as item_id:token; columns are found by their names")
-    rows = islice(content.rows(separator), 1, 100)
-    at = header.index(columns["time"]) if "time" in columns else 0
-    first = next((row[at] for _, row in rows if len(row) > at and row[at]), "")
+        notes = (*notes, "the header has no RecBole types such as item_id:token; columns are found by their names")
     types: dict[str, type[pl.DataType]] = {columns["value"]: pl.Categorical}
-    if "time" in columns and time_unit != "iso" and is_number(first):
-        types[columns["time"]] = pl.Float64
-    frame, where = _read_rows(content, separator, header, list(columns.values()), types)
-    events = _group(content, frame, columns, where, doubts)
-    if is_retailrocket(header):
+    if "time" in columns and options.time_unit != "iso":
+        at = names.index(columns["time"])
+        rows = islice(delimited.rows(), 1, 100)
+        if is_number(next((row[at] for _, row in rows if len(row) > at and row[at]), "")):
+            types[columns["time"]] = pl.Float64
+    table = read_delimited(delimited, columns, notes, types)
+    events = _group(content, table)
+    if is_retailrocket(names):
         kinds = "rows of every kind of event are kept, views, carts and transactions"
         return "retailrocket", replace(events, unordered=True, notes=(*events.notes, kinds))
     if typed:
         return "recbole", replace(events, unordered=True)
-    return "diginetica" if WITHIN in columns else "tsv" if separator == "\t" else "csv", events
+    return "diginetica" if WITHIN in columns else table.layout, events
 
 
-def _read_rows(
-    content: Content,
-    separator: str,
-    header: list[str],
-    columns: list[str],
-    types: dict[str, type[pl.DataType]],
-    *,
-    headed: bool = True,
-) -> tuple[pl.DataFrame, Where]:
-    """The columns wanted, as texts unless a type is given, and the place of a row in the file."""
-    time = next((header.index(name) for name, type_ in types.items() if type_ == pl.Float64), None)
-    # The last column tells polars, and us, whether a row is too long or too short.
-    wanted = [name for name in header if name in {*columns, header[-1]}]
-    read_csv = partial(
-        pl.read_csv,
-        content.source,
-        columns=wanted if headed else None,
-        has_header=headed,
-        new_columns=None if headed else header,
-        separator=separator,
-        schema_overrides=types,
-        infer_schema=False,
-    )
-    frame = content.delimited(read_csv, lambda: _refuse_rows(content, separator, header, time, headed))
-    if frame[header[-1]].null_count() and _some_rows_short(content, separator, len(header)):
-        _refuse_rows(content, separator, header, None, headed)
-
-    def where(row: int) -> str:
-        line, _ = next(islice(content.rows(separator), row + headed, None))
-        return f"{content.path}:{line}"
-
-    return frame.select(columns), where
-
-
-def _header(content: Content, stated: dict[str, str]) -> tuple[str, list[str], bool]:
-    """The separator, the names of the columns, and whether they carry RecBole's types."""
+def _delimited(content: Content) -> Delimited:
+    """A table of events: what would be its first line of data, or one column alone, is no header."""
     line = content.head(1)[0]
-    separator = max(_SEPARATORS, key=line.count)
-    number = next(number for number, row in content.rows(separator) if row)
-    header = content.names(separator)
-    where = f"{content.path}:{number}"
+    delimited = Delimited(content, max(_SEPARATORS, key=line.count), strict=False)
+    header = content.names(delimited.separator)
+    where = f"{content.path}:{delimited.number}"
     if len(header) < 2:
         raise DataError(
             f"{where}: {quoted(line, 40)} is neither a header nor a layout known here; see ensue check --help"
@@ -230,124 +202,36 @@ def _header(content: Content, stated: dict[str, str]) -> tuple[str, list[str], b
         raise DataError(
             f"{where}: a header was expected, but {quoted(line, 40)} looks like data; add a line of column names"
         )
-    double = next((name for name, count in Counter(header).items() if count > 1), None)
-    if double is not None:
-        raise DataError(f"{where}: column {quoted(double)} appears twice; rename one")
-    if number > content.first_line:
-        raise DataError(
-            f"{content.path}:{content.first_line}: is empty, the header stands in line {number}; delete the lines "
-            "before it"
-        )
-    return separator, header, is_typed(header, where)
+    return delimited
 
 
-def _some_rows_short(content: Content, separator: str, num_fields: int) -> bool:
-    """Whether a line has too few separators, or quotes that may hide it: cheap, and looked into only if so."""
-    lines = content.column_of_lines()
-    short = lines.str.count_matches(separator, literal=True) < num_fields - 1
-    return bool(((short | lines.str.contains('"', literal=True)) & (lines != "")).any())
-
-
-def _refuse_rows(content: Content, separator: str, header: list[str], time: int | None, headed: bool) -> None:
-    """Raise at the first row of another width, or whose time (a column index) is no number."""
-    for line, row in content.rows(separator):
-        where = f"{content.path}:{line}"
-        if row and not fits(row, len(header)):
-            whole = "header" if headed else "layout"
-            raise DataError(
-                f"{where}: {plural(len(row), 'field')}, but the {whole} has {len(header)}; is a quote left open?"
-            )
-        if time is not None and row and line > 1 and row[time] and not is_number(row[time]):
-            raise DataError(f"{where}: time {quoted(row[time])} is not a number or an ISO date")
-
-
-def _read_json(content: Content, stated: dict[str, str]) -> Events:
-    samples = [read_object(line, f"{content.path}:{number}") for number, line in islice(_filled(content), 100)]
-    names = list(dict.fromkeys(name for sample in samples for name in sample))
-    columns, doubts = find_columns(content.path, names, stated)
-    nested = {name for sample in samples for name, held in sample.items() if isinstance(held, list | dict | bool)}
-    if nested.intersection(columns.values()):
-        raise DataError(f"{content.path}: field {quoted(min(nested))} holds more than a text or a number")
-    schema: dict[str, type[pl.DataType]] = dict.fromkeys(columns.values(), pl.String)
-    try:
-        frame = pl.read_ndjson(content.source, schema=schema)
-    except pl.exceptions.PolarsError as error:
-        for number, line in _filled(content):
-            read_object(line, f"{content.path}:{number}")
-        content.refuse(error)
-
-    def where(row: int) -> str:
-        return f"{content.path}:{next(islice(_filled(content), row, None))[0]}"
-
-    return _group(content, frame, columns, where, doubts)
-
-
-def _filled(content: Content) -> Iterator[tuple[int, str]]:
-    return ((number, line) for number, line in content.lines() if line.strip())
-
-
-def _read_parquet(content: Content, stated: dict[str, str]) -> Events:
-    schema = content.schema()
-    if isinstance(schema.get("values"), pl.List) and not stated:
-        return list_events(content, read_lists_of_parquet(content), content.place)
-    columns, doubts = find_columns(content.path, list(schema), stated)
-    for role, name in columns.items():
-        if schema[name].is_nested() or schema[name] in (pl.Binary, pl.Object):
-            raise DataError(
-                f"{content.path}: column {quoted(name)} ({role}) holds {schema[name]}; give texts or numbers"
-            )
-    frame = content.table(columns.values())
-    return _group(
-        content,
-        frame.cast({columns[role]: pl.String for role in ("sequence", "value")}),
-        columns,
-        content.place,
-        doubts,
-    )
-
-
-def _group(
-    content: Content, frame: pl.DataFrame, columns: dict[str, str], where: Where, notes: tuple[str, ...]
-) -> Events:
-    """Events of a frame with one event a row, sequence after sequence, the file's order within each."""
-    rows = None
-    filled = ~pl.all_horizontal(pl.col(column).is_null() for column in columns.values())
-    if min(frame.null_count().row(0), default=0):
-        kept = frame.select(filled).to_series()
-        rows, frame = kept.arg_true().to_numpy(), frame.filter(kept)
-        if skipped := len(kept) - len(frame):
-            notes = (*notes, f"{plural(skipped, 'empty row')} skipped")
-    if not len(frame):
-        raise DataError(f"{content.path}: has a header but no event")
-
-    def place(row: int) -> str:
-        return where(row if rows is None else int(rows[row]))
-
-    _refuse_empty(frame, columns, place)
-    if WITHIN in columns:
-        frame = add_offsets(frame, columns, place)
-    order, lengths, names = _runs(frame[columns["sequence"]])
-    frame = frame.drop(columns["sequence"])
-    if order is not None:
-        frame = frame[order]
-    return Events(
-        frame[columns["value"]].cast(pl.Categorical),
-        frame[columns["time"]] if "time" in columns else None,
-        lengths,
-        names,
-        lambda event: place(event if order is None else int(order[event])),
-        columns,
-        notes,
-        unordered=WITHIN in columns,
-    )
-
-
-def _refuse_empty(frame: pl.DataFrame, columns: dict[str, str], where: Where) -> None:
+def _group(content: Content, table: Table) -> Events:
+    """Events of a table with one event a row, sequence after sequence, the file's order within each."""
+    table = table.filled(content.path, "event")
+    columns = table.columns
     for role in ("sequence", "value"):
-        column = frame[columns[role]]
+        column = table.frame[role]
         empty = column.is_null().arg_true() if column.null_count() else (column == "").arg_true()
         if len(empty):
-            raise DataError(f"{where(empty[0])}: column {quoted(columns[role])} is empty; every event needs a {role}")
+            place = table.where(empty[0])
+            raise DataError(f"{place}: column {quoted(columns[role])} is empty; every event needs a {role}")
+    times = table.frame["time"].rename(columns["time"]) if "time" in columns else None
+    if times is not None and WITHIN in columns:
+        times = add_offsets(times, table.frame[WITHIN].rename(columns[WITHIN]), table.where)
+    order, lengths, names = _runs(table.frame["sequence"])
+    values = table.frame["value"]
+    if order is not None:
+        values, times = values[order], None if times is None else times[order]
+    return Events(
+        values.cast(pl.Categorical),
+        times,
+        lengths,
+        names,
+        lambda event: table.where(event if order is None else int(order[event])),
+        columns,
+        table.notes,
+        unordered=WITHIN in columns,
+    )
 
 
 def _runs(sequences: pl.Series) -> tuple[Index | None, Index, pl.Series]:

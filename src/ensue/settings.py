@@ -123,14 +123,16 @@ def require_seed(seed: object) -> int:
     return seed
 
 
-def require_k(k: int) -> None:
-    """At least one choice must be asked for.
+def require_k(k: int, most: int | None = None) -> None:
+    """At least one choice must be asked for, and at most so many.
 
     Raises:
-        SettingError: ``k`` is below 1.
+        SettingError: ``k`` is below 1, or above ``most``.
     """
     if k < 1:
         raise SettingError(f"k is {k}; ask for at least 1 choice")
+    if most is not None and k > most:
+        raise SettingError(f"k is {k}; ask for at most {most:,} choices")
 
 
 def meanings(settings: Any) -> dict[str, str]:

@@ -232,6 +232,8 @@ class SuggestContract:
 
         asked, alone = History(("find car",)), queries([History(("find car",))])
         assert message(lambda: predictor.predict([asked], 0), SettingError) == "k is 0; ask for at least 1 choice"
+        many = "k is 100000; ask for at most 1,000 choices"
+        assert message(lambda: predictor.predict([asked], 100_000), SettingError) == many
         assert message(lambda: predictor.predict([asked], prefix=["a", "b"]), SettingError) == (
             "2 prefixes for 1 records; give one for all, or one each"
         )

@@ -30,6 +30,8 @@ from ensue.tasks.suggest.models.scoring import score
 from ensue.tasks.suggest.state import SuggestState
 from ensue.vocabulary import FIRST
 
+WIDEST = 1000
+"""Suggestions that can be asked for: the search keeps as many beams, and each has states of its own."""
 SHOWN = 3
 """Earlier queries that stand beside a suggestion, at most."""
 TESTED = 2
@@ -40,7 +42,7 @@ def answers(
     state: SuggestState, records: Sequence[History], k: int, prefix: str | Sequence[str] = "", *, evidence: bool = True
 ) -> list[Answer]:
     """See :meth:`ensue.tasks.suggest.predictor.SuggestPredictor.predict`."""
-    require_k(k)
+    require_k(k, WIDEST)
     state.require_trained()
     prefixes = [prefix] * len(records) if isinstance(prefix, str) else list(prefix)
     if len(prefixes) != len(records):

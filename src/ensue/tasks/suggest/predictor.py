@@ -72,7 +72,7 @@ class SuggestPredictor(SuggestState):
             prefix: what stands in the search box already, one for all or one a record; suggestions begin with it.
 
         Raises:
-            SettingError: not trained, ``k`` below 1, or not as many prefixes as records.
+            SettingError: not trained, ``k`` below 1 or above 1,000, or not as many prefixes as records.
         """
         return explain.answers(self, records, k, prefix, evidence=evidence)
 

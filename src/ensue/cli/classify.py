@@ -68,7 +68,7 @@ def require_like(data: Texts, path: Path, predictor: ClassifyPredictor) -> None:
 
 
 def _require_paired(data: Texts, path: Path, predictor: ClassifyPredictor) -> None:
-    if data.paired != predictor.facts["paired"]:
+    if data.paired != predictor.metadata.paired:
         kinds = ("pairs", "single texts") if data.paired else ("single texts", "pairs")
         raise DataError(f"{path}: holds {kinds[0]}, but the model learned {kinds[1]}; give {kinds[1]}")
 
@@ -85,9 +85,9 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
 
 def told(predictor: ClassifyPredictor) -> list[str]:
     """How right and how sure each model is on the validation texts, and what was noted."""
-    right, off = predictor.facts["validation_accuracy"], predictor.facts["calibration_error"]
+    right, off = predictor.metadata.validation_accuracy, predictor.metadata.calibration_error
     rows = (f"{name} {100 * right[name]:.1f} % (calibration error {100 * off[name]:.1f} %)" for name in right)
-    return [f"right on validation texts: {', '.join(rows)}", *(f"note: {note}" for note in predictor.facts["notes"])]
+    return [f"right on validation texts: {', '.join(rows)}", *(f"note: {note}" for note in predictor.metadata.notes)]
 
 
 def scoring(protocol: str, at: str) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def records(source: str, reading: Reading, predictor: ClassifyPredictor) -> Aske
     from ensue.data.kinds import is_plain
     from ensue.data.originals import beside
 
-    paired = bool(predictor.facts["paired"])
+    paired = bool(predictor.metadata.paired)
     if source == "-":
         if reading.columns or reading.phrases:
             raise SettingError("--columns and --phrases are for files; on stdin give a text a line, or JSON Lines")

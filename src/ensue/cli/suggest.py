@@ -100,17 +100,17 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
 
 def told(predictor: SuggestPredictor) -> list[str]:
     """What may be shown, how the pools were weighed, and what was noted."""
-    floor, facts = predictor.floor.facts, predictor.facts
+    floor, metadata = predictor.floor.facts, predictor.metadata
     queries, words = plural(floor["queries"], "query", "queries"), plural(floor["words"], "word")
     below, personal = floor.get("below", 0), floor.get("personal", 0)
     lines = [
         f"may be shown: {queries}, and what is made of {words}; {floor['rule']}",
         f"distinct queries below that floor: {below:,}; personal by looks: {personal:,}",
     ]
-    if "validation_mrr@10" in facts:
-        figures = ", ".join(f"{name} {100 * value:.2f}" for name, value in facts["validation_mrr@10"].items())
+    if metadata.validation_mrr is not None:
+        figures = ", ".join(f"{name} {100 * value:.2f}" for name, value in metadata.validation_mrr.items())
         lines.append(f"MRR@10 on validation sessions, of what was considered: {figures}")
-    return [*lines, *(f"note: {note}" for note in facts["notes"])]
+    return [*lines, *(f"note: {note}" for note in metadata.notes)]
 
 
 def scoring(protocol: str, at: str) -> dict[str, Any]:

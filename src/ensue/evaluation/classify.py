@@ -142,15 +142,14 @@ def compare(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> Text
     for seeds in entries:
         names.append(seeds[0].model_name)
         runs.append([score(predictor, data, labels) for predictor in seeds])
-        if "blend" in seeds[0].facts:
+        if seeds[0].metadata.blend is not None:
             names.append(NETWORK)
             runs.append([score(predictor, data, labels, NETWORK) for predictor in seeds])
     for name in (name for name in COUNTING if name in first.counting and name not in names):
         names.append(name)
         runs.append([score(first, data, labels, name)])
-    kept = [
-        [predictor.seed for predictor in seeds] for seeds in entries for _ in range(1 + ("blend" in seeds[0].facts))
-    ]
+    pooled = [1 + (seeds[0].metadata.blend is not None) for seeds in entries]
+    kept = [[one.seed for one in seeds] for seeds, rows in zip(entries, pooled, strict=True) for _ in range(rows)]
     kept += [[first.seed]] * (len(names) - len(kept))
     owners, interval = _owners(data)
     figures, resampled = _resample(runs, owners, len(labels))

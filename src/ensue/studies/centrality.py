@@ -303,17 +303,17 @@ def _scored(predictor: ClassifyPredictor, test: Texts, labels: Sequence[str], co
 
 def _about(predictor: ClassifyPredictor) -> CachedRun:
     """What a training leaves behind beside its answers."""
-    facts, made = predictor.facts, predictor.summary()
+    metadata, made = predictor.metadata, predictor.summary()
     settings = {**made["settings"], **(made["schedule"] or {})}
     settings["dim"] = predictor.module.get_parameter("table.weight").shape[1]
     return {
-        "epochs": facts["epochs"],
+        "epochs": metadata.epochs,
         "seconds_an_epoch": round(predictor.seconds_an_epoch or 0.0, 2),
         "parameters": sum(part.numel() for part in predictor.network.parameters()),
-        "architecture": facts["architecture"],
-        "held_out": facts.get("held_out", "its own part"),
-        "log": facts["log"],
-        "notes": facts["notes"],
+        "architecture": metadata.architecture,
+        "held_out": metadata.held_out or "its own part",
+        "log": metadata.log,
+        "notes": metadata.notes,
         "settings": {name: settings[name] for name in SETTINGS_NAMES},
     }
 

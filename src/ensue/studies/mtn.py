@@ -267,14 +267,14 @@ def _scored(predictor: SuggestPredictor, targets: Targets, counting: str | None 
 
 def _about(predictor: SuggestPredictor) -> CachedRun:
     """What a training leaves behind beside its answers."""
-    facts = predictor.facts
+    metadata, facts = predictor.metadata, predictor.metadata.to_dict()
     noted = ("found_in_pool", "mix", "word_cost", "validation_mrr@10", "validation_bleu", "notes")
     return {
-        "epochs": facts["epochs"],
+        "epochs": metadata.epochs,
         "seconds_an_epoch": round(predictor.seconds_an_epoch or 0.0, 2),
         "parameters": sum(parameter.numel() for parameter in predictor.network.parameters()),
-        "words": facts["tokens"],
-        "validation_loss": round(facts["validation_loss"], 4),
+        "words": metadata.tokens,
+        "validation_loss": round(metadata.validation_loss, 4),
         **{name: facts[name] for name in noted if name in facts},
     }
 

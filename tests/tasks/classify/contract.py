@@ -84,7 +84,7 @@ class ClassifyContract:
         """Shares of the labels in what was trained on, all but the held-out tenth, counted anew."""
         part, _, _ = hold_out_texts(Texts.of(planted(150, 0)), seed=5)
         found = [str(record.label) for record in part.records()]
-        assert len(found) == predictor.facts["texts"] == 135
+        assert len(found) == predictor.metadata.texts == 135
         return {label: found.count(label) / 135 for label in ("yes", "no")}
 
     def test_learns_the_pattern(self, predictor: ClassifyPredictor) -> None:
@@ -209,7 +209,7 @@ class ClassifyContract:
         assert report.stage == "update" and np.isfinite(report.loss)
         assert list(own.tokenizer.vocabulary.values) == [*before, "newcomer"]
         (answer,) = own.predict([Text(("newcomer",))])
-        assert (answer.known, own.facts["texts"], own.facts["updates"]) == (1, 38, 1)
+        assert (answer.known, own.metadata.texts, own.metadata.updates) == (1, 38, 1)
 
     def test_update_learns(self, own: ClassifyPredictor) -> None:
         if self.model == "vectors":

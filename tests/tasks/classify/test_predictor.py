@@ -16,6 +16,7 @@ from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.nn.centrality import second_eigenvalue
 from ensue.records import Text
 from ensue.tasks.classify.embedding import learn_words
+from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.mixing_time import note_collapse
 from ensue.tasks.classify.models.centrality import TextSettings
 from ensue.tasks.classify.predictor import ClassifyPredictor
@@ -57,7 +58,7 @@ def documents(num: int, seed: int) -> list[Text]:
 
 def test_pairs_are_told_from_single_texts() -> None:
     made = fitted(pairs(60, 0))
-    assert (made.architecture, made.facts["paired"]) == ("pair", True)
+    assert (made.architecture, made.metadata.paired) == ("pair", True)
     assert (made.settings.score_dim, made.schedule.smallest_batch, made.schedule.decay_steps) == (6, 128, 20_000)
     (found,) = made.explain([Text(("w1 w2 w3", "w1 x"))])
     assert [(passage.side, passage.words) for passage in found.passages] == [(0, ("w1", "w2", "w3")), (1, ("w1", "x"))]
@@ -76,7 +77,7 @@ def test_counting_reads_documents_too() -> None:
     cases: list[tuple[dict[str, Any], list[str]]] = [({}, ["good", "."]), ({"max_sentences": 2}, ["five", "."])]
     for settings, kept in cases:
         made = fitted(documents(40, 0), "tfidf", **settings)
-        made.facts["architecture"] = "hierarchical"  # as when ``best`` gives way to counting
+        made.metadata.architecture = "hierarchical"  # as when ``best`` gives way to counting
         (found,) = made.explain([record])
         assert [*found.passages[-1].words[-2:]] == kept
         assert found.answer.choices[0].score == made.predict([record])[0].choices[0].score
@@ -86,7 +87,7 @@ def test_documents_are_read_sentence_by_sentence() -> None:
     made = fitted(documents(40, 0))
     assert made.architecture == "hierarchical"
     assert (made.schedule.learning_rate, made.schedule.decay_rate, made.schedule.smallest_batch) == (0.02, 0.9, 32)
-    assert {"second_eigenvalue", "sentences_second_eigenvalue"} <= set(made.facts["log"][0])
+    assert {"second_eigenvalue", "sentences_second_eigenvalue"} <= set(made.metadata.log[0])
     record = Text(("One two three. Four five. Six w1 w2 good.",))
     (found,) = made.explain([record])
     assert [len(passage.words) for passage in found.passages] == [4, 3, 5]
@@ -135,7 +136,7 @@ def test_a_megabyte_in_one_field_is_read_whole() -> None:
 
 def test_caps_are_kept_and_announced() -> None:
     made = fitted([*planted(40, 0), Text(("w1 " * 30,), "yes")], valid=planted(5, 1), epochs=1, max_words=12)
-    assert [note for note in made.facts["notes"] if "caps" in note] == ["the caps cut 18 words of 1 training text"]
+    assert [note for note in made.metadata.notes if "caps" in note] == ["the caps cut 18 words of 1 training text"]
     (found,) = made.explain([Text(("w1 " * 30 + "good",))])
     assert found.answer.given == 12 and found.passages[0].words == ("w1",) * 12
 
@@ -153,7 +154,7 @@ def test_vectors_stay_or_are_tuned_and_reach_words_that_training_lacks(vectors: 
         made = fitted(planted(60, 0), **{**options, "tuned": tuned})
         words = made.tokenizer.vocabulary
         rows = made.network.table.weight.detach()[[words.id("good"), words.id("superb")]]
-        assert torch.equal(rows[1], torch.tensor([0.9, 0.1, 0.0])) and made.facts["known_vectors"] == 3
+        assert torch.equal(rows[1], torch.tensor([0.9, 0.1, 0.0])) and made.metadata.known_vectors == 3
         assert torch.equal(rows[0], torch.tensor([1.0, 0.0, 0.0])) != tuned
         assert "Bad" not in words and {"tfidf", "vectors", "majority"} == set(made.counting)
     assert "superb" not in fitted(planted(60, 0), **{**options, "extra_words": 0}).tokenizer.vocabulary
@@ -199,8 +200,8 @@ def test_data_that_teaches_nothing_is_refused(
 
 def test_a_label_that_only_validation_has_counts_as_wrong_and_is_noted() -> None:
     made = fitted(planted(40, 0), "tfidf", [*planted(9, 1), Text(("good",), "maybe")])
-    assert made.facts["notes"] == ["validation texts whose labels the training data lacks, which count as wrong: 1"]
-    assert made.facts["validation_accuracy"]["tfidf"] <= 0.9
+    assert made.metadata.notes == ["validation texts whose labels the training data lacks, which count as wrong: 1"]
+    assert made.metadata.validation_accuracy["tfidf"] <= 0.9
 
 
 @pytest.mark.parametrize(("options", "message"), [
@@ -219,13 +220,13 @@ def test_best_gives_way_to_counting_that_is_right_more_often(monkeypatch: pytest
     monkeypatch.setattr("ensue.tasks.classify.ensembles.blend.choose_weights", lambda scores, targets: {"network": 1.0})
     slow = fitted(planted(150, 0), "best", planted(60, 1), epochs=1, learning_rate=1e-6)
     assert slow.model_name == "tfidf" and slow.schedule is None and slow.optimizer is None
-    found = slow.facts["validation_accuracy"]
-    assert found["tfidf"] > found["blend"] and "tfidf is right more often than blend" in slow.facts["notes"][-1]
+    found = slow.metadata.validation_accuracy
+    assert found["tfidf"] > found["blend"] and "tfidf is right more often than blend" in slow.metadata.notes[-1]
     records = planted(5, 2)
     assert (slow.scores(Texts.of(records)) == slow.scores(Texts.of(records), "tfidf")).all()
     monkeypatch.undo()
     quick = fitted(planted(150, 0), "best", planted(60, 1), epochs=8)
-    assert quick.model_name == "blend" and quick.facts["blend"]["network"] > 0
+    assert quick.model_name == "blend" and quick.metadata.blend["network"] > 0
 
 
 def test_labels_that_are_numbers_stand_by_size() -> None:
@@ -239,18 +240,19 @@ def test_labels_that_are_numbers_stand_by_size() -> None:
 def test_mixing_is_measured_on_validation_texts_and_a_collapse_is_noted() -> None:
     valid = planted(20, 1)
     made = fitted(planted(60, 0), valid=valid, epochs=1)
-    (row,) = made.facts["log"]
+    (row,) = made.metadata.log
     values = []
     for found in made.explain(valid):
         graph = torch.tensor(found.passages[0].graph)[None]
         values.append(float(second_eigenvalue(graph, torch.ones(1, graph.shape[1], dtype=torch.bool))))
     assert row["second_eigenvalue"] == pytest.approx(np.mean(values), abs=1e-4)
-    facts: dict[str, Any] = {"log": [{"epoch": 1, "second_eigenvalue": 0.9}, {"epoch": 2, "second_eigenvalue": 0.0123}]}
-    facts["notes"] = []
-    note_collapse(facts, 1)
-    assert facts["notes"] == []
-    note_collapse(facts, 2)
-    assert facts["notes"] == [
+    metadata = Metadata()
+    metadata.log = [{"epoch": 1, "second_eigenvalue": 0.9}, {"epoch": 2, "second_eigenvalue": 0.0123}]
+    metadata.notes = []
+    note_collapse(metadata, 1)
+    assert metadata.notes == []
+    note_collapse(metadata, 2)
+    assert metadata.notes == [
         "the graph of words has collapsed: |lambda_2| is 0.012 on average on validation texts, so centrality is plain "
         "self-attention here"
     ]

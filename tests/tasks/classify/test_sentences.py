@@ -224,7 +224,7 @@ def test_words_stay_beside_their_ids() -> None:
 
 def test_best_gives_way_to_counting_and_then_needs_no_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = fitted(planted(60, 0), "best", epochs=1, learning_rate=1e-6)
-    assert {"network", "tfidf"} <= set(made.facts["validation_accuracy"])
+    assert {"network", "tfidf"} <= set(made.metadata.validation_accuracy)
     made.select_model("tfidf", made.architecture)
     made.model, made.optimizer = made.counting["tfidf"], None
     made.facts.pop("blend", None)

@@ -216,10 +216,10 @@ class SuggestContract:
                 assert words <= {"find", "buy", *THINGS}
 
     def test_update_lets_the_floor_grow(self, own: SuggestPredictor) -> None:
-        before = own.facts["sessions"]
+        before = own.metadata.sessions
         report = own.update(queries([*[History(("find boat", "sell boat"))] * 30, History(("find boat", "jane roe"))]))
         assert report.stage == "update" and np.isfinite(report.loss)
-        assert (own.facts["sessions"], own.facts["updates"]) == (before + 31, 1)
+        assert (own.metadata.sessions, own.metadata.updates) == (before + 31, 1)
         assert "sell boat" in own.following.queries and "jane roe" not in own.following.queries
         (answer,) = own.predict([History(())], 3)
         assert "sell boat" in {choice.value for choice in answer.choices}

@@ -66,7 +66,7 @@ def test_only_train_is_learned_of_a_file_with_parts(tmp_path: Path) -> None:
     data, _ = read_queries(tmp_path / "log.tsv")
     made = counted(data)
     assert made.following.queries.to_list() == ["a", "b"]
-    assert made.facts["held_out"] == "as given: only the sessions of train were learned"
+    assert made.metadata.held_out == "as given: only the sessions of train were learned"
 
 
 def test_a_log_of_one_user_shows_nothing(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_an_update_without_users_is_refused_where_the_floor_counts_them(tmp_path
     made = counted(data, min_users=2)
     with pytest.raises(DataError, match=r"^new data: the log knows no users, whom the floor of this model counts, so"):
         made.update(queries(planted(5, 0)))
-    assert made.facts.get("updates") is None and made.following.queries.to_list() == ["q0", "q1", "q2"]
+    assert made.metadata.updates == 0 and made.following.queries.to_list() == ["q0", "q1", "q2"]
 
 
 def test_windows_and_cuts_are_noted() -> None:
@@ -94,7 +94,7 @@ def test_windows_and_cuts_are_noted() -> None:
     made = SuggestPredictor("mtn", settings=settings, device="cpu")
     for _ in made.fit(data, queries(planted(4, 1))):
         pass
-    assert made.facts["notes"] == [
+    assert made.metadata.notes == [
         "learned in windows: 1 session of more than 4 queries",
         "cut to 5 tokens: 6 queries",
     ]
@@ -103,7 +103,7 @@ def test_windows_and_cuts_are_noted() -> None:
 def test_what_is_typed_is_read_as_what_was_learned() -> None:
     plain = counted(queries([History(("what's new?", "new york"))]))
     paper = counted(queries([History(("what's new", "new york"))]))
-    assert (plain.facts["normalisation"], paper.facts["normalisation"]) == ("plain", "paper")
+    assert (plain.metadata.normalisation, paper.metadata.normalisation) == ("plain", "paper")
     for made, typed in ((plain, "What's  NEW?"), (paper, "What’s new??")):
         (answer,) = made.predict([History((typed,))], 1)
         assert answer.choices[0].value == "new york" and answer.choices[0].heeded[0].value == made.following.queries[0]

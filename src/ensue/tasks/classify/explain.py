@@ -65,7 +65,7 @@ def answers(state: ClassifyState, records: Sequence[Text], k: int, *, evidence: 
 
 def _columns(state: ClassifyState, records: Sequence[Text]) -> Texts:
     """Records as columns, without their labels: some may have one and others none."""
-    paired = state.facts["paired"]
+    paired = state.metadata.paired
     for position, record in enumerate(records):
         if (len(record.texts) == 2) != paired:
             kinds = ("a single text", "pairs") if paired else ("a pair", "single texts")
@@ -188,7 +188,7 @@ def _weights(state: ClassifyState, sides: Sides, labels: Index) -> Floats:
     """(words of all sides,) shares of the words: those of each text sum to 1, or to 0 where no word matters."""
     if state.schedule is None:
         return _baseline_shares(state, sides, labels, state.model_name)
-    found, parts = _attention(state, sides), state.facts.get("blend", {})
+    found, parts = _attention(state, sides), state.metadata.blend or {}
     if not (whole := sum(parts.values())):
         return found
     counted = {name: weight for name, weight in parts.items() if name in state.counting and weight}

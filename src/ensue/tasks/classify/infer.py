@@ -29,7 +29,7 @@ def scores(state: ClassifyState, texts: Texts, counting: str | None) -> Floats:
 
 def probabilities(state: ClassifyState, sides: Sides, counting: str | None = None) -> Floats:
     """(records, labels) calibrated probabilities; a record without words gets the shares of the labels."""
-    temperature = state.facts["temperature"].get(counting or state.model_name, 1.0)
+    temperature = state.metadata.temperature.get(counting or state.model_name, 1.0)
     shares: Floats = (raw_scores(state, sides, counting).double() / temperature).softmax(1).numpy()
     silent = np.sum([tokens.lengths for tokens in sides], axis=0) == 0
     majority = state.counting["majority"]
@@ -43,7 +43,7 @@ def raw_scores(state: ClassifyState, sides: Sides, counting: str | None = None) 
     name = counting or state.model_name
     if name in state.counting:
         return state.counting[name].scores(sides)
-    if weights := state.facts.get("blend") if name != blend.NETWORK else None:
+    if weights := state.metadata.blend if name != blend.NETWORK else None:
         return blend.pool({part: raw_scores(state, sides, part) for part in weights}, weights)
     passages = state.passages(sides)
     found = torch.zeros(len(passages), len(state.labels))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from ensue.store.folder import write_file
 from ensue.tasks.classify import infer
 from ensue.tasks.classify.batch import Block
 from ensue.tasks.classify.dataset import Passages
+from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.state import ClassifyState
 from ensue.training.distributed import here
 from ensue.training.loop import Report, Trained
@@ -100,12 +100,12 @@ def _mixing(blocks: Iterable[Block], pooled: Iterable[Pooled]) -> dict[str, floa
     return {"second_eigenvalue": eigenvalue, "dobrushin": bound}
 
 
-def note_collapse(facts: dict[str, Any], epoch: int) -> None:
-    """Say so in the facts if the graphs of the best epoch have collapsed."""
-    row: dict[str, float] = next((row for row in facts["log"] if row["epoch"] == epoch), {})
+def note_collapse(metadata: Metadata, epoch: int) -> None:
+    """Say so in the notes if the graphs of the best epoch have collapsed."""
+    row: dict[str, float] = next((row for row in metadata.log if row["epoch"] == epoch), {})
     for name, items in (("second_eigenvalue", "words"), ("sentences_second_eigenvalue", "sentences")):
         if row.get(name, 1.0) < COLLAPSED:
-            facts["notes"].append(
+            metadata.notes.append(
                 f"the graph of {items} has collapsed: |lambda_2| is {row[name]:.3f} on average on validation texts, so "
                 "centrality is plain self-attention here"
             )

@@ -19,14 +19,12 @@ from ensue.store.folder import described, read_file, read_tensors, tensor_bytes,
 from ensue.tasks.classify import remembered
 from ensue.tasks.classify.dataset import Passages
 from ensue.tasks.classify.ensembles.blend import NETWORK
+from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.model import Baseline
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.classify.state import ClassifyState
 from ensue.training.optimizer import FILE, optimizer_tensors, saved_optimizer
 from ensue.vocabulary import FIRST
-
-FACTS = {"texts", "labels", "paired", "architecture", "temperature", "strength"}
-"""What a folder's facts must hold at least."""
 
 
 def summary(state: ClassifyState) -> dict[str, Any]:
@@ -37,7 +35,7 @@ def summary(state: ClassifyState) -> dict[str, Any]:
         "settings": {**asdict(state.settings), **asdict(state.shared)},
         "schedule": asdict(state.schedule) if state.schedule else None,
         "seed": state.seed,
-        "facts": {**state.facts, "words": len(state.tokenizer.vocabulary) - FIRST},
+        "facts": {**state.metadata.to_dict(), "words": len(state.tokenizer.vocabulary) - FIRST},
     }
 
 
@@ -66,17 +64,17 @@ def files(state: ClassifyState, card: str) -> dict[str, bytes]:
     return found
 
 
-def fill(state: ClassifyState, path: Path, facts: dict[str, Any]) -> None:
+def fill(state: ClassifyState, path: Path, facts: Mapping[str, Any]) -> None:
     """Give a new predictor what :func:`files` kept."""
-    if not set(facts) >= FACTS | ({"encoder"} if state.encoder is not None else set()):
+    state.metadata = metadata = Metadata.from_dict(facts)
+    if state.encoder is not None and metadata.encoder is None:
         raise ValueError("facts are missing in settings.json")
-    state.facts = facts
     try:
         state.tokenizer = Tokenizer.from_json(read_file(path, "vocabulary.json").decode(), "vocabulary.json")
     except DataError as error:
         raise ValueError(str(error)) from error
     num_words = len(state.tokenizer.vocabulary)
-    if facts.pop("words") != num_words - 2:
+    if state.facts.pop("words") != num_words - FIRST:
         raise ValueError("vocabulary.json is not of this model")
     counts = read_tensors(path, "counting.safetensors")
     state.train_prints = counts.pop("train_prints")
@@ -84,11 +82,10 @@ def fill(state: ClassifyState, path: Path, facts: dict[str, Any]) -> None:
         state.remembered = remembered.restored(read_tensors(path, remembered.FILE))
     for name in dict.fromkeys(key.partition(".")[0] for key in counts):
         own = {key.partition(".")[2]: _wide(key, counts[key]) for key in counts if key.startswith(f"{name}.")}
-        state.counting[name] = state.new_counting(name, facts["strength"].get(name, 1.0), own.get("matrix"))
+        state.counting[name] = state.new_counting(name, metadata.strength.get(name, 1.0), own.get("matrix"))
         state.counting[name].restore(own)
-    if not set(facts.get("blend", ())) <= {NETWORK, *state.counting} or ("blend" in facts) != (
-        state.model_name == "blend"
-    ):
+    blended = state.model_name == "blend"
+    if not {*(metadata.blend or ())} <= {NETWORK, *state.counting} or (metadata.blend is not None) != blended:
         raise ValueError("the weights of the blend are not of this model")
     if state.schedule is None:
         state.model = state.counting[state.model_name]
@@ -104,7 +101,7 @@ def fill(state: ClassifyState, path: Path, facts: dict[str, Any]) -> None:
 
 def fingerprint(state: ClassifyState, parts: Mapping[str, Passages]) -> str:
     """Names a training run by its model, settings and data."""
-    named = [state.model_name, asdict(state.settings), state.facts["labels"], state.architecture]
+    named = [state.model_name, asdict(state.settings), state.metadata.labels, state.architecture]
     seen = hashlib.blake2b(json.dumps(named).encode(), digest_size=16)
     for part in parts.values():
         for column in (part.ids, part.starts, part.sizes, part.first, part.targets):

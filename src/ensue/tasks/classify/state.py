@@ -24,6 +24,7 @@ from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.settings import CountingSettings
 from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.dataset import Passages, Sides
+from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.model import Baseline, Model, Network, module_of
 from ensue.tasks.classify.models.centrality import TABLE_2, Shape, TextSettings
 from ensue.tasks.classify.remembered import SharedSettings
@@ -69,8 +70,8 @@ class ClassifyState:
     """The network, or the baseline that stands alone; ``None`` before."""
     counting: dict[str, Baseline]
     """The counting models beside the network, by name."""
-    facts: dict[str, Any]
-    """What was learned from, and what came out on held-out texts: a part of ``settings.json``."""
+    metadata: Metadata
+    """What was learned from, and what came out on held-out texts."""
     seconds_an_epoch: float | None
     train_prints: Tensor
     """(distinct training texts,) their hashes, so that a test can say which of its texts were learned."""
@@ -99,7 +100,7 @@ class ClassifyState:
         self.tokenizer = Tokenizer()
         self.model = None
         self.counting = {}
-        self.facts = {}
+        self.metadata = Metadata()
         self.seconds_an_epoch = None
         self.train_prints = torch.zeros(0, dtype=torch.int64)
         self.remembered = None
@@ -133,6 +134,11 @@ class ClassifyState:
         """The trained network, as torch types it."""
         return module_of(self.network)
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The metadata as a dictionary, for those who write into that of any task: what is set here is set there."""
+        return vars(self.metadata)
+
     def require_trained(self) -> None:
         """Refuse to go on before there is a model.
 
@@ -145,12 +151,12 @@ class ClassifyState:
     @property
     def labels(self) -> list[str]:
         """The labels in the order of the columns of scores: numbers by size, else by alphabet."""
-        return list(self.facts["labels"])
+        return list(self.metadata.labels)
 
     @property
     def architecture(self) -> str:
         """What the data made of ``architecture="auto"``."""
-        return str(self.facts["architecture"])
+        return self.metadata.architecture
 
     @property
     def documents(self) -> bool:
@@ -163,7 +169,7 @@ class ClassifyState:
         Raises:
             DataError: pairs where single texts were learned, or the reverse.
         """
-        if texts.paired != self.facts["paired"]:
+        if texts.paired != self.metadata.paired:
             kinds = ("pairs", "single texts") if texts.paired else ("single texts", "pairs")
             raise DataError(f"these are {kinds[0]}, but the model learned {kinds[1]}; give {kinds[1]}")
         encode = partial(
@@ -183,7 +189,8 @@ class ClassifyState:
         """
         if self.encoder is None:
             return Passages(sides, targets, documents=self.documents)
-        self.encoder.require(self.facts["encoder"])
+        assert self.metadata.encoder is not None
+        self.encoder.require(self.metadata.encoder)
         return SentencePassages(sides, targets, self.encoder)
 
     def new_network(self, num_words: int, dim: int) -> Network:
@@ -208,4 +215,4 @@ class ClassifyState:
         if kind is Tfidf:
             return Tfidf(num_labels, strength)
         matrix = torch.zeros(0, 0) if matrix is None else matrix
-        return MeanVectors(num_labels, strength, matrix, 2 if self.facts["paired"] else 1)
+        return MeanVectors(num_labels, strength, matrix, 2 if self.metadata.paired else 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +23,7 @@ from ensue.tasks.classify.calibration import calibration_error, temperature
 from ensue.tasks.classify.dataset import Sides, codes, prints
 from ensue.tasks.classify.embedding import learn_words, start_vectors
 from ensue.tasks.classify.ensembles import blend
+from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.mixing_time import Log, mixing, note_collapse
 from ensue.tasks.classify.model import Network
 from ensue.tasks.classify.models.centrality import LEARNED_DIM, TextSettings
@@ -53,9 +53,9 @@ def fit(
     _require_like(part, held)
     _learn_words(state, part)
     if rule is not None:
-        state.facts["held_out"] = rule
-    facts, sides = state.facts, state.encode(part)
-    _note_cuts(facts, sides)
+        state.metadata.held_out = rule
+    sides = state.encode(part)
+    _note_cuts(state, sides)
     _count(state, sides, codes(part, state.labels), held)
     if state.schedule is not None:
         yield from _train(state, sides, part, held, checkpoint, resume)
@@ -96,30 +96,25 @@ def _require_like(part: Texts, held: Texts) -> None:
 
 
 def _learn_words(state: ClassifyState, data: Texts) -> None:
-    """Take labels, words and facts from the training data."""
+    """Take labels, words and metadata from the training data."""
     assert data.labels is not None
     found = set(data.labels.to_list())
     numbers = all(label.removeprefix("-").isdecimal() for label in found)
     labels = sorted(found, key=(lambda label: (int(label), label)) if numbers else None)
     architecture = _architecture(state, data)
     state.select_model(state.model_name, architecture)
-    own, probe = state.settings, None if state.encoder is None else state.encoder.probe()
+    own = state.settings
     state.tokenizer = learn_words(
         data.texts, lower=own.lower, min_count=own.min_count, vectors=own.vectors, extra_words=own.extra_words
     )
     state.train_prints = torch.from_numpy(np.unique(prints(data)))
-    state.facts = {
-        "texts": len(data),
-        "labels": labels,
-        "paired": data.paired,
-        "architecture": architecture,
-        "temperature": {},
-        "strength": {},
-        "calibration_error": {},
-        "validation_accuracy": {},
-        "notes": [],
-        **({} if probe is None else {"encoder": probe}),
-    }
+    state.metadata = metadata = Metadata()
+    metadata.texts, metadata.labels, metadata.paired = len(data), labels, data.paired
+    metadata.architecture = architecture
+    metadata.temperature, metadata.strength = {}, {}
+    metadata.calibration_error, metadata.validation_accuracy, metadata.notes = {}, {}, []
+    if state.encoder is not None:
+        metadata.encoder = state.encoder.probe()
 
 
 def _architecture(state: ClassifyState, data: Texts) -> str:
@@ -134,18 +129,18 @@ def _architecture(state: ClassifyState, data: Texts) -> str:
     return "hierarchical" if num_words > DOCUMENT[0] and num_sentences > DOCUMENT[1] else "flat"
 
 
-def _note_cuts(facts: dict[str, Any], sides: Sides) -> None:
+def _note_cuts(state: ClassifyState, sides: Sides) -> None:
     cut = sum(tokens.cut_words for tokens in sides)
     if cut:
         texts = sum(tokens.cut_texts for tokens in sides)
-        facts["notes"].append(f"the caps cut {plural(cut, 'word')} of {plural(texts, 'training text')}")
+        state.metadata.notes.append(f"the caps cut {plural(cut, 'word')} of {plural(texts, 'training text')}")
 
 
 def _count(state: ClassifyState, sides: Sides, targets: Index, held: Texts) -> None:
     """Fit what stands beside every model; held-out texts choose the strength of the linear ones."""
     asked = codes(held, state.labels)
     if missing := int((asked < 0).sum()):
-        state.facts["notes"].append(
+        state.metadata.notes.append(
             f"validation texts whose labels the training data lacks, which count as wrong: {missing:,}"
         )
     matrix = _matrix(state)
@@ -161,7 +156,7 @@ def _count(state: ClassifyState, sides: Sides, targets: Index, held: Texts) -> N
             module.count(sides, targets)
             tried[strength] = float((module.scores(known).argmax(1).numpy() == asked).mean()), module
         best = max(tried, key=lambda strength: tried[strength][0])
-        state.facts["strength"][name], state.counting[name] = best, tried[best][1]
+        state.metadata.strength[name], state.counting[name] = best, tried[best][1]
     for name in state.counting:
         _calibrate(state, name, held)
 
@@ -182,23 +177,23 @@ def _matrix(state: ClassifyState) -> Tensor | None:
     ids, vectors = start_vectors(path, tokenizer.vocabulary.values, state.settings.dim)
     matrix = torch.zeros(len(tokenizer.vocabulary), vectors.shape[1])
     matrix[ids] = vectors
-    state.facts["known_vectors"] = len(ids)
+    state.metadata.known_vectors = len(ids)
     return matrix
 
 
 def _calibrate(state: ClassifyState, name: str, held: Texts) -> None:
     """Find the temperature of a model on held-out texts, and note how right and how sure it is there."""
-    facts, targets, sides = state.facts, codes(held, state.labels), state.encode(held)
+    metadata, targets, sides = state.metadata, codes(held, state.labels), state.encode(held)
     counting = None if name == state.model_name else name
     usable = _usable(sides, targets)
     if name != "majority":
         scores = infer.raw_scores(state, sides, counting)[torch.from_numpy(usable)]
-        facts["temperature"][name] = temperature(scores, torch.from_numpy(targets[usable]))
+        metadata.temperature[name] = temperature(scores, torch.from_numpy(targets[usable]))
     found = infer.probabilities(state, sides, counting)
     if not np.isfinite(found).all():
         raise SettingError(f"the probabilities of {name} are no numbers; set it nearer to its defaults")
-    facts["validation_accuracy"][name] = float((found.argmax(1) == targets).mean())
-    facts["calibration_error"][name] = calibration_error(found, targets)
+    metadata.validation_accuracy[name] = float((found.argmax(1) == targets).mean())
+    metadata.calibration_error[name] = calibration_error(found, targets)
 
 
 def _usable(sides: Sides, targets: Index) -> npt.NDArray[np.bool_]:
@@ -214,7 +209,7 @@ def _blend(state: ClassifyState, held: Texts) -> None:
     usable = torch.from_numpy(_usable(sides, targets))
     names = [blend.NETWORK, *(name for name in blend.PARTS if name in state.counting)]
     scores = {name: infer.raw_scores(state, sides, name)[usable] for name in names}
-    state.facts["blend"] = blend.choose_weights(scores, torch.from_numpy(targets)[usable])
+    state.metadata.blend = blend.choose_weights(scores, torch.from_numpy(targets)[usable])
 
 
 def _new_network(state: ClassifyState) -> Network:
@@ -254,21 +249,21 @@ def _train(
         fingerprint=save.fingerprint(state, {"data": data, "held": watched}),
     )
     trained = yield from log.follow(reports, lambda: mixing(state, watched))
-    state.facts |= {"epochs": trained.best_epoch, "log": log.rows()}
+    state.metadata.epochs, state.metadata.log = trained.best_epoch, log.rows()
     state.seconds_an_epoch = trained.seconds_an_epoch
-    note_collapse(state.facts, trained.best_epoch)
+    note_collapse(state.metadata, trained.best_epoch)
 
 
 def _decide(state: ClassifyState) -> None:
     """Say which of the models is right most often on held-out texts; under ``best``, become that one."""
-    found = state.facts["validation_accuracy"]
+    found = state.metadata.validation_accuracy
     rivals = [name for name in found if name in state.names] if len(state.names) > 1 else list(found)
     best, own = max(rivals, key=lambda name: (found[name], name == state.model_name)), state.model_name
     if best == own:
         return
-    state.facts["notes"].append(
+    state.metadata.notes.append(
         f"{best} is right more often than {own} on the validation texts: {found[best]:.3f} against {found[own]:.3f}"
     )
     if len(state.names) > 1:
         state.select_model(best)
-        state.facts.pop("blend", None)
+        state.facts.pop("blend", None)  # what is not set is not written

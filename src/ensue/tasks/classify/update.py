@@ -30,12 +30,13 @@ def update(state: ClassifyState, data: Texts) -> Report:
         )
     state.encode(data.select(slice(0, 1)))  # refused before anything is changed
     state.tokenizer.add(data.texts, min_count=state.settings.min_count)
-    sides, updates = state.encode(data), state.facts.get("updates", 0) + 1
+    sides, updates = state.encode(data), state.metadata.updates + 1
     for baseline in state.counting.values():
         baseline.grow(len(state.tokenizer.vocabulary))
         baseline.count(sides, targets)
     state.train_prints = torch.from_numpy(np.union1d(state.train_prints.numpy(), prints(data)))
-    state.facts |= {"updates": updates, "texts": state.facts["texts"] + len(data)}
+    state.metadata.updates = updates
+    state.metadata.texts += len(data)
     if state.schedule is None or state.optimizer is None:
         return Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True)
     _grow(state, updates)

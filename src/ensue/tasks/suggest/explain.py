@@ -49,7 +49,7 @@ def answers(
         raise SettingError(f"{len(prefixes)} prefixes for {len(records)} records; give one for all, or one each")
     if not len(records):
         return []
-    kind = state.facts["normalisation"]
+    kind = state.metadata.normalisation
     typed, places = _typed(state, records)
     sessions = Histories.of(History(values) for values in typed)
     begun = [clean_prefix(prefix, kind) for prefix in prefixes]
@@ -72,7 +72,7 @@ def answers(
 
 def _typed(state: SuggestState, records: Sequence[History]) -> tuple[list[tuple[str, ...]], list[tuple[int, ...]]]:
     """The queries of each record as they are learned, and where each stands there; blank ones are no queries."""
-    flat = iter(clean([value for record in records for value in record.values], state.facts["normalisation"]))
+    flat = iter(clean([value for record in records for value in record.values], state.metadata.normalisation))
     found = [[(place, next(flat)) for place in range(len(record.values))] for record in records]
     filled = [[(place, text) for place, text in own if text] for own in found]
     return [tuple(text for _, text in own) for own in filled], [tuple(place for place, _ in own) for own in filled]

@@ -75,7 +75,7 @@ def ranked(
 
 def _best(state: SuggestState, pool: Pool, k: int) -> list[tuple[str, float]]:
     scored = values(state, pool)
-    order = by_consensus([own.text for own in pool], shares(scored), state.facts.get("word_cost"))
+    order = by_consensus([own.text for own in pool], shares(scored), state.metadata.word_cost)
     scored[order[:1]] = scored.max(initial=-np.inf)  # what leads counts as much as the likeliest
     found = shares(scored)
     return [(pool[place].text, float(found[place])) for place in order[:k].tolist()]
@@ -83,7 +83,7 @@ def _best(state: SuggestState, pool: Pool, k: int) -> list[tuple[str, float]]:
 
 def values(state: SuggestState, pool: Pool) -> Floats:
     """(candidates,) what they are ordered by."""
-    mix = state.facts.get("mix")
+    mix = state.metadata.mix
     if mix is None:
         return np.array([own.total / own.length**state.shared.exponent for own in pool], np.float64)
     found: Floats = features(pool, state.shared.exponent) @ np.array([mix[name] for name in FEATURES])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -18,12 +18,11 @@ from ensue.errors import DataError
 from ensue.store.folder import described, read_file, read_tensors, tensor_bytes, write_folder
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.dataset import Sessions
+from ensue.tasks.suggest.metadata import Metadata
 from ensue.tasks.suggest.privacy import Floor
 from ensue.tasks.suggest.state import SuggestState
 from ensue.training.optimizer import FILE, make_optimizer, optimizer_tensors, saved_optimizer
 
-FACTS = {"sessions", "queries", "tokens", "normalisation"}
-"""What a folder's facts must hold at least."""
 PRINTS = "train_prints"
 
 
@@ -36,7 +35,7 @@ def summary(state: SuggestState) -> dict[str, Any]:
         "settings": {**own, **asdict(state.shared)},
         "schedule": asdict(state.schedule) if state.schedule else None,
         "seed": state.seed,
-        "facts": {**state.facts, "floor": state.floor.facts},
+        "facts": {**state.metadata.to_dict(), "floor": state.floor.facts},
     }
 
 
@@ -63,12 +62,10 @@ def files(state: SuggestState, card: str) -> dict[str, bytes]:
     return found
 
 
-def fill(state: SuggestState, path: Path, facts: dict[str, Any]) -> None:
+def fill(state: SuggestState, path: Path, facts: Mapping[str, Any]) -> None:
     """Give a new predictor what :func:`files` kept."""
-    if not set(facts) >= FACTS:
-        raise ValueError("facts are missing in settings.json")
-    facts.pop("floor", None)
-    state.facts = facts
+    state.metadata = Metadata.from_dict(facts)
+    state.facts.pop("floor", None)
     try:
         state.tokenizer = QueryTokenizer.from_json(read_file(path, "tokenizer.json").decode())
         state.floor = Floor.from_json(read_file(path, "floor.json").decode())

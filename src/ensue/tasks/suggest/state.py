@@ -20,6 +20,7 @@ from ensue.tasks.suggest import BEST, MODELS, SHARED
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.dataset import Sessions, Spelled, spell_out
+from ensue.tasks.suggest.metadata import Metadata
 from ensue.tasks.suggest.model import AnyModel, module_of
 from ensue.tasks.suggest.models.mtn import MTNSettings
 from ensue.tasks.suggest.models.recurrent import HLSTMSettings, Seq2SeqSettings
@@ -65,8 +66,8 @@ class SuggestState:
     """The queries of the log that may be shown, and which stand near which; ``None`` before training."""
     model: AnyModel | Retrieval | None
     """The network, or what was counted; ``None`` before."""
-    facts: dict[str, Any]
-    """What was learned from, and what came out on held-out sessions: a part of ``settings.json``."""
+    metadata: Metadata
+    """What was learned from, and what came out on held-out sessions."""
     seconds_an_epoch: float | None
     train_prints: Tensor
     """(distinct pairs of queries,) their hashes, so that a test can say which of its pairs were learned."""
@@ -93,7 +94,7 @@ class SuggestState:
         self.tokenizer = QueryTokenizer.fit(pl.Series("query", [], dtype=pl.String))
         self.retrieval = None
         self.model = None
-        self.facts = {}
+        self.metadata = Metadata()
         self.seconds_an_epoch = None
         self.train_prints = torch.zeros(0, dtype=torch.int32)
         self.optimizer = None
@@ -114,6 +115,11 @@ class SuggestState:
     def module(self) -> nn.Module:
         """The trained network, as torch types it."""
         return module_of(self.network)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The metadata as a dictionary, for those who write into that of any task: what is set here is set there."""
+        return vars(self.metadata)
 
     def require_trained(self) -> None:
         """Refuse to go on before there is a model.

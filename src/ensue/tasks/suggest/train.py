@@ -18,6 +18,7 @@ from ensue.tasks.suggest import save
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.dataset import CELLS, Sessions, prints
 from ensue.tasks.suggest.ensembles.reranker import learn_order
+from ensue.tasks.suggest.metadata import Metadata
 from ensue.tasks.suggest.privacy import Floor
 from ensue.tasks.suggest.state import SuggestState
 from ensue.training.loop import Report, mean_loss, train
@@ -37,7 +38,7 @@ def fit(
     require_pairs(part, "training data")
     learn_words(state, part)
     if rule:
-        state.facts["held_out"] = rule
+        state.metadata.held_out = rule
     if state.schedule is None:
         state.model = state.retrieval
         return
@@ -73,7 +74,7 @@ def _parts(data: Queries, valid: Queries | None, *, whole: bool) -> tuple[Querie
 
 
 def learn_words(state: SuggestState, data: Queries) -> None:
-    """Take the floor, the tokens, the counts and the facts from the training data."""
+    """Take the floor, the tokens, the counts and the metadata from the training data."""
     own, histories = state.shared, data.histories
     values = pl.Series("query", histories.vocabulary.values, dtype=pl.String)
     state.floor = floor = Floor.of(data, own.min_users)
@@ -91,14 +92,11 @@ def learn_words(state: SuggestState, data: Queries) -> None:
     state.rules = None
     state.train_prints = torch.from_numpy(np.unique(prints(histories)))
     used = values.gather(np.unique(histories.ids).astype(np.int64) - FIRST)
-    state.facts = {
-        "sessions": len(data),
-        "queries": len(histories.ids),
-        "distinct": len(used),
-        "tokens": len(state.tokenizer) - len(SPECIAL),
-        "normalisation": "paper" if (normalise(used, "paper") == used).all() else "plain",
-        "notes": [],
-    }
+    state.metadata = metadata = Metadata()
+    metadata.sessions, metadata.queries, metadata.distinct = len(data), len(histories.ids), len(used)
+    metadata.tokens = len(state.tokenizer) - len(SPECIAL)
+    metadata.normalisation = "paper" if (normalise(used, "paper") == used).all() else "plain"
+    metadata.notes = []
 
 
 def _kind(tokens: str) -> Kind:
@@ -107,7 +105,7 @@ def _kind(tokens: str) -> Kind:
 
 def note_cuts(state: SuggestState, data: Sessions) -> None:
     """Say what the caps did."""
-    own, notes = state.shared, state.facts["notes"]
+    own, notes = state.shared, state.metadata.notes
     if data.cut_sessions:
         notes.append(f"learned in windows: {plural(data.cut_sessions, 'session')} of more than {own.turns} queries")
     if data.cut_queries:
@@ -137,5 +135,5 @@ def _train(
         resume=resume,
         fingerprint=save.fingerprint(state, [data, watched]),
     )
-    state.facts |= {"epochs": trained.best_epoch, "validation_loss": mean_loss(network, watched, CELLS)}
+    state.metadata.epochs, state.metadata.validation_loss = trained.best_epoch, mean_loss(network, watched, CELLS)
     state.seconds_an_epoch = trained.seconds_an_epoch

@@ -37,12 +37,10 @@ def update(state: SuggestState, data: Queries) -> Report:
     state.retrieval = known.with_(counted, added(known.following, counted.following))
     state.rules = None
     state.train_prints = torch.from_numpy(np.union1d(state.train_prints.numpy(), prints(histories)))
-    facts, updates = state.facts, state.facts.get("updates", 0) + 1
-    state.facts |= {
-        "updates": updates,
-        "sessions": facts["sessions"] + len(data),
-        "queries": facts["queries"] + len(histories.ids),
-    }
+    metadata, updates = state.metadata, state.metadata.updates + 1
+    metadata.updates = updates
+    metadata.sessions += len(data)
+    metadata.queries += len(histories.ids)
     if state.schedule is None or state.optimizer is None:
         state.model = state.retrieval
         return Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True)

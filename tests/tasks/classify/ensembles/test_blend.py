@@ -76,25 +76,25 @@ def blended() -> ClassifyPredictor:
 
 def test_a_blend_is_its_parts(blended: ClassifyPredictor) -> None:
     texts = Texts.of(planted(30, 2))
-    sides, weights = blended.encode(texts), blended.facts["blend"]
+    sides, weights = blended.encode(texts), blended.metadata.blend or {}
     parts = torch.stack([weight * raw_scores(blended, sides, name).double().log_softmax(1)
                          for name, weight in weights.items()])  # fmt: skip
-    wanted = (parts.sum(0) / blended.facts["temperature"]["blend"]).softmax(1).numpy()
+    wanted = (parts.sum(0) / blended.metadata.temperature["blend"]).softmax(1).numpy()
     assert blended.scores(texts) == pytest.approx(wanted)
     assert set(weights) == {"network", "tfidf"}
 
 
 def test_words_are_weighed_by_all_parts(blended: ClassifyPredictor) -> None:
-    whole = sum(blended.facts["blend"].values())
-    own, records = blended.facts["blend"], planted(4, 3)
+    own, records = blended.metadata.blend or {}, planted(4, 3)
+    whole = sum(own.values())
 
     def weights(parts: dict[str, float]) -> np.ndarray:
-        blended.facts["blend"] = parts
+        blended.metadata.blend = parts
         found = blended.explain(records)
         return np.array([np.array(one.passages[0].weights)[:3] for one in found])
 
     both, network, counted = weights(own), weights({"network": whole}), weights({"tfidf": whole})
-    blended.facts["blend"] = own
+    blended.metadata.blend = own
     share = own["tfidf"] / whole
     assert both == pytest.approx(network * (1 - share) + counted * share, abs=1e-6)
 

@@ -18,6 +18,7 @@ from ensue.tasks.suggest.candidates import FEATURES, Candidate, features, shares
 from ensue.tasks.suggest.ensembles import reranker
 from ensue.tasks.suggest.ensembles.consensus import choose_cost
 from ensue.tasks.suggest.ensembles.reranker import PENALTY, learn_order, logit
+from ensue.tasks.suggest.metadata import Metadata
 from ensue.tasks.suggest.settings import SuggestSettings
 
 
@@ -76,13 +77,14 @@ def ordered(monkeypatch: pytest.MonkeyPatch, **settings: object) -> Any:
     monkeypatch.setattr(reranker, "pools", lambda predictor, part, k, begun: [pool] * len(part))
     held = Queries(Histories.of(History(("red boat", "buy a red boat")) for _ in range(30)))
     shared = SuggestSettings(**settings)  # type: ignore[arg-type]
-    predictor = SimpleNamespace(shared=shared, facts={"notes": []})
+    predictor = SimpleNamespace(shared=shared, metadata=Metadata())
+    predictor.metadata.notes = []
     learn_order(predictor, held)  # type: ignore[arg-type]
     return predictor
 
 
 def test_the_cost_of_a_word_is_learned_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = ordered(monkeypatch, first="consensus", exponent=0.0).facts
+    facts = ordered(monkeypatch, first="consensus", exponent=0.0).metadata.to_dict()
     # By the network alone: exp(-4.5), exp(-3) and exp(-2.9), so the kite is likeliest and never right; the other two
     # share ten n-grams, and of them the shorter leads once a word costs more than its share of them.
     weighed = shares(np.array([-4.5, -3.0, -2.9]))
@@ -90,13 +92,12 @@ def test_the_cost_of_a_word_is_learned_where_it_is_asked_for(monkeypatch: pytest
     cost, figures = choose_cost([pool] * 30, pl.Series(["buy a red boat"] * 30))
     assert figures == {"likeliest": 0.0, "consensus": 1.0} and cost is not None and cost > 0
     assert facts == {"notes": [], "word_cost": cost, "validation_bleu": figures}
-    assert (
-        "mix" in ordered(monkeypatch, retrieved=5).facts and "word_cost" not in ordered(monkeypatch, retrieved=5).facts
-    )
-    assert ordered(monkeypatch).facts == {"notes": []}
+    mixed = ordered(monkeypatch, retrieved=5).metadata.to_dict()
+    assert "mix" in mixed and "word_cost" not in mixed
+    assert ordered(monkeypatch).metadata.to_dict() == {"notes": []}
 
 
 def test_both_are_learned_where_both_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = ordered(monkeypatch, retrieved=5, first="consensus").facts
+    facts = ordered(monkeypatch, retrieved=5, first="consensus").metadata.to_dict()
     assert facts["found_in_pool"] == 1.0 and facts["validation_mrr@10"] == {"network": 0.5, "mixed": 1.0}
     assert facts["word_cost"] is None  # the mixed order has the true one in front already

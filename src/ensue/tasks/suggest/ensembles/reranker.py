@@ -50,7 +50,7 @@ def learn_order(state: SuggestState, held: Queries) -> None:
     if own.first == "consensus":
         weighed = [([own.text for own in pool], shares(values(state, pool))) for pool in found]
         cost, figures = choose_cost(weighed, pl.Series("query", true, dtype=pl.String))
-        state.facts |= {"word_cost": cost, "validation_bleu": figures}
+        state.metadata.word_cost, state.metadata.validation_bleu = cost, figures
 
 
 def _learn_mix(state: SuggestState, found: Sequence[Pool], true: Sequence[str]) -> None:
@@ -61,18 +61,18 @@ def _learn_mix(state: SuggestState, found: Sequence[Pool], true: Sequence[str]) 
             kept.append(features(pool, state.shared.exponent))
             answers.append(places[0])
             before.append(kept[-1][:, FEATURES.index("a_token")])
-    facts = state.facts
-    facts["found_in_pool"] = round(len(kept) / max(1, len(true)), 4)
+    metadata = state.metadata
+    metadata.found_in_pool = round(len(kept) / max(1, len(true)), 4)
     if len(kept) < LEAST:
-        facts["notes"].append(
+        metadata.notes.append(
             f"the pools hold {len(kept)} of {len(true):,} true next queries of held-out sessions; {LEAST} are needed "
             "to weigh what is written against what is looked up, so the order is the network's own"
         )
         return
     weights = logit(kept, answers)
-    facts["mix"] = {name: float(f"{weight:.6g}") for name, weight in zip(FEATURES, weights.tolist(), strict=True)}
+    metadata.mix = {name: float(f"{weight:.6g}") for name, weight in zip(FEATURES, weights.tolist(), strict=True)}
     after = [rows @ weights for rows in kept]
-    facts["validation_mrr@10"] = {
+    metadata.validation_mrr = {
         name: round(sum(map(_reciprocal, scored, answers)) / len(true), 5)
         for name, scored in (("network", before), ("mixed", after))
     }

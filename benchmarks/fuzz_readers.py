@@ -22,12 +22,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ensue.data.corpus import read_corpus
 from ensue.data.kinds import is_plain, kind_of
-from ensue.data.posts import read_articles, read_posts
+from ensue.data.posts import read_articles, read_corpus, read_posts
 from ensue.data.queries import read_queries
-from ensue.data.query_rules import QueryRules
-from ensue.data.tables import read
+from ensue.data.queries.rules import QueryRules
+from ensue.data.sequences import read
 from ensue.data.texts import read_texts
 from ensue.data.vectors import read_vectors
 from ensue.errors import EnsueError

@@ -22,7 +22,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "2000")  # as the command line does
 
 import polars as pl
 
-from ensue.data.tables import read
+from ensue.data.sequences import read
 from ensue.settings import parse
 from ensue.store.lock import only_writer
 from ensue.stream.board import Hour

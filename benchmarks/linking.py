@@ -37,7 +37,7 @@ import numpy as np
 import polars as pl
 import torch
 
-from ensue.data.corpus import Corpus, read_corpus
+from ensue.data.posts import Corpus, read_corpus
 from ensue.studies.provenance import provenance
 from ensue.tasks.link.index.vector_index import VectorIndex, fingerprints
 from ensue.tasks.link.predictor import LinkPredictor

@@ -28,7 +28,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "2000")  # as the command line does
 import numpy as np
 
 from ensue.data.histories import Histories
-from ensue.data.tables import read
+from ensue.data.sequences import read
 from ensue.predictor import load, make
 from ensue.store import versions
 from ensue.store.folder import clone_folder

@@ -24,8 +24,8 @@ os.environ.setdefault("GOMP_SPINCOUNT", "2000")  # as the command line does
 import numpy as np
 import polars as pl
 
-from ensue.data.sessions import GAP, cut
-from ensue.data.tables import read
+from ensue.data.sequences import read
+from ensue.data.sequences.sessions import GAP, cut
 from ensue.studies.provenance import provenance
 from ensue.tasks.next.predictor import NextPredictor
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from ensue import metrics
 from ensue.data.histories import Histories
-from ensue.data.tables import read
+from ensue.data.sequences import read
 from ensue.records import History
 from ensue.studies.provenance import provenance
 from ensue.tasks.next.predictor import NextPredictor

@@ -52,7 +52,7 @@ def bare_numbers(path: Path) -> int:
 
 
 def ensue(path: Path) -> int:
-    from ensue.data.tables import read
+    from ensue.data.sequences import read
 
     return len(read(path)[0])
 

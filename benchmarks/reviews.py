@@ -21,9 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from ensue.data.corpus import Corpus, read_corpus
-from ensue.data.link_splits import hold_out_posts
-from ensue.data.posts import Articles
+from ensue.data.posts import Articles, Corpus, read_corpus
+from ensue.data.posts.splits import hold_out_posts
 from ensue.metrics import Floats
 from ensue.studies.provenance import provenance
 from ensue.tasks.classify.logistic import SparseRows

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 from ensue.data.histories import Histories
-from ensue.data.tables import read
+from ensue.data.sequences import read
 from ensue.schedule import Schedule
 from ensue.studies.provenance import provenance
 from ensue.tasks.next.dataset import Pieces

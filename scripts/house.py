@@ -36,7 +36,7 @@ BRANCH = re.compile(rf"{TASK}\s*[:\]]|==\s*{TASK}")
 
 
 def module_of(path: Path) -> str:
-    """``ensue.data.tables`` of its file, ``ensue.data`` of its ``__init__.py``."""
+    """``ensue.data.table`` of its file, ``ensue.data`` of its ``__init__.py``."""
     parts = path.relative_to(SOURCE.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

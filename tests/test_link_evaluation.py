@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from ensue import evaluate
-from ensue.data.corpus import Corpus
-from ensue.data.posts import Articles, Posts
+from ensue.data.posts import Articles, Corpus, Posts
 from ensue.errors import DataError
 from ensue.evaluation import LinkResult, compare, describe
 from ensue.evaluation import link as evaluator

@@ -37,11 +37,10 @@ if TYPE_CHECKING:
         TextAnswer,
         TextExplanation,
     )
-    from ensue.data.corpus import Corpus, read_corpus
     from ensue.data.histories import Histories
-    from ensue.data.posts import Articles, Posts
+    from ensue.data.posts import Articles, Corpus, Posts, read_corpus
     from ensue.data.queries import Queries, read_queries
-    from ensue.data.tables import read
+    from ensue.data.sequences import read
     from ensue.data.texts import Texts, read_texts
     from ensue.evaluation import compare, evaluate
     from ensue.predictor import Predictor, load, make
@@ -88,11 +87,10 @@ __all__ = [
 _HOMES = {
     "answers": "Answer Choice Deletion Explanation Heed Link LinkAnswer Passage "
     "QueryExplanation TextAnswer TextExplanation",
-    "data.corpus": "Corpus read_corpus",
     "data.histories": "Histories",
-    "data.posts": "Articles Posts",
+    "data.posts": "Articles Corpus Posts read_corpus",
     "data.queries": "Queries read_queries",
-    "data.tables": "read",
+    "data.sequences": "read",
     "data.texts": "Texts read_texts",
     "evaluation": "compare evaluate",
     "predictor": "Predictor load make",

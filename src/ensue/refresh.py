@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from ensue import metrics, slices
-from ensue.data.check import require_targets
 from ensue.data.histories import Histories
+from ensue.data.sequences.check import require_targets
 from ensue.data.splits import hold_out
 from ensue.errors import SettingError
 from ensue.evaluation import Data, describe, score

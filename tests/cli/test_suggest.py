@@ -208,7 +208,7 @@ def test_mistakes_are_one_line(ensue: Ensue, files: Files, tmp_path: Path) -> No
 
 def test_rules_by_name() -> None:
     from ensue.cli.options import Reading
-    from ensue.data.query_rules import PAPER_RULES, QueryRules
+    from ensue.data.queries.rules import PAPER_RULES, QueryRules
 
     assert suggest._rules(Reading(rules="paper")) == PAPER_RULES
     assert suggest._rules(Reading(rules="most=5,repeats=true", gap=10)) == QueryRules(most=5, repeats=True, gap=10)

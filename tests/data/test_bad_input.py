@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ensue.data.tables import read
+from ensue.data.sequences import read
 from ensue.errors import DataError, SettingError
 
-from .test_read import CLICKS, write, zstd
+from .sequences.test_dataset import CLICKS, write, zstd
 
 HEAD = "session,item,time\n"
 

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from ensue.data.encodings import mend_halves
 from ensue.data.posts import read_articles, read_posts
 from ensue.data.queries import read_queries
-from ensue.data.tables import read
+from ensue.data.sequences import read
 from ensue.data.texts import read_texts
 from ensue.errors import DataError, SettingError
 from ensue.records import History
 
-from .test_read import records, write
+from .sequences.test_dataset import records, write
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "xz": lzma.compress, "zst": zstd.compress}
 LOG = "session,item,time\n1,a,5\n1,b,6\n"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ensue.data.vectors import Vectors, read_vectors
 from ensue.errors import DataError
 
-from .test_read import write
+from .sequences.test_dataset import write
 
 GLOVE = "the 0.5 -1 2e-1\n, 1 2 3\n. . . 4 5 6\nfilm 7 8 9\nthe 9 9 9\n"
 

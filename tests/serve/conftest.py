@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from ensue.data.corpus import Corpus
 from ensue.data.histories import Histories
-from ensue.data.posts import Articles, Posts
+from ensue.data.posts import Articles, Corpus, Posts
 from ensue.data.queries import read_queries
 from ensue.data.texts import Texts
 from ensue.predictor import make

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ensue.data.corpus import read_corpus
+from ensue.data.posts import read_corpus
 from ensue.data.queries import read_queries
-from ensue.data.tables import read
+from ensue.data.sequences import read
 from ensue.data.texts import read_texts
 from ensue.predictor import load
 from ensue.records import History, Post, Text

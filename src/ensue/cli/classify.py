@@ -76,7 +76,7 @@ def _require_paired(data: Texts, path: Path, predictor: ClassifyPredictor) -> No
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
     """Show what was understood of texts, and what in them would spoil a result."""
     from ensue.cli import show, show_texts
-    from ensue.data.text_check import check_texts
+    from ensue.data.texts.check import check_texts
 
     texts, understood = _read(path, reading)
     found = check_texts(texts, understood, {str(other): read(other, reading) for other in others})
@@ -111,7 +111,7 @@ def records(source: str, reading: Reading, predictor: ClassifyPredictor) -> Aske
     from ensue.cli import show
     from ensue.data.files import open_file
     from ensue.data.kinds import is_plain
-    from ensue.data.originals import beside
+    from ensue.data.posts.fields import beside
 
     paired = bool(predictor.metadata.paired)
     if source == "-":

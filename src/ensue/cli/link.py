@@ -19,8 +19,7 @@ from ensue.records import Post
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from ensue.data.corpus import Corpus
-    from ensue.data.posts import UnderstoodPosts
+    from ensue.data.posts import Corpus, UnderstoodPosts
     from ensue.evaluation import LinkResult
     from ensue.tasks.link.explain import LinkExplanation
     from ensue.tasks.link.predictor import LinkPredictor
@@ -39,7 +38,7 @@ def read(path: Path, reading: Reading) -> Corpus:
 
 def _read(path: Path, reading: Reading) -> tuple[Corpus, tuple[UnderstoodPosts, UnderstoodPosts]]:
     from ensue.cli import show_links
-    from ensue.data.corpus import read_corpus
+    from ensue.data.posts import read_corpus
 
     corpus, understood = read_corpus(path, reading.articles, columns=reading.roles, **reading.opening)
     for one in understood:

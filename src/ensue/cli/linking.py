@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from ensue.data.corpus import Corpus
+    from ensue.data.posts import Corpus
     from ensue.tasks.link.predictor import LinkPredictor
     from ensue.tasks.link.ranked import Ranked
     from ensue.tasks.link.review.labels import Labels
@@ -61,7 +61,7 @@ def link(
     if folder is not None and task_of(folder) != "link":
         raise SettingError(f"{folder}: this model answers another question; name a folder made by `ensue fit link`")
     from ensue.cli import show, show_links, writing
-    from ensue.data.corpus import read_corpus
+    from ensue.data.posts import read_corpus
     from ensue.tasks.link.ranked import SHOWN, rank
 
     if output is not None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from ensue.data.histories import Histories
-    from ensue.data.tables import Understood
+    from ensue.data.sequences import Understood
     from ensue.evaluation import Result
     from ensue.tasks.next.predictor import NextPredictor
 
@@ -34,7 +34,7 @@ def read(path: Path, reading: Reading) -> Histories:
 
 def _read(path: Path, reading: Reading) -> tuple[Histories, Understood]:
     from ensue.cli import show
-    from ensue.data.tables import read as read_log
+    from ensue.data.sequences import read as read_log
 
     histories, understood = read_log(
         path,
@@ -50,7 +50,7 @@ def _read(path: Path, reading: Reading) -> tuple[Histories, Understood]:
 
 def require(data: Histories, path: Path, *, learn: bool) -> None:
     """Refuse data in which nothing follows anything, for learning and for scoring alike."""
-    from ensue.data.check import require_targets
+    from ensue.data.sequences.check import require_targets
 
     require_targets(data, str(path))
 
@@ -62,7 +62,7 @@ def require_like(data: Histories, path: Path, predictor: NextPredictor) -> None:
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
     """Show what was understood of a log, and what in it would spoil a result."""
     from ensue.cli import show, show_events
-    from ensue.data.check import check as look
+    from ensue.data.sequences.check import check as look
 
     histories, understood = _read(path, reading)
     found = look(histories, understood, {str(other): read(other, reading) for other in others})

@@ -17,7 +17,7 @@ from ensue.lines import CONTROLS, plural, printable
 
 if TYPE_CHECKING:
     from ensue.answers import Choice
-    from ensue.data.tables import Understood
+    from ensue.data.sequences import Understood
     from ensue.evaluation import Row
     from ensue.training.loop import Report
 

@@ -10,7 +10,7 @@ from ensue.lines import plural
 
 if TYPE_CHECKING:
     from ensue.answers import Answer, Explanation, Forecast
-    from ensue.data.check import Findings
+    from ensue.data.sequences.check import Findings
     from ensue.evaluation import Result
     from ensue.refresh import Refreshed
 

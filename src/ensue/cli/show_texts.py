@@ -11,8 +11,8 @@ from ensue.lines import plural, printable
 
 if TYPE_CHECKING:
     from ensue.answers import TextAnswer, TextExplanation
-    from ensue.data.text_check import TextFindings
     from ensue.data.texts import UnderstoodTexts
+    from ensue.data.texts.check import TextFindings
     from ensue.evaluation import TextResult
 
 _LABELS = 20

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from ensue.data.queries import Queries, UnderstoodQueries
-    from ensue.data.query_rules import QueryRules
+    from ensue.data.queries.rules import QueryRules
     from ensue.evaluation import SuggestResult
     from ensue.tasks.suggest.predictor import SuggestPredictor
 
@@ -52,7 +52,7 @@ def _read(path: Path, reading: Reading, *, least: int | None = None) -> tuple[Qu
 
 
 def _rules(reading: Reading) -> QueryRules:
-    from ensue.data.query_rules import PAPER_RULES, QueryRules
+    from ensue.data.queries.rules import PAPER_RULES, QueryRules
     from ensue.settings import changed, parse
     from ensue.settings import require as require_setting
 

@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Unpack
 
-from ensue.data.columns import ROLES as LOG_ROLES
-from ensue.data.columns import find_columns
-from ensue.data.corpus import is_corpus
 from ensue.data.files import Content, answering, open_file
-from ensue.data.formats import recognise
 from ensue.data.packed import Opening
-from ensue.data.post_formats import collector_of
-from ensue.data.post_json import READERS, is_json, layout_of, objects
-from ensue.data.query_formats import is_query_log
+from ensue.data.posts.corpus import is_corpus
+from ensue.data.posts.formats import collector_of
+from ensue.data.posts.platforms import READERS, is_json, layout_of, objects
+from ensue.data.queries.formats import is_query_log
+from ensue.data.sequences.columns import ROLES as LOG_ROLES
+from ensue.data.sequences.columns import find_columns
+from ensue.data.sequences.formats import recognise
 from ensue.data.table import Table, read_object
-from ensue.data.text_formats import ROLES as TEXT_ROLES
-from ensue.data.text_formats import read_rows
+from ensue.data.texts.formats import ROLES as TEXT_ROLES
+from ensue.data.texts.formats import read_rows
 from ensue.errors import DataError
 
 Kind = Literal["next", "classify", "suggest", "link"]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 import polars as pl
 
-from ensue.data.post_fields import flat as flat_fields
 from ensue.data.table import JSON
 
 
@@ -33,14 +32,6 @@ def extended(originals: pl.DataFrame, added: pl.DataFrame) -> pl.DataFrame:
     names = _free(added.columns, {name for fields in found for name in fields})
     merged = (fields | dict(zip(names, row, strict=True)) for fields, row in zip(found, added.rows(), strict=True))
     return pl.DataFrame({JSON: [json.dumps(fields, ensure_ascii=False) for fields in merged]})
-
-
-def beside(originals: Callable[[], pl.DataFrame], added: pl.DataFrame, flat: bool) -> pl.DataFrame:
-    """As :func:`extended`; of JSON, if ``flat``, a table of the objects' own fields."""
-    kept = originals()
-    if flat and kept.columns == [JSON]:
-        return extended(flat_fields(json.loads(line) for line in kept[JSON]), added)
-    return extended(kept, added)
 
 
 def _free(names: Sequence[str], taken: Collection[str]) -> list[str]:

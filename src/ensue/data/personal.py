@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.query_rules import normalised
+from ensue.data.queries.rules import normalised
 
 Mask = npt.NDArray[np.bool_]
 LONG = 6

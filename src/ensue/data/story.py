@@ -21,8 +21,8 @@ import polars as pl
 
 from ensue.data.histories import Histories, Index
 from ensue.data.paths import Paths
-from ensue.data.queries import Queries
-from ensue.data.query_rows import count_words
+from ensue.data.queries.dataset import Queries
+from ensue.data.queries.rows import count_words
 from ensue.data.world import HOUR, World, make_world
 from ensue.records import Article, History, Post, Text
 from ensue.vocabulary import FIRST, Vocabulary

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, overload
 
-from ensue.data.corpus import Corpus
 from ensue.data.histories import Histories
+from ensue.data.posts import Corpus
 from ensue.data.queries import Queries
 from ensue.data.texts import Texts
 from ensue.evaluation import classify, link, next_event, suggest

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from ensue.data.corpus import Corpus
 from ensue.data.histories import Index
 from ensue.data.near_copies import headline_copies
+from ensue.data.posts import Corpus
 from ensue.errors import DataError
 from ensue.evaluation.paired_test import PairedTest, paired_tests
 from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_seeds

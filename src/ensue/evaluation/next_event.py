@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue import metrics
-from ensue.data.check import fingerprints
 from ensue.data.histories import Histories
+from ensue.data.sequences.check import fingerprints
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_seeds
 from ensue.lines import plural

@@ -27,7 +27,7 @@ import polars as pl
 from ensue import metrics
 from ensue.data.histories import Histories, Index
 from ensue.data.queries import Queries, prefixes
-from ensue.data.query_rules import PAPER_RULES, normalise
+from ensue.data.queries.rules import PAPER_RULES, normalise
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.paired_test import PairedTest, paired_tests
 from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_seeds

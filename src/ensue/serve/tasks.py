@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ensue.data.corpus import Corpus
 from ensue.data.histories import Histories
-from ensue.data.posts import Articles, Posts
+from ensue.data.posts import Articles, Corpus, Posts
 from ensue.data.queries import Queries, read_queries
-from ensue.data.query_rules import QueryRules
+from ensue.data.queries.rules import QueryRules
 from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.records import Article, History, Post, Text

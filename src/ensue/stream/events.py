@@ -1,7 +1,7 @@
 """Lines to events in columns; a line that cannot be read is named with its reason, and the others go on.
 
 A line is an event, ``{"session": "s1", "item": "a7", "time": 1700000000}``, its fields under any of the names that
-:func:`ensue.data.columns.find_columns` knows, with perhaps an ``id`` that tells repeats; or a whole history,
+:func:`ensue.data.sequences.columns.find_columns` knows, with perhaps an ``id`` that tells repeats; or a whole history,
 ``{"values": ["a7", "b3"], "times": [1700000000, 1700000042], "id": "s1"}``, the record's JSON as everywhere.
 
 The first good event says which fields play which role and in which unit the times are; both then hold for the stream.
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ensue.data.clock import MILLISECONDS, UNITS, WORDS, named_unit
-from ensue.data.columns import find_columns
+from ensue.data.sequences.columns import find_columns
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, one_line, quoted
 from ensue.records import History

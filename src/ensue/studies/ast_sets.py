@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ensue.data.corpus import Corpus, read_corpus
-from ensue.data.posts import Articles
+from ensue.data.posts import Articles, Corpus, read_corpus
 from ensue.errors import DataError
 
 SETS = ("politifact", "clickbait22")

@@ -15,9 +15,8 @@ import numpy as np
 import torch
 
 from ensue.answers import Explanation
-from ensue.data.corpus import Corpus
 from ensue.data.histories import Histories
-from ensue.data.posts import Articles, Posts
+from ensue.data.posts import Articles, Corpus, Posts
 from ensue.data.story import VALID_DAY, Story, Written, histories_of, make_story, queries_of, texts_of
 from ensue.data.texts import Texts
 from ensue.data.world import World

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ensue.data.check import fingerprints
 from ensue.data.histories import Histories
-from ensue.data.tables import read
+from ensue.data.sequences import read
+from ensue.data.sequences.check import fingerprints
 from ensue.errors import DataError
 from ensue.studies.hidan_paper import STATISTICS
 

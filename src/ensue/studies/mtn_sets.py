@@ -15,7 +15,7 @@ import polars as pl
 
 from ensue.data.histories import Histories, Index
 from ensue.data.queries import Queries, prefixes, read_queries
-from ensue.data.query_rules import PAPER_RULES, QueryRules
+from ensue.data.queries.rules import PAPER_RULES, QueryRules
 from ensue.errors import DataError
 from ensue.tasks.suggest.dataset import prints
 from ensue.vocabulary import FIRST

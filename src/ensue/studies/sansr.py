@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ensue.data.histories import Histories
-from ensue.data.tables import read
+from ensue.data.sequences import read
 from ensue.errors import DataError, SettingError
 from ensue.evaluation import evaluate_alone
 from ensue.studies import sansr_page as page

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ensue.data.corpus import Corpus
-from ensue.data.posts import Articles, Posts
+from ensue.data.posts import Articles, Corpus, Posts
 from ensue.records import Article, Post
 
 THEMES = {

@@ -12,8 +12,7 @@ import polars as pl
 import pytest
 
 from ensue.answers import LinkAnswer
-from ensue.data.corpus import Corpus
-from ensue.data.posts import Articles, Posts
+from ensue.data.posts import Articles, Corpus, Posts
 from ensue.errors import DataError, SettingError
 from ensue.records import Article, Post
 from ensue.tasks.link.predictor import LinkPredictor

@@ -8,8 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ensue.data.corpus import Corpus, read_corpus
-from ensue.data.posts import Articles
+from ensue.data.posts import Articles, Corpus, read_corpus
 from ensue.evaluation import evaluate
 from ensue.tasks.link.predictor import LinkPredictor
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensue.data.corpus import Corpus
-from ensue.data.posts import Articles, Posts
+from ensue.data.posts import Articles, Corpus, Posts
 from ensue.errors import SettingError
 from ensue.records import Article, Post
 from ensue.refresh import refresh

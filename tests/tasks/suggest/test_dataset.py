@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from ensue.data.histories import Histories
-from ensue.data.query_tokens import QueryTokenizer
+from ensue.data.queries.tokens import QueryTokenizer
 from ensue.records import History
 from ensue.tasks.suggest.batch import UNKNOWN
 from ensue.tasks.suggest.dataset import Sessions, asked, latest, rows_of, spell_out

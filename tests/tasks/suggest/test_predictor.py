@@ -13,7 +13,7 @@ import torch
 from ensue.data.histories import Histories
 from ensue.data.personal import looks_personal
 from ensue.data.queries import Queries, read_queries
-from ensue.data.query_tokens import QueryTokenizer
+from ensue.data.queries.tokens import QueryTokenizer
 from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.records import History
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, added

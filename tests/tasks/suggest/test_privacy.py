@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from ensue.data.histories import Histories
 from ensue.data.personal import is_harmless, looks_personal
 from ensue.data.queries import Queries, read_queries
-from ensue.data.query_rules import normalise, normalise_ascii
-from ensue.data.query_tokens import QueryTokenizer
+from ensue.data.queries.rules import normalise, normalise_ascii
+from ensue.data.queries.tokens import QueryTokenizer
 from ensue.errors import DataError, SettingError
 from ensue.records import History
 from ensue.tasks.suggest.privacy import Floor

@@ -7,7 +7,7 @@ from itertools import pairwise
 import polars as pl
 import pytest
 
-from ensue.data.query_tokens import QueryTokenizer
+from ensue.data.queries.tokens import QueryTokenizer
 from ensue.tasks.suggest import spelling
 from ensue.tasks.suggest.batch import UNKNOWN
 from ensue.tasks.suggest.dataset import spell_out

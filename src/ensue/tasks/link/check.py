@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ensue.data.corpus import Corpus
-from ensue.data.link_splits import LinkLeaks, link_leaks
 from ensue.data.near_copies import headline_copies, near_copies
-from ensue.data.posts import Articles, Posts, UnderstoodPosts
+from ensue.data.posts import Articles, Corpus, Posts, UnderstoodPosts
+from ensue.data.posts.splits import LinkLeaks, link_leaks
 from ensue.lines import part_of
 from ensue.records import Post
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensue.data.corpus import Corpus
+from ensue.data.posts import Corpus
 from ensue.metrics import Floats
 from ensue.tasks.link.encode import encode_posts, has_vectors, terms_of, vectors_of
 from ensue.tasks.link.ensembles.weighted_sum import PULLS, log_shares, mixed, popularity, weigh

@@ -11,8 +11,7 @@ import polars as pl
 from torch import Tensor
 
 from ensue.answers import LinkAnswer
-from ensue.data.corpus import Corpus
-from ensue.data.posts import Articles, Posts
+from ensue.data.posts import Articles, Corpus, Posts
 from ensue.metrics import Floats
 from ensue.records import Post
 from ensue.store.folder import read_model, write_folder

@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ensue.data.corpus import Corpus
 from ensue.data.near_copies import plain_words
-from ensue.data.posts import Articles, Posts
+from ensue.data.posts import Articles, Corpus, Posts
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
 from ensue.nn.encoder import Encoder

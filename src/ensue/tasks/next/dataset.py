@@ -9,8 +9,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ensue.data.check import fingerprints
 from ensue.data.histories import Histories, Index, ranges, scrambled
+from ensue.data.sequences.check import fingerprints
 from ensue.tasks.next.batch import Batch
 from ensue.vocabulary import FIRST
 

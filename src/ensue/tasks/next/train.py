@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from ensue import metrics
-from ensue.data.check import require_targets
 from ensue.data.histories import Histories
+from ensue.data.sequences.check import require_targets
 from ensue.data.splits import hold_out
 from ensue.schedule import Schedule
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel

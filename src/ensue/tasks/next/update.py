@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import torch
 
-from ensue.data.check import require_targets
 from ensue.data.histories import Histories, Ids, Index
+from ensue.data.sequences.check import require_targets
 from ensue.metrics import Floats
 from ensue.tasks.next.dataset import Pieces, distinct, prints, repeats
 from ensue.tasks.next.grow import welcome

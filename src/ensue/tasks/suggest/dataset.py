@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue.data.histories import Histories, Ids, Index, ranges, scrambled
-from ensue.data.query_tokens import QueryTokenizer
+from ensue.data.queries.tokens import QueryTokenizer
 from ensue.tasks.suggest.batch import UNKNOWN, Batch, look_up
 from ensue.vocabulary import FIRST
 

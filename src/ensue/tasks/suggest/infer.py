@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Histories
-from ensue.data.query_rules import Normalisation, normalise, normalise_ascii
+from ensue.data.queries.rules import Normalisation, normalise, normalise_ascii
 from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast, Suggestions
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch, pad

@@ -19,9 +19,9 @@ import polars as pl
 
 from ensue.data.personal import is_harmless, looks_personal
 from ensue.data.queries import Queries
-from ensue.data.query_rows import WORDS, count_words, words_of
-from ensue.data.query_rules import normalise, normalise_ascii, normalised
-from ensue.data.query_tokens import SPECIAL, QueryTokenizer
+from ensue.data.queries.rows import WORDS, count_words, words_of
+from ensue.data.queries.rules import normalise, normalise_ascii, normalised
+from ensue.data.queries.tokens import SPECIAL, QueryTokenizer
 from ensue.errors import DataError, SettingError
 from ensue.vocabulary import FIRST
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ensue.data.query_tokens import QueryTokenizer
+from ensue.data.queries.tokens import QueryTokenizer
 from ensue.tasks.suggest.batch import FIRST
 from ensue.tasks.suggest.prefix import PrefixRule
 from ensue.tasks.suggest.privacy import Floor

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ensue.data.query_tokens import QueryTokenizer
+from ensue.data.queries.tokens import QueryTokenizer
 from ensue.errors import DataError
 from ensue.store.folder import described, read_file, read_tensors, tensor_bytes, write_folder
 from ensue.tasks.suggest.baselines.retrieval import Retrieval

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.data.histories import Histories
-from ensue.data.query_tokens import QueryTokenizer
+from ensue.data.queries.tokens import QueryTokenizer
 from ensue.errors import SettingError
 from ensue.nn.device import find_device, room_for
 from ensue.schedule import Schedule, require_fixed

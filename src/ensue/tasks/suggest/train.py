@@ -10,8 +10,8 @@ import polars as pl
 import torch
 
 from ensue.data.queries import Queries, hold_out_queries
-from ensue.data.query_rules import normalise
-from ensue.data.query_tokens import SPECIAL, Kind, QueryTokenizer
+from ensue.data.queries.rules import normalise
+from ensue.data.queries.tokens import SPECIAL, Kind, QueryTokenizer
 from ensue.errors import DataError
 from ensue.lines import plural
 from ensue.tasks.suggest import save

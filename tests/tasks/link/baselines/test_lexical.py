@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from ensue.data.link_splits import given_part
 from ensue.data.posts import read_articles, read_posts
+from ensue.data.posts.splits import given_part
 from ensue.errors import SettingError
 from ensue.tasks.link.baselines.lexical import KINDS, LENGTH, SATURATION, Kind, Lexical
 from ensue.tasks.link.baselines.terms import STOP_WORDS, character_terms, word_terms

@@ -16,7 +16,7 @@ import pytest
 
 from ensue.data.histories import Histories
 from ensue.data.queries import prefixes, read_queries
-from ensue.data.query_rules import PAPER_RULES, QueryRules
+from ensue.data.queries.rules import PAPER_RULES, QueryRules
 from ensue.metrics import bleu, hit, ngram_counts, ngram_precision, reciprocal_rank, text_ranks
 from ensue.records import History
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast, Suggestions, pack_texts, unpack_texts

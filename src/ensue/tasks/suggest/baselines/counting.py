@@ -23,7 +23,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue.data.histories import Histories, Ids, Index, ranges
-from ensue.data.query_rows import first_arrival
+from ensue.data.queries.rows import first_arrival
 from ensue.metrics import Floats
 from ensue.vocabulary import FIRST, Vocabulary
 

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue.data.histories import Histories, Ids, Index, ranges
-from ensue.data.query_rows import WORDS, distinct_texts, words_of
+from ensue.data.queries.rows import WORDS, distinct_texts, words_of
 from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.co_occurrence import FADE, Beside
 from ensue.tasks.suggest.baselines.counting import Arrays, Mask, MostFrequentNext, last_places

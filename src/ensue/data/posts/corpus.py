@@ -1,0 +1,146 @@
+"""Articles and the posts that may be about them: what task ``link`` learns, is scored on, and answers from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from ensue.data.packed import Opening
+from ensue.data.posts.dataset import Articles, Pairs, Posts, UnderstoodPosts, read_articles, read_posts
+from ensue.data.posts.splits import given_part, hold_out_posts
+from ensue.errors import DataError, SettingError
+from ensue.lines import plural
+
+ROLES = {"body": "body", "article_id": "id", "article_title": "title", "summary": "summary"}
+"""What names a column of the articles, and its role there; every other role is one of the posts."""
+_NAMES = {"articles": ("articles", "stories", "news"), "posts": ("posts", "tweets", "comments")}
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Articles, and posts some of which are known to be about some of them.
+
+    Attributes:
+        articles: all that a post may be about.
+        posts: the posts.
+    """
+
+    articles: Articles
+    posts: Posts
+
+    def __len__(self) -> int:
+        """Number of posts."""
+        return len(self.posts)
+
+    @property
+    def pairs(self) -> Pairs:
+        """(links, 2) numbers of an article and of a post about it; links to articles that are not here are left out."""
+        return self.posts.pairs(self.articles)[0]
+
+    @property
+    def related(self) -> npt.NDArray[np.bool_]:
+        """(posts, articles) whether a post is about an article."""
+        found = np.zeros((len(self.posts), len(self.articles)), bool)
+        articles, posts = self.pairs.T
+        found[posts, articles] = True
+        return found
+
+    def select(self, chosen: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Corpus:
+        """The chosen posts, in the order chosen, and all articles."""
+        return replace(self, posts=self.posts.select(chosen))
+
+    def linked(self) -> Corpus:
+        """The posts that are about an article of this corpus, and all articles."""
+        return self.select(np.unique(self.pairs[:, 1]))
+
+    def part(self, name: str) -> Corpus:
+        """The posts that the file puts in one part, and all articles.
+
+        Raises:
+            DataError: the file has no such part.
+        """
+        return replace(self, posts=given_part(self.posts, name))
+
+    @property
+    def parts(self) -> set[str]:
+        """The parts that the file names."""
+        return set() if self.posts.parts is None else set(self.posts.parts.unique())
+
+    def split(self, seed: int = 0) -> tuple[Corpus, Corpus, str]:
+        """What is learned, what is held out of it, and by which rule: the file's own parts, or a tenth by article.
+
+        Raises:
+            DataError: no post is about an article, or all hang together.
+        """
+        if {"train", "valid"} <= self.parts:
+            part, held = self.part("train"), self.part("valid")
+            return part, held, f"as given: {plural(len(part), 'post')} of train, {len(held):,} of valid"
+        whole = self.part("train") if "train" in self.parts and len(self.parts) > 1 else self
+        train, valid, rule = hold_out_posts(whole.posts, seed=seed)
+        return replace(self, posts=train), replace(self, posts=valid), rule
+
+
+def read_corpus(
+    path: str | Path,
+    articles: str | Path | None = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    **opening: Unpack[Opening],
+) -> tuple[Corpus, tuple[UnderstoodPosts, UnderstoodPosts]]:
+    """Read posts and articles.
+
+    Args:
+        path: a file of posts, or a folder with a file of articles and one of posts.
+        articles: the file of articles, where ``path`` is one of posts.
+        columns: of posts ``text``, ``id``, ``title``, ``about`` and ``part``; of articles ``body``, ``summary``,
+            ``article_id`` and ``article_title``.
+        opening: of both files ``encoding``, ``sheet`` and ``max_unpacked``, see
+            :class:`~ensue.data.packed.Opening`.
+
+    Returns:
+        The corpus; and what was understood of the articles and of the posts.
+
+    Raises:
+        DataError: naming the file, the line, the field and what to do.
+        SettingError: an unknown role, or no file of articles.
+    """
+    source = Path(path)
+    if articles is None:
+        if not source.is_dir():
+            raise SettingError(f"{path}: these are posts; name the file of articles with --articles FILE")
+        articles, source = (find_file(source, name) for name in _NAMES)
+    given = columns or {}
+    ours = {ROLES[role]: name for role, name in given.items() if role in ROLES}
+    theirs = {role: name for role, name in given.items() if role not in ROLES}
+    stories, understood = read_articles(articles, columns=ours, **opening)
+    posts, said = read_posts(source, columns=theirs, **opening)
+    return Corpus(stories, posts), (understood, said)
+
+
+def is_corpus(path: Path) -> bool:
+    """Whether a folder holds a file of articles and one of posts."""
+    return path.is_dir() and all(_fitting(path, name) for name in _NAMES)
+
+
+def find_file(folder: Path, kind: str) -> Path:
+    """The file of ``articles`` or of ``posts`` in a folder, by its name.
+
+    Raises:
+        DataError: none, or more than one.
+    """
+    found = _fitting(folder, kind)
+    if len(found) != 1:
+        some = f"{len(found)} files are" if found else "no file is"
+        raise DataError(
+            f"{folder}: {some} named {' or '.join(_NAMES[kind])}; give one, such as {kind}.jsonl, or name both files"
+        )
+    return found[0]
+
+
+def _fitting(folder: Path, kind: str) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.name.lower().split(".")[0] in _NAMES[kind])

@@ -1,0 +1,373 @@
+"""Posts and articles as columns: read from any known layout, cleaned, every row left out counted and said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Unpack
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ensue.data.files import Content, answering
+from ensue.data.histories import Index, ranges
+from ensue.data.markup import only_links, strip_markup
+from ensue.data.originals import extended, nothing
+from ensue.data.packed import Opening
+from ensue.data.posts.formats import ARTICLE_ROLES, POST_ROLES, flat_posts, read_post_rows
+from ensue.data.posts.platforms import is_json
+from ensue.data.table import ReadOptions, Table
+from ensue.errors import DataError
+from ensue.lines import part_of, plural, quoted
+from ensue.records import Article, Post
+
+Mask = npt.NDArray[np.bool_]
+Pairs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Posts:
+    """Posts in columns.
+
+    Attributes:
+        texts: (posts,) without HTML.
+        ids: (posts,) all different.
+        about: ids of articles, post after post.
+        offsets: (posts + 1,) post ``p`` is about ``about[offsets[p]:offsets[p + 1]]``.
+        parts: (posts,) the part that the file puts each post in, or ``None``.
+        rows: (posts,) which of the originals each was read from.
+        originals: reads all columns of the file anew, in its order.
+        flat: of JSON, reads its fields anew as columns.
+    """
+
+    texts: pl.Series
+    ids: pl.Series
+    about: pl.Series
+    offsets: Index
+    parts: pl.Series | None = None
+    rows: Index = field(default_factory=lambda: np.empty(0, np.int64))
+    originals: Callable[[], pl.DataFrame] = nothing
+    flat: Callable[[], pl.DataFrame] | None = None
+
+    def __len__(self) -> int:
+        """Number of posts."""
+        return len(self.texts)
+
+    @classmethod
+    def of(cls, records: Iterable[Post]) -> Posts:
+        """Columns of a few records; one without an id gets its number, from 1.
+
+        Raises:
+            DataError: an id stands twice.
+        """
+        kept = list(records)
+        ids = _named([record.id for record in kept], "post")
+        about = [name for record in kept for name in record.about]
+        offsets = _offsets([len(record.about) for record in kept])
+        texts = pl.Series([record.text for record in kept], dtype=pl.String)
+        return cls(texts, ids, pl.Series(about, dtype=pl.String), offsets, rows=np.arange(len(kept)))
+
+    def record(self, index: int) -> Post:
+        """One post as a record."""
+        about = self.about[int(self.offsets[index]) : int(self.offsets[index + 1])]
+        return Post(self.texts[index], self.ids[index], tuple(about))
+
+    def records(self) -> Iterator[Post]:
+        """All posts as records, one at a time."""
+        return (self.record(index) for index in range(len(self)))
+
+    def select(self, chosen: npt.NDArray[np.integer] | Mask | slice) -> Posts:
+        """The chosen posts, in the order chosen."""
+        index = np.arange(len(self))[chosen]
+        lengths = np.diff(self.offsets)[index]
+        return replace(
+            self,
+            texts=self.texts.gather(index),
+            ids=self.ids.gather(index),
+            about=self.about.gather(ranges(self.offsets[index], lengths)),
+            offsets=_offsets(lengths),
+            parts=None if self.parts is None else self.parts.gather(index),
+            rows=self.rows[index] if len(self.rows) else self.rows,
+        )
+
+    def pairs(self, articles: Articles) -> tuple[Pairs, int]:
+        """(pairs, 2) numbers of an article and of a post about it; and how many links name no article that is there."""
+        table = pl.DataFrame({"about": articles.ids, "article": np.arange(len(articles))})
+        owners = np.repeat(np.arange(len(self)), np.diff(self.offsets))
+        found = pl.DataFrame({"about": self.about, "post": owners}).join(table, on="about", maintain_order="left")
+        kept = found.select("article", "post").unique(maintain_order=True)
+        return kept.to_numpy().astype(np.int64).reshape(-1, 2), len(self.about) - len(found)
+
+    def extended(self, added: pl.DataFrame) -> pl.DataFrame:
+        """The columns of the file these posts were read from, and others beside them.
+
+        Args:
+            added: (posts) columns; one whose name is taken gets ``ensue_`` before it.
+
+        Returns:
+            The posts' rows in the order of the posts. Of JSON one column ``json``, the added fields within its objects.
+        """
+        return extended(self.originals()[self.rows], added)
+
+    def beside(self, added: pl.DataFrame, flat: bool) -> pl.DataFrame:
+        """As :meth:`extended`; of JSON, if ``flat``, a table of what ``fields`` finds in its objects."""
+        if not flat or self.flat is None:
+            return self.extended(added)
+        kept = self.flat()[self.rows]
+        own = [column.alias(name) for name, column in (("id", self.ids), ("text", self.texts)) if name not in kept]
+        return extended(pl.DataFrame([*own, *kept]), added)
+
+
+@dataclass(frozen=True, eq=False)
+class Articles:
+    """Articles in columns.
+
+    Attributes:
+        bodies: (articles,) whole, without HTML; the title where an article has no body.
+        titles: (articles,) or empty texts.
+        ids: (articles,) all different.
+    """
+
+    bodies: pl.Series
+    titles: pl.Series
+    ids: pl.Series
+
+    def __len__(self) -> int:
+        """Number of articles."""
+        return len(self.bodies)
+
+    @property
+    def texts(self) -> pl.Series:
+        """(articles,) title and body, the title once."""
+        alone = (self.titles == "") | (self.titles == self.bodies)
+        return self.bodies.zip_with(alone, self.titles + "\n" + self.bodies)
+
+    @classmethod
+    def of(cls, records: Iterable[Article]) -> Articles:
+        """Columns of a few records; one without an id gets its number, from 1.
+
+        Raises:
+            DataError: an id stands twice, or an article has neither body nor title.
+        """
+        kept = list(records)
+        ids = _named([record.id for record in kept], "article")
+        for record, name in zip(kept, ids, strict=True):
+            if not (record.body.strip() or record.title.strip()):
+                raise DataError(f"article {quoted(name)}: has neither body nor title; give it one")
+        bodies = [record.body if record.body.strip() else record.title for record in kept]
+        titles = [record.title for record in kept]
+        return cls(pl.Series(bodies, dtype=pl.String), pl.Series(titles, dtype=pl.String), ids)
+
+    def record(self, index: int) -> Article:
+        """One article as a record."""
+        return Article(self.bodies[index], self.ids[index], self.titles[index])
+
+    def records(self) -> Iterator[Article]:
+        """All articles as records, one at a time."""
+        return (self.record(index) for index in range(len(self)))
+
+    def select(self, chosen: npt.NDArray[np.integer] | Mask | slice) -> Articles:
+        """The chosen articles, in the order chosen."""
+        index = np.arange(len(self))[chosen]
+        return Articles(self.bodies.gather(index), self.titles.gather(index), self.ids.gather(index))
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnderstoodPosts:
+    """What the reader understood of a file of posts or articles, and all it left out; goes into JSON as it is."""
+
+    path: str
+    layout: str
+    columns: dict[str, str]
+    """Role -> column; empty for layouts without columns."""
+    rows: int
+    """Rows of the file; those kept and those dropped."""
+    dropped: dict[str, int]
+    """Reason -> rows."""
+    notes: tuple[str, ...]
+    byte_order_mark: bool = False
+    """Whether tables written beside the file should begin with a byte-order mark."""
+
+    @property
+    def sentences(self) -> list[str]:
+        """What was dropped, a line a reason, for people."""
+        words = {
+            "empty": ("has", "have", "no text"),
+            "only_links": ("holds", "hold", "nothing but links and mentions"),
+            "repeated": ("repeats", "repeat", "an earlier row, id and text"),
+            "double_ids": ("has", "have", "the id of an earlier row and another text"),
+        }
+        return [
+            f"{part_of(count, self.rows, 'row', *words[why][:2])} {words[why][2]}: left out"
+            for why, count in self.dropped.items()
+            if count
+        ]
+
+
+def read_posts(
+    path: str | Path, *, columns: Mapping[str, str] | None = None, every: bool = False, **opening: Unpack[Opening]
+) -> tuple[Posts, UnderstoodPosts]:
+    """Read posts; the layout is found by its shape.
+
+    Args:
+        path: CSV, TSV, Excel, Parquet, JSON Lines or JSON, plain or packed; collectors' layouts are in ``platforms``.
+        columns: ``text``, ``id``, ``title``, ``about`` and ``part`` to names, where those do not speak for themselves.
+        every: whether to keep rows without a text, those that hold only links and those that stand twice, so that each
+            row can be answered.
+        opening: ``encoding``, ``sheet`` and ``max_unpacked``, see :class:`~ensue.data.packed.Opening`.
+
+    Raises:
+        DataError: naming the file, the line, the field and what to do; or no post is left.
+        SettingError: an unknown role, or one column in two roles.
+    """
+    with answering(path):
+        options = ReadOptions(columns=columns or {}, **opening)
+        content = options.open(path)
+        rows = read_post_rows(content, options.columns, POST_ROLES, every=every)
+        return _posts(path, content, rows, every)
+
+
+def _posts(path: str | Path, content: Content, rows: Table, every: bool) -> tuple[Posts, UnderstoodPosts]:
+    frame, notes = rows.frame, [*content.notes, *rows.notes]
+    texts = _text(frame, "text")
+    if "title" in frame.columns:
+        texts = _or_title(texts, _text(frame, "title"), "posts", notes)
+    texts = _stripped(texts, "posts", notes)
+    why = pl.select(
+        pl.when(texts == "").then(pl.lit("empty")).when(only_links(texts)).then(pl.lit("only_links")).alias("why")
+    ).to_series()
+    if every:
+        ids, why = _numbered(rows), pl.Series("why", [None] * len(texts), pl.String)
+    else:
+        ids, why = _ids(rows, texts, why, notes)
+    kept = why.is_null().arg_true().to_numpy().astype(np.int64)
+    understood = _understood(path, content, rows, why, notes)
+    if not len(kept):
+        raise DataError(f"{path}: no post is left: {'; '.join(understood.sentences)}")
+    about = frame["about"].gather(kept) if "about" in frame.columns else None
+    links = pl.Series(dtype=pl.String) if about is None else about.explode(empty_as_null=False).drop_nulls()
+    lengths = np.zeros(len(kept), np.int64) if about is None else about.list.len().fill_null(0).to_numpy()
+    parts = frame["part"].fill_null("").gather(kept) if "part" in frame.columns else None
+    found = Posts(
+        texts.gather(kept), ids.gather(kept), links, _offsets(lengths), parts, kept, rows.originals or nothing
+    )
+    return replace(found, flat=partial(flat_posts, content)) if is_json(content) else found, understood
+
+
+def read_articles(
+    path: str | Path, *, columns: Mapping[str, str] | None = None, **opening: Unpack[Opening]
+) -> tuple[Articles, UnderstoodPosts]:
+    """Read articles; see :func:`read_posts`.
+
+    Args:
+        path: CSV, TSV, Excel, Parquet, JSON Lines or JSON, plain or packed; a body may be a list of paragraphs.
+        columns: ``body``, ``id``, ``title`` and ``summary`` to names, where those do not speak for themselves. A
+            summary (a lead, the claim that is checked) becomes the first paragraph of the body.
+        opening: ``encoding``, ``sheet`` and ``max_unpacked``, see :class:`~ensue.data.packed.Opening`.
+
+    Raises:
+        DataError: naming the file, the line, the field and what to do; or no article is left.
+        SettingError: an unknown role, or one column in two roles.
+    """
+    with answering(path):
+        options = ReadOptions(columns=columns or {}, **opening)
+        content = options.open(path)
+        return _articles(path, content, read_post_rows(content, options.columns, ARTICLE_ROLES))
+
+
+def _articles(path: str | Path, content: Content, rows: Table) -> tuple[Articles, UnderstoodPosts]:
+    notes = [*content.notes, *rows.notes]
+    titles = _stripped(_text(rows.frame, "title"), "titles", notes)
+    bodies = _stripped(_text(rows.frame, "body"), "bodies", notes)
+    leads = _stripped(_text(rows.frame, "summary"), "summaries", notes)
+    bodies = pl.select(pl.concat_str(leads, pl.lit("\n"), bodies).alias("body")).to_series().str.strip_chars()
+    bodies = _or_title(bodies, titles, "articles", notes)
+    why = pl.select(pl.when(bodies == "").then(pl.lit("empty")).alias("why")).to_series()
+    ids, why = _ids(rows, bodies, why, notes)
+    kept = why.is_null().arg_true()
+    understood = _understood(path, content, rows, why, notes)
+    if not len(kept):
+        raise DataError(f"{path}: no article is left: {'; '.join(understood.sentences)}")
+    return Articles(bodies.gather(kept), titles.gather(kept), ids.gather(kept)), understood
+
+
+def _text(frame: pl.DataFrame, role: str) -> pl.Series:
+    found = frame[role] if role in frame.columns else pl.Series([""]).new_from_index(0, len(frame))
+    return found.fill_null("").str.strip_chars()
+
+
+def _or_title(texts: pl.Series, titles: pl.Series, what: str, notes: list[str]) -> pl.Series:
+    lacking = (texts == "") & (titles != "")
+    if count := int(lacking.sum()):
+        lack = "body" if what == "articles" else "text"
+        notes.append(f"{part_of(count, len(texts), what[:-1], 'has', 'have')} no {lack}: the title is read")
+    return titles.zip_with(lacking, texts)
+
+
+def _stripped(texts: pl.Series, what: str, notes: list[str]) -> pl.Series:
+    plain, count = strip_markup(texts)
+    if count:
+        notes.append(f"{count:,} of {plural(len(texts), what[:-1])} held HTML tags or entities: stripped to words")
+    return plain.str.strip_chars()
+
+
+def _numbered(rows: Table) -> pl.Series:
+    """Ids; of a row without one its number, from 1."""
+    given = _text(rows.frame, "id")
+    return pl.Series(range(1, len(given) + 1)).cast(pl.String).zip_with(given == "", given)
+
+
+def _ids(rows: Table, texts: pl.Series, why: pl.Series, notes: list[str]) -> tuple[pl.Series, pl.Series]:
+    """Ids, and why a row is left out; a row without an id gets its number.
+
+    Raises:
+        DataError: most ids stand twice, with other texts.
+    """
+    numbers = pl.Series(range(1, len(texts) + 1)).cast(pl.String)
+    given = _text(rows.frame, "id")
+    lacking = given == ""
+    if count := int(lacking.sum()):
+        notes.append(f"{part_of(count, len(texts), 'row', 'has', 'have')} no id: the number of the row stands for it")
+    frame = pl.DataFrame({"id": numbers.zip_with(lacking, given), "text": texts, "why": why}).with_row_index("row")
+    kept = frame.filter(pl.col("why").is_null())
+    later = kept.with_columns(first=pl.col("row").min().over("id"), same=pl.col("row").min().over("id", "text"))
+    later = later.filter(pl.col("row") != pl.col("first"))
+    again = pl.when(pl.col("row") != pl.col("same")).then(pl.lit("repeated")).otherwise(pl.lit("double_ids"))
+    later = later.with_columns(again=again)
+    double = later.filter(pl.col("again") == "double_ids")
+    if len(double) > len(kept) / 2:
+        row, name = int(double["row"][0]), double["id"][0]
+        raise DataError(
+            f"{rows.where(row)}: id {quoted(name)} stands on an earlier text too, and so do most; name the column of "
+            "ids with --columns id=…"
+        )
+    reasons = frame.join(later.select("row", "again"), on="row", how="left", maintain_order="left")
+    return frame["id"], reasons.select(pl.coalesce("why", "again")).to_series()
+
+
+def _understood(path: str | Path, content: Content, rows: Table, why: pl.Series, notes: list[str]) -> UnderstoodPosts:
+    reasons = ("empty", "only_links", "repeated", "double_ids")
+    dropped = {reason: int((why == reason).sum()) for reason in reasons}
+    return UnderstoodPosts(
+        path=str(path),
+        layout=rows.layout,
+        columns=rows.columns,
+        rows=len(why),
+        dropped=dropped,
+        notes=tuple(notes),
+        byte_order_mark=content.byte_order_mark,
+    )
+
+
+def _named(ids: list[str], what: str) -> pl.Series:
+    named = pl.Series([name or str(number) for number, name in enumerate(ids, 1)], dtype=pl.String)
+    for name in named.filter(named.is_duplicated())[:1]:
+        raise DataError(f"{what} {quoted(name)}: the id stands twice; give each {what} its own")
+    return named
+
+
+def _offsets(lengths: Index | list[int]) -> Index:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])

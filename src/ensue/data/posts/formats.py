@@ -1,0 +1,183 @@
+"""The rows of a file of posts or of articles: any table, JSON Lines, or what a collector writes (see ``platforms``).
+
+Roles are found by the names of columns or stated; every other column stays in the file, to be written out again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+
+import polars as pl
+
+from ensue.data.files import Content
+from ensue.data.posts.fields import flat
+from ensue.data.posts.platforms import READERS, dig, is_json, layout_of, objects
+from ensue.data.roles import Found, Roles, plain_name, require_distinct, require_roles
+from ensue.data.table import JSON, Table, names_of, read_table
+from ensue.errors import DataError
+from ensue.lines import plural, quoted
+
+_POSTS: Mapping[str, tuple[str, ...]] = {
+    "text": (
+        *("text", "fulltext", "body", "tweet", "tweettext", "posttext", "message", "content", "comment", "caption"),
+        *("status", "selftext", "post", "description"),
+    ),
+    "id": ("id", "idstr", "postid", "tweetid", "itemid", "messageid", "commentid", "statusid", "uri"),
+    "title": ("title", "subject", "headline"),
+    "about": ("about", "articles", "article", "articleids", "articleid", "stories", "storyid", "storiesid"),
+    "part": ("split", "part", "fold"),
+}
+_ARTICLES: Mapping[str, tuple[str, ...]] = {
+    "body": (
+        "body",
+        "text",
+        "fulltext",
+        "content",
+        "articletext",
+        "articlebody",
+        "maintext",
+        "storytext",
+        "paragraphs",
+    ),
+    "id": ("id", "articleid", "storiesid", "storyid", "guid", "url", "link"),
+    "title": ("title", "headline", "storytitle", "articletitle"),
+    "summary": ("summary", "claim", "claimreviewed", "lead", "standfirst", "abstract", "teaser", "subtitle"),
+}
+POST_ROLES = Roles(known=_POSTS, needed=("text", "title"), doubted=("text",), example="text=…,id=…", plain=plain_name)
+ARTICLE_ROLES = Roles(
+    known=_ARTICLES, needed=("body", "title"), doubted=("body",), example="body=…,id=…", plain=plain_name
+)
+# Columns that no table but a collector's has together. A thread and an author alone would be a cascade's.
+_COLLECTORS: Mapping[str, tuple[set[str], ...]] = {
+    "4cat": ({"id", "threadid", "body", "timestamp"},),
+    "twarc csv": ({"id", "conversationid", "authorid", "createdat", "text"}, {"tweeturl", "userscreenname", "text"}),
+    "bluesky csv": ({"uri", "cid", "text"}, {"uri", "userhandle", "text"}),
+    "zeeschuimer csv": ({"itemid", "sourceplatform", "navindex"},),
+    "media cloud": ({"storiesid", "title", "url"}, {"title", "url", "publishdate"}),
+}
+_SAMPLES = 100
+
+
+def collector_of(names: Sequence[str]) -> str | None:
+    """The collector that writes a table with these columns, or ``None``."""
+    plain = set(map(plain_name, names))
+    return next((name for name, known in _COLLECTORS.items() if any(plain >= columns for columns in known)), None)
+
+
+def read_post_rows(content: Content, stated: Mapping[str, str], roles: Roles, *, every: bool = False) -> Table:
+    """The rows of a file by roles.
+
+    Args:
+        content: the file.
+        stated: role -> column.
+        roles: ``POST_ROLES`` or ``ARTICLE_ROLES``.
+        every: whether to keep empty rows too.
+
+    Raises:
+        DataError: a column that is missing, none for the text, or a line that does not fit.
+        SettingError: an unknown role, or one column in two roles.
+    """
+    require_roles(stated, roles.known)
+    require_distinct(stated)
+    find = partial(roles.find, content.path, stated=stated)
+    if is_json(content):
+        return _json(content, stated, roles)
+    if not content.parquet and len(content.head(2)) < 2:
+        raise DataError(f"{content.path}: has one line, a header at best; give a header and a row for each text")
+    if content.parquet and any(content.schema()[name].is_nested() for name in find(content.names())[0].values()):
+        return _nested_parquet(content, find)
+    table = read_table(content, find).filled(content.path, "text", every=every)
+    if "about" in table.columns:
+        table = replace(table, frame=table.frame.with_columns(_ids("about")))
+    return replace(table, layout=collector_of(content.names()) or table.layout)
+
+
+def _ids(name: str) -> pl.Expr:
+    """Ids with spaces, ``|`` or ``;`` between them as lists."""
+    return pl.col(name).str.extract_all(r"[^\s|;]+")
+
+
+def _nested_parquet(content: Content, find: Callable[[Sequence[str]], Found]) -> Table:
+    """A table some of whose columns are lists: paragraphs, or ids of articles."""
+    roles, notes = find(content.names())
+    raw = content.table(roles.values())
+    columns = {}
+    for role, name in roles.items():
+        column, nested = raw[name], isinstance(raw.schema[name], pl.List)
+        if raw.schema[name] == pl.Binary or (raw.schema[name].is_nested() and not nested):
+            raise DataError(
+                f"{content.path}: column {quoted(name)} ({role}) holds {raw.schema[name]}; give texts or lists"
+            )
+        strings = column.cast(pl.List(pl.String) if nested else pl.String)
+        columns[role] = strings.list.join("\n") if nested and role != "about" else strings
+    frame = pl.DataFrame(columns)
+    if "about" in frame.columns and frame.schema["about"] == pl.String:
+        frame = frame.with_columns(_ids("about"))
+    return Table(content.layout, frame, content.place, roles, notes, content.table)
+
+
+def _json(content: Content, stated: Mapping[str, str], known: Roles) -> Table:
+    """Objects, each with a text at the place of its platform, or with the fields of the roles."""
+    samples = [found for _, found in islice(objects(content), _SAMPLES)]
+    if not samples:
+        raise DataError(f"{content.path}: holds no post; is the list empty?")
+    layout = Counter(map(layout_of, samples)).most_common(1)[0][0] if known is POST_ROLES and not stated else "jsonl"
+    roles, notes = dict[str, str](), tuple[str, ...]()
+    if layout == "jsonl":
+        names = names_of(samples)
+        paths = [path for path in stated.values() if any(dig(sample, path) is not None for sample in samples)]
+        roles, notes = known.find(content.path, [*names, *(path for path in paths if path not in names)], stated)
+    rows: dict[str, list[object]] = {role: [] for role in roles or ("text", "id")}
+    numbers, other = [], 0
+    for number, found in objects(content):
+        numbers.append(number)
+        if layout == "jsonl":
+            for role, path in roles.items():
+                rows[role].append(_value(found[path] if path in found else dig(found, path), role))
+            continue
+        own = layout_of(found)
+        other += own != layout
+        text, name = READERS.get(own, READERS[layout])(found)
+        rows["text"].append(text)
+        rows["id"].append(name)
+    if other:
+        notes = (*notes, f"{plural(other, 'object')} of another shape than {layout}: what text is there is read")
+    schema = {role: pl.List(pl.String) if role == "about" else pl.String for role in rows}
+    frame = pl.DataFrame(rows, schema=schema, strict=False)
+    originals = partial(_json_originals, content)
+    return Table(layout, frame, lambda row: f"{content.path}:{numbers[row]}", roles, notes, originals)
+
+
+def _json_originals(content: Content) -> pl.DataFrame:
+    plain = (
+        {name: value for name, value in found.items() if name not in ("__includes", "__users")}
+        for _, found in objects(content)
+    )
+    return pl.DataFrame({JSON: [json.dumps(found, ensure_ascii=False) for found in plain]})
+
+
+def flat_posts(content: Content) -> pl.DataFrame:
+    """The fields of the objects of a file, as columns."""
+    return flat(found for _, found in objects(content))
+
+
+def _value(value: object, role: str) -> object:
+    """A text, or the list of ids that a post is about; paragraphs become one text, numbers texts."""
+    if role == "about":
+        given = value if isinstance(value, list) else [] if value is None else [value]
+        return [text for item in given if (text := _text(item))]
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return "\n".join(value)
+    return _text(value)
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    # Half a character, as cut emoji leave, has no place in UTF-8.
+    return str(value).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,269 @@
+"""Query logs in, sessions of queries out: cut at pauses, cleaned by rules, every row left out counted.
+
+Users tell where a session ends and how many people typed a query. No id of theirs, and no number that stands for one,
+is in what comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, Unpack
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ensue.data.files import answering
+from ensue.data.histories import Histories, Ids, Index, ranges
+from ensue.data.packed import Opening
+from ensue.data.personal import looks_personal
+from ensue.data.queries.formats import Log, read_log
+from ensue.data.queries.rows import Rows, count_words, first_arrival, once, order_rows
+from ensue.data.queries.rules import QueryRules, sentences
+from ensue.data.sequences.sessions import cut
+from ensue.data.splits import hold_out
+from ensue.data.table import ReadOptions
+from ensue.errors import DataError, SettingError
+from ensue.lines import listed, plural, quoted
+from ensue.vocabulary import FIRST, Vocabulary
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """Sessions of queries in columns.
+
+    Attributes:
+        histories: the sessions; the values of the vocabulary are the distinct normalised queries.
+        users: (values,) how many different users typed each value, anywhere in the file; empty where the log has no
+            users.
+        words: (words,) the distinct words of the file, see ``rows.WORDS``, those of queries that look personal
+            left out; empty where the log has no users.
+        word_users: (words,) how many different users typed each.
+        parts: (sessions,) the part that the file puts each session in, or empty.
+        novel: (sessions,) whether the file marks it as sharing nothing with the other parts, or empty.
+    """
+
+    histories: Histories
+    users: Index = field(default_factory=lambda: np.empty(0, np.int64))
+    words: pl.Series = field(default_factory=lambda: pl.Series(dtype=pl.String))
+    word_users: Index = field(default_factory=lambda: np.empty(0, np.int64))
+    parts: pl.Series = field(default_factory=lambda: pl.Series(dtype=pl.String))
+    novel: Mask = field(default_factory=lambda: np.empty(0, np.bool_))
+
+    def __len__(self) -> int:
+        """Number of sessions."""
+        return len(self.histories)
+
+    def select(self, chosen: npt.NDArray[np.integer] | Mask | slice) -> Queries:
+        """The chosen sessions, in the order chosen; the vocabulary and its users stay whole."""
+        index = np.arange(len(self))[chosen]
+        return replace(
+            self,
+            histories=self.histories.select(index),
+            parts=self.parts.gather(index) if len(self.parts) else self.parts,
+            novel=self.novel[index] if len(self.novel) else self.novel,
+        )
+
+    def part(self, name: str, *, novel: bool = False) -> Queries:
+        """The sessions of one part, or of them those marked as novel.
+
+        Raises:
+            DataError: the file has no such part, or marks nothing as novel.
+        """
+        if name not in self.parts:
+            known = listed(self.parts.unique().sort()) or "none"
+            raise DataError(f"there is no part {quoted(name)}; the file has {known}")
+        if novel and not len(self.novel):
+            raise DataError("the file marks no session as novel; leave novel out")
+        chosen: Mask = (self.parts == name).to_numpy()
+        return self.select(chosen & self.novel if novel else chosen)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnderstoodQueries:
+    """What the reader understood of a log, and all it left out; goes into JSON by ``dataclasses.asdict``."""
+
+    path: str
+    layout: str
+    columns: dict[str, str]
+    """Role -> column; empty for layouts without columns."""
+    time: str
+    """One sentence, always meant to be printed."""
+    unit: str | None
+    absolute: bool
+    """Whether the times are since 1970."""
+    rows: int
+    rules: QueryRules
+    dropped: dict[str, int]
+    """Reason -> rows, or sessions; ``rows`` are those kept, those dropped, and those in dropped sessions."""
+    notes: tuple[str, ...]
+    byte_order_mark: bool = False
+    """Whether tables written beside the file should begin with a byte-order mark."""
+
+    @property
+    def sentences(self) -> list[str]:
+        """What was dropped, a line a reason, for people."""
+        return sentences(self.dropped, self.rules)
+
+
+def read_queries(
+    path: str | Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    rules: QueryRules | None = None,
+    time_unit: str | None = None,
+    **opening: Unpack[Opening],
+) -> tuple[Queries, UnderstoodQueries]:
+    """Read a log of queries, or ready-made sessions; the layout is found by its shape.
+
+    Args:
+        path: a plain or packed file, Parquet or Excel; :mod:`ensue.data.queries.formats` lists the layouts.
+        columns: ``query``, ``user``, ``session``, ``time`` and ``part`` to column names, where the names do not speak
+            for themselves. A session column is trusted; without one users and pauses make the sessions.
+        rules: what counts as a query and as a session.
+        time_unit: ``s``, ``ms``, ``h`` or ``iso``; found out unless stated.
+        opening: ``encoding``, ``sheet`` and ``max_unpacked``, see :class:`~ensue.data.packed.Opening`.
+
+    Returns:
+        Sessions in order of first appearance of their user, oldest query first, and what was understood.
+
+    Raises:
+        DataError: naming the file, the line, the field and what to do; or no session is left.
+        SettingError: an unknown role or unit.
+    """
+    options = ReadOptions(columns=columns or {}, time_unit=time_unit, **opening)
+    rules = QueryRules() if rules is None else rules
+    with answering(path):
+        content = options.open(path)
+        log = read_log(content, options.columns)
+        rows = order_rows(log, rules, time_unit)
+    whole = rows.histories
+    sessions = cut(whole, rules.gap) if log.sessions is None and rules.gap else whole
+    kept, chosen, dropped = _apply(sessions, rows.why, rules)
+    understood = UnderstoodQueries(
+        path=str(path),
+        layout=log.layout,
+        columns=log.columns,
+        time=rows.clock.sentence if rows.clock else "none: no usable clock",
+        unit=rows.clock.unit if rows.clock else None,
+        absolute=rows.clock is not None and rows.clock.absolute,
+        rows=len(log.queries),
+        rules=rules,
+        dropped=rows.dropped | dropped,
+        notes=content.notes + log.notes + rows.notes,
+        byte_order_mark=content.byte_order_mark,
+    )
+    if not len(kept):
+        reasons = "; ".join(understood.sentences)
+        raise DataError(f"{path}: no session of {rules.least} or more queries is left: {reasons}")
+    return _collect(log, rows, kept, rows.places[sessions.offsets[chosen]]), understood
+
+
+def hold_out_queries(
+    queries: Queries,
+    share: float = 0.1,
+    *,
+    by: Literal["time", "session", "given"] = "time",
+    absolute: bool = True,
+    seed: int = 0,
+) -> tuple[Queries, Queries, str]:
+    """Split off sessions to watch or to score.
+
+    Args:
+        queries: at least two sessions.
+        share: part to hold out, between 0 and 1; of no meaning to ``given``.
+        by: ``time``, the sessions that begin last; ``session``, at random; ``given``, the file's ``valid`` (its
+            ``test`` where it has no ``valid``) from its ``train``.
+        absolute: ``UnderstoodQueries.absolute``; without a clock, ``time`` goes by the order of the file.
+        seed: the same seed gives the same random split.
+
+    Returns:
+        The sessions to train on, those held out, and the rule for the protocol card.
+
+    Raises:
+        DataError: fewer than two sessions, or no such parts.
+        SettingError: a share outside (0, 1), or an unknown way.
+    """
+    if by not in ("time", "session", "given"):
+        raise SettingError(f"by: {by!r} is not known; split by time, session or given")
+    if by == "given":
+        other = "valid" if "valid" in queries.parts else "test"
+        train, held = queries.part("train"), queries.part(other)
+        return train, held, f"as given: {plural(len(train), 'session')} of train, {len(held):,} of {other}"
+    order = np.arange(len(queries))
+    if by == "session":
+        order = np.random.default_rng(seed).permutation(len(queries))
+    numbered = replace(queries.histories.select(order), names=pl.Series(order))
+    train_part, held_part, rule = hold_out(numbered, share, by_time=by == "time" and absolute)
+    rows = (np.sort(part.names.to_numpy()) for part in (train_part, held_part))
+    train, held = (queries.select(row) for row in rows)
+    return train, held, rule if by == "time" else f"{len(held):,} of {len(queries):,} sessions at random (seed {seed})"
+
+
+def prefixes(sessions: Histories, latest: int = 64) -> tuple[Histories, Ids]:
+    """Every query but the first of a session as a target: what stood before it, and its id.
+
+    Args:
+        sessions: any; one of n queries gives n - 1 targets, in order.
+        latest: how many queries before each target are kept at most, so that a long session does not grow squarely.
+
+    Returns:
+        (targets) histories without names, and (targets,) ids in the same vocabulary.
+    """
+    place = np.arange(len(sessions.ids)) - np.repeat(sessions.offsets[:-1], sessions.lengths)
+    targets = np.flatnonzero(place > 0)
+    lengths = np.minimum(place[targets], latest)
+    events = ranges(targets - lengths, lengths)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    times = sessions.times[events] if sessions.timed else sessions.times
+    return Histories(sessions.ids[events], offsets, sessions.vocabulary, times), sessions.ids[targets]
+
+
+def _apply(sessions: Histories, why: pl.Series, rules: QueryRules) -> tuple[Histories, Index, dict[str, int]]:
+    """Sessions by the rules, which of them are left, and what went."""
+    reasons = why.to_numpy()[sessions.ids]
+    dropped = {reason: int((reasons == reason).sum()) for reason in ("words", "characters")}
+    left = sessions.keep(why.is_null().to_numpy()[sessions.ids])
+    repeats = np.zeros(len(left.ids), np.bool_)
+    if not rules.repeats:
+        owners = left.sequence_index()
+        repeats[1:] = (left.ids[1:] == left.ids[:-1]) & (owners[1:] == owners[:-1])
+    left = left.keep(~repeats)
+    lengths = left.lengths
+    short, long = lengths < rules.least, lengths > (rules.most or np.inf)
+    dropped["repeats"] = int(repeats.sum())
+    for name, gone in (("short_sessions", short), ("long_sessions", long)):
+        dropped |= {name: int(gone.sum()), f"in_{name}": int(lengths[gone].sum())}
+    chosen = np.flatnonzero(~short & ~long)
+    return left.select(chosen), chosen, dropped
+
+
+def _collect(log: Log, rows: Rows, sessions: Histories, first: Index) -> Queries:
+    """The sessions with a vocabulary of what is left in them, and how many users typed it.
+
+    Args:
+        log: the file.
+        rows: in order.
+        sessions: by the rules, not empty.
+        first: (sessions,) the row that each begins with.
+    """
+    kept, codes = first_arrival(sessions.ids)
+    histories = replace(sessions, ids=codes + np.int32(FIRST), vocabulary=Vocabulary(rows.values.gather(kept)))
+    found = Queries(replace(histories, names=pl.Series(dtype=pl.String)))
+    if rows.users is not None:
+        typed = rows.why.is_null().to_numpy()[rows.histories.ids]
+        ids, users = rows.histories.ids[typed].astype(np.int64), rows.users[typed]
+        pairs = once(users * len(rows.values) + ids) % len(rows.values)
+        named = looks_personal(rows.values)[ids]
+        words, word_users = count_words(rows.values, ids[~named], users[~named])
+        counts = np.bincount(pairs, minlength=len(rows.values))[kept]
+        found = replace(found, users=counts, words=words, word_users=word_users)
+    if log.parts is not None:
+        found = replace(found, parts=log.parts.gather(first).fill_null("").rename("part"))
+    if log.novel is not None:
+        found = replace(found, novel=log.novel.gather(first).fill_null(False).to_numpy())
+    return found

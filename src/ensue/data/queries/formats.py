@@ -1,0 +1,233 @@
+"""The layouts of query logs, recognised by their shape and read without a Python object per row.
+
+================  ================================================================================
+csv, tsv          a header that names a query, and a user and a time or a session; so do jsonl, parquet
+aol               ``AnonID, Query, QueryTime, ItemRank, ClickURL`` between tabs; clicks repeat the query
+ubi               OpenSearch's ``ubi_queries`` as JSON Lines, bare or under ``_source``
+session lists     a header that ends in ``queries``; then parts, names, and any number of queries between tabs
+query lists       any number of queries between tabs, a session a line, no header
+histories         ``{"values": […], "times": […]}`` a line, or Parquet with lists of ``values``
+================  ================================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+import polars as pl
+
+from ensue.data.clock import Where, is_number
+from ensue.data.files import Content
+from ensue.data.histories import Index
+from ensue.data.roles import Found, Roles, require_roles
+from ensue.data.sequences.formats import list_events, read_histories, read_lists_of_parquet
+from ensue.data.table import names_of, read_table, sample_objects
+from ensue.errors import DataError, SettingError
+from ensue.lines import listed
+
+
+def _plain(name: str) -> str:
+    """``Query_Time``, ``QueryTime`` and ``query_time_ms`` alike."""
+    word = re.sub(r"_(s|secs?|seconds?|ms|millis|milliseconds?|h|hours?)$", "", name.strip().lower())
+    return re.sub(r"[^a-z0-9]", "", word)
+
+
+_KNOWN = {
+    "query": (
+        *("query", "userquery", "querytext", "querystring", "searchquery", "searchterm", "searchterms", "searchphrase"),
+        *("searchtext", "searchstring", "keywords", "keyword", "q", "search", "question"),
+    ),
+    "user": (
+        *("anonid", "user", "userid", "clientid", "visitorid", "customerid", "uid", "account", "username"),
+        *("anonymousid", "deviceid", "cookie", "cookieid"),
+    ),
+    "session": ("session", "sessionid", "sid", "visit", "visitid"),
+    "time": ("querytime", "time", "timestamp", "ts", "datetime", "createdat", "date", "eventtime"),
+    "part": ("split", "part", "fold"),
+}
+ROLES = tuple(_KNOWN)
+_STATE = "query=…,user=…,time=…"
+_COLUMNS = Roles(known=_KNOWN, needed=("query",), doubted=ROLES, example=_STATE, plain=_plain, doubts=None)
+_AOL = {"anonid", "query", "querytime", "itemrank", "clickurl"}
+# A table with one of these is about what was clicked, or labels texts.
+_OTHERS = {"item", "itemid", "product", "productid", "article", "articleid", "label", "class", "sentiment", "category"}
+_LISTED = re.compile(r"(queries|questions)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Log:
+    """What a log holds, row by row, before any rule; all columns but ``queries`` may be missing."""
+
+    layout: str
+    queries: pl.Series
+    """(rows,) texts, null where there is none."""
+    users: pl.Series | None
+    """(rows,) texts, null where there is none."""
+    sessions: pl.Series | None
+    """(rows,) whatever tells one session (of a user) from another."""
+    times: pl.Series | None
+    where: Where
+    parts: pl.Series | None = None
+    """(rows,) train, valid or test."""
+    novel: pl.Series | None = None
+    """(rows,) whether the file marks the session as one that no other part shares."""
+    columns: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def read_log(content: Content, stated: Mapping[str, str]) -> Log:
+    """The rows of a log, whatever its layout.
+
+    Raises:
+        DataError: no column for the query, nothing that tells sessions, or a line that does not fit its layout.
+        SettingError: an unknown role, or roles where the layout has none.
+    """
+    require_roles(stated, ROLES)
+    if not content.parquet and not content.json:
+        log = _lists(content, stated)
+        if log is not None:
+            return log
+        if len(content.head(2)) < 2:
+            raise DataError(f"{content.path}: has one line, a header at best, and no query")
+    names = _names(content)
+    if "values" in names and not stated:
+        return _histories(content)
+    return _table(content, names, stated)
+
+
+def is_query_log(line: str, names: Sequence[str]) -> bool:
+    """Whether a first line, or the names of its columns, speak of queries and of nothing else that is known.
+
+    Args:
+        line: the first line; empty for Parquet.
+        names: the columns it would name.
+    """
+    if "\t" in line and not line.lstrip().startswith("{") and _LISTED.match(line.split("\t")[-1].strip()):
+        return True
+    plain = set(map(_plain, names))
+    if plain >= _AOL or names == ["_source"]:
+        return True
+    named = {role for role, known in _KNOWN.items() if plain & set(known)}
+    return "query" in named and bool(named & {"user", "session"}) and not plain & _OTHERS
+
+
+def _table(content: Content, names: Sequence[str], stated: Mapping[str, str]) -> Log:
+    nested = names == ["_source"] and content.json
+    if nested:
+        content = _unnested(content)
+        if not content.head(1):
+            raise DataError(f"{content.path}: no line has an object under _source; give ubi_queries as JSON Lines")
+        names = _names(content)
+    table = read_table(content, partial(_find, content, stated=stated)).filled(content.path, "text")
+    columns = {role: table.frame[role].rename(name) for role, name in table.columns.items()}
+    plain = set(map(_plain, names))
+    ubi = nested or {"userquery", "clientid", "queryid"} <= plain
+    return Log(
+        "aol" if plain >= _AOL else "ubi" if ubi else table.layout,
+        columns["query"],
+        columns.get("user"),
+        columns.get("session"),
+        columns.get("time"),
+        table.where,
+        parts=columns.get("part"),
+        columns=table.columns,
+        notes=table.notes,
+    )
+
+
+def _lists(content: Content, stated: Mapping[str, str]) -> Log | None:
+    """Sessions of queries between tabs, or ``None`` for a table."""
+    head = content.head()
+    fields = head[0].split("\t")
+    headed = bool(_LISTED.match(fields[-1].strip()))
+    if not headed and (stated or not any("\t" in line for line in head) or _is_table(head)):
+        return None
+    if stated:
+        raise SettingError(f"{content.path}: the layout has no columns to name; leave --columns out")
+    lines = content.column_of_lines()
+    filled = lines.str.contains(r"\S").arg_true()[int(headed) :]
+    numbers = filled.to_numpy().astype(np.int64) + 1
+    rows = lines.gather(filled).str.strip_chars_end("\r").str.split("\t")
+    width = len(fields) - 1 if headed else 0
+    short = (rows.list.len() <= width).arg_true()
+    if len(short):
+        place = int(short[0])
+        raise DataError(
+            f"{content.path}:{numbers[place]}: {rows.list.len()[place]} fields and no query; the header has {width} "
+            "before the queries"
+        )
+    if not len(rows):
+        raise DataError(f"{content.path}: has a header but no query")
+    lengths = rows.list.len().to_numpy().astype(np.int64) - width
+    marks = {_plain(name): rows.list.get(place) for place, name in enumerate(fields[:width])}
+    parts, overlap = marks.get("split"), marks.get("overlap")
+    return _listed(
+        "session lists" if headed else "query lists",
+        rows.list.slice(width).explode(),
+        lengths,
+        lambda row: f"{content.path}:{np.repeat(numbers, lengths)[row]}",
+        parts=parts,
+        novel=None if overlap is None else overlap == "novel",
+    )
+
+
+def _listed(layout: str, queries: pl.Series, lengths: Index, where: Where, **marks: pl.Series | None) -> Log:
+    """A log of whole sessions; ``marks`` are columns with one value a session."""
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    log = Log(layout, queries, None, pl.Series(owners), None, where)
+    every = {name: None if column is None else column.gather(owners) for name, column in marks.items()}
+    return replace(log, **every)  # type: ignore[arg-type]
+
+
+def _histories(content: Content) -> Log:
+    if content.parquet:
+        events = list_events(content, read_lists_of_parquet(content), content.place)
+    else:
+        events = read_histories(content)
+    layout = "parquet histories" if content.parquet else "jsonl histories"
+    log = _listed(layout, events.values.cast(pl.String), events.lengths, events.where)
+    return replace(log, times=events.times, notes=events.notes)
+
+
+def _is_table(head: Sequence[str]) -> bool:
+    """Whether the first line names columns: it has a known name, or numbers and dates stand below it."""
+    fields = [line.split("\t") for line in head[:2]]
+    if any(_plain(name) in known for name in fields[0] for known in _KNOWN.values()):
+        return True
+    below = fields[1] if len(fields) > 1 else []
+    return len(below) == len(fields[0]) and any(is_number(text) or re.match(r"\d{4}-\d\d-\d\d", text) for text in below)
+
+
+def _names(content: Content) -> list[str]:
+    """The names of the columns; of JSON all that the first lines have."""
+    if not content.json:
+        return content.names()
+    samples = sample_objects(content)
+    nested = any(isinstance(sample.get("_source"), dict) for sample in samples)
+    return ["_source"] if nested else names_of(samples)
+
+
+def _unnested(content: Content) -> Content:
+    """The objects under ``_source``, a line each; other lines, such as those of bulk requests, become empty ones."""
+    inner = content.column_of_lines().str.json_path_match("$._source").fill_null("")
+    return replace(content, data=inner.str.join("\n").item().encode())
+
+
+def _find(content: Content, names: Sequence[str], stated: Mapping[str, str]) -> Found:
+    """As :meth:`Roles.find`.
+
+    Raises:
+        DataError: a column that is missing, none for the query, or nothing that tells one session from the next.
+    """
+    found, notes = _COLUMNS.find(content.path, names, stated)
+    if "session" not in found and not {"user", "time"} <= found.keys():
+        lacking = " and no ".join(role for role in ("user", "time") if role not in found)
+        raise DataError(
+            f"{content.path}: there is no {lacking}, and no session column either, so nothing tells where a session "
+            f"ends; the columns are {listed(names)}; name them with --columns {_STATE}, or session=…"
+        )
+    return found, notes

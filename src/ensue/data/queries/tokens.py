@@ -1,0 +1,209 @@
+"""Queries into tokens and back: whole words with a count floor, or byte-level pairs that know no unknown word.
+
+Ids: padding 0, unknown 1, begin 2, end 3, then the tokens, the most frequent words first (pairs in order of merging).
+The names of the first four hold a space, which no token has, so that no query can spell them.
+
+Byte-level BPE is that of Radford et al. (2019): every byte is a token, so every text has ids and comes back exactly. A
+word has the same tokens at the start of a query as later on: a space stands before the first one too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import tokenizers
+from tokenizers import decoders, models, pre_tokenizers, trainers
+
+from ensue.data.histories import Ids, Index, ranges
+from ensue.data.queries.rows import distinct_texts
+from ensue.errors import DataError, SettingError
+from ensue.vocabulary import PADDING, UNKNOWN
+
+Kind = Literal["words", "bpe"]
+BEGIN, END = 2, 3
+SPECIAL = ("< padding >", "< unknown >", "< begin >", "< end >")
+SMALLEST = len(SPECIAL) + 256
+"""Tokens that byte-level pairs need at least: one a byte."""
+_SHOWN = "⁇"
+"""What an unknown word decodes to."""
+_CHUNK = 1 << 16
+_MOST = 1 << 20
+"""Words that pairs are learned from; of a larger log each counts in proportion, the rarest once."""
+
+
+class QueryTokenizer:
+    """Tokens and their ids; made by :meth:`fit` or :meth:`from_json`.
+
+    Args:
+        backend: a pipeline of the ``tokenizers`` library whose first four tokens are ``SPECIAL``.
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+        self.backend = backend
+
+    @classmethod
+    def fit(
+        cls,
+        texts: pl.Series,
+        counts: npt.NDArray[np.integer] | None = None,
+        *,
+        kind: Kind = "words",
+        min_count: int = 1,
+        size: int = 8192,
+    ) -> QueryTokenizer:
+        """Learn the tokens of some queries; the same queries give the same tokens, whatever their order.
+
+        Args:
+            texts: (texts,) normalised queries.
+            counts: (texts,) how often each was typed; once unless stated.
+            kind: ``words``, what stands between spaces; ``bpe``, byte-level pairs.
+            min_count: of ``words``, how often one must occur to have an id (the paper: 8).
+            size: of ``bpe``, how many ids there are at most, those of bytes and the first four included.
+
+        Raises:
+            SettingError: an unknown kind, a count below 1, or a size too small for the bytes.
+        """
+        if kind not in get_args(Kind):
+            raise SettingError(f"kind: {kind!r} is not known; choose {' or '.join(get_args(Kind))}")
+        if min_count < 1:
+            raise SettingError(f"min_count: {min_count} is below 1; 1 keeps every word")
+        if kind == "bpe" and size < SMALLEST:
+            raise SettingError(f"size: {size} is too small; every byte needs a token, so give at least {SMALLEST}")
+        words = _count(texts, counts)
+        return cls(_words(words, min_count) if kind == "words" else _pairs(words, size))
+
+    def __len__(self) -> int:
+        """Number of ids: the rows of an embedding table."""
+        return int(self.backend.get_vocab_size())
+
+    @property
+    def kind(self) -> Kind:
+        """Whether tokens are whole words or pieces."""
+        return "words" if isinstance(self.backend.model, models.WordLevel) else "bpe"
+
+    @cached_property
+    def tokens(self) -> Sequence[str]:
+        """The tokens in order of their ids, as they stand in the file."""
+        known = self.backend.get_vocab()
+        return sorted(known, key=known.__getitem__)
+
+    def encode(self, texts: pl.Series) -> tuple[Ids, Index]:
+        """Ids of many queries, neither begun nor ended.
+
+        Args:
+            texts: (texts,) normalised queries; give each distinct one once.
+
+        Returns:
+            (tokens,) flat ids, and (texts + 1,) offsets.
+        """
+        words = texts.cast(pl.String).str.split(" ")
+        # No token reaches over a space, so each distinct word is taken apart once; an empty text has no word at all.
+        num_words = np.where(texts.to_numpy() == "", 0, words.list.len().to_numpy()).astype(np.int64)
+        distinct, places = distinct_texts(words.filter(texts != "").explode(empty_as_null=False))
+        chunks = (distinct[low : low + _CHUNK].to_list() for low in range(0, len(distinct), _CHUNK))
+        pieces = [ids for chunk in chunks for ids in self.spell(chunk)]
+        lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
+        flat = np.fromiter(chain.from_iterable(pieces), np.int32, int(lengths.sum()))
+        ends = np.concatenate([[0], np.cumsum(lengths[places])]).astype(np.int64)
+        ids = flat[ranges((np.cumsum(lengths) - lengths)[places], lengths[places])]
+        return ids, ends[np.concatenate([[0], np.cumsum(num_words)])]
+
+    def spell(self, words: Iterable[str]) -> list[list[int]]:
+        """Ids of a few words, none of which holds a space."""
+        spaced = [f" {word}" for word in words]
+        return [encoding.ids for encoding in self.backend.encode_batch_fast(spaced, add_special_tokens=False)]
+
+    def decode(self, ids: Sequence[int] | npt.NDArray[np.integer]) -> str:
+        """The query that some ids spell; padding, begin and end are passed over."""
+        kept = [int(id) for id in ids if id not in (PADDING, BEGIN, END)]
+        if self.kind == "words":
+            return " ".join(_SHOWN if id == UNKNOWN else self.tokens[id] for id in kept)
+        text: str = self.backend.decode([id for id in kept if id != UNKNOWN], skip_special_tokens=False)
+        return text.removeprefix(" ")
+
+    def to_json(self) -> str:
+        """All of it as the text of a ``tokenizer.json``, read back by :meth:`from_json` and by the library."""
+        text: str = self.backend.to_str()
+        return text
+
+    @classmethod
+    def from_json(cls, text: str, where: str = "tokenizer.json") -> QueryTokenizer:
+        """Read what :meth:`to_json` wrote; only the vocabulary and the merges are taken from it.
+
+        Raises:
+            DataError: naming ``where`` (a file) and what is wrong.
+        """
+        try:
+            model = json.loads(text)["model"]
+            kind, known = model["type"], dict(model["vocab"])
+            merges = [(first, second) for first, second in model.get("merges", ())]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise DataError(f"{where}: is no tokenizer ({type(error).__name__}: {error}); save it again") from error
+        ordered = sorted(known, key=lambda token: str(known[token]))
+        whole = {*known.values()} == {*range(len(known))} and all(isinstance(id, int) for id in known.values())
+        if kind not in ("WordLevel", "BPE") or not whole or [known.get(name) for name in SPECIAL] != [0, 1, 2, 3]:
+            raise DataError(f"{where}: is no tokenizer of queries, or its ids have gaps; save it again")
+        if kind == "WordLevel":
+            return cls(_word_pipeline(known))
+        if any(not {first, second, first + second} <= known.keys() for first, second in merges):
+            raise DataError(f"{where}: a merge makes a token that has no id; save it again")
+        if not set(pre_tokenizers.ByteLevel.alphabet()) <= set(ordered):
+            raise DataError(f"{where}: a byte has no token; save it again")
+        return cls(_pair_pipeline(known, merges))
+
+
+def _count(texts: pl.Series, counts: npt.NDArray[np.integer] | None) -> pl.DataFrame:
+    """Distinct words with the spaces before them cut off, and how often each occurs, the most frequent first."""
+    times = np.ones(len(texts), np.int64) if counts is None else counts
+    frame = pl.DataFrame({"word": texts.cast(pl.String).str.split(" "), "count": times})
+    flat = frame.explode("word", empty_as_null=False).filter(pl.col("word") != "")
+    return flat.group_by("word").agg(pl.col("count").sum()).sort("count", "word", descending=[True, False])
+
+
+def _words(words: pl.DataFrame, min_count: int) -> tokenizers.Tokenizer:
+    kept = words.filter(pl.col("count") >= min_count)["word"]
+    return _word_pipeline({token: id for id, token in enumerate([*SPECIAL, *kept])})
+
+
+def _word_pipeline(known: dict[str, int]) -> tokenizers.Tokenizer:
+    backend = tokenizers.Tokenizer(models.WordLevel(known, unk_token=SPECIAL[UNKNOWN]))
+    backend.pre_tokenizer = pre_tokenizers.Split(" ", "removed")
+    return backend
+
+
+def _pairs(words: pl.DataFrame, size: int) -> tokenizers.Tokenizer:
+    trainer = trainers.BpeTrainer(
+        vocab_size=size - len(SPECIAL),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    backend = tokenizers.Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    backend.train_from_iterator(_repeated(words), trainer)
+    model = json.loads(backend.to_str())["model"]
+    learned = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    known = {token: id for id, token in enumerate([*SPECIAL, *learned])}
+    return _pair_pipeline(known, [(first, second) for first, second in model["merges"]])
+
+
+def _pair_pipeline(known: dict[str, int], merges: list[tuple[str, str]]) -> tokenizers.Tokenizer:
+    backend = tokenizers.Tokenizer(models.BPE(known, merges))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    backend.decoder = decoders.ByteLevel()
+    return backend
+
+
+def _repeated(words: pl.DataFrame) -> Iterator[list[str]]:
+    """Each word as often as it occurs, in lists, for the library counts for itself."""
+    shrunk = max(1.0, words["count"].sum() / _MOST)
+    for word, count in words.iter_rows():
+        times = max(1, int(count / shrunk))
+        for low in range(0, times, _CHUNK):
+            yield [word] * min(_CHUNK, times - low)

@@ -1,0 +1,157 @@
+"""Checks of sequences: what a data set holds, and what in it would spoil a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from ensue.data.histories import Histories, Index, scrambled
+from ensue.data.sequences.dataset import Understood
+from ensue.errors import DataError
+from ensue.lines import part_of
+from ensue.records import History
+
+_FEW_VALUES = 50
+_ROWS, _EVENTS = 3, 6
+_part = partial(part_of, percent=True)
+_TEACHES = ("has one event and teaches nothing", "have one event and teach nothing")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """Counts, a glance at the data, and warnings; goes into JSON by ``dataclasses.asdict``."""
+
+    understood: Understood
+    sequences: int
+    events: int
+    distinct: int
+    mean_length: float
+    median_length: float
+    longest: int
+    single: int
+    """Sequences of one event: nothing follows anything."""
+    rows: tuple[History, ...]
+    """The first sequences, their first events."""
+    warnings: tuple[str, ...] = field(default=())
+
+
+def check(histories: Histories, understood: Understood, others: Mapping[str, Histories] | None = None) -> Findings:
+    """Count, show and warn.
+
+    Args:
+        histories: what a model would be trained on; not empty.
+        understood: what the reader said of it.
+        others: the other splits by name, such as ``{"test": …}``.
+    """
+    splits = dict(others or {})
+    lengths = histories.lengths
+    warnings = [
+        *_single(lengths),
+        *_duplicates(histories),
+        *_repeats(histories),
+        *_ties(histories),
+        *_clock(histories, understood),
+        *_vocabulary(histories),
+    ]
+    for name, other in splits.items():
+        warnings += [*_shared(histories, other, name), *_unseen(histories, other, name)]
+    return Findings(
+        understood=understood,
+        sequences=len(histories),
+        events=len(histories.ids),
+        distinct=len(np.unique(histories.ids)),
+        mean_length=float(lengths.mean()),
+        median_length=float(np.median(lengths)),
+        longest=int(lengths.max()),
+        single=int((lengths == 1).sum()),
+        rows=tuple(_shorten(histories.record(index)) for index in range(min(_ROWS, len(histories)))),
+        warnings=tuple(warnings),
+    )
+
+
+def require_targets(histories: Histories, where: str) -> None:
+    """Refuse data in which nothing follows anything.
+
+    Raises:
+        DataError: every sequence has at most one event.
+    """
+    if not len(histories) or histories.lengths.max() < 2:
+        raise DataError(
+            f"{where}: every sequence has one event; nothing follows anything, so there is nothing to learn"
+        )
+
+
+def _shorten(record: History) -> History:
+    return History(record.values[:_EVENTS], record.times[:_EVENTS], record.id)
+
+
+def _single(lengths: Index) -> Iterator[str]:
+    if single := int((lengths == 1).sum()):
+        yield f"{_part(single, len(lengths), 'sequence', *_TEACHES)}"
+
+
+def _duplicates(histories: Histories) -> Iterator[str]:
+    if double := len(histories) - len(np.unique(fingerprints(histories))):
+        yield f"{_part(double, len(histories), 'sequence', 'repeats', 'repeat')} an earlier one value for value"
+
+
+def _shared(histories: Histories, other: Histories, name: str) -> Iterator[str]:
+    prints = fingerprints(other.encode(histories.vocabulary))
+    if shared := int(np.isin(prints, fingerprints(histories)).sum()):
+        yield f"{_part(shared, len(other), 'sequence', 'stands', 'stand', of=name)} here too, value for value"
+
+
+def _unseen(histories: Histories, other: Histories, name: str) -> Iterator[str]:
+    seen = set(histories.vocabulary.values)
+    new = np.array([False, False, *(value not in seen for value in other.vocabulary.values)])
+    if unseen := int(new[other.ids].sum()):
+        yield f"{_part(unseen, len(other.ids), 'event', 'has', 'have', of=name)} a value never seen here"
+
+
+def _repeats(histories: Histories) -> Iterator[str]:
+    owners = histories.sequence_index()
+    pairs = np.sort(owners << 32 | histories.ids)
+    again = np.unique(pairs[1:][pairs[1:] == pairs[:-1]] >> 32)
+    if len(again):
+        yield f"{_part(len(again), len(histories), 'sequence', 'holds', 'hold')} a value more than once"
+
+
+def _ties(histories: Histories) -> Iterator[str]:
+    tied = _following(histories, histories.times[1:] == histories.times[:-1]) if histories.timed else 0
+    if tied:
+        yield (
+            f"{_part(tied, len(histories.ids), 'event', 'happens', 'happen')} at the time of the one before: "
+            "their order is unsure"
+        )
+
+
+def _clock(histories: Histories, understood: Understood) -> Iterator[str]:
+    if not histories.timed:
+        yield "no usable clock: no split by time is possible, and models that read time see none"
+    elif not understood.absolute and len(np.unique(histories.times[histories.offsets[:-1]])) == 1:
+        yield f"every sequence starts at time {histories.times[0]:g}: no global split by time is possible"
+
+
+def _vocabulary(histories: Histories) -> Iterator[str]:
+    if (distinct := len(np.unique(histories.ids))) < _FEW_VALUES:
+        yield f"only {distinct} distinct values: figures at 50 or 100 ranks say nothing"
+
+
+def _following(histories: Histories, holds: npt.NDArray[np.bool_]) -> int:
+    """How many pairs of neighbouring events within one sequence hold."""
+    owners = histories.sequence_index()
+    return int((holds & (owners[1:] == owners[:-1])).sum())
+
+
+def fingerprints(histories: Histories) -> npt.NDArray[np.uint64]:
+    """(histories,) a 64-bit number each, equal for equal sequences of values: a sum over (position, value) hashes."""
+    owners = histories.sequence_index()
+    positions = np.arange(len(histories.ids)) - histories.offsets[owners]
+    mixed = scrambled((positions << 32 | histories.ids).astype(np.uint64))
+    ends = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
+    prints: npt.NDArray[np.uint64] = ends[histories.offsets[1:]] - ends[histories.offsets[:-1]]
+    return prints

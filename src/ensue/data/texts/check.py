@@ -1,0 +1,150 @@
+"""Checks of texts: what a data set holds, and what in it would spoil a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from ensue.data.histories import Index
+from ensue.data.texts.dataset import Leaks, Texts, UnderstoodTexts, leaks
+from ensue.data.tokens import split_words
+from ensue.lines import part_of, quoted
+from ensue.records import Text
+
+_ROWS, _SHOWN = 3, 160
+_FEW = 10
+_part = partial(part_of, percent=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextFindings:
+    """Counts, a glance at the data, and warnings; goes into JSON by ``dataclasses.asdict``."""
+
+    understood: UnderstoodTexts
+    texts: int
+    """Texts, or pairs."""
+    paired: bool
+    labels: dict[str, int]
+    """How many texts have each label, most frequent first; empty where the file has none."""
+    mean_words: float
+    median_words: float
+    longest_words: int
+    mean_sentences: float
+    longest_sentences: int
+    silent: int
+    """Texts (of pairs: either one) without a word."""
+    rows: tuple[Text, ...]
+    """The first texts, cut short."""
+    splits: dict[str, Leaks]
+    """What another file shares with this one, by its name."""
+    warnings: tuple[str, ...] = field(default=())
+
+
+def check_texts(texts: Texts, understood: UnderstoodTexts, others: Mapping[str, Texts] | None = None) -> TextFindings:
+    """Count, show and warn.
+
+    Args:
+        texts: what a model would be trained on; not empty.
+        understood: what the reader said of it.
+        others: the other splits by name, such as ``{"test": …}``.
+
+    Raises:
+        DataError: single texts here and pairs there.
+    """
+    found = {name: leaks(texts, other) for name, other in (others or {}).items()}
+    words, sentences, silent = _lengths(texts)
+    labels = _labels(texts)
+    warnings = [*_of_labels(labels, len(texts)), *_repeats(leaks(texts, texts.select(slice(0, 0))))]
+    if silent:
+        warnings.append(f"{_part(silent, len(texts), 'row', 'has', 'have')} a text without words")
+    for name, other in (others or {}).items():
+        warnings += [*_shared(name, found[name]), *_new_labels(name, labels, _labels(other), len(other))]
+    return TextFindings(
+        understood=understood,
+        texts=len(texts),
+        paired=texts.paired,
+        labels=labels,
+        mean_words=float(words.mean()),
+        median_words=float(np.median(words)),
+        longest_words=int(words.max()),
+        mean_sentences=float(sentences.mean()),
+        longest_sentences=int(sentences.max()),
+        silent=silent,
+        rows=tuple(_shorten(texts.record(index)) for index in range(min(_ROWS, len(texts)))),
+        splits=found,
+        warnings=tuple(warnings),
+    )
+
+
+def _lengths(texts: Texts) -> tuple[Index, Index, int]:
+    """Words and sentences of every text, both of a pair, and how many rows have a text without a word."""
+    split = [split_words(column, sentences=True) for column in texts.texts]
+    words = [np.diff(side.sentences[side.texts]) for side in split]
+    sentences = [np.diff(side.texts) for side in split]
+    return np.concatenate(words), np.concatenate(sentences), int((np.min(words, axis=0) == 0).sum())
+
+
+def _labels(texts: Texts) -> dict[str, int]:
+    if texts.labels is None:
+        return {}
+    counts = texts.labels.rename("label").value_counts(name="count").sort(["count", "label"], descending=[True, False])
+    return dict(counts.iter_rows())
+
+
+def _of_labels(labels: Mapping[str, int], num_texts: int) -> Iterator[str]:
+    if not labels:
+        yield "no label: nothing can be learned or scored; name their column with --columns label=…"
+        return
+    if len(labels) == 1:
+        yield f"every text has the label {quoted(next(iter(labels)))}: there is nothing to tell apart"
+    elif few := [label for label, count in labels.items() if count < _FEW]:
+        listed = ", ".join(map(quoted, few[:3])) + (", …" if len(few) > 3 else "")
+        yield f"{len(few):,} of {len(labels):,} labels have under {_FEW} texts ({listed}): their figures say little"
+    if num_texts >= _FEW and len(labels) > num_texts / 2:
+        yield f"{len(labels):,} labels for {num_texts:,} texts: is it the label?"
+
+
+def _repeats(found: Leaks) -> Iterator[str]:
+    if found.repeated:
+        yield (
+            f"{_part(found.repeated, found.rows, 'row', 'repeats', 'repeat')} the text of an earlier one, "
+            "case and spaces aside"
+        )
+    if found.repeated_disagree:
+        yield (
+            f"{_part(found.repeated_disagree, found.rows, 'row', 'has', 'have')} a text that stands here "
+            "under another label too"
+        )
+
+
+def _shared(name: str, found: Leaks) -> Iterator[str]:
+    if found.shared:
+        shown = ", ".join(map(quoted, found.examples))
+        yield f"{_part(found.shared, found.other_rows, 'text', 'stands', 'stand', of=name)} here too, such as {shown}"
+    if found.shared_disagree:
+        yield (
+            f"{_part(found.shared_disagree, found.other_rows, 'text', 'stands', 'stand', of=name)} here "
+            "under another label"
+        )
+    if found.shared_groups:
+        yield (
+            f"{_part(found.shared_groups, found.other_rows, 'row', 'belongs', 'belong', of=name)} to a group that "
+            "is here too"
+        )
+
+
+def _new_labels(name: str, labels: Mapping[str, int], others: Mapping[str, int], num_texts: int) -> Iterator[str]:
+    new = {label: count for label, count in others.items() if label not in labels}
+    if labels and new:
+        listed = ", ".join(map(quoted, list(new)[:3]))
+        yield (
+            f"{_part(sum(new.values()), num_texts, 'text', 'has', 'have', of=name)} a label never seen here ({listed})"
+        )
+
+
+def _shorten(record: Text) -> Text:
+    cut = (text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…" for text in record.texts)
+    return Text(tuple(cut), record.label, record.id)

@@ -1,0 +1,332 @@
+"""Labelled texts, or pairs of them, as columns: read from any known layout, split, and searched for leaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Unpack
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ensue.data.files import answering
+from ensue.data.histories import Index
+from ensue.data.originals import nothing
+from ensue.data.packed import Opening
+from ensue.data.table import ReadOptions, Table
+from ensue.data.texts.formats import read_rows
+from ensue.errors import DataError, SettingError
+from ensue.lines import part_of
+from ensue.records import Text
+
+Mask = npt.NDArray[np.bool_]
+_MANY_LABELS = 20
+_EXAMPLES, _SHOWN = 3, 60
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """Texts in columns, all of the same length.
+
+    Attributes:
+        texts: one column of texts, or two of them for pairs.
+        labels: one label a row, or ``None`` where the data has none.
+        ids: one id a row, or ``None``.
+        groups: what must not be torn apart by a split, such as the film a review is of; or ``None``.
+        originals: of a whole file, reads all columns of its rows anew; of JSON the objects in a column ``json``.
+    """
+
+    texts: tuple[pl.Series, ...]
+    labels: pl.Series | None = None
+    ids: pl.Series | None = None
+    groups: pl.Series | None = None
+    originals: Callable[[], pl.DataFrame] = nothing
+
+    def __len__(self) -> int:
+        """Number of texts, or of pairs."""
+        return len(self.texts[0])
+
+    @property
+    def paired(self) -> bool:
+        """Whether a row is a pair."""
+        return len(self.texts) == 2
+
+    @classmethod
+    def of(cls, records: Iterable[Text]) -> Texts:
+        """Columns of a few records.
+
+        Raises:
+            DataError: single texts among pairs, or labels on some records only.
+        """
+        kept = list(records)
+        width = len(kept[0].texts) if kept else 1
+        for position, record in enumerate(kept):
+            if len(record.texts) != width:
+                raise DataError(
+                    f"text {position}: {len(record.texts)} texts after {width}; give single texts, or pairs"
+                )
+            if (record.label is None) != (kept[0].label is None):
+                raise DataError(f"text {position}: give every text a label, or none")
+        columns = (pl.Series([record.texts[place] for record in kept], dtype=pl.String) for place in range(width))
+        labelled, named = bool(kept and kept[0].label), any(record.id for record in kept)
+        return cls(
+            tuple(columns),
+            pl.Series([record.label for record in kept], dtype=pl.String) if labelled else None,
+            pl.Series([record.id for record in kept], dtype=pl.String) if named else None,
+        )
+
+    def record(self, index: int) -> Text:
+        """One row as a record."""
+        label = None if self.labels is None else self.labels[index]
+        return Text(tuple(column[index] for column in self.texts), label, "" if self.ids is None else self.ids[index])
+
+    def records(self) -> Iterator[Text]:
+        """All rows as records, one at a time."""
+        return (self.record(index) for index in range(len(self)))
+
+    def select(self, chosen: npt.NDArray[np.integer] | Mask | slice) -> Texts:
+        """The chosen rows, in the order chosen."""
+        index = np.arange(len(self))[chosen]
+        others = (None if column is None else column.gather(index) for column in (self.labels, self.ids, self.groups))
+        labels, ids, groups = others
+        return Texts(tuple(column.gather(index) for column in self.texts), labels, ids, groups)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnderstoodTexts:
+    """What the reader understood of a file; goes into JSON as it is."""
+
+    path: str
+    layout: str
+    columns: dict[str, str]
+    """Role -> column; empty for layouts without columns."""
+    notes: tuple[str, ...]
+    byte_order_mark: bool = False
+    """Whether tables written beside the file should begin with a byte-order mark."""
+
+
+def read_texts(
+    path: str | Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    phrases: bool = False,
+    unlabelled: bool = False,
+    **opening: Unpack[Opening],
+) -> tuple[Texts, UnderstoodTexts]:
+    """Read a file of texts; its layout is found by its shape (:mod:`ensue.data.texts.formats` lists them).
+
+    Args:
+        path: a plain or packed file, Parquet or Excel.
+        columns: ``text``, ``second``, ``label``, ``id`` and ``group`` to column names, where the names do not speak
+            for themselves. The fields of ``.ss`` are user, product, rating and text, those of IMDB id, movie, rating,
+            polarity and text.
+        phrases: of trees, whether to read every labelled phrase and not only whole sentences. The same phrase with
+            the same label counts once; its group is the line it was met in first.
+        unlabelled: whether to keep rows whose label is empty, and rows of tables that hold nothing, as texts to
+            predict, one a row. They are left out, and counted, unless stated.
+        opening: ``encoding``, ``sheet`` and ``max_unpacked``, see :class:`~ensue.data.packed.Opening`.
+
+    Returns:
+        Texts in the order of the file, and what was understood. An empty text is kept.
+
+    Raises:
+        DataError: naming the file, the line, the field and what to do.
+        SettingError: an unknown role, or roles or phrases that the layout does not have.
+    """
+    with answering(path):
+        options = ReadOptions(columns=columns or {}, **opening)
+        content = options.open(path)
+        rows = read_rows(content, options.columns, phrases, every=unlabelled)
+        rows, labels, notes = _labels(rows, unlabelled)
+    texts = tuple(rows.frame[role].fill_null("") for role in ("text", "second") if role in rows.frame.columns)
+    silent = pl.DataFrame([~column.str.contains(r"\S").alias(str(i)) for i, column in enumerate(texts)])
+    if num_silent := int(silent.select(pl.any_horizontal(pl.all())).to_series().sum()):
+        notes = (*notes, f"{part_of(num_silent, len(silent), 'row', 'has', 'have')} a text without words: kept")
+    others = (rows.frame[role] if role in rows.frame.columns else None for role in ("id", "group"))
+    ids, groups = (None if column is None else column.fill_null("") for column in others)
+    understood = UnderstoodTexts(
+        path=str(path),
+        layout=rows.layout,
+        columns=rows.columns,
+        notes=content.notes + rows.notes + notes,
+        byte_order_mark=content.byte_order_mark,
+    )
+    originals = rows.originals if unlabelled and rows.originals is not None else lambda: rows.frame
+    return Texts(texts, labels, ids, groups, originals), understood
+
+
+def _labels(rows: Table, unlabelled: bool) -> tuple[Table, pl.Series | None, tuple[str, ...]]:
+    """The rows, their labels, and notes; where some have a label, the others are left out unless they are wanted."""
+    if "label" not in rows.frame.columns:
+        return rows, None, ()
+    labels = rows.frame["label"].str.strip_chars()
+    given = (labels != "").fill_null(False)
+    if not given.any():
+        return rows, None, ("no row has a label",)
+    notes: tuple[str, ...] = ()
+    if not given.all():
+        empty = f"{part_of(len(labels) - int(given.sum()), len(labels), 'row', 'has', 'have')} no label"
+        if unlabelled:
+            labels = labels.set(~given, None)
+        else:
+            rows, labels = rows.select(given), labels.filter(given)
+        notes = (empty if unlabelled else f"{empty}: left out",)
+    if len(labels) >= _MANY_LABELS and labels.n_unique() == len(labels):
+        notes = (*notes, f"each of the {len(labels):,} rows has a label of its own: is it the label?")
+    return rows, labels, notes
+
+
+def hold_out_texts(texts: Texts, share: float = 0.1, seed: int = 0) -> tuple[Texts, Texts, str]:
+    """Split off a part at random, each label in proportion and no group torn apart.
+
+    Pairs without groups go by their first text, so that no premise stands on both sides. With groups the part may be
+    a little smaller than ``share``: a group that would hold out too much of one label stays.
+
+    Args:
+        texts: at least two rows.
+        share: part to hold out, between 0 and 1; at least one row stays on either side, and where it can be avoided
+            no label is without a row to train on.
+        seed: the same seed gives the same split.
+
+    Returns:
+        The texts to train on, those held out (both in their former order), and the rule for the protocol card.
+
+    Raises:
+        DataError: fewer than two rows, or all in one group.
+        SettingError: a share outside (0, 1).
+    """
+    if not 0 < share < 1:
+        raise SettingError(f"share: {share} is not between 0 and 1")
+    if len(texts) < 2:
+        raise DataError(f"{len(texts)} text cannot be split in two; give at least 2")
+    labels = _codes(texts.labels) if texts.labels is not None else np.zeros(len(texts), np.int64)
+    quotas = _quotas(np.bincount(labels), share)
+    generator = np.random.default_rng(seed)
+    owners = _owners(texts)
+    held = _hold_rows(labels, quotas, generator) if owners is None else _hold_groups(labels, owners, quotas, generator)
+    whole = "" if owners is None else ", whole groups" if texts.groups is not None else ", all pairs of a first text"
+    proportion = "" if texts.labels is None else ", each label in proportion"
+    rule = f"{held.sum():,} of {len(texts):,} at random (seed {seed}){whole}{proportion}"
+    return texts.select(~held), texts.select(held), rule
+
+
+def _owners(texts: Texts) -> Index | None:
+    column = texts.groups if texts.groups is not None else texts.texts[0] if texts.paired else None
+    return None if column is None else _codes(column)
+
+
+def _codes(column: pl.Series) -> Index:
+    """Codes from 0 in order of the values."""
+    codes: Index = column.rank("dense").to_numpy().astype(np.int64) - 1
+    return codes
+
+
+def _quotas(counts: Index, share: float) -> Index:
+    """(labels,) rows to hold out of each: largest remainders, at least one row of each label left."""
+    exact = share * counts
+    quotas: Index = np.floor(exact).astype(np.int64)
+    missing = max(round(share * counts.sum()), 1) - quotas.sum()
+    quotas[np.argsort(quotas - exact, kind="stable")[: max(missing, 0)]] += 1
+    quotas = np.minimum(quotas, counts - 1)
+    if not quotas.any():  # small counts may have met their limit: take what a larger label can spare
+        quotas[np.argmax(counts)] = 1
+    return quotas
+
+
+def _hold_rows(labels: Index, quotas: Index, generator: np.random.Generator) -> Mask:
+    order = generator.permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    counts = np.bincount(labels)
+    ranks = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
+    held = np.zeros(len(labels), bool)
+    held[order] = ranks < quotas[labels[order]]
+    return held
+
+
+def _hold_groups(labels: Index, owners: Index, quotas: Index, generator: np.random.Generator) -> Mask:
+    """Groups in random order, each if it fits into what its labels have left."""
+    num_groups, left = int(owners.max()) + 1, quotas.copy()
+    if num_groups < 2:
+        raise DataError("all rows belong to one group, which cannot be split; give two groups, or no group column")
+    members = np.split(np.argsort(owners, kind="stable"), np.cumsum(np.bincount(owners))[:-1])
+    order = generator.permutation(num_groups)
+    held = np.zeros(len(labels), bool)
+    for group in order:
+        counts = np.bincount(labels[members[group]], minlength=len(left))
+        if (counts <= left).all():
+            left -= counts
+            held[members[group]] = True
+            if not left.any():
+                break
+    if not held.any():
+        # No group is small enough: the smallest that leaves every label a row, or else the smallest.
+        totals = np.bincount(labels)
+        emptied = [int((np.bincount(labels[rows], minlength=len(left)) == totals).sum()) for rows in members]
+        held[members[min(order, key=lambda group: (emptied[group], len(members[group])))]] = True
+    return held
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaks:
+    """Texts that stand twice, case and spaces aside; goes into JSON as it is."""
+
+    rows: int
+    """Rows to train on."""
+    other_rows: int
+    """Rows of the other part."""
+    repeated: int
+    """Rows to train on that repeat an earlier one."""
+    repeated_disagree: int
+    """Rows to train on whose text stands there under another label too."""
+    other_repeated: int
+    other_repeated_disagree: int
+    shared: int
+    """Rows of the other part whose text is trained on."""
+    shared_disagree: int
+    """Those of them that are trained on under another label."""
+    shared_groups: int
+    """Rows of the other part whose group (of pairs without groups: whose first text) is trained on."""
+    examples: tuple[str, ...]
+    """The first of the shared texts, cut short."""
+
+
+def leaks(train: Texts, other: Texts) -> Leaks:
+    """Count what is trained on and asked about.
+
+    Raises:
+        DataError: one part has single texts and the other has pairs.
+    """
+    if train.paired != other.paired:
+        raise DataError("one part holds single texts and the other pairs; give two parts of one data set")
+    here, there = _keys(train), _keys(other)
+    spans = here.group_by("key").agg(low=pl.col("label").min(), high=pl.col("label").max())
+    joined = there.join(spans, on="key", how="inner", maintain_order="left")
+    disagree = joined.select((pl.col("low") != pl.col("label")) | (pl.col("high") != pl.col("label"))).to_series()
+    grouped = (train.groups is None) == (other.groups is None)
+    places = [part.groups if part.groups is not None else part.texts[0] for part in (train, other)]
+    num_grouped = int(places[1].is_in(places[0].unique().implode()).sum()) if grouped else 0
+    return Leaks(
+        rows=len(train),
+        other_rows=len(other),
+        repeated=len(here) - here["key"].n_unique(),
+        repeated_disagree=_disagreeing(here),
+        other_repeated=len(there) - there["key"].n_unique(),
+        other_repeated_disagree=_disagreeing(there),
+        shared=len(joined),
+        shared_disagree=int(disagree.sum()),
+        shared_groups=num_grouped if train.groups is not None or train.paired else 0,
+        examples=tuple(key[:_SHOWN] for key in joined["key"].unique(maintain_order=True)[:_EXAMPLES]),
+    )
+
+
+def _keys(texts: Texts) -> pl.DataFrame:
+    plain = [column.str.to_lowercase().str.replace_all(r"\s+", " ").str.strip_chars() for column in texts.texts]
+    key = plain[0] + "\t" + plain[1] if texts.paired else plain[0]
+    labels = pl.Series([None], dtype=pl.String).new_from_index(0, len(texts)) if texts.labels is None else texts.labels
+    return pl.DataFrame({"key": key, "label": labels})
+
+
+def _disagreeing(rows: pl.DataFrame) -> int:
+    return rows.filter(pl.col("label").n_unique().over("key") > 1).height

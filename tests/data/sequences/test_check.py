@@ -1,0 +1,94 @@
+"""What would spoil a result, each warning by hand and against a plain loop."""
+
+import json
+from collections import Counter
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from ensue.data.histories import Histories
+from ensue.data.sequences import Understood
+from ensue.data.sequences.check import Findings, check, require_targets
+from ensue.errors import DataError
+from ensue.records import History
+
+
+def understood(absolute: bool = True) -> Understood:
+    return Understood(path="f", layout="csv", columns={}, time="seconds", unit="s", absolute=absolute, notes=())
+
+
+def histories(*rows: str, times: bool = True, start: float = 0.0) -> Histories:
+    return Histories.of(
+        History(tuple(row), tuple(start * i + t for t in range(len(row))) if times else (), str(i))
+        for i, row in enumerate(rows)
+    )
+
+
+def found(data: Histories, absolute: bool = True, **others: Histories) -> Findings:
+    return check(data, understood(absolute), others)
+
+
+FEW = "only 3 distinct values: figures at 50 or 100 ranks say nothing"
+
+
+def test_counts_and_rows() -> None:
+    findings = found(histories("abcabcabc", "a", "bc", "ca", start=9))
+    counts = (findings.sequences, findings.events, findings.distinct, findings.longest, findings.single)
+    assert counts == (4, 14, 3, 9, 1)
+    assert (findings.mean_length, findings.median_length) == (3.5, 2.0)
+    assert findings.rows[0] == History(tuple("abcabc"), (0.0, 1.0, 2.0, 3.0, 4.0, 5.0), "0")
+    assert len(findings.rows) == 3
+    assert json.loads(json.dumps(asdict(findings)))["warnings"] == [
+        "1 of 4 (25.0 %) sequences has one event and teaches nothing",
+        "1 of 4 (25.0 %) sequences holds a value more than once",
+        FEW,
+    ]
+
+
+def test_nothing_to_warn_about() -> None:
+    rows = [[f"v{i}", f"v{i + 1}"] for i in range(60)]
+    data = Histories.of(History(tuple(row), (1.4e9 + i, 1.4e9 + i + 1)) for i, row in enumerate(rows))
+    assert found(data).warnings == ()
+
+
+def test_duplicates_within_and_across() -> None:
+    train = histories("abc", "cba", "abc", "ab", start=1)
+    # Another vocabulary in another order: "cba" is the shared one, "zzz" is new, "bca" only has the same values.
+    test = histories("zzz", "cba", "bca", start=1)
+    assert found(train, test=test).warnings == (
+        "1 of 4 (25.0 %) sequences repeats an earlier one value for value",
+        FEW,
+        "1 of 3 (33.3 %) sequences of test stands here too, value for value",
+        "3 of 9 (33.3 %) events of test have a value never seen here",
+    )
+
+
+def test_duplicates_equal_a_plain_count() -> None:
+    chance = np.random.default_rng(0)
+    rows = ["".join(chance.choice(list("abc"), chance.integers(1, 5))) for _ in range(300)]
+    double = len(rows) - len(Counter(rows))
+    expected = f"{double} of 300 ({double / 3:.1f} %) sequences repeat an earlier one value for value"
+    assert expected in found(histories(*rows)).warnings
+
+
+def test_ties() -> None:
+    data = Histories.of([History(("a", "b", "c"), (5.0, 5.0, 6.0)), History(("b", "a"), (6.0, 7.0))])
+    assert "1 of 5 (20.0 %) events happens at the time of the one before: their order is unsure" in found(data).warnings
+
+
+def test_clocks() -> None:
+    none = "no usable clock: no split by time is possible, and models that read time see none"
+    assert none in found(histories("ab", times=False), False).warnings
+    same = "every sequence starts at time 0: no global split by time is possible"
+    assert same in found(histories("ab", "ba"), False).warnings
+    assert not any("split by time" in warning for warning in found(histories("ab", "ba", start=1), False).warnings)
+
+
+def test_require_targets() -> None:
+    require_targets(histories("a", "ab"), "f")
+    with pytest.raises(DataError) as caught:
+        require_targets(histories("a", "b"), "f.csv")
+    assert str(caught.value) == (
+        "f.csv: every sequence has one event; nothing follows anything, so there is nothing to learn"
+    )

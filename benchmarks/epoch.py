@@ -29,7 +29,7 @@ from ensue.data.histories import Histories
 from ensue.studies.provenance import provenance
 from ensue.tasks.next import MODELS
 from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.dataset import Pieces
+from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.models.hidan import HiDAN
 from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
@@ -47,7 +47,7 @@ class OnePassLSTM(nn.Module):
 
     def loss(self, batch: Batch) -> Tensor:
         states, _ = self.lstm(self.dropout(self.users(batch.ids)))
-        return functional.cross_entropy(self.output(self.dropout(states[batch.asked])), batch.targets)
+        return functional.cross_entropy(self.output(self.dropout(states[batch.target_mask])), batch.targets)
 
 
 class StepLSTM(nn.Module):
@@ -60,10 +60,10 @@ class StepLSTM(nn.Module):
 
     def loss(self, batch: Batch) -> Tensor:
         users, state, total = self.dropout(self.users(batch.ids)), None, torch.zeros(())
-        targets = torch.zeros_like(batch.ids).masked_scatter(batch.asked, batch.targets)
+        targets = torch.zeros_like(batch.ids).masked_scatter(batch.target_mask, batch.targets)
         for step in range(users.shape[1]):
             state = self.cell(users[:, step], state)
-            asked = batch.asked[:, step]
+            asked = batch.target_mask[:, step]
             scores = self.output(self.dropout(state[0][asked]))
             total = total + functional.cross_entropy(scores, targets[asked, step], reduction="sum")
         return total / batch.num_targets
@@ -82,14 +82,14 @@ def seconds(models: dict[str, Any], data: Histories, repeats: int) -> dict[str, 
     schedule = MODELS["hidan"][2]
     assert schedule is not None
     optimizers = {name: make_optimizer(model, schedule) for name, model in models.items()}
-    pieces = {name: Pieces(data, getattr(model, "reach", None)) for name, model in models.items()}
+    windows = {name: Windows(data, getattr(model, "reach", None)) for name, model in models.items()}
     found: dict[str, list[float]] = {name: [] for name in models}
     for number in range(repeats + 1):
         for name, model in models.items():
             begun = time.perf_counter()
-            for index in pieces[name].plan(schedule.batch_size, number):
+            for index in windows[name].plan(schedule.batch_size, number):
                 optimizers[name].zero_grad()
-                model.loss(pieces[name].batch(index)).backward()
+                model.loss(windows[name].batch(index)).backward()
                 optimizers[name].step()
             found[name].append(time.perf_counter() - begun)
     return {name: times[1:] for name, times in found.items()}

@@ -31,7 +31,7 @@ from ensue.data.histories import Histories
 from ensue.data.sequences import read
 from ensue.schedule import Schedule
 from ensue.studies.provenance import provenance
-from ensue.tasks.next.dataset import Pieces
+from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.models.gru4rec import GRU4Rec, GRU4RecSettings
 from ensue.tasks.next.models.sansr import SANSR, SANSRSettings
 from ensue.training.optimizer import make_optimizer
@@ -79,17 +79,17 @@ class Ours:
     """One of our models on a few batches of whole sessions."""
 
     def __init__(self, model: Any, data: Histories) -> None:
-        self.model, self.pieces = model.train(), Pieces(data, model.reach)
+        self.model, self.windows = model.train(), Windows(data, model.reach)
         self.optimizer = make_optimizer(model, Schedule(weight_decay=0.0))
-        each = round(TARGETS * len(self.pieces) / self.pieces.targets)
-        self.plan = self.pieces.plan(each, 0)
+        each = round(TARGETS * len(self.windows) / self.windows.targets)
+        self.plan = self.windows.plan(each, 0)
 
     def turn(self, number: int) -> tuple[float, int]:
         """Seconds of the next batches, from data to optimiser, and their targets."""
         parts = [self.plan[at % len(self.plan)] for at in range(number * BATCHES, (number + 1) * BATCHES)]
         begun, targets = time.perf_counter(), 0
         for index in parts:
-            batch = self.pieces.batch(index)
+            batch = self.windows.batch(index)
             self.optimizer.zero_grad()
             self.model.loss(batch).backward()
             self.optimizer.step()

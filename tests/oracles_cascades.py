@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ensue.data.histories import Histories
-from ensue.tasks.next.dataset import Pieces
+from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.models.cyan import CYANRNNSettings
 from ensue.tasks.next.models.recurrent import RecurrentSettings
 from ensue.tasks.next.models.rmtpp import RMTPPSettings
@@ -248,11 +248,11 @@ def reads_a_long_history_whole(model: Any) -> None:
     ((ids, times),) = ragged(7, [300])
     known = Vocabulary(map(str, range(NUM_IDS - FIRST)))
     data = Histories(np.array(ids, np.int32), np.array([0, 300]), known, np.array(times))
-    pieces, last = Pieces(data, model.reach), Pieces(data, model.reach, last_only=True)
-    assert len(pieces) == 1
+    windows, last = Windows(data, model.reach), Windows(data, model.reach, last_only=True)
+    assert len(windows) == 1
     with torch.no_grad():
         every = model(everywhere(pad([(ids, times)]))).scores
-        found = [model(asked.batch(np.arange(1))).scores for asked in (pieces, last)]
+        found = [model(asked.batch(np.arange(1))).scores for asked in (windows, last)]
     torch.testing.assert_close(torch.cat(found), every, rtol=0, atol=1e-10)
 
 

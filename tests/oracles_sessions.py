@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ensue.data.histories import Histories
 from ensue.schedule import Schedule
 from ensue.tasks.next.baselines.session_knn import VSKNNSettings
-from ensue.tasks.next.dataset import Pieces, hide_seen
+from ensue.tasks.next.dataset import Windows, hide_seen
 from ensue.tasks.next.models.factors import BPRMFSettings, FPMCSettings
 from ensue.tasks.next.models.gru4rec import GRU4RecSettings
 from ensue.tasks.next.models.narm import NARMSettings
@@ -206,11 +206,11 @@ def reads_pieces_as_the_whole(model: Any, num_pieces: int) -> None:
     ((ids, _),) = ragged(7, [400])
     known = Vocabulary(map(str, range(NUM_IDS - FIRST)))
     data = Histories(np.array(ids, np.int32), np.array([0, 400]), known, np.arange(400.0))
-    whole, cut = Pieces(data, None), Pieces(data, model.reach)
+    whole, cut = Windows(data, None), Windows(data, model.reach)
     assert (len(whole), len(cut)) == (1, num_pieces)
-    found, expected = (model(pieces.batch(np.arange(len(pieces)))).scores for pieces in (cut, whole))
+    found, expected = (model(windows.batch(np.arange(len(windows)))).scores for windows in (cut, whole))
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
-    last = model(Pieces(data, model.reach, last_only=True).batch(np.arange(1))).scores
+    last = model(Windows(data, model.reach, last_only=True).batch(np.arange(1))).scores
     every = model(everywhere(pad([(ids, [0.0] * 400)]))).scores
     torch.testing.assert_close(last, every[-1:], rtol=0, atol=1e-10)
 
@@ -296,12 +296,12 @@ def hits(make: Callable[[int], Any], schedule: Schedule, *, crowd: bool = False)
     torch.manual_seed(5)
     model = make(len(known.vocabulary))
     model.sampler.count(torch.from_numpy(np.bincount(known.ids, minlength=len(known.vocabulary))).float())
-    pieces = Pieces(known, model.reach)
-    for report in train(model, pieces, None, schedule, optimizer=make_optimizer(model, schedule), seed=5):
+    windows = Windows(known, model.reach)
+    for report in train(model, windows, None, schedule, optimizer=make_optimizer(model, schedule), seed=5):
         assert np.isfinite(report.loss)
     model.eval()
     asked = Histories.of((crowds if crowd else walks)(40, 1), known.vocabulary)
-    questions = Pieces(asked, model.reach)
+    questions = Windows(asked, model.reach)
     index = np.arange(len(questions))
     batch, positions = questions.batch(index), questions.positions(index)
     with torch.no_grad():

@@ -149,7 +149,7 @@ class Walk(nn.Module):
         raise NotImplementedError
 
     def forward(self, batch: Batch) -> Output:
-        return Output(nn.functional.one_hot(self.after[batch.ids[batch.asked]], len(self.after)).float())
+        return Output(nn.functional.one_hot(self.after[batch.ids[batch.target_mask]], len(self.after)).float())
 
 
 def planted(step: int) -> NextPredictor:

@@ -36,7 +36,7 @@ def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
 def learned(folder: Path, place: Path, value: str) -> Path:
     """Another version of a model, which knows one value more."""
     predictor = NextPredictor.load(folder)
-    predictor.welcome([value])
+    predictor.add_values([value])
     predictor.facts["version"] = 2
     predictor.save(place)
     return place

@@ -104,7 +104,12 @@ def test_each_batch_is_scored_before_it_is_learned(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    for owner, name in ((NextPredictor, "ranks"), (NextPredictor, "learn"), (NextPredictor, "welcome"), (Board, "add")):
+    for owner, name in (
+        (NextPredictor, "ranks"),
+        (NextPredictor, "learn"),
+        (NextPredictor, "add_values"),
+        (Board, "add"),
+    ):
         old = getattr(owner, name)
 
         def noted(self: Any, *args: Any, old: Any = old, name: str = name, **options: Any) -> Any:
@@ -113,7 +118,7 @@ def test_each_batch_is_scored_before_it_is_learned(
 
         monkeypatch.setattr(owner, name, noted)
     streamed(folder, write(tmp_path / "log.jsonl", log(100)), batch=50)
-    assert order == ["ranks", "add", "welcome", "learn"] * 3
+    assert order == ["ranks", "add", "add_values", "learn"] * 3
 
 
 def test_what_comes_later_changes_no_figure(fitted: Path, tmp_path: Path) -> None:
@@ -335,7 +340,7 @@ def test_without_replay_a_commit_holds_no_session_that_is_over(folder: Path, tmp
     stream, last = streamed(folder, write(tmp_path / "log.jsonl", log(300)), gap=2)
     assert last.counts.sessions > 8
     kept = read_tensors(folder, "stream.safetensors")["ended.ids"]
-    assert (len(kept) > 0) is (replay > 0) and (len(stream.predictor.train_prints) > 0) is (replay > 0)
+    assert (len(kept) > 0) is (replay > 0) and (len(stream.predictor.training_hashes) > 0) is (replay > 0)
     assert (folder / "reservoir.safetensors").exists() is (replay > 0)
     counted = NextPredictor.load(folder, device="cpu").metadata.sequences
     assert (counted > len(sessions)) is (replay == 0), "what is over was counted at once, or waits for more"

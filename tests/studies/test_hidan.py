@@ -22,7 +22,7 @@ from ensue.studies.hidan_sets import find_sets
 from ensue.studies.hidan_sources import sources, without_each
 from ensue.studies.provenance import Study
 from ensue.tasks.next import COUNTING
-from ensue.tasks.next.dataset import Pieces
+from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.loop import Report
 
@@ -244,8 +244,8 @@ def test_who_is_left_out_is_not_read(data: Path, model: str) -> None:
         cascade = History(
             tuple(record.values[event] for event in events), tuple(record.times[event] for event in events)
         )
-        pieces = Pieces(Histories.of([cascade], predictor.vocabulary), None, last_only=True)
-        scores = predictor.scores(pieces, np.array([0]))[0].scores[0]
+        windows = Windows(Histories.of([cascade], predictor.vocabulary), None, last_only=True)
+        scores = predictor.scores(windows, np.array([0]))[0].scores[0]
         place = predictor.vocabulary.ids(pl.Series([target]))[0]
         assert value == pytest.approx(float(scores[place] - scores.logsumexp(0)), abs=1e-5)
 

@@ -30,7 +30,7 @@ from ensue.data.world import World, make_world
 from ensue.errors import EnsueError, ModelFolderError, SettingError
 from ensue.schedule import Schedule
 from ensue.store.folder import tensor_bytes
-from ensue.tasks.next.dataset import Pieces
+from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.train import learn_values, train_once
@@ -62,7 +62,7 @@ class InterruptionError(Exception):
 class Failing:
     """A source that fails when a batch is asked for once too often."""
 
-    def __init__(self, source: Pieces, batches: int) -> None:
+    def __init__(self, source: Windows, batches: int) -> None:
         self.source, self.left = source, batches
 
     def plan(self, size: int, seed: int | tuple[int, ...]) -> list[Index]:
@@ -106,7 +106,7 @@ def run(world: World, schedule: Schedule = SCHEDULE, *, batches: int = -1, seed:
     torch.manual_seed(seed)
     model = HiDAN(SMALL, len(world.train.vocabulary))
     optimizer = make_optimizer(model, schedule)
-    data, valid = (Pieces(part, model.reach) for part in (world.train, world.valid))
+    data, valid = (Windows(part, model.reach) for part in (world.train, world.valid))
     seen: list[Report] = options.pop("seen", [])
     figures: list[float] = options.pop("figures", [])
     watched = partial(next, iter(figures)) if figures else partial(mean_loss, model, valid)
@@ -148,7 +148,7 @@ def test_what_happened_before_does_not_change_the_bytes(world: World, whole: Out
     model = HiDAN(SMALL, len(world.train.vocabulary))
     torch.rand(17)  # a draw between making the model and training it
     optimizer = make_optimizer(model, SCHEDULE)
-    data, valid = (Pieces(part, model.reach) for part in (world.train, world.valid))
+    data, valid = (Windows(part, model.reach) for part in (world.train, world.valid))
     for _ in train(model, data, partial(mean_loss, model, valid), SCHEDULE, optimizer=optimizer, seed=5):
         torch.rand(3)  # and what the caller draws between two reports
     assert_same(dict(model.state_dict()), whole.weights)
@@ -482,7 +482,7 @@ def test_a_batch_that_memory_does_not_suffice_for_is_said() -> None:
 def test_the_mean_loss_weighs_targets_not_batches(world: World) -> None:
     torch.manual_seed(0)
     model = HiDAN(SMALL, len(world.valid.vocabulary)).train()
-    source = Pieces(world.valid, model.reach)
+    source = Windows(world.valid, model.reach)
     every = source.batch(np.arange(len(source)))
     model.eval()
     with torch.no_grad():

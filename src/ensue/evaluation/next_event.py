@@ -259,7 +259,7 @@ def _resample(table: list[list[tuple[Floats, Floats]]], *, macro: bool) -> tuple
 
 def _card(predictor: NextPredictor, data: Histories, asked: str, protocol: str, run: Scored) -> Card:
     coded = data.encode(predictor.vocabulary)
-    leaked = np.isin(fingerprints(coded).view(np.int64), predictor.train_prints.numpy())
+    leaked = np.isin(fingerprints(coded).view(np.int64), predictor.training_hashes.numpy())
     hide = _hides(predictor, protocol)
     twins = f"{plural(int(leaked.sum()), 'sequence')} ({100 * leaked.mean():.1f} %)"
     if not predictor.keeps_histories:

@@ -121,7 +121,7 @@ class Stream(StreamState):
         taken = self.sessions.take(events, [new[v] if v in new else vocabulary.id(v) for v in events.values])
         asked, known = taken.asked.histories(vocabulary)
         self._score(asked, known, old, taken)
-        self.predictor.welcome(new)
+        self.predictor.add_values(new)
         self._learn(asked, known, taken)
         self.predictor.observe(np.array(taken.ids, np.int32), np.array(taken.times, np.float64))
         self.counts.lines += len(block.lines)

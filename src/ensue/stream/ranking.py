@@ -41,7 +41,7 @@ def model_ranks(predictor: NextPredictor, histories: Histories, known: Index, ta
     times = histories.times[kept] if histories.timed and predictor.metadata.timed else np.empty(0)
     inside = Histories(own[kept], passed[histories.offsets], predictor.vocabulary, times)
     held = passed[np.minimum(starts + known, stops)] - passed[starts]
-    found, _, places = predictor.ranks(inside, hide=not predictor.metadata.repeats, known=held)
+    found, _, places = predictor.ranks(inside, hide=not predictor.metadata.repeats, context=held)
 
     ranks = np.full(len(own), MISS)
     ranks[np.flatnonzero(kept)[places]] = found

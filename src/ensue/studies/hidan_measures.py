@@ -18,7 +18,7 @@ from ensue.metrics import Floats
 from ensue.studies.bootstrap_result import BootstrapResult
 from ensue.studies.cached_runs import CachedRun
 from ensue.studies.hidan_paper import MEASURES
-from ensue.tasks.next.dataset import Pieces, hide_seen
+from ensue.tasks.next.dataset import Windows, hide_seen
 from ensue.tasks.next.predictor import NextPredictor
 
 AT = (10, 50, 100)
@@ -28,7 +28,7 @@ END = "end"
 """As full, but the end of a cascade is a target too."""
 _COLUMNS = [metrics.names(AT).index(name) for name in NAMES]
 GROUP = 2000
-"""Asked steps looked at together."""
+"""Target steps looked at together."""
 
 
 def sums(
@@ -59,15 +59,15 @@ def with_end(predictor: NextPredictor, test: Histories, counting: str | None = N
     module = predictor.counting[counting] if counting else predictor.network
     known = test.encode(predictor.vocabulary, drop_unknown=True)
     owners, ranks, sequences = known.sequence_index(), [], []
-    for pieces, last in (
-        (Pieces(known, module.reach), False),
-        (Pieces(known.select(known.lengths > 0), module.reach, last_only=True), True),
+    for windows, last in (
+        (Windows(known, module.reach), False),
+        (Windows(known.select(known.lengths > 0), module.reach, last_only=True), True),
     ):
-        data = pieces.histories
+        data = windows.histories
         names = owners if not last else np.flatnonzero(known.lengths)[data.sequence_index()]
-        for index in pieces.groups(GROUP):
-            output, targets = predictor.scores(pieces, index, module)
-            positions = pieces.positions(index)
+        for index in windows.groups(GROUP):
+            output, targets = predictor.scores(windows, index, module)
+            positions = windows.positions(index)
             shares = hide_seen(output.scores, data, positions).softmax(1).double()
             so_far = positions - data.offsets[data.sequence_index()[positions]] + 1
             stop = torch.from_numpy(predictor.length_delay.stop_chances(so_far))[:, None]

@@ -10,11 +10,11 @@ import torch
 from ensue.data.histories import Histories, Index, ranges
 from ensue.metrics import Floats
 from ensue.studies.cached_runs import CachedRun
-from ensue.tasks.next.dataset import Pieces
+from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.predictor import NextPredictor
 
 GROUP = 2000
-"""Asked steps looked at together."""
+"""Target steps looked at together."""
 EARLIER = 29
 """Users before a user among whom its source is looked for: HiDAN's window."""
 
@@ -32,24 +32,24 @@ def sources(predictor: NextPredictor, test: Histories, edges: frozenset[tuple[st
     """
     known = test.encode(predictor.vocabulary, drop_unknown=True)
     network = predictor.network
-    pieces = Pieces(known, network.reach)
+    windows = Windows(known, network.reach)
     found: dict[str, list[float]] = {}
     asked: list[int] = []
     sought = []
-    for index in pieces.groups(GROUP):
-        batch = pieces.batch(index)
-        tables = {"weight": predictor.scores(pieces, index)[0].weights[0]}
+    for index in windows.groups(GROUP):
+        batch = windows.batch(index)
+        tables = {"weight": predictor.scores(windows, index)[0].weights[0]}
         if hasattr(network, "credit"):
             with torch.no_grad():
                 tables["credit"] = network.credit(batch.to(predictor.device)).cpu()
-        first = (pieces.asked_from - pieces.starts)[index]
+        first = (windows.target_starts - windows.starts)[index]
         for row, size in enumerate(batch.mask.sum(1).tolist()):
             users = [predictor.vocabulary.value(id) for id in batch.ids[row, :size].tolist()]
             for step in range(max(2, int(first[row])), size):
                 low = max(0, step - EARLIER)
                 true = np.array([(user, users[step]) in edges for user in users[low:step]])
                 if true.any() and not true.all():
-                    asked.append(int(pieces.starts[index[row]]) + step)
+                    asked.append(int(windows.starts[index[row]]) + step)
                     sought.append(true)
                     answers = {"latest": true[-1], "chance": true.mean()}
                     answers |= {name: true[int(own[row, step, low:step].argmax())] for name, own in tables.items()}
@@ -79,14 +79,14 @@ def without_each(predictor: NextPredictor, known: Histories, asked: Index, sizes
     where += where - np.repeat(begins, lengths) >= np.repeat(left_out, lengths)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     times = known.times[where] if known.timed else known.times
-    pieces = Pieces(
+    windows = Windows(
         replace(known, ids=known.ids[where], offsets=offsets, times=times, names=known.names[:0]),
         predictor.network.reach,
         last_only=True,
     )
     found = np.empty(len(owner))
-    for index in pieces.groups(GROUP):
-        scores = predictor.scores(pieces, index)[0].scores.log_softmax(1)
+    for index in windows.groups(GROUP):
+        scores = predictor.scores(windows, index)[0].scores.log_softmax(1)
         targets = torch.from_numpy(known.ids[asked[owner[index]]].astype(np.int64))
         found[index] = scores.gather(1, targets[:, None])[:, 0].numpy()
     return found

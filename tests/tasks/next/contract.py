@@ -15,7 +15,7 @@ from ensue.answers import Answer
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.records import History
-from ensue.tasks.next.attributions import known
+from ensue.tasks.next.attributions import encode_records
 from ensue.tasks.next.infer import score_histories
 from ensue.tasks.next.model import Baseline, Network
 from ensue.tasks.next.predictor import NextPredictor
@@ -298,7 +298,7 @@ class NextContract:
                 for heed in choice.heeded:
                     rest = [place for place in range(len(record.values)) if place != heed.position]
                     less = History(tuple(record.values[p] for p in rest), tuple(record.times[p] for p in rest))
-                    parts = [known([part], predictor.vocabulary).histories for part in (less, record)]
+                    parts = [encode_records([part], predictor.vocabulary).histories for part in (less, record)]
                     column = torch.tensor([[predictor.vocabulary.id(choice.value)]])
                     without = score_histories(predictor, *parts).shares(column)[0, 0]
                     assert heed.lost == pytest.approx(choice.score - float(without), abs=1e-5)

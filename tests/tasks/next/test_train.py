@@ -56,22 +56,22 @@ def test_the_cascade_blend_is_for_cascades(world: World) -> None:
 
 def test_each_rival_takes_the_settings_it_knows() -> None:
     made = NextPredictor("best", settings={"neighbours": 7, "max_hours": 3.0, "dim": 6})
-    assert made.rivals["blend"][0].neighbours == 7
-    assert made.rivals["cascade-blend"][0].max_hours == 3.0
-    assert {settings.dim for settings, _ in made.rivals.values()} == {6}
+    assert made.candidates["blend"][0].neighbours == 7
+    assert made.candidates["cascade-blend"][0].max_hours == 3.0
+    assert {settings.dim for settings, _ in made.candidates.values()} == {6}
     with pytest.raises(SettingError, match="setting 'wings' is not known here"):
         NextPredictor("best", settings={"wings": 2})
 
 
 def test_a_check_ranks_a_part_of_many_held_out_histories(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(train, "WATCHED", 50)
+    monkeypatch.setattr(train, "EVALUATION_SAMPLE", 50)
     ranked: list[Histories] = []
 
     def watch(predictor: NextPredictor, valid: Histories) -> float:
         ranked.append(valid)
         return mean_reciprocal_rank(predictor, valid)
 
-    monkeypatch.setattr(train, "_watch", watch)
+    monkeypatch.setattr(train, "_monitored", watch)
     fitted("sansr", world.train)
     first, second = ranked
     whole = hold_out(world.train, by_time=False)[1]

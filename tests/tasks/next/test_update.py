@@ -62,7 +62,7 @@ def test_growth_is_what_the_networks_own_grow_makes_of_it(model: str) -> None:
     grown = made.network.grow(old + 3).state_dict()
     moments = {name: t.clone() for name, t in moments_of(made).items()}
     network, optimizer = made.network, made.optimizer
-    made.welcome([*NEW, "a1"])
+    made.add_values([*NEW, "a1"])
     assert list(made.vocabulary.values)[-3:] == NEW and len(made.vocabulary) == old + 3
     assert made.network is network and made.optimizer is optimizer, "nothing is made anew"
     for name, tensor in made.network.state_dict().items():
@@ -80,16 +80,16 @@ def test_growth_is_what_the_networks_own_grow_makes_of_it(model: str) -> None:
 def test_what_a_new_id_starts_from_does_not_depend_on_when_it_came(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grow, "NEWBORN", 8)  # several blocks, the borders among them
+    monkeypatch.setattr(grow, "BLOCK", 8)  # several blocks, the borders among them
     made = [fitted(model) for _ in range(3)]
     values = [f"new{number}" for number in range(20)]
-    made[0].welcome(values)
+    made[0].add_values(values)
     for value in values:
-        made[1].welcome([value])
-    made[2].welcome(values[:5])
+        made[1].add_values([value])
+    made[2].add_values(values[:5])
     made[2].save(tmp_path / "between")
     loaded = NextPredictor.load(tmp_path / "between", device="cpu")
-    loaded.welcome(values)
+    loaded.add_values(values)
     assert same(made[0], made[1], tmp_path) and same(made[0], loaded, tmp_path)
     table = network_of(made[0]).users if model == "hidan" else network_of(made[0]).items
     rows = table.weight[-20:].detach()
@@ -98,10 +98,10 @@ def test_what_a_new_id_starts_from_does_not_depend_on_when_it_came(
 
 def test_a_table_that_has_room_grows_where_it_stands() -> None:
     made = fitted()
-    made.welcome(f"x{number}" for number in range(800))
+    made.add_values(f"x{number}" for number in range(800))
     place = network_of(made).items.weight.data_ptr()
     for number in range(90):  # an eighth of 812 rows was spare
-        made.welcome([f"y{number}"])
+        made.add_values([f"y{number}"])
     assert network_of(made).items.weight.data_ptr() == place
     assert network_of(made).items.num_embeddings == len(network_of(made).items.weight) == len(made.vocabulary)
 
@@ -138,7 +138,7 @@ def test_the_state_is_complete(model: str, tmp_path: Path) -> None:
     loaded = NextPredictor.load(tmp_path / "m", device="cpu")
     more = [*circles(20, 3), History(("a1", "new", "a2"))]
     for each in (made, loaded):
-        each.welcome(NEW)
+        each.add_values(NEW)
         each.learn(encoded(each, more), np.arange(21) % 3)
         update.count(each, encoded(each, more))
         each.update(Histories.of(circles(5, 4)))
@@ -161,7 +161,7 @@ def test_each_call_draws_anew() -> None:
 
 def test_learning_online_learns() -> None:
     made = fitted(learning_rate=0.02)
-    made.welcome(NEW)
+    made.add_values(NEW)
     data = encoded(made, [History(("a1", "new"))] * 16)
     losses = [made.learn(data) for _ in range(12)]
     assert losses[-1] < 0.7 * losses[0]
@@ -180,7 +180,7 @@ def test_counting_models_take_no_steps_and_are_counted() -> None:
     made = NextPredictor("markov", device="cpu")
     for _ in made.fit(Histories.of([History(("a", "b"))] * 3)):
         pass
-    made.welcome(["c"])
+    made.add_values(["c"])
     data = encoded(made, [History(("a", "c"))] * 5)
     assert made.learn(data) == 0.0
     assert made.predict([History(("a",))], 1)[0].choices[0].value == "b"
@@ -197,7 +197,7 @@ def test_the_ranks_of_fresh_events_are_those_among_all_ranks() -> None:
     assert sorted(event.tolist()) == [place for place in range(45) if place % 5]
     known = np.array([0, 1, 2, 3, 4, 5, 0, 4, 2, 1, 0])
     whole = dict(zip(event.tolist(), rank.tolist(), strict=True))
-    some, owners, fresh = made.ranks(data, known=known)
+    some, owners, fresh = made.ranks(data, context=known)
     assert dict(zip(fresh.tolist(), some.tolist(), strict=True)) == {
         place: whole[place] for place in whole if place % 5 >= known[place // 5]
     }

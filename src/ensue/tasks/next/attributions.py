@@ -1,4 +1,4 @@
-"""From scores to answers: probabilities, the events they leaned on, and what is lost without them."""
+"""From scores to answers: probabilities, the events they attended to, and what is lost without them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from ensue.vocabulary import UNKNOWN, Vocabulary
 CACHED = 2**18
 """Scores normalised at once."""
 TESTED = 3
-"""How many of the most heeded events are taken out, one at a time, to see what the answer loses."""
+"""How many of the events that were attended to most are taken out, one at a time, to see what the answer loses."""
 
 
-class Said(NamedTuple):
+class ScoredBatch(NamedTuple):
     """What a model says after each of some histories."""
 
     scores: Tensor
@@ -59,11 +59,11 @@ def log_totals(scores: Tensor) -> Tensor:
     return totals
 
 
-Say = Callable[[Histories, Histories], Said]
+ScoreFunction = Callable[[Histories, Histories], ScoredBatch]
 """What comes after the first histories, the values of the second ruled out where the data never repeats."""
 
 
-class Known(NamedTuple):
+class EncodedRecords(NamedTuple):
     """Records in ids, without the values the model never saw."""
 
     histories: Histories
@@ -71,15 +71,15 @@ class Known(NamedTuple):
     """For each record, where in its values the known ones stand."""
 
 
-def known(records: Sequence[History], vocabulary: Vocabulary) -> Known:
+def encode_records(records: Sequence[History], vocabulary: Vocabulary) -> EncodedRecords:
     """Records in the ids of a vocabulary; unknown values are left out. Beside timed ones, untimed get time 0."""
     timed = any(record.times for record in records)
     whole = [record if record.times or not timed else _at_zero(record) for record in records]
     raw = Histories.of(whole, vocabulary)
     keep = raw.ids != UNKNOWN
     histories = raw.keep(keep)
-    where = np.flatnonzero(keep) - np.repeat(raw.offsets[:-1], histories.lengths)
-    return Known(histories, np.split(where, histories.offsets[1:-1]))
+    places = np.flatnonzero(keep) - np.repeat(raw.offsets[:-1], histories.lengths)
+    return EncodedRecords(histories, np.split(places, histories.offsets[1:-1]))
 
 
 def _at_zero(record: History) -> History:
@@ -87,29 +87,29 @@ def _at_zero(record: History) -> History:
 
 
 def answers(
-    records: Sequence[History], vocabulary: Vocabulary, say: Say, k: int, *, evidence: bool
+    records: Sequence[History], vocabulary: Vocabulary, score: ScoreFunction, k: int, *, evidence: bool
 ) -> Iterator[Answer]:
-    """The ``k`` likeliest next values of each record; with ``evidence``, what each leaned on and a deletion test."""
-    histories, positions = known(records, vocabulary)
-    said = say(histories, histories)
-    _, best = highest(said.scores, k)
-    shares = said.shares(best)
-    tests = _deletions(histories, said, say, best) if evidence else [[] for _ in records]
+    """The ``k`` likeliest next values of each record; with ``evidence``, what each attended to and a deletion test."""
+    histories, positions = encode_records(records, vocabulary)
+    scored = score(histories, histories)
+    _, best = highest(scored.scores, k)
+    shares = scored.shares(best)
+    tests = _deletions(histories, scored, score, best) if evidence else [[] for _ in records]
     for row, record in enumerate(records):
-        where = positions[row]
+        places = positions[row]
         choices = (
             Choice(
                 vocabulary.value(id),
-                score,
+                share,
                 tuple(
-                    Heed(record.values[where[test.event]], int(where[test.event]), test.share, test.lost[number])
+                    Heed(record.values[places[test.event]], int(places[test.event]), test.share, test.lost[number])
                     for test in tests[row]
                 ),
             )
-            for number, (id, score) in enumerate(zip(best[row].tolist(), shares[row].tolist(), strict=True))
-            if score > 0
+            for number, (id, share) in enumerate(zip(best[row].tolist(), shares[row].tolist(), strict=True))
+            if share > 0
         )
-        yield Answer(tuple(choices), len(where), len(record.values), record.id)
+        yield Answer(tuple(choices), len(places), len(record.values), record.id)
 
 
 class _Deletion(NamedTuple):
@@ -118,20 +118,22 @@ class _Deletion(NamedTuple):
     lost: list[float]  # by choice
 
 
-def _deletions(histories: Histories, said: Said, say: Say, choices: Tensor) -> list[list[_Deletion]]:
-    """Each history again without one of its most heeded events: what every choice loses."""
-    rows, events, shares = _most_heeded(histories, said)
-    found: list[list[_Deletion]] = [[] for _ in range(len(histories))]
+def _deletions(
+    histories: Histories, scored: ScoredBatch, score: ScoreFunction, choices: Tensor
+) -> list[list[_Deletion]]:
+    """Each history again without one of the events it attended to most: what every choice loses."""
+    rows, events, shares = _most_attended(histories, scored)
+    deletions: list[list[_Deletion]] = [[] for _ in range(len(histories))]
     if not len(rows):
-        return found
+        return deletions
     repeated = histories.select(rows)
     keep = np.ones(len(repeated.ids), np.bool_)
     keep[repeated.offsets[:-1] + events] = False
-    without = say(repeated.keep(keep), repeated).shares(choices[rows])
-    lost = said.shares(choices)[rows] - without
+    without = score(repeated.keep(keep), repeated).shares(choices[rows])
+    lost = scored.shares(choices)[rows] - without
     for row, event, share, losses in zip(rows.tolist(), events.tolist(), shares, lost.tolist(), strict=True):
-        found[row].append(_Deletion(event, share, losses))
-    return found
+        deletions[row].append(_Deletion(event, share, losses))
+    return deletions
 
 
 def _heaviest(weights: Tensor) -> list[int]:
@@ -140,11 +142,11 @@ def _heaviest(weights: Tensor) -> list[int]:
     return (len(weights) - 1 - order[:TESTED]).tolist()
 
 
-def _most_heeded(histories: Histories, said: Said) -> tuple[Index, Index, list[float]]:
+def _most_attended(histories: Histories, scored: ScoredBatch) -> tuple[Index, Index, list[float]]:
     top = [
         (row, at + length - len(weights), float(weights[at]))
         for row, length in enumerate(histories.lengths.tolist())
-        for weights in (said.influence(row),)
+        for weights in (scored.influence(row),)
         for at in _heaviest(weights)
         if weights[at] > 0
     ]

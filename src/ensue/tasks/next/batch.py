@@ -9,26 +9,26 @@ from torch import Tensor
 
 
 class Batch(NamedTuple):
-    """Padded histories and the steps that are asked about.
+    """Padded histories and the steps whose next event is predicted.
 
     Attributes:
         ids: (batch, time) ids, padded with 0 at the end.
         mask: (batch, time) True where an event is.
         times: (batch, time) float64 seconds as in the data; 0 where it has no clock. Float32 would blur the ages of
             histories that last longer than half a year.
-        asked: (batch, time) True where the model shall say what follows this event.
-        targets: (asked,) the ids that really followed, in row order; empty when they are not known.
+        target_mask: (batch, time) True where the model predicts what follows this event.
+        targets: (targets,) the ids that really followed, in row order; empty when they are not known.
     """
 
     ids: Tensor
     mask: Tensor
     times: Tensor
-    asked: Tensor
+    target_mask: Tensor
     targets: Tensor
 
     @property
     def num_targets(self) -> int:
-        """Number of asked steps: the weight of this batch's mean loss."""
+        """Number of target steps: the weight of this batch's mean loss."""
         return int(self.targets.shape[0])
 
     def to(self, device: torch.device) -> Batch:
@@ -37,7 +37,7 @@ class Batch(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Scores before normalising, (asked, ids), and the attention weights behind them."""
+    """Scores before normalising, (targets, ids), and the attention weights behind them."""
 
     scores: Tensor
     weights: tuple[Tensor, ...] = ()

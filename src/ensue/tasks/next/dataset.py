@@ -1,4 +1,4 @@
-"""Where histories meet tensors: pieces of bounded length, batches of like length, the mask of what was seen."""
+"""Where histories meet tensors: windows of bounded length, batches of like length, the mask of what was seen."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from ensue.tasks.next.batch import Batch
 from ensue.vocabulary import FIRST
 
 STEPS = 128
-"""Asked steps a piece: a longer history is cut into overlapping pieces, which changes no answer."""
+"""Target steps a window: a longer history is cut into overlapping windows, which changes no answer."""
 
 
-class Pieces:
-    """The asked steps of encoded histories, cut so that no tensor is longer than needed.
+class Windows:
+    """The target steps of encoded histories, cut so that no tensor is longer than needed.
 
     Args:
         histories: encoded in the model's vocabulary, without unknown values.
         reach: how many earlier events can matter to a step; ``None`` for all, which keeps histories whole.
-        last_only: ask only what follows the last event (a question) instead of what followed each (training, scoring).
-        known: (histories,) how many leading events of each are old: only later ones are targets, those are context.
+        last_only: only what follows the last event is a target (a question), not what followed each event.
+        context: (histories,) how many leading events of each are old: only later ones are targets, those are context.
     """
 
     def __init__(
-        self, histories: Histories, reach: int | None, *, last_only: bool = False, known: Index | None = None
+        self, histories: Histories, reach: int | None, *, last_only: bool = False, context: Index | None = None
     ) -> None:
         self.histories = histories
         self.has_targets = not last_only
         starts, stops = histories.offsets[:-1], histories.offsets[1:] - (0 if last_only else 1)
-        first = starts if known is None else starts + np.maximum(known - 1, 0)
-        asked = np.minimum(stops - starts, 1) if last_only else np.maximum(stops - first, 0)
-        steps = STEPS if reach is not None else max(1, int(asked.max(initial=1)))
-        pieces = -(-asked // steps)
-        owner = np.repeat(np.arange(len(histories)), pieces)
-        part = ranges(np.zeros_like(pieces), pieces)
-        self.asked_from = (stops[owner] - 1) if last_only else first[owner] + part * steps
-        self.stops = np.minimum(self.asked_from + steps, stops[owner])
-        self.starts = starts[owner] if reach is None else np.maximum(starts[owner], self.asked_from - reach)
+        first = starts if context is None else starts + np.maximum(context - 1, 0)
+        num_targets = np.minimum(stops - starts, 1) if last_only else np.maximum(stops - first, 0)
+        steps = STEPS if reach is not None else max(1, int(num_targets.max(initial=1)))
+        windows = -(-num_targets // steps)
+        owner = np.repeat(np.arange(len(histories)), windows)
+        part = ranges(np.zeros_like(windows), windows)
+        self.target_starts = (stops[owner] - 1) if last_only else first[owner] + part * steps
+        self.stops = np.minimum(self.target_starts + steps, stops[owner])
+        self.starts = starts[owner] if reach is None else np.maximum(starts[owner], self.target_starts - reach)
 
     def __len__(self) -> int:
-        """Number of pieces."""
+        """Number of windows."""
         return len(self.starts)
 
     @property
     def targets(self) -> int:
-        """Number of asked steps in all pieces."""
-        return int((self.stops - self.asked_from).sum())
+        """Number of target steps in all windows."""
+        return int((self.stops - self.target_starts).sum())
 
     def plan(self, size: int, seed: int | tuple[int, ...]) -> list[Index]:
-        """A shuffled epoch: batches of ``size`` pieces of like length, in random order; the same for the same seed."""
+        """A shuffled epoch: batches of ``size`` windows of like length, in random order; the same for the same seed."""
         random = np.random.default_rng(seed)
         order = random.permutation(len(self))
         lengths = (self.stops - self.starts)[order]
@@ -64,43 +64,43 @@ class Pieces:
         return [batches[i] for i in random.permutation(len(batches))]
 
     def groups(self, targets: int) -> Iterator[Index]:
-        """All pieces once, shortest first, in groups of about ``targets`` asked steps (at least one piece)."""
+        """All windows once, shortest first, in groups of about ``targets`` target steps (at least one window)."""
         order = np.argsort(self.stops - self.starts, kind="stable")
-        group = np.cumsum((self.stops - self.asked_from)[order]) // max(targets, 1)
+        group = np.cumsum((self.stops - self.target_starts)[order]) // max(targets, 1)
         cuts = np.flatnonzero(np.diff(group)) + 1
         return (part for part in np.split(order, cuts) if len(part))
 
     def positions(self, index: Index) -> Index:
-        """(asked,) where in ``histories.ids`` each asked step of these pieces stands, in row order."""
-        return ranges(self.asked_from[index], (self.stops - self.asked_from)[index])
+        """(targets,) where in ``histories.ids`` each target step of these windows stands, in row order."""
+        return ranges(self.target_starts[index], (self.stops - self.target_starts)[index])
 
     def batch(self, index: Index) -> Batch:
-        """The pieces ``index`` as padded tensors on the CPU."""
-        starts, stops, asked_from = self.starts[index], self.stops[index], self.asked_from[index]
+        """The windows ``index`` as padded tensors on the CPU."""
+        starts, stops, target_starts = self.starts[index], self.stops[index], self.target_starts[index]
         longest = int((stops - starts).max())
         where = starts[:, None] + np.arange(longest)
         mask = where < stops[:, None]
         where = np.minimum(where, stops[:, None] - 1)
         ids = np.where(mask, self.histories.ids[where], 0)
         times = self.histories.times[where] if self.histories.timed else np.zeros(ids.shape)
-        asked = mask & (where >= asked_from[:, None])
-        targets = self.histories.ids[where[asked] + 1] if self.has_targets else np.empty(0, np.int32)
+        target_mask = mask & (where >= target_starts[:, None])
+        targets = self.histories.ids[where[target_mask] + 1] if self.has_targets else np.empty(0, np.int32)
         return Batch(
             torch.from_numpy(ids).long(),
             torch.from_numpy(mask),
             torch.from_numpy(times),
-            torch.from_numpy(asked),
+            torch.from_numpy(target_mask),
             torch.from_numpy(targets).long(),
         )
 
 
 def hide_seen(scores: Tensor, histories: Histories, positions: Index) -> Tensor:
-    """Rule out, in place, what each history already holds up to the asked step.
+    """Rule out, in place, what each history already holds up to the target step.
 
     Args:
-        scores: (asked, ids).
+        scores: (targets, ids).
         histories: the encoded histories.
-        positions: (asked,) where in ``histories.ids`` each asked step stands.
+        positions: (targets,) where in ``histories.ids`` each target step stands.
 
     Returns:
         ``scores``, seen ids at -inf.
@@ -119,13 +119,13 @@ def draw_negatives(targets: Tensor, positions: Index, num_ids: int, sampled: int
     They are a hash of the target's place in the data, so no order of scoring changes them.
 
     Args:
-        targets: (asked,) ids.
-        positions: (asked,) where in the data each asked step stands.
+        targets: (targets,) ids.
+        positions: (targets,) where in the data each target step stands.
         num_ids: ids in use, padding and unknown included.
         sampled: how many a target.
 
     Returns:
-        (asked, sampled) ids.
+        (targets, sampled) ids.
     """
     places = positions.astype(np.uint64)[:, None] * np.uint64(2**16) + np.arange(sampled).astype(np.uint64)
     draws = scrambled(places)
@@ -147,6 +147,6 @@ def distinct(data: Histories) -> Iterator[str]:
     return (data.vocabulary.value(i) for i in np.flatnonzero(counts).tolist())
 
 
-def prints(data: Histories) -> Tensor:
+def history_hashes(data: Histories) -> Tensor:
     """Fingerprints of the distinct histories, sorted."""
     return torch.from_numpy(np.unique(fingerprints(data)).view(np.int64))

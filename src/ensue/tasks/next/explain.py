@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ensue.answers import Answer, Explanation
 from ensue.records import History
-from ensue.tasks.next.attributions import known
+from ensue.tasks.next.attributions import encode_records
 from ensue.tasks.next.infer import predict, score_histories
 from ensue.tasks.next.state import NextState
 
@@ -19,14 +19,14 @@ def explain(state: NextState, records: Sequence[History], k: int) -> list[Explan
 
 def _explanation(state: NextState, record: History, answer: Answer) -> Explanation:
     """The weights inside one record, over the latest known events that can matter."""
-    histories = known([record], state.vocabulary).histories
-    said = score_histories(state, histories, histories)
-    influence, inside = said.influence(0), histories.record(0)
+    histories = encode_records([record], state.vocabulary).histories
+    scored = score_histories(state, histories, histories)
+    influence, inside = scored.influence(0), histories.record(0)
     size = len(influence)
     return Explanation(
         inside.values[len(inside.values) - size :],
         inside.times[max(0, len(inside.times) - size) :],
-        tuple(map(tuple, said.dependency(0).tolist())),
+        tuple(map(tuple, scored.dependency(0).tolist())),
         tuple(influence.tolist()),
         answer,
     )

@@ -17,7 +17,7 @@ from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.records import History
 from ensue.tasks.next.baselines.length_delay import SHARES, StopDelayEstimate
-from ensue.tasks.next.dataset import Pieces
+from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.infer import predict
 from ensue.tasks.next.model import TimesNext
 from ensue.tasks.next.state import NextState
@@ -61,11 +61,11 @@ def _goings(state: NextState, records: Sequence[History]) -> StopDelayEstimate:
     known = known.keep(known.ids >= FIRST)
     filled = np.flatnonzero(known.lengths)
     if len(filled):
-        batch = Pieces(known.select(filled), state.network.reach, last_only=True).batch(np.arange(len(filled)))
+        batch = Windows(known.select(filled), state.network.reach, last_only=True).batch(np.arange(len(filled)))
         batch = batch.to(state.device)
         state.network.eval()
         with torch.no_grad():
-            states = network.states(batch)[batch.asked]
+            states = network.states(batch)[batch.target_mask]
             after = torch.stack([network.next_time(states, share) for share in SHARES], dim=1)
         goings.after[filled] = after.cpu().numpy()
     return goings

@@ -13,13 +13,13 @@ from ensue.tasks.next.model import Model, Places, Remembers, module_of
 from ensue.tasks.next.state import NextState
 from ensue.vocabulary import FIRST
 
-NEWBORN = 4096
+BLOCK = 4096
 """Rows of new ids are drawn for so many ids at a time, each such block from a seed of its own."""
 SPARE = 8
 """A table that has to grow gets room for one part in this many more, so that it is seldom copied."""
 
 
-def welcome(state: NextState, values: Iterable[str]) -> None:
+def add_values(state: NextState, values: Iterable[str]) -> None:
     """Give new values the next ids: counts start at 0, weights at random, the optimiser's moments at 0.
 
     What a new id starts from depends on the predictor's seed and on the id, not on with which others it came; a model
@@ -37,9 +37,9 @@ def welcome(state: NextState, values: Iterable[str]) -> None:
     for name in _counted(network):
         setattr(network, name, getattr(network, name).grow(num_ids))
     while old < num_ids:
-        block, place = divmod(old, NEWBORN)
-        stop = min(num_ids, (block + 1) * NEWBORN)
-        for name, rows in _newborns(state, block).items():
+        block, place = divmod(old, BLOCK)
+        stop = min(num_ids, (block + 1) * BLOCK)
+        for name, rows in _new_rows(state, block).items():
             _lengthen(state, name, rows[place : place + stop - old])
         old = stop
     for module in module_of(network).modules():
@@ -57,17 +57,17 @@ def _counted(network: Model) -> tuple[str, ...]:
     return network.counted if isinstance(network, Remembers) else ()
 
 
-def _newborns(state: NextState, block: int) -> dict[str, Tensor]:
+def _new_rows(state: NextState, block: int) -> dict[str, Tensor]:
     """Rows for a block of ids, by the name of the tensor, as ``grow`` gives them to a network of one value."""
-    if state.newborns is None or state.newborns[0] != block:
+    if state.new_rows is None or state.new_rows[0] != block:
         seeds = np.random.SeedSequence([state.seed, block]).generate_state(1, np.uint64)
         torch.manual_seed(int(seeds[0] >> np.uint64(1)))
         least: Model = MODELS[state.model_name][0](state.settings, FIRST + 1)
-        old, grown = least.state_dict(), least.grow(FIRST + 1 + NEWBORN).state_dict()
+        old, grown = least.state_dict(), least.grow(FIRST + 1 + BLOCK).state_dict()
         counted = tuple(f"{name}." for name in _counted(least))
         longer = {name for name in grown if grown[name].shape != old[name].shape and not name.startswith(counted)}
-        state.newborns = (block, {name: grown[name][FIRST + 1 :].to(state.device) for name in longer})
-    return state.newborns[1]
+        state.new_rows = (block, {name: grown[name][FIRST + 1 :].to(state.device) for name in longer})
+    return state.new_rows[1]
 
 
 def _lengthen(state: NextState, name: str, rows: Tensor) -> None:

@@ -15,9 +15,9 @@ from ensue.data.histories import Histories, Index
 from ensue.metrics import Floats
 from ensue.records import History
 from ensue.settings import require_k
-from ensue.tasks.next.attributions import TESTED, Said, answers, log_totals
+from ensue.tasks.next.attributions import TESTED, ScoredBatch, answers, log_totals
 from ensue.tasks.next.batch import Output
-from ensue.tasks.next.dataset import Pieces, draw_negatives, hide_seen
+from ensue.tasks.next.dataset import Windows, draw_negatives, hide_seen
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.state import NextState
 
@@ -32,16 +32,16 @@ def predict(state: NextState, records: Sequence[History], k: int, *, evidence: b
     require_k(k)
     size = max(1, CELLS // max(len(state.vocabulary), LEAST) // (1 + TESTED * evidence))
     parts = (records[low : low + size] for low in range(0, len(records), size))
-    say = partial(score_histories, state)
-    return [answer for part in parts for answer in answers(part, state.vocabulary, say, k, evidence=evidence)]
+    score = partial(score_histories, state)
+    return [answer for part in parts for answer in answers(part, state.vocabulary, score, k, evidence=evidence)]
 
 
-def scores(state: NextState, pieces: Pieces, index: Index, module: Model | None) -> tuple[Output, Tensor]:
+def scores(state: NextState, windows: Windows, index: Index, module: Model | None) -> tuple[Output, Tensor]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.scores`."""
     chosen = state.network if module is None else module
     device = state.device if chosen is state.model and state.schedule is not None else torch.device("cpu")
     chosen.eval()
-    batch = pieces.batch(index)
+    batch = windows.batch(index)
     with torch.no_grad():
         output = chosen(batch.to(device))
     return Output(output.scores.float().cpu(), tuple(weight.cpu() for weight in output.weights)), batch.targets
@@ -54,34 +54,34 @@ def ranks(
     hide: bool = False,
     sampled: int = 0,
     counting: str | None = None,
-    known: Index | None = None,
+    context: Index | None = None,
 ) -> tuple[Floats, Index, Index]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.ranks`."""
     module: Model = state.counting[counting] if counting else state.network
-    pieces = Pieces(data, module.reach, known=known)
-    found, steps = [np.empty(0)], [np.empty(0, np.int64)]
-    for index in pieces.groups(max(1, CELLS // max(len(state.vocabulary), LEAST))):
-        output, targets = scores(state, pieces, index, module)
-        positions = pieces.positions(index)
+    windows = Windows(data, module.reach, context=context)
+    parts, steps = [np.empty(0)], [np.empty(0, np.int64)]
+    for index in windows.groups(max(1, CELLS // max(len(state.vocabulary), LEAST))):
+        output, targets = scores(state, windows, index, module)
+        positions = windows.positions(index)
         shown = hide_seen(output.scores, data, positions) if hide else output.scores
         if sampled:
             negatives = draw_negatives(targets, positions, len(state.vocabulary), sampled)
-            found.append(metrics.sampled_ranks(shown, targets, negatives).double().numpy())
+            parts.append(metrics.sampled_ranks(shown, targets, negatives).double().numpy())
         else:
-            found.append(metrics.ranks(shown, targets).double().numpy())
+            parts.append(metrics.ranks(shown, targets).double().numpy())
         steps.append(positions)
-    asked = np.concatenate(steps)
-    return np.concatenate(found), data.sequence_index()[asked], asked + 1
+    places = np.concatenate(steps)
+    return np.concatenate(parts), data.sequence_index()[places], places + 1
 
 
-def score_histories(state: NextState, histories: Histories, seen: Histories) -> Said:
-    """What comes after some histories (:data:`ensue.tasks.next.attributions.Say`); plain popularity after nothing."""
+def score_histories(state: NextState, histories: Histories, seen: Histories) -> ScoredBatch:
+    """A :data:`ensue.tasks.next.attributions.ScoreFunction`; a history without events gets plain popularity."""
     filled = np.flatnonzero(histories.lengths)
     rows, lengths = np.full(len(histories), -1), np.zeros(len(histories), np.int64)
-    pieces = Pieces(histories.select(filled), state.network.reach, last_only=True)
-    rows[filled], lengths[filled] = np.arange(len(filled)), pieces.stops - pieces.starts
+    windows = Windows(histories.select(filled), state.network.reach, last_only=True)
+    rows[filled], lengths[filled] = np.arange(len(filled)), windows.stops - windows.starts
     every = np.arange(len(filled))
-    table, weights = scores(state, pieces, every, None)[0] if len(filled) else Output(torch.empty(0), ())
+    table, weights = scores(state, windows, every, None)[0] if len(filled) else Output(torch.empty(0), ())
     if len(filled) < len(histories):
         some, popular = table, state.counting["popularity"].shares().log()
         table = popular.repeat(len(histories), 1)
@@ -90,4 +90,4 @@ def score_histories(state: NextState, histories: Histories, seen: Histories) -> 
     if not state.metadata.repeats:
         full = np.flatnonzero(seen.lengths)
         table[full] = hide_seen(table[full], seen, seen.offsets[1:][full] - 1)
-    return Said(table, log_totals(table), weights, rows.tolist(), lengths.tolist())
+    return ScoredBatch(table, log_totals(table), weights, rows.tolist(), lengths.tolist())

@@ -16,7 +16,7 @@ from ensue.records import History
 from ensue.store.folder import read_model, write_folder
 from ensue.tasks.next import explain, forecast, grow, infer, save, train, update
 from ensue.tasks.next.batch import Output
-from ensue.tasks.next.dataset import Pieces
+from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.state import NextState
 from ensue.training.loop import Report
@@ -30,7 +30,7 @@ class NextPredictor(NextState):
     ) -> Iterator[Report]:
         """Count and train, yielding a report a step; the predictor can be used once the loop is over.
 
-        Without ``valid`` the last tenth of ``data`` is held out for early stopping and for the choice between rivals;
+        Without ``valid`` the last tenth of ``data`` is held out for early stopping and to choose between models;
         then, unless ``refit`` is off, the network is trained anew on all of it for as many epochs as were best.
         Counting needs no held-out part. Of several ranks the first one alone counts the baselines, and can be saved.
 
@@ -54,18 +54,18 @@ class NextPredictor(NextState):
         """
         return [*update.passes(self, data)][-1]
 
-    def welcome(self, values: Iterable[str]) -> None:
+    def add_values(self, values: Iterable[str]) -> None:
         """Give new values ids, rows and counts of 0, so that histories that hold them can be encoded and learned."""
-        grow.welcome(self, values)
+        grow.add_values(self, values)
 
-    def learn(self, histories: Histories, known: Index | None = None) -> float:
+    def learn(self, histories: Histories, context: Index | None = None) -> float:
         """Take a few optimiser steps: every fresh event is learned once. Nothing is counted, nothing made anew.
 
         The same state and data give the same bytes; ``metadata.steps`` numbers the steps.
 
         Args:
             histories: encoded in this predictor's vocabulary, without unknown values.
-            known: (histories,) how many leading events of each are old: context, not targets.
+            context: (histories,) how many leading events of each are old, and no targets.
 
         Returns:
             The mean loss in nats; 0 where nothing is fresh. Counting models learn by ``update.count`` alone.
@@ -73,7 +73,7 @@ class NextPredictor(NextState):
         Raises:
             SettingError: the loss is no longer a number.
         """
-        return update.learn(self, histories, known)
+        return update.learn(self, histories, context)
 
     def observe(self, ids: Ids, times: Floats) -> None:
         """Tell a model that weighs what came lately which events a stream just brought and when, once learned."""
@@ -118,15 +118,15 @@ class NextPredictor(NextState):
         """
         return explain.explain(self, records, k)
 
-    def scores(self, pieces: Pieces, index: Index, module: Model | None = None) -> tuple[Output, Tensor]:
-        """Scores (asked, ids) on the CPU for some pieces, with the weights behind them, and the targets.
+    def scores(self, windows: Windows, index: Index, module: Model | None = None) -> tuple[Output, Tensor]:
+        """Scores (targets, ids) on the CPU for some windows, with the weights behind them, and the targets.
 
         Args:
-            pieces: of histories in this predictor's vocabulary.
-            index: which pieces.
+            windows: of histories in this predictor's vocabulary.
+            index: which windows.
             module: one of ``counting`` in place of the model.
         """
-        return infer.scores(self, pieces, index, module)
+        return infer.scores(self, windows, index, module)
 
     def ranks(
         self,
@@ -135,7 +135,7 @@ class NextPredictor(NextState):
         hide: bool = False,
         sampled: int = 0,
         counting: str | None = None,
-        known: Index | None = None,
+        context: Index | None = None,
     ) -> tuple[Floats, Index, Index]:
         """The rank of every event after the first of each history, the index of its history, and its own in the data.
 
@@ -144,9 +144,9 @@ class NextPredictor(NextState):
             hide: whether to rule out what a history already holds.
             sampled: rank against so many sampled candidates in place of all; the same ones for every model.
             counting: one of ``COUNTING`` in place of the model.
-            known: (histories,) how many leading events of each are not to be ranked.
+            context: (histories,) how many leading events of each are not to be ranked.
         """
-        return infer.ranks(self, data, hide=hide, sampled=sampled, counting=counting, known=known)
+        return infer.ranks(self, data, hide=hide, sampled=sampled, counting=counting, context=context)
 
     def summary(self) -> dict[str, Any]:
         """What was learned from what, and how: goes into ``settings.json`` and the card."""

@@ -40,7 +40,7 @@ def files(state: NextState, card: str) -> dict[str, bytes]:
         **described(summary(state), card),
         "vocabulary.json": json.dumps(list(state.vocabulary.values), ensure_ascii=False).encode(),
         "model.safetensors": tensor_bytes(state.network.state_dict()),
-        "counting.safetensors": tensor_bytes({**counts, "train_prints": state.train_prints}),
+        "counting.safetensors": tensor_bytes({**counts, "train_prints": state.training_hashes}),
     }
     if state.optimizer is not None:
         found[FILE] = tensor_bytes(optimizer_tensors(module_of(state.network), state.optimizer))
@@ -69,7 +69,7 @@ def fill(state: NextState, path: Path, facts: Mapping[str, Any]) -> None:
     counts = read_tensors(path, "counting.safetensors")
     prints = counts.pop("train_prints")
     if state.keeps_histories:  # folders of before kept them whatever replay was
-        state.train_prints = prints
+        state.training_hashes = prints
     for name in state.baselines:
         state.counting[name] = state.new_baseline(name)
         _fill_module(module_of(state.counting[name]), counts, f"{name}.")

@@ -52,11 +52,11 @@ class NextState:
                 f"model {unknown[0]!r} is not known for task next; choose from best, {', '.join(MODELS)}"
             )
         found = changed(settings or {}, *(part for name in names for part in MODELS[name][1:]))
-        self.rivals = {name: (found[2 * at], found[2 * at + 1]) for at, name in enumerate(names)}
+        self.candidates = {name: (found[2 * at], found[2 * at + 1]) for at, name in enumerate(names)}
         """The models that may be chosen from, each with its settings and schedule."""
-        if any(schedule is not None and schedule.watch == "accuracy" for _, schedule in self.rivals.values()):
+        if any(schedule is not None and schedule.watch == "accuracy" for _, schedule in self.candidates.values()):
             raise SettingError("watch is 'accuracy'; task next knows loss and mrr")
-        self.become(names[0])
+        self.select_model(names[0])
         self.seed = require_seed(seed)
         """Of every draw."""
         self.device = find_device(device)
@@ -73,12 +73,12 @@ class NextState:
         """What was learned from, as ``settings.json`` and the card show it."""
         self.seconds_an_epoch: float | None = None
         """Of the latest training, checks included."""
-        self.train_prints = torch.zeros(0, dtype=torch.int64)
+        self.training_hashes = torch.zeros(0, dtype=torch.int64)
         """(histories,) fingerprints of what was learned, so that an evaluation finds what it tests among it."""
         self.optimizer = None
         self.reservoir = self.new_reservoir()
         """A sample of past histories, which updates learn anew."""
-        self.newborns: tuple[int, dict[str, Tensor]] | None = None
+        self.new_rows: tuple[int, dict[str, Tensor]] | None = None
         """A block of ids and the rows that its new ids start from, by name of their tensor."""
 
     @property
@@ -110,10 +110,10 @@ class NextState:
         """The counting models that stand beside this one."""
         return tuple(name for name in COUNTING if self.keeps_histories or name != "vsknn")
 
-    def become(self, name: str) -> None:
-        """Take the name and the settings of one of the rivals."""
+    def select_model(self, name: str) -> None:
+        """Take the name and the settings of one of those that may be chosen from."""
         self.model_name = name
-        self.settings, self.schedule = self.rivals[name]
+        self.settings, self.schedule = self.candidates[name]
 
     def new_reservoir(self) -> Reservoir:
         """An empty memory of past histories; counting keeps none, for it forgets nothing."""

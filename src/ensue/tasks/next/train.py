@@ -1,4 +1,4 @@
-"""How a predictor is trained: a held-out part, early stopping, the choice between rivals, and everything once more."""
+"""How a predictor is trained: a held-out part, early stopping, the choice of a model, and everything once more."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ensue.data.sequences.check import require_targets
 from ensue.data.splits import hold_out
 from ensue.schedule import Schedule
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
-from ensue.tasks.next.dataset import Pieces, distinct, prints, repeats
+from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
 from ensue.tasks.next.infer import ranks
 from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.model import Finishes, module_of
@@ -29,7 +29,7 @@ from ensue.vocabulary import FIRST, Vocabulary
 DATED = 1e8
 """Times after this (seconds, 1973) count from 1970, so that histories can be put in order of their start."""
 
-WATCHED = 30_000
+EVALUATION_SAMPLE = 30_000
 """Events at most of the held-out histories that a check ranks: a ranking of all costs as much as learning them."""
 
 
@@ -43,11 +43,11 @@ def fit(
         count_baselines(state, data)
         state.model = state.counting[state.model_name]
         return
-    part, held, rule = data, valid, None
-    if held is None:
-        part, held, rule = hold_out(data, by_time=data.timed and float(data.times.min()) > DATED)
+    part, held_out, rule = data, valid, None
+    if held_out is None:
+        part, held_out, rule = hold_out(data, by_time=data.timed and float(data.times.min()) > DATED)
     learn_values(state, part)
-    yield from _choose(state, part, held, checkpoint, resume)
+    yield from _choose(state, part, held_out, checkpoint, resume)
     if rule is None:
         count_baselines(state, part)
         return
@@ -55,7 +55,7 @@ def fit(
     if state.schedule.refit:
         again = replace(state.schedule, epochs=state.metadata.epochs)
         learn_values(state, data)
-        yield from train_once(state, data, None, "refit", again, _beside(checkpoint, "refit"), resume)
+        yield from train_once(state, data, None, "refit", again, _sibling(checkpoint, "refit"), resume)
     count_baselines(state, data if state.schedule.refit else part)
     state.metadata.held_out = rule
     if validation_mrr:
@@ -67,7 +67,7 @@ def learn_values(state: NextState, data: Histories) -> None:
     state.vocabulary = Vocabulary(distinct(data))
     data = data.encode(state.vocabulary, drop_unknown=True)
     if state.keeps_histories:
-        state.train_prints = prints(data)
+        state.training_hashes = history_hashes(data)
     state.metadata = metadata = Metadata()
     metadata.sequences, metadata.events, metadata.values = len(data), len(data.ids), len(state.vocabulary) - FIRST
     metadata.repeats, metadata.timed = repeats(data), data.timed
@@ -92,34 +92,34 @@ def _count(state: NextState, name: str, data: Histories) -> None:
 
 
 def _choose(
-    state: NextState, part: Histories, held: Histories, checkpoint: Path | None, resume: bool
+    state: NextState, part: Histories, held_out: Histories, checkpoint: Path | None, resume: bool
 ) -> Iterator[Report]:
-    """Train every rival that can win; the one that ranks the held-out part best stays.
+    """Train every candidate that can win; the one that ranks the held-out part best stays.
 
     The cascade blend is for cascades, timed and without repeats: elsewhere it is not tried.
     """
     cascades = state.metadata.timed and not state.metadata.repeats
-    names = [name for name in state.rivals if name != "cascade-blend" or cascades]
-    names = names or list(state.rivals)
+    names = [name for name in state.candidates if name != "cascade-blend" or cascades]
+    names = names or list(state.candidates)
     if len(names) == 1:
-        state.become(names[0])
+        state.select_model(names[0])
         assert state.schedule is not None
-        yield from train_once(state, part, held, "fit", state.schedule, checkpoint, resume)
+        yield from train_once(state, part, held_out, "fit", state.schedule, checkpoint, resume)
         return
-    found, kept = {}, {}
-    known = _some(held.encode(state.vocabulary, drop_unknown=True))
+    mrrs, trained = {}, {}
+    sample = _evaluation_sample(held_out.encode(state.vocabulary, drop_unknown=True))
     for name in names:
-        state.become(name)
+        state.select_model(name)
         assert state.schedule is not None
-        place = _beside(checkpoint, name)
-        yield from train_once(state, part, held, f"fit {name}", state.schedule, place, resume)
-        found[name] = mean_reciprocal_rank(state, known)
-        kept[name] = state.model, state.optimizer, state.metadata.epochs, state.seconds_an_epoch
-    best = max(found, key=lambda name: found[name])
-    state.become(best)
-    state.model, state.optimizer, epochs, state.seconds_an_epoch = kept[best]
+        place = _sibling(checkpoint, name)
+        yield from train_once(state, part, held_out, f"fit {name}", state.schedule, place, resume)
+        mrrs[name] = mean_reciprocal_rank(state, sample)
+        trained[name] = state.model, state.optimizer, state.metadata.epochs, state.seconds_an_epoch
+    best = max(mrrs, key=lambda name: mrrs[name])
+    state.select_model(best)
+    state.model, state.optimizer, epochs, state.seconds_an_epoch = trained[best]
     state.metadata.epochs = epochs
-    state.metadata.validation_mrr = {name: round(mrr, 4) for name, mrr in found.items()}
+    state.metadata.validation_mrr = {name: round(mrr, 4) for name, mrr in mrrs.items()}
 
 
 def train_once(
@@ -141,11 +141,11 @@ def train_once(
     parts = [part.encode(state.vocabulary, drop_unknown=True) for part in (data, valid) if part is not None]
     for part, where in zip(parts, ("training data", "validation data"), strict=False):
         require_targets(part, where)
-    watched = _some(parts[-1])
+    sample = _evaluation_sample(parts[-1])
     trained = yield from train(
         module,
-        Pieces(parts[0], network.reach),
-        (lambda: _watch(state, watched)) if valid is not None else None,
+        Windows(parts[0], network.reach),
+        (lambda: _monitored(state, sample)) if valid is not None else None,
         schedule,
         optimizer=state.optimizer,
         seed=state.seed,
@@ -153,7 +153,7 @@ def train_once(
         checkpoint=checkpoint,
         resume=resume,
         fingerprint=fingerprint(state, parts),
-        hardly=_hardly(state, watched) if valid is not None and schedule.watch == "mrr" else None,
+        hardly=_minimum_useful(state, sample) if valid is not None and schedule.watch == "mrr" else None,
     )
     if isinstance(network, Finishes) and state.keeps_histories:
         network.finish(parts[0], parts[1] if valid is not None else None, earlier)
@@ -161,12 +161,12 @@ def train_once(
     state.seconds_an_epoch = trained.seconds_an_epoch
 
 
-def _some(valid: Histories) -> Histories:
-    """Histories drawn at random, the same ones every time, of about ``WATCHED`` events, in their order."""
-    if len(valid.ids) <= WATCHED:
+def _evaluation_sample(valid: Histories) -> Histories:
+    """Histories drawn at random, the same ones every time, of about ``EVALUATION_SAMPLE`` events, in their order."""
+    if len(valid.ids) <= EVALUATION_SAMPLE:
         return valid
     drawn = np.random.default_rng(0).permutation(len(valid))
-    enough = int(np.searchsorted(np.cumsum(valid.lengths[drawn]), WATCHED)) + 1
+    enough = int(np.searchsorted(np.cumsum(valid.lengths[drawn]), EVALUATION_SAMPLE)) + 1
     return valid.select(np.sort(drawn[:enough]))
 
 
@@ -181,19 +181,19 @@ def mean_reciprocal_rank(state: NextState, valid: Histories, counting: str | Non
     return mean_over_ranks(metrics.reciprocal_rank(found))
 
 
-def _watch(state: NextState, valid: Histories) -> float:
+def _monitored(state: NextState, valid: Histories) -> float:
     """The figure that early stopping looks at."""
     assert state.schedule is not None
     if state.schedule.watch == "loss":
-        return mean_loss(module_of(state.network), Pieces(valid, state.network.reach))
+        return mean_loss(module_of(state.network), Windows(valid, state.network.reach))
     return mean_reciprocal_rank(state, valid)
 
 
-def _hardly(state: NextState, valid: Histories) -> float:
+def _minimum_useful(state: NextState, valid: Histories) -> float:
     """An MRR half as good again as popularity's, or less where that is good already: more than chance, hardly more."""
     popular = mean_reciprocal_rank(state, valid, "popularity")
     return popular * (1 + (1 - popular) / 2)
 
 
-def _beside(checkpoint: Path | None, name: str) -> Path | None:
+def _sibling(checkpoint: Path | None, name: str) -> Path | None:
     return checkpoint.with_name(f"{checkpoint.name}-{name}") if checkpoint else None

@@ -14,8 +14,8 @@ import torch
 from ensue.data.histories import Histories, Ids, Index
 from ensue.data.sequences.check import require_targets
 from ensue.metrics import Floats
-from ensue.tasks.next.dataset import Pieces, distinct, prints, repeats
-from ensue.tasks.next.grow import welcome
+from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
+from ensue.tasks.next.grow import add_values
 from ensue.tasks.next.model import Observes, Remembers, module_of
 from ensue.tasks.next.reservoir import Reservoir, joined
 from ensue.tasks.next.state import NextState
@@ -32,7 +32,7 @@ def count(state: NextState, data: Histories) -> None:
     if state.keeps_histories:
         if isinstance(state.network, Remembers):
             state.network.remember(data)
-        state.train_prints = torch.cat([state.train_prints, prints(data)])
+        state.training_hashes = torch.cat([state.training_hashes, history_hashes(data)])
     state.metadata.repeats = state.metadata.repeats or repeats(data)
     state.metadata.events += len(data.ids)
     state.metadata.sequences += len(data)
@@ -41,17 +41,17 @@ def count(state: NextState, data: Histories) -> None:
         state.count_negatives()
 
 
-def learn(state: NextState, histories: Histories, known: Index | None = None) -> float:
+def learn(state: NextState, histories: Histories, context: Index | None = None) -> float:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.learn`."""
     network, schedule = state.network, state.schedule
-    pieces = Pieces(histories, network.reach, known=known)
-    if schedule is None or state.optimizer is None or not len(pieces):
+    windows = Windows(histories, network.reach, context=context)
+    if schedule is None or state.optimizer is None or not len(windows):
         return 0.0
     steps = state.metadata.steps
-    plan = pieces.plan(schedule.batch_size, (state.seed, steps))
+    plan = windows.plan(schedule.batch_size, (state.seed, steps))
     rate = schedule.learning_rate
     loss = one_pass(
-        module_of(network), pieces, plan, optimizer=state.optimizer, rate=rate, seed=state.seed, first=steps
+        module_of(network), windows, plan, optimizer=state.optimizer, rate=rate, seed=state.seed, first=steps
     )
     state.metadata.steps = steps + len(plan)
     return loss
@@ -79,7 +79,7 @@ def passes(state: NextState, data: Histories, replay: Reservoir | None = None) -
     """
     require_targets(data, "new data")
     reach = state.network.reach
-    welcome(state, distinct(data))
+    add_values(state, distinct(data))
     data = data.encode(state.vocabulary, drop_unknown=True)
     count(state, data)
     state.metadata.updates = updates = state.metadata.updates + 1
@@ -91,7 +91,7 @@ def passes(state: NextState, data: Histories, replay: Reservoir | None = None) -
     state.reservoir.add(data)
     yield from train(
         module_of(state.network),
-        Pieces(joined(data, remembered), reach),
+        Windows(joined(data, remembered), reach),
         None,
         replace(state.schedule, epochs=1, decay=False),
         optimizer=state.optimizer,

@@ -15,7 +15,7 @@ from ensue.records import History
 from ensue.tasks.next.baselines import counting
 from ensue.tasks.next.baselines.counting import Cooccurrence, CountingSettings, Markov, Popularity
 from ensue.tasks.next.batch import Output
-from ensue.tasks.next.dataset import Pieces
+from ensue.tasks.next.dataset import Windows
 from ensue.vocabulary import FIRST, Vocabulary
 from tests import oracles
 
@@ -26,8 +26,8 @@ TINY = Histories.of([History(("a", "b", "c")), History(("a", "b")), History(("b"
 
 
 def said(model: Popularity, histories: Histories, *, last_only: bool = True) -> Output:
-    pieces = Pieces(histories, model.reach, last_only=last_only)
-    output: Output = model(pieces.batch(np.arange(len(pieces))))
+    windows = Windows(histories, model.reach, last_only=last_only)
+    output: Output = model(windows.batch(np.arange(len(windows))))
     return output
 
 
@@ -113,9 +113,9 @@ def test_equals_the_literal_formula(
     train, test = random_data(1), random_data(2, 12)
     model = counted(kind, settings, train)
     lists = [train.ids[low:high].tolist() for low, high in zip(train.offsets[:-1], train.offsets[1:], strict=True)]
-    pieces = Pieces(test, None)
-    scores = model(pieces.batch(np.arange(len(pieces)))).scores.exp()
-    positions = pieces.positions(np.arange(len(pieces)))
+    windows = Windows(test, None)
+    scores = model(windows.batch(np.arange(len(windows)))).scores.exp()
+    positions = windows.positions(np.arange(len(windows)))
     owners = test.sequence_index()
     for row, at in zip(scores, positions.tolist(), strict=True):
         prefix = test.ids[test.offsets[owners[at]] : at + 1].tolist()
@@ -128,8 +128,8 @@ def test_equals_the_literal_formula(
 def test_pieces_of_its_reach_give_the_scores_of_the_whole(kind: type[Popularity]) -> None:
     data = random_data(3)
     model = counted(kind, CountingSettings(window=4), data)
-    whole, cut = Pieces(data, None, last_only=True), Pieces(data, model.reach, last_only=True)
-    scores = [model(pieces.batch(np.arange(len(pieces)))).scores for pieces in (whole, cut)]
+    whole, cut = Windows(data, None, last_only=True), Windows(data, model.reach, last_only=True)
+    scores = [model(windows.batch(np.arange(len(windows)))).scores for windows in (whole, cut)]
     torch.testing.assert_close(scores[1], scores[0], rtol=1e-6, atol=1e-6)
 
 

@@ -14,7 +14,7 @@ from ensue.records import History
 from ensue.tasks.next.baselines import session_knn
 from ensue.tasks.next.baselines.session_knn import VSKNN, VSKNNSettings, decayed
 from ensue.tasks.next.batch import Output
-from ensue.tasks.next.dataset import Pieces
+from ensue.tasks.next.dataset import Windows
 from ensue.vocabulary import FIRST, Vocabulary
 from tests.oracles_sessions import vsknn_scores
 
@@ -30,8 +30,8 @@ def counted(settings: VSKNNSettings, data: Histories) -> VSKNN:
 
 
 def said(model: VSKNN, histories: Histories, *, last_only: bool = True) -> Output:
-    pieces = Pieces(histories, model.reach, last_only=last_only)
-    output: Output = model(pieces.batch(np.arange(len(pieces))))
+    windows = Windows(histories, model.reach, last_only=last_only)
+    output: Output = model(windows.batch(np.arange(len(windows))))
     return output
 
 
@@ -110,7 +110,7 @@ def test_decays_by_hand() -> None:
     ],
 )
 def test_equals_the_literal_search(settings: VSKNNSettings, found: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_knn, "FOUND", found)
+    monkeypatch.setattr(session_knn, "LOOKUPS", found)
     train, test = random_data(1), random_data(2, 12)
     model = counted(settings, train)
     scores = said(model, test, last_only=False).scores.exp()

@@ -10,7 +10,7 @@ from ensue import metrics
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.records import History
-from ensue.tasks.next.dataset import Pieces
+from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles.blend import FLOOR, LEANS, STEP_FLOOR, STEPS, WEIGHTS, Blend, BlendSettings
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST, Vocabulary
@@ -31,8 +31,8 @@ def blend(weight: float) -> tuple[Blend, Vocabulary]:
 
 def test_adds_the_logarithm_of_the_neighbours_share() -> None:
     model, vocabulary = blend(0.7)
-    pieces = Pieces(Histories.of([History(("a", "b", "e", "d"))], vocabulary), model.reach)
-    batch = pieces.batch(np.arange(1))
+    windows = Windows(Histories.of([History(("a", "b", "e", "d"))], vocabulary), model.reach)
+    batch = windows.batch(np.arange(1))
     with torch.no_grad():
         scores = model(batch).scores
         own = model.network(batch).scores
@@ -46,7 +46,7 @@ def test_adds_the_logarithm_of_the_followers_share() -> None:
     model, vocabulary = blend(0.0)
     model.following.count(Histories.of(PAST, vocabulary))
     model.step.fill_(1.5)
-    batch = Pieces(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
+    batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
     with torch.no_grad():
         (scores, (weights,)), (own, (heard,)) = model(batch), model.network(batch)
     # After a came b four times of four; after b came c twice and d once.
@@ -96,14 +96,14 @@ def test_the_table_follows_what_is_learned() -> None:
 
 def test_without_a_weight_it_is_the_network() -> None:
     model, vocabulary = blend(0.0)
-    batch = Pieces(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
+    batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
     with torch.no_grad():
         assert torch.equal(model(batch).scores, model.network(batch).scores)
 
 
 def test_heeded_events_are_shares_of_both_parts() -> None:
     model, vocabulary = blend(1.0)
-    batch = Pieces(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
+    batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
     with torch.no_grad():
         (weights,), (own,) = model(batch).weights, model.network(batch).weights
         (heard,) = model.memory(batch).weights
@@ -120,12 +120,12 @@ def test_the_numbers_are_the_best_on_the_held_out_part() -> None:
         model.lean.fill_(lean)
         model.step.fill_(step)
         model.weight.fill_(weight)
-        pieces = Pieces(held, model.reach)
-        batch = pieces.batch(np.arange(len(pieces)))
+        windows = Windows(held, model.reach)
+        batch = windows.batch(np.arange(len(windows)))
         with torch.no_grad():
             scores = model(batch).scores
         # PAST never repeats a value, so what a session holds is no candidate.
-        for row, (place, latest) in enumerate(batch.asked.nonzero().tolist()):
+        for row, (place, latest) in enumerate(batch.target_mask.nonzero().tolist()):
             scores[row, batch.ids[place, : latest + 1]] = -torch.inf
         return float(metrics.gain(metrics.ranks(scores, batch.targets).double().numpy(), 20).mean())
 

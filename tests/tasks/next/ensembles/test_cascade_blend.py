@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from ensue.data.histories import Histories
 from ensue.records import History
-from ensue.tasks.next.dataset import Pieces
+from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles.cascade_blend import (
     FLOOR,
     HIGH,
@@ -17,7 +17,7 @@ from ensue.tasks.next.ensembles.cascade_blend import (
     START,
     CascadeBlend,
     CascadeBlendSettings,
-    _rivals,
+    _candidates,
 )
 from ensue.tasks.next.ensembles.co_participation import DAY, CoParticipation
 from ensue.tasks.next.ensembles.neighbours import Neighbours
@@ -44,10 +44,10 @@ def blend(*, mixed: bool = True) -> tuple[CascadeBlend, Vocabulary]:
 def test_every_part_knows_what_its_module_says() -> None:
     model, vocabulary = blend()
     asked = Histories.of([History(tuple("abed"), (0.0, 5.0, 9.0, 20.0))], vocabulary)
-    batch = Pieces(asked, model.reach).batch(np.arange(1))
+    batch = Windows(asked, model.reach).batch(np.arange(1))
     with torch.no_grad():
         found, own = model(batch), model.network(batch)
-        known, _ = model._known(batch, own.scores)
+        known, _ = model._features(batch, own.scores)
     expected = dict.fromkeys(PARTS, torch.zeros_like(own.scores))
     heard, alike = CoParticipation(model.memory).score(batch), Neighbours(model.memory).score(batch)
     whole = {"alike": alike}
@@ -72,7 +72,7 @@ def test_every_part_knows_what_its_module_says() -> None:
 
 def test_until_the_mixture_is_learned_it_is_the_network() -> None:
     model, vocabulary = blend(mixed=False)
-    batch = Pieces(Histories.of(PAST, vocabulary), model.reach).batch(np.arange(len(PAST)))
+    batch = Windows(Histories.of(PAST, vocabulary), model.reach).batch(np.arange(len(PAST)))
     with torch.no_grad():
         assert torch.equal(model(batch).scores, model.network(batch).scores)
 
@@ -94,10 +94,10 @@ def test_neither_a_cut_nor_company_changes_a_score(monkeypatch: pytest.MonkeyPat
     rows = []
     for reach, cells in ((model.reach, 2**20), (model.reach, 1), (None, 2**20)):
         monkeypatch.setattr("ensue.tasks.next.ensembles.cascade_blend.CELLS", cells)
-        pieces, scores = Pieces(asked, reach), torch.zeros(len(asked.ids), len(vocabulary))
+        windows, scores = Windows(asked, reach), torch.zeros(len(asked.ids), len(vocabulary))
         with torch.no_grad():
-            for index in [np.arange(len(pieces))] if cells == 1 else [np.array([i]) for i in range(len(pieces))]:
-                scores[torch.from_numpy(pieces.positions(index))] = model(pieces.batch(index)).scores
+            for index in [np.arange(len(windows))] if cells == 1 else [np.array([i]) for i in range(len(windows))]:
+                scores[torch.from_numpy(windows.positions(index))] = model(windows.batch(index)).scores
         rows.append(scores)
     torch.testing.assert_close(rows[0], rows[1], rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(rows[0], rows[2], rtol=1e-4, atol=1e-4)
@@ -109,7 +109,7 @@ def test_rivals_stand_for_all_candidates() -> None:
     ruled_out[:, :FIRST] = -torch.inf
     ruled_out[:, 100:300] = -torch.inf
     targets = torch.randint(400, 5000, (50,))
-    own, added = _rivals(known, ruled_out, targets, torch.Generator().manual_seed(1))
+    own, added = _candidates(known, ruled_out, targets, torch.Generator().manual_seed(1))
     weights = torch.tensor(START)
     whole = functional.cross_entropy(known.permute(1, 2, 0) @ weights + ruled_out, targets, reduction="none")
     scores = own.permute(1, 2, 0) @ weights + added
@@ -121,7 +121,7 @@ def test_few_candidates_are_all_rivals() -> None:
     known, ruled_out = torch.randn(len(PARTS), 6, 9), torch.zeros(6, 9)
     ruled_out[:, :FIRST] = -torch.inf
     targets = torch.arange(2, 8)
-    own, added = _rivals(known, ruled_out, targets, torch.Generator().manual_seed(1))
+    own, added = _candidates(known, ruled_out, targets, torch.Generator().manual_seed(1))
     weights = torch.tensor(START)
     scores = own.permute(1, 2, 0) @ weights + added
     whole = functional.cross_entropy(known.permute(1, 2, 0) @ weights + ruled_out, targets, reduction="none")
@@ -132,7 +132,7 @@ def test_cosines_times_a_factor() -> None:
     torch.manual_seed(0)
     vocabulary = Vocabulary(VALUES)
     network = HiDAN(HiDANSettings(dim=8, table_dim=8, cosine=True), len(vocabulary)).eval()
-    batch = Pieces(Histories.of(PAST, vocabulary), network.reach).batch(np.arange(len(PAST)))
+    batch = Windows(Histories.of(PAST, vocabulary), network.reach).batch(np.arange(len(PAST)))
     with torch.no_grad():
         scores = network(batch).scores[:, FIRST:]
         near = functional.cosine_similarity(network.cascades(batch)[0][:, None], network.output.weight[None], dim=2)

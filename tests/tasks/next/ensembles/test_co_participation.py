@@ -13,7 +13,7 @@ import torch
 from ensue.data.histories import Histories
 from ensue.records import History
 from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.dataset import Pieces
+from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles import co_participation
 from ensue.tasks.next.ensembles.cascade_store import CascadeStore
 from ensue.tasks.next.ensembles.co_participation import BACK, DAY, DAYS, FAR, STEEP, CoParticipation
@@ -72,10 +72,10 @@ def said(history: History, step: int, *, close: bool) -> tuple[dict[str, float],
 
 def test_are_the_sums_over_past_cascades() -> None:
     model, vocabulary = memory()
-    batch = Pieces(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
+    batch = Windows(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
     heard = model.score(batch)
     names = [vocabulary.value(int(id)) for id in heard.candidates]
-    for number, (row, step) in enumerate(batch.asked.nonzero().tolist()):
+    for number, (row, step) in enumerate(batch.target_mask.nonzero().tolist()):
         for close, sums in ((True, heard.near), (False, heard.far)):
             expected, by_event = said(ASKED[row], step, close=close)
             found = {name: value for name, value in zip(names, sums[number].tolist(), strict=True) if value}
@@ -89,7 +89,7 @@ def test_are_the_sums_over_past_cascades() -> None:
 
 def test_one_record_is_heard_as_among_others() -> None:
     model, vocabulary = memory()
-    whole = Pieces(Histories.of(ASKED, vocabulary), 6, last_only=True)
+    whole = Windows(Histories.of(ASKED, vocabulary), 6, last_only=True)
     every = model.score(whole.batch(np.arange(len(ASKED))))
     for row in range(len(ASKED)):
         alone = model.score(whole.batch(np.array([row])))
@@ -102,7 +102,7 @@ def test_one_record_is_heard_as_among_others() -> None:
 @pytest.mark.parametrize("pairs", [1, 40, 200])
 def test_little_is_held_at_once_and_the_sums_are_the_same(monkeypatch: pytest.MonkeyPatch, pairs: int) -> None:
     model, vocabulary = memory()
-    batch = Pieces(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
+    batch = Windows(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
     whole = model.score(batch)
     monkeypatch.setattr(co_participation, "PAIRS", pairs)
     held, pairs_of = list[int](), CoParticipation._pairs
@@ -125,7 +125,7 @@ def test_a_user_is_looked_up_in_the_latest_cascades_alone() -> None:
     few, _ = memory(keep=1)
     latest = next(past for past in reversed(PAST) if "a" in past.values)
     question = Histories.of([History(("a",), (1e9,))], vocabulary)
-    batch = Pieces(question, 6, last_only=True).batch(np.arange(1))
+    batch = Windows(question, 6, last_only=True).batch(np.arange(1))
     heard = {vocabulary.value(int(id)) for id in few.score(batch).candidates}
     assert heard == {value for value, _ in beside(latest, "a")}
     assert heard < {vocabulary.value(int(id)) for id in whole.score(batch).candidates}
@@ -133,7 +133,7 @@ def test_a_user_is_looked_up_in_the_latest_cascades_alone() -> None:
 
 def test_grows_and_says_the_same() -> None:
     model, vocabulary = memory()
-    batch = Pieces(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
+    batch = Windows(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
     grown = CoParticipation(model.past.grow(len(vocabulary) + 3), window=WINDOW)
     for old, new in zip(model.score(batch), grown.score(batch), strict=True):
         assert torch.equal(old, new)
@@ -141,7 +141,7 @@ def test_grows_and_says_the_same() -> None:
 
 def test_what_is_counted_later_is_heard() -> None:
     model, vocabulary = memory()
-    batch = Pieces(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
+    batch = Windows(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
     before = model.score(batch)
     model.past.count(Histories.of(PAST[:3], vocabulary))
     assert not torch.equal(before.far, model.score(batch).far)

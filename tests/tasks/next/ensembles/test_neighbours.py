@@ -10,7 +10,7 @@ import torch
 
 from ensue.data.histories import Histories
 from ensue.records import History
-from ensue.tasks.next.dataset import Pieces
+from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles.cascade_store import CascadeStore
 from ensue.tasks.next.ensembles.neighbours import POWER, Neighbours
 from ensue.vocabulary import Vocabulary
@@ -45,9 +45,9 @@ def said(latest: tuple[str, ...]) -> dict[str, float]:
 
 def test_is_the_sum_over_past_cascades() -> None:
     model, vocabulary = memory()
-    batch = Pieces(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
+    batch = Windows(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
     heard = model.score(batch)
-    for number, (row, step) in enumerate(batch.asked.nonzero().tolist()):
+    for number, (row, step) in enumerate(batch.target_mask.nonzero().tolist()):
         expected = said(ASKED[row].values[step::-1])
         found = {name: float(heard[number, vocabulary.id(name)]) for name in VALUES}
         assert found == pytest.approx(expected, rel=1e-5)
@@ -55,7 +55,7 @@ def test_is_the_sum_over_past_cascades() -> None:
 
 def test_one_record_is_heard_as_among_others() -> None:
     model, vocabulary = memory()
-    whole = Pieces(Histories.of(ASKED, vocabulary), 6, last_only=True)
+    whole = Windows(Histories.of(ASKED, vocabulary), 6, last_only=True)
     every = model.score(whole.batch(np.arange(len(ASKED))))
     for row in range(len(ASKED)):
         torch.testing.assert_close(model.score(whole.batch(np.array([row])))[0], every[row])
@@ -63,6 +63,6 @@ def test_one_record_is_heard_as_among_others() -> None:
 
 def test_nothing_past_says_nothing() -> None:
     _, vocabulary = memory()
-    batch = Pieces(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
+    batch = Windows(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
     heard = Neighbours(CascadeStore(len(vocabulary))).score(batch)
-    assert torch.equal(heard, torch.zeros(int(batch.asked.sum()), len(vocabulary)))
+    assert torch.equal(heard, torch.zeros(int(batch.target_mask.sum()), len(vocabulary)))

@@ -10,7 +10,7 @@ import torch
 
 from ensue.data.histories import Histories
 from ensue.records import History
-from ensue.tasks.next.dataset import Pieces
+from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles.cascade_store import CascadeStore
 from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, DAY, PRIOR, TemporalPreference
 from ensue.vocabulary import Vocabulary
@@ -56,13 +56,13 @@ def gains(clock: int, times: tuple[float, ...]) -> dict[str, float]:
 
 def test_gains_are_those_of_the_formula() -> None:
     model, vocabulary = memory()
-    batch = Pieces(Histories.of(ASKED, vocabulary), 60).batch(np.arange(len(ASKED)))
+    batch = Windows(Histories.of(ASKED, vocabulary), 60).batch(np.arange(len(ASKED)))
     heard = list(model.score(batch))
     assert len(heard) == len(CLOCKS)
     for clock, (cell, gain) in enumerate(heard):
-        table = torch.zeros(int(batch.asked.sum()), len(vocabulary))
+        table = torch.zeros(int(batch.target_mask.sum()), len(vocabulary))
         table.view(-1)[cell] = gain
-        for number, (row, step) in enumerate(batch.asked.nonzero().tolist()):
+        for number, (row, step) in enumerate(batch.target_mask.nonzero().tolist()):
             found = {user: float(table[number, vocabulary.id(user)]) for user in VALUES}
             assert found == pytest.approx(gains(clock, ASKED[row].times[: step + 1]), rel=1e-5)
 
@@ -78,11 +78,11 @@ def test_a_cut_of_a_long_cascade_changes_no_gain() -> None:
     habits = TemporalPreference(past)
     found = []
     for reach in (58, None):
-        pieces, table = Pieces(long, reach), torch.zeros(len(CLOCKS), len(values), len(vocabulary))
-        for index in range(len(pieces)):
+        windows, table = Windows(long, reach), torch.zeros(len(CLOCKS), len(values), len(vocabulary))
+        for index in range(len(windows)):
             own = np.array([index])
-            at = torch.from_numpy(pieces.positions(own))
-            for clock, (cell, gain) in enumerate(habits.score(pieces.batch(own))):
+            at = torch.from_numpy(windows.positions(own))
+            for clock, (cell, gain) in enumerate(habits.score(windows.batch(own))):
                 rows = torch.zeros(len(at), len(vocabulary))
                 rows.view(-1)[cell] = gain
                 table[clock, at] = rows
@@ -93,6 +93,6 @@ def test_a_cut_of_a_long_cascade_changes_no_gain() -> None:
 
 def test_nothing_past_says_nothing() -> None:
     _, vocabulary = memory()
-    batch = Pieces(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
+    batch = Windows(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
     for cell, gain in TemporalPreference(CascadeStore(len(vocabulary))).score(batch):
         assert cell.numel() == 0 and gain.numel() == 0

@@ -11,7 +11,7 @@ import torch
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.records import History
-from ensue.tasks.next.dataset import Pieces
+from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.models.core import CORE, HALVES, CORESettings
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST
@@ -87,11 +87,11 @@ def literal(model: CORE, ids: list[int]) -> tuple[torch.Tensor, list[float]]:
 @pytest.mark.parametrize("length", [2, 50])
 def test_equals_the_equations(length: int) -> None:
     model, histories = network(length=length), Histories.of(RECORDS)
-    pieces = Pieces(histories, model.reach)
-    batch = pieces.batch(torch.arange(len(pieces)).numpy())
+    windows = Windows(histories, model.reach)
+    batch = windows.batch(torch.arange(len(windows)).numpy())
     with torch.no_grad():
         output = model(batch)
-        rows, steps = batch.asked.nonzero(as_tuple=True)
+        rows, steps = batch.target_mask.nonzero(as_tuple=True)
         for number, (row, step) in enumerate(zip(rows.tolist(), steps.tolist(), strict=True)):
             scores, weights = literal(model, batch.ids[row, : step + 1].tolist())
             torch.testing.assert_close(output.scores[number, FIRST:], scores)
@@ -102,14 +102,14 @@ def test_equals_the_equations(length: int) -> None:
 def test_the_loss_is_the_cross_entropy_of_the_scores() -> None:
     model = network()
     model.lately.zero_()  # the loss is of the network alone
-    batch = Pieces(Histories.of(RECORDS), model.reach).batch(torch.arange(3).numpy())
+    batch = Windows(Histories.of(RECORDS), model.reach).batch(torch.arange(3).numpy())
     expected = torch.nn.functional.cross_entropy(model(batch).scores, batch.targets)
     torch.testing.assert_close(model.loss(batch), expected)
 
 
 def test_sampled_loss_nears_the_full_one_with_many_negatives() -> None:
     model = network(negatives=20_000, dropout=0.0)
-    batch = Pieces(Histories.of(RECORDS), model.reach).batch(torch.arange(3).numpy())
+    batch = Windows(Histories.of(RECORDS), model.reach).batch(torch.arange(3).numpy())
     full = model.loss(batch)
     torch.manual_seed(0)
     # 20,000 draws from five ids: each share is known to about 1 %.
@@ -118,7 +118,7 @@ def test_sampled_loss_nears_the_full_one_with_many_negatives() -> None:
 
 def test_gradients_are_those_of_the_loss() -> None:
     model = network()
-    batch = Pieces(Histories.of(RECORDS), model.reach).batch(torch.arange(3).numpy())
+    batch = Windows(Histories.of(RECORDS), model.reach).batch(torch.arange(3).numpy())
     table = model.items.weight.detach().clone()
 
     def loss(weight: torch.Tensor) -> torch.Tensor:
@@ -133,7 +133,7 @@ def test_gradients_are_those_of_the_loss() -> None:
 def test_the_count_of_an_item_moves_its_score_by_the_prior() -> None:
     model = network()
     model.lately.zero_()
-    batch = Pieces(Histories.of(RECORDS), model.reach).batch(torch.arange(3).numpy())
+    batch = Windows(Histories.of(RECORDS), model.reach).batch(torch.arange(3).numpy())
     before = model(batch).scores.detach()
     model.sampler.totals[FIRST] *= 10
     moved = model(batch).scores.detach() - before

@@ -1,4 +1,4 @@
-"""HiDAN against the literal equations, its promises (padding, future, pieces, growth), and pinned numbers."""
+"""HiDAN against the literal equations, its promises (padding, future, windows, growth), and pinned numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.records import History
 from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.dataset import STEPS, Pieces
+from ensue.tasks.next.dataset import STEPS, Windows
 from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
 from ensue.vocabulary import FIRST, Vocabulary
 from tests import oracles
@@ -80,7 +80,7 @@ def pad(cascades: Sequence[Cascade], *, extra: int = 0) -> Batch:
 
 def everywhere(batch: Batch) -> Batch:
     """The same batch, asked at every event."""
-    return batch._replace(asked=batch.mask)
+    return batch._replace(target_mask=batch.mask)
 
 
 @pytest.mark.parametrize("window", [0, 1, 3, 30])
@@ -233,16 +233,16 @@ def test_pieces_give_the_scores_of_the_whole(name: str) -> None:
     data = Histories(ids, np.array([0, 400]), Vocabulary(map(str, range(NUM_IDS - FIRST))), times)
     model = ramped(variant(name, 30))
     assert model.reach == 58  # two windows: 29 events back for the influence, 29 more for their contexts
-    whole = Pieces(data, None)
-    cut = Pieces(data, model.reach)
+    whole = Windows(data, None)
+    cut = Windows(data, model.reach)
     assert (len(whole), len(cut)) == (1, -(-399 // STEPS))
 
-    def scores(pieces: Pieces) -> Tensor:
-        found: Tensor = model(pieces.batch(np.arange(len(pieces)))).scores
+    def scores(windows: Windows) -> Tensor:
+        found: Tensor = model(windows.batch(np.arange(len(windows)))).scores
         return found
 
     torch.testing.assert_close(scores(cut), scores(whole), rtol=0, atol=1e-12)
-    last = Pieces(data, model.reach, last_only=True)
+    last = Windows(data, model.reach, last_only=True)
     assert last.stops - last.starts == 59
     expected = model(everywhere(pad([cascade]))).scores[-1:]
     torch.testing.assert_close(scores(last), expected, rtol=0, atol=1e-12)
@@ -358,7 +358,7 @@ def test_credits_and_bias_are_the_score() -> None:
     for window in (30, 3):
         network = HiDAN(HiDANSettings(dim=8, window=window), len(vocabulary)).eval()
         data = Histories.of([History(tuple("adcbfe"), (0.0, 9.0, 9.0, 1e4, 1e5, 2e5))], vocabulary)
-        batch = Pieces(data, network.reach).batch(np.arange(1))
+        batch = Windows(data, network.reach).batch(np.arange(1))
         with torch.no_grad():
             credit, scores = network.credit(batch), network(batch).scores
         came = batch.ids[0, 1:]

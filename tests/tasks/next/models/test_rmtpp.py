@@ -122,12 +122,12 @@ def test_a_gap_that_is_not_in_the_batch_is_not_learned() -> None:
     whole = pad([cascade])
     cut = whole._replace(
         **{  # as training data comes: without the last event
-            name: getattr(whole, name)[:, :-1] for name in ("ids", "mask", "times", "asked")
+            name: getattr(whole, name)[:, :-1] for name in ("ids", "mask", "times", "target_mask")
         }
     )
-    assert cut.asked.sum() == whole.asked.sum() == cut.num_targets
+    assert cut.target_mask.sum() == whole.target_mask.sum() == cut.num_targets
     last = model.time_loss(model.states(whole), whole) - model.time_loss(model.states(cut), cut)
-    fewer = whole._replace(asked=whole.asked & (torch.arange(5) == 3), targets=whole.targets[3:])
+    fewer = whole._replace(target_mask=whole.target_mask & (torch.arange(5) == 3), targets=whole.targets[3:])
     torch.testing.assert_close(4 * last, model.time_loss(model.states(fewer), fewer))
     alone = pad([([2], [0.0])])
     assert model.time_loss(model.states(alone), alone) == 0

@@ -77,7 +77,7 @@ def literal(model: SANSR, clicks: list[int]) -> Tensor:
 def test_equals_the_equations(blocks: int, length: int, residual: bool) -> None:
     model, asked = network(blocks=blocks, length=length, residual=residual), batch(7, 1, 4)
     found, _ = model.sessions(asked)
-    rows = [literal(model, asked.ids[row, : step + 1].tolist()) for row, step in asked.asked.nonzero().tolist()]
+    rows = [literal(model, asked.ids[row, : step + 1].tolist()) for row, step in asked.target_mask.nonzero().tolist()]
     torch.testing.assert_close(found, torch.stack(rows), rtol=0, atol=1e-10)
     scores = model(asked).scores
     torch.testing.assert_close(scores[:, FIRST:], (torch.stack(rows) @ model.items.weight.T)[:, FIRST:])

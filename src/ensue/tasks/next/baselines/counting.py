@@ -77,8 +77,8 @@ class Popularity(nn.Module):
         return self.totals / self.totals.sum().clamp(min=1)
 
     def forward(self, batch: Batch) -> Output:
-        """The same scores for every asked step; no event is heeded."""
-        scores = self.shares().log().expand(int(batch.asked.sum()), -1)
+        """The same scores for every target step; no event has a weight."""
+        scores = self.shares().log().expand(int(batch.target_mask.sum()), -1)
         return Output(scores.clone(), (torch.zeros(batch.mask.shape + batch.mask.shape[-1:]),))
 
 
@@ -171,7 +171,7 @@ class Cooccurrence(Popularity):
         sums = torch.cat([torch.zeros(1, dtype=torch.float64), self.counts.double().cumsum(0)])
         return (sums[self.rows[1:]] - sums[self.rows[:-1]]).float()
 
-    def heed(self, batch: Batch) -> Tensor:
+    def recency(self, batch: Batch) -> Tensor:
         """(batch, step, event) weight 1 / gap of every event for every step, 0 outside the window."""
         time = batch.mask.shape[1]
         steps = torch.arange(time)
@@ -180,38 +180,38 @@ class Cooccurrence(Popularity):
         return visible / gaps
 
     def forward(self, batch: Batch) -> Output:
-        """Scores (asked, ids) and each event's part of the counted mass, (batch, time, time)."""
+        """Scores (targets, ids) and each event's part of the counted mass, (batch, time, time)."""
         num_ids, totals = len(self.totals), self.row_totals()
-        weights = self.heed(batch) * totals.clamp(min=1e-9).pow(-self.settings.power)[batch.ids][:, None, :]
-        asked = weights[batch.asked]  # (asked, time)
-        values = batch.ids[batch.asked.nonzero()[:, 0]]
-        target, event = asked.nonzero(as_tuple=True)
+        weights = self.recency(batch) * totals.clamp(min=1e-9).pow(-self.settings.power)[batch.ids][:, None, :]
+        rows = weights[batch.target_mask]  # (targets, time)
+        values = batch.ids[batch.target_mask.nonzero()[:, 0]]
+        target, event = rows.nonzero(as_tuple=True)
         value = values[target, event]
-        heeded = asked[target, event]
-        scores = (self.settings.popularity * self.shares()).repeat(len(asked), 1)
+        weight = rows[target, event]
+        scores = (self.settings.popularity * self.shares()).repeat(len(rows), 1)
         if num_ids <= DENSE:
-            self._add_dense(scores, target, value, heeded)
+            self._add_dense(scores, target, value, weight)
         else:
-            self._add_sparse(scores, target, value, heeded)
+            self._add_sparse(scores, target, value, weight)
         mass = weights * totals[batch.ids][:, None, :]
         shares = mass / mass.sum(-1, keepdim=True).clamp(min=1e-30)
         return Output(scores.log(), (shares,))
 
-    def _add_dense(self, scores: Tensor, target: Tensor, value: Tensor, heeded: Tensor) -> None:
+    def _add_dense(self, scores: Tensor, target: Tensor, value: Tensor, weight: Tensor) -> None:
         """Add weighted rows of a full (ids, ids) table: the faster way while the table is small."""
         if self.table is None:
             self.table = torch.zeros(len(self.totals), len(self.totals))
             self.table[self._earlier(), self.columns] = self.counts
-        weights = torch.zeros_like(scores).index_put_((target, value), heeded, accumulate=True)
+        weights = torch.zeros_like(scores).index_put_((target, value), weight, accumulate=True)
         scores.addmm_(weights, self.table)
 
-    def _add_sparse(self, scores: Tensor, target: Tensor, value: Tensor, heeded: Tensor) -> None:
+    def _add_sparse(self, scores: Tensor, target: Tensor, value: Tensor, weight: Tensor) -> None:
         """Add the same sums over the kept entries alone."""
         starts, stops = self.rows[value].numpy(), self.rows[value + 1].numpy()
         entry = torch.from_numpy(ranges(starts, stops - starts))
         pair = torch.from_numpy(np.repeat(np.arange(len(value)), stops - starts))
         at = (target * len(self.totals))[pair] + self.columns[entry]
-        scores.view(-1).index_add_(0, at, heeded[pair] * self.counts[entry])
+        scores.view(-1).index_add_(0, at, weight[pair] * self.counts[entry])
 
 
 def _sums(ids: Ids, places: Index, followed: Index, num_ids: int) -> tuple[Index, Floats]:

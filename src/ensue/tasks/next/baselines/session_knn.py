@@ -38,7 +38,7 @@ from ensue.errors import SettingError
 from ensue.settings import require
 from ensue.tasks.next.batch import Batch, Output
 
-FOUND = 2**20
+LOOKUPS = 2**20
 """Look-ups held at once (about 50 MB), whatever the batch."""
 EVENTS = 2**18
 """So many events are counted at once."""
@@ -81,7 +81,7 @@ def decayed(decay: str, window: int) -> Tensor:
 
 
 class Clicks(NamedTuple):
-    """The latest clicks of every asked step, each item once, at its latest place; nearest first within a row."""
+    """The latest clicks of every target step, each item once, at its latest place; nearest first within a row."""
 
     row: Tensor
     event: Tensor
@@ -184,58 +184,58 @@ class VSKNN(nn.Module):
         return 1 + self.settings.idf * (self.sessions / self.holders.clamp(min=1)).clamp(min=1).log()
 
     def forward(self, batch: Batch) -> Output:
-        """Scores (asked, ids), and each event's part of the neighbours' similarity, (batch, time, time)."""
-        cell, said, weights = self.score(batch)
-        scores = (self.settings.popularity * self.shares()).repeat(int(batch.asked.sum()), 1)
-        scores.view(-1).index_add_(0, cell, said)
+        """Scores (targets, ids), and each event's part of the neighbours' similarity, (batch, time, time)."""
+        cell, shares, weights = self.score(batch)
+        scores = (self.settings.popularity * self.shares()).repeat(int(batch.target_mask.sum()), 1)
+        scores.view(-1).index_add_(0, cell, shares)
         return Output(scores.log_(), (weights,))
 
     def score(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """What the neighbours hold, item by item.
 
         Returns:
-            row x ids + item of every time a neighbour of an asked step holds an item, what that adds to the item's
+            row x ids + item of every time a neighbour of a target step holds an item, what that adds to the item's
             share (a row's sum to 1), and each event's part of the neighbours' similarity, (batch, time, time).
         """
         clicks = self._clicks(batch)
         mass = torch.zeros(len(clicks.row))
-        heard = [self._score_rows(Clicks(*(c[part] for c in clicks)), mass[part]) for part in self._parts(clicks)]
-        row, step = batch.asked.nonzero(as_tuple=True)
+        scored = [self._score_rows(Clicks(*(c[part] for c in clicks)), mass[part]) for part in self._parts(clicks)]
+        row, step = batch.target_mask.nonzero(as_tuple=True)
         weights = torch.zeros(batch.mask.shape + batch.mask.shape[1:])
         weights[row[clicks.row], step[clicks.row], clicks.event] = mass
-        cells, said = ([part[side] for part in heard] for side in (0, 1))
+        cells, shares = ([part[side] for part in scored] for side in (0, 1))
         none = torch.zeros(0)
         return (
             torch.cat([none.long(), *cells]),
-            torch.cat([none, *said]),
+            torch.cat([none, *shares]),
             weights / weights.sum(-1, keepdim=True).clamp(min=1e-30),
         )
 
     def _score_rows(self, clicks: Clicks, mass: Tensor) -> tuple[Tensor, Tensor]:
-        """What the neighbours of some rows say; what each click brought is added to ``mass``."""
+        """What the neighbours of some rows hold; what each click brought is added to ``mass``."""
         settings = self.settings
         decay = decayed(settings.decay, settings.window)
-        found = self._meetings(clicks)
-        met = clicks.away[found.click]
-        similar = torch.zeros(len(found.row)).index_add_(0, found.pair, decay[met])
-        latest = torch.full((len(found.row),), settings.window - 1).scatter_reduce(0, found.pair, met, "amin")
-        say = decay[latest] * self._neighbours(found, similar)
-        mass.index_add_(0, found.click, decay[met] * say[found.pair])
-        say *= similar
+        meetings = self._meetings(clicks)
+        met = clicks.away[meetings.click]
+        similar = torch.zeros(len(meetings.row)).index_add_(0, meetings.pair, decay[met])
+        latest = torch.full((len(meetings.row),), settings.window - 1).scatter_reduce(0, meetings.pair, met, "amin")
+        similarity = decay[latest] * self._neighbours(meetings, similar)
+        mass.index_add_(0, meetings.click, decay[met] * similarity[meetings.pair])
+        similarity *= similar
 
-        heard = say.nonzero()[:, 0]
-        starts, stops = (self.starts[found.session[heard] + end].numpy() for end in (0, 1))
+        pairs = similarity.nonzero()[:, 0]
+        starts, stops = (self.starts[meetings.session[pairs] + end].numpy() for end in (0, 1))
         entry = self.items[torch.from_numpy(ranges(starts, stops - starts))].long()
-        pair = heard[torch.from_numpy(np.repeat(np.arange(len(heard)), stops - starts))]
-        row, said = found.row[pair], say[pair] * self.rarity()[entry]
-        said /= torch.zeros(int(clicks.row[-1]) + 1).index_add_(0, row, said)[row]
-        return row * len(self.totals) + entry, said
+        pair = pairs[torch.from_numpy(np.repeat(np.arange(len(pairs)), stops - starts))]
+        row, shares = meetings.row[pair], similarity[pair] * self.rarity()[entry]
+        shares /= torch.zeros(int(clicks.row[-1]) + 1).index_add_(0, row, shares)[row]
+        return row * len(self.totals) + entry, shares
 
     def _parts(self, clicks: Clicks) -> Iterator[slice]:
-        """Whole rows of clicks whose look-ups find at most about ``FOUND`` sessions."""
+        """Whole rows of clicks whose look-ups find at most about ``LOOKUPS`` sessions."""
         ends = np.cumsum(self._lengths(clicks.item.numpy()))
         (firsts,) = np.nonzero(np.diff(clicks.row.numpy(), prepend=-1))
-        cuts = firsts[np.flatnonzero(np.diff(ends[firsts] // FOUND, prepend=-1))].tolist()
+        cuts = firsts[np.flatnonzero(np.diff(ends[firsts] // LOOKUPS, prepend=-1))].tolist()
         return (slice(low, high) for low, high in pairwise([*cuts, len(ends)]))
 
     def _lengths(self, ids: Index) -> Index:
@@ -250,8 +250,8 @@ class VSKNN(nn.Module):
         return lengths
 
     def _clicks(self, batch: Batch) -> Clicks:
-        """The latest ``window`` clicks of every asked step, an item that comes again at its latest place alone."""
-        row, step = batch.asked.nonzero(as_tuple=True)
+        """The latest ``window`` clicks of every target step, an item that comes again at its latest place alone."""
+        row, step = batch.target_mask.nonzero(as_tuple=True)
         away = torch.arange(min(self.settings.window, batch.ids.shape[1]))
         where = step[:, None] - away
         ids = batch.ids[row[:, None], where.clamp(min=0)]
@@ -276,12 +276,12 @@ class VSKNN(nn.Module):
         inside = taken[pair]
         return Meetings(click[order[inside]], number[pair[inside]], row[taken], (num - 1 - distinct % num)[taken])
 
-    def _neighbours(self, found: Meetings, similar: Tensor) -> Tensor:
+    def _neighbours(self, meetings: Meetings, similar: Tensor) -> Tensor:
         """(pairs,) True for the ``neighbours`` most similar sessions of each row, the more recent of equals."""
         order = similar.argsort(descending=True, stable=True)
-        order = order[found.row[order].argsort(stable=True)]
+        order = order[meetings.row[order].argsort(stable=True)]
         return torch.zeros(len(order), dtype=torch.bool).index_put_(
-            (order[_places(found.row[order]) < self.settings.neighbours],), torch.tensor(True)
+            (order[_places(meetings.row[order]) < self.settings.neighbours],), torch.tensor(True)
         )
 
 

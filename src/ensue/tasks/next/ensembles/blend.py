@@ -41,7 +41,7 @@ from ensue.data.histories import Histories, Index, ranges
 from ensue.tasks.next.baselines.counting import CountingSettings, Markov
 from ensue.tasks.next.baselines.session_knn import VSKNN, VSKNNSettings
 from ensue.tasks.next.batch import Batch, Output
-from ensue.tasks.next.dataset import Pieces, hide_seen, repeats
+from ensue.tasks.next.dataset import Windows, hide_seen, repeats
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.models.core import CORE, CORESettings
 
@@ -149,7 +149,7 @@ class Blend(nn.Module):
         return self._leaning[2]
 
     def forward(self, batch: Batch) -> Output:
-        """Scores (asked, ids), padding and unknown at -inf; weights (batch, time, time) of both parts."""
+        """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time) of both parts."""
         sessions, own = self.network.sessions(batch)
         scores, weights = self.network.compare(sessions, self.table()), own
         if float(self.weight):
@@ -158,7 +158,9 @@ class Blend(nn.Module):
             scores.view(-1).index_add_(0, cell, self.weight * remembered)
         if float(self.step):
             cell, followed = self._follow(batch)
-            weights = weights + self.step * torch.eye(weights.shape[-1], device=weights.device) * batch.asked[:, None]
+            weights = (
+                weights + self.step * torch.eye(weights.shape[-1], device=weights.device) * batch.target_mask[:, None]
+            )
             scores.view(-1).index_add_(0, cell, self.step * followed)
         return Output(scores, (weights / weights.sum(-1, keepdim=True).clamp(min=1e-30),))
 
@@ -201,7 +203,7 @@ class Blend(nn.Module):
 
     def _follow(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Row x ids + item of what followed the latest event in the past, and what it adds at step 1."""
-        latest, counts = batch.ids[batch.asked].cpu(), self.following.cpu()
+        latest, counts = batch.ids[batch.target_mask].cpu(), self.following.cpu()
         starts, stops = counts.rows[latest].numpy(), counts.rows[latest + 1].numpy()
         entry = torch.from_numpy(ranges(starts, stops - starts))
         row = torch.from_numpy(np.repeat(np.arange(len(latest)), stops - starts))
@@ -213,34 +215,34 @@ class Blend(nn.Module):
     def _choose(self, valid: Histories, *, hide: bool) -> None:
         """Lean at weight 1, the step beside it, then the weight; of numbers that are as good the smaller."""
         self.eval()
-        pieces, hidden = Pieces(valid, self.reach), valid if hide else None
-        order = np.random.default_rng(0).permutation(len(pieces))
+        windows, hidden = Windows(valid, self.reach), valid if hide else None
+        order = np.random.default_rng(0).permutation(len(windows))
         tried = [order[at : at + 64] for at in range(0, len(order), 64)]
         found = []
         for lean in LEANS:
             self.lean.fill_(lean)
-            found.append(self._gains(pieces, tried, ((1.0, 0.0),), hidden)[0])
+            found.append(self._gains(windows, tried, ((1.0, 0.0),), hidden)[0])
         self.lean.fill_(LEANS[int(np.argmax(found))])
-        steps = self._gains(pieces, tried, [(1.0, step) for step in STEPS], hidden)
+        steps = self._gains(windows, tried, [(1.0, step) for step in STEPS], hidden)
         self.step.fill_(STEPS[int(np.argmax(steps))])
-        weights = self._gains(pieces, tried, [(weight, float(self.step)) for weight in WEIGHTS], hidden)
+        weights = self._gains(windows, tried, [(weight, float(self.step)) for weight in WEIGHTS], hidden)
         self.weight.fill_(WEIGHTS[int(np.argmax(weights))])
 
     def _gains(
-        self, pieces: Pieces, tried: list[Index], pairs: Sequence[tuple[float, float]], hidden: Histories | None
+        self, windows: Windows, tried: list[Index], pairs: Sequence[tuple[float, float]], hidden: Histories | None
     ) -> list[float]:
         """NDCG of weights and steps on the first ``TRIED`` targets; what ``hidden`` holds before is no candidate."""
         found: list[list[Tensor]] = [[] for _ in pairs]
         num_targets = 0
         for index in tried:
-            batch = pieces.batch(index).to(self.weight.device)
+            batch = windows.batch(index).to(self.weight.device)
             sessions, _ = self.network.sessions(batch)
             scores, (cell, remembered, _) = self.network.compare(sessions, self.table()), self._recall(batch)
             next_cell, followed = self._follow(batch)
             for own, (weight, step) in zip(found, pairs, strict=True):
                 summed = scores.view(-1).index_add(0, cell, weight * remembered)
                 summed = summed.index_add_(0, next_cell, step * followed).view_as(scores).cpu()
-                shown = summed if hidden is None else hide_seen(summed, hidden, pieces.positions(index))
+                shown = summed if hidden is None else hide_seen(summed, hidden, windows.positions(index))
                 own.append(metrics.ranks(shown, batch.targets.cpu()))
             num_targets += batch.num_targets
             if num_targets >= TRIED:

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from ensue.data.histories import Histories
 from ensue.tasks.next.batch import Batch, Output
-from ensue.tasks.next.dataset import Pieces, hide_seen, repeats
+from ensue.tasks.next.dataset import Windows, hide_seen, repeats
 from ensue.tasks.next.ensembles.cascade_store import CascadeStore
 from ensue.tasks.next.ensembles.co_participation import CoParticipation
 from ensue.tasks.next.ensembles.mixture import Mixture
@@ -48,13 +48,13 @@ PARTS = ("network", "near", "far", "alike", "near high", "far high", "alike high
 START = (0.2, 0.6, 0.2, 0.4, 0.2, 0.2, 0.0, 0.8, 0.0, 0.3, 0.2, 0.2, 0.2, 0.1)
 """The weights that it begins with."""
 FLOOR, HIGH = 1e-4, 1e-2
-"""Shares of what was heard well below these count as nothing, or as little."""
+"""Shares of what the counts say well below these count as nothing, or as little."""
 TRIED = 10_000
 """Held-out targets, drawn at random, from which the mixture is learned."""
-RIVALS = 300
+CANDIDATES = 300
 """Candidates with which a target is compared then: the highest, and as many of the others, which stand for all."""
 CELLS = 2**20
-"""So many candidates are looked at at once, over all asked steps: some 300 MB."""
+"""So many candidates are looked at at once, over all target steps: some 300 MB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ class CascadeBlend(nn.Module):
         return self.network.loss(batch)
 
     def forward(self, batch: Batch) -> Output:
-        """Scores (asked, ids), padding and unknown at -inf; dependency of the network, influence of both.
+        """Scores (targets, ids), padding and unknown at -inf; dependency of the network, influence of both.
 
         Until the mixture is learned the scores are the network's.
         """
@@ -114,8 +114,8 @@ class CascadeBlend(nn.Module):
         mixture, (dependency, influence) = self.mixture.cpu(), expected.weights
         scores, shares = [], []
         for part, network in self._rows(batch, expected.scores):
-            known, heard = self._known(part, network)
-            found = mixture(known)
+            features, heard = self._features(part, network)
+            found = mixture(features)
             found[:, :FIRST] = -torch.inf
             scores.append(found)
             shares.append(heard)
@@ -146,38 +146,40 @@ class CascadeBlend(nn.Module):
     def _rows(self, batch: Batch, scores: Tensor) -> Iterator[tuple[Batch, Tensor]]:
         """The batch and its scores on the CPU, a few histories at a time."""
         batch, scores = batch.to(torch.device("cpu")), scores.cpu()
-        asked = batch.asked.sum(1)
-        group = (asked.cumsum(0) * scores.shape[1]) // CELLS
+        targets = batch.target_mask.sum(1)
+        group = (targets.cumsum(0) * scores.shape[1]) // CELLS
         begun = 0
         for size in torch.unique_consecutive(group, return_counts=True)[1].tolist():
             rows = slice(begun, begun + size)
-            first, last = int(asked[:begun].sum()), int(asked[: begun + size].sum())
-            own = Batch(batch.ids[rows], batch.mask[rows], batch.times[rows], batch.asked[rows], batch.targets[:0])
+            first, last = int(targets[:begun].sum()), int(targets[: begun + size].sum())
+            own = Batch(
+                batch.ids[rows], batch.mask[rows], batch.times[rows], batch.target_mask[rows], batch.targets[:0]
+            )
             yield own, scores[first:last]
             begun += size
 
-    def _known(self, batch: Batch, network: Tensor) -> tuple[Tensor, Tensor]:
-        """(parts, asked, ids) what each of ``PARTS`` knows, 0 for padding and unknown; each event's part in ``near``.
+    def _features(self, batch: Batch, network: Tensor) -> tuple[Tensor, Tensor]:
+        """(parts, targets, ids) what each of ``PARTS`` knows, 0 for padding and unknown; each event's part in ``near``.
 
         Past cascades are looked up in NumPy, wherever the network is.
         """
         past, window = self.memory.cpu(), self.settings.window or 30
         whole = torch.zeros(len(PARTS), *network.shape)
-        known = dict(zip(PARTS, whole, strict=True))
-        known["network"].copy_(network)
+        features = dict(zip(PARTS, whole, strict=True))
+        features["network"].copy_(network)
         heard = CoParticipation(past, window=window).score(batch)
-        known["near"][:, heard.candidates] = heard.near
-        known["far"][:, heard.candidates] = heard.far
-        known["alike"].copy_(Neighbours(past, window=window).score(batch))
+        features["near"][:, heard.candidates] = heard.near
+        features["far"][:, heard.candidates] = heard.far
+        features["alike"].copy_(Neighbours(past, window=window).score(batch))
         for name in ("near", "far", "alike"):
-            share = known[name].div_(known[name].sum(1, keepdim=True).clamp_(min=1e-30))
-            torch.log1p(share / HIGH, out=known[f"{name} high"])
+            share = features[name].div_(features[name].sum(1, keepdim=True).clamp_(min=1e-30))
+            torch.log1p(share / HIGH, out=features[f"{name} high"])
             share.div_(FLOOR).log1p_()
-        known["frequent"].copy_(-torch.from_numpy(past.totals()).log1p())
-        before = (batch.asked.nonzero()[:, 1] + 1).clamp(max=None if self.reach is None else self.reach + 1)
-        known["length"].copy_(before[:, None].log1p())
+        features["frequent"].copy_(-torch.from_numpy(past.totals()).log1p())
+        before = (batch.target_mask.nonzero()[:, 1] + 1).clamp(max=None if self.reach is None else self.reach + 1)
+        features["length"].copy_(before[:, None].log1p())
         for name, (cell, gain) in zip(CLOCKS, TemporalPreference(past, window=window).score(batch), strict=True):
-            known[name].view(-1)[cell] = gain
+            features[name].view(-1)[cell] = gain
         whole[..., :FIRST] = 0.0
         return whole, heard.shares
 
@@ -185,19 +187,19 @@ class CascadeBlend(nn.Module):
     def _mix(self, valid: Histories, *, hide: bool) -> None:
         """Learn the mixture from what was held out."""
         self.eval()
-        pieces, hidden = Pieces(valid, self.reach), valid if hide else None
-        order = np.random.default_rng(0).permutation(len(pieces))
+        windows, hidden = Windows(valid, self.reach), valid if hide else None
+        order = np.random.default_rng(0).permutation(len(windows))
         generator, tried, num_targets = torch.Generator().manual_seed(0), [], 0
         for number in order:
             index = np.array([number])
-            batch = pieces.batch(index)
+            batch = windows.batch(index)
             network = self.network(batch.to(self.mixed.device)).scores.cpu()
-            known, _ = self._known(batch, network)
+            features, _ = self._features(batch, network)
             ruled_out = torch.zeros_like(network)
             ruled_out[:, :FIRST] = -torch.inf
             if hidden is not None:
-                hide_seen(ruled_out, hidden, pieces.positions(index))
-            tried.append(_rivals(known, ruled_out, batch.targets, generator))
+                hide_seen(ruled_out, hidden, windows.positions(index))
+            tried.append(_candidates(features, ruled_out, batch.targets, generator))
             num_targets += batch.num_targets
             if num_targets >= TRIED:
                 break
@@ -205,27 +207,32 @@ class CascadeBlend(nn.Module):
         self.mixed.fill_(1.0)
 
 
-def _rivals(known: Tensor, ruled_out: Tensor, targets: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Each target and some rivals: the highest under ``START``, and others at random, which stand for all the rest.
+def _candidates(
+    features: Tensor, ruled_out: Tensor, targets: Tensor, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Each target and some candidates: the highest under ``START``, and others at random, which stand for all the rest.
 
     Args:
-        known: (parts, asked, ids).
-        ruled_out: (asked, ids) -inf for what is no candidate, 0 elsewhere.
-        targets: (asked,).
+        features: (parts, targets, ids).
+        ruled_out: (targets, ids) -inf for what is no candidate, 0 elsewhere.
+        targets: (targets,).
         generator: for the draw.
 
     Returns:
-        (parts, asked, 1 + rivals), the target first; (asked, 1 + rivals) what is added to their scores, 0 for targets.
+        (parts, targets, 1 + candidates), the target first; (targets, 1 + candidates) what is added to their scores,
+        0 for targets.
     """
-    parts, asked, num_ids = known.shape
+    parts, num_targets, num_ids = features.shape
     open_to_all = ruled_out.scatter(1, targets[:, None], -torch.inf)
-    scores = (torch.tensor(START) @ known.flatten(1)).view(asked, num_ids) + open_to_all
-    high, top = scores.topk(min(RIVALS, num_ids), dim=1)
+    scores = (torch.tensor(START) @ features.flatten(1)).view(num_targets, num_ids) + open_to_all
+    high, top = scores.topk(min(CANDIDATES, num_ids), dim=1)
     open_to_all = open_to_all.scatter(1, top, -torch.inf)
     left = (open_to_all == 0).sum(1, keepdim=True)
-    drawn = torch.randint(FIRST, max(num_ids, FIRST + 1), (asked, RIVALS), generator=generator).clamp(max=num_ids - 1)
+    drawn = torch.randint(FIRST, max(num_ids, FIRST + 1), (num_targets, CANDIDATES), generator=generator).clamp(
+        max=num_ids - 1
+    )
     kept = open_to_all.gather(1, drawn)
     stands_for = (left.clamp(min=1) / (kept == 0).sum(1, keepdim=True).clamp(min=1)).log()
     chosen = torch.cat([targets[:, None], top, drawn], dim=1)
-    added = torch.cat([torch.zeros(asked, 1), torch.where(high.isneginf(), high, 0.0), kept + stands_for], dim=1)
-    return known.gather(2, chosen.expand(parts, -1, -1)), added
+    added = torch.cat([torch.zeros(num_targets, 1), torch.where(high.isneginf(), high, 0.0), kept + stands_for], dim=1)
+    return features.gather(2, chosen.expand(parts, -1, -1)), added

@@ -56,8 +56,8 @@ class CoParticipationScores(NamedTuple):
 
     Attributes:
         candidates: (candidates,) the ids of which anything is said.
-        near: (asked, candidates) M, what is close in time first.
-        far: (asked, candidates) the same, all times alike.
+        near: (targets, candidates) M, what is close in time first.
+        far: (targets, candidates) the same, all times alike.
         shares: (batch, time, time) each event's part of ``near``: rows that sum to 1 or hold nothing.
     """
 
@@ -100,7 +100,7 @@ class CoParticipation:
         self.past, self.window, self.keep = past, window, keep
 
     def score(self, batch: Batch) -> CoParticipationScores:
-        """What past cascades say after each asked step.
+        """What past cascades say after each target step.
 
         Args:
             batch: on the CPU; times as in the past cascades.
@@ -108,14 +108,14 @@ class CoParticipation:
         size, time = batch.mask.shape
         steps = torch.arange(time)
         gaps = (steps[:, None] - steps[None, :] + 1).clamp(min=1)
-        visible = band(time, reach=self.window, own=True) & batch.mask[:, None, :] & batch.asked[:, :, None]
+        visible = band(time, reach=self.window, own=True) & batch.mask[:, None, :] & batch.target_mask[:, :, None]
         heeded = visible / gaps**STEEP
         needed = heeded.amax(1) > 0
         event, value, moment, ever = self._look_up(batch.ids[needed].numpy(), batch.times[needed].numpy())
-        known = torch.zeros(self.past.num_ids, dtype=torch.bool)
-        known[value] = True
-        candidates = known.nonzero()[:, 0]
-        cell = event * len(candidates) + known.cumsum(0)[value] - 1
+        present = torch.zeros(self.past.num_ids, dtype=torch.bool)
+        present[value] = True
+        candidates = present.nonzero()[:, 0]
+        cell = event * len(candidates) + present.cumsum(0)[value] - 1
         near, far = torch.zeros(2, size, time, len(candidates))
         for places, part in ((near, moment), (far, ever)):
             rows = torch.zeros(int(needed.sum()), len(candidates))
@@ -123,7 +123,7 @@ class CoParticipation:
             places[needed] = rows
         mass = heeded * near.sum(2)[:, None, :]
         shares = mass / mass.sum(2, keepdim=True).clamp(min=1e-30)
-        near, far = (torch.bmm(heeded, places)[batch.asked] for places in (near, far))
+        near, far = (torch.bmm(heeded, places)[batch.target_mask] for places in (near, far))
         return CoParticipationScores(candidates, near, far, shares)
 
     def _look_up(self, ids: Index, times: Floats) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -154,10 +154,10 @@ class CoParticipation:
 
     def _summed(self, begun: int, event: Index, value: Index, moment: Weights, ever: Weights) -> Pairs:
         """One entry for each event, counted from ``begun``, and what stood beside its user."""
-        known = np.zeros(self.past.num_ids, bool)
-        known[value] = True
-        candidates = np.flatnonzero(known)
-        cell = event * len(candidates) + known.cumsum()[value] - 1
+        present = np.zeros(self.past.num_ids, bool)
+        present[value] = True
+        candidates = np.flatnonzero(present)
+        cell = event * len(candidates) + present.cumsum()[value] - 1
         there = np.flatnonzero(np.bincount(cell))
         moment, ever = (np.bincount(cell, own)[there].astype(np.float32) for own in (moment, ever))
         return begun + there // len(candidates), candidates[there % len(candidates)], moment, ever

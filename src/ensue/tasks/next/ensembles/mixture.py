@@ -1,4 +1,4 @@
-"""A mixture of what several parts know about every candidate, learned from few targets.
+"""A mixture of what several parts say about every candidate, learned from few targets.
 
     score(v) = w . f(v) + u . relu(A f(v) + b)
 
@@ -49,24 +49,24 @@ class Mixture(nn.Module):
         self.bias: Tensor
         self.outer: Tensor
 
-    def forward(self, known: Tensor) -> Tensor:
-        """(asked, candidates) scores, of (parts, asked, candidates) what is known."""
+    def forward(self, features: Tensor) -> Tensor:
+        """(targets, candidates) scores, of (parts, targets, candidates) features."""
         inner = self.inner / self.spread
         bias = (self.bias - inner @ self.mean)[:, None]
-        flat = torch.split(known.flatten(1), COLUMNS, dim=1)  # so few that they stay in the processor's cache
+        flat = torch.split(features.flatten(1), COLUMNS, dim=1)  # so few that they stay in the processor's cache
         scores = [self.outer @ torch.addmm(bias, inner, part).relu_() + self.weights @ part for part in flat]
-        return torch.cat(scores).view(known.shape[1:])
+        return torch.cat(scores).view(features.shape[1:])
 
     @torch.enable_grad()
-    def learn(self, known: Tensor, added: Tensor) -> None:
+    def learn(self, features: Tensor, added: Tensor) -> None:
         """Make the first candidate of every row as likely as can be; the same data give the same bytes.
 
         Args:
-            known: (parts, asked, candidates).
-            added: (asked, candidates) what is added to the scores: -inf for what is no candidate.
+            features: (parts, targets, candidates).
+            added: (targets, candidates) what is added to the scores: -inf for what is no candidate.
         """
-        self.mean.copy_(known.mean((1, 2)))
-        self.spread.copy_(known.std((1, 2)).clamp(min=1e-3))
+        self.mean.copy_(features.mean((1, 2)))
+        self.spread.copy_(features.std((1, 2)).clamp(min=1e-3))
         tensors = [self.weights, self.inner, self.bias, self.outer]
         generator, steps = torch.Generator().manual_seed(0), EPOCHS * -(-len(added) // BATCH)
         for tensor in tensors:
@@ -75,7 +75,7 @@ class Mixture(nn.Module):
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
         for _ in range(EPOCHS):
             for index in torch.split(torch.randperm(len(added), generator=generator), BATCH):
-                scores = self(known[:, index]) + added[index]
+                scores = self(features[:, index]) + added[index]
                 loss = (scores.logsumexp(1) - scores[:, 0]).mean()
                 optimizer.zero_grad()
                 loss.backward()

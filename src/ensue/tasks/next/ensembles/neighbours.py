@@ -38,19 +38,19 @@ class Neighbours:
         self.past, self.window = past, window
 
     def score(self, batch: Batch) -> Tensor:
-        """(asked, ids) M after each asked step; ``batch`` is on the CPU."""
+        """(targets, ids) M after each target step; ``batch`` is on the CPU."""
         from scipy import sparse
 
         compared, held = self.past.cached("neighbours", self._matrices)
-        row, step = batch.asked.nonzero(as_tuple=True)
+        row, step = batch.target_mask.nonzero(as_tuple=True)
         away = torch.arange(min(self.window, batch.ids.shape[1]))
         where = step[:, None] - away
         number, place = (where >= 0).nonzero(as_tuple=True)
         ids = batch.ids[row[number], where[number, place]]
         weights = (1.0 + place.numpy()) ** -0.5
         shape = (len(row), self.past.num_ids)
-        asked = sparse.csr_matrix((weights, (number.numpy(), ids.numpy())), shape=shape, dtype=np.float32)
-        alike = asked @ compared
+        latest = sparse.csr_matrix((weights, (number.numpy(), ids.numpy())), shape=shape, dtype=np.float32)
+        alike = latest @ compared
         alike.data **= POWER
         return torch.from_numpy((alike @ held).toarray())
 

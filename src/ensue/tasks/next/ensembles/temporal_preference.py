@@ -57,16 +57,16 @@ class TemporalPreference:
         self.past, self.window = past, window
 
     def score(self, batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
-        """For each of ``CLOCKS`` row x ids + id of who gains after the asked steps, and how much."""
-        row, step = (found.numpy() for found in batch.asked.nonzero(as_tuple=True))
+        """For each of ``CLOCKS`` row x ids + id of who gains after the target steps, and how much."""
+        row, step = (found.numpy() for found in batch.target_mask.nonzero(as_tuple=True))
         times = batch.times.numpy()
         begun = np.maximum(step - self.window + 1, 0)
         readings = _read(times[row, step], times[row, begun], times[row, np.maximum(step - 1, 0)], step > 0)
         tables = self.past.cached(f"habits {self.window}", self._tables)
         for table, read in zip(tables, readings, strict=True):
             place = np.searchsorted(table.readings, read).clip(max=max(0, len(table.readings) - 1))
-            known = table.readings[place] == read if len(table.readings) else np.zeros(len(read), np.bool_)
-            lengths = np.where(known, np.diff(table.starts)[place] if len(table.readings) else 0, 0)
+            counted = table.readings[place] == read if len(table.readings) else np.zeros(len(read), np.bool_)
+            lengths = np.where(counted, np.diff(table.starts)[place] if len(table.readings) else 0, 0)
             entry = ranges(table.starts[place], lengths)
             cell = np.repeat(np.arange(len(read)), lengths) * self.past.num_ids + table.values[entry]
             yield torch.from_numpy(cell), torch.from_numpy(table.gains[entry].astype(np.float32))

@@ -170,7 +170,7 @@ class CORE(nn.Module):
         return found
 
     def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Unit vectors of the asked steps, (asked, dim), and the weights of the events, (batch, time, time)."""
+        """Unit vectors of the target steps, (targets, dim), and the weights of the events, (batch, time, time)."""
         time, dim = batch.ids.shape[1], self.settings.dim
         steps = torch.arange(time, device=batch.ids.device)
         distance = (steps[:, None] - steps[None, :]).clamp(0, self.settings.length - 1)
@@ -179,7 +179,7 @@ class CORE(nn.Module):
         contexts = self.contexts(functional.normalize(items, dim=-1) * dim**0.5, visible, distance)
         scores = self.asking(contexts) @ self.answering(contexts).transpose(-1, -2) / dim**0.5
         weights = masked_softmax(scores + self.by_distance[-1, distance], visible)
-        return functional.normalize((weights @ items)[batch.asked], dim=-1), weights
+        return functional.normalize((weights @ items)[batch.target_mask], dim=-1), weights
 
     def candidates(self, ids: Tensor | slice) -> Tensor:
         """(…, dim + counts) unit vectors of items and logarithms of their counts, over the temperature."""
@@ -206,7 +206,7 @@ class CORE(nn.Module):
         return self
 
     def forward(self, batch: Batch) -> Output:
-        """Scores (asked, ids), padding and unknown at -inf; weights (batch, time, time)."""
+        """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time)."""
         sessions, weights = self.sessions(batch)
         return Output(self._mixed(self.compare(sessions, self.table())), (weights,))
 
@@ -229,7 +229,7 @@ class CORE(nn.Module):
     def loss(self, batch: Batch) -> Tensor:
         """Mean of -log softmax at the targets by the network alone; in training over shared negatives, if so set."""
         sessions, _ = self.sessions(batch)
-        asked = torch.cat([sessions, self.prior.expand(len(sessions), -1)], dim=1)
+        queries = torch.cat([sessions, self.prior.expand(len(sessions), -1)], dim=1)
         if self.settings.loss == "sampled" and self.training:
-            return sampled_cross_entropy(asked, self.candidates, batch.targets, self.sampler, self.settings.negatives)
-        return linear_cross_entropy(asked, self.table(), None, batch.targets, first=FIRST)
+            return sampled_cross_entropy(queries, self.candidates, batch.targets, self.sampler, self.settings.negatives)
+        return linear_cross_entropy(queries, self.table(), None, batch.targets, first=FIRST)

@@ -183,8 +183,8 @@ class CYANRNN(nn.Module):
         (size, time), dim = mask.shape, states.shape[2]
         lengths = (mask * torch.arange(1, time + 1, device=mask.device)).amax(1)
         order = lengths.argsort(descending=True, stable=True)
-        known = (self.align_key(states), self.cover_key(states), states, self.decode_input(inputs), mask)
-        parts = tuple(part[order] for part in known)
+        inputs_by_step = (self.align_key(states), self.cover_key(states), states, self.decode_input(inputs), mask)
+        parts = tuple(part[order] for part in inputs_by_step)
         decoded, past, begin = torch.zeros_like(states[:, 0]), states.new_zeros(size, 0, self.settings.coverage + 1), 0
         stages = [states.new_zeros(size, 0, 2 * dim + time)]
         for end in sorted(set(lengths.tolist()) - {0}):  # whoever is over is followed no further
@@ -232,19 +232,19 @@ class CYANRNN(nn.Module):
         return torch.stack(rows, dim=1), decoded, past
 
     def cascades(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """[x ; d ; t ; s] at the asked steps, and the alignments of all steps, (batch, time, time)."""
+        """[x ; d ; t ; s] at the target steps, and the alignments of all steps, (batch, time, time)."""
         users = self.dropout(self.users(batch.ids))
         inputs = torch.cat([users, self.clock(batch.times).to(users.dtype)], dim=2)
         states: Tensor = self.encoder(with_one(inputs))[0]
         decoded, summed, weights = self.decode(inputs, states, batch.mask)
-        read: Tensor = self.dropout(torch.cat([inputs, decoded, summed], dim=2)[batch.asked])
+        read: Tensor = self.dropout(torch.cat([inputs, decoded, summed], dim=2)[batch.target_mask])
         return read, weights
 
     def forward(self, batch: Batch) -> Output:
-        """Scores after each asked step, and the alignments.
+        """Scores after each target step, and the alignments.
 
         Returns:
-            ``scores`` (asked, ids), padding and unknown at -inf; ``weights``, each (batch, time, time): as dependency
+            ``scores`` (targets, ids), padding and unknown at -inf; ``weights``, each (batch, time, time): as dependency
             of a user the alignment one step earlier (the first user has none), as influence that of the step itself.
         """
         cascades, weights = self.cascades(batch)

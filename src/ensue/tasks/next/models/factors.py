@@ -123,12 +123,12 @@ class BPRMF(nn.Module):
         return grown
 
     def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The mean of the factors so far at the asked clicks: (asked, dim), and the weights, (batch, time, time)."""
+        """The mean of the factors so far at the target clicks: (targets, dim), and the weights, (batch, time, time)."""
         weights = equal_weights(batch.mask, self.settings.length, self.items.weight.dtype)
-        return (weights @ self.items(batch.ids))[batch.asked], weights
+        return (weights @ self.items(batch.ids))[batch.target_mask], weights
 
     def forward(self, batch: Batch) -> Output:
-        """Scores (asked, ids), padding and unknown at -inf; weights (batch, time, time), the same for all clicks."""
+        """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time), the same for all clicks."""
         sessions, weights = self.sessions(batch)
         scores = sessions @ self.items.weight.T
         scores[:, :FIRST] = -torch.inf
@@ -169,14 +169,14 @@ class FPMC(nn.Module):
         return grown
 
     def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """V_u beside V_latest at the asked clicks: (asked, 2 x dim), and the mean's weights, (batch, time, time)."""
+        """V_u beside V_latest at the target clicks: (targets, 2 x dim), and the mean's weights, (batch, time, time)."""
         weights = equal_weights(batch.mask, self.settings.length, self.items.weight.dtype)
         user = weights @ self.items(batch.ids)[..., : self.settings.dim]
-        latest = self.latest(batch.ids[batch.asked])
-        return torch.cat([user[batch.asked], latest], dim=1), weights
+        latest = self.latest(batch.ids[batch.target_mask])
+        return torch.cat([user[batch.target_mask], latest], dim=1), weights
 
     def forward(self, batch: Batch) -> Output:
-        """Eq. 6: scores (asked, ids), padding and unknown at -inf; weights (batch, time, time).
+        """Eq. 6: scores (targets, ids), padding and unknown at -inf; weights (batch, time, time).
 
         Two products are added, so half the weight lies on the latest click and half on all of them evenly.
         """

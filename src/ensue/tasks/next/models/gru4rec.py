@@ -139,13 +139,13 @@ class GRU4Rec(nn.Module):
         return grown
 
     def sessions(self, batch: Batch) -> Tensor:
-        """The state after each asked click: (asked, dim)."""
+        """The state after each target click: (targets, dim)."""
         states: Tensor = self.gru(self.dropout_items(self.items(batch.ids)))[0]
-        sessions: Tensor = self.dropout_state(states[batch.asked])
+        sessions: Tensor = self.dropout_state(states[batch.target_mask])
         return sessions
 
     def forward(self, batch: Batch) -> Output:
-        """Scores (asked, ids), padding and unknown at -inf; weights (batch, time, time), 1 on the latest click."""
+        """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time), 1 on the latest click."""
         scores = torch.addmm(self.bias, self.sessions(batch), self.items.weight.T)
         scores[:, :FIRST] = -torch.inf
         latest = torch.eye(batch.mask.shape[1], dtype=scores.dtype, device=scores.device)

@@ -213,9 +213,9 @@ class HiDAN(nn.Module):
         return masked_softmax(scores, visible)
 
     def cascades(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Eq. 9 at the asked steps: (asked, dim), and both attentions, each (batch, time, time)."""
+        """Eq. 9 at the target steps: (targets, dim), and both attentions, each (batch, time, time)."""
         fused, dependency, influence = self._read(batch)
-        return (influence @ fused)[batch.asked], dependency, influence
+        return (influence @ fused)[batch.target_mask], dependency, influence
 
     def credit(self, batch: Batch) -> Tensor:
         """What each earlier user adds to the score that a user had before it came: (batch, user, earlier).
@@ -235,10 +235,10 @@ class HiDAN(nn.Module):
         return fused, dependency, self.influence(fused, batch.times, batch.mask)
 
     def forward(self, batch: Batch) -> Output:
-        """Scores after each asked step, and both attentions.
+        """Scores after each target step, and both attentions.
 
         Returns:
-            ``scores`` (asked, ids), padding and unknown at -inf; ``weights``: dependency and influence, each
+            ``scores`` (targets, ids), padding and unknown at -inf; ``weights``: dependency and influence, each
             (batch, time, time).
         """
         cascades, dependency, influence = self.cascades(batch)
@@ -252,7 +252,7 @@ class HiDAN(nn.Module):
         return linear_cross_entropy(cascades, users, self.output.bias, batch.targets, first=FIRST)
 
     def scored(self, cascades: Tensor) -> tuple[Tensor, Tensor]:
-        """The two sides of the product that scores: (asked, dim) cascades and (ids, dim) users."""
+        """The two sides of the product that scores: (targets, dim) cascades and (ids, dim) users."""
         if not self.settings.cosine:
             return cascades, self.output.weight
         scaled = functional.normalize(cascades, dim=1) * self.log_scale.exp()

@@ -4,7 +4,7 @@ Given the clicks of a session so far, rank the next one: a GRU reads the clicks;
 is about, and an attention from that state over all the states picks what was meant.
 
 =================  =========================================================================================
-global encoder     ``NARM.sessions``: the GRU; c^g is its state at the asked click
+global encoder     ``NARM.sessions``: the GRU; c^g is its state at the target click
 local encoder      ``additive_scores``: a_ij = v . sigmoid(A1 h_i + A2 h_j); c^l is the sum of a_ij h_j
 hybrid encoder     ``NARM.sessions``: c, which is c^g beside c^l
 decoder            ``NARM.forward``: scores emb_i . B c
@@ -115,15 +115,15 @@ class NARM(nn.Module):
         return grown
 
     def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """B c of Eqs. 9-10 at the asked clicks: (asked, table_dim), and all a_ij, (batch, time, time)."""
+        """B c of Eqs. 9-10 at the target clicks: (targets, table_dim), and all a_ij, (batch, time, time)."""
         states: Tensor = self.gru(self.dropout_items(self.items(batch.ids)))[0]
         scores = additive_scores(self.query(states), self.key(states), self.vector, self.settings.length)
-        both = torch.cat([states, scores @ states], dim=2)[batch.asked]
+        both = torch.cat([states, scores @ states], dim=2)[batch.target_mask]
         sessions: Tensor = self.bilinear(self.dropout_session(both))
         return sessions, scores
 
     def forward(self, batch: Batch) -> Output:
-        """Eq. 10: scores (asked, ids), padding and unknown at -inf; weights (batch, time, time), shares of |a_ij|."""
+        """Eq. 10: scores (targets, ids), padding and unknown at -inf; weights (batch, time, time), shares of |a_ij|."""
         sessions, heeded = self.sessions(batch)
         scores = sessions @ self.items.weight.T
         scores[:, :FIRST] = -torch.inf

@@ -150,21 +150,21 @@ class Recurrent(nn.Module):
         return masked_softmax(states @ states.transpose(1, 2), visible)
 
     def cascades(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """What the asked steps are answered from, (asked, dim), and the attention, (batch, time, time), if any."""
+        """What the target steps are answered from, (targets, dim), and the attention, (batch, time, time), if any."""
         states = self.states(batch.ids)
         if not self.settings.attention:
-            plain: Tensor = self.dropout(states[batch.asked])
+            plain: Tensor = self.dropout(states[batch.target_mask])
             return plain, None
         weights = self.attention(states, batch.mask)
-        both = torch.cat([weights @ states, states], dim=2)[batch.asked]
+        both = torch.cat([weights @ states, states], dim=2)[batch.target_mask]
         attentive: Tensor = self.dropout(torch.tanh(self.joined(both)))
         return attentive, weights
 
     def forward(self, batch: Batch) -> Output:
-        """Scores after each asked step, and the weights behind them.
+        """Scores after each target step, and the weights behind them.
 
         Returns:
-            ``scores`` (asked, ids), padding and unknown at -inf; ``weights``, each (batch, time, time): the attention
+            ``scores`` (targets, ids), padding and unknown at -inf; ``weights``, each (batch, time, time): the attention
             as dependency and as influence, or 1 on the latest user.
         """
         cascades, weights = self.cascades(batch)

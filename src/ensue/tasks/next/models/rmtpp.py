@@ -190,8 +190,8 @@ class RMTPP(nn.Module):
         return HOUR * delay(self.log_rates(states), self.output_trend.double(), share)
 
     def forward(self, batch: Batch) -> Output:
-        """Scores (asked, ids), padding and unknown at -inf; weights (batch, time, time), 1 on the latest user."""
-        scores = self.output(self.states(batch)[batch.asked])
+        """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time), 1 on the latest user."""
+        scores = self.output(self.states(batch)[batch.target_mask])
         scores[:, :FIRST] = -torch.inf
         return Output(scores, (latest_only(batch.mask, scores.dtype),))
 
@@ -199,17 +199,17 @@ class RMTPP(nn.Module):
         """-log of marker and time, a mean over the targets in nats; padding and unknown are no candidates."""
         states = self.states(batch)
         marker = linear_cross_entropy(
-            states[batch.asked], self.output.weight, self.output.bias, batch.targets, first=FIRST
+            states[batch.target_mask], self.output.weight, self.output.bias, batch.targets, first=FIRST
         )
         if not self.settings.time_weight:
             return marker
         return marker + (self.settings.time_weight * self.time_loss(states, batch)).to(marker.dtype)
 
     def time_loss(self, states: Tensor, batch: Batch) -> Tensor:
-        """-log density of the gaps after the asked steps, where the next event is in the batch: sum / targets."""
-        known = batch.asked[:, :-1] & batch.mask[:, 1:]
-        log_rate = self.log_rates(states[:, :-1][known])
-        hours, trend = torch.diff(batch.times, dim=1)[known].double() / HOUR, self.output_trend.double()
+        """-log density of the gaps after the target steps, where the next event is in the batch: sum / targets."""
+        followed = batch.target_mask[:, :-1] & batch.mask[:, 1:]
+        log_rate = self.log_rates(states[:, :-1][followed])
+        hours, trend = torch.diff(batch.times, dim=1)[followed].double() / HOUR, self.output_trend.double()
         came = hours <= self.settings.max_hours
         hours = hours.clamp(SHORTEST, self.settings.max_hours)
         came_then, not_yet = -log_density(log_rate, trend, hours), total_hazard(log_rate, trend, hours)

@@ -14,10 +14,10 @@ Eqs. 7-8     ``SANSR.loss``: ``bpr_softmax`` as printed; ``bpr``, ``ce`` and ``s
 ===========  =========================================================================================
 
 With one block the answer at a click needs only vectors from before the attention, so all clicks of a session are
-answered in one pass. Positions count back from the asked click, so event j has another vector for every step i. But the
-layer norm of a sum splits into a part of the event, a part of the position, and a deviation that is one number for each
-(event, distance): ``SANSR._one_pass`` makes (time x length) tables and gathers from them, and no (time x time x dim)
-tensor exists. With no block, or more than one, each prefix is a row of its own, as the paper trains.
+answered in one pass. Positions count back from the target click, so event j has another vector for every step i. But
+the layer norm of a sum splits into a part of the event, a part of the position, and a deviation that is one number for
+each (event, distance): ``SANSR._one_pass`` makes (time x length) tables and gathers from them, and no (time x time x
+dim) tensor exists. With no block, or more than one, each prefix is a row of its own, as the paper trains.
 
 Defaults are the paper's best (2 heads, 1 block, 128 wide); what it leaves out (length, dropout, negatives) was chosen
 on validation data.
@@ -153,13 +153,13 @@ class SANSR(nn.Module):
         return grown
 
     def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """F of Eq. 5 at the asked clicks: (asked, dim), and the attention there, (batch, time, time)."""
+        """F of Eq. 5 at the target clicks: (targets, dim), and the attention there, (batch, time, time)."""
         if len(self.blocks) == 1:
             return self._one_pass(batch)
         return self._prefixes(batch)
 
     def forward(self, batch: Batch) -> Output:
-        """Eq. 6: scores (asked, ids), padding and unknown at -inf; weights (batch, time, time), mean over heads."""
+        """Eq. 6: scores (targets, ids), padding and unknown at -inf; weights (batch, time, time), mean over heads."""
         sessions, weights = self.sessions(batch)
         scores = sessions @ self.items.weight.T
         scores[:, :FIRST] = -torch.inf
@@ -182,7 +182,7 @@ class SANSR(nn.Module):
 
     def _prefixes(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The paper's form: a row a prefix, its latest ``length`` clicks, the latest at the end."""
-        row, step = batch.asked.nonzero(as_tuple=True)
+        row, step = batch.target_mask.nonzero(as_tuple=True)
         length = min(self.settings.length, batch.ids.shape[1])
         where = step[:, None] - torch.arange(length - 1, -1, -1, device=step.device)
         mask = (where >= 0) & batch.mask[row[:, None], where.clamp(min=0)]
@@ -198,12 +198,12 @@ class SANSR(nn.Module):
         return vectors[:, -1], heeded
 
     def _distances(self) -> Tensor:
-        """(length, dim) the vector of each distance from the asked click, 0 first."""
+        """(length, dim) the vector of each distance from the target click, 0 first."""
         distances: Tensor = self.positions.weight * self.settings.dim**0.5
         return distances
 
     def _one_pass(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """One block for every asked click of a session at once; equal to :meth:`_prefixes`."""
+        """One block for every target click of a session at once; equal to :meth:`_prefixes`."""
         (block,) = self.blocks
         assert isinstance(block, Block)
         time, dim = batch.ids.shape[1], self.settings.dim
@@ -232,5 +232,5 @@ class SANSR(nn.Module):
         event = steps[:, None] - torch.arange(length, device=batch.ids.device)  # (step, distance)
         placed = scaled.gather(3, event.clamp(min=0).expand(*queries.shape[:3], length)) * (event >= 0)
         heads = scaled @ values + placed @ place_values + block.split(block.value(shift)[None])
-        fed: Tensor = block.feed(block.join(heads)[batch.asked], latest[batch.asked])
+        fed: Tensor = block.feed(block.join(heads)[batch.target_mask], latest[batch.target_mask])
         return fed, weights.mean(1)

@@ -107,18 +107,18 @@ class STAMP(nn.Module):
         return grown
 
     def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """h_s * h_t at the asked clicks: (asked, dim), and all a_i, (batch, time, time)."""
+        """h_s * h_t at the target clicks: (targets, dim), and all a_i, (batch, time, time)."""
         length, mask = self.settings.length, batch.mask
         items = self.items(batch.ids)
         visible = band(mask.shape[1], reach=length, own=True, device=mask.device) & mask[:, None, :]
         means = masked_mean(visible, items.dtype) @ items
         scores = additive_scores(self.latest(items) + self.mean(means), self.event(items), self.vector, length)
-        summed = (scores @ items)[batch.asked]
-        sessions: Tensor = self.session_cell(summed).tanh() * self.latest_cell(items[batch.asked]).tanh()
+        summed = (scores @ items)[batch.target_mask]
+        sessions: Tensor = self.session_cell(summed).tanh() * self.latest_cell(items[batch.target_mask]).tanh()
         return sessions, scores
 
     def forward(self, batch: Batch) -> Output:
-        """Eqs. 3-5: scores (asked, ids), padding and unknown at -inf; weights (batch, time, time), shares of |a_i|."""
+        """Eqs. 3-5: scores (targets, ids), padding and unknown at -inf; weights (batch, time, time), |a_i| shared."""
         sessions, heeded = self.sessions(batch)
         scores = sessions @ self.items.weight.T
         scores[:, :FIRST] = -torch.inf

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-from ensue.data.query_rules import Normalisation
+from ensue.data.queries.rules import Normalisation
 
 KEYS = {"validation_mrr": "validation_mrr@10"}
 """Attributes that ``settings.json`` calls otherwise."""

@@ -39,7 +39,7 @@ import torch
 
 from ensue.data.posts import Corpus, read_corpus
 from ensue.studies.provenance import provenance
-from ensue.tasks.link.index.vector_index import VectorIndex, fingerprints
+from ensue.tasks.link.index.vector_index import VectorIndex, text_hashes
 from ensue.tasks.link.predictor import LinkPredictor
 
 LENGTHS = (1000, 2000, 4000, 8000)
@@ -174,7 +174,7 @@ def million(predictor: LinkPredictor, data: Corpus, folder: Path, num: int) -> d
         at = time.perf_counter()
         vectors = predictor.vectors(posts).numpy()
         encoded += time.perf_counter() - at
-        index.add(pl.Series([f"p{low + place}" for place in range(len(posts))]), fingerprints(posts), vectors)
+        index.add(pl.Series([f"p{low + place}" for place in range(len(posts))]), text_hashes(posts), vectors)
     build = time.perf_counter() - begun
     (folder / "articles.json").write_text(json.dumps(data.articles.texts[:ARTICLES].to_list()))
     found = _child("answer", str(folder / "model"), str(folder / "index"), str(folder / "articles.json"))
@@ -195,16 +195,16 @@ def million(predictor: LinkPredictor, data: Corpus, folder: Path, num: int) -> d
 def probed(index: VectorIndex, queries: Any) -> dict[str, Any]:
     """What cells cost and save: milliseconds an article, one at a time, and the share of the exact best found."""
     begun = time.perf_counter()
-    index.add_cells()
+    index.add_lists()
     made_in = time.perf_counter() - begun
     times: dict[str, list[float]] = {"exact": [], "probed": []}
     same = 0.0
     for number in range(len(queries)):
         asked, best = queries[number : number + 1], []
         for name, probes in (("exact", None), ("probed", PROBES)):
-            index.search(asked, NEAR, probes=probes)
+            index.search(asked, NEAR, nprobe=probes)
             begun = time.perf_counter()
-            best.append(set(index.search(asked, NEAR, probes=probes)[1]["id"]))
+            best.append(set(index.search(asked, NEAR, nprobe=probes)[1]["id"]))
             times[name].append(1000 * (time.perf_counter() - begun))
         same += len(best[0] & best[1]) / NEAR / len(queries)
     return {

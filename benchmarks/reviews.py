@@ -29,7 +29,7 @@ from ensue.tasks.classify.logistic import SparseRows
 from ensue.tasks.link.baselines.lexical import Lexical
 from ensue.tasks.link.measures import Calibration
 from ensue.tasks.link.predictor import LinkPredictor
-from ensue.tasks.link.review.review import ReviewSettings, review, shortfall, story_threshold
+from ensue.tasks.link.review.review import ReviewSettings, conformal_threshold, review, shortfall
 
 TARGET = 0.9
 RANDOM = "audits, in random order"
@@ -109,7 +109,7 @@ def measure(path: Path, reviews: int, num_stories: int, share: float) -> list[di
     first, second = (replace(corpus, posts=half) for half in hold_out_posts(posts, 0.5)[:2])
     new_pool, old_pool = pool_of(first, second), pool_of(second, first)
     size, earlier = len(second), stories(old_pool, share, 1)
-    threshold = story_threshold(
+    threshold = conformal_threshold(
         [shortfall(story.start, story.rows, story.relevant) for story, _ in zip(earlier, range(num_stories))]  # noqa: B905
     )
     rows = []

@@ -114,7 +114,7 @@ def test_the_best_model_and_the_best_counting_row_meet() -> None:
 def test_posts_ranked_together_get_a_row_alone() -> None:
     predictor = LinkPredictor("best")
     list(predictor.fit(planted(), planted(num=2, first=20)))
-    predictor.pull = 1.0
+    predictor.prior_strength = 1.0
     # Six clear posts about the ferry, and one that any article might have: together, it is the ferry's.
     clear = [post("ferry", number) for number in range(6)]
     vague = Post("news of today", "v", ("ferry",))

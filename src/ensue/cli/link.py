@@ -108,7 +108,7 @@ def told(predictor: LinkPredictor) -> list[str]:
     )
     if predictor.weights:
         weights = ", ".join(f"{name} {weight:.2f}" for name, weight in predictor.weights.items())
-        lines.append(f"weights by held-out posts: {weights}; posts pull together by {predictor.pull:g}")
+        lines.append(f"weights by held-out posts: {weights}; posts pull together by {predictor.prior_strength:g}")
     return [*lines, *(f"note: {note}" for note in metadata.notes)]
 
 
@@ -182,6 +182,6 @@ def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, ke
     """
 
     def counts(corpus: Corpus, predictor: LinkPredictor) -> dict[str, int]:
-        return {"new_articles": len(predictor.known.joined(corpus.articles)[2]), "posts": len(corpus)}
+        return {"new_articles": len(predictor.article_index.joined(corpus.articles)[2]), "posts": len(corpus)}
 
     learn(folder, lambda _: read(new, reading), max_drop, keep, json, counts)

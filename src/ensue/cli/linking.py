@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ensue.data.posts import Corpus
     from ensue.tasks.link.predictor import LinkPredictor
-    from ensue.tasks.link.ranked import Ranked
+    from ensue.tasks.link.ranked import RankedCorpus
     from ensue.tasks.link.review.labels import Labels
 
 
@@ -123,7 +123,7 @@ def _encoding(predictor: LinkPredictor) -> Iterator[None]:
     predictor.model.follow = None
 
 
-def _review(found: Ranked, posts: Path, place: Path | None) -> Ranked:
+def _review(found: RankedCorpus, posts: Path, place: Path | None) -> RankedCorpus:
     """Ask, a post at a time, until the target is reached or the reader stops; every answer is kept at once."""
     from ensue.cli import show
     from ensue.tasks.link.review.labels import Labels, labels_file
@@ -145,7 +145,7 @@ def _review(found: Ranked, posts: Path, place: Path | None) -> Ranked:
     return found.reviewed(start, rows, *kept.of(found.posts))
 
 
-def _ask(found: Ranked, asked: npt.NDArray[np.int64], kept: Labels) -> npt.NDArray[np.bool_]:
+def _ask(found: RankedCorpus, asked: npt.NDArray[np.int64], kept: Labels) -> npt.NDArray[np.bool_]:
     import numpy as np
 
     from ensue.cli import show_links

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ensue.tasks.link.check import AloneFindings, LinkFindings
     from ensue.tasks.link.explain import LinkExplanation
     from ensue.tasks.link.measures import AtCut
-    from ensue.tasks.link.ranked import Ranked
+    from ensue.tasks.link.ranked import RankedCorpus
 
 _MEASURES = {
     "mrr": "MRR",
@@ -125,7 +125,7 @@ def explanation(found: LinkExplanation) -> None:
     answer(found.answer)
 
 
-def ranked(found: Ranked, k: int) -> None:
+def ranked(found: RankedCorpus, k: int) -> None:
     """The best posts of a story, what repeats them below them, and what the even cut catches."""
     rows = found.order[found.copies[found.order] == found.order][:k]
     sure = found.probabilities
@@ -150,7 +150,7 @@ def ranked(found: Ranked, k: int) -> None:
         show.line(f"at P = .5, by the labels of this file: {cut_in_words(found.cut, 'post')}")
 
 
-def ranked_json(found: Ranked, k: int) -> dict[str, Any]:
+def ranked_json(found: RankedCorpus, k: int) -> dict[str, Any]:
     """The JSON object of ``ensue link --json``."""
     rows = found.order[found.copies[found.order] == found.order][:k]
     copies = found.repeats()
@@ -169,7 +169,7 @@ def ranked_json(found: Ranked, k: int) -> dict[str, Any]:
     }
 
 
-def asked(found: Ranked, row: int) -> None:
+def asked(found: RankedCorpus, row: int) -> None:
     """One post of a review, with the article that suits it best."""
     import numpy as np
 

@@ -38,7 +38,7 @@ from ensue.tasks.link.measures import (
     precision_curve,
 )
 from ensue.tasks.link.predictor import LinkPredictor
-from ensue.tasks.link.train import part_of, prints
+from ensue.tasks.link.train import part_of, training_hashes
 
 MEASURES = ("mrr", "recall@10", "map", "article_mrr", "article_map", "pooled_ap", "mrp", "auc")
 RIVAL = ("mrr", "pooled_ap")
@@ -166,7 +166,7 @@ def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus) -> LinkRes
 
 
 def _pulls(predictor: LinkPredictor) -> bool:
-    return predictor.model_name == "best" and predictor.pull > 0 and predictor.shared.together
+    return predictor.model_name == "best" and predictor.prior_strength > 0 and predictor.shared.together
 
 
 def score(predictor: LinkPredictor, asked: Asked, name: str | None = None, *, pulled: bool = True) -> LinkScored:
@@ -180,7 +180,7 @@ def score(predictor: LinkPredictor, asked: Asked, name: str | None = None, *, pu
     """
     begun = time.perf_counter()
     knowing, places = predictor.joined(asked.data.articles)
-    knowing.pull = predictor.pull if pulled else 0.0
+    knowing.prior_strength = predictor.prior_strength if pulled else 0.0
     scores = knowing.scores(asked.data.posts, name).whole()
     # The articles of the data come first, so that the labels fit; what else the model knows stays a candidate.
     others = np.setdiff1d(np.arange(scores.shape[1]), places)
@@ -263,9 +263,9 @@ def _card(predictor: LinkPredictor, asked: Asked) -> LinkCard:
     data, posts = asked.data, asked.data.posts
     about = data.articles.ids.gather(asked.pool)
     shared = int(about.is_in(list(predictor.linked)).sum())
-    copies = int(np.isin(prints(posts), predictor.train_prints.numpy()).sum())
+    copies = int(np.isin(training_hashes(posts), predictor.train_prints.numpy()).sum())
     pasted = int((headline_copies(posts.texts, data.articles.titles) >= 0).sum())
-    known = len(predictor.joined(data.articles)[0].known)
+    known = len(predictor.joined(data.articles)[0].article_index)
     return LinkCard(
         "full",
         f"{plural(len(data), 'post')}, {plural(int(asked.related.sum()), 'link')}{asked.part}",
@@ -273,7 +273,7 @@ def _card(predictor: LinkPredictor, asked: Asked) -> LinkCard:
         f"{plural(len(data), 'post')} with {plural(len(asked.pool), 'article')} that any is about, in one list of "
         f"{plural(len(data) * len(asked.pool), 'pair')}, {int(asked.related.sum()):,} of them true",
         f"best tells from all scored posts, without labels, which articles are much discussed (pull "
-        f"{predictor.pull:g}); every other row ranks each post alone"
+        f"{predictor.prior_strength:g}); every other row ranks each post alone"
         if _pulls(predictor)
         else "every post is ranked alone",
         "means over posts; article_mrr and article_map over articles; mrp is the mean of precision at r",

@@ -165,7 +165,8 @@ class LinkContract:
     def test_more_articles_leave_the_predictor_as_it_is(self, predictor: LinkPredictor) -> None:
         before = predictor.predict([post("ferry", 1)])
         made, places = predictor.joined(Articles.of([article("storm"), Article("zebra lion", "zoo")]))
-        assert places == [NAMES.index("storm"), 12] and len(made.known) == 13 and len(predictor.known) == 12
+        assert places == [NAMES.index("storm"), 12]
+        assert len(made.article_index) == 13 and len(predictor.article_index) == 12
         assert made.scores(Posts.of([post("ferry", 1)])).whole().shape == (1, 13)
         assert predictor.predict([post("ferry", 1)]) == before
 

@@ -57,7 +57,7 @@ def encode_posts(state: LinkState, posts: Posts, name: str) -> EncodedPosts:
     """Posts for a model of the name; those that an index holds are read from it, only the others are encoded."""
     vectors = None
     if has_vectors(state, name):
-        stored = state.index
+        stored = state.post_index
         vectors = vectors_of(state, posts.texts) if stored is None else torch.from_numpy(stored.vectors_of(posts.ids))
     return EncodedPosts(len(posts), terms_of(posts.texts, name), vectors)
 
@@ -98,10 +98,10 @@ def network_vectors(state: LinkState, tokens: Tokens) -> Tensor:
 
 def joined(state: State, articles: Articles) -> tuple[State, list[int]]:
     """See :meth:`ensue.tasks.link.predictor.LinkPredictor.joined`."""
-    index, columns, new = state.known.joined(articles)
+    index, columns, new = state.article_index.joined(articles)
     copy = object.__new__(type(state))
-    copy.__dict__ = {**state.__dict__, "shelf": index}
+    copy.__dict__ = {**state.__dict__, "_article_index": index}
     if state.model is not None and len(new):
         added = vectors_of(state, articles.select(np.array(new)).texts)
-        index.vectors = torch.cat([state.known.vectors, added])
+        index.vectors = torch.cat([state.article_index.vectors, added])
     return copy, columns

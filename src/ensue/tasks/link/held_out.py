@@ -7,7 +7,7 @@ import numpy as np
 from ensue.data.posts import Corpus
 from ensue.metrics import Floats
 from ensue.tasks.link.encode import encode_posts, has_vectors, terms_of, vectors_of
-from ensue.tasks.link.ensembles.weighted_sum import PULLS, log_shares, mixed, popularity, weigh
+from ensue.tasks.link.ensembles.weighted_sum import STRENGTHS, fit_weights, log_shares, transductive_prior, weighted_sum
 from ensue.tasks.link.measures import Mask, at_cut, average_precision, by_row, calibrate
 from ensue.tasks.link.metadata import Validation
 from ensue.tasks.link.remembered import Remembered
@@ -19,18 +19,18 @@ EVEN = 0.5
 
 
 def choose_weights(state: LinkState, held: Corpus) -> None:
-    """Let held-out posts choose the weights, the number of none, and how much posts of one corpus pull together."""
+    """Let held-out posts choose the weights, the number of none, and how far posts tell of each other."""
     posts = encode_posts(state, held.posts, state.model_name)
     scores, related = features(state, posts), held.related
-    state.weights, state.nothing = weigh(scores, related)
-    sums = mixed(scores.items(), state.weights)
+    state.weights, state.null_logit = fit_weights(scores, related)
+    sums = weighted_sum(scores.items(), state.weights)
     if not state.shared.together:
         return
     figures = {}
-    for pull in PULLS:
-        discussed = popularity(sums, pull, state.nothing)
-        figures[pull] = _worth(log_shares(sums, discussed, state.nothing), related)
-    state.pull = max(PULLS, key=lambda pull: (figures[pull], -pull))
+    for strength in STRENGTHS:
+        prior = transductive_prior(sums, strength, state.null_logit)
+        figures[strength] = _worth(log_shares(sums, prior, state.null_logit), related)
+    state.prior_strength = max(STRENGTHS, key=lambda strength: (figures[strength], -strength))
 
 
 def learn_probabilities(state: LinkState, held: Corpus) -> None:

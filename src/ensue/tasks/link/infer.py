@@ -27,7 +27,7 @@ GROUP = 256
 def predict(state: LinkState, records: Sequence[Post], k: int, *, evidence: bool) -> list[LinkAnswer]:
     """See :meth:`ensue.tasks.link.predictor.LinkPredictor.predict`."""
     require_k(k)
-    state.known  # noqa: B018 trained?
+    state.article_index  # noqa: B018 trained?
     answers: list[LinkAnswer] = []
     for low in range(0, len(records), GROUP):
         part = records[low : low + GROUP]
@@ -51,7 +51,7 @@ def probabilities(state: LinkState, scores: Floats) -> Floats | None:
 def scores_alone(state: LinkState, texts: Sequence[str]) -> Floats:
     """(texts, articles) scores of texts, each as the only one of its corpus."""
     alone, _ = joined(state, state.articles.select(slice(0, 0)))
-    alone.pull, alone.index = 0.0, None
+    alone.prior_strength, alone.post_index = 0.0, None
     return scores_of(alone, Posts.of(Post(text) for text in texts)).whole()
 
 
@@ -106,7 +106,7 @@ def _known_words(state: LinkState, texts: Sequence[str]) -> tuple[list[int], lis
         ends, known = tokens.sentences[tokens.texts], tokens.ids != UNKNOWN
     else:
         split = split_words(column)
-        rows = state.known.lexical["words"].rows(split.words)
+        rows = state.article_index.lexical["words"].rows(split.words)
         ends, known = split.sentences[split.texts], np.zeros(len(split.words), bool)
         known[rows.cells[0]] = True
     sums = np.concatenate([[0], np.cumsum(known)])

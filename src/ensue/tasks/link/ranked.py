@@ -22,7 +22,7 @@ from ensue.tasks.link.baselines.lexical import Lexical
 from ensue.tasks.link.encode import joined
 from ensue.tasks.link.infer import similarities
 from ensue.tasks.link.measures import AtCut, Mask, at_counts, calibrate
-from ensue.tasks.link.review.reranker import Ranking
+from ensue.tasks.link.review.reranker import Reranker
 from ensue.tasks.link.scores import scores_of
 from ensue.tasks.link.state import LinkState
 
@@ -34,7 +34,7 @@ EVEN = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class Ranked:
+class RankedCorpus:
     """Posts ranked for a story.
 
     Attributes:
@@ -99,7 +99,7 @@ class Ranked:
             odds = np.log(sure / (1 - sure))
         return odds, lexical.rows(self.posts.texts)
 
-    def reviewed(self, start: Floats, rows: SparseRows, read: Index, labels: npt.NDArray[np.bool_]) -> Ranked:
+    def reviewed(self, start: Floats, rows: SparseRows, read: Index, labels: npt.NDArray[np.bool_]) -> RankedCorpus:
         """The same posts ranked anew by the labels of a review; those that were read are sure.
 
         Args:
@@ -110,7 +110,7 @@ class Ranked:
         """
         if not len(read):
             return self
-        odds = Ranking(start, rows).odds(read, labels).copy()
+        odds = Reranker(start, rows).odds(read, labels).copy()
         odds[read] = np.where(labels, np.inf, -np.inf)
         sure = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
         order = np.lexsort((-self.scores, -odds))
@@ -129,7 +129,7 @@ class Ranked:
         return [flat[int(row.argmax())] if row.max() > 0 else "" for row in near]
 
 
-def rank(state: LinkState, articles: Articles, posts: Posts, *, grouped: bool = True) -> Ranked:
+def rank(state: LinkState, articles: Articles, posts: Posts, *, grouped: bool = True) -> RankedCorpus:
     """Rank a corpus for a story.
 
     Args:
@@ -151,7 +151,7 @@ def rank(state: LinkState, articles: Articles, posts: Posts, *, grouped: bool = 
     cut = None
     if calibration is not None and labelled:
         cut = _at_cut(scores, columns, articles, posts, calibration.cut(EVEN))
-    return Ranked(
+    return RankedCorpus(
         articles, posts, order, scores, columns, sure, _copies(order, groups), cut,
         source if calibration is not None else "",
     )  # fmt: skip

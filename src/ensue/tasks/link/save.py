@@ -46,8 +46,8 @@ def summary(state: LinkState) -> dict[str, Any]:
         "facts": {
             **state.metadata.to_dict(),
             "weights": state.weights,
-            "nothing": state.nothing,
-            "pull": state.pull,
+            "nothing": state.null_logit,
+            "pull": state.prior_strength,
             "calibration": asdict(state.calibration) if state.calibration else None,
         },
     }
@@ -55,7 +55,7 @@ def summary(state: LinkState) -> dict[str, Any]:
 
 def files(state: LinkState, card: str) -> dict[str, bytes]:
     """The contents of a model folder, by file name."""
-    index = state.known
+    index = state.article_index
     counts = {name: torch.from_numpy(_signed(array)) for name, array in index.arrays().items()}
     network = state.network.state_dict() if state.schedule is not None else {}
     contents = {
@@ -79,14 +79,14 @@ def fill(state: LinkState, path: Path, facts: dict[str, Any]) -> None:
         raise ValueError("facts are missing in settings.json")
     weights, calibration = facts.pop("weights"), facts.pop("calibration")
     state.weights = {str(name): float(weight) for name, weight in weights.items()}
-    state.nothing, state.pull = float(facts.pop("nothing")), float(facts.pop("pull"))
+    state.null_logit, state.prior_strength = float(facts.pop("nothing")), float(facts.pop("pull"))
     state.calibration = Calibration(**calibration) if calibration is not None else None
     state.metadata = Metadata.from_dict(facts)
     state.linked = tuple(map(str, json.loads(read_file(path, "linked.json"))))
     counts = read_tensors(path, "counting.safetensors")
     state.train_prints, vectors = counts.pop("train_prints"), counts.pop("vectors")
     arrays = {name: _unsigned(name, tensor.numpy()) for name, tensor in counts.items()}
-    state.shelf = ArticleIndex.restored(_articles(path), arrays, vectors)
+    state.article_index = ArticleIndex.restored(_articles(path), arrays, vectors)
     if (path / remembered.FILE).exists():
         state.remembered = remembered.Remembered.restored(read_tensors(path, remembered.FILE))
     if isinstance(state.settings, SbertSettings):

@@ -11,7 +11,7 @@ from ensue.data.histories import Index
 from ensue.data.posts import Posts
 from ensue.metrics import Floats
 from ensue.tasks.link.encode import LEXICAL, EncodedPosts, encode_posts, encode_remembered
-from ensue.tasks.link.ensembles.weighted_sum import log_shares, mixed, popularity, standardised
+from ensue.tasks.link.ensembles.weighted_sum import log_shares, standardised, transductive_prior, weighted_sum
 from ensue.tasks.link.measures import by_row
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.state import LinkState
@@ -40,7 +40,7 @@ class LinkScores:
         name: str,
     ) -> None:
         self.state, self.num, self.encode, self.name = state, num, encode, name
-        self._popularity: Floats | None = None
+        self._prior: Floats | None = None
 
     def blocks(self) -> Iterator[tuple[int, Floats]]:
         """The number of the first post of a block, and the (posts, articles) scores of the block."""
@@ -51,7 +51,7 @@ class LinkScores:
     def whole(self) -> Floats:
         """(posts, articles)."""
         parts = [block for _, block in self.blocks()]
-        return np.concatenate(parts) if parts else np.zeros((0, len(self.state.known)))
+        return np.concatenate(parts) if parts else np.zeros((0, len(self.state.article_index)))
 
     def best(self, columns: Sequence[int]) -> tuple[Floats, Index]:
         """(posts,) the highest score with any of some articles, and which of them has it; one block is held at a time.
@@ -68,33 +68,33 @@ class LinkScores:
 
     @property
     def _step(self) -> int:
-        return min(_POSTS, max(1, _CELLS // max(len(self.state.known), 1)))
+        return min(_POSTS, max(1, _CELLS // max(len(self.state.article_index), 1)))
 
     def _of(self, posts: EncodedPosts) -> Floats:
         state = self.state
         if self.name in LEXICAL:
-            return posts.lexical_scores(state.known.lexical[LEXICAL[self.name]]).astype(np.float64)
+            return posts.lexical_scores(state.article_index.lexical[LEXICAL[self.name]]).astype(np.float64)
         if self.name != "best":
-            return posts.cosines(state.known.vectors)
+            return posts.cosines(state.article_index.vectors)
         if not state.weights:
             return mean_cosine(state, posts)
-        return log_shares(weighted_sums(state, posts), self._discussed(), state.nothing)
+        return log_shares(weighted_sums(state, posts), self._prior_logits(), state.null_logit)
 
-    def _discussed(self) -> Floats:
-        if self._popularity is None:
-            pull = self.state.pull if self.state.shared.together else 0.0
-            every = np.linspace(0, self.num - 1, min(SAMPLE, self.num) if pull else 0).astype(np.int64)
-            sample = np.zeros((len(every), len(self.state.known)))
+    def _prior_logits(self) -> Floats:
+        if self._prior is None:
+            strength = self.state.prior_strength if self.state.shared.together else 0.0
+            every = np.linspace(0, self.num - 1, min(SAMPLE, self.num) if strength else 0).astype(np.int64)
+            sample = np.zeros((len(every), len(self.state.article_index)))
             for low in range(0, len(every), self._step):
                 part = every[low : low + self._step]
                 sample[low : low + len(part)] = weighted_sums(self.state, self.encode(part))
-            self._popularity = popularity(sample, pull, self.state.nothing)
-        return self._popularity
+            self._prior = transductive_prior(sample, strength, self.state.null_logit)
+        return self._prior
 
 
 def scores_of(state: LinkState, posts: Posts, name: str | None = None) -> LinkScores:
     """See :meth:`ensue.tasks.link.predictor.LinkPredictor.scores`."""
-    state.known  # noqa: B018 trained?
+    state.article_index  # noqa: B018 trained?
     model = name or state.model_name
     return LinkScores(state, len(posts), lambda chosen: encode_posts(state, posts.select(chosen), model), model)
 
@@ -126,12 +126,12 @@ def reciprocal_ranks(state: LinkState, posts: Remembered, ids: pl.Series, name: 
 
 def features(state: LinkState, posts: EncodedPosts) -> dict[str, Floats]:
     """The standardised scores that ``best`` weighs, by name."""
-    names = [*state.known.lexical, *(["learned"] if state.model is not None else [])]
+    names = [*state.article_index.lexical, *(["learned"] if state.model is not None else [])]
     return {name: _feature(state, posts, name) for name in names}
 
 
 def _feature(state: LinkState, posts: EncodedPosts, name: str) -> Floats:
-    index = state.known
+    index = state.article_index
     return standardised(
         posts.cosines(index.vectors) if name == "learned" else posts.lexical_scores(index.lexical[name])
     )
@@ -139,7 +139,7 @@ def _feature(state: LinkState, posts: EncodedPosts, name: str) -> Floats:
 
 def weighted_sums(state: LinkState, posts: EncodedPosts) -> Floats:
     """(posts, articles) the weighted sums of ``best``, every post alone."""
-    return mixed(((name, _feature(state, posts, name)) for name in state.weights), state.weights)
+    return weighted_sum(((name, _feature(state, posts, name)) for name in state.weights), state.weights)
 
 
 def mean_cosine(state: LinkState, posts: EncodedPosts) -> Floats:
@@ -147,6 +147,6 @@ def mean_cosine(state: LinkState, posts: EncodedPosts) -> Floats:
 
     An encoder's cosine, where one was named, is half of it.
     """
-    cosines = [posts.lexical_scores(own) for own in state.known.lexical.values() if own.kind != "bm25"]
+    cosines = [posts.lexical_scores(own) for own in state.article_index.lexical.values() if own.kind != "bm25"]
     mean: Floats = np.mean(cosines, axis=0, dtype=np.float64)
-    return mean if state.model is None else (mean + posts.cosines(state.known.vectors)) / 2
+    return mean if state.model is None else (mean + posts.cosines(state.article_index.vectors)) / 2

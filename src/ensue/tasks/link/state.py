@@ -79,7 +79,7 @@ class LinkState:
             )
         require_fixed(self.schedule, "link", "mrr")
         self.seed, self.device = require_seed(seed), find_device(device)
-        self.shelf: ArticleIndex | None = None
+        self._article_index: ArticleIndex | None = None
         """The articles that posts are compared with; ``None`` before anything was learned."""
         self.tokenizer = Tokenizer()
         """The words of the network."""
@@ -88,9 +88,9 @@ class LinkState:
         self.optimizer = None
         self.weights: dict[str, float] = {}
         """Of ``best``: the weight of each standardised score."""
-        self.pull = 0.0
+        self.prior_strength = 0.0
         """Of ``best``: how much posts of one corpus tell which articles are discussed, from 0 to 1."""
-        self.nothing = 0.0
+        self.null_logit = 0.0
         """Of ``best``: s_0, the sum of weighted scores that stands for no article."""
         self.calibration: Calibration | None = None
         """Scores to probabilities."""
@@ -103,24 +103,28 @@ class LinkState:
         self.remembered: Remembered | None = None
         """Held-out posts, to test updates on."""
         self.seconds_an_epoch: float | None = None
-        self.index: VectorIndex | None = None
+        self.post_index: VectorIndex | None = None
         """Vectors of posts that need not be encoded anew."""
 
     @property
-    def known(self) -> ArticleIndex:
+    def article_index(self) -> ArticleIndex:
         """The articles that posts are compared with.
 
         Raises:
             SettingError: nothing was trained or loaded yet.
         """
-        if self.shelf is None:
+        if self._article_index is None:
             raise SettingError("this predictor is not trained yet: loop over fit(data), or load a folder")
-        return self.shelf
+        return self._article_index
+
+    @article_index.setter
+    def article_index(self, index: ArticleIndex) -> None:
+        self._article_index = index
 
     @property
     def articles(self) -> Articles:
         """The articles, in the order of the columns of scores."""
-        return self.known.articles
+        return self.article_index.articles
 
     @property
     def facts(self) -> dict[str, Any]:

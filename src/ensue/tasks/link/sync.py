@@ -14,7 +14,7 @@ import numpy as np
 from ensue.data.posts import Posts
 from ensue.nn.encoder import Encoder
 from ensue.tasks.link.encode import vectors_of
-from ensue.tasks.link.index.vector_index import VectorIndex, fingerprints
+from ensue.tasks.link.index.vector_index import VectorIndex, text_hashes
 from ensue.tasks.link.state import LinkState
 
 AT_ONCE = 1 << 13
@@ -55,10 +55,10 @@ def sync(state: LinkState, posts: Posts, place: Path, count: Callable[[int, int]
         shutil.rmtree(place)
         index = None
     if index is None:
-        index = VectorIndex.create(place, state.known.vectors.shape[1], kind=kind, bits="float32")
+        index = VectorIndex.create(place, state.article_index.vectors.shape[1], kind=kind, bits="float32")
     gone = index.rows["id"].filter((~index.rows["id"].is_in(posts.ids.implode())).to_numpy() & index.standing)
     removed = index.remove(gone) if len(gone) else 0
-    marks = fingerprints(posts.texts)
+    marks = text_hashes(posts.texts)
     fresh = np.flatnonzero(index.fresh(posts.ids, marks))
     for low in range(0, len(fresh), AT_ONCE):
         part = fresh[low : low + AT_ONCE]
@@ -68,7 +68,7 @@ def sync(state: LinkState, posts: Posts, place: Path, count: Callable[[int, int]
             count(low + len(part), len(fresh))
     if len(index) < len(index.standing) / 2:
         index.compact()
-    state.index = index
+    state.post_index = index
     return Synced(len(fresh), len(posts) - len(fresh), removed)
 
 

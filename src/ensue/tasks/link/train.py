@@ -24,7 +24,7 @@ from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.dataset import Links
 from ensue.tasks.link.encode import vectors_of
 from ensue.tasks.link.held_out import choose_weights, learn_probabilities, remember
-from ensue.tasks.link.index.vector_index import fingerprints
+from ensue.tasks.link.index.vector_index import text_hashes
 from ensue.tasks.link.measures import by_row
 from ensue.tasks.link.metadata import Metadata
 from ensue.tasks.link.model import module_of
@@ -54,7 +54,7 @@ def fit(
         part, held, rule = data.split(state.seed)
         index = ArticleIndex.of(data.articles)
     part, held = _linked(part, index, "training data"), _linked(held, index, "validation data")
-    state.shelf = index
+    state.article_index = index
     state.metadata = Metadata(
         articles=len(part.articles),
         posts=len(part),
@@ -63,8 +63,8 @@ def fit(
         validation_posts=len(held),
     )
     state.linked = tuple(part.posts.about.unique().sort())
-    state.train_prints = torch.from_numpy(np.unique(prints(part.posts)))
-    state.pull, state.weights, state.calibration, state.index = 0.0, {}, None, None
+    state.train_prints = torch.from_numpy(np.unique(training_hashes(part.posts)))
+    state.prior_strength, state.weights, state.calibration, state.post_index = 0.0, {}, None, None
     if state.schedule is not None:
         yield from _train(state, part, held, checkpoint, resume)
     elif isinstance(state.settings, SbertSettings):
@@ -86,8 +86,8 @@ def untrained(make: Callable[..., State], articles: Articles, posts: Posts, mode
     if encoder and model not in ("best", "sbert"):
         raise SettingError(f"model {model} asks no encoder; leave it out, or take best or sbert")
     state = make(model, settings={"encoder": encoder} if encoder else None)
-    state.shelf = ArticleIndex.of(articles)
-    state.shelf.observe(posts.texts)
+    state.article_index = ArticleIndex.of(articles)
+    state.article_index.observe(posts.texts)
     if encoder:
         _use_encoder(state)
     return state
@@ -102,7 +102,7 @@ def _use_encoder(state: LinkState) -> None:
     assert isinstance(state.settings, SbertSettings)
     state.model = Encoder(state.settings.encoder, state.device)
     state.metadata.encoder = state.model.probe()
-    state.known.vectors = vectors_of(state, state.articles.texts)
+    state.article_index.vectors = vectors_of(state, state.articles.texts)
 
 
 def require_links(data: Corpus, where: str) -> None:
@@ -123,9 +123,9 @@ def require_links(data: Corpus, where: str) -> None:
         )
 
 
-def prints(posts: Posts) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """(posts,) fingerprints of the texts, case, links, mentions and marks aside."""
-    return fingerprints(plain_words(posts.texts)).view(np.int64)
+def training_hashes(posts: Posts) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """(posts,) hashes of the texts, case, links, mentions and marks aside."""
+    return text_hashes(plain_words(posts.texts)).view(np.int64)
 
 
 def _linked(data: Corpus, index: ArticleIndex, where: str) -> Corpus:
@@ -143,7 +143,7 @@ def _train(
 
     The losses over cosines have a ceiling, so that no loss tells of weights that went astray: ranks do.
     """
-    schedule, own, index = state.schedule, state.network_settings, state.known
+    schedule, own, index = state.schedule, state.network_settings, state.article_index
     assert schedule is not None
     state.tokenizer = learn_words(
         [index.articles.texts, part.posts.texts],

@@ -13,23 +13,23 @@ from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.link.encode import vectors_of
 from ensue.tasks.link.model import module_of
 from ensue.tasks.link.state import LinkState
-from ensue.tasks.link.train import links, prints
+from ensue.tasks.link.train import links, training_hashes
 from ensue.training.loop import Report, train
 from ensue.training.optimizer import optimizer_tensors, restore_optimizer
 
 
 def update(state: LinkState, data: Corpus) -> Report:
     """See :meth:`ensue.tasks.link.predictor.LinkPredictor.update`."""
-    index, _, new = state.known.joined(data.articles)
+    index, _, new = state.article_index.joined(data.articles)
     learned = replace(data, articles=index.articles).linked()
     if not new and not len(learned):
         raise DataError("new data: no article is new, and no post is about a known one; there is nothing to learn")
-    state.shelf, state.index = index, None
+    state.article_index, state.post_index = index, None
     metadata = state.metadata
     metadata.updates = updates = (metadata.updates or 0) + 1
     state.linked = tuple(sorted({*state.linked, *learned.posts.about}))
     if len(learned):
-        state.train_prints = torch.from_numpy(np.union1d(state.train_prints.numpy(), prints(learned.posts)))
+        state.train_prints = torch.from_numpy(np.union1d(state.train_prints.numpy(), training_hashes(learned.posts)))
     metadata.articles = len(index)
     metadata.posts += len(learned)
     metadata.links += len(learned.pairs)

@@ -6,7 +6,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ensue.tasks.link.ensembles.weighted_sum import BELIEF, PENALTY, log_shares, mixed, popularity, standardised, weigh
+from ensue.tasks.link.ensembles.weighted_sum import (
+    PENALTY,
+    PSEUDO_COUNT,
+    fit_weights,
+    log_shares,
+    standardised,
+    transductive_prior,
+    weighted_sum,
+)
 
 
 def test_standardised_by_hand() -> None:
@@ -18,7 +26,7 @@ def test_weights_are_those_of_least_loss() -> None:
     random = np.random.default_rng(0)
     related = np.eye(6, dtype=bool)[random.integers(6, size=40)]
     scores = {"good": related + random.normal(size=(40, 6)), "bad": random.normal(size=(40, 6))}
-    weights, nothing = weigh(scores, related)
+    weights, null_logit = fit_weights(scores, related)
 
     def loss(one: float, other: float, none: float) -> float:
         total = 0.0
@@ -30,11 +38,11 @@ def test_weights_are_those_of_least_loss() -> None:
             total += -np.log(np.exp(none) / (whole - np.exp(sums[true]))) / 2
         return total / 40 + PENALTY * (one**2 + other**2)
 
-    best = loss(weights["good"], weights["bad"], nothing)
+    best = loss(weights["good"], weights["bad"], null_logit)
     for step in ((0.05, 0, 0), (-0.05, 0, 0), (0, 0.05, 0), (0, -0.05, 0), (0, 0, 0.05), (0, 0, -0.05)):
-        assert loss(weights["good"] + step[0], weights["bad"] + step[1], nothing + step[2]) > best
+        assert loss(weights["good"] + step[0], weights["bad"] + step[1], null_logit + step[2]) > best
     assert weights["good"] > abs(weights["bad"])
-    assert mixed(scores.items(), weights)[0, 0] == pytest.approx(
+    assert weighted_sum(scores.items(), weights)[0, 0] == pytest.approx(
         weights["good"] * scores["good"][0, 0] + weights["bad"] * scores["bad"][0, 0]
     )
 
@@ -47,24 +55,25 @@ def test_shares_of_articles_and_of_none_are_one() -> None:
 
 def test_popularity_is_a_literal_expectation_maximisation() -> None:
     random = np.random.default_rng(1)
-    sums, nothing, pull = random.normal(size=(30, 4)) + np.array([1.0, 0, 0, 0]), 0.5, 0.7
+    sums, null_logit, strength = random.normal(size=(30, 4)) + np.array([1.0, 0, 0, 0]), 0.5, 0.7
     share = np.array([1 / 8] * 4 + [1 / 2])
     start = share.copy()
     for _ in range(20):
-        counts = np.array([BELIEF] * 4 + [4 * BELIEF])
+        counts = np.array([PSEUDO_COUNT] * 4 + [4 * PSEUDO_COUNT])
         for row in sums:
-            joint = np.exp(np.append(row, nothing)) * (share / start) ** pull
+            joint = np.exp(np.append(row, null_logit)) * (share / start) ** strength
             counts = counts + joint / joint.sum()
         share = counts / counts.sum()
-    found = popularity(sums, pull, nothing)
-    np.testing.assert_allclose(found, pull * np.log(share / start))
+    found = transductive_prior(sums, strength, null_logit)
+    np.testing.assert_allclose(found, strength * np.log(share / start))
     assert found[:4].argmax() == 0
-    assert (popularity(sums, 0.0, nothing) == 0).all() and (popularity(sums[:0], 1.0, nothing) == 0).all()
+    assert (transductive_prior(sums, 0.0, null_logit) == 0).all()
+    assert (transductive_prior(sums[:0], 1.0, null_logit) == 0).all()
 
 
 def test_no_label_is_used_by_posts_together() -> None:
     # Three posts are clearly about article 0; the fourth says nothing and follows them.
     sums = np.array([[6.0, 0, 0], [6, 0, 0], [6, 0, 0], [0, 0, 0]])
-    alone, joined = (log_shares(sums, popularity(sums, pull, 0.0), 0.0) for pull in (0.0, 1.0))
+    alone, joined = (log_shares(sums, transductive_prior(sums, strength, 0.0), 0.0) for strength in (0.0, 1.0))
     assert alone[3].tolist() == pytest.approx([np.log(1 / 4)] * 3) and joined[3].argmax() == 0
     assert pl.Series(joined[3]).n_unique() == 2

@@ -21,7 +21,7 @@ from ensue.tasks.link.index import files as index_files
 from ensue.tasks.link.index import vector_index as module
 from ensue.tasks.link.index.files import names_of
 from ensue.tasks.link.index.search import exact_search
-from ensue.tasks.link.index.vector_index import VectorIndex, fingerprints
+from ensue.tasks.link.index.vector_index import VectorIndex, text_hashes
 
 Floats = npt.NDArray[np.float32]
 
@@ -101,13 +101,13 @@ def test_changes_equal_building_anew(tmp_path: Path) -> None:
 def test_only_new_texts_are_encoded(tmp_path: Path) -> None:
     texts = pl.Series(["a", "b", "c"])
     index = VectorIndex.create(tmp_path / "i", 5)
-    assert index.fresh(names(0, 1, 2), fingerprints(texts)).tolist() == [True] * 3
-    index.add(names(0, 1, 2), fingerprints(texts), vectors(3))
-    asked = fingerprints(pl.Series(["a", "changed", "c", "a"]))
+    assert index.fresh(names(0, 1, 2), text_hashes(texts)).tolist() == [True] * 3
+    index.add(names(0, 1, 2), text_hashes(texts), vectors(3))
+    asked = text_hashes(pl.Series(["a", "changed", "c", "a"]))
     assert index.fresh(names(0, 1, 2, 3), asked).tolist() == [False, True, False, True]
     index.remove(names(2))
     assert index.fresh(names(0, 1, 2, 3), asked).tolist() == [False, True, True, True]
-    assert fingerprints(pl.Series(["a", "b"])).tolist() != fingerprints(pl.Series(["b", "a"])).tolist()
+    assert text_hashes(pl.Series(["a", "b"])).tolist() != text_hashes(pl.Series(["b", "a"])).tolist()
 
 
 @pytest.mark.parametrize("verb", ["add", "remove", "compact"])
@@ -305,10 +305,10 @@ def many(folder: Path) -> VectorIndex:
 
 def test_all_cells_probed_is_the_exact_search(tmp_path: Path) -> None:
     index, queries = many(tmp_path / "i"), clouds(6, 2)
-    index.add_cells(8)
+    index.add_lists(8)
     for _ in range(2):
         exact, frame = index.search(queries, 30)
-        scores, near = index.search(queries, 30, probes=8)
+        scores, near = index.search(queries, 30, nprobe=8)
         np.testing.assert_allclose(scores, exact, atol=1e-6)
         assert near["id"].to_list() == frame["id"].to_list()
         index.add(names(*range(3, 900, 5)), prints(180, 1000), clouds(180, 3))  # after the cells: new and replaced
@@ -318,49 +318,49 @@ def test_all_cells_probed_is_the_exact_search(tmp_path: Path) -> None:
 
 def test_few_probes_find_most_and_score_them_exactly(tmp_path: Path) -> None:
     index, queries = many(tmp_path / "i"), clouds(20, 2)
-    index.add_cells()  # 800 rows make 20 cells of 40
-    scores, frame = index.search(queries, 5, probes=4)
+    index.add_lists()  # 800 rows make 20 cells of 40
+    scores, frame = index.search(queries, 5, nprobe=4)
     exact = index.search(queries, 5)[1].select("query", "id")
     assert len(frame.join(exact, on=["query", "id"])) >= 0.95 * len(exact)
     unit = queries / np.linalg.norm(queries, axis=1, keepdims=True)
     own = index.vectors_of(frame["id"])
     np.testing.assert_allclose(frame["score"], (unit[frame["query"].to_numpy()] * own).sum(1), atol=1e-6)
     assert (np.diff(scores, axis=1) <= 0).all()
-    narrow = index.search(queries, 200, probes=1)[0]
+    narrow = index.search(queries, 200, nprobe=1)[0]
     assert np.isinf(narrow[:, -1]).all()  # a cell holds fewer
 
 
 def test_compacting_lets_go_of_the_cells(tmp_path: Path) -> None:
     index = many(tmp_path / "i")
-    index.add_cells(4)
-    index.add_cells(8)
+    index.add_lists(4)
+    index.add_lists(8)
     assert [path.name for path in sorted((tmp_path / "i").glob("cells-*"))] == [index.manifest["cells"]["name"]]
     index.compact()
     assert not list((tmp_path / "i").glob("cells-*"))
-    with pytest.raises(SettingError, match="probes is 3; make cells with add_cells first, and give at least 1"):
-        index.search(clouds(1), 2, probes=3)
+    with pytest.raises(SettingError, match="nprobe is 3; make lists with add_lists first, and give at least 1"):
+        index.search(clouds(1), 2, nprobe=3)
 
 
 def test_cells_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index = many(tmp_path / "i")
     for made, num in ((index, 0), (VectorIndex.create(tmp_path / "none", 5), None)):
         with pytest.raises(SettingError, match="cells need at least one row, and there must be at least one"):
-            made.add_cells(num)
-    index.add_cells()
-    with pytest.raises(SettingError, match="probes is 0; "):
-        index.search(clouds(1), 2, probes=0)
+            made.add_lists(num)
+    index.add_lists()
+    with pytest.raises(SettingError, match="nprobe is 0; "):
+        index.search(clouds(1), 2, nprobe=0)
     path = tmp_path / "i" / index.manifest["cells"]["name"]
     before, whole = path.read_bytes(), index.manifest
     path.write_bytes(before[:100])
     with pytest.raises(ModelFolderError, match=rf"{path.name}: missing or damaged \(.+\); delete the folder"):
-        VectorIndex.open(tmp_path / "i").search(clouds(1), 2, probes=3)
+        VectorIndex.open(tmp_path / "i").search(clouds(1), 2, nprobe=3)
     with monkeypatch.context() as full, pytest.raises(ModelFolderError, match=r"\(full\); the index is unchanged"):
         full.setattr(module, "save", _full)
-        index.add_cells()
+        index.add_lists()
     assert index.manifest == whole and VectorIndex.open(tmp_path / "i").manifest == whole
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(SettingError, match=r"approximate search needs the extra: pip install 'ensue\[ann\]'"):
-        index.add_cells()
+        index.add_lists()
 
 
 def _full(found: Any, path: Path) -> None:

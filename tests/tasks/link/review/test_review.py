@@ -14,9 +14,9 @@ from ensue.tasks.classify.logistic import SparseRows
 from ensue.tasks.link.review.review import (
     Progress,
     ReviewSettings,
+    conformal_threshold,
     review,
     shortfall,
-    story_threshold,
 )
 
 Mask = npt.NDArray[np.bool_]
@@ -156,10 +156,10 @@ def test_refused_settings(settings: dict[str, float], message: str) -> None:
 
 def test_the_threshold_by_hand() -> None:
     # 19 stories at 95 %: k = 20 x .95 = 19, the largest; 18 are too few, of 39 the 38th smallest counts.
-    assert story_threshold([number / 100 for number in range(19)]) == 0.18
-    assert story_threshold([number / 100 for number in range(18)]) is None
-    assert story_threshold([number / 100 for number in range(39)]) == 0.37
-    assert story_threshold([]) is None
+    assert conformal_threshold([number / 100 for number in range(19)]) == 0.18
+    assert conformal_threshold([number / 100 for number in range(18)]) is None
+    assert conformal_threshold([number / 100 for number in range(39)]) == 0.37
+    assert conformal_threshold([]) is None
 
 
 def test_stories_like_the_earlier_ones_are_stopped_in_time() -> None:
@@ -168,7 +168,7 @@ def test_stories_like_the_earlier_ones_are_stopped_in_time() -> None:
         start, rows = features(truth, seed, 0.4)
         return 4 * start - 3, rows, truth
 
-    threshold = story_threshold([shortfall(*story(seed)) for seed in range(39)])
+    threshold = conformal_threshold([shortfall(*story(seed)) for seed in range(39)])
     assert threshold is not None
     wrong, labels = 0, []
     for seed in range(1000, 1040):

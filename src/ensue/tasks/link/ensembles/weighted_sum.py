@@ -6,13 +6,13 @@ weighted sum of article a and s_0 a number,
 
     P(a | post) = exp(s_a) / (exp(s_0) + sum over all articles b of exp(s_b)).
 
-Weights and s_0 are those under which held-out posts are likeliest: their true articles where these are on the shelf,
-none where these are taken off it, each half of the loss, with a light L2 penalty.
+Weights and s_0 are those under which held-out posts are likeliest: their true articles where these are in the index,
+none where these are taken out of it, each half of the loss, with a light L2 penalty.
 
 **Posts together.** Many posts are about few articles, and a post that says little is about one that many discuss.
 How much each article, and none, is discussed is found by expectation-maximisation over all the posts that are ranked
-together (mixing proportions of fixed components; Dempster, Laird & Rubin 1977); its logarithm, times ``pull``, joins
-the sums. No label is used. Held-out posts choose ``pull``; at 0 every post is ranked alone.
+together (mixing proportions of fixed components; Dempster, Laird & Rubin 1977): a transductive prior. Its logarithm,
+times a strength, joins the sums. No label is used. Held-out posts choose the strength; at 0 every post is ranked alone.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from torch.optim import LBFGS
 from ensue.metrics import Floats
 from ensue.tasks.link.measures import Mask
 
-PULLS = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""What held-out posts choose ``pull`` from."""
+STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""What held-out posts choose the prior's strength from."""
 PENALTY = 0.01
-BELIEF = 0.5
+PSEUDO_COUNT = 0.5
 _STEPS, _ROUNDS = 50, 20
 _START = 5.0
 _TINY = 1e-9
@@ -46,7 +46,7 @@ def standardised(scores: Any) -> Floats:
     return found
 
 
-def weigh(scores: Mapping[str, Floats], related: Mask) -> tuple[dict[str, float], float]:
+def fit_weights(scores: Mapping[str, Floats], related: Mask) -> tuple[dict[str, float], float]:
     """The weights of standardised scores, and the number of none, under which labelled posts are likeliest.
 
     Args:
@@ -60,68 +60,68 @@ def weigh(scores: Mapping[str, Floats], related: Mask) -> tuple[dict[str, float]
     columns = torch.from_numpy(np.stack([values[kept] for values in scores.values()], axis=2))
     true = torch.from_numpy(related[kept])
     weights = torch.full((len(scores),), 1 / len(scores), dtype=torch.float64, requires_grad=True)
-    nothing = torch.full((1,), _START, dtype=torch.float64, requires_grad=True)
-    optimizer = LBFGS([weights, nothing], max_iter=_STEPS, line_search_fn="strong_wolfe")
+    null_logit = torch.full((1,), _START, dtype=torch.float64, requires_grad=True)
+    optimizer = LBFGS([weights, null_logit], max_iter=_STEPS, line_search_fn="strong_wolfe")
 
     def objective() -> torch.Tensor:
         optimizer.zero_grad()
         sums = columns @ weights
-        none = nothing.expand(len(sums), 1)
-        found = torch.cat([sums, none], 1).logsumexp(1) - sums.masked_fill(~true, -torch.inf).logsumexp(1)
-        missed = torch.cat([sums.masked_fill(true, -torch.inf), none], 1).logsumexp(1) - nothing
-        loss = (found + missed).mean() / 2 + PENALTY * weights.square().sum()
+        none = null_logit.expand(len(sums), 1)
+        right = torch.cat([sums, none], 1).logsumexp(1) - sums.masked_fill(~true, -torch.inf).logsumexp(1)
+        missed = torch.cat([sums.masked_fill(true, -torch.inf), none], 1).logsumexp(1) - null_logit
+        loss = (right + missed).mean() / 2 + PENALTY * weights.square().sum()
         torch.autograd.backward(loss)
         return loss
 
     if len(true):
         cast(Any, optimizer).step(objective)
-    return dict(zip(scores, weights.detach().tolist(), strict=True)), float(nothing.detach())
+    return dict(zip(scores, weights.detach().tolist(), strict=True)), float(null_logit.detach())
 
 
-def mixed(scores: Iterable[tuple[str, Floats]], weights: Mapping[str, float]) -> Floats:
+def weighted_sum(scores: Iterable[tuple[str, Floats]], weights: Mapping[str, float]) -> Floats:
     """(posts, articles) the weighted sum of scores by name, each made only when it is added."""
     weighted = (weights[name] * values for name, values in scores)
     return reduce(lambda found, values: np.add(found, values, out=found), weighted)
 
 
-def popularity(sums: Floats, pull: float, nothing: float) -> Floats:
-    """(articles + 1,) what joins each column of the sums and, last, s_0: ``pull`` times the logarithm of a proportion.
+def transductive_prior(sums: Floats, strength: float, null_logit: float) -> Floats:
+    """(articles + 1,) what joins each column of the sums and, last, s_0: strength times the logarithm of a proportion.
 
-    Proportions are over those of no knowledge: half for none, the other half in equal parts. As much as ``BELIEF`` of a
-    post stands for each article, and as much for none as for all of them, so that nothing is ruled out.
+    Proportions are over those of no knowledge: half for none, the other half in equal parts. ``PSEUDO_COUNT`` of a post
+    stands for each article, and as much for none as for all of them, so that nothing is ruled out.
 
     Args:
         sums: (posts, articles) weighted sums of the posts that are ranked together.
-        pull: between 0, where nothing is added, and 1.
-        nothing: s_0.
+        strength: between 0, where nothing is added, and 1.
+        null_logit: s_0.
     """
     size = sums.shape[1]
-    if not pull or not len(sums):
+    if not strength or not len(sums):
         return np.zeros(size + 1)
-    likely = np.concatenate([sums, np.full((len(sums), 1), nothing)], axis=1)
+    likely = np.concatenate([sums, np.full((len(sums), 1), null_logit)], axis=1)
     np.exp(np.subtract(likely, likely.max(1, keepdims=True), out=likely), out=likely)
     start = np.append(np.full(size, 0.5 / size), 0.5)
     share = start
     for _ in range(_ROUNDS):
-        moved, counts = (share / start) ** pull, 2 * size * BELIEF * start
+        moved, counts = (share / start) ** strength, 2 * size * PSEUDO_COUNT * start
         for low in range(0, len(likely), _AT_ONCE):
             joint = likely[low : low + _AT_ONCE] * moved
             counts += (joint / joint.sum(1, keepdims=True)).sum(0)
         share = counts / counts.sum()
-    found: Floats = pull * np.log(share / start)
+    found: Floats = strength * np.log(share / start)
     return found
 
 
-def log_shares(sums: Floats, discussed: Floats, nothing: float) -> Floats:
+def log_shares(sums: Floats, prior: Floats, null_logit: float) -> Floats:
     """(posts, articles) ln P(article | post).
 
     Args:
         sums: (posts, articles).
-        discussed: (articles + 1,) of :func:`popularity`.
-        nothing: s_0.
+        prior: (articles + 1,) of :func:`transductive_prior`.
+        null_logit: s_0.
     """
-    moved = sums + discussed[:-1]
-    top = np.maximum(moved.max(1, keepdims=True), nothing + discussed[-1])
-    whole = np.exp(moved - top).sum(1, keepdims=True) + np.exp(nothing + discussed[-1] - top)
+    moved = sums + prior[:-1]
+    top = np.maximum(moved.max(1, keepdims=True), null_logit + prior[-1])
+    whole = np.exp(moved - top).sum(1, keepdims=True) + np.exp(null_logit + prior[-1] - top)
     found: Floats = moved - top - np.log(whole)
     return found

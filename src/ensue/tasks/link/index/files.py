@@ -137,7 +137,7 @@ def require_file(folder: Path, name: str, sums: Mapping[str, str]) -> None:
 
 
 def read_rows(folder: Path, name: str) -> pl.DataFrame:
-    """Ids and fingerprints of a shard.
+    """Ids and hashes of a shard.
 
     Raises:
         ModelFolderError: it is damaged.
@@ -168,7 +168,7 @@ def save(path: Path, array: npt.NDArray[Any]) -> None:
 
 
 def save_rows(path: Path, frame: pl.DataFrame) -> None:
-    """Write ids and fingerprints.
+    """Write ids and hashes.
 
     Raises:
         ModelFolderError: the disk is full or the place cannot be written.

@@ -1,7 +1,7 @@
-"""Which rows are closest to a query: all of them, a block at a time, or, beyond a million, some cells of them.
+"""Which rows are closest to a query: all of them, a block at a time, or, beyond a million, some lists of them.
 
-Cells are an inverted file (Jégou, Douze & Schmid, PAMI 2011) by faiss (extra ``ann``), with whole rows in 32 bits: a
-row that is found has the score of the exact search.
+Lists are those of an inverted file (Jégou, Douze & Schmid, PAMI 2011) by faiss (extra ``ann``), with whole rows in 32
+bits: a row that is found has the score of the exact search.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Vectors = npt.NDArray[np.floating[Any]]
 Block = tuple[int, Vectors, npt.NDArray[np.bool_]]
 """(first row, (rows, dim) vectors, (rows,) which still stand)."""
 LEAST = 39
-"""Rows a cell that its centroid is learned from; an index with fewer rows a cell gets fewer cells."""
+"""Rows a list that its centroid is learned from; an index with fewer rows a list gets fewer lists."""
 _ROUNDS = 10
 
 
@@ -37,11 +37,11 @@ def exact_search(queries: Vectors, blocks: Iterable[Block], k: int) -> tuple[npt
     Returns:
         (queries, k) products, -inf where there are fewer rows, and (queries, k) rows, -1 there.
     """
-    asked = torch.from_numpy(np.ascontiguousarray(queries, np.float32))
+    wanted = torch.from_numpy(np.ascontiguousarray(queries, np.float32))
     best = np.full((len(queries), k), -np.inf, np.float32)
     rows = np.full((len(queries), k), -1, np.int64)
     for first, vectors, standing in blocks:
-        scores = (asked @ torch.from_numpy(vectors).float().T).numpy()
+        scores = (wanted @ torch.from_numpy(vectors).float().T).numpy()
         scores[:, ~standing] = -np.inf
         for place, own in enumerate(scores):
             chosen = np.flatnonzero((own > best[place, -1]) & (own > -np.inf))  # of equals the earlier rows stay
@@ -54,38 +54,38 @@ def exact_search(queries: Vectors, blocks: Iterable[Block], k: int) -> tuple[npt
     return best, rows
 
 
-def make_cells(blocks: list[Block], num_rows: int, dim: int, num_cells: int | None = None) -> Any:
+def make_ivf(blocks: list[Block], num_rows: int, dim: int, nlist: int | None = None) -> Any:
     """An inverted file of all rows, those that were deleted included.
 
     Args:
         blocks: the rows.
         num_rows: how many there are.
         dim: numbers in a row.
-        num_cells: about the square root of the number of rows by default.
+        nlist: lists, about the square root of the number of rows by default.
 
     Raises:
         SettingError: the extra is missing.
     """
     faiss = _faiss()
-    cells = max(1, min(num_cells or round(num_rows**0.5), num_rows // LEAST))
-    every = max(1, num_rows // (LEAST * cells))
-    found = faiss.index_factory(dim, f"IVF{cells},Flat", faiss.METRIC_INNER_PRODUCT)
-    found.cp.niter, found.cp.seed = _ROUNDS, 0
+    nlist = max(1, min(nlist or round(num_rows**0.5), num_rows // LEAST))
+    every = max(1, num_rows // (LEAST * nlist))
+    index = faiss.index_factory(dim, f"IVF{nlist},Flat", faiss.METRIC_INNER_PRODUCT)
+    index.cp.niter, index.cp.seed = _ROUNDS, 0
     sample = [vectors[(-first) % every :: every] for first, vectors, _ in blocks]
-    found.train(_floats(np.concatenate(sample)))
+    index.train(_floats(np.concatenate(sample)))
     for _, vectors, _ in blocks:
-        found.add(_floats(vectors))
-    return found
+        index.add(_floats(vectors))
+    return index
 
 
-def save(found: Any, path: Path) -> None:
+def save(index: Any, path: Path) -> None:
     """Write an inverted file.
 
     Raises:
         OSError: the disk is full or the place cannot be written.
     """
     try:
-        _faiss().write_index(found, str(path))
+        _faiss().write_index(index, str(path))
     except RuntimeError as error:
         raise OSError(str(error).splitlines()[-1]) from error
 
@@ -99,30 +99,30 @@ def load(path: Path, num_rows: int) -> Any:
     """
     faiss = _faiss()
     try:
-        found = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
+        index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
     except RuntimeError as error:
         raise OSError(str(error).splitlines()[-1]) from error
-    if found.ntotal != num_rows:
-        raise OSError(f"{found.ntotal:,} rows where {num_rows:,} were written")
-    return found
+    if index.ntotal != num_rows:
+        raise OSError(f"{index.ntotal:,} rows where {num_rows:,} were written")
+    return index
 
 
 def probe(
-    found: Any, queries: Vectors, k: int, standing: npt.NDArray[np.bool_], probes: int
+    index: Any, queries: Vectors, k: int, standing: npt.NDArray[np.bool_], nprobe: int
 ) -> tuple[npt.NDArray[np.float32], Index]:
-    """As :func:`exact_search`, of the rows in the cells that are closest to each query.
+    """As :func:`exact_search`, of the rows in the lists that are closest to each query.
 
     Args:
-        found: an inverted file.
+        index: an inverted file.
         queries: (queries, dim).
         k: rows a query.
         standing: (rows,) which rows may be found.
-        probes: cells a query.
+        nprobe: lists a query.
     """
     faiss = _faiss()
-    bits = np.packbits(standing[: found.ntotal], bitorder="little")
-    chosen = faiss.SearchParametersIVF(nprobe=probes, sel=faiss.IDSelectorBitmap(found.ntotal, faiss.swig_ptr(bits)))
-    scores, rows = found.search(_floats(queries), k, params=chosen)
+    bits = np.packbits(standing[: index.ntotal], bitorder="little")
+    chosen = faiss.SearchParametersIVF(nprobe=nprobe, sel=faiss.IDSelectorBitmap(index.ntotal, faiss.swig_ptr(bits)))
+    scores, rows = index.search(_floats(queries), k, params=chosen)
     return np.where(rows >= 0, scores, -np.inf), rows
 
 

@@ -2,12 +2,12 @@
 
 The folder holds ``index.json``, which alone says what counts, and shards that are written once and never changed:
 ``vectors-N.npy`` (rows, dim) of unit rows in 16 or 32 bits, mapped and not read; ``rows-N.parquet`` with the ids and
-the fingerprints of the texts; ``gone-N.npy``, the rows deleted so far. Every change writes its files, flushes them and
+the hashes of the texts; ``gone-N.npy``, the rows deleted so far. Every change writes its files, flushes them and
 then replaces ``index.json`` in one step: a crash leaves the index before or after, and files that nobody names, which
 the next change sweeps away.
 
 A search takes a block of rows at a time, so its memory does not grow with the index. Beyond a million rows
-:meth:`VectorIndex.add_cells` (extra ``ann``) keeps them in cells beside the shards, as ``cells-N.faiss``, and a search
+:meth:`VectorIndex.add_lists` (extra ``ann``) keeps them in lists beside the shards, as ``cells-N.faiss``, and a search
 may probe a few; rows that came since are searched exactly.
 """
 
@@ -39,13 +39,13 @@ from ensue.tasks.link.index.files import (
     write_manifest,
 )
 from ensue.tasks.link.index.files import save as save_array
-from ensue.tasks.link.index.search import Vectors, exact_search, load, make_cells, probe, save
+from ensue.tasks.link.index.search import Vectors, exact_search, load, make_ivf, probe, save
 
 _BITS = {"float16": np.float16, "float32": np.float32}
 _BLOCK = 1 << 16
 
 
-def fingerprints(texts: pl.Series) -> npt.NDArray[np.uint64]:
+def text_hashes(texts: pl.Series) -> npt.NDArray[np.uint64]:
     """(texts,) a 64-bit number each, equal for equal texts: whether a text changed since it was encoded."""
     digests = (blake2b((text or "").encode(), digest_size=8).digest() for text in texts)
     return np.frombuffer(b"".join(digests), np.uint64)
@@ -62,7 +62,7 @@ class VectorIndex:
 
     def __init__(self, folder: Path, manifest: dict[str, Any], sums: dict[str, str]) -> None:
         self.folder, self.manifest, self._sums = folder, manifest, sums
-        self._cells: Any = None  # read when they are first probed
+        self._ivf: Any = None  # read when they are first probed
         self.standing: npt.NDArray[np.bool_]
         self._load(checked=False)
 
@@ -73,7 +73,7 @@ class VectorIndex:
         Args:
             folder: where it shall stand; missing or empty.
             dim: numbers in a vector.
-            kind: what encodes the texts, such as a model's fingerprint; :meth:`open` compares it.
+            kind: what encodes the texts, such as a model's hash; :meth:`open` compares it.
             bits: ``float16`` or ``float32``.
 
         Raises:
@@ -114,26 +114,26 @@ class VectorIndex:
         """Number of rows that stand."""
         return int(self.standing.sum())
 
-    def fresh(self, ids: pl.Series, prints: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    def fresh(self, ids: pl.Series, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
         """(texts,) whether a text is not in the index, or under its id another one: what must be encoded."""
-        held = self.rows.filter(pl.Series(self.standing)).unique("id", keep="last")
-        asked = pl.DataFrame({"id": ids, "asked": prints}).join(held, on="id", how="left", maintain_order="left")
-        found: npt.NDArray[np.bool_] = ~(asked["asked"] == asked["print"]).fill_null(False).to_numpy()
-        return found
+        stored = self.rows.filter(pl.Series(self.standing)).unique("id", keep="last")
+        both = pl.DataFrame({"id": ids, "hash": hashes}).join(stored, on="id", how="left", maintain_order="left")
+        fresh: npt.NDArray[np.bool_] = ~(both["hash"] == both["print"]).fill_null(False).to_numpy()
+        return fresh
 
-    def add(self, ids: pl.Series, prints: npt.NDArray[np.uint64], vectors: Vectors) -> None:
+    def add(self, ids: pl.Series, hashes: npt.NDArray[np.uint64], vectors: Vectors) -> None:
         """Append texts; one whose id stands replaces it.
 
         Args:
             ids: (texts,) all different.
-            prints: (texts,) their fingerprints.
+            hashes: (texts,) of their texts.
             vectors: (texts, dim); they are scaled to length 1.
 
         Raises:
             ModelFolderError: the disk is full or the place cannot be written; the index is unchanged.
             SettingError: another number of texts or of dimensions.
         """
-        if vectors.shape != (len(ids), self.manifest["dim"]) or len(prints) != len(ids) or ids.n_unique() != len(ids):
+        if vectors.shape != (len(ids), self.manifest["dim"]) or len(hashes) != len(ids) or ids.n_unique() != len(ids):
             raise SettingError(
                 f"vectors: {vectors.shape} for {len(ids)} ids; give {self.manifest['dim']} numbers an id, each id once"
             )
@@ -144,7 +144,7 @@ class VectorIndex:
         rows = (vectors / np.maximum(lengths, 1e-12)).astype(_BITS[self.manifest["bits"]])
         number = self.manifest["next"]
         save_array(self.folder / f"vectors-{number}.npy", rows)
-        save_rows(self.folder / f"rows-{number}.parquet", pl.DataFrame({"id": ids, "print": prints}))
+        save_rows(self.folder / f"rows-{number}.parquet", pl.DataFrame({"id": ids, "print": hashes}))
         shards = [*self.manifest["shards"], {"number": number, "rows": len(ids)}]
         self._change({"shards": shards, "next": number + 1}, replaced, len(self.standing) + len(ids))
 
@@ -181,23 +181,23 @@ class VectorIndex:
         shards = [{"number": number, "rows": len(kept)}] if len(kept) else []
         self._commit(self.manifest | {"shards": shards, "gone": None, "cells": None, "next": number + 1})
 
-    def add_cells(self, num: int | None = None) -> None:
-        """Keep the rows in cells too, for searches that probe a few of them; what comes later is searched exactly.
+    def add_lists(self, nlist: int | None = None) -> None:
+        """Keep the rows in inverted lists too, of which a search may probe a few; what comes later is searched exactly.
 
         Args:
-            num: how many cells, about the square root of the number of rows by default.
+            nlist: how many lists, about the square root of the number of rows by default.
 
         Raises:
             ModelFolderError: the disk is full or the place cannot be written; the index is unchanged.
-            SettingError: the extra is missing, there is no row, or less than one cell.
+            SettingError: the extra is missing, there is no row, or less than one list.
         """
-        if not len(self.rows) or (num is not None and num < 1):
+        if not len(self.rows) or (nlist is not None and nlist < 1):
             raise SettingError("cells need at least one row, and there must be at least one of them")
-        found = make_cells(list(self.blocks()), len(self.rows), self.manifest["dim"], num)
+        lists = make_ivf(list(self.blocks()), len(self.rows), self.manifest["dim"], nlist)
         number = self.manifest["next"]
         path = self.folder / f"cells-{number}.faiss"
         try:
-            save(found, path)
+            save(lists, path)
             flush(path)
         except OSError as error:
             with suppress(OSError):
@@ -206,29 +206,29 @@ class VectorIndex:
         self._commit(self.manifest | {"cells": {"name": path.name, "rows": len(self.rows)}, "next": number + 1})
 
     def search(
-        self, queries: Vectors, k: int = 10, *, probes: int | None = None
+        self, queries: Vectors, k: int = 10, *, nprobe: int | None = None
     ) -> tuple[npt.NDArray[np.float32], pl.DataFrame]:
         """The ``k`` texts of highest cosine with each query.
 
         Args:
             queries: (queries, dim); they are scaled to length 1.
             k: how many.
-            probes: look only into so many cells of :meth:`add_cells` a query; all rows by default.
+            nprobe: look only into so many lists of :meth:`add_lists` a query; all rows by default.
 
         Returns:
             (queries, k) cosines, -inf where fewer were found; and a frame of ``query``, ``id`` and ``score``, best
             first, without those.
 
         Raises:
-            ModelFolderError: the cells are damaged.
-            SettingError: there are no cells to probe, or the extra is missing.
+            ModelFolderError: the lists are damaged.
+            SettingError: there are no lists to probe, or the extra is missing.
         """
         lengths = np.linalg.norm(queries, axis=1, keepdims=True)
-        asked = queries / np.maximum(lengths, 1e-12)
-        if probes is None:
-            scores, rows = exact_search(asked, self.blocks(), k)
+        units = queries / np.maximum(lengths, 1e-12)
+        if nprobe is None:
+            scores, rows = exact_search(units, self.blocks(), k)
         else:
-            scores, rows = self._probe(asked, k, probes)
+            scores, rows = self._probe(units, k, nprobe)
         flat, owners = rows.ravel(), np.repeat(np.arange(len(queries)), k)
         kept = flat >= 0
         ids = self.rows["id"].gather(flat[kept])
@@ -240,31 +240,31 @@ class VectorIndex:
         Raises:
             SettingError: one does not.
         """
-        held = self.rows.with_row_index("row").filter(pl.Series(self.standing)).select("id", "row")
-        asked = pl.DataFrame({"id": ids}).join(held, on="id", how="left", maintain_order="left")["row"]
-        if asked.null_count():
-            raise SettingError(f"id {ids.filter(asked.is_null())[0]!r} is not in the index; add its vector first")
-        rows, found = asked.to_numpy().astype(np.int64), np.empty((len(ids), self.manifest["dim"]), np.float32)
+        stored = self.rows.with_row_index("row").filter(pl.Series(self.standing)).select("id", "row")
+        places = pl.DataFrame({"id": ids}).join(stored, on="id", how="left", maintain_order="left")["row"]
+        if places.null_count():
+            raise SettingError(f"id {ids.filter(places.is_null())[0]!r} is not in the index; add its vector first")
+        rows, chosen = places.to_numpy().astype(np.int64), np.empty((len(ids), self.manifest["dim"]), np.float32)
         first = 0
         for vectors in self.vectors:
             own = (rows >= first) & (rows < first + len(vectors))
-            found[own] = vectors[rows[own] - first]
+            chosen[own] = vectors[rows[own] - first]
             first += len(vectors)
-        return found
+        return chosen
 
-    def _probe(self, asked: Vectors, k: int, probes: int) -> tuple[npt.NDArray[np.float32], Index]:
-        """As :func:`exact_search`: rows of some cells, and all that came since the cells were made."""
-        held = self.manifest.get("cells")
-        if held is None or probes < 1:
-            raise SettingError(f"probes is {probes}; make cells with add_cells first, and give at least 1")
-        if self._cells is None:
-            require_file(self.folder, held["name"], self._sums)
+    def _probe(self, queries: Vectors, k: int, nprobe: int) -> tuple[npt.NDArray[np.float32], Index]:
+        """As :func:`exact_search`: rows of some lists, and all that came since the lists were made."""
+        ivf = self.manifest.get("cells")
+        if ivf is None or nprobe < 1:
+            raise SettingError(f"nprobe is {nprobe}; make lists with add_lists first, and give at least 1")
+        if self._ivf is None:
+            require_file(self.folder, ivf["name"], self._sums)
             try:
-                self._cells = load(self.folder / held["name"], held["rows"])
+                self._ivf = load(self.folder / ivf["name"], ivf["rows"])
             except OSError as error:
-                raise half(self.folder, held["name"], str(error)) from error
-        late = (block for block in self.blocks() if block[0] >= held["rows"])
-        probed, since = probe(self._cells, asked, k, self.standing, probes), exact_search(asked, late, k)
+                raise half(self.folder, ivf["name"], str(error)) from error
+        late = (block for block in self.blocks() if block[0] >= ivf["rows"])
+        probed, since = probe(self._ivf, queries, k, self.standing, nprobe), exact_search(queries, late, k)
         scores, rows = (np.concatenate([probed[side], since[side]], axis=1) for side in (0, 1))
         order = np.lexsort((rows, -scores), axis=1)[:, :k]
         return np.take_along_axis(scores, order, 1), np.take_along_axis(rows, order, 1)
@@ -292,9 +292,9 @@ class VectorIndex:
 
     def _commit(self, manifest: dict[str, Any]) -> None:
         manifest = manifest | {"checksums": checksums.FILE}
-        cells = manifest.get("cells") or {}
+        ivf = manifest.get("cells") or {}
         named = {*(name for shard in manifest["shards"] for name in names_of(shard["number"])), manifest["gone"]}
-        named = {name for name in (*named, cells.get("name")) if name}
+        named = {name for name in (*named, ivf.get("name")) if name}
         sums = sums_for(self.folder, sorted(named), self._sums)
         write_manifest(self.folder, manifest, sums, self._sums)
         self.manifest, self._sums = manifest, sums
@@ -307,7 +307,7 @@ class VectorIndex:
     def _load(self, *, checked: bool) -> None:
         """Map and read what counts; what this process has written itself is not compared with its checksums."""
         shards, dim = self.manifest["shards"], self.manifest["dim"]
-        self._cells = None
+        self._ivf = None
         self.vectors: list[Vectors] = []
         frames = [pl.DataFrame(schema={"id": pl.String, "print": pl.UInt64})]
         for shard in shards:

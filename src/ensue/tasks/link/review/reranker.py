@@ -22,7 +22,7 @@ STRENGTH = 10.0
 _ROUNDS, _LEAST = 30, 1e-9
 
 
-class Ranking:
+class Reranker:
     """Posts that are ranked anew as labels come.
 
     Args:

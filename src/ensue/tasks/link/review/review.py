@@ -1,7 +1,7 @@
 """Reading posts in the order a model suggests, and saying when enough is found: the statistics behind ``--review``.
 
 The reader labels ten posts at a time, best first; after each ten, logistic regression over TF-IDF rows re-ranks the
-rest (``ranking``). It starts from what the model said of each post, so that the first labels move it and nothing else.
+rest (``reranker``). It starts from what the model said of each post, so that the first labels move it and nothing else.
 
 Two rules say when the target is reached; each is right in all but 1 - confidence of reviews, under what it assumes:
 
@@ -42,7 +42,7 @@ from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.tasks.classify.logistic import SparseRows
 from ensue.tasks.link.review.audit import allowed_misses, audit_size, most_relevant
-from ensue.tasks.link.review.reranker import Ranking
+from ensue.tasks.link.review.reranker import Reranker
 
 SPENT = 0.5
 """Part of the remaining chance of error that a look at an audit may use."""
@@ -171,7 +171,7 @@ def review(
     yield reader.progress(audits, settings, 0 if done else None, reached=done)
 
 
-def story_threshold(shortfalls: Sequence[float], confidence: float = 0.95) -> float | None:
+def conformal_threshold(shortfalls: Sequence[float], confidence: float = 0.95) -> float | None:
     """The estimated recall above which a new story has reached its target with this confidence.
 
     Args:
@@ -212,12 +212,12 @@ class _Reader:
     def __init__(
         self, start: Floats, rows: SparseRows, ask: Ask, labels: tuple[Index, npt.NDArray[np.bool_]] | None
     ) -> None:
-        self.ranking, self.ask = Ranking(start, rows), ask
+        self.reranker, self.ask = Reranker(start, rows), ask
         self.labels, self.read = np.zeros(len(start), bool), np.zeros(len(start), bool)
         self.stopped = False
         if labels is not None:
             self.read[labels[0]], self.labels[labels[0]] = True, labels[1]
-        self.odds = self.ranking.odds(np.flatnonzero(self.read), self.labels[self.read])
+        self.odds = self.reranker.odds(np.flatnonzero(self.read), self.labels[self.read])
 
     @property
     def found(self) -> int:
@@ -253,7 +253,7 @@ class _Reader:
             if len(given) < len(asked):
                 self.stopped = True
                 return False
-        self.odds = self.ranking.odds(np.flatnonzero(self.read), self.labels[self.read])
+        self.odds = self.reranker.odds(np.flatnonzero(self.read), self.labels[self.read])
         return True
 
     def estimate(self) -> float:

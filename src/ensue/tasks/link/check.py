@@ -101,22 +101,22 @@ class AloneFindings:
     warnings: tuple[str, ...]
 
 
-def check_alone(found: Posts | Articles, understood: UnderstoodPosts) -> AloneFindings:
+def check_alone(texts_alone: Posts | Articles, understood: UnderstoodPosts) -> AloneFindings:
     """Count, show and say what is lacking.
 
     Args:
-        found: posts or articles; not empty.
+        texts_alone: posts or articles; not empty.
         understood: what the reader said of them.
     """
-    words = found.texts.str.count_matches(r"\S+").to_numpy()
-    copies = int((near_copies(found.texts) != np.arange(len(found))).sum())
-    posts = isinstance(found, Posts)
-    shown = ((found.texts[row], found.ids[row]) for row in range(min(_ROWS, len(found))))
+    words = texts_alone.texts.str.count_matches(r"\S+").to_numpy()
+    copies = int((near_copies(texts_alone.texts) != np.arange(len(texts_alone))).sum())
+    posts = isinstance(texts_alone, Posts)
+    shown = ((texts_alone.texts[row], texts_alone.ids[row]) for row in range(min(_ROWS, len(texts_alone))))
     lacking = "articles: give them with --articles" if posts else "posts: check those with --articles and this file"
     return AloneFindings(
         understood=understood,
         kind="posts" if posts else "articles",
-        texts=len(found),
+        texts=len(texts_alone),
         median_words=int(np.median(words)),
         longest_words=int(words.max()),
         near_copies=copies,

@@ -50,7 +50,7 @@ def explain(state: LinkState, records: Sequence[Post], k: int) -> list[LinkExpla
 
 
 def explanation(state: LinkState, record: Post, answer: LinkAnswer) -> LinkExplanation:
-    """What the best article of an answer leaned on."""
+    """What the best article of an answer attended to."""
     words = [part for part in record.text.split() if part]
     tested = words[:TESTED]
     if not answer.choices or not words:

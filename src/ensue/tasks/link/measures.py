@@ -35,8 +35,8 @@ def precision_curve(scores: Scores, related: Mask) -> dict[int, float]:
     """
     flat, true = scores.ravel(), related.ravel()
     hits = np.cumsum(true[np.lexsort((true, -flat))])
-    wanted = dict.fromkeys([*(r for r in AT if r <= len(hits)), int(true.sum())])
-    return {r: float(hits[r - 1] / r) for r in wanted if r}
+    cutoffs = dict.fromkeys([*(r for r in AT if r <= len(hits)), int(true.sum())])
+    return {r: float(hits[r - 1] / r) for r in cutoffs if r}
 
 
 def average_precision(scores: Scores, related: Mask) -> float:
@@ -157,8 +157,8 @@ class Calibration:
 
     def probabilities(self, scores: Scores) -> Floats:
         """Of the shape of the scores, in (0, 1), growing with them."""
-        found: Floats = 1 / (1 + np.exp(-np.clip(self.slope * scores.astype(np.float64) + self.intercept, -500, 500)))
-        return found
+        sure: Floats = 1 / (1 + np.exp(-np.clip(self.slope * scores.astype(np.float64) + self.intercept, -500, 500)))
+        return sure
 
     def cut(self, probability: float) -> float:
         """The score that has a probability; infinite where every score has the same."""
@@ -174,28 +174,28 @@ def calibrate(scores: Scores, related: Mask) -> Calibration:
     """
     x, true = scores.ravel().astype(np.float64), related.ravel()
     right, wrong = int(true.sum()), int((~true).sum())
-    wanted = np.where(true, (right + 1) / (right + 2), 1 / (wrong + 2))
+    targets = np.where(true, (right + 1) / (right + 2), 1 / (wrong + 2))
     centre, scale = float(x.mean()), float(x.std()) or 1.0
     columns = np.stack([(x - centre) / scale, np.ones_like(x)])
     weights = np.array([0.0, np.log((right + 1) / (wrong + 1))])
-    loss = _loss(weights @ columns, wanted)
+    loss = _loss(weights @ columns, targets)
     for _ in range(_STEPS):
         share = 1 / (1 + np.exp(-np.clip(weights @ columns, -500, 500)))
-        slope = columns @ (share - wanted)
+        slope = columns @ (share - targets)
         step = np.linalg.solve(columns * (share * (1 - share)) @ columns.T + 1e-12 * np.eye(2), slope)
         size = 1.0
-        while (new := _loss((weights - size * step) @ columns, wanted)) > loss and size > 1e-10:
+        while (new := _loss((weights - size * step) @ columns, targets)) > loss and size > 1e-10:
             size /= 2
         if loss - new <= 1e-12 * abs(loss):
             break
         weights, loss = weights - size * step, new
     if weights[0] <= 0:
-        return Calibration(0.0, float(np.log(wanted.mean() / (1 - wanted.mean()))))
+        return Calibration(0.0, float(np.log(targets.mean() / (1 - targets.mean()))))
     return Calibration(float(weights[0] / scale), float(weights[1] - weights[0] * centre / scale))
 
 
-def _loss(logits: Floats, wanted: Floats) -> float:
-    return float((np.logaddexp(0, logits) - wanted * logits).sum())
+def _loss(logits: Floats, targets: Floats) -> float:
+    return float((np.logaddexp(0, logits) - targets * logits).sum())
 
 
 def _steps(scores: Scores, related: Mask) -> tuple[Floats, Floats]:

@@ -159,9 +159,9 @@ def rank(state: LinkState, articles: Articles, posts: Posts, *, grouped: bool = 
 
 def _related(articles: Articles, posts: Posts) -> Mask:
     """(posts, 1) whether a post is labelled as about any article of the story."""
-    found = np.zeros((len(posts), 1), bool)
-    found[posts.pairs(articles)[0][:, 1]] = True
-    return found
+    related = np.zeros((len(posts), 1), bool)
+    related[posts.pairs(articles)[0][:, 1]] = True
+    return related
 
 
 def _at_cut(scores: Floats, columns: Index, articles: Articles, posts: Posts, cut: float) -> AtCut:
@@ -184,5 +184,5 @@ def _copies(order: Index, groups: Index) -> Index:
     """(posts,) the best ranked of each post's group."""
     first = np.full(len(order), -1, np.int64)
     first[groups[order[::-1]]] = order[::-1]  # the best ranked of a group is written last
-    found: Index = first[groups]
-    return found
+    copies: Index = first[groups]
+    return copies

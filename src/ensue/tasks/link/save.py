@@ -126,8 +126,8 @@ def _articles(path: Path) -> Articles:
 
 def _signed(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """What safetensors of every version can hold."""
-    found: np.ndarray[Any, Any] = np.array(array.view(np.int64) if array.dtype == np.uint64 else array)
-    return found
+    signed: np.ndarray[Any, Any] = np.array(array.view(np.int64) if array.dtype == np.uint64 else array)
+    return signed
 
 
 def _unsigned(name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

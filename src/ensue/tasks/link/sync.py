@@ -58,12 +58,12 @@ def sync(state: LinkState, posts: Posts, place: Path, count: Callable[[int, int]
         index = VectorIndex.create(place, state.article_index.vectors.shape[1], kind=kind, bits="float32")
     gone = index.rows["id"].filter((~index.rows["id"].is_in(posts.ids.implode())).to_numpy() & index.standing)
     removed = index.remove(gone) if len(gone) else 0
-    marks = text_hashes(posts.texts)
-    fresh = np.flatnonzero(index.fresh(posts.ids, marks))
+    hashes = text_hashes(posts.texts)
+    fresh = np.flatnonzero(index.fresh(posts.ids, hashes))
     for low in range(0, len(fresh), AT_ONCE):
         part = fresh[low : low + AT_ONCE]
         vectors = vectors_of(state, posts.texts.gather(part)).numpy()
-        index.add(posts.ids.gather(part), marks[part], vectors)
+        index.add(posts.ids.gather(part), hashes[part], vectors)
         if count is not None:
             count(low + len(part), len(fresh))
     if len(index) < len(index.standing) / 2:

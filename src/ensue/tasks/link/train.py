@@ -213,8 +213,8 @@ def _validate(state: LinkState, held: Corpus) -> float:
     return float(by_row(scores, held.related)[:, 0].mean())
 
 
-def part_of(data: Corpus, wanted: str) -> tuple[Corpus, str]:
-    """Of a file with several parts the wanted one, and a word on it."""
-    if wanted in data.parts and len(data.parts) > 1:
-        return data.part(wanted), f"; the part {wanted} of the file"
+def part_of(data: Corpus, name: str) -> tuple[Corpus, str]:
+    """Of a file with several parts the one of this name, and a word on it."""
+    if name in data.parts and len(data.parts) > 1:
+        return data.part(name), f"; the part {name} of the file"
     return data, ""

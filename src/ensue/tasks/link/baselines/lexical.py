@@ -74,11 +74,11 @@ class Lexical:
 
     def observe(self, texts: pl.Series) -> None:
         """Count in how many texts each term stands, without making them documents."""
-        keys, held = np.unique(self.terms_of(texts)[1], return_counts=True)
+        keys, frequencies = np.unique(self.terms_of(texts)[1], return_counts=True)
         terms = np.union1d(self.terms, keys)
         seen = np.zeros(len(terms), np.int64)
         seen[np.searchsorted(terms, self.terms)] += self.seen
-        seen[np.searchsorted(terms, keys)] += held
+        seen[np.searchsorted(terms, keys)] += frequencies
         self.terms, self.seen, self.num_seen = terms, seen, self.num_seen + len(texts)
         self._postings = None
 
@@ -93,10 +93,10 @@ class Lexical:
 
     def scores(self, texts: pl.Series) -> npt.NDArray[np.float32]:
         """(texts, documents) scores; 0 where no term is shared. Cosines in [0, 1] but for BM25."""
-        found = np.zeros((len(texts), len(self)), np.float32)
+        scores = np.zeros((len(texts), len(self)), np.float32)
         for low, block in self.blocks(texts):
-            found[low : low + len(block)] = block
-        return found
+            scores[low : low + len(block)] = block
+        return scores
 
     def blocks(self, texts: pl.Series) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
         """The scores of some texts at a time, with the number of the first: memory stays bounded for any corpus."""
@@ -122,17 +122,17 @@ class Lexical:
 
     def _rows(self, terms: Terms, num: int) -> SparseRows:
         postings, (owners, keys, counts) = self._index(), terms
-        columns, known = _places(postings.terms, keys)
-        owners, columns, weights = owners[known], columns[known], np.ones(int(known.sum()))
+        columns, indexed = _places(postings.terms, keys)
+        owners, columns, weights = owners[indexed], columns[indexed], np.ones(int(indexed.sum()))
         if self.kind != "bm25":
-            weights = (1 + np.log(counts[known])) * postings.idf[columns]
+            weights = (1 + np.log(counts[indexed])) * postings.idf[columns]
             weights /= np.sqrt(np.bincount(owners, weights**2, num))[owners]
         return SparseRows(owners, columns, weights, (num, len(postings.terms)))
 
     def arrays(self) -> Arrays:
         """All that was counted, read back by :meth:`restore`; the postings are made of it anew."""
-        kept = {name: getattr(self, name) for name in ("offsets", "keys", "counts", "terms", "seen")}
-        return kept | {"num_seen": np.array(self.num_seen)}
+        arrays = {name: getattr(self, name) for name in ("offsets", "keys", "counts", "terms", "seen")}
+        return arrays | {"num_seen": np.array(self.num_seen)}
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Put back what :meth:`arrays` gave.
@@ -156,30 +156,30 @@ class Lexical:
         order = np.argsort(self.keys)
         terms, starts = np.unique(self.keys[order], return_index=True)
         columns = np.append(starts, len(order)).astype(np.int64)
-        held = np.diff(columns)
-        idf = self._idf(held + self._held(terms))
+        frequencies = np.diff(columns)
+        idf = self._idf(frequencies + self._held(terms))
         counts = self.counts[order].astype(np.float64)
         if self.kind == "bm25":
             lengths = np.bincount(owners, self.counts, len(self))
             long = lengths[owners[order]] / max(lengths.mean(), 1.0) if len(lengths) else 1.0
             weights = counts * (SATURATION + 1) / (counts + SATURATION * (1 - LENGTH + LENGTH * long))
-            weights *= np.repeat(idf, held)
+            weights *= np.repeat(idf, frequencies)
         else:
-            weights = (1 + np.log(counts)) * np.repeat(idf, held)
+            weights = (1 + np.log(counts)) * np.repeat(idf, frequencies)
             weights /= np.sqrt(np.bincount(owners[order], weights**2, len(self)))[owners[order]]
         return _Postings(terms, columns, owners[order].astype(np.int32), weights.astype(np.float32), idf)
 
     def _held(self, keys: Keys) -> Index:
         """(keys,) how many observed texts hold each."""
-        places, known = _places(self.terms, keys)
-        return np.where(known, self.seen[places], 0) if len(self.terms) else np.zeros(len(keys), np.int64)
+        places, observed = _places(self.terms, keys)
+        return np.where(observed, self.seen[places], 0) if len(self.terms) else np.zeros(len(keys), np.int64)
 
-    def _idf(self, held: Index) -> Floats:
+    def _idf(self, frequencies: Index) -> Floats:
         every = len(self) + self.num_seen
         return (
-            np.log1p((every - held + 0.5) / (held + 0.5))
+            np.log1p((every - frequencies + 0.5) / (frequencies + 0.5))
             if self.kind == "bm25"
-            else np.log((1 + every) / (1 + held)) + 1
+            else np.log((1 + every) / (1 + frequencies)) + 1
         )
 
     def _score(self, rows: SparseRows, num_texts: int) -> npt.NDArray[np.float32]:
@@ -212,6 +212,6 @@ class _Postings:
 def _places(terms: Keys, keys: Keys) -> tuple[Index, npt.NDArray[np.bool_]]:
     """(keys,) the place of each in the sorted terms, 0 where it is not there; and whether it is."""
     places = np.searchsorted(terms, keys)
-    known = places < len(terms)
-    known[known] = terms[places[known]] == keys[known]
-    return np.where(known, places, 0), known
+    present = places < len(terms)
+    present[present] = terms[places[present]] == keys[present]
+    return np.where(present, places, 0), present

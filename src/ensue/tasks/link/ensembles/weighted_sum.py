@@ -42,8 +42,8 @@ def standardised(scores: Any) -> Floats:
     """(posts, articles) scores as distances from the post's mean, in its standard deviations; 0 where all are equal."""
     wide = np.asarray(scores, np.float64)
     spread = wide.std(1, keepdims=True)
-    found: Floats = (wide - wide.mean(1, keepdims=True)) / np.where(spread > _TINY, spread, 1.0)
-    return found
+    standard: Floats = (wide - wide.mean(1, keepdims=True)) / np.where(spread > _TINY, spread, 1.0)
+    return standard
 
 
 def fit_weights(scores: Mapping[str, Floats], related: Mask) -> tuple[dict[str, float], float]:
@@ -56,9 +56,9 @@ def fit_weights(scores: Mapping[str, Floats], related: Mask) -> tuple[dict[str, 
     Returns:
         A weight a name, and s_0.
     """
-    kept = related.any(1)
-    columns = torch.from_numpy(np.stack([values[kept] for values in scores.values()], axis=2))
-    true = torch.from_numpy(related[kept])
+    labelled = related.any(1)
+    columns = torch.from_numpy(np.stack([values[labelled] for values in scores.values()], axis=2))
+    true = torch.from_numpy(related[labelled])
     weights = torch.full((len(scores),), 1 / len(scores), dtype=torch.float64, requires_grad=True)
     null_logit = torch.full((1,), _START, dtype=torch.float64, requires_grad=True)
     optimizer = LBFGS([weights, null_logit], max_iter=_STEPS, line_search_fn="strong_wolfe")
@@ -81,7 +81,7 @@ def fit_weights(scores: Mapping[str, Floats], related: Mask) -> tuple[dict[str, 
 def weighted_sum(scores: Iterable[tuple[str, Floats]], weights: Mapping[str, float]) -> Floats:
     """(posts, articles) the weighted sum of scores by name, each made only when it is added."""
     weighted = (weights[name] * values for name, values in scores)
-    return reduce(lambda found, values: np.add(found, values, out=found), weighted)
+    return reduce(lambda total, values: np.add(total, values, out=total), weighted)
 
 
 def transductive_prior(sums: Floats, strength: float, null_logit: float) -> Floats:
@@ -108,8 +108,8 @@ def transductive_prior(sums: Floats, strength: float, null_logit: float) -> Floa
             joint = likely[low : low + _AT_ONCE] * moved
             counts += (joint / joint.sum(1, keepdims=True)).sum(0)
         share = counts / counts.sum()
-    found: Floats = strength * np.log(share / start)
-    return found
+    prior: Floats = strength * np.log(share / start)
+    return prior
 
 
 def log_shares(sums: Floats, prior: Floats, null_logit: float) -> Floats:
@@ -123,5 +123,5 @@ def log_shares(sums: Floats, prior: Floats, null_logit: float) -> Floats:
     moved = sums + prior[:-1]
     top = np.maximum(moved.max(1, keepdims=True), null_logit + prior[-1])
     whole = np.exp(moved - top).sum(1, keepdims=True) + np.exp(null_logit + prior[-1] - top)
-    found: Floats = moved - top - np.log(whole)
-    return found
+    logs: Floats = moved - top - np.log(whole)
+    return logs

@@ -48,13 +48,13 @@ def read_manifest(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
     Raises:
         ModelFolderError: no index, half of one, a damaged one, or a newer one.
     """
-    sums, found = sums_of(folder), _manifest_bytes(folder)
+    sums, data = sums_of(folder), _manifest_bytes(folder)
     while (again := sums_of(folder)) != sums:  # somebody commits a change just now
-        sums, found = again, _manifest_bytes(folder)
-    if sums.get(MANIFEST, digest([found])) != digest([found]):
+        sums, data = again, _manifest_bytes(folder)
+    if sums.get(MANIFEST, digest([data])) != digest([data]):
         raise half(folder, MANIFEST, f"its checksum is not the one in {checksums.FILE}")
     try:
-        manifest = json.loads(found)
+        manifest = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ModelFolderError(
             f"{folder}/{MANIFEST}: unreadable ({error}); delete the folder to build it anew"
@@ -96,7 +96,7 @@ def write_manifest(
         ModelFolderError: it cannot be written.
     """
     data = json.dumps(manifest).encode()
-    either = {name: known for name, known in (*before.items(), *sums.items()) if name != MANIFEST}
+    either = {name: value for name, value in (*before.items(), *sums.items()) if name != MANIFEST}
     _write_sums(folder, either)
     write_file(folder / MANIFEST, data)
     _write_sums(folder, {**sums, MANIFEST: digest([data])})
@@ -109,16 +109,16 @@ def _write_sums(folder: Path, sums: Mapping[str, str]) -> None:
         (folder / checksums.FILE).unlink(missing_ok=True)
 
 
-def sums_for(folder: Path, names: Iterable[str], known: Mapping[str, str]) -> dict[str, str]:
-    """The checksums of some files; those that are known are not computed again."""
-    found = {}
+def sums_for(folder: Path, names: Iterable[str], sums: Mapping[str, str]) -> dict[str, str]:
+    """The checksums of some files; those that ``sums`` has are not computed again."""
+    every = {}
     for name in names:
-        if name in known:
-            found[name] = known[name]
+        if name in sums:
+            every[name] = sums[name]
             continue
         with opened(folder, name) as file:
-            found[name] = digest(chunks(file))
-    return found
+            every[name] = digest(chunks(file))
+    return every
 
 
 def require_file(folder: Path, name: str, sums: Mapping[str, str]) -> None:

@@ -37,11 +37,11 @@ def exact_search(queries: Vectors, blocks: Iterable[Block], k: int) -> tuple[npt
     Returns:
         (queries, k) products, -inf where there are fewer rows, and (queries, k) rows, -1 there.
     """
-    wanted = torch.from_numpy(np.ascontiguousarray(queries, np.float32))
+    rows_of_queries = torch.from_numpy(np.ascontiguousarray(queries, np.float32))
     best = np.full((len(queries), k), -np.inf, np.float32)
     rows = np.full((len(queries), k), -1, np.int64)
     for first, vectors, standing in blocks:
-        scores = (wanted @ torch.from_numpy(vectors).float().T).numpy()
+        scores = (rows_of_queries @ torch.from_numpy(vectors).float().T).numpy()
         scores[:, ~standing] = -np.inf
         for place, own in enumerate(scores):
             chosen = np.flatnonzero((own > best[place, -1]) & (own > -np.inf))  # of equals the earlier rows stay

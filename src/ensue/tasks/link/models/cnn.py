@@ -39,16 +39,16 @@ class CNN(nn.Module):
 
     def forward(self, words: Words) -> Tensor:
         """(rows, width); 0 for a text without a word."""
-        found = torch.cat([values for values, _, _ in self._largest(words)], 1)
-        vectors: Tensor = self.project(found)
+        largest = torch.cat([values for values, _, _ in self._largest(words)], 1)
+        vectors: Tensor = self.project(largest)
         return vectors * words.mask.any(1, keepdim=True)
 
     def weigh(self, words: Words) -> Tensor:
         """(rows, length) the share of the filters whose window lies on each word; rows sum to 1."""
         shares = [_on_windows(places, torch.ones_like(values)[:, None], words.mask, window)
                   for values, places, window in self._largest(words)]  # fmt: skip
-        found = torch.stack(shares).sum(0)[:, 0]
-        return found / found.sum(1, keepdim=True).clamp(min=1e-12)
+        total = torch.stack(shares).sum(0)[:, 0]
+        return total / total.sum(1, keepdim=True).clamp(min=1e-12)
 
     def parts(self, words: Words, others: Tensor) -> Tensor:
         """What each word adds to the product of its text's vector with others: (rows, others, length).
@@ -56,10 +56,10 @@ class CNN(nn.Module):
         A filter's part lies evenly on its window, the projection's bias on all words. Rows sum to the product.
         """
         carried = (others @ self.project.weight).chunk(len(self.convolutions), dim=2)
-        found = (others @ self.project.bias)[..., None] * masked_mean(words.mask, others.dtype)[:, None]
+        products = (others @ self.project.bias)[..., None] * masked_mean(words.mask, others.dtype)[:, None]
         for (values, places, window), part in zip(self._largest(words), carried, strict=True):
-            found = found + _on_windows(places, part * values[:, None], words.mask, window)
-        return found * words.mask[:, None]
+            products = products + _on_windows(places, part * values[:, None], words.mask, window)
+        return products * words.mask[:, None]
 
     def _largest(self, words: Words) -> Iterator[tuple[Tensor, Tensor, int]]:
         """For each window: (rows, filters) largest values after the ReLU, (rows, filters) where they are, its size."""
@@ -74,9 +74,9 @@ class CNN(nn.Module):
 def _on_windows(places: Tensor, values: Tensor, mask: Tensor, window: int) -> Tensor:
     """(rows, others, filters) values, each spread evenly over the words of the window that starts at its place."""
     length = mask.shape[1]
-    found = values.new_zeros(*values.shape[:2], length + window - 1)
+    spread = values.new_zeros(*values.shape[:2], length + window - 1)
     counts = functional.pad(mask, (0, window - 1)).unfold(1, window, 1).sum(2).clamp(min=1)
     shares = values / counts.gather(1, places)[:, None]
     for shift in range(window):
-        found.scatter_add_(2, (places + shift)[:, None].expand_as(shares), shares)
-    return found[..., :length] * mask[:, None]
+        spread.scatter_add_(2, (places + shift)[:, None].expand_as(shares), shares)
+    return spread[..., :length] * mask[:, None]

@@ -43,19 +43,19 @@ class GRU(nn.Module):
     def weigh(self, words: Words) -> Tensor:
         """(rows, length) how far each word moved the mean, as a share; rows sum to 1."""
         sizes = [_in_place(moves.abs().sum(2), turned) for moves, turned in self._moves(words)]
-        found = torch.stack(sizes).sum(0) * words.mask
-        return found / found.sum(1, keepdim=True).clamp(min=1e-12)
+        shares = torch.stack(sizes).sum(0) * words.mask
+        return shares / shares.sum(1, keepdim=True).clamp(min=1e-12)
 
     def parts(self, words: Words, others: Tensor) -> Tensor:
         """What each word adds to the product of its text's vector with others: (rows, others, length).
 
         Rows sum to the product.
         """
-        found = others.new_zeros(*others.shape[:2], words.mask.shape[1])
+        products = others.new_zeros(*others.shape[:2], words.mask.shape[1])
         sides = zip(self._moves(words), others.chunk(len(self.sides), dim=2), strict=True)
         for (moves, turned), part in sides:
-            found = found + _in_place(part @ moves.mT, turned)
-        return found * words.mask[:, None]
+            products = products + _in_place(part @ moves.mT, turned)
+        return products * words.mask[:, None]
 
     def _moves(self, words: Words) -> Iterator[tuple[Tensor, Tensor | None]]:
         """For each side: (rows, length, units) what each step adds to the mean of the states; the order it reads in.

@@ -185,11 +185,11 @@ class Linker(nn.Module):
 
     def read(self, blocks: Sequence[Block], num_texts: int) -> Tensor:
         """(texts, width) vectors of length 1; 0 for texts that no block holds."""
-        found = self.table.weight.new_zeros(num_texts, self.width)
+        texts = self.table.weight.new_zeros(num_texts, self.width)
         for block in blocks:
             vectors = functional.normalize(self.encode(block.ids, block.mask), dim=1)
-            found = found.to(vectors.dtype).index_copy(0, block.texts, vectors)
-        return found
+            texts = texts.to(vectors.dtype).index_copy(0, block.texts, vectors)
+        return texts
 
     def forward(self, batch: Batch) -> Tensor:
         """(articles, posts) cosines."""

@@ -35,9 +35,9 @@ def unit_vectors(encoder: Encoder, texts: pl.Series) -> Tensor:
     """
     read = split_words(texts)
     spoken = np.diff(read.sentences[read.texts]) > 0
-    found = torch.zeros(len(texts), encoder.dim)
+    vectors = torch.zeros(len(texts), encoder.dim)
     if spoken.any():
-        found[torch.from_numpy(spoken)] = functional.normalize(
+        vectors[torch.from_numpy(spoken)] = functional.normalize(
             encoder.vectors(texts.filter(pl.Series(spoken)).to_list())
         )
-    return found
+    return vectors

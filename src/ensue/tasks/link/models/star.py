@@ -75,13 +75,13 @@ class Ring(nn.Module):
         last = functional.linear(relay, both)[:, None]
         rows, length = words.mask.shape
         step = length if torch.is_grad_enabled() else max(_LEAST, CHUNK // rows)
-        found = []
+        chunks = []
         for low in range(0, length, step):
             first, stop = max(0, low - self.neighbours), min(length, low + step + self.neighbours)
             part = None if nodes is None else nodes[:, first:stop]
             mixed = self._attend(words.part(first, stop), each, part, last)
-            found.append(mixed[:, low - first : low + step - first])
-        return found[0] if len(found) == 1 else torch.cat(found, 1)
+            chunks.append(mixed[:, low - first : low + step - first])
+        return chunks[0] if len(chunks) == 1 else torch.cat(chunks, 1)
 
     def _attend(self, words: Words, each: Tensor, nodes: Tensor | None, last: Tensor) -> Tensor:
         """(rows, length, dim) from what each distinct word gives, and the (rows, 1, 2 dim) key and value of the relay.
@@ -137,7 +137,7 @@ class Star(nn.Module):
             mask: (rows, length) bool.
 
         Returns:
-            (rows, dim) the relay; (rows, heads, 1 + length) what it leaned on, itself first.
+            (rows, dim) the relay; (rows, heads, 1 + length) what it attended to, itself first.
         """
         query, key, value = self.inward.weight.view(3, self.heads, -1, self.dim)  # each (heads, dim / heads, dim)
         probes = torch.einsum("rk,hdk,hdm->rhm", relay, query, key) * (self.dim // self.heads) ** -0.5
@@ -194,10 +194,12 @@ class AST(nn.Module):
         Rows sum to 1.
         """
         states = self._read(words)
-        leaned = states.weights[..., 1:].mean(1)
-        leaned = leaned / leaned.sum(1, keepdim=True).clamp(min=torch.finfo(leaned.dtype).tiny)
-        given = torch.zeros_like(leaned).scatter_add_(1, states.places, torch.ones_like(states.largest)) / self.width
-        return (leaned + given) / 2 * words.mask
+        attended = states.weights[..., 1:].mean(1)
+        attended = attended / attended.sum(1, keepdim=True).clamp(min=torch.finfo(attended.dtype).tiny)
+        features = (
+            torch.zeros_like(attended).scatter_add_(1, states.places, torch.ones_like(states.largest)) / self.width
+        )
+        return (attended + features) / 2 * words.mask
 
     def parts(self, words: Words, others: Tensor) -> Tensor:
         """What each word adds to the product of its text's vector with others: (rows, others, length).
@@ -210,15 +212,15 @@ class AST(nn.Module):
             others: (rows, others, dim).
         """
         states = self._read(words)
-        given = (others * states.largest[:, None] / 2).masked_fill(~words.mask.any(1)[:, None, None], 0.0)
-        found = given.new_zeros(*others.shape[:2], words.mask.shape[1])
-        found.scatter_add_(2, states.places[:, None].expand_as(given), given)
+        features = (others * states.largest[:, None] / 2).masked_fill(~words.mask.any(1)[:, None, None], 0.0)
+        products = features.new_zeros(*others.shape[:2], words.mask.shape[1])
+        products.scatter_add_(2, states.places[:, None].expand_as(features), features)
         # LeakyReLU multiplies by a slope, which goes to the other side of the product.
         slopes = torch.where(states.relay > 0, torch.ones_like(states.relay), _SLOPE) / 2
         carried = self.stars[-1].carry(others * slopes[:, None])  # type: ignore[operator]
-        found += (states.weights[:, None, :, 1:] * (carried @ states.nodes.mT[:, None])).sum(2)
+        products += (states.weights[:, None, :, 1:] * (carried @ states.nodes.mT[:, None])).sum(2)
         own: Tensor = ((carried @ states.before[:, None, :, None])[..., 0] * states.weights[:, None, :, 0]).sum(2)
-        return found.add_(own[..., None] * masked_mean(words.mask, own.dtype)[:, None])
+        return products.add_(own[..., None] * masked_mean(words.mask, own.dtype)[:, None])
 
     def alphas(self) -> dict[str, list[float]]:
         """The learned alpha of each head (Fig. 3), ring and star of each cycle."""
@@ -242,8 +244,8 @@ class AST(nn.Module):
 
 def _by_head(vectors: Tensor, heads: int) -> Tensor:
     """(…, dim) to (…, heads, dim / heads)."""
-    found: Tensor = vectors.view(*vectors.shape[:-1], heads, -1)
-    return found
+    by_head: Tensor = vectors.view(*vectors.shape[:-1], heads, -1)
+    return by_head
 
 
 def _projections(dim: int) -> nn.Linear:

@@ -19,8 +19,8 @@ _EXAMPLE = '{"id": "p1", "relevant": true}'
 
 def labels_file(posts: Path, articles: Articles) -> Path:
     """Where the labels of a story stand unless a place is named: beside the posts, by the story's texts."""
-    story = blake2b("\0".join(sorted(articles.texts)).encode(), digest_size=4).hexdigest()
-    return posts.with_name(f"{posts.name}.review-{story}.jsonl")
+    key = blake2b("\0".join(sorted(articles.texts)).encode(), digest_size=4).hexdigest()
+    return posts.with_name(f"{posts.name}.review-{key}.jsonl")
 
 
 class Labels:
@@ -53,8 +53,8 @@ class Labels:
 
     def of(self, posts: Posts) -> tuple[Index, npt.NDArray[np.bool_]]:
         """Which of some posts are labelled, and how."""
-        held = [(row, self.given[name]) for row, name in enumerate(posts.ids) if name in self.given]
-        return np.array([row for row, _ in held], np.int64), np.array([own for _, own in held], bool)
+        labelled = [(row, self.given[name]) for row, name in enumerate(posts.ids) if name in self.given]
+        return np.array([row for row, _ in labelled], np.int64), np.array([own for _, own in labelled], bool)
 
     def add(self, name: str, relevant: bool) -> None:
         """Keep a label; it is on the disk when this returns.
@@ -74,10 +74,10 @@ class Labels:
         self.looks += 1
         self._append({"look": self.looks})
 
-    def _append(self, found: dict[str, object]) -> None:
+    def _append(self, row: dict[str, object]) -> None:
         try:
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(found, ensure_ascii=False) + "\n")
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -87,12 +87,12 @@ class Labels:
 
     def _take(self, line: str, where: str) -> None:
         try:
-            found = json.loads(line)
+            row = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{where}: not JSON ({error}); expected {_EXAMPLE}") from error
-        if isinstance(found, dict) and isinstance(found.get("look"), int):
-            self.looks = max(self.looks, found["look"])
-        elif isinstance(found, dict) and isinstance(found.get("id"), str) and isinstance(found.get("relevant"), bool):
-            self.given[found["id"]] = found["relevant"]
+        if isinstance(row, dict) and isinstance(row.get("look"), int):
+            self.looks = max(self.looks, row["look"])
+        elif isinstance(row, dict) and isinstance(row.get("id"), str) and isinstance(row.get("relevant"), bool):
+            self.given[row["id"]] = row["relevant"]
         else:
             raise DataError(f"{where}: is no label; expected {_EXAMPLE}")

@@ -51,13 +51,13 @@ class Reranker:
         if not len(read):
             return self.start
         self._take(np.setdiff1d(read, self.read))
-        given = labels[np.argsort(read)][np.searchsorted(np.sort(read), self.read)]
-        self.shares = solve(self.kernel, self.start[self.read], given, STRENGTH, self.shares)
+        own_labels = labels[np.argsort(read)][np.searchsorted(np.sort(read), self.read)]
+        self.shares = solve(self.kernel, self.start[self.read], own_labels, STRENGTH, self.shares)
         owners, columns, values = self._cells(self.read)
         weights = np.bincount(columns, values * self.shares[owners], self.rows.shape[1]).astype(np.float64)
         moved = (self.rows @ torch.from_numpy(weights[:, None]))[:, 0].numpy()
-        found: Floats = self.start + moved + self.dense @ (self.dense[self.read].T @ self.shares)
-        return found
+        odds: Floats = self.start + moved + self.dense @ (self.dense[self.read].T @ self.shares)
+        return odds
 
     def _take(self, new: Index) -> None:
         """Add posts to the labelled ones, with their inner products."""
@@ -94,23 +94,23 @@ def solve(
         guess: where to begin.
     """
     true = labels.astype(np.float64)
-    found = np.zeros(len(true)) if guess is None else guess
+    shares = np.zeros(len(true)) if guess is None else guess
 
     def objective(shares: Floats) -> float:
         odds = start + kernel @ shares
         return float((np.logaddexp(0, odds) - true * odds).sum() + shares @ kernel @ shares / (2 * strength))
 
-    value = objective(found)
+    value = objective(shares)
     for _ in range(_ROUNDS):
-        moved = kernel @ found
+        moved = kernel @ shares
         chance = 1 / (1 + np.exp(-np.clip(start + moved, -500, 500)))
         curve = np.maximum(chance * (1 - chance), _LEAST)
-        wanted = moved + (true - chance) / curve
-        step = np.linalg.solve(kernel + np.diag(1 / (strength * curve)), wanted) - found
+        target = moved + (true - chance) / curve
+        step = np.linalg.solve(kernel + np.diag(1 / (strength * curve)), target) - shares
         size = 1.0
-        while (new := objective(found + size * step)) > value and size > _LEAST:
+        while (new := objective(shares + size * step)) > value and size > _LEAST:
             size /= 2
         if value - new <= _LEAST * max(abs(value), 1.0):
             break
-        found, value = found + size * step, new
-    return found
+        shares, value = shares + size * step, new
+    return shares

@@ -247,10 +247,10 @@ class _Reader:
     def label(self, posts: Index, batch: int) -> bool:
         """Ask for some posts, a batch at a time, and rank the rest anew; whether all were labelled."""
         for low in range(0, len(posts), batch):
-            asked = posts[low : low + batch]
-            given = np.asarray(self.ask(asked), bool)
-            self.read[asked[: len(given)]], self.labels[asked[: len(given)]] = True, given
-            if len(given) < len(asked):
+            shown = posts[low : low + batch]
+            answers = np.asarray(self.ask(shown), bool)
+            self.read[shown[: len(answers)]], self.labels[shown[: len(answers)]] = True, answers
+            if len(answers) < len(shown):
                 self.stopped = True
                 return False
         self.odds = self.reranker.odds(np.flatnonzero(self.read), self.labels[self.read])

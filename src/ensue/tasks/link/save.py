@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import torch
 
@@ -124,11 +125,10 @@ def _articles(path: Path) -> Articles:
     return Articles(*(frame[name].rename("") for name in _COLUMNS))
 
 
-def _signed(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _signed(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
     """What safetensors of every version can hold."""
-    signed: np.ndarray[Any, Any] = np.array(array.view(np.int64) if array.dtype == np.uint64 else array)
-    return signed
+    return np.array(array.view(np.int64) if array.dtype == np.uint64 else array)
 
 
-def _unsigned(name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _unsigned(name: str, array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
     return array.view(np.uint64) if name.endswith((".keys", ".terms")) else array

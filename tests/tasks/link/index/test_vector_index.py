@@ -334,7 +334,9 @@ def test_compacting_lets_go_of_the_cells(tmp_path: Path) -> None:
     index = many(tmp_path / "i")
     index.add_lists(4)
     index.add_lists(8)
-    assert [path.name for path in sorted((tmp_path / "i").glob("cells-*"))] == [index.manifest["cells"]["name"]]
+    lists = index.manifest["cells"]
+    assert lists is not None
+    assert [path.name for path in sorted((tmp_path / "i").glob("cells-*"))] == [lists["name"]]
     index.compact()
     assert not list((tmp_path / "i").glob("cells-*"))
     with pytest.raises(SettingError, match="nprobe is 3; make lists with add_lists first, and give at least 1"):
@@ -349,7 +351,9 @@ def test_cells_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     index.add_lists()
     with pytest.raises(SettingError, match="nprobe is 0; "):
         index.search(clouds(1), 2, nprobe=0)
-    path = tmp_path / "i" / index.manifest["cells"]["name"]
+    lists = index.manifest["cells"]
+    assert lists is not None
+    path = tmp_path / "i" / lists["name"]
     before, whole = path.read_bytes(), index.manifest
     path.write_bytes(before[:100])
     with pytest.raises(ModelFolderError, match=rf"{path.name}: missing or damaged \(.+\); delete the folder"):

@@ -22,6 +22,7 @@ from functools import reduce
 from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch.optim import LBFGS
 
@@ -38,7 +39,7 @@ _TINY = 1e-9
 _AT_ONCE = 1 << 12  # posts whose shares are held at once
 
 
-def standardised(scores: Any) -> Floats:
+def standardised(scores: npt.ArrayLike) -> Floats:
     """(posts, articles) scores as distances from the post's mean, in its standard deviations; 0 where all are equal."""
     wide = np.asarray(scores, np.float64)
     spread = wide.std(1, keepdims=True)

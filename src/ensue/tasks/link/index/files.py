@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,38 @@ from ensue.store.folder import write_file
 
 FORMAT = 1
 MANIFEST = "index.json"
+
+
+class Shard(TypedDict):
+    """Files written once."""
+
+    number: int
+    rows: int
+
+
+class Lists(TypedDict):
+    """The file of inverted lists, and how many rows it has."""
+
+    name: str
+    rows: int
+
+
+class Manifest(TypedDict):
+    """What ``index.json`` says."""
+
+    format: int
+    dim: int
+    bits: str
+    kind: str
+    next: int
+    """The number of the next shard."""
+    shards: list[Shard]
+    gone: str | None
+    """The file of rows that were deleted."""
+    cells: NotRequired[Lists | None]
+    checksums: NotRequired[str]
+
+
 _KEYS = {"format", "dim", "bits", "kind", "next", "shards", "gone"}
 _ROWS = {"id": pl.String, "print": pl.UInt64}
 
@@ -42,7 +74,7 @@ def half(folder: Path, name: str, reason: str) -> ModelFolderError:
     )
 
 
-def read_manifest(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+def read_manifest(folder: Path) -> tuple[Manifest, dict[str, str]]:
     """What ``index.json`` says, and the checksums that there are.
 
     Raises:
@@ -54,7 +86,7 @@ def read_manifest(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
     if sums.get(MANIFEST, digest([data])) != digest([data]):
         raise half(folder, MANIFEST, f"its checksum is not the one in {checksums.FILE}")
     try:
-        manifest = json.loads(data)
+        manifest: Manifest = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ModelFolderError(
             f"{folder}/{MANIFEST}: unreadable ({error}); delete the folder to build it anew"
@@ -81,9 +113,7 @@ def _manifest_bytes(folder: Path) -> bytes:
         return file.read()
 
 
-def write_manifest(
-    folder: Path, manifest: Mapping[str, Any], sums: Mapping[str, str], before: Mapping[str, str]
-) -> None:
+def write_manifest(folder: Path, manifest: Manifest, sums: Mapping[str, str], before: Mapping[str, str]) -> None:
     """Commit a change.
 
     Args:
@@ -150,7 +180,7 @@ def read_rows(folder: Path, name: str) -> pl.DataFrame:
         raise half(folder, name, str(error).removeprefix(f"{folder / name}: ")) from error
 
 
-def save(path: Path, array: npt.NDArray[Any]) -> None:
+def save(path: Path, array: npt.NDArray[np.generic]) -> None:
     """Write an array.
 
     Raises:

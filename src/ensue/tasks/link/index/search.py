@@ -9,7 +9,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +19,39 @@ import torch
 from ensue.data.histories import Index
 from ensue.errors import SettingError
 
-Vectors = npt.NDArray[np.floating[Any]]
+Vectors = npt.NDArray[np.floating]
 Block = tuple[int, Vectors, npt.NDArray[np.bool_]]
 """(first row, (rows, dim) vectors, (rows,) which still stand)."""
 LEAST = 39
 """Rows a list that its centroid is learned from; an index with fewer rows a list gets fewer lists."""
 _ROUNDS = 10
+
+
+class Clustering(Protocol):
+    """How centroids are learned."""
+
+    niter: int
+    seed: int
+
+
+class InvertedFile(Protocol):
+    """An inverted file, as faiss has it."""
+
+    cp: Clustering
+    ntotal: int
+    """Rows."""
+
+    def train(self, rows: Vectors) -> None:
+        """Learn the centroids."""
+        ...
+
+    def add(self, rows: Vectors) -> None:
+        """Append rows."""
+        ...
+
+    def search(self, queries: Vectors, k: int, *, params: object) -> tuple[npt.NDArray[np.float32], Index]:
+        """(queries, k) products and rows."""
+        ...
 
 
 def exact_search(queries: Vectors, blocks: Iterable[Block], k: int) -> tuple[npt.NDArray[np.float32], Index]:
@@ -54,7 +82,7 @@ def exact_search(queries: Vectors, blocks: Iterable[Block], k: int) -> tuple[npt
     return best, rows
 
 
-def make_ivf(blocks: list[Block], num_rows: int, dim: int, nlist: int | None = None) -> Any:
+def make_ivf(blocks: list[Block], num_rows: int, dim: int, nlist: int | None = None) -> InvertedFile:
     """An inverted file of all rows, those that were deleted included.
 
     Args:
@@ -69,7 +97,7 @@ def make_ivf(blocks: list[Block], num_rows: int, dim: int, nlist: int | None = N
     faiss = _faiss()
     nlist = max(1, min(nlist or round(num_rows**0.5), num_rows // LEAST))
     every = max(1, num_rows // (LEAST * nlist))
-    index = faiss.index_factory(dim, f"IVF{nlist},Flat", faiss.METRIC_INNER_PRODUCT)
+    index: InvertedFile = faiss.index_factory(dim, f"IVF{nlist},Flat", faiss.METRIC_INNER_PRODUCT)
     index.cp.niter, index.cp.seed = _ROUNDS, 0
     sample = [vectors[(-first) % every :: every] for first, vectors, _ in blocks]
     index.train(_floats(np.concatenate(sample)))
@@ -78,7 +106,7 @@ def make_ivf(blocks: list[Block], num_rows: int, dim: int, nlist: int | None = N
     return index
 
 
-def save(index: Any, path: Path) -> None:
+def save(index: InvertedFile, path: Path) -> None:
     """Write an inverted file.
 
     Raises:
@@ -90,7 +118,7 @@ def save(index: Any, path: Path) -> None:
         raise OSError(str(error).splitlines()[-1]) from error
 
 
-def load(path: Path, num_rows: int) -> Any:
+def load(path: Path, num_rows: int) -> InvertedFile:
     """Read an inverted file of so many rows, mapped where faiss can.
 
     Raises:
@@ -99,7 +127,7 @@ def load(path: Path, num_rows: int) -> Any:
     """
     faiss = _faiss()
     try:
-        index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
+        index: InvertedFile = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
     except RuntimeError as error:
         raise OSError(str(error).splitlines()[-1]) from error
     if index.ntotal != num_rows:
@@ -108,7 +136,7 @@ def load(path: Path, num_rows: int) -> Any:
 
 
 def probe(
-    index: Any, queries: Vectors, k: int, standing: npt.NDArray[np.bool_], nprobe: int
+    index: InvertedFile, queries: Vectors, k: int, standing: npt.NDArray[np.bool_], nprobe: int
 ) -> tuple[npt.NDArray[np.float32], Index]:
     """As :func:`exact_search`, of the rows in the lists that are closest to each query.
 
@@ -130,7 +158,7 @@ def _floats(vectors: Vectors) -> npt.NDArray[np.float32]:
     return np.ascontiguousarray(vectors, np.float32)
 
 
-def _faiss() -> Any:
+def _faiss() -> ModuleType:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of how its types are made

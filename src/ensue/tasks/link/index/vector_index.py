@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +27,8 @@ from ensue.errors import ModelFolderError, SettingError
 from ensue.store import checksums
 from ensue.tasks.link.index.files import (
     FORMAT,
+    Manifest,
+    Shard,
     flush,
     half,
     names_of,
@@ -39,7 +40,7 @@ from ensue.tasks.link.index.files import (
     write_manifest,
 )
 from ensue.tasks.link.index.files import save as save_array
-from ensue.tasks.link.index.search import Vectors, exact_search, load, make_ivf, probe, save
+from ensue.tasks.link.index.search import InvertedFile, Vectors, exact_search, load, make_ivf, probe, save
 
 _BITS = {"float16": np.float16, "float32": np.float32}
 _BLOCK = 1 << 16
@@ -60,9 +61,9 @@ class VectorIndex:
         sums: checksums of files by name; none in an index of before there were any.
     """
 
-    def __init__(self, folder: Path, manifest: dict[str, Any], sums: dict[str, str]) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, sums: dict[str, str]) -> None:
         self.folder, self.manifest, self._sums = folder, manifest, sums
-        self._ivf: Any = None  # read when they are first probed
+        self._ivf: InvertedFile | None = None  # read when they are first probed
         self.standing: npt.NDArray[np.bool_]
         self._load(checked=False)
 
@@ -85,8 +86,16 @@ class VectorIndex:
         folder = Path(folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ModelFolderError(f"{folder}: is not empty; name another place for the index, or delete it")
-        manifest = {"format": FORMAT, "dim": dim, "bits": bits, "kind": kind, "next": 1, "shards": [], "gone": None}
-        manifest["checksums"] = checksums.FILE
+        manifest: Manifest = {
+            "format": FORMAT,
+            "dim": dim,
+            "bits": bits,
+            "kind": kind,
+            "next": 1,
+            "shards": [],
+            "gone": None,
+            "checksums": checksums.FILE,
+        }
         write_manifest(folder, manifest, {}, {})
         return cls(folder, manifest, {})
 
@@ -145,8 +154,8 @@ class VectorIndex:
         number = self.manifest["next"]
         save_array(self.folder / f"vectors-{number}.npy", rows)
         save_rows(self.folder / f"rows-{number}.parquet", pl.DataFrame({"id": ids, "print": hashes}))
-        shards = [*self.manifest["shards"], {"number": number, "rows": len(ids)}]
-        self._change({"shards": shards, "next": number + 1}, replaced, len(self.standing) + len(ids))
+        shards: list[Shard] = [*self.manifest["shards"], {"number": number, "rows": len(ids)}]
+        self._delete({**self.manifest, "shards": shards, "next": number + 1}, replaced, len(self.standing) + len(ids))
 
     def remove(self, ids: pl.Series) -> int:
         """Delete texts by their ids, and return how many stood; :meth:`compact` frees their place.
@@ -156,7 +165,7 @@ class VectorIndex:
         """
         places = self._places(ids)
         if len(places):
-            self._change({"next": self.manifest["next"] + 1}, places, len(self.standing))
+            self._delete({**self.manifest, "next": self.manifest["next"] + 1}, places, len(self.standing))
         return len(places)
 
     def compact(self) -> None:
@@ -178,8 +187,8 @@ class VectorIndex:
                 low = high
             whole.flush()
             save_rows(self.folder / f"rows-{number}.parquet", kept)
-        shards = [{"number": number, "rows": len(kept)}] if len(kept) else []
-        self._commit(self.manifest | {"shards": shards, "gone": None, "cells": None, "next": number + 1})
+        shards: list[Shard] = [{"number": number, "rows": len(kept)}] if len(kept) else []
+        self._commit({**self.manifest, "shards": shards, "gone": None, "cells": None, "next": number + 1})
 
     def add_lists(self, nlist: int | None = None) -> None:
         """Keep the rows in inverted lists too, of which a search may probe a few; what comes later is searched exactly.
@@ -203,7 +212,7 @@ class VectorIndex:
             with suppress(OSError):
                 path.unlink()
             raise ModelFolderError(f"{path}: cannot be written ({error}); the index is unchanged") from error
-        self._commit(self.manifest | {"cells": {"name": path.name, "rows": len(self.rows)}, "next": number + 1})
+        self._commit({**self.manifest, "cells": {"name": path.name, "rows": len(self.rows)}, "next": number + 1})
 
     def search(
         self, queries: Vectors, k: int = 10, *, nprobe: int | None = None
@@ -281,20 +290,22 @@ class VectorIndex:
     def _places(self, ids: pl.Series) -> Index:
         return (self.rows["id"].is_in(ids.implode()) & pl.Series(self.standing)).arg_true().to_numpy().astype(np.int64)
 
-    def _change(self, changed: dict[str, Any], gone: Index, num_rows: int) -> None:
+    def _delete(self, manifest: Manifest, gone: Index, num_rows: int) -> None:
         """Commit a manifest with more rows deleted."""
         if len(gone):
             every = np.union1d(np.flatnonzero(~self.standing), gone)
-            changed["gone"] = f"gone-{self.manifest['next']}.npy"
-            save_array(self.folder / changed["gone"], every)
-        assert num_rows == sum(shard["rows"] for shard in (self.manifest | changed)["shards"])
-        self._commit(self.manifest | changed)
+            manifest["gone"] = name = f"gone-{self.manifest['next']}.npy"
+            save_array(self.folder / name, every)
+        assert num_rows == sum(shard["rows"] for shard in manifest["shards"])
+        self._commit(manifest)
 
-    def _commit(self, manifest: dict[str, Any]) -> None:
-        manifest = manifest | {"checksums": checksums.FILE}
-        ivf = manifest.get("cells") or {}
-        named = {*(name for shard in manifest["shards"] for name in names_of(shard["number"])), manifest["gone"]}
-        named = {name for name in (*named, ivf.get("name")) if name}
+    def _commit(self, manifest: Manifest) -> None:
+        manifest = {**manifest, "checksums": checksums.FILE}
+        named = {name for shard in manifest["shards"] for name in names_of(shard["number"])}
+        if manifest["gone"]:
+            named.add(manifest["gone"])
+        if ivf := manifest.get("cells"):
+            named.add(ivf["name"])
         sums = sums_for(self.folder, sorted(named), self._sums)
         write_manifest(self.folder, manifest, sums, self._sums)
         self.manifest, self._sums = manifest, sums

@@ -9,8 +9,8 @@ import pytest
 
 from ensue.data.histories import Histories, Index
 from ensue.metrics import MISS, Floats
-from ensue.stream.ranking import Live, Recent, Still
-from ensue.stream.sessions import Asked
+from ensue.stream.ranking import FixedModel, LiveModel, RecentPopularity
+from ensue.stream.sessions import SessionColumns
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
 from tests.stream.conftest import NUM_VALUES
@@ -20,7 +20,7 @@ OLD = NUM_VALUES + FIRST
 
 def batch(seed: int, new: int = 0, num: int = 12) -> tuple[Histories, Index]:
     """Sessions with context, some of their values newer than the model."""
-    draw, asked = np.random.default_rng(seed), Asked()
+    draw, asked = np.random.default_rng(seed), SessionColumns()
     for _ in range(num):
         length = int(draw.integers(2, 9))
         ids = draw.integers(FIRST, OLD + new, length).tolist()
@@ -60,7 +60,7 @@ def predictor(fitted: Path) -> NextPredictor:
 @pytest.mark.parametrize("new", [0, 15])
 def test_ranks_are_those_of_each_event_alone(predictor: NextPredictor, new: int) -> None:
     histories, known = batch(1, new)
-    found = Live(predictor).ranks(histories, known, OLD)
+    found = LiveModel(predictor).ranks(histories, known, OLD)
     expected = one_by_one(predictor, histories, known)
     assert np.array_equal(found, expected)
     assert (new > 0) == bool(np.isinf(found).any())
@@ -74,19 +74,19 @@ def test_a_still_model_ranks_in_its_own_ids(predictor: NextPredictor, fitted: Pa
     values = [""] * len(order)
     for old, place in enumerate(order.tolist()):
         values[place] = predictor.vocabulary.value(old + FIRST) if old < NUM_VALUES else f"new {old}"
-    still = Still(NextPredictor.load(fitted, device="cpu"), Vocabulary(values))
+    still = FixedModel(NextPredictor.load(fitted, device="cpu"), Vocabulary(values))
     timed = Histories(recoded.ids, recoded.offsets, recoded.vocabulary, histories.times)
     assert np.array_equal(still.ranks(timed, known, OLD + 15), one_by_one(predictor, histories, known))
 
 
 def test_what_comes_later_changes_no_rank(predictor: NextPredictor) -> None:
-    asked, changed = Asked(), Asked()
+    asked, changed = SessionColumns(), SessionColumns()
     asked.add([2, 3, 4, 5], [0.0, 1.0, 2.0, 3.0], 2)
     changed.add([2, 3, 4, 9], [0.0, 1.0, 2.0, 3.5], 2)
     changed.add([OLD, OLD + 1, 6], [0.0, 1.0, 2.0], 0)  # values nobody knew, in the same batch
-    recent = Recent(900)
+    recent = RecentPopularity(900)
     recent.see(np.array([4, 4, 5], np.int32), np.array([0.0, 1.0, 2.0]), 2.0)
-    live = Live(predictor)
+    live = LiveModel(predictor)
 
     def popular(histories: Histories, known: Index) -> Floats:
         return recent.ranks(histories, known, OLD, hide=True)
@@ -103,7 +103,7 @@ def test_what_comes_later_changes_no_rank(predictor: NextPredictor) -> None:
 @pytest.mark.parametrize("hide", [False, True])
 def test_recent_popularity_is_a_count_of_the_window(hide: bool) -> None:
     draw = np.random.default_rng(5)
-    recent = Recent(50.0)
+    recent = RecentPopularity(50.0)
     log: list[tuple[int, float]] = []
     for step in range(6):
         histories, known = batch(step, new=5)
@@ -124,12 +124,12 @@ def test_recent_popularity_is_a_count_of_the_window(hide: bool) -> None:
 
 
 def test_a_window_survives_a_restart_and_is_named() -> None:
-    one, other = Recent(900), Recent(900)
+    one, other = RecentPopularity(900), RecentPopularity(900)
     one.see(np.array([2, 3], np.int32), np.array([1.0, 2.0]), 2.0)
     other.restore(one.tensors())
     histories, known = batch(0)
     assert np.array_equal(one.ranks(histories, known, OLD, hide=False), other.ranks(histories, known, OLD, hide=False))
-    assert (one.name, Recent(21600).name) == ("popular 15 min", "popular 6 h")
+    assert (one.name, RecentPopularity(21600).name) == ("popular 15 min", "popular 6 h")
 
 
 def test_unknown_is_no_value() -> None:

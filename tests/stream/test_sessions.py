@@ -12,7 +12,7 @@ import pytest
 
 from ensue.stream import sessions
 from ensue.stream.events import Events
-from ensue.stream.sessions import Asked, OpenSessions, Taken, targets
+from ensue.stream.sessions import OpenSessions, SessionColumns, SortedEvents, targets
 from ensue.vocabulary import Vocabulary
 
 GAP = 100.0
@@ -24,26 +24,26 @@ def events_of(rows: list[Event]) -> tuple[Events, list[int]]:
     return Events(names, [f"v{value}" for value in values], times, marks), values
 
 
-def taken(rows: list[Event], size: int, held: OpenSessions | None = None) -> list[Taken]:
+def taken(rows: list[Event], size: int, held: OpenSessions | None = None) -> list[SortedEvents]:
     opened = OpenSessions(GAP) if held is None else held
     return [opened.take(*events_of(rows[low : low + size])) for low in range(0, len(rows), size)]
 
 
-def asked_of(parts: list[Asked]) -> list[tuple[tuple[int, ...], tuple[float, ...], int]]:
+def asked_of(parts: list[SessionColumns]) -> list[tuple[tuple[int, ...], tuple[float, ...], int]]:
     """(ids, times, known) of each session asked about."""
     found = []
     for part in parts:
         stop = 0
-        for length, known in zip(part.lengths, part.known, strict=True):
+        for length, known in zip(part.lengths, part.context, strict=True):
             stop += length
             found.append((tuple(part.ids[stop - length : stop]), tuple(part.times[stop - length : stop]), known))
     return found
 
 
-def answered(parts: list[Taken]) -> list[tuple[tuple[int, ...], float]]:
+def answered(parts: list[SortedEvents]) -> list[tuple[tuple[int, ...], float]]:
     """Each target with all it may be predicted from, however the batches cut the sessions: sorted."""
     rows = []
-    for ids, times, known in asked_of([part.asked for part in parts]):
+    for ids, times, known in asked_of([part.scored for part in parts]):
         rows += [((*ids[max(0, at - 50) : at], ids[at]), times[at]) for at in range(max(1, known), len(ids))]
     return sorted(rows)
 
@@ -133,7 +133,7 @@ def test_whatever_the_batches_the_rules_hold(size: int, seed: int) -> None:
 def test_a_late_event_takes_its_place_and_is_not_scored() -> None:
     rows: list[Event] = [("s", 2, 10.0, ""), ("s", 3, 30.0, ""), ("s", 4, 20.0, ""), ("s", 5, 40.0, "")]
     (found,) = taken(rows, 512)
-    assert asked_of([found.asked]) == [
+    assert asked_of([found.scored]) == [
         ((2, 3), (10.0, 30.0), 0),  # 3 is predicted from 2 alone: 4 had not come yet
         ((2, 4, 3, 5), (10.0, 20.0, 30.0, 40.0), 3),
     ]
@@ -144,13 +144,13 @@ def test_a_late_event_takes_its_place_and_is_not_scored() -> None:
 def test_an_event_from_before_the_session_is_counted_only() -> None:
     found = taken([("s", 2, 500.0, ""), ("s", 3, 399.0, ""), ("s", 4, 510.0, "")], 512)
     assert found[0].num_late == 1
-    assert asked_of([found[0].asked]) == [((2, 4), (500.0, 510.0), 1)]
+    assert asked_of([found[0].scored]) == [((2, 4), (500.0, 510.0), 1)]
 
 
 def test_a_session_holds_its_latest_fifty() -> None:
     rows: list[Event] = [("s", at + 2, float(at), "") for at in range(200)]
     found = taken(rows, 512)
-    parts = asked_of([part.asked for part in found])
+    parts = asked_of([part.scored for part in found])
     assert [known for _, _, known in parts] == [0, 50, 50, 50]  # 64 fresh ones are asked about at once
     assert len(answered(found)) == 199
     repeated = taken([*rows, ("s", 3, 1.0, ""), ("s", 190, 188.0, "")], 512)
@@ -197,7 +197,7 @@ def test_a_restart_between_two_batches_changes_nothing(stop: int) -> None:
 
 
 def test_targets_are_the_fresh_events_that_follow_something() -> None:
-    asked = Asked()
+    asked = SessionColumns()
     for ids, known in (([2, 3, 4], 0), ([5, 6], 1), ([7], 0), ([8, 9], 2)):
         asked.add(ids, [0.0] * len(ids), known)
     histories, known_array = asked.histories(Vocabulary())
@@ -206,4 +206,4 @@ def test_targets_are_the_fresh_events_that_follow_something() -> None:
 
 def test_no_events_at_all() -> None:
     found: Any = OpenSessions(GAP).take(Events(), [])
-    assert found == Taken()
+    assert found == SortedEvents()

@@ -24,8 +24,8 @@ from ensue.stream import saved
 from ensue.stream.blocks import Block, Source
 from ensue.stream.board import HOUR, Hour
 from ensue.stream.events import Reader
-from ensue.stream.ranking import Live, Still
-from ensue.stream.sessions import Taken, joined, targets
+from ensue.stream.ranking import FixedModel, LiveModel
+from ensue.stream.sessions import SortedEvents, joined, targets
 from ensue.stream.state import StreamState, no_histories
 from ensue.stream.status import Status, StreamSettings
 from ensue.tasks.next import reservoir, update
@@ -83,7 +83,7 @@ class Stream(StreamState):
         Args:
             follow: wait for more at the end of the source.
             until: stop once so many events were counted, over all restarts.
-            stopped: asked between batches.
+            stopped: called between batches.
 
         Raises:
             DataError: the source is no longer what was read so far; all before that is committed.
@@ -119,10 +119,10 @@ class Stream(StreamState):
             value: old + at for at, value in enumerate(dict.fromkeys(v for v in events.values if v not in vocabulary))
         }
         taken = self.sessions.take(events, [new[v] if v in new else vocabulary.id(v) for v in events.values])
-        asked, known = taken.asked.histories(vocabulary)
-        self._score(asked, known, old, taken)
+        scored, context = taken.scored.histories(vocabulary)
+        self._score(scored, context, old, taken)
         self.predictor.add_values(new)
-        self._learn(asked, known, taken)
+        self._learn(scored, context, taken)
         self.predictor.observe(np.array(taken.ids, np.int32), np.array(taken.times, np.float64))
         self.counts.lines += len(block.lines)
         self.counts.events += len(taken.ids)
@@ -137,27 +137,27 @@ class Stream(StreamState):
         if self.nightly is not None and len(taken.ids):
             self.nightly.pass_time(self.sessions.clock, stopped)
 
-    def _score(self, asked: Histories, known: Index, num_ids: int, taken: Taken) -> None:
+    def _score(self, scored: Histories, context: Index, num_ids: int, taken: SortedEvents) -> None:
         """Ask everyone, then let recent popularity see the batch."""
         ids, times = np.array(taken.ids, np.int32), np.array(taken.times, np.float64)
-        places = targets(asked, known)
+        places = targets(scored, context)
         ranks = {}
         if len(places):
             hide = not self.predictor.metadata.repeats
-            everyone: dict[str, Live | Still] = {"model": self.live, **self.still}
+            everyone: dict[str, LiveModel | FixedModel] = {"model": self.live, **self.fixed}
             if self.nightly is not None:
                 everyone["nightly"] = self.nightly.model
-            ranks = {name: one.ranks(asked, known, num_ids) for name, one in everyone.items()}
-            ranks |= {one.name: one.ranks(asked, known, num_ids, hide=hide) for one in self.popular}
-        self.board.add(times, asked.times[places], ranks)
+            ranks = {name: one.ranks(scored, context, num_ids) for name, one in everyone.items()}
+            ranks |= {one.name: one.ranks(scored, context, num_ids, hide=hide) for one in self.popular}
+        self.board.add(times, scored.times[places], ranks)
         self.counts.targets += len(places)
         for one in self.popular:
             one.see(ids, times, self.sessions.clock)
 
-    def _learn(self, asked: Histories, known: Index, taken: Taken) -> None:
+    def _learn(self, scored: Histories, context: Index, taken: SortedEvents) -> None:
         vocabulary = self.predictor.vocabulary
-        parts = [(asked, known), taken.late.histories(vocabulary)]
-        num = len(asked) + len(taken.late.lengths)
+        parts = [(scored, context), taken.late.histories(vocabulary)]
+        num = len(scored) + len(taken.late.lengths)
         share = self.settings.replay
         if num and share:
             drawn = self.predictor.reservoir.draw(round(num * share / (1 - share)), self.counts.lines)
@@ -214,8 +214,8 @@ class Stream(StreamState):
         return Status(self.counts, closed, self.board, len(self.sessions), rate, self.source.behind(), lag, over)
 
     def _closed(self) -> list[Hour]:
-        """Hours that ended since this was last asked."""
-        now = self.sessions.clock // HOUR if np.isfinite(self.sessions.clock) else self.told
-        found = [row for row in self.board.rows() if self.told < row.hour < now]
-        self.told = max([self.told, *(row.hour for row in found)])
+        """Hours that ended since the last commit."""
+        now = self.sessions.clock // HOUR if np.isfinite(self.sessions.clock) else self.reported_hour
+        found = [row for row in self.board.rows() if self.reported_hour < row.hour < now]
+        self.reported_hour = max([self.reported_hour, *(row.hour for row in found)])
         return found

@@ -24,47 +24,47 @@ MOST = 1_000_000
 """Latest events a window holds at most."""
 
 
-def model_ranks(predictor: NextPredictor, histories: Histories, known: Index, table: Ids) -> Floats:
+def model_ranks(predictor: NextPredictor, histories: Histories, context: Index, table: Ids) -> Floats:
     """(targets,) ranks of the fresh events that follow something, in order.
 
     Args:
         predictor: whose answers.
         histories: sessions in the ids of the stream.
-        known: (sessions,) leading events that are context.
+        context: (sessions,) how many leading events are old.
         table: (ids,) the predictor's id of each of the stream's ids, ``UNKNOWN`` where it has none.
     """
-    asked = targets(histories, known)
+    places = targets(histories, context)
     own = table[histories.ids]
     kept = own != UNKNOWN
     passed = np.concatenate([[0], np.cumsum(kept)])
     starts, stops = histories.offsets[:-1], histories.offsets[1:]
     times = histories.times[kept] if histories.timed and predictor.metadata.timed else np.empty(0)
     inside = Histories(own[kept], passed[histories.offsets], predictor.vocabulary, times)
-    held = passed[np.minimum(starts + known, stops)] - passed[starts]
-    found, _, places = predictor.ranks(inside, hide=not predictor.metadata.repeats, context=held)
+    held = passed[np.minimum(starts + context, stops)] - passed[starts]
+    found, _, inside_places = predictor.ranks(inside, hide=not predictor.metadata.repeats, context=held)
 
     ranks = np.full(len(own), MISS)
-    ranks[np.flatnonzero(kept)[places]] = found
-    owner = histories.sequence_index()[asked]
-    blind = asked[kept[asked] & (passed[asked] == passed[starts[owner]])]
+    ranks[np.flatnonzero(kept)[inside_places]] = found
+    owner = histories.sequence_index()[places]
+    blind = places[kept[places] & (passed[places] == passed[starts[owner]])]
     if len(blind):
         totals = predictor.counting["popularity"].totals.numpy()
         ranks[blind] = _count_ranks(totals, own[blind])
-    return np.asarray(ranks[asked])
+    return np.asarray(ranks[places])
 
 
-class Live:
+class LiveModel:
     """The model that learns; it knows the values from before the batch."""
 
     def __init__(self, predictor: NextPredictor) -> None:
         self.predictor = predictor
 
-    def ranks(self, histories: Histories, known: Index, num_ids: int) -> Floats:
+    def ranks(self, histories: Histories, context: Index, num_ids: int) -> Floats:
         """See :func:`model_ranks`; ``num_ids`` is how many ids there were before the batch."""
-        return model_ranks(self.predictor, histories, known, _with_unknown(np.arange(num_ids), histories))
+        return model_ranks(self.predictor, histories, context, _with_unknown(np.arange(num_ids), histories))
 
 
-class Still:
+class FixedModel:
     """A model that stays as it is, and sees newer values as unknown.
 
     Args:
@@ -76,13 +76,13 @@ class Still:
         self.predictor = predictor
         self._table = np.concatenate([np.arange(FIRST), predictor.vocabulary.ids(vocabulary.values)]).astype(np.int32)
 
-    def ranks(self, histories: Histories, known: Index, num_ids: int) -> Floats:
+    def ranks(self, histories: Histories, context: Index, num_ids: int) -> Floats:
         """See :func:`model_ranks`."""
         self._table = _with_unknown(self._table, histories)
-        return model_ranks(self.predictor, histories, known, self._table)
+        return model_ranks(self.predictor, histories, context, self._table)
 
 
-class Recent:
+class RecentPopularity:
     """How often each value came in the last seconds of the stream's clock.
 
     Args:
@@ -104,22 +104,22 @@ class Recent:
         held = times >= clock - self.window
         self._ids, self._times = ids[held], times[held]
 
-    def ranks(self, histories: Histories, known: Index, num_ids: int, *, hide: bool) -> Floats:
+    def ranks(self, histories: Histories, context: Index, num_ids: int, *, hide: bool) -> Floats:
         """(targets,) ranks; with ``hide``, where data never repeats, what a session holds is ruled out."""
         counts = np.bincount(self._ids, minlength=num_ids)
-        asked = targets(histories, known)
-        ids = histories.ids[asked]
+        places = targets(histories, context)
+        ids = histories.ids[places]
         old = ids < num_ids
-        ranks = np.full(len(asked), MISS)
+        ranks = np.full(len(places), MISS)
         ranks[old] = _count_ranks(counts, ids[old])
-        if hide and len(asked):
-            starts = histories.offsets[:-1][histories.sequence_index()[asked]]
-            rows = np.repeat(np.arange(len(asked)), asked - starts)
-            seen = np.unique(np.stack([rows, histories.ids[ranges(starts, asked - starts)]]), axis=1)
+        if hide and len(places):
+            starts = histories.offsets[:-1][histories.sequence_index()[places]]
+            rows = np.repeat(np.arange(len(places)), places - starts)
+            seen = np.unique(np.stack([rows, histories.ids[ranges(starts, places - starts)]]), axis=1)
             rows, seen = seen[:, (seen[1] < num_ids) & old[seen[0]]]
             same = seen == ids[rows]
             above = ~same & (counts[seen] >= counts[ids[rows]])
-            ranks -= np.bincount(rows[above], minlength=len(asked))
+            ranks -= np.bincount(rows[above], minlength=len(places))
             ranks[rows[same]] = MISS
         return ranks
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from ensue.errors import SettingError
 from ensue.lines import plural
 from ensue.store.folder import damage, read_file, read_tensors, tensor_bytes
-from ensue.stream.rivals import histories_of, history_tensors
+from ensue.stream.references import histories_of, history_tensors
 from ensue.stream.state import StreamState
 from ensue.stream.status import Counts
 from ensue.tasks.next import save
@@ -47,7 +47,7 @@ def files(stream: StreamState) -> dict[str, bytes]:
         "counts": asdict(stream.counts),
         "reader": stream.reader.state(),
         "hours": stream.board.state(),
-        "told": stream.told,
+        "told": stream.reported_hour,
         "rejects": stream.rejects.length,
         "nightly": stream.nightly.state() if stream.nightly else None,
     }
@@ -80,7 +80,7 @@ def restore(stream: StreamState, found: Mapping[str, Any]) -> None:
         )
     tensors = read_tensors(stream.folder, TENSORS)
     with damage(stream.folder):
-        stream.position, stream.told = found["position"], found["told"]
+        stream.position, stream.reported_hour = found["position"], found["told"]
         stream.counts = Counts(**found["counts"])
         stream.reader.restore(found["reader"])
         stream.board.restore(found["hours"])

@@ -46,34 +46,34 @@ CLOCK = 15
 
 
 @dataclass
-class Asked:
-    """Sessions with fresh events, in columns: history i is ``known[i]`` events of context, then the fresh ones."""
+class SessionColumns:
+    """Sessions with fresh events, in columns: history i is ``context[i]`` events of context, then the fresh ones."""
 
     ids: list[int] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
-    known: list[int] = field(default_factory=list)
+    context: list[int] = field(default_factory=list)
 
-    def add(self, ids: Sequence[int], times: Sequence[float], known: int) -> None:
+    def add(self, ids: Sequence[int], times: Sequence[float], context: int) -> None:
         """One more session."""
         self.ids.extend(ids)
         self.times.extend(times)
         self.lengths.append(len(ids))
-        self.known.append(known)
+        self.context.append(context)
 
     def histories(self, vocabulary: Vocabulary) -> tuple[Histories, Index]:
         """The sessions in columns, and (sessions,) how many leading events of each are context."""
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths, dtype=np.int64)])
         ids, times = np.array(self.ids, np.int32), np.array(self.times, np.float64)
-        return Histories(ids, offsets, vocabulary, times), np.array(self.known, np.int64)
+        return Histories(ids, offsets, vocabulary, times), np.array(self.context, np.int64)
 
 
 @dataclass
-class Taken:
+class SortedEvents:
     """What became of a batch of events.
 
     Attributes:
-        asked: to be scored, then learned.
+        scored: to be scored, then learned.
         late: to be learned only: each ends with its late event, all before it is context.
         closed: sessions that ended.
         ids: (events,) of all that count, late ones included.
@@ -83,9 +83,9 @@ class Taken:
         num_opened: sessions that began.
     """
 
-    asked: Asked = field(default_factory=Asked)
-    late: Asked = field(default_factory=Asked)
-    closed: Asked = field(default_factory=Asked)
+    scored: SessionColumns = field(default_factory=SessionColumns)
+    late: SessionColumns = field(default_factory=SessionColumns)
+    closed: SessionColumns = field(default_factory=SessionColumns)
     ids: list[int] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     num_late: int = 0
@@ -125,14 +125,14 @@ class OpenSessions:
         """Number of open sessions."""
         return len(self._open)
 
-    def take(self, events: Events, ids: Sequence[int]) -> Taken:
+    def take(self, events: Events, ids: Sequence[int]) -> SortedEvents:
         """Sort a batch of events into their sessions.
 
         Args:
             events: in order of arrival.
             ids: of their values.
         """
-        taken = Taken()
+        taken = SortedEvents()
         touched: dict[_Session, None] = {}
         for text, value, time, mark in zip(events.sessions, ids, events.times, events.marks, strict=True):
             if mark and self._seen(mark):
@@ -160,14 +160,14 @@ class OpenSessions:
                 session.times.append(time)
                 touched[session] = None
                 if len(session.ids) - session.fresh >= LONG:
-                    _ask(session, taken)
+                    _hand_over(session, taken)
             self._expire(time, taken)
         for session in touched:
-            _ask(session, taken)
+            _hand_over(session, taken)
         return taken
 
-    def _insert(self, session: _Session, value: int, time: float, taken: Taken) -> None:
-        _ask(session, taken)
+    def _insert(self, session: _Session, value: int, time: float, taken: SortedEvents) -> None:
+        _hand_over(session, taken)
         if session.times[0] - time > self.gap:
             return
         place = bisect_right(session.times, time)
@@ -178,7 +178,7 @@ class OpenSessions:
             taken.late.add(session.ids[: place + 1], session.times[: place + 1], place)
         _cut(session)
 
-    def _expire(self, time: float, taken: Taken) -> None:
+    def _expire(self, time: float, taken: SortedEvents) -> None:
         self._latest.append(time)
         self.clock = median_low(self._latest)
         while self._open:
@@ -187,9 +187,9 @@ class OpenSessions:
                 return
             self._close(name, taken)
 
-    def _close(self, name: int, taken: Taken) -> None:
+    def _close(self, name: int, taken: SortedEvents) -> None:
         session = self._open.pop(name)
-        _ask(session, taken)
+        _hand_over(session, taken)
         if len(session.ids) > 1:
             taken.closed.add(session.ids, session.times, 0)
 
@@ -231,16 +231,16 @@ class OpenSessions:
         self.clock = median_low(self._latest) if self._latest else -np.inf
 
 
-def targets(histories: Histories, known: Index) -> Index:
+def targets(histories: Histories, context: Index) -> Index:
     """(targets,) where in ``histories.ids`` the fresh events stand that follow something."""
-    first = np.maximum(known, 1)
+    first = np.maximum(context, 1)
     return ranges(histories.offsets[:-1] + first, np.maximum(histories.lengths - first, 0))
 
 
 def joined(parts: Sequence[tuple[Histories, Index]]) -> tuple[Histories, Index]:
     """Histories of one vocabulary, one after the other, and how much of each is context."""
     return reduce(reservoir.joined, (histories for histories, _ in parts)), np.concatenate(
-        [known for _, known in parts]
+        [context for _, context in parts]
     )
 
 
@@ -260,10 +260,10 @@ def _holds(session: _Session, value: int, time: float) -> bool:
     return False
 
 
-def _ask(session: _Session, taken: Taken) -> None:
+def _hand_over(session: _Session, taken: SortedEvents) -> None:
     """Hand over the fresh events; from here on they are context."""
     if session.fresh < len(session.ids) > 1:
-        taken.asked.add(session.ids, session.times, session.fresh)
+        taken.scored.add(session.ids, session.times, session.fresh)
     _cut(session)
 
 

@@ -11,9 +11,9 @@ from ensue.data.histories import Histories
 from ensue.stream.blocks import Source
 from ensue.stream.board import Board
 from ensue.stream.events import Reader
-from ensue.stream.ranking import WINDOWS, Live, Recent, Still
+from ensue.stream.ranking import WINDOWS, FixedModel, LiveModel, RecentPopularity
+from ensue.stream.references import Nightly, keep_frozen
 from ensue.stream.rejects import Rejects
-from ensue.stream.rivals import Nightly, keep_frozen
 from ensue.stream.sessions import OpenSessions
 from ensue.stream.status import Counts, StreamSettings
 from ensue.tasks.next.predictor import NextPredictor
@@ -54,26 +54,26 @@ class StreamState:
         """Figures by hour."""
         self.counts = Counts()
         """What was seen since the stream began."""
-        self.popular = [Recent(window) for window in WINDOWS]
+        self.popular = [RecentPopularity(window) for window in WINDOWS]
         """Recent popularity over each window."""
         self.position: dict[str, Any] | None = None
         """Where to go on in the source, as JSON; ``None`` at its beginning."""
-        self.told = -(2**62)
+        self.reported_hour = -(2**62)
         """The latest hour that was reported."""
         self.ended = no_histories(predictor)
         """Sessions that are over and not counted yet."""
         self.rejects = Rejects(folder, rejected)
         """Lines that were put aside."""
-        self.live = Live(predictor)
+        self.live = LiveModel(predictor)
         """The model that learns."""
-        self.still: dict[str, Still] = {}
+        self.fixed: dict[str, FixedModel] = {}
         """Models that stay as they are, by name."""
         self.nightly: Nightly | None = None
         """A model that is fitted anew every night, where that is asked for."""
         if settings.beside:
             frozen = keep_frozen(folder, predictor, begins=begins)
             if "frozen" in settings.beside:
-                self.still["frozen"] = Still(frozen, predictor.vocabulary)
+                self.fixed["frozen"] = FixedModel(frozen, predictor.vocabulary)
             if "nightly" in settings.beside:
                 self.nightly = Nightly(folder, frozen, predictor.vocabulary)
 

@@ -9,7 +9,7 @@ from ensue.errors import SettingError
 from ensue.lines import plural
 from ensue.stream.blocks import Behind
 from ensue.stream.board import Board, Hour
-from ensue.stream.rivals import BESIDE
+from ensue.stream.references import REFERENCES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,14 +29,14 @@ class StreamSettings:
     wait: float = 0.2
     """Seconds to wait for a batch to fill."""
     beside: tuple[str, ...] = ()
-    """Rivals beside recent popularity: frozen, nightly."""
+    """Models to compare with, alongside recent popularity: frozen, nightly."""
 
     def __post_init__(self) -> None:
         if not self.gap > 0 or not self.every >= 0 or min(self.batch, self.step) < 1 or not 0 <= self.replay < 1:
             raise SettingError("gap must be above 0, every 0 or more, batch and step at least 1, replay in [0, 1)")
         for name in self.beside:
-            if name not in BESIDE:
-                raise SettingError(f"--beside {name!r} is not known; choose from {', '.join(BESIDE)}")
+            if name not in REFERENCES:
+                raise SettingError(f"--beside {name!r} is not known; choose from {', '.join(REFERENCES)}")
 
 
 @dataclass

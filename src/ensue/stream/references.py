@@ -1,7 +1,7 @@
 """What a stream's model is compared with: recent popularity always; itself before the stream, or anew every night.
 
 Both are kept in folders beside the model's (``.NAME.frozen``, ``.NAME.nightly.DAY``), so that a restart finds the same
-rivals. A nightly model is fitted from nothing, with the settings of the stream's, on the sessions that ended in the
+models. A nightly model is fitted from nothing, with the settings of the stream's, on the sessions that ended in the
 latest days; the stream waits meanwhile. Until the first night it is the frozen one.
 """
 
@@ -21,7 +21,7 @@ from torch import Tensor
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.store.folder import write_folder
-from ensue.stream.ranking import Still
+from ensue.stream.ranking import FixedModel
 from ensue.tasks.next import save
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.reservoir import joined
@@ -30,7 +30,7 @@ from ensue.vocabulary import Vocabulary
 DAY = 86400.0
 DAYS = 3
 """Days of sessions that a nightly model is fitted on."""
-BESIDE = ("frozen", "nightly")
+REFERENCES = ("frozen", "nightly")
 
 
 def keep_frozen(folder: Path, predictor: NextPredictor, *, begins: bool) -> NextPredictor:
@@ -66,7 +66,7 @@ class Nightly:
 
     def __init__(self, folder: Path, frozen: NextPredictor, vocabulary: Vocabulary) -> None:
         self.folder, self.vocabulary = folder, vocabulary
-        self.model = Still(frozen, vocabulary)
+        self.model = FixedModel(frozen, vocabulary)
         self.day: int | None = None
         self.fitted: int | None = None
         self._kept = [Histories(np.empty(0, np.int32), np.zeros(1, np.int64), vocabulary)]
@@ -95,7 +95,7 @@ class Nightly:
                 if stopped():
                     return False
             fresh.save(_sibling(self.folder, f"nightly.{day}"), "Fitted at night beside a stream.\n")
-            self.model, self.fitted = Still(fresh, self.vocabulary), day
+            self.model, self.fitted = FixedModel(fresh, self.vocabulary), day
         self.day = day
         return True
 
@@ -120,7 +120,7 @@ class Nightly:
         self._kept = [histories_of(tensors, self.vocabulary)]
         if self.fitted is not None:
             found = NextPredictor.load(_sibling(self.folder, f"nightly.{self.fitted}"))
-            self.model = Still(found, self.vocabulary)
+            self.model = FixedModel(found, self.vocabulary)
 
 
 def history_tensors(histories: Histories) -> dict[str, Tensor]:

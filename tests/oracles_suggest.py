@@ -12,7 +12,7 @@ from ensue.nn.recurrent import BiLSTM
 from ensue.nn.transformer import Attention, DecoderLayer, EncoderLayer, FeedForward
 from ensue.tasks.suggest.batch import BEGIN, END, UNKNOWN
 from ensue.tasks.suggest.models.mtn import MTN
-from ensue.tasks.suggest.models.recurrent import HLSTM, Seq2Seq, Teller
+from ensue.tasks.suggest.models.recurrent import HLSTM, RecurrentWriter, Seq2Seq
 from ensue.tasks.suggest.models.transformers import Transformer
 from ensue.tasks.suggest.models.words import Words
 from ensue.tasks.suggest.models.writer import Writer
@@ -193,12 +193,12 @@ def both_ways(reader: BiLSTM, items: Vectors) -> tuple[Vectors, Tensor]:
     return [torch.cat(pair) for pair in zip(forth, back, strict=True)], torch.cat([forth[-1], back[0]])
 
 
-def heard(teller: Teller, ids: list[int]) -> Vectors:
+def heard(teller: RecurrentWriter, ids: list[int]) -> Vectors:
     table = teller.words.table
     return [math.sqrt(table.embedding_dim) * table.weight[id] for id in ids]
 
 
-def told(teller: Teller, start: Tensor, memory: Vectors, target: list[int]) -> list[Tensor]:
+def told(teller: RecurrentWriter, start: Tensor, memory: Vectors, target: list[int]) -> list[Tensor]:
     """(ids,) probabilities at each token of the target and at its end."""
     state, cell = torch.tanh(teller.first.weight @ start + teller.first.bias).chunk(2)
     items = heard(teller, [BEGIN, *target])

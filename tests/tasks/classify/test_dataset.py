@@ -1,4 +1,4 @@
-"""Stretches, blocks, batches, and what is taken out."""
+"""Chunks, blocks, batches, and what is taken out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from ensue.data.histories import Index
 from ensue.data.tokens import Tokenizer, Tokens, split_words
 from ensue.tasks.classify.batch import Batch
-from ensue.tasks.classify.dataset import STRETCH, Passages, Stretches, keep_words, within_caps
+from ensue.tasks.classify.dataset import CHUNK, Chunks, Passages, keep_words, within_caps
 
 
 def counting_up(*texts: tuple[int, ...]) -> Tokens:
@@ -60,9 +60,9 @@ def test_blocks_are_longest_first_and_less_than_half_padding() -> None:
 
 def test_a_long_text_is_cut_into_equal_stretches_that_share_it_by_length() -> None:
     # 600 words in ceil(600 / 256) = 3 stretches of 200; 257 in two, of 128 and 129.
-    cut = Stretches(np.array([0, 600, 600, 857]))
+    cut = Chunks(np.array([0, 600, 600, 857]))
     assert cut.starts.tolist() == [0, 200, 400, 600, 728] and cut.owners.tolist() == [0, 0, 0, 2, 2]
-    assert cut.lengths.tolist() == [200, 200, 200, 128, 129] and cut.lengths.max() <= STRETCH
+    assert cut.lengths.tolist() == [200, 200, 200, 128, 129] and cut.lengths.max() <= CHUNK
     batch = Passages((counting_up((257,), (3,)),)).batch(np.array([0, 1]))
     assert batch.shares.tolist() == pytest.approx([128 / 257, 129 / 257, 1])
 

@@ -16,7 +16,7 @@ from ensue.data.tokens import Tokens
 from ensue.errors import DataError
 from ensue.tasks.classify.batch import Batch, Block
 
-STRETCH = 256
+CHUNK = 256
 """Items that are pooled together at most: a longer text (or sentence, or document) is cut into equal stretches."""
 WORDS = 2**14
 """Words of a block at most, and of a group of texts: what an LSTM writes for them stays below 200 MB at 300 units."""
@@ -27,7 +27,7 @@ Sides = tuple[Tokens, ...]
 """The texts; of pairs, the first ones and the second ones."""
 
 
-class Stretches:
+class Chunks:
     """Ranges of items, each cut into as few equal parts of at most so many as it takes; an empty one has no part.
 
     Attributes:
@@ -36,7 +36,7 @@ class Stretches:
         owners: (parts,) the range each is part of.
     """
 
-    def __init__(self, offsets: Index, most: int = STRETCH) -> None:
+    def __init__(self, offsets: Index, most: int = CHUNK) -> None:
         sizes = np.diff(offsets)
         parts = -(-sizes // most)
         self.owners = np.repeat(np.arange(len(sizes)), parts)
@@ -55,7 +55,7 @@ class Passages:
             was cut are averaged, each by its number of words.
     """
 
-    stretch = STRETCH
+    chunk = CHUNK
     """Words of a passage at most."""
 
     def __init__(self, sides: Sides, targets: Index | None = None, *, documents: bool = False) -> None:
@@ -63,7 +63,7 @@ class Passages:
         self.targets = np.empty(0, np.int64) if targets is None else targets
         self.ids: Ids = np.concatenate([side.ids for side in sides])
         offsets, texts = _joined([side.sentences for side in sides]), _joined([side.texts for side in sides])
-        cut = Stretches(offsets, self.stretch)
+        cut = Chunks(offsets, self.chunk)
         self.starts, self.sizes = cut.starts, cut.lengths
         owners = np.repeat(np.arange(len(texts) - 1), np.diff(texts))[cut.owners]
         self.first: Index = np.searchsorted(owners, np.arange(len(texts)))
@@ -111,7 +111,7 @@ class Passages:
         counts = self.first[texts + 1] - self.first[texts]
         chosen = ranges(self.first[texts], counts)
         if self.documents:
-            cut = Stretches(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
+            cut = Chunks(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
             sentences = _blocks(cut.starts, cut.lengths, np.arange(len(chosen)))
             owners, sizes = cut.owners, cut.lengths
         else:
@@ -135,17 +135,17 @@ def codes(texts: Texts, labels: Sequence[str]) -> Index:
     """
     if texts.labels is None:
         raise DataError("the texts have no labels; name their column, such as label=COLUMN")
-    known = {label: code for code, label in enumerate(labels)}
-    found = texts.labels.replace_strict(list(known), list(known.values()), default=-1, return_dtype=pl.Int64)
-    return np.array(found.to_numpy(), np.int64)
+    columns = {label: code for code, label in enumerate(labels)}
+    matched = texts.labels.replace_strict(list(columns), list(columns.values()), default=-1, return_dtype=pl.Int64)
+    return np.array(matched.to_numpy(), np.int64)
 
 
 def prints(texts: Texts) -> npt.NDArray[np.int64]:
     """(texts,) fingerprints of the texts, case and spaces aside."""
     columns = [column.str.to_lowercase().str.replace_all(r"\s+", " ").str.strip_chars() for column in texts.texts]
     key = columns[0] if len(columns) == 1 else columns[0] + "\t" + columns[1]
-    found = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in key.to_list())
-    return np.frombuffer(found, np.int64)
+    digests = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in key.to_list())
+    return np.frombuffer(digests, np.int64)
 
 
 def keep_words(tokens: Tokens, kept: Keep) -> Tokens:
@@ -168,11 +168,11 @@ def within_caps(sentences: Index, texts: Index, max_words: int | None, max_sente
 
 def _joined(offsets: list[Index]) -> Index:
     """The offsets of several columns as if they stood one after the other."""
-    found, end = [np.zeros(1, np.int64)], 0
+    joined, end = [np.zeros(1, np.int64)], 0
     for part in offsets:
-        found.append(part[1:] + end)
+        joined.append(part[1:] + end)
         end += int(part[-1])
-    return np.concatenate(found)
+    return np.concatenate(joined)
 
 
 def _blocks(starts: Index, lengths: Index, values: npt.NDArray[np.integer]) -> tuple[Block, ...]:

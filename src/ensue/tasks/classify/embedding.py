@@ -45,11 +45,11 @@ def start_vectors(path: str, words: Sequence[str], dim: int | None) -> tuple[Ten
         DataError: the file cannot be read, or knows none of the words.
         SettingError: the file's vectors are of another width than ``dim``.
     """
-    found = read_vectors(path, words)
-    if dim is not None and dim != found.dim:
-        raise SettingError(f"dim is {dim}, but the vectors of {path} have {found.dim} numbers; leave dim out")
-    places = np.flatnonzero(found.known)
-    return torch.from_numpy(places + FIRST), torch.from_numpy(found.matrix[places])
+    vectors = read_vectors(path, words)
+    if dim is not None and dim != vectors.dim:
+        raise SettingError(f"dim is {dim}, but the vectors of {path} have {vectors.dim} numbers; leave dim out")
+    places = np.flatnonzero(vectors.known)
+    return torch.from_numpy(places + FIRST), torch.from_numpy(vectors.matrix[places])
 
 
 def _file_words(path: Path) -> Iterator[str]:

@@ -42,11 +42,12 @@ def answers(state: ClassifyState, records: Sequence[Text], k: int, *, evidence: 
     sides = state.encode(texts)
     shares = infer.probabilities(state, sides)
     order = np.argsort(-shares, axis=1, kind="stable")[:, :k]
-    given = np.sum([tokens.lengths for tokens in sides], axis=0)
+    word_counts = np.sum([tokens.lengths for tokens in sides], axis=0)
     sums = [_sums(tokens.ids != UNKNOWN)[tokens.sentences[tokens.texts]] for tokens in sides]
-    known = np.sum([np.diff(part) for part in sums], axis=0)
-    found = _evidence(state, texts, sides, shares, order) if evidence else [_NOTHING] * len(records)
-    rows = zip(records, order.tolist(), shares.tolist(), known.tolist(), given.tolist(), found, strict=True)
+    known_counts = np.sum([np.diff(part) for part in sums], axis=0)
+    tested_rows = _evidence(state, texts, sides, shares, order) if evidence else [_NOTHING] * len(records)
+    counts = zip(known_counts.tolist(), word_counts.tolist(), strict=True)
+    rows = zip(records, order.tolist(), shares.tolist(), counts, tested_rows, strict=True)
     labels = state.labels
     return [
         TextAnswer(
@@ -59,7 +60,7 @@ def answers(state: ClassifyState, records: Sequence[Text], k: int, *, evidence: 
             record.id,
             tested.deletion,
         )
-        for record, best, row, num_known, num_words, tested in rows
+        for record, best, row, (num_known, num_words), tested in rows
     ]
 
 
@@ -188,14 +189,14 @@ def _weights(state: ClassifyState, sides: Sides, labels: Index) -> Floats:
     """(words of all sides,) shares of the words: those of each text sum to 1, or to 0 where no word matters."""
     if state.schedule is None:
         return _baseline_shares(state, sides, labels, state.model_name)
-    found, parts = _attention(state, sides), state.metadata.blend or {}
+    weights, parts = _attention(state, sides), state.metadata.blend or {}
     if not (whole := sum(parts.values())):
-        return found
+        return weights
     counted = {name: weight for name, weight in parts.items() if name in state.counting and weight}
-    found *= 1 - sum(counted.values()) / whole
+    weights *= 1 - sum(counted.values()) / whole
     for name, weight in counted.items():
-        found += _baseline_shares(state, sides, labels, name) * (weight / whole)
-    return found
+        weights += _baseline_shares(state, sides, labels, name) * (weight / whole)
+    return weights
 
 
 def _baseline_shares(state: ClassifyState, sides: Sides, labels: Index, name: str) -> Floats:
@@ -238,26 +239,26 @@ def _add_weights(state: ClassifyState, passages: Passages, index: Index, weights
 
 def _words(state: ClassifyState, texts: Texts, sides: Sides) -> list[str]:
     """The words of all sides as the model reads them."""
-    documents, found = state.documents, list[str]()
+    documents, words = state.documents, list[str]()
     for column, tokens in zip(texts.texts, sides, strict=True):
         split = split_words(column, lower=state.tokenizer.lower, sentences=documents)
         kept = within_caps(
             split.sentences, split.texts, state.settings.max_words,
             state.settings.max_sentences if documents else None,
         )  # fmt: skip
-        found += split.words.filter(kept).to_list()
+        words += split.words.filter(kept).to_list()
         assert int(kept.sum()) == len(tokens.ids)
-    return found
+    return words
 
 
 def _places(sides: Sides, record: int) -> Index:
     """Where the words of a record stand among those of all sides."""
-    found, base = [], 0
+    places, base = [], 0
     for tokens in sides:
         span = _span(tokens.sentences[tokens.texts], record)
-        found.append(np.arange(span.start, span.stop) + base)
+        places.append(np.arange(span.start, span.stop) + base)
         base += len(tokens.ids)
-    return np.concatenate(found)
+    return np.concatenate(places)
 
 
 def _span(offsets: Index, record: int) -> slice:
@@ -297,12 +298,12 @@ def _graphs(state: ClassifyState, passages: Passages) -> tuple[dict[int, Graph],
     """The word graph of each passage of the one record, and the graph between its passages."""
     batch = passages.batch(np.arange(1))
     output = infer.run(state, batch)
-    found: dict[int, Graph] = {}
+    graphs: dict[int, Graph] = {}
     for block, pooled in zip(batch.words, output.words, strict=True):
         for row, size, graph in zip(block.rows.tolist(), block.lengths.tolist(), _rows(pooled.graph), strict=False):
-            found[row] = tuple(map(tuple, graph[:size, :size].tolist()))
+            graphs[row] = tuple(map(tuple, graph[:size, :size].tolist()))
     whole = len(batch.sentences) == 1 and len(batch.sentences[0].rows) == 1 and output.sentences[0].graph is not None
-    return found, tuple(map(tuple, _rows(output.sentences[0].graph)[0].tolist())) if whole else ()
+    return graphs, tuple(map(tuple, _rows(output.sentences[0].graph)[0].tolist())) if whole else ()
 
 
 def _rows(graph: torch.Tensor | None) -> list[torch.Tensor]:

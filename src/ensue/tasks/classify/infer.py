@@ -46,14 +46,14 @@ def raw_scores(state: ClassifyState, sides: Sides, counting: str | None = None) 
     if weights := state.metadata.blend if name != blend.NETWORK else None:
         return blend.pool({part: raw_scores(state, sides, part) for part in weights}, weights)
     passages = state.passages(sides)
-    found = torch.zeros(len(passages), len(state.labels))
+    totals = torch.zeros(len(passages), len(state.labels))
 
     def score(index: Index) -> None:
-        found[torch.from_numpy(index)] = run(state, passages.batch(index)).scores.float().cpu()
+        totals[torch.from_numpy(index)] = run(state, passages.batch(index)).scores.float().cpu()
 
     state.module.eval()
     side_by_side(score, reversed(list(passages.groups(GROUP))))
-    return found
+    return totals
 
 
 def run(state: ClassifyState, batch: Batch) -> Output:

@@ -73,11 +73,11 @@ def mixing(state: ClassifyState, passages: Passages) -> dict[str, float]:
     batch = passages.batch(sample)
     output = infer.run(state, batch)
     levels = {"": (batch.words, output.words), "sentences_": (batch.sentences, output.sentences)}
-    found: dict[str, float] = {}
+    measures: dict[str, float] = {}
     for prefix, (blocks, pooled) in levels.items():
         for name, value in _mixing(blocks, pooled).items():
-            found[f"{prefix}{name}"] = value
-    return found
+            measures[f"{prefix}{name}"] = value
+    return measures
 
 
 def _mixing(blocks: Iterable[Block], pooled: Iterable[Pooled]) -> dict[str, float]:

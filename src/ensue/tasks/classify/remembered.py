@@ -47,11 +47,11 @@ def chosen(sides: Sides, targets: Index, num: int, seed: int) -> tuple[Sides, In
 def tensors_of(remembered: tuple[Sides, Index]) -> dict[str, Tensor]:
     """What is kept, as tensors by name."""
     sides, targets = remembered
-    found = {"targets": torch.from_numpy(np.ascontiguousarray(targets))}
+    tensors = {"targets": torch.from_numpy(np.ascontiguousarray(targets))}
     for side, tokens in enumerate(sides):
         for name in ("ids", "sentences", "texts"):
-            found[f"{side}.{name}"] = torch.from_numpy(np.ascontiguousarray(getattr(tokens, name)))
-    return found
+            tensors[f"{side}.{name}"] = torch.from_numpy(np.ascontiguousarray(getattr(tokens, name)))
+    return tensors
 
 
 def restored(tensors: Mapping[str, Tensor]) -> tuple[Sides, Index]:

@@ -51,17 +51,17 @@ def files(state: ClassifyState, card: str) -> dict[str, bytes]:
         f"{name}.{key}": tensor for name, baseline in state.counting.items() for key, tensor in _small(baseline).items()
     }
     network = state.module.state_dict() if state.schedule is not None else {}
-    found = {
+    contents = {
         **described(summary(state), card),
         "vocabulary.json": state.tokenizer.to_json().encode(),
         "model.safetensors": tensor_bytes(network),
         "counting.safetensors": tensor_bytes({**counts, "train_prints": state.train_prints}),
     }
     if state.optimizer is not None:
-        found[FILE] = tensor_bytes(optimizer_tensors(state.module, state.optimizer))
+        contents[FILE] = tensor_bytes(optimizer_tensors(state.module, state.optimizer))
     if state.remembered is not None:
-        found[remembered.FILE] = tensor_bytes(remembered.tensors_of(state.remembered))
-    return found
+        contents[remembered.FILE] = tensor_bytes(remembered.tensors_of(state.remembered))
+    return contents
 
 
 def fill(state: ClassifyState, path: Path, facts: Mapping[str, Any]) -> None:

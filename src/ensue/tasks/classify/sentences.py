@@ -14,7 +14,7 @@ from ensue.nn.encoder import PROBE, Encoder
 from ensue.tasks.classify.batch import Batch, Block
 from ensue.tasks.classify.dataset import Passages, Sides
 
-STRETCH = 64
+CHUNK = 64
 """Words that are encoded together at most: encoders leave out what is beyond some 128 to 512 pieces of words."""
 _APART = r"(?i) (n't\b|'(?:s|m|d|re|ve|ll)\b|[.,!?;:)\]])"
 
@@ -28,7 +28,7 @@ class SentencePassages(Passages):
         encoder: turns sentences into vectors.
     """
 
-    stretch = STRETCH
+    chunk = CHUNK
 
     def __init__(self, sides: Sides, targets: Index | None, encoder: Encoder) -> None:
         super().__init__(sides, targets, documents=True)

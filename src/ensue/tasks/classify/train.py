@@ -67,8 +67,8 @@ def fit(
         state.model, state.optimizer = state.counting[state.model_name], None
     state.remembered = None
     if state.encoder is None:  # which reads texts, and those do not stay
-        asked = codes(held, state.labels)
-        state.remembered = chosen(state.encode(held), asked, state.shared.remembered, state.seed)
+        targets = codes(held, state.labels)
+        state.remembered = chosen(state.encode(held), targets, state.shared.remembered, state.seed)
 
 
 def require_labels(texts: Texts, where: str) -> None:
@@ -98,9 +98,9 @@ def _require_like(part: Texts, held: Texts) -> None:
 def _learn_words(state: ClassifyState, data: Texts) -> None:
     """Take labels, words and metadata from the training data."""
     assert data.labels is not None
-    found = set(data.labels.to_list())
-    numbers = all(label.removeprefix("-").isdecimal() for label in found)
-    labels = sorted(found, key=(lambda label: (int(label), label)) if numbers else None)
+    distinct = set(data.labels.to_list())
+    numbers = all(label.removeprefix("-").isdecimal() for label in distinct)
+    labels = sorted(distinct, key=(lambda label: (int(label), label)) if numbers else None)
     architecture = _architecture(state, data)
     state.select_model(state.model_name, architecture)
     own = state.settings
@@ -118,12 +118,12 @@ def _learn_words(state: ClassifyState, data: Texts) -> None:
 
 
 def _architecture(state: ClassifyState, data: Texts) -> str:
-    asked = str(getattr(state.settings, "architecture", "auto"))
-    if (asked == "pair") != data.paired and asked != "auto":
+    architecture = str(getattr(state.settings, "architecture", "auto"))
+    if (architecture == "pair") != data.paired and architecture != "auto":
         kind = "pairs" if data.paired else "single texts"
-        raise SettingError(f"architecture is {asked!r}, but the training data holds {kind}; leave it at auto")
-    if asked != "auto" or data.paired or state.schedule is None:
-        return "pair" if data.paired else asked.replace("auto", "flat")
+        raise SettingError(f"architecture is {architecture!r}, but the training data holds {kind}; leave it at auto")
+    if architecture != "auto" or data.paired or state.schedule is None:
+        return "pair" if data.paired else architecture.replace("auto", "flat")
     words = split_words(data.texts[0].head(1000), sentences=True)
     num_words, num_sentences = len(words.words) / len(words.texts[1:]), words.texts[-1] / len(words.texts[1:])
     return "hierarchical" if num_words > DOCUMENT[0] and num_sentences > DOCUMENT[1] else "flat"
@@ -138,15 +138,15 @@ def _note_cuts(state: ClassifyState, sides: Sides) -> None:
 
 def _count(state: ClassifyState, sides: Sides, targets: Index, held: Texts) -> None:
     """Fit what stands beside every model; held-out texts choose the strength of the linear ones."""
-    asked = codes(held, state.labels)
-    if missing := int((asked < 0).sum()):
+    held_targets = codes(held, state.labels)
+    if missing := int((held_targets < 0).sum()):
         state.metadata.notes.append(
             f"validation texts whose labels the training data lacks, which count as wrong: {missing:,}"
         )
     matrix = _matrix(state)
     if matrix is None and state.model_name == "vectors":
         raise SettingError("model vectors is a mean of word vectors and needs a file of them: set vectors=FILE")
-    known, state.counting = state.encode(held), {}
+    held_sides, state.counting = state.encode(held), {}
     for name in COUNTING:
         if name == "vectors" and matrix is None:
             continue
@@ -154,7 +154,7 @@ def _count(state: ClassifyState, sides: Sides, targets: Index, held: Texts) -> N
         for strength in _strengths(state, name):
             module = state.new_counting(name, strength, matrix)
             module.count(sides, targets)
-            tried[strength] = float((module.scores(known).argmax(1).numpy() == asked).mean()), module
+            tried[strength] = float((module.scores(held_sides).argmax(1).numpy() == held_targets).mean()), module
         best = max(tried, key=lambda strength: tried[strength][0])
         state.metadata.strength[name], state.counting[name] = best, tried[best][1]
     for name in state.counting:
@@ -189,17 +189,17 @@ def _calibrate(state: ClassifyState, name: str, held: Texts) -> None:
     if name != "majority":
         scores = infer.raw_scores(state, sides, counting)[torch.from_numpy(usable)]
         metadata.temperature[name] = temperature(scores, torch.from_numpy(targets[usable]))
-    found = infer.probabilities(state, sides, counting)
-    if not np.isfinite(found).all():
+    probabilities = infer.probabilities(state, sides, counting)
+    if not np.isfinite(probabilities).all():
         raise SettingError(f"the probabilities of {name} are no numbers; set it nearer to its defaults")
-    metadata.validation_accuracy[name] = float((found.argmax(1) == targets).mean())
-    metadata.calibration_error[name] = calibration_error(found, targets)
+    metadata.validation_accuracy[name] = float((probabilities.argmax(1) == targets).mean())
+    metadata.calibration_error[name] = calibration_error(probabilities, targets)
 
 
 def _usable(sides: Sides, targets: Index) -> npt.NDArray[np.bool_]:
     """(texts,) those with a known label and a word at least."""
-    found: npt.NDArray[np.bool_] = (targets >= 0) & (np.sum([tokens.lengths for tokens in sides], axis=0) > 0)
-    return found
+    usable: npt.NDArray[np.bool_] = (targets >= 0) & (np.sum([tokens.lengths for tokens in sides], axis=0) > 0)
+    return usable
 
 
 def _blend(state: ClassifyState, held: Texts) -> None:
@@ -234,13 +234,13 @@ def _train(
     torch.manual_seed(state.seed)
     state.model = _new_network(state)
     state.optimizer = new_optimizer(state.module, schedule)
-    asked, known_sides = codes(held, state.labels), state.encode(held)
-    data, watched = state.passages(sides, codes(part, state.labels)), state.passages(known_sides, asked)
+    held_targets, held_sides = codes(held, state.labels), state.encode(held)
+    data, watched = state.passages(sides, codes(part, state.labels)), state.passages(held_sides, held_targets)
     log = Log(checkpoint, resume)
     reports = train(
         state.module,
         data,
-        lambda: float((infer.raw_scores(state, known_sides).argmax(1).numpy() == asked).mean()),
+        lambda: float((infer.raw_scores(state, held_sides).argmax(1).numpy() == held_targets).mean()),
         schedule,
         optimizer=state.optimizer,
         seed=state.seed,
@@ -256,13 +256,14 @@ def _train(
 
 def _decide(state: ClassifyState) -> None:
     """Say which of the models is right most often on held-out texts; under ``best``, become that one."""
-    found = state.metadata.validation_accuracy
-    rivals = [name for name in found if name in state.names] if len(state.names) > 1 else list(found)
-    best, own = max(rivals, key=lambda name: (found[name], name == state.model_name)), state.model_name
+    accuracy = state.metadata.validation_accuracy
+    candidates = [name for name in accuracy if name in state.names] if len(state.names) > 1 else list(accuracy)
+    best, own = max(candidates, key=lambda name: (accuracy[name], name == state.model_name)), state.model_name
     if best == own:
         return
     state.metadata.notes.append(
-        f"{best} is right more often than {own} on the validation texts: {found[best]:.3f} against {found[own]:.3f}"
+        f"{best} is right more often than {own} on the validation texts: "
+        f"{accuracy[best]:.3f} against {accuracy[own]:.3f}"
     )
     if len(state.names) > 1:
         state.select_model(best)

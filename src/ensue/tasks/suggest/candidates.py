@@ -67,6 +67,6 @@ def shares(scores: Floats) -> Floats:
     """Their softmax."""
     if not len(scores):
         return scores
-    found: Floats = np.exp(scores - scores.max())
-    found /= found.sum()
-    return found
+    weights: Floats = np.exp(scores - scores.max())
+    weights /= weights.sum()
+    return weights

@@ -197,8 +197,8 @@ def _go_on(beams: _Beams, sums: Floats, rows: Ints, parents: Ints, token: Ints, 
 def _written(typed: Typed, written: Ints, token: Ints) -> Ints:
     """(rows, open) bytes of the prefix that are written with one token more."""
     sizes, ends = typed.sizes.numpy(force=True), typed.ends.numpy(force=True)
-    found: Ints = np.minimum(written + sizes[token], ends[:, None])
-    return found
+    bytes_written: Ints = np.minimum(written + sizes[token], ends[:, None])
+    return bytes_written
 
 
 def merged(texts: Iterable[str], scores: Iterable[float], typed: Iterable[str] = ()) -> list[tuple[str, float]]:

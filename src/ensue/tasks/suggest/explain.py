@@ -73,8 +73,8 @@ def answers(
 def _typed(state: SuggestState, records: Sequence[History]) -> tuple[list[tuple[str, ...]], list[tuple[int, ...]]]:
     """The queries of each record as they are learned, and where each stands there; blank ones are no queries."""
     flat = iter(clean([value for record in records for value in record.values], state.metadata.normalisation))
-    found = [[(place, next(flat)) for place in range(len(record.values))] for record in records]
-    filled = [[(place, text) for place, text in own if text] for own in found]
+    cleaned = [[(place, next(flat)) for place in range(len(record.values))] for record in records]
+    filled = [[(place, text) for place, text in own if text] for own in cleaned]
     return [tuple(text for _, text in own) for own in filled], [tuple(place for place, _ in own) for own in filled]
 
 
@@ -97,7 +97,7 @@ def _heeded(
         chosen = part.select(np.array(rows, np.int64))
         own = [lists[low + row] for row in rows]
         counted = state.schedule is None
-        found = iter(_counted(state, chosen, own) if counted else _networks(state, chosen, own))
+        by_session = iter(_counted(state, chosen, own) if counted else _networks(state, chosen, own))
         for row in range(len(part)):
             if row not in rows:
                 yield [()] * len(lists[low + row])
@@ -105,7 +105,7 @@ def _heeded(
             where, values = places[low + row], part.record(row).values
             yield [
                 tuple(Heed(values[turn], where[turn], share, lost) for turn, share, lost in choice)
-                for choice in next(found)
+                for choice in next(by_session)
             ]
 
 
@@ -136,12 +136,12 @@ def _networks(state: SuggestState, sessions: Histories, lists: Lists) -> Iterato
     cut = sessions.lengths - np.minimum(sessions.lengths, state.shared.turns)
     lost = _without(state, batch, lists, tested)
     for row, own in enumerate(shares):
-        found: list[Heeded] = []
+        choices: list[Heeded] = []
         for choice, line in enumerate(own):
             best = [turn for turn in np.argsort(-line, kind="stable")[:SHOWN].tolist() if line[turn] > 0]
             falls = dict(zip(tested[row].tolist(), lost[row][:, choice].tolist(), strict=True))
-            found.append([(turn + int(cut[row]), float(line[turn]), falls.get(turn)) for turn in best])
-        yield found
+            choices.append([(turn + int(cut[row]), float(line[turn]), falls.get(turn)) for turn in best])
+        yield choices
 
 
 def by_query(state: SuggestState, batch: Batch, lists: Lists) -> list[Floats]:
@@ -176,14 +176,14 @@ def _without(state: SuggestState, batch: Batch, lists: Lists, tested: Sequence[n
     with torch.no_grad():
         whole = _order(state, batch, candidates)
         less = _order(state, Batch(moved, shorter), candidates[owners])
-    found, low = [], 0
+    drops, low = [], 0
     for row, choices in enumerate(lists):
         shown, turns = np.array([score for _, score in choices]), len(tested[row])
         mass, size = shown.sum(), len(choices)
         without = less[low : low + turns, :size].softmax(1).numpy()
-        found.append(mass * (whole[row : row + 1, :size].softmax(1).numpy() - without))
+        drops.append(mass * (whole[row : row + 1, :size].softmax(1).numpy() - without))
         low += turns
-    return found
+    return drops
 
 
 def _order(state: SuggestState, batch: Batch, candidates: Tensor) -> Tensor:
@@ -213,8 +213,8 @@ def explanation(state: SuggestState, record: History, answer: Answer) -> QueryEx
     weights: tuple[tuple[float, ...], ...] = ()
     if read and best and state.schedule is not None:
         batch = batch_of(state, Histories.of([History(typed)]))
-        found = attributions(state, batch, torch.tensor([spans[-1]]))[0]
+        rows = attributions(state, batch, torch.tensor([spans[-1]]))[0]
         places = batch.mask[0].cpu()
-        weights = tuple(tuple(row[places].tolist()) for row in found)
+        weights = tuple(tuple(row[places].tolist()) for row in rows)
     suggested = words[-1] if best else ()
     return QueryExplanation(read, words[:-1], suggested, weights, answer)

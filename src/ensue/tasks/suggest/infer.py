@@ -77,8 +77,8 @@ def _best(state: SuggestState, pool: Pool, k: int) -> list[tuple[str, float]]:
     scored = values(state, pool)
     order = by_consensus([own.text for own in pool], shares(scored), state.metadata.word_cost)
     scored[order[:1]] = scored.max(initial=-np.inf)  # what leads counts as much as the likeliest
-    found = shares(scored)
-    return [(pool[place].text, float(found[place])) for place in order[:k].tolist()]
+    scores = shares(scored)
+    return [(pool[place].text, float(scores[place])) for place in order[:k].tolist()]
 
 
 def values(state: SuggestState, pool: Pool) -> Floats:
@@ -86,8 +86,8 @@ def values(state: SuggestState, pool: Pool) -> Floats:
     mix = state.metadata.mix
     if mix is None:
         return np.array([own.total / own.length**state.shared.exponent for own in pool], np.float64)
-    found: Floats = features(pool, state.shared.exponent) @ np.array([mix[name] for name in FEATURES])
-    return found
+    sums: Floats = features(pool, state.shared.exponent) @ np.array([mix[name] for name in FEATURES])
+    return sums
 
 
 def pools(state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str]) -> list[Pool]:
@@ -99,26 +99,26 @@ def pools(state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[s
     with torch.no_grad():
         memory = evaluating(state.network).encode(batch)
     typed = [set() if own.repeats else {*record.values} for record in sessions.records()]
-    found = [
+    candidates = [
         {text: own for text, own in written.items() if text not in before and text.startswith(prefix)}
         for written, before, prefix in zip(_write(state, batch, memory, k, prefixes), typed, prefixes, strict=True)
     ]
-    looked_up = _look_up(state, sessions, k, prefixes, [len(pool) for pool in found])
+    looked_up = _look_up(state, sessions, k, prefixes, [len(pool) for pool in candidates])
     extra = [
         [text for text in dict.fromkeys(texts) if text not in before] if texts else []
         for texts, before in zip(looked_up, typed, strict=True)
     ]
-    _add(state, memory, found, extra)
-    fine = state.floor.shows(text for pool in found for text in pool)
+    _add(state, memory, candidates, extra)
+    fine = state.floor.shows(text for pool in candidates for text in pool)
     followed = _followed(following, sessions)
-    for pool, texts, counts in zip(found, extra, followed, strict=True):
+    for pool, texts, counts in zip(candidates, extra, followed, strict=True):
         places = {text: place for place, text in enumerate(texts)}
         for text, candidate in pool.items():
-            known = following.vocabulary.id(text) - FIRST
+            row = following.vocabulary.id(text) - FIRST
             candidate.place = places.get(text, -1)
-            candidate.followed = counts.get(known, 0)
-            candidate.count = int(following.totals[known]) if known >= 0 else 0
-    return [[candidate for text, candidate in pool.items() if text in fine] for pool in found]
+            candidate.followed = counts.get(row, 0)
+            candidate.count = int(following.totals[row]) if row >= 0 else 0
+    return [[candidate for text, candidate in pool.items() if text in fine] for pool in candidates]
 
 
 def batch_of(state: SuggestState, sessions: Histories) -> Batch:
@@ -135,9 +135,11 @@ def _write(
     rules, tokenizer = state.search_rules(), state.tokenizer
     stem = " " if tokenizer.kind == "bpe" else ""  # every piece of a query's first word has a space before it
     begun = rules.prefixes.read([stem + prefix if prefix else "" for prefix in prefixes]) if any(prefixes) else None
-    found = beam_search(state.network.writer, memory, batch, state.shared.search(k), banned=rules.banned, typed=begun)
-    lengths = (found.tokens != PADDING).sum(2).tolist()
-    for tokens, sums, sizes in zip(found.tokens.tolist(), found.sums.tolist(), lengths, strict=True):
+    suggestions = beam_search(
+        state.network.writer, memory, batch, state.shared.search(k), banned=rules.banned, typed=begun
+    )
+    lengths = (suggestions.tokens != PADDING).sum(2).tolist()
+    for tokens, sums, sizes in zip(suggestions.tokens.tolist(), suggestions.sums.tolist(), lengths, strict=True):
         pool: dict[str, Candidate] = {}
         for ids, total, size in zip(tokens, sums, sizes, strict=True):
             text = tokenizer.decode(ids) if total > -np.inf else ""
@@ -152,15 +154,15 @@ def _look_up(
     """Queries of the log for each session: ``retrieved`` of them, and enough for ``k`` where too few were written."""
     own, following, retrieval = state.shared, state.following, state.retrieval
     assert retrieval is not None
-    found: list[list[str]] = [[] for _ in range(len(sessions))]
+    lists: list[list[str]] = [[] for _ in range(len(sessions))]
     if own.retrieved:
         for row, places in enumerate(retrieval.candidates(sessions, own.retrieved, typed=own.repeats).tolist()):
             queries = (following.vocabulary.value(place + FIRST) for place in places if place >= 0)
-            found[row] = [text for text in queries if text.startswith(prefixes[row])]
-    short = [row for row, size in enumerate(written) if size + len(found[row]) < k]
+            lists[row] = [text for text in queries if text.startswith(prefixes[row])]
+    short = [row for row, size in enumerate(written) if size + len(lists[row]) < k]
     for row, texts in zip(short, _frequent(following, sessions, k, prefixes, short), strict=True):
-        found[row] += texts[: 2 * k - written[row]]
-    return found
+        lists[row] += texts[: 2 * k - written[row]]
+    return lists
 
 
 def _frequent(
@@ -181,10 +183,10 @@ def completions(following: MostFrequentNext, prefix: str, k: int) -> list[str]:
 
 
 def _add(
-    state: SuggestState, memory: object, found: Sequence[dict[str, Candidate]], extra: Sequence[Sequence[str]]
+    state: SuggestState, memory: object, pools: Sequence[dict[str, Candidate]], extra: Sequence[Sequence[str]]
 ) -> None:
     """Score what was looked up and not written, and put it into the pools."""
-    new = [[text for text in texts if text not in pool] for pool, texts in zip(found, extra, strict=True)]
+    new = [[text for text in texts if text not in pool] for pool, texts in zip(pools, extra, strict=True)]
     most = max(map(len, new), default=0)
     if not most:
         return
@@ -192,7 +194,7 @@ def _add(
     with torch.no_grad():
         sums = score(state.network.writer, memory, tokens.to(state.device)).double().cpu()
     lengths, unknown = (tokens != PADDING).sum(2).tolist(), (tokens == UNKNOWN).sum(2).tolist()
-    for row, (pool, texts) in enumerate(zip(found, new, strict=True)):
+    for row, (pool, texts) in enumerate(zip(pools, new, strict=True)):
         for place, text in enumerate(texts):
             total = float(sums[row, place])
             pool[text] = Candidate(text, total, lengths[row][place] + 1, written=False, unknown=unknown[row][place])
@@ -220,8 +222,8 @@ def _counted(
     following, typed = state.following, state.shared.repeats
     if not len(sessions):
         return
-    found = following.suggest(sessions, k, typed=typed)
-    lists = [found.of(row) for row in range(len(sessions))]
+    suggestions = following.suggest(sessions, k, typed=typed)
+    lists = [suggestions.of(row) for row in range(len(sessions))]
     if state.model_name == "repeat-last":
         own = RepeatLast().suggest(sessions, k)
         lists = [own.of(row) if sessions.lengths[row] else popular for row, popular in enumerate(lists)]

@@ -62,14 +62,14 @@ class PrefixRule:
     def _following(self, rest: bytes) -> Tensor:
         """Ids of the tokens that begin with ``rest``, or that ``rest`` begins with."""
         low, high = bisect_left(self.texts, rest), self._after(rest)
-        found = [self.ids[low:high]]
+        ids = [self.ids[low:high]]
         for size in range(1, min(len(rest) - 1, self.longest) + 1):
             low = bisect_left(self.texts, rest[:size])
             same = low
             while same < len(self.texts) and self.texts[same] == rest[:size]:
                 same += 1
-            found.append(self.ids[low:same])
-        return torch.cat(found)
+            ids.append(self.ids[low:same])
+        return torch.cat(ids)
 
     def _after(self, rest: bytes) -> int:
         """Where the tokens that begin with ``rest`` are over."""

@@ -100,14 +100,14 @@ class Floor:
             candidates: texts; they are normalised first, so that no odd spelling slips through.
         """
         texts = pl.Series("text", candidates, dtype=pl.String).to_frame()
-        found = texts.select(plain=normalised(pl.col("text"))).with_columns(
+        table = texts.select(plain=normalised(pl.col("text"))).with_columns(
             words=pl.col("plain").str.extract_all(WORDS)
         )
         often = [
             text in self.queries or (len(words) > 0 and self.words.issuperset(words))
-            for text, words in found.iter_rows()
+            for text, words in table.iter_rows()
         ]
-        return np.array(often, np.bool_) & ~looks_personal(found["plain"])
+        return np.array(often, np.bool_) & ~looks_personal(table["plain"])
 
     def shows(self, texts: Iterable[str]) -> set[str]:
         """Those of a few texts that may be shown and are spelled as queries are: models write capitals and odd marks.
@@ -115,19 +115,19 @@ class Floor:
         Args:
             texts: any; that they be few is a matter of speed alone.
         """
-        found, doubtful = set(), []
+        shown, doubtful = set(), []
         for text in set(texts):
             if text in self.queries:  # was looked through when it was counted
-                found.add(text)
+                shown.add(text)
             elif not is_harmless(text):
                 doubtful.append(text)
             elif text and self.words.issuperset(words_of(text)) and normalise_ascii(text) == text:
-                found.add(text)
+                shown.add(text)
         if doubtful:
             series = pl.Series("query", doubtful, dtype=pl.String)
             fine = self.allowed(series) & (normalise(series) == series).to_numpy()
-            found.update(text for text, own in zip(doubtful, fine.tolist(), strict=True) if own)
-        return found
+            shown.update(text for text, own in zip(doubtful, fine.tolist(), strict=True) if own)
+        return shown
 
     def kept(self, values: Sequence[str] | pl.Series) -> Mask:
         """(values,) whether each was itself typed by enough people: only those may be stored with a model.
@@ -158,9 +158,9 @@ class Floor:
         tokens = pl.Series(tokenizer.tokens, dtype=pl.String)
         if tokenizer.kind == "bpe":
             return np.ones(len(tokens), np.bool_)
-        found = self._reached(tokens)
-        found[: len(SPECIAL)] = True
-        return found
+        reached = self._reached(tokens)
+        reached[: len(SPECIAL)] = True
+        return reached
 
     def _reached(self, words: pl.Series) -> Mask:
         """(words,) whether each word, by the spaces between them, may be part of what is shown."""
@@ -189,18 +189,18 @@ class Floor:
             DataError: naming ``where`` (a file) and what is wrong.
         """
         try:
-            found = json.loads(text)
+            fields = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{where}: not JSON ({error}); save the model again") from error
-        if not isinstance(found, dict) or found.get("format") != FORMAT:
+        if not isinstance(fields, dict) or fields.get("format") != FORMAT:
             raise DataError(f"{where}: is no floor of format {FORMAT}; save the model again with this version")
-        lists = [found.get(name) for name in ("queries", "words")]
+        lists = [fields.get(name) for name in ("queries", "words")]
         texts = all(isinstance(kept, list) and all(isinstance(text, str) for text in kept) for kept in lists)
-        low, left_out = found.get("min_users"), found.get("left_out")
-        if not texts or not isinstance(low, int) or low < 1 or found.get("counted") not in ("users", "sessions"):
+        low, left_out = fields.get("min_users"), fields.get("left_out")
+        if not texts or not isinstance(low, int) or low < 1 or fields.get("counted") not in ("users", "sessions"):
             raise DataError(
                 f'{where}: expected lists of texts "queries" and "words", "min_users" of 1 or more, and "counted"; '
                 "save the model again"
             )
         left_out = {str(reason): int(count) for reason, count in left_out.items()} if left_out else {}
-        return cls(low, found["counted"], frozenset(found["queries"]), frozenset(found["words"]), left_out)
+        return cls(low, fields["counted"], frozenset(fields["queries"]), frozenset(fields["words"]), left_out)

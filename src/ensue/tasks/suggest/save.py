@@ -50,7 +50,7 @@ def files(state: SuggestState, card: str) -> dict[str, bytes]:
     assert state.retrieval is not None
     counts = {name: torch.from_numpy(np.array(array)) for name, array in state.retrieval.arrays().items()}
     network = state.module.state_dict() if state.schedule is not None else {}
-    found = {
+    contents = {
         **described(summary(state), card),
         "tokenizer.json": state.tokenizer.to_json().encode(),
         "floor.json": state.floor.to_json().encode(),
@@ -58,8 +58,8 @@ def files(state: SuggestState, card: str) -> dict[str, bytes]:
         "counting.safetensors": tensor_bytes({**counts, PRINTS: state.train_prints}),
     }
     if state.optimizer is not None:
-        found[FILE] = tensor_bytes(optimizer_tensors(state.module, state.optimizer))
-    return found
+        contents[FILE] = tensor_bytes(optimizer_tensors(state.module, state.optimizer))
+    return contents
 
 
 def fill(state: SuggestState, path: Path, facts: Mapping[str, Any]) -> None:

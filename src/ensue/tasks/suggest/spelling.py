@@ -33,7 +33,7 @@ class Spelling:
         distinct = dict.fromkeys(chain.from_iterable(parts))
         if len(self.words) + len(distinct) > MOST:
             self.words = {}
-        known = self.words
-        new = [word for word in distinct if word not in known]
-        known.update(zip(new, self.tokenizer.spell(new), strict=True))
-        return [[*chain.from_iterable(known[word] for word in own)] or [UNKNOWN] for own in parts]
+        spelled = self.words
+        new = [word for word in distinct if word not in spelled]
+        spelled.update(zip(new, self.tokenizer.spell(new), strict=True))
+        return [[*chain.from_iterable(spelled[word] for word in own)] or [UNKNOWN] for own in parts]

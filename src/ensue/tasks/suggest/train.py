@@ -60,12 +60,12 @@ def require_pairs(data: Queries, where: str) -> None:
 
 def _parts(data: Queries, valid: Queries | None, *, whole: bool) -> tuple[Queries, Queries | None, str]:
     """What is learned, what is watched, and by which rule it was split off."""
-    given = set(data.parts.unique()) if len(data.parts) else set()
-    own = "train" in given and len(given) > 1
+    names = set(data.parts.unique()) if len(data.parts) else set()
+    own = "train" in names and len(names) > 1
     part = data.part("train") if own else data
     if valid is not None or whole:
         return part, valid, "as given: only the sessions of train were learned" if own else ""
-    if own and "valid" in given:
+    if own and "valid" in names:
         held = data.part("valid", novel=bool(data.novel[(data.parts == "valid").to_numpy()].any()))
         kind = " that the file marks as novel" if len(held) < len(data.part("valid")) else ""
         return part, held, f"as given: {plural(len(part), 'session')} of train, {len(held):,} of valid{kind}"

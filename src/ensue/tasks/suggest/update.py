@@ -32,9 +32,9 @@ def update(state: SuggestState, data: Queries) -> Report:
     state.floor = floor = _joined(state.floor, new)
     histories = data.histories
     values = pl.Series("query", histories.vocabulary.values, dtype=pl.String)
-    counted, known = Retrieval.fit(histories, floor.kept(values)), state.retrieval
-    assert known is not None
-    state.retrieval = known.with_(counted, added(known.following, counted.following))
+    counted, former = Retrieval.fit(histories, floor.kept(values)), state.retrieval
+    assert former is not None
+    state.retrieval = former.with_(counted, added(former.following, counted.following))
     state.rules = None
     state.train_prints = torch.from_numpy(np.union1d(state.train_prints.numpy(), prints(histories)))
     metadata, updates = state.metadata, state.metadata.updates + 1

@@ -84,8 +84,8 @@ class MeanVectors:
 
     def _counts(self, tokens: Tokens) -> Tensor:
         """(texts,) words that have a vector."""
-        known = np.concatenate([[0], self.matrix.any(1).numpy()[tokens.ids].cumsum()])
-        return torch.from_numpy(np.diff(known[tokens.sentences[tokens.texts]]))
+        covered = np.concatenate([[0], self.matrix.any(1).numpy()[tokens.ids].cumsum()])
+        return torch.from_numpy(np.diff(covered[tokens.sentences[tokens.texts]]))
 
     def _rows(self, means: list[Tensor]) -> Tensor:
         if len(means) == 1:

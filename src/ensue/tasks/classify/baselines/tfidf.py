@@ -35,7 +35,7 @@ class _Grams(NamedTuple):
 
 
 def _grams(sides: Sides) -> _Grams:
-    found, base = [], 0
+    parts, base = [], 0
     for side, tokens in enumerate(sides):
         owner = np.repeat(np.arange(len(tokens)), tokens.lengths)
         ids, places = tokens.ids.astype(np.int64), np.arange(len(tokens.ids)) + base
@@ -43,9 +43,9 @@ def _grams(sides: Sides) -> _Grams:
         beside = known[1:] & known[:-1] & (owner[1:] == owner[:-1])
         keys = np.concatenate([ids[known], ((ids[:-1] << 31) + ids[1:])[beside]]) + (side << 62)
         owners, ends = (np.concatenate([column[known], column[1:][beside]]) for column in (owner, places))
-        found.append(_Grams(keys, owners, ends, np.arange(len(keys)) >= known.sum()))
+        parts.append(_Grams(keys, owners, ends, np.arange(len(keys)) >= known.sum()))
         base += len(ids)
-    return _Grams(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+    return _Grams(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 class _Rows(NamedTuple):

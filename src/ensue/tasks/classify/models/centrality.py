@@ -238,18 +238,18 @@ class TextClassifier(nn.Module):
         """Scores (records, labels), and what was pooled on the way."""
         num_rows = sum(len(block.rows) for block in batch.words)
         if self.words is None:
-            found, upper = _Encoded(self.drop(cast(Tensor, batch.vectors)), []), None
+            lower, upper = _Encoded(self.drop(cast(Tensor, batch.vectors)), []), None
         else:
-            found, upper = self.words(self._look, batch.words, num_rows), None
+            lower, upper = self.words(self._look, batch.words, num_rows), None
         if self.sentences is not None:
-            passages = found.vectors
+            passages = lower.vectors
             upper = self.sentences(lambda items: passages[items], batch.sentences, len(batch.owners))
-        vectors = found.vectors if upper is None else upper.vectors
+        vectors = lower.vectors if upper is None else upper.vectors
         texts = vectors.new_zeros(batch.num_texts, vectors.shape[1])
         texts = texts.index_add(0, batch.owners, vectors * batch.shares[:, None].to(vectors.dtype))
         related = _relate(texts) if self.paired else texts
         scores = self.output(self.drop(self.hidden(related)).tanh())  # the order of the released program
-        return Output(scores, found.pooled, upper.pooled if upper is not None else [])
+        return Output(scores, lower.pooled, upper.pooled if upper is not None else [])
 
     def loss(self, batch: Batch) -> Tensor:
         """Eq. 11: the mean negative log likelihood of the labels."""

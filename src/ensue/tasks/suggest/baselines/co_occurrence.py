@@ -18,7 +18,7 @@ FADE, REACH = 0.8, 8
 
 
 @dataclass(frozen=True, eq=False)
-class Beside:
+class CoOccurrence:
     """A symmetric table.
 
     Attributes:
@@ -32,7 +32,7 @@ class Beside:
     weights: npt.NDArray[np.float32]
 
     @classmethod
-    def fit(cls, places: Index, owners: Index, number: int) -> Beside:
+    def fit(cls, places: Index, owners: Index, number: int) -> CoOccurrence:
         """Count the sessions of a log.
 
         Args:
@@ -53,14 +53,14 @@ class Beside:
         return cls._of(frames, number)
 
     @classmethod
-    def _of(cls, frames: list[pl.DataFrame], number: int) -> Beside:
+    def _of(cls, frames: list[pl.DataFrame], number: int) -> CoOccurrence:
         empty = pl.DataFrame(schema={"one": pl.Int64, "other": pl.Int64, "weight": pl.Float64})
         every = pl.concat([empty, *frames]).group_by("one", "other").agg(pl.col("weight").sum()).sort("one", "other")
         rows = np.searchsorted(every["one"].to_numpy(), np.arange(number + 1)).astype(np.int64)
         weights = np.round(every["weight"].to_numpy(), 6).astype(np.float32)  # the same whatever the order of adding
         return cls(rows, every["other"].to_numpy().astype(np.int32), weights)
 
-    def with_(self, new: Beside, old_places: Index, new_places: Index, number: int) -> Beside:
+    def with_(self, new: CoOccurrence, old_places: Index, new_places: Index, number: int) -> CoOccurrence:
         """The tables of two logs together.
 
         Args:
@@ -88,15 +88,15 @@ class Beside:
         """
         lengths = np.diff(self.rows)
         sums = np.add.reduceat(np.append(self.weights, 0).astype(np.float64), self.rows[:-1]) * (lengths > 0)
-        found: Floats = self.weights / np.sqrt(np.repeat(sums, lengths)) / totals[self.others] ** 0.25
-        return found
+        scaled: Floats = self.weights / np.sqrt(np.repeat(sums, lengths)) / totals[self.others] ** 0.25
+        return scaled
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """All of it, read back by :meth:`restore`."""
         return {"beside_rows": self.rows, "beside_others": self.others, "beside_weights": self.weights}
 
     @classmethod
-    def restore(cls, arrays: Mapping[str, npt.NDArray[Any]], number: int) -> Beside:
+    def restore(cls, arrays: Mapping[str, npt.NDArray[Any]], number: int) -> CoOccurrence:
         """Put back what :meth:`arrays` gave.
 
         Raises:

@@ -135,10 +135,10 @@ class MostFrequentNext:
             k: length of the lists.
             typed: whether a query that the session already holds may be suggested.
         """
-        known, texts = self.places(sessions)
-        last = last_places(sessions, known)
-        owners, found, counts = self.follow(last, k + sessions.lengths)  # so many that typed ones may go
-        parts = [pl.DataFrame({"session": owners, "id": found, "score": counts.astype(np.float64)})]
+        places, texts = self.places(sessions)
+        last = last_places(sessions, places)
+        owners, followers, counts = self.follow(last, k + sessions.lengths)  # so many that typed ones may go
+        parts = [pl.DataFrame({"session": owners, "id": followers, "score": counts.astype(np.float64)})]
         if typed:
             unseen = np.flatnonzero((sessions.lengths > 0) & ~np.isin(np.arange(len(sessions)), owners))
             parts.append(pl.DataFrame({"session": unseen, "id": last[unseen], "score": np.ones(len(unseen))}))
@@ -150,7 +150,7 @@ class MostFrequentNext:
         frame = pl.concat([part.cast({"session": pl.Int64, "id": pl.Int64}) for part in parts])
         frame = frame.sort("session", maintain_order=True)
         if not typed:
-            held = pl.DataFrame({"session": sessions.sequence_index(), "id": known})
+            held = pl.DataFrame({"session": sessions.sequence_index(), "id": places})
             frame = frame.join(held, on=["session", "id"], how="anti", maintain_order="left")
         return _lists(frame, sessions, k, texts)
 
@@ -158,14 +158,14 @@ class MostFrequentNext:
         """Followers of some queries: whose, which, and how often, the most frequent first.
 
         Args:
-            last: (asked,) places of queries; those that are not known have none.
-            most: (asked,) how many at most.
+            last: (rows,) places of queries; those that are not known have none.
+            most: (rows,) how many at most.
         """
-        asked = np.flatnonzero((last >= 0) & (last < len(self.queries)))
-        starts = self.rows[last[asked]]
-        lengths = np.minimum(self.rows[last[asked] + 1] - starts, most[asked])
+        rows = np.flatnonzero((last >= 0) & (last < len(self.queries)))
+        starts = self.rows[last[rows]]
+        lengths = np.minimum(self.rows[last[rows] + 1] - starts, most[rows])
         entries = ranges(starts, lengths)
-        return np.repeat(asked, lengths), self.followers[entries].astype(np.int64), self.counts[entries]
+        return np.repeat(rows, lengths), self.followers[entries].astype(np.int64), self.counts[entries]
 
     def places(self, sessions: Histories) -> tuple[Index, pl.Series]:
         """(events,) places of the typed queries, and the texts behind them: unknown ones come after the known."""

@@ -7,8 +7,7 @@ sum of what its latest queries, each ``FADE`` less than the one after it, give t
 
 C(c) is the square of BM25 (Robertson & Zaragoza 2009) of c for the words of the typed query over the highest there is,
 of the ``CLOSE`` highest queries, and 0 elsewhere; each word counts once, the idf being Lucene's ln(1 + (N - n + 1/2) /
-(n + 1/2)). ``beside`` is :meth:`~ensue.tasks.suggest.baselines.co_occurrence.Beside.shares`: what stood near c in
-sessions, before or after it.
+(n + 1/2)). ``beside`` is :meth:`.CoOccurrence.shares`: what stood near c in sessions, before or after it.
 Scores are rounded to six decimals; ties go to the query that came first.
 
 Postings are the columns of a sparse matrix, a row a query; a look-up adds up the columns of the words it asks for.
@@ -26,7 +25,7 @@ import polars as pl
 from ensue.data.histories import Histories, Ids, Index, ranges
 from ensue.data.queries.rows import WORDS, distinct_texts, words_of
 from ensue.metrics import Floats
-from ensue.tasks.suggest.baselines.co_occurrence import FADE, Beside
+from ensue.tasks.suggest.baselines.co_occurrence import FADE, CoOccurrence
 from ensue.tasks.suggest.baselines.counting import Arrays, Mask, MostFrequentNext, last_places
 from ensue.vocabulary import FIRST, Vocabulary
 
@@ -46,12 +45,12 @@ class Retrieval:
 
     Args:
         following: the queries of the log, and what followed each.
-        beside: what stood near each.
+        co_occurrence: what stood near each.
     """
 
-    def __init__(self, following: MostFrequentNext, beside: Beside) -> None:
-        self.following, self.beside = following, beside
-        self.shares = beside.shares(following.totals)
+    def __init__(self, following: MostFrequentNext, co_occurrence: CoOccurrence) -> None:
+        self.following, self.co_occurrence = following, co_occurrence
+        self.shares = co_occurrence.shares(following.totals)
         lists = following.queries.str.extract_all(WORDS)
         lengths = lists.list.len().to_numpy().astype(np.int64)
         words, codes = distinct_texts(lists.explode(empty_as_null=False))
@@ -79,14 +78,14 @@ class Retrieval:
         values = pl.Series("query", sessions.vocabulary.values, dtype=pl.String)
         table = following.vocabulary.ids(values).astype(np.int64) - FIRST
         places = table[sessions.ids.astype(np.int64) - FIRST] if len(values) else np.empty(0, np.int64)
-        return cls(following, Beside.fit(places, sessions.sequence_index(), len(following.queries)))
+        return cls(following, CoOccurrence.fit(places, sessions.sequence_index(), len(following.queries)))
 
     def with_(self, new: Retrieval, following: MostFrequentNext) -> Retrieval:
         """The indexes of two logs together, whose counts together are ``following``."""
         own, other = (
             following.vocabulary.ids(part.queries).astype(np.int64) - FIRST for part in (self.following, new.following)
         )
-        return Retrieval(following, self.beside.with_(new.beside, own, other, len(following.queries)))
+        return Retrieval(following, self.co_occurrence.with_(new.co_occurrence, own, other, len(following.queries)))
 
     @property
     def queries(self) -> pl.Series:
@@ -105,14 +104,14 @@ class Retrieval:
         places, texts = self.following.places(sessions)
         last = last_places(sessions, places)
         wanted = k + (np.zeros_like(sessions.lengths) if typed else sessions.lengths)
-        owners, found, _ = self.following.follow(last, wanted)
+        owners, followers, _ = self.following.follow(last, wanted)
         open_ = np.flatnonzero((np.bincount(owners, minlength=len(sessions)) < wanted) & (last != NONE))
         close = [*self._nearest(_asked(sessions, places, open_, latest), texts, 2 * wanted[open_])]
         ends = np.searchsorted(owners, np.arange(len(sessions) + 1))
         near = dict(zip(open_.tolist(), close, strict=True))
         table = np.full((len(sessions), k), NONE, np.int32)
         for row in range(len(sessions)):
-            own = dict.fromkeys(found[ends[row] : ends[row + 1]].tolist())
+            own = dict.fromkeys(followers[ends[row] : ends[row + 1]].tolist())
             own |= dict.fromkeys(near[row].tolist() if row in near else ())
             for place in () if typed else places[sessions.offsets[row] : sessions.offsets[row + 1]].tolist():
                 own.pop(place, None)
@@ -133,11 +132,11 @@ class Retrieval:
         sums = np.bincount(cells, self.weights[entries], len(texts) * num_queries).astype(np.float64)
         return sums.reshape(len(texts), num_queries)
 
-    def _nearest(self, asked: Sequence[Index], texts: pl.Series, most: Index) -> Iterator[Index]:
+    def _nearest(self, typed: Sequence[Index], texts: pl.Series, most: Index) -> Iterator[Index]:
         """For each list of typed queries (places in ``texts``, the latest first) up to so many, by the score."""
-        distinct = np.unique(np.concatenate([np.empty(0, np.int64), *asked]))
+        distinct = np.unique(np.concatenate([np.empty(0, np.int64), *typed]))
         close = dict(zip(distinct.tolist(), self._close(texts.gather(distinct)), strict=True))
-        for latest, own in zip(asked, most.tolist(), strict=True):
+        for latest, own in zip(typed, most.tolist(), strict=True):
             yield self._scored([close[place] for place in latest.tolist()], own)
 
     def _close(self, texts: pl.Series) -> Iterator[tuple[Index, Floats]]:
@@ -152,19 +151,20 @@ class Retrieval:
         """The places with the highest scores."""
         own = np.concatenate([places for places, _ in close])
         worth = np.concatenate([FADE**age * weights for age, (_, weights) in enumerate(close)])
-        rows = self.beside.rows
+        rows = self.co_occurrence.rows
         lengths = rows[own + 1] - rows[own]
         entries = ranges(rows[own], lengths)
-        near, moved = self.beside.others[entries].astype(np.int64), self.shares[entries] * np.repeat(worth, lengths)
-        found, codes = np.unique(np.concatenate([own, near]), return_inverse=True)
-        words = np.bincount(codes[: len(own)], worth, len(found))
-        beside = np.bincount(codes[len(own) :], moved, len(found))
+        near = self.co_occurrence.others[entries].astype(np.int64)
+        moved = self.shares[entries] * np.repeat(worth, lengths)
+        queries, codes = np.unique(np.concatenate([own, near]), return_inverse=True)
+        words = np.bincount(codes[: len(own)], worth, len(queries))
+        beside = np.bincount(codes[len(own) :], moved, len(queries))
         scores = CLOSENESS * _of_highest(words) + _of_highest(beside)
-        return found[_best(np.round(scores, 6), most)]
+        return queries[_best(np.round(scores, 6), most)]
 
     def arrays(self) -> Arrays:
         """All that was counted, read back by :meth:`restore`; the postings are made of it anew."""
-        return {**self.following.arrays(), **self.beside.arrays()}
+        return {**self.following.arrays(), **self.co_occurrence.arrays()}
 
     @classmethod
     def restore(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Retrieval:
@@ -174,7 +174,7 @@ class Retrieval:
             ValueError: the arrays do not fit together.
         """
         following = MostFrequentNext.restore(arrays)
-        return cls(following, Beside.restore(arrays, len(following.queries)))
+        return cls(following, CoOccurrence.restore(arrays, len(following.queries)))
 
 
 def _asked(sessions: Histories, places: Index, chosen: Index, latest: int) -> list[Index]:
@@ -186,8 +186,8 @@ def _asked(sessions: Histories, places: Index, chosen: Index, latest: int) -> li
 
 def _of_highest(sums: npt.NDArray[Any]) -> Floats:
     """Shares of the highest; all 0 where nothing was added up."""
-    found: Floats = sums / (sums.max(initial=0) or 1)
-    return found
+    scaled: Floats = sums / (sums.max(initial=0) or 1)
+    return scaled
 
 
 def _best(scores: Floats, k: int) -> Index:

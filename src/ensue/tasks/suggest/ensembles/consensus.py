@@ -55,11 +55,11 @@ def lead(texts: Sequence[str], shares: Floats, cost: float) -> int:
 
 def order(texts: Sequence[str], shares: Floats, cost: float | None) -> Index:
     """(candidates,) places, best first: by share, with the one that is worth most in front; ``None``: by share."""
-    found = np.argsort(-shares, kind="stable").astype(np.int64)
-    if cost is None or len(found) < 2:
-        return found
+    places = np.argsort(-shares, kind="stable").astype(np.int64)
+    if cost is None or len(places) < 2:
+        return places
     first = lead(texts, shares, cost)
-    return np.concatenate([[first], found[found != first]])
+    return np.concatenate([[first], places[places != first]])
 
 
 def choose_cost(
@@ -81,8 +81,8 @@ def choose_cost(
             texts[int(np.lexsort((-shares, -np.round(sums - cost * words, 12)))[0])]
             for texts, shares, sums, words in measured
         ]
-        if (found := _bleu(first, targets)) > high:
-            best, high = cost, found
+        if (figure := _bleu(first, targets)) > high:
+            best, high = cost, figure
     return best, {"likeliest": round(plain, 5), "consensus": round(high, 5)}
 
 

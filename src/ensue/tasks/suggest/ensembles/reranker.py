@@ -41,21 +41,21 @@ def learn_order(state: SuggestState, held: Queries) -> None:
     sessions, targets = prefixes(latest(held.histories, 8 * own.turns), own.turns)
     drawn = np.sort(np.random.default_rng(0).permutation(len(targets))[:MOST])
     sessions, true = sessions.select(drawn), [sessions.vocabulary.value(id) for id in targets[drawn].tolist()]
-    found: list[Pool] = []
+    candidates: list[Pool] = []
     for low in range(0, len(drawn), GROUP):
         part = sessions.select(slice(low, low + GROUP))
-        found += pools(state, part, SHOWN, [""] * len(part))
+        candidates += pools(state, part, SHOWN, [""] * len(part))
     if own.retrieved:
-        _learn_mix(state, found, true)
+        _learn_mix(state, candidates, true)
     if own.first == "consensus":
-        weighed = [([own.text for own in pool], shares(values(state, pool))) for pool in found]
+        weighed = [([own.text for own in pool], shares(values(state, pool))) for pool in candidates]
         cost, figures = choose_cost(weighed, pl.Series("query", true, dtype=pl.String))
         state.metadata.word_cost, state.metadata.validation_bleu = cost, figures
 
 
-def _learn_mix(state: SuggestState, found: Sequence[Pool], true: Sequence[str]) -> None:
+def _learn_mix(state: SuggestState, candidates: Sequence[Pool], true: Sequence[str]) -> None:
     kept, answers, before = [], [], []
-    for pool, text in zip(found, true, strict=True):
+    for pool, text in zip(candidates, true, strict=True):
         places = [place for place, own in enumerate(pool) if own.text == text]
         if places:
             kept.append(features(pool, state.shared.exponent))
@@ -105,8 +105,8 @@ def logit(pools_of: list[Floats], answers: list[int]) -> Floats:
         return value
 
     search.step(loss)  # type: ignore[no-untyped-call]
-    found: Floats = weights.detach().numpy() / scale
-    return found
+    unscaled: Floats = weights.detach().numpy() / scale
+    return unscaled
 
 
 def _reciprocal(scores: Floats, answer: int) -> float:

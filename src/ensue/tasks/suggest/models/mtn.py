@@ -139,15 +139,15 @@ def visible(batch: Batch, levels: int) -> list[Tensor]:
     rows, turns = batch.lengths.shape
     device = batch.lengths.device
     row = torch.zeros(rows, turns, dtype=torch.long, device=device)
-    given = [] if batch.units is None else list(batch.units.unbind(1))[: levels - 1]
-    units = [row + torch.arange(turns, device=device), *given] + [row] * (levels - len(given))
+    coarser = [] if batch.units is None else list(batch.units.unbind(1))[: levels - 1]
+    units = [row + torch.arange(turns, device=device), *coarser] + [row] * (levels - len(coarser))
     causal, own = (band(turns, reach=reach, own=reach == 1, device=device) for reach in (None, 1))
-    found = []
+    masks = []
     for unit, above in pairwise(units):
         closed = torch.cat([unit[:, :-1] != unit[:, 1:], torch.ones_like(unit[:, :1], dtype=torch.bool)], dim=1)
         earlier = causal & (unit[:, :, None] != unit[:, None, :]) & closed[:, None, :]
-        found.append(earlier & (above[:, :, None] == above[:, None, :]) | own)
-    return found
+        masks.append(earlier & (above[:, :, None] == above[:, None, :]) | own)
+    return masks
 
 
 class _Read(NamedTuple):

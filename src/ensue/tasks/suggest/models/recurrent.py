@@ -3,7 +3,7 @@
 Given the queries of a session so far, write the next one. An LSTM reads words, another writes them.
 
 ==============  ================================================================================================
-Seq2Seq         Luong, Pham & Manning, EMNLP 2015. Reads the last query. ``Teller``: global attention with the
+Seq2Seq         Luong, Pham & Manning, EMNLP 2015. Reads the last query. ``RecurrentWriter``: global attention with the
                 *general* score h_t W h_s, and the attentional state tanh(W_c [c; h])
 H-LSTM          Sordoni et al., CIKM 2015 (HRED-qs). An LSTM over queries; the writer starts at tanh(D s + b), and
                 the output sees the word before as well, its Eq. 8: H d + E w + b
@@ -122,7 +122,7 @@ class State(NamedTuple):
         return State(self.state.index_select(0, index), self.cell.index_select(0, index))
 
 
-class Teller(nn.Module):
+class RecurrentWriter(nn.Module):
     """The LSTM that writes.
 
     Args:
@@ -155,14 +155,14 @@ class Teller(nn.Module):
     def states(self, memory: Memory, read: Tensor, past: State) -> tuple[Tensor, State, Tensor]:
         """What the output sees at each token, (rows, length, dim), the state after them, and the weights."""
         looked = self.look(read)
-        found, (state, cell) = self.lstm(looked, (past.state[None], past.cell[None]))
-        after, shares = State(state[0], cell[0]), found.new_zeros(*read.shape, 0)
+        hidden, (state, cell) = self.lstm(looked, (past.state[None], past.cell[None]))
+        after, shares = State(state[0], cell[0]), hidden.new_zeros(*read.shape, 0)
         if self.score is None:
-            return self.drop(self.joined(torch.cat([found, looked], dim=2))), after, shares
-        asking = self.score(found).view(len(memory.states), -1, found.shape[2])
+            return self.drop(self.joined(torch.cat([hidden, looked], dim=2))), after, shares
+        asking = self.score(hidden).view(len(memory.states), -1, hidden.shape[2])
         shares = masked_softmax(asking @ memory.states.mT, memory.mask[:, None])
-        context = (shares @ memory.states).view(found.shape)
-        return self.drop(self.joined(torch.cat([context, found], dim=2)).tanh()), after, shares.view(*read.shape, -1)
+        context = (shares @ memory.states).view(hidden.shape)
+        return self.drop(self.joined(torch.cat([context, hidden], dim=2)).tanh()), after, shares.view(*read.shape, -1)
 
     def loss(self, memory: Memory, read: Tensor, said: Tensor) -> Tensor:
         """The mean over all tokens of ``said`` that are not padding, in nats."""
@@ -179,8 +179,8 @@ class Teller(nn.Module):
         start = self.start(memory)
         past = State(start.state.repeat_interleave(rows, 0), start.cell.repeat_interleave(rows, 0))
         vectors = self.states(memory, read, past)[0]
-        found = self.words.log_likelihood(vectors[there], said[there])
-        return vectors.new_zeros(said.shape).masked_scatter(there, found)
+        log_shares = self.words.log_likelihood(vectors[there], said[there])
+        return vectors.new_zeros(said.shape).masked_scatter(there, log_shares)
 
     def start(self, memory: Memory) -> State:
         """Nothing is written yet."""
@@ -202,11 +202,11 @@ class Seq2Seq(nn.Module):
 
     def __init__(self, settings: Seq2SeqSettings, num_ids: int) -> None:
         super().__init__()
-        self.teller = Teller(settings, num_ids, attends=True)
+        self.teller = RecurrentWriter(settings, num_ids, attends=True)
         self.reader = BiLSTM(settings.embedding, settings.dim // 2)
 
     @property
-    def writer(self) -> Teller:
+    def writer(self) -> RecurrentWriter:
         """What writes; a folder knows it by its first name."""
         return self.teller
 
@@ -254,12 +254,12 @@ class HLSTM(nn.Module):
     def __init__(self, settings: HLSTMSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
-        self.teller = Teller(settings, num_ids, attends=False, entropy=settings.entropy)
+        self.teller = RecurrentWriter(settings, num_ids, attends=False, entropy=settings.entropy)
         self.reader = BiLSTM(settings.embedding, settings.dim // 2)
         self.sessions = nn.LSTM(settings.dim, settings.dim, batch_first=True)
 
     @property
-    def writer(self) -> Teller:
+    def writer(self) -> RecurrentWriter:
         """What writes; a folder knows it by its first name."""
         return self.teller
 

@@ -139,6 +139,6 @@ def join(batch: Batch, asked: Tensor, window: int) -> tuple[Tensor, Tensor, Tens
     longest = max(1, int(mask.sum(1).max())) if len(mask) else 1
     order = mask.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :longest]
     mask = mask.gather(1, order)
-    found = words.view(rows, -1)[row].gather(1, order) * mask
+    tokens = words.view(rows, -1)[row].gather(1, order) * mask
     turn, place = order // (width + 1), order % (width + 1)
-    return found, mask, torch.where(mask & (place < batch.lengths[row[:, None], turn]), turn * width + place, -1)
+    return tokens, mask, torch.where(mask & (place < batch.lengths[row[:, None], turn]), turn * width + place, -1)

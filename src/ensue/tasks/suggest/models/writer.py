@@ -147,8 +147,8 @@ class Writer(nn.Module):
         written, share = self.words.log_likelihood(vectors, said[there]), self.words.smoothing
         mixed = self._mixed(written, self._copied(memory, weights, said), vectors)
         # The part that is spread evenly is the vocabulary's alone: a share of -log p has no lower bound otherwise.
-        told = (1 - share) * mixed + share * written
-        return self.words.smooth(vectors, said[there]) - told.sum() / max(1, len(told))
+        log_shares = (1 - share) * mixed + share * written
+        return self.words.smooth(vectors, said[there]) - log_shares.sum() / max(1, len(log_shares))
 
     def likelihood(self, memory: Memory, read: Tensor, said: Tensor) -> Tensor:
         """(rows, length) log-probability of each token of ``said``; 0 at padding.
@@ -160,18 +160,18 @@ class Writer(nn.Module):
             return memory.keys.new_zeros(said.shape).masked_scatter(there, self._branches(memory, read, said))
         vectors, weights = self.states(memory, read, Rows.of(there), weigh=self.gate is not None)
         if weights is None:
-            found = self.words.log_likelihood(vectors, said[there])
+            log_shares = self.words.log_likelihood(vectors, said[there])
         else:
             written = self.words.log_likelihood(vectors, said[there])
-            found = self._mixed(written, self._copied(memory, weights, said), vectors)
-        return vectors.new_zeros(said.shape).masked_scatter(there, found)
+            log_shares = self._mixed(written, self._copied(memory, weights, said), vectors)
+        return vectors.new_zeros(said.shape).masked_scatter(there, log_shares)
 
     def _copied(self, memory: Memory, weights: Tensor, said: Tensor) -> Tensor:
         """(tokens,) what attention gives each token of ``said`` in the source; weights (rows, length, source)."""
         sources = len(memory.words)
         same = memory.words[:, None, None] == said.view(sources, len(said) // max(1, sources), said.shape[1], 1)
-        found: Tensor = (weights * same.view(weights.shape)).sum(2)[said != PADDING]
-        return found
+        copied: Tensor = (weights * same.view(weights.shape)).sum(2)[said != PADDING]
+        return copied
 
     def _mixed(self, written: Tensor, copied: Tensor, vectors: Tensor) -> Tensor:
         """log(g x written + (1 - g) x copied), from the logarithm of the one and the other as it is."""

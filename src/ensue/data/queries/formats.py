@@ -148,10 +148,8 @@ def _lists(content: Content, stated: Mapping[str, str]) -> Log | None:
         return None
     if stated:
         raise SettingError(f"{content.path}: the layout has no columns to name; leave --columns out")
-    lines = content.column_of_lines()
-    filled = lines.str.contains(r"\S").arg_true()[int(headed) :]
-    numbers = filled.to_numpy().astype(np.int64) + 1
-    rows = lines.gather(filled).str.strip_chars_end("\r").str.split("\t")
+    lines, numbers, _ = content.filled_lines()
+    rows, numbers = lines[int(headed) :].str.strip_chars_end("\r").str.split("\t"), numbers[int(headed) :]
     width = len(fields) - 1 if headed else 0
     short = (rows.list.len() <= width).arg_true()
     if len(short):

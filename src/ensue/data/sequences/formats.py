@@ -27,6 +27,7 @@ from ensue.errors import DataError
 from ensue.lines import quoted
 from ensue.records import History
 
+_HISTORY = {"values": pl.List(pl.String), "times": pl.List(pl.Float64), "id": pl.String()}
 _NUMBER = r"[-+]?\d[\d.]*(?:[eE][-+]?\d+)?"
 _HIDAN = re.compile(rf"[^:]+:\s*{_NUMBER}(,\s*{_NUMBER})*\s*")
 _FOREST = re.compile(rf"([^,\s]+,{_NUMBER}\s+)+([^,\s]+,{_NUMBER})?\s*")
@@ -160,14 +161,9 @@ def read_histories(content: Content) -> Events:
         DataError: a line that is no history, or times in some lines only.
     """
     _, numbers, notes = _lines(content)
-    schema: dict[str, pl.DataType | type[pl.DataType]] = {
-        "values": pl.List(pl.String),
-        "times": pl.List(pl.Float64),
-        "id": pl.String,
-    }
     for number, line in zip(numbers, content.head(), strict=False):
         _require_history(line, f"{content.path}:{number}")
-    frame = read_objects(content, schema, _require_history)
+    frame = read_objects(content, _HISTORY, _require_history)
     return list_events(content, frame, lambda row: f"{content.path}:{numbers[row]}", notes)
 
 
@@ -216,21 +212,16 @@ def read_lists_of_parquet(content: Content) -> pl.DataFrame:
         DataError: lists of anything but texts and numbers.
     """
     schema = content.schema()
-    wanted: dict[str, pl.DataType | type[pl.DataType]] = {
-        "values": pl.List(pl.String),
-        "times": pl.List(pl.Float64),
-        "id": pl.String,
-    }
-    for name in wanted.keys() & schema.keys():
+    for name in _HISTORY.keys() & schema.keys():
         held = schema[name]
         inner = pl.Series(dtype=held).explode().dtype if isinstance(held, pl.List) else held
         if isinstance(held, pl.List) == (name == "id") or inner.is_nested() or inner in (pl.Binary, pl.Object):
             raise DataError(
                 f"{content.path}: column {name!r} holds {schema[name]}; give lists of texts, and of numbers"
             )
-    frame = content.table(name for name in wanted if name in schema)
+    frame = content.table(name for name in _HISTORY if name in schema)
     return frame.with_columns(
-        frame[name].cast(kind, strict=name != "times") for name, kind in wanted.items() if name in schema
+        frame[name].cast(kind, strict=name != "times") for name, kind in _HISTORY.items() if name in schema
     )
 
 

@@ -23,13 +23,13 @@ SOURCE = Path(__file__).parents[1] / "src" / "ensue"
 BOUNDS = {
     "circles": 0,
     "TYPE_CHECKING": 22,
-    "Any": 570,
-    "hooks by hasattr": 12,
-    "look-ups of facts": 107,
+    "Any": 533,
+    "hooks by hasattr": 5,
+    "look-ups of facts": 9,
     "files that branch on a task": 19,
     "late imports": 165,
     "files above 400 lines": 0,
-    "lines": 46_300,
+    "lines": 47_100,
 }
 TASK = r"""["'](?:next|classify|suggest|link)["']"""
 BRANCH = re.compile(rf"{TASK}\s*[:\]]|==\s*{TASK}")

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
@@ -22,9 +23,12 @@ from typing import TextIO
 PLAIN = "from ensue import cli; cli.main()"
 """What begins ``ensue``."""
 
+# polars has threads of its own from its import on, of which Python 3.12 warns when it forks; no child uses them.
+warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     [
+        "tests.processes",  # for its filter of warnings
         "torch._dynamo",  # an optimiser imports it
         "torch.distributed.nn",
         "ensue.cli.verbs",

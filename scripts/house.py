@@ -29,7 +29,7 @@ BOUNDS = {
     "files that branch on a task": 19,
     "late imports": 165,
     "files above 400 lines": 0,
-    "lines": 47_100,
+    "lines": 47_050,
 }
 TASK = r"""["'](?:next|classify|suggest|link)["']"""
 BRANCH = re.compile(rf"{TASK}\s*[:\]]|==\s*{TASK}")

@@ -1,0 +1,43 @@
+"""What a model was learned from and how it did: the "facts" of ``settings.json``, which the card shows too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+
+class Metadata:
+    """Typed attributes; those that were never set are not written, the others in the order in which they were set."""
+
+    REQUIRED: ClassVar[frozenset[str]]
+    """Keys that every folder of the task holds."""
+    KEYS: ClassVar[Mapping[str, str]] = {}
+    """Attributes that ``settings.json`` calls otherwise."""
+
+    held_out: str = ""
+    """Which part of the data was held out."""
+    epochs: int = 0
+    """Epochs behind the weights."""
+    updates: int = 0
+    """Since the fit."""
+    version: int = 1
+    """Of the folder."""
+    answered: list[dict[str, Any]] | None = None
+    """Digests and answers of the latest updates over HTTP, so that none is learned twice."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``settings.json`` holds it under "facts"."""
+        return {self.KEYS.get(name, name): value for name, value in vars(self).items()}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+        """Back from :meth:`to_dict`.
+
+        Raises:
+            ValueError: something that every folder holds is missing.
+        """
+        if not set(fields) >= cls.REQUIRED:
+            raise ValueError("facts are missing in settings.json")
+        metadata, names = cls(), {key: name for name, key in cls.KEYS.items()}
+        vars(metadata).update((names.get(key, key), value) for key, value in fields.items())
+        return metadata

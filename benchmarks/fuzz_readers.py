@@ -28,8 +28,8 @@ from ensue.data.queries import read_queries
 from ensue.data.queries.rules import QueryRules
 from ensue.data.sequences import read
 from ensue.data.texts import read_texts
-from ensue.data.vectors import read_vectors
 from ensue.errors import EnsueError
+from ensue.text.vectors import read_vectors
 
 MOST_SECONDS, MOST_BYTES = 10, 10**9
 ADDRESSES = 6 * 2**30

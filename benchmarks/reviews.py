@@ -25,11 +25,11 @@ from ensue.data.posts import Articles, Corpus, read_corpus
 from ensue.data.posts.splits import hold_out_posts
 from ensue.metrics import Floats
 from ensue.studies.provenance import provenance
-from ensue.tasks.classify.logistic import SparseRows
-from ensue.tasks.link.baselines.lexical import Lexical
 from ensue.tasks.link.measures import Calibration
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.link.review.review import ReviewSettings, conformal_threshold, review, shortfall
+from ensue.text.lexical import Lexical
+from ensue.text.sparse import SparseRows, sparse_rows
 
 TARGET = 0.9
 RANDOM = "audits, in random order"
@@ -81,7 +81,7 @@ def stories(pool: Pool, share: float, seed: int) -> Iterator[Story]:
 def blind(story: Story, seed: int) -> Story:
     """The same posts in random order, from which nothing is learned."""
     none, posts = np.empty(0, np.int64), len(story.start)
-    rows = SparseRows(none, none, np.empty(0), (posts, 1))
+    rows = sparse_rows(none, none, np.empty(0), (posts, 1))
     return story._replace(start=np.random.default_rng(seed).random(posts), rows=rows)
 
 

@@ -30,6 +30,7 @@ FLOORS = [
     "interruption",
     "training",
     "metrics",
+    "text",
     "tasks",
     "tasks.next",
     "tasks.suggest",

@@ -26,9 +26,9 @@ from ensue.data.posts import read_articles, read_posts
 from ensue.data.queries import read_queries
 from ensue.data.sequences import read
 from ensue.data.texts import read_texts
-from ensue.data.vectors import read_vectors
 from ensue.errors import DataError
 from ensue.records import History
+from ensue.text.vectors import read_vectors
 
 from .sequences.test_dataset import records, write
 

@@ -76,7 +76,7 @@ def _require_paired(data: Texts, path: Path, predictor: ClassifyPredictor) -> No
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
     """Show what was understood of texts, and what in them would spoil a result."""
     from ensue.cli import show, show_texts
-    from ensue.data.texts.check import check_texts
+    from ensue.tasks.classify.check import check_texts
 
     texts, understood = _read(path, reading)
     found = check_texts(texts, understood, {str(other): read(other, reading) for other in others})

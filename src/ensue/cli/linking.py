@@ -113,7 +113,7 @@ def _predictor(corpus: Corpus, folder: Path | None, model: str, encoder: str) ->
 def _encoding(predictor: LinkPredictor) -> Iterator[None]:
     """A bar while an encoder reads posts."""
     from ensue.cli import show
-    from ensue.nn.encoder import Encoder
+    from ensue.text.encoder import Encoder
 
     if not isinstance(predictor.model, Encoder):
         yield

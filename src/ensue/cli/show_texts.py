@@ -12,8 +12,8 @@ from ensue.lines import plural, printable
 if TYPE_CHECKING:
     from ensue.answers import TextAnswer, TextExplanation
     from ensue.data.texts import UnderstoodTexts
-    from ensue.data.texts.check import TextFindings
     from ensue.evaluation import TextResult
+    from ensue.tasks.classify.check import TextFindings
 
 _LABELS = 20
 _MEASURES = {"accuracy": "accuracy", "macro_f1": "macro-F1", "calibration_error": "ECE", "log_loss": "log loss"}

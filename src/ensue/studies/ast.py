@@ -18,7 +18,6 @@ import numpy as np
 from ensue.errors import SettingError
 from ensue.evaluation.link import Asked, score
 from ensue.nn.device import find_device
-from ensue.nn.encoder import Encoder
 from ensue.studies import ast_page as page
 from ensue.studies.ast_measures import drawn, measured, post_map, require_map, sparse_weights
 from ensue.studies.ast_paper import OVERALL, PRECISION
@@ -29,6 +28,7 @@ from ensue.studies.provenance import Log, Progress, Study
 from ensue.tasks.link import COUNTING, MODELS
 from ensue.tasks.link.model import LearnsAlphas
 from ensue.tasks.link.predictor import LinkPredictor
+from ensue.text.encoder import Encoder
 
 NETWORKS = ("cnn", "gru", "bigru", "ast")
 """The rows of the paper."""

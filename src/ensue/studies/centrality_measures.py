@@ -16,7 +16,6 @@ import torch
 
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
-from ensue.data.tokens import Tokens
 from ensue.evaluation.classify import TextScored
 from ensue.metrics import Floats, macro_f1
 from ensue.nn.centrality import second_eigenvalue, steps_to_converge
@@ -28,6 +27,7 @@ from ensue.tasks.classify.calibration import BINS
 from ensue.tasks.classify.dataset import Passages
 from ensue.tasks.classify.models.centrality import Shape, TextClassifier
 from ensue.tasks.classify.predictor import ClassifyPredictor
+from ensue.text.tokens import Tokens
 from ensue.vocabulary import FIRST
 
 MEASURES = ("accuracy", "macro_f1", "calibration_error")

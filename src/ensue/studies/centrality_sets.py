@@ -12,9 +12,9 @@ import numpy as np
 import polars as pl
 
 from ensue.data.texts import Texts, leaks, read_texts
-from ensue.data.tokens import split_words
 from ensue.errors import DataError
 from ensue.studies.centrality_paper import STATISTICS, STATISTICS_NAMES
+from ensue.text.tokens import split_words
 
 VECTORS = "vectors/sgns100.npz"
 COLUMNS = {"imdb": ("imdb50k", "polarity"), "imdb-ratings": ("imdb50k", "rating")}

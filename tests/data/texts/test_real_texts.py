@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from ensue.data.texts import Texts, UnderstoodTexts, hold_out_texts, leaks, read_texts
-from ensue.data.tokens import Tokenizer, Words, split_words
-from ensue.data.vectors import read_vectors
+from ensue.text.tokens import Tokenizer, Words, split_words
+from ensue.text.vectors import read_vectors
 
 DATA = Path(os.environ.get("ENSUE_DATA", Path(__file__).parents[3] / "../shared/data")) / "text"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"no real texts at {DATA}; set ENSUE_DATA")

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from ensue.data.histories import Index
-from ensue.data.tokens import Tokenizer, Tokens, split_words
 from ensue.tasks.classify.batch import Batch
 from ensue.tasks.classify.dataset import CHUNK, Chunks, Passages, keep_words, within_caps
+from ensue.text.tokens import Tokenizer, Tokens, split_words
 
 
 def counting_up(*texts: tuple[int, ...]) -> Tokens:

@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from ensue.data.texts import Texts
-from ensue.data.tokens import Tokenizer
 from ensue.errors import ModelFolderError, SettingError
-from ensue.nn.encoder import Encoder
 from ensue.records import Text
 from ensue.tasks.classify.dataset import keep_words
 from ensue.tasks.classify.infer import raw_scores
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.tasks.classify.sentences import SentencePassages, written
+from ensue.text.encoder import Encoder
+from ensue.text.tokens import Tokenizer
 from tests.encoders import StandIn, hashed, install, missing
 from tests.folders import unsummed
 from tests.tasks.classify import test_contract

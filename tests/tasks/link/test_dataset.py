@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 import torch
 
-from ensue.data.tokens import Tokenizer, Tokens
 from ensue.errors import DataError
 from ensue.tasks.link.dataset import POSTS, Links, encode_texts, text_blocks
 from ensue.tasks.link.models.network import Linker, LinkSettings
+from ensue.text.tokens import Tokenizer, Tokens
 
 
 def counting_up(*lengths: int) -> Tokens:

@@ -12,9 +12,9 @@ import torch
 
 from ensue.data.histories import Ids, Index, ranges
 from ensue.data.texts import Texts
-from ensue.data.tokens import Tokens
 from ensue.errors import DataError
 from ensue.tasks.classify.batch import Batch, Block
+from ensue.text.tokens import Tokens
 
 CHUNK = 256
 """Items that are pooled together at most: a longer text (or sentence, or document) is cut into equal stretches."""
@@ -156,7 +156,7 @@ def keep_words(tokens: Tokens, kept: Keep) -> Tokens:
 
 
 def within_caps(sentences: Index, texts: Index, max_words: int | None, max_sentences: int | None) -> Keep:
-    """(words,) which words caps leave, as :meth:`ensue.data.tokens.Tokenizer.encode` applies them."""
+    """(words,) which words caps leave, as :meth:`ensue.text.tokens.Tokenizer.encode` applies them."""
     sizes, counts = np.diff(sentences), np.diff(texts)
     kept: Keep = np.ones(int(sizes.sum()), np.bool_)
     if max_words is not None:

@@ -17,9 +17,9 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from ensue.data.tokens import Tokenizer
-from ensue.data.vectors import read_vectors
 from ensue.errors import SettingError
+from ensue.text.tokens import Tokenizer
+from ensue.text.vectors import read_vectors
 from ensue.vocabulary import FIRST
 
 

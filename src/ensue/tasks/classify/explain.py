@@ -13,7 +13,6 @@ import torch
 from ensue.answers import Choice, Deletion, Heed, Passage, TextAnswer, TextExplanation
 from ensue.data.histories import Index, ranges
 from ensue.data.texts import Texts
-from ensue.data.tokens import split_words
 from ensue.errors import DataError
 from ensue.metrics import Floats
 from ensue.records import Text
@@ -21,6 +20,7 @@ from ensue.settings import require_k
 from ensue.tasks.classify import infer
 from ensue.tasks.classify.dataset import Keep, Passages, Sides, keep_words, within_caps
 from ensue.tasks.classify.state import ClassifyState
+from ensue.text.tokens import split_words
 from ensue.vocabulary import UNKNOWN
 
 TESTED = 3

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Index
-from ensue.data.tokens import Tokens
 from ensue.errors import SettingError
 from ensue.tasks.classify.dataset import Sides
+from ensue.text.tokens import Tokens
 
 FILE = "remembered.safetensors"
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ensue.data.tokens import Tokenizer
 from ensue.errors import DataError
 from ensue.store.folder import described, read_file, read_tensors, tensor_bytes, write_folder
 from ensue.tasks.classify import remembered
@@ -23,6 +22,7 @@ from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.model import Baseline
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.classify.state import ClassifyState
+from ensue.text.tokens import Tokenizer
 from ensue.training.optimizer import FILE, optimizer_tensors, saved_optimizer
 from ensue.vocabulary import FIRST
 

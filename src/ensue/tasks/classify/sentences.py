@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 
 from ensue.data.histories import Index
-from ensue.nn.encoder import PROBE, Encoder
 from ensue.tasks.classify.batch import Batch, Block
 from ensue.tasks.classify.dataset import Passages, Sides
+from ensue.text.encoder import PROBE, Encoder
 
 CHUNK = 64
 """Words that are encoded together at most: encoders leave out what is beyond some 128 to 512 pieces of words."""

@@ -12,10 +12,8 @@ from torch import Tensor, nn
 
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
-from ensue.data.tokens import Tokenizer
 from ensue.errors import DataError, SettingError
 from ensue.nn.device import find_device, room_for
-from ensue.nn.encoder import Encoder
 from ensue.schedule import Schedule, require_fixed
 from ensue.settings import changed, require_seed
 from ensue.tasks.classify import BEST, MODELS, SHARED
@@ -29,6 +27,8 @@ from ensue.tasks.classify.model import Baseline, Model, Network, module_of
 from ensue.tasks.classify.models.centrality import TABLE_2, Shape, TextSettings
 from ensue.tasks.classify.remembered import SharedSettings
 from ensue.tasks.classify.sentences import SentencePassages
+from ensue.text.encoder import Encoder
+from ensue.text.tokens import Tokenizer
 from ensue.training.optimizer import LateOptimizer
 
 

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from ensue.data.histories import Index
 from ensue.data.texts import Texts, hold_out_texts
-from ensue.data.tokens import split_words
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
 from ensue.settings import require_encoder, require_file
@@ -30,6 +29,7 @@ from ensue.tasks.classify.models.centrality import LEARNED_DIM, TextSettings
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.classify.remembered import chosen
 from ensue.tasks.classify.state import ClassifyState
+from ensue.text.tokens import split_words
 from ensue.training.loop import Report, train
 
 DOCUMENT = (64, 3)

@@ -3,11 +3,11 @@
 ``MODELS`` is the whole registry: a name, its module, its default settings, and how it is trained (``None``: it is not).
 """
 
-from ensue.nn.encoder import Encoder
 from ensue.schedule import Schedule
 from ensue.tasks.link.models.network import SCHEDULE, Linker, LinkSettings
 from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.settings import SharedSettings
+from ensue.text.encoder import Encoder
 
 Row = tuple[type[Linker | Encoder] | None, LinkSettings | SbertSettings | None, Schedule | None]
 MODELS: dict[str, Row] = {

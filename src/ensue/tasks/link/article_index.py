@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ensue.data.posts import Articles
-from ensue.tasks.link.baselines.lexical import Arrays, Kind, Lexical
+from ensue.text.lexical import Arrays, Kind, Lexical
 
 KINDS: Mapping[str, Kind] = {"words": "words", "characters": "characters", "bm25": "bm25"}
 _HEAD = "head "

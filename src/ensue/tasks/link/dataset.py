@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Index, ranges
-from ensue.data.tokens import Tokens
 from ensue.errors import DataError
 from ensue.tasks.link.batch import Batch, Block
 from ensue.tasks.link.model import Model
+from ensue.text.tokens import Tokens
 
 WORDS = 2**14
 """Words of a block at most, but for one text that is longer: with 300 numbers each, 20 MB."""

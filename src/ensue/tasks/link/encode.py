@@ -13,16 +13,16 @@ from torch import Tensor
 
 from ensue.data.histories import Index
 from ensue.data.posts import Articles, Posts
-from ensue.data.tokens import Tokens
 from ensue.errors import SettingError
 from ensue.metrics import Floats
-from ensue.nn.encoder import Encoder
-from ensue.tasks.link.baselines.lexical import Lexical, Terms
-from ensue.tasks.link.baselines.terms import character_terms, word_terms
 from ensue.tasks.link.dataset import encode_texts
 from ensue.tasks.link.models.sbert import unit_vectors
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.state import LinkState, State
+from ensue.text.encoder import Encoder
+from ensue.text.lexical import Lexical, Terms
+from ensue.text.terms import character_terms, word_terms
+from ensue.text.tokens import Tokens
 
 LEXICAL = {"tfidf": "words", "bm25": "bm25"}
 """The models that only count, and which score of the article index each is."""

@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from ensue.answers import LinkAnswer
-from ensue.data.sentences import sentences
 from ensue.records import Post
 from ensue.tasks.link.infer import predict, scores_alone, similarities
 from ensue.tasks.link.state import LinkState
+from ensue.text.sentences import sentences
 
 TESTED = 60
 """Words of a post that are taken out one at a time, at most."""

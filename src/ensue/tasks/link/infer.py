@@ -9,15 +9,15 @@ import polars as pl
 
 from ensue.answers import Link, LinkAnswer
 from ensue.data.posts import Posts
-from ensue.data.sentences import sentences
-from ensue.data.tokens import split_words
 from ensue.metrics import Floats
 from ensue.records import Post
 from ensue.settings import require_k
-from ensue.tasks.link.baselines.lexical import Lexical
 from ensue.tasks.link.encode import joined
 from ensue.tasks.link.scores import scores_of
 from ensue.tasks.link.state import LinkState
+from ensue.text.lexical import Lexical
+from ensue.text.sentences import sentences
+from ensue.text.tokens import split_words
 from ensue.vocabulary import UNKNOWN
 
 GROUP = 256
@@ -106,8 +106,6 @@ def _known_words(state: LinkState, texts: Sequence[str]) -> tuple[list[int], lis
         ends, known = tokens.sentences[tokens.texts], tokens.ids != UNKNOWN
     else:
         split = split_words(column)
-        rows = state.article_index.lexical["words"].rows(split.words)
-        ends, known = split.sentences[split.texts], np.zeros(len(split.words), bool)
-        known[rows.cells[0]] = True
+        ends, known = split.sentences[split.texts], state.article_index.lexical["words"].holds(split.words)
     sums = np.concatenate([[0], np.cumsum(known)])
     return np.diff(sums[ends]).tolist(), np.diff(ends).tolist()

@@ -15,16 +15,16 @@ import polars as pl
 from ensue.data.histories import Index
 from ensue.data.near_copies import near_copies
 from ensue.data.posts import Articles, Posts
-from ensue.data.sentences import sentences
 from ensue.metrics import Floats
-from ensue.tasks.classify.logistic import SparseRows
-from ensue.tasks.link.baselines.lexical import Lexical
 from ensue.tasks.link.encode import joined
 from ensue.tasks.link.infer import similarities
 from ensue.tasks.link.measures import AtCut, Mask, at_counts, calibrate
 from ensue.tasks.link.review.reranker import Reranker
 from ensue.tasks.link.scores import scores_of
 from ensue.tasks.link.state import LinkState
+from ensue.text.lexical import Lexical
+from ensue.text.sentences import sentences
+from ensue.text.sparse import SparseRows
 
 SHOWN = 1000
 """Posts from the best down whose sentence is looked for; below that the reader has long stopped."""

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ensue.data.histories import Index
 from ensue.data.posts import Pairs
-from ensue.data.tokens import Tokens
-from ensue.tasks.link.baselines.lexical import Arrays, Terms
+from ensue.text.lexical import Arrays, Terms
+from ensue.text.tokens import Tokens
 
 FILE = "remembered.safetensors"
 _TERMS, _TOKENS, _VECTORS = ("owners", "keys", "counts"), ("ids", "sentences", "texts"), "vectors"

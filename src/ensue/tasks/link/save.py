@@ -16,9 +16,7 @@ import torch
 
 from ensue.data.posts import Articles
 from ensue.data.stored import read_stored
-from ensue.data.tokens import Tokenizer
 from ensue.errors import DataError
-from ensue.nn.encoder import Encoder
 from ensue.store.folder import described, read_file, read_tensors, tensor_bytes
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.link import remembered
@@ -28,6 +26,8 @@ from ensue.tasks.link.metadata import Metadata
 from ensue.tasks.link.model import module_of
 from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.state import LinkState
+from ensue.text.encoder import Encoder
+from ensue.text.tokens import Tokenizer
 from ensue.training.optimizer import FILE, optimizer_tensors, saved_optimizer
 
 _RANKING = {"weights", "nothing", "pull", "calibration"}

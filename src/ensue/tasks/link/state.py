@@ -10,10 +10,8 @@ import torch
 from torch import Tensor
 
 from ensue.data.posts import Articles
-from ensue.data.tokens import Tokenizer
 from ensue.errors import SettingError
 from ensue.nn.device import find_device, room_for
-from ensue.nn.encoder import Encoder
 from ensue.schedule import Schedule, require_fixed
 from ensue.settings import changed, require_seed
 from ensue.tasks.link import MODELS, SHARED
@@ -26,6 +24,8 @@ from ensue.tasks.link.models.network import Linker, LinkSettings
 from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.settings import SharedSettings
+from ensue.text.encoder import Encoder
+from ensue.text.tokens import Tokenizer
 from ensue.training.optimizer import LateOptimizer
 
 

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ensue.data.posts import Posts
-from ensue.nn.encoder import Encoder
 from ensue.tasks.link.encode import vectors_of
 from ensue.tasks.link.index.vector_index import VectorIndex, text_hashes
 from ensue.tasks.link.state import LinkState
+from ensue.text.encoder import Encoder
 
 AT_ONCE = 1 << 13
 """Posts between two commits."""

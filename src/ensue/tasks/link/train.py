@@ -15,7 +15,6 @@ from ensue.data.near_copies import plain_words
 from ensue.data.posts import Articles, Corpus, Posts
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
-from ensue.nn.encoder import Encoder
 from ensue.settings import require_encoder, require_file
 from ensue.tasks.classify.embedding import learn_words, start_vectors
 from ensue.tasks.classify.optimizer import new_optimizer
@@ -31,6 +30,7 @@ from ensue.tasks.link.model import module_of
 from ensue.tasks.link.models.network import LEARNED_DIM, LinkSettings
 from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.state import LinkState, State
+from ensue.text.encoder import Encoder
 from ensue.training.loop import Report, train
 
 SAMPLE = 512

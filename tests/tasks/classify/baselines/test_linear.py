@@ -9,13 +9,13 @@ import torch
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from ensue.data.tokens import Tokenizer
 from ensue.errors import SettingError
-from ensue.tasks.classify import logistic
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.settings import CountingSettings
 from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.dataset import Sides
+from ensue.text import linear
+from ensue.text.tokens import Tokenizer
 
 WORDS = [f"w{place}" for place in range(15)]
 
@@ -110,7 +110,7 @@ def test_new_texts_of_one_label_do_not_drive_the_bias_off() -> None:
     # Rows without features: of one column b, the loss of 4 texts of label 1 is 4 log(1 + exp(-b)) + (100 / 4) b² / 2.
     # Its slope is 0 where 4 / (1 + exp(b)) = 25 b: b = 0.0769 gives 4 / 2.0799 = 1.9231 and 25 b = 1.9225.
     rows, targets = torch.zeros(4, 1).double(), torch.ones(4, dtype=torch.int64)
-    found = logistic.fit(rows, targets, 2, strength=1.0, start=logistic.zeros(1, 2), seen=100)
+    found = linear.fit(rows, targets, 2, strength=1.0, start=linear.zeros(1, 2), seen=100)
     assert found.bias.tolist() == pytest.approx([0.0769], abs=2e-4)
 
 

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.data.tokens import Tokens
 from ensue.errors import SettingError
 from ensue.tasks.link import MODELS
 from ensue.tasks.link.batch import Words
 from ensue.tasks.link.dataset import Links, encode_texts
 from ensue.tasks.link.models.network import SCHEDULE, Linker, LinkSettings, Name
 from ensue.tasks.link.models.star import AST
+from ensue.text.tokens import Tokens
 from ensue.training.loop import train
 from ensue.training.optimizer import make_optimizer
 from tests import oracles_link

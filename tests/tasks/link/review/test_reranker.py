@@ -7,8 +7,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from ensue.metrics import Floats
-from ensue.tasks.classify.logistic import SparseRows
 from ensue.tasks.link.review.reranker import STRENGTH, Reranker
+from ensue.text.sparse import SparseRows, sparse_rows
 
 
 def rows(seed: int, num: int = 40, width: int = 15) -> tuple[SparseRows, Floats]:
@@ -16,12 +16,12 @@ def rows(seed: int, num: int = 40, width: int = 15) -> tuple[SparseRows, Floats]
     dense: Floats = random.random((num, width)) * (random.random((num, width)) < 0.3)
     dense /= np.maximum(np.linalg.norm(dense, axis=1, keepdims=True), 1e-12)
     owners, columns = np.nonzero(dense)
-    return SparseRows(owners, columns, dense[owners, columns], dense.shape), dense
+    return sparse_rows(owners, columns, dense[owners, columns], dense.shape), dense
 
 
 def test_without_labels_the_order_is_the_models() -> None:
     start = np.array([1.0, 3, 2])
-    sparse = SparseRows(np.arange(3), np.arange(3), np.ones(3), (3, 3))
+    sparse = sparse_rows(np.arange(3), np.arange(3), np.ones(3), (3, 3))
     assert Reranker(start, sparse).odds(np.empty(0, np.int64), np.empty(0, bool)).tolist() == start.tolist()
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from ensue.data.histories import Index
 from ensue.errors import SettingError
-from ensue.tasks.classify.logistic import SparseRows
 from ensue.tasks.link.review.review import (
     Progress,
     ReviewSettings,
@@ -18,6 +17,7 @@ from ensue.tasks.link.review.review import (
     review,
     shortfall,
 )
+from ensue.text.sparse import SparseRows, sparse_rows
 
 Mask = npt.NDArray[np.bool_]
 
@@ -29,13 +29,13 @@ def features(truth: Mask, seed: int, noise: float) -> tuple[npt.NDArray[np.float
     angles = np.where(truth, 0.3, 1.2) + 0.3 * random.normal(size=len(truth))
     owners, columns = np.repeat(np.arange(len(truth)), 2), np.tile([0, 1], len(truth))
     values = np.stack([np.cos(angles), np.sin(angles)], axis=1).ravel()
-    return start, SparseRows(owners, columns, values, (len(truth), 2))
+    return start, sparse_rows(owners, columns, values, (len(truth), 2))
 
 
 def test_labels_re_rank_the_rest() -> None:
     # Six posts of two words: the first two are labelled, one of each kind, then word 0 wins though word 1 began higher.
     truth = np.array([True, False, False, True, False, True])
-    rows = SparseRows(np.arange(6), np.array([0, 1, 1, 0, 1, 0]), np.ones(6), (6, 2))
+    rows = sparse_rows(np.arange(6), np.array([0, 1, 1, 0, 1, 0]), np.ones(6), (6, 2))
     asked: list[list[int]] = []
 
     def ask(posts: Index) -> Mask:
@@ -54,7 +54,7 @@ def test_labels_re_rank_the_rest() -> None:
 def test_reading_goes_on_while_the_rest_may_hold_too_many(found: int, patience: int, dry: int) -> None:
     # 60 found let 6 be missed: 135 dry posts in a row speak for at most 6 in 810, and 805 are unread.
     truth = np.arange(1000) < found
-    rows = SparseRows(np.arange(1000), np.zeros(1000, np.int64), np.zeros(1000), (1000, 1))
+    rows = sparse_rows(np.arange(1000), np.zeros(1000, np.int64), np.zeros(1000), (1000, 1))
     asked: list[int] = []
 
     def ask(posts: Index) -> Mask:
@@ -70,7 +70,7 @@ def test_reading_goes_on_while_the_rest_may_hold_too_many(found: int, patience: 
 def test_posts_without_words_can_be_labelled() -> None:
     none = np.empty(0, np.int64)
     truth = np.arange(40) % 4 == 0
-    last = list(review(truth + 0.0, SparseRows(none, none, np.empty(0), (40, 3)), partial(np.take, truth)))[-1]
+    last = list(review(truth + 0.0, sparse_rows(none, none, np.empty(0), (40, 3)), partial(np.take, truth)))[-1]
     assert last.reached and last.found == 10
 
 
@@ -124,7 +124,7 @@ def test_a_blind_ranking_does_not_break_the_promise() -> None:
     for seed in range(30):
         random = np.random.default_rng(seed)
         truth = random.random(300) < 0.2
-        rows = SparseRows(np.arange(300), random.integers(0, 5, 300), np.ones(300), (300, 5))
+        rows = sparse_rows(np.arange(300), random.integers(0, 5, 300), np.ones(300), (300, 5))
         settings = ReviewSettings(seed=seed, patience=10)
         last = list(review(random.random(300), rows, partial(np.take, truth), settings))[-1]
         wrong += last.found < 0.9 * truth.sum()

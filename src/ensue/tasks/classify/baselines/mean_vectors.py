@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from ensue.data.histories import Index
-from ensue.data.tokens import Tokens
 from ensue.metrics import Floats
-from ensue.tasks.classify import logistic
 from ensue.tasks.classify.dataset import Sides
-from ensue.tasks.classify.logistic import Linear, centred
+from ensue.text import linear
+from ensue.text.linear import Linear, centred
+from ensue.text.tokens import Tokens
 
 
 class MeanVectors:
@@ -31,7 +31,7 @@ class MeanVectors:
 
     def __init__(self, num_labels: int, strength: float, matrix: Tensor, num_sides: int) -> None:
         self.num_labels, self.strength, self.matrix, self.num_texts = num_labels, strength, matrix, 0
-        self.linear = logistic.zeros(matrix.shape[1] * (4 if num_sides == 2 else 1), num_labels)
+        self.linear = linear.zeros(matrix.shape[1] * (4 if num_sides == 2 else 1), num_labels)
 
     def count(self, sides: Sides, targets: Index) -> None:
         """Learn texts; see :meth:`Tfidf.count`."""
@@ -41,7 +41,7 @@ class MeanVectors:
             self.linear,
             self.num_texts,
         )
-        self.linear = logistic.fit(rows, wanted, self.num_labels, strength=self.strength, start=start, seen=seen)
+        self.linear = linear.fit(rows, wanted, self.num_labels, strength=self.strength, start=start, seen=seen)
         self.num_texts += len(targets)
 
     def scores(self, sides: Sides) -> Tensor:

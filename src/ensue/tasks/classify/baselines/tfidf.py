@@ -15,9 +15,11 @@ from torch import Tensor
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
-from ensue.tasks.classify import logistic
 from ensue.tasks.classify.dataset import Sides
-from ensue.tasks.classify.logistic import Linear, SparseRows, centred
+from ensue.text import linear
+from ensue.text.linear import Linear, centred
+from ensue.text.sparse import SparseRows, sparse_rows
+from ensue.text.weights import smooth_idf
 from ensue.vocabulary import UNKNOWN
 
 
@@ -70,7 +72,7 @@ class Tfidf:
     def __init__(self, num_labels: int, strength: float = 1.0) -> None:
         self.num_labels, self.strength, self.num_texts = num_labels, strength, 0
         self.keys, self.held = np.empty(0, np.int64), np.empty(0, np.int64)
-        self.linear = logistic.zeros(0, num_labels)
+        self.linear = linear.zeros(0, num_labels)
 
     def count(self, sides: Sides, targets: Index) -> None:
         """Learn texts; what was learned before stays the ground from which the weights move.
@@ -90,7 +92,7 @@ class Tfidf:
         seen, start, wanted = self.num_texts, Linear(weight, self.linear.bias), torch.from_numpy(targets)
         self.keys, self.held, self.num_texts = keys, counts, seen + len(targets)
         rows = self._rows(grams, len(targets)).matrix
-        self.linear = logistic.fit(rows, wanted, self.num_labels, strength=self.strength, start=start, seen=seen)
+        self.linear = linear.fit(rows, wanted, self.num_labels, strength=self.strength, start=start, seen=seen)
 
     def scores(self, sides: Sides) -> Tensor:
         """(texts, labels) scores before normalising, in float64."""
@@ -129,7 +131,7 @@ class Tfidf:
             raise ValueError("the n-grams are not as many as their weights")
 
     def _idf(self) -> Floats:
-        return np.log((1 + self.num_texts) / (1 + self.held)) + 1
+        return smooth_idf(self.held, self.num_texts)
 
     def _rows(self, grams: _Grams, num_texts: int) -> _Rows:
         columns = np.searchsorted(self.keys, grams.keys)
@@ -140,5 +142,5 @@ class Tfidf:
         where = np.stack([cells // width, cells % width])
         values = counts * self._idf()[where[1]]
         norms = np.sqrt(np.bincount(where[0], values**2, num_texts))
-        matrix = SparseRows(where[0], where[1], values / norms[where[0]], (num_texts, len(self.keys)))
+        matrix = sparse_rows(where[0], where[1], values / norms[where[0]], (num_texts, len(self.keys)))
         return _Rows(matrix, norms, columns, known)

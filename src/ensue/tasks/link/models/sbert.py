@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ensue.data.tokens import split_words
-from ensue.nn.encoder import Encoder
+from ensue.text.encoder import Encoder
+from ensue.text.tokens import split_words
 
 
 @dataclass(frozen=True, kw_only=True)

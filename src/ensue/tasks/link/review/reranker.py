@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from ensue.data.histories import Index, ranges
+from ensue.data.histories import Index
 from ensue.metrics import Floats
-from ensue.tasks.classify.logistic import SparseRows
+from ensue.text.sparse import SparseRows
 
 STRENGTH = 10.0
 """How much labels count beside the prior: scikit-learn's ``C``."""
@@ -34,7 +33,6 @@ class Reranker:
         self.start, self.rows = np.asarray(start, np.float64), rows
         spread = float(self.start.std()) or 1.0
         self.dense = np.stack([(self.start - self.start.mean()) / spread, np.ones(len(start))], axis=1)
-        self.offsets = np.searchsorted(rows.cells[0], np.arange(len(start) + 1))
         self.read: Index = np.empty(0, np.int64)
         """The labelled posts, in the order they came."""
         self.kernel: Floats = np.empty((0, 0))
@@ -53,30 +51,17 @@ class Reranker:
         self._take(np.setdiff1d(read, self.read))
         own_labels = labels[np.argsort(read)][np.searchsorted(np.sort(read), self.read)]
         self.shares = solve(self.kernel, self.start[self.read], own_labels, STRENGTH, self.shares)
-        owners, columns, values = self._cells(self.read)
-        weights = np.bincount(columns, values * self.shares[owners], self.rows.shape[1]).astype(np.float64)
-        moved = (self.rows @ torch.from_numpy(weights[:, None]))[:, 0].numpy()
+        moved = self.rows @ (self.rows[self.read].T @ self.shares)
         odds: Floats = self.start + moved + self.dense @ (self.dense[self.read].T @ self.shares)
         return odds
 
     def _take(self, new: Index) -> None:
         """Add posts to the labelled ones, with their inner products."""
         first, every = len(self.read), np.concatenate([self.read, new])
-        owners, columns, values = self._cells(every)
-        part = SparseRows(owners, columns, values, (len(every), self.rows.shape[1]))
-        wide = np.zeros((self.rows.shape[1], len(new)))
-        own = owners >= first
-        wide[columns[own], owners[own] - first] = values[own]
-        beside = (part @ torch.from_numpy(wide)).numpy() + self.dense[every] @ self.dense[new].T
+        beside = (self.rows[every] @ self.rows[new].T).toarray() + self.dense[every] @ self.dense[new].T
         kernel = np.empty((len(every), len(every)))
         kernel[:first, :first], kernel[:, first:], kernel[first:] = self.kernel, beside, beside.T
         self.read, self.kernel, self.shares = every, kernel, np.append(self.shares, np.zeros(len(new)))
-
-    def _cells(self, read: Index) -> tuple[Index, Index, Floats]:
-        lengths = np.diff(self.offsets)[read]
-        places = ranges(self.offsets[read], lengths)
-        _, columns, values = self.rows.cells
-        return np.repeat(np.arange(len(read)), lengths), columns[places], values[places]
 
 
 def solve(

@@ -40,9 +40,9 @@ from ensue.data.histories import Index
 from ensue.errors import SettingError
 from ensue.lines import plural
 from ensue.metrics import Floats
-from ensue.tasks.classify.logistic import SparseRows
 from ensue.tasks.link.review.audit import allowed_misses, audit_size, most_relevant
 from ensue.tasks.link.review.reranker import Reranker
+from ensue.text.sparse import SparseRows
 
 SPENT = 0.5
 """Part of the remaining chance of error that a look at an audit may use."""

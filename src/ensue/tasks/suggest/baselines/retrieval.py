@@ -5,12 +5,10 @@ sum of what its latest queries, each ``FADE`` less than the one after it, give t
 
     ``CLOSENESS`` x C(q) / max C + N(q) / max N,    N(q) = sum over c of C(c) beside(c, q)
 
-C(c) is the square of BM25 (Robertson & Zaragoza 2009) of c for the words of the typed query over the highest there is,
-of the ``CLOSE`` highest queries, and 0 elsewhere; each word counts once, the idf being Lucene's ln(1 + (N - n + 1/2) /
-(n + 1/2)). ``beside`` is :meth:`.CoOccurrence.shares`: what stood near c in sessions, before or after it.
+C(c) is the square of BM25 (:mod:`ensue.text.weights`) of c for the words of the typed query over the highest there is,
+of the ``CLOSE`` highest queries, and 0 elsewhere; each word counts once. ``beside`` is :meth:`.CoOccurrence.shares`:
+what stood near c in sessions, before or after it.
 Scores are rounded to six decimals; ties go to the query that came first.
-
-Postings are the columns of a sparse matrix, a row a query; a look-up adds up the columns of the words it asks for.
 """
 
 from __future__ import annotations
@@ -27,10 +25,10 @@ from ensue.data.queries.rows import WORDS, distinct_texts, words_of
 from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.co_occurrence import FADE, CoOccurrence
 from ensue.tasks.suggest.baselines.counting import Arrays, Mask, MostFrequentNext, last_places
+from ensue.text.postings import Postings
+from ensue.text.weights import bm25_idf, bm25_saturation
 from ensue.vocabulary import FIRST, Vocabulary
 
-SATURATION, LENGTH = 1.2, 0.75
-"""BM25's k1 and b."""
 CLOSE = 50
 """Queries of the log that a typed one stands for."""
 CLOSENESS = 0.3
@@ -58,13 +56,13 @@ class Retrieval:
         cells = pl.DataFrame({"word": codes, "query": np.repeat(np.arange(len(lengths)), lengths)})
         cells = cells.group_by("word", "query").len().sort("word", "query")
         held = np.bincount(cells["word"].to_numpy(), minlength=len(words))
-        self.columns = np.concatenate([[0], np.cumsum(held)]).astype(np.int64)
-        self.postings = cells["query"].to_numpy().astype(np.int32)
-        count, long = cells["len"].to_numpy(), lengths[self.postings] / max(lengths.mean(), 1) if len(lengths) else 1.0
-        idf = np.log1p((len(lengths) - held + 0.5) / (held + 0.5))
-        damped = count * (SATURATION + 1) / (count + SATURATION * (1 - LENGTH + LENGTH * long))
+        offsets = np.concatenate([[0], np.cumsum(held)]).astype(np.int64)
+        holders = cells["query"].to_numpy().astype(np.int32)
+        mean = float(lengths.mean()) if len(lengths) else 1.0
+        damped = bm25_saturation(cells["len"].to_numpy(), lengths[holders], mean)
         # Rounded, so that sums in 64 bits are exact and equal queries tie whatever the order of their words.
-        self.weights = (np.repeat(idf, held) * damped).astype(np.float32)
+        weights = (np.repeat(bm25_idf(held, len(lengths)), held) * damped).astype(np.float32)
+        self.postings = Postings(offsets, holders, weights, len(lengths))
 
     @classmethod
     def fit(cls, sessions: Histories, allowed: Mask | None = None) -> Retrieval:
@@ -125,12 +123,7 @@ class Retrieval:
         owners = np.repeat(np.arange(len(texts)), [len(own) for own in lists])
         words = self.words.ids([word for own in lists for word in own]).astype(np.int64) - FIRST
         owners, words = owners[words >= 0], words[words >= 0]
-        lengths = self.columns[words + 1] - self.columns[words]
-        entries = ranges(self.columns[words], lengths)
-        num_queries = len(self.queries)
-        cells = np.repeat(owners * num_queries, lengths) + self.postings[entries]
-        sums = np.bincount(cells, self.weights[entries], len(texts) * num_queries).astype(np.float64)
-        return sums.reshape(len(texts), num_queries)
+        return self.postings.scores(owners, words, np.ones(len(words)), len(texts))
 
     def _nearest(self, typed: Sequence[Index], texts: pl.Series, most: Index) -> Iterator[Index]:
         """For each list of typed queries (places in ``texts``, the latest first) up to so many, by the score."""

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from ensue.errors import SettingError
-from ensue.nn import encoder as module
-from ensue.nn.encoder import Encoder
+from ensue.text import encoder as module
+from ensue.text.encoder import Encoder
 from tests.encoders import WIDTH, StandIn, hashed, install
 
 CPU = torch.device("cpu")

@@ -10,9 +10,9 @@ import numpy as np
 
 from ensue.data.histories import Index
 from ensue.data.texts.dataset import Leaks, Texts, UnderstoodTexts, leaks
-from ensue.data.tokens import split_words
 from ensue.lines import part_of, quoted
 from ensue.records import Text
+from ensue.text.tokens import split_words
 
 _ROWS, _SHOWN = 3, 160
 _FEW = 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ensue.data.sentences import sentences
+from ensue.text.sentences import sentences
 
 
 @pytest.mark.parametrize(

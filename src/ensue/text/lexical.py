@@ -13,7 +13,7 @@ N and n count the articles, and texts that were only observed: five articles say
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,18 +22,18 @@ import polars as pl
 from ensue.data.histories import Index, ranges
 from ensue.errors import SettingError
 from ensue.metrics import Floats
-from ensue.tasks.classify.logistic import SparseRows
-from ensue.tasks.link.baselines.terms import STOP_WORDS, Keys, character_terms, word_terms
+from ensue.text.postings import Postings
+from ensue.text.sparse import SparseRows, sparse_rows
+from ensue.text.terms import STOP_WORDS, Keys, character_terms, word_terms
+from ensue.text.weights import bm25_idf, bm25_saturation, smooth_idf
 
 Arrays = dict[str, npt.NDArray[Any]]
 Terms = tuple[Index, Keys, Index]
 """(cells,) whose, not decreasing; which term; how often: as of ``word_terms``."""
 Kind = Literal["words", "characters", "bm25"]
 KINDS: tuple[Kind, ...] = ("words", "characters", "bm25")
-SATURATION, LENGTH = 1.2, 0.75
-"""BM25's k1 and b."""
 _CELLS = 1 << 22
-"""Scores, or products of weights, that are held at once."""
+"""Scores that are held at once."""
 
 
 class Lexical:
@@ -57,7 +57,7 @@ class Lexical:
         self.terms, self.seen = np.empty(0, np.uint64), np.empty(0, np.int64)
         """(terms,) of texts that were only observed, sorted, and how many of those hold each."""
         self.num_seen = 0
-        self._postings: _Postings | None = None
+        self._index: _Indexed | None = None
 
     def __len__(self) -> int:
         """Number of documents."""
@@ -70,7 +70,7 @@ class Lexical:
         self.offsets = np.concatenate([self.offsets, ends])
         self.keys = np.concatenate([self.keys, keys])
         self.counts = np.concatenate([self.counts, counts.astype(np.int32)])
-        self._postings = None
+        self._index = None
 
     def observe(self, texts: pl.Series) -> None:
         """Count in how many texts each term stands, without making them documents."""
@@ -80,7 +80,7 @@ class Lexical:
         seen[np.searchsorted(terms, self.terms)] += self.seen
         seen[np.searchsorted(terms, keys)] += frequencies
         self.terms, self.seen, self.num_seen = terms, seen, self.num_seen + len(texts)
-        self._postings = None
+        self._index = None
 
     def keep(self, chosen: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> None:
         """Keep the chosen documents, numbered anew in the order chosen."""
@@ -89,7 +89,7 @@ class Lexical:
         cells = ranges(self.offsets[index], lengths)
         self.keys, self.counts = self.keys[cells], self.counts[cells]
         self.offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        self._postings = None
+        self._index = None
 
     def scores(self, texts: pl.Series) -> npt.NDArray[np.float32]:
         """(texts, documents) scores; 0 where no term is shared. Cosines in [0, 1] but for BM25."""
@@ -111,23 +111,31 @@ class Lexical:
 
     def scores_of(self, terms: Terms, num: int) -> npt.NDArray[np.float32]:
         """(texts, documents) scores of as many texts, by their terms."""
-        return self._score(self._rows(terms, num), num)
+        texts, columns, weights = self._cells(terms, num)
+        return self._indexed().postings.scores(texts, columns, weights, num).astype(np.float32)
 
     def rows(self, texts: pl.Series) -> SparseRows:
         """(texts, terms) weights of texts as queries, in the columns of the terms that the documents have.
 
         Rows are of length 1, or 0 where no document has a term of the text; of BM25 a term counts 1.
         """
-        return self._rows(self.terms_of(texts), len(texts))
+        return sparse_rows(*self._cells(self.terms_of(texts), len(texts)), (len(texts), len(self._indexed().terms)))
 
-    def _rows(self, terms: Terms, num: int) -> SparseRows:
-        postings, (owners, keys, counts) = self._index(), terms
-        columns, indexed = _places(postings.terms, keys)
-        owners, columns, weights = owners[indexed], columns[indexed], np.ones(int(indexed.sum()))
+    def holds(self, texts: pl.Series) -> npt.NDArray[np.bool_]:
+        """(texts,) whether any document has a term of the text."""
+        held = np.zeros(len(texts), bool)
+        held[self._cells(self.terms_of(texts), len(texts))[0]] = True
+        return held
+
+    def _cells(self, terms: Terms, num: int) -> tuple[Index, Index, Floats]:
+        """(cells,) whose, in the column of which term of the documents, and how much it weighs in the text."""
+        (indexed, idf, _), (owners, keys, counts) = self._indexed(), terms
+        columns, present = _places(indexed, keys)
+        owners, columns, weights = owners[present], columns[present], np.ones(int(present.sum()))
         if self.kind != "bm25":
-            weights = (1 + np.log(counts[indexed])) * postings.idf[columns]
+            weights = (1 + np.log(counts[present])) * idf[columns]
             weights /= np.sqrt(np.bincount(owners, weights**2, num))[owners]
-        return SparseRows(owners, columns, weights, (num, len(postings.terms)))
+        return owners, columns, weights
 
     def arrays(self) -> Arrays:
         """All that was counted, read back by :meth:`restore`; the postings are made of it anew."""
@@ -144,30 +152,30 @@ class Lexical:
         self.terms, self.seen, self.num_seen = arrays["terms"], arrays["seen"], int(arrays["num_seen"])
         if not self.offsets[-1] == len(self.keys) == len(self.counts) or len(self.terms) != len(self.seen):
             raise ValueError("the terms are not as many as their counts")
-        self._postings = None
+        self._index = None
 
-    def _index(self) -> _Postings:
-        if self._postings is None:
-            self._postings = self._build()
-        return self._postings
+    def _indexed(self) -> _Indexed:
+        if self._index is None:
+            self._index = self._build()
+        return self._index
 
-    def _build(self) -> _Postings:
+    def _build(self) -> _Indexed:
         owners = np.repeat(np.arange(len(self)), np.diff(self.offsets))
         order = np.argsort(self.keys)
+        owners, counts = owners[order], self.counts[order].astype(np.float64)
         terms, starts = np.unique(self.keys[order], return_index=True)
-        columns = np.append(starts, len(order)).astype(np.int64)
-        frequencies = np.diff(columns)
+        offsets = np.append(starts, len(order)).astype(np.int64)
+        frequencies = np.diff(offsets)
         idf = self._idf(frequencies + self._held(terms))
-        counts = self.counts[order].astype(np.float64)
         if self.kind == "bm25":
-            lengths = np.bincount(owners, self.counts, len(self))
-            long = lengths[owners[order]] / max(lengths.mean(), 1.0) if len(lengths) else 1.0
-            weights = counts * (SATURATION + 1) / (counts + SATURATION * (1 - LENGTH + LENGTH * long))
-            weights *= np.repeat(idf, frequencies)
+            lengths = np.bincount(np.repeat(np.arange(len(self)), np.diff(self.offsets)), self.counts, len(self))
+            mean = float(lengths.mean()) if len(lengths) else 1.0
+            weights = bm25_saturation(counts, lengths[owners], mean) * np.repeat(idf, frequencies)
         else:
             weights = (1 + np.log(counts)) * np.repeat(idf, frequencies)
-            weights /= np.sqrt(np.bincount(owners[order], weights**2, len(self)))[owners[order]]
-        return _Postings(terms, columns, owners[order].astype(np.int32), weights.astype(np.float32), idf)
+            weights /= np.sqrt(np.bincount(owners, weights**2, len(self)))[owners]
+        postings = Postings(offsets, owners.astype(np.int32), weights.astype(np.float32), len(self))
+        return _Indexed(terms, idf, postings)
 
     def _held(self, keys: Keys) -> Index:
         """(keys,) how many observed texts hold each."""
@@ -176,37 +184,15 @@ class Lexical:
 
     def _idf(self, frequencies: Index) -> Floats:
         every = len(self) + self.num_seen
-        return (
-            np.log1p((every - frequencies + 0.5) / (frequencies + 0.5))
-            if self.kind == "bm25"
-            else np.log((1 + every) / (1 + frequencies)) + 1
-        )
-
-    def _score(self, rows: SparseRows, num_texts: int) -> npt.NDArray[np.float32]:
-        postings, (owners, terms, weights) = self._index(), rows.cells
-        lengths = postings.columns[terms + 1] - postings.columns[terms]
-        sums = np.zeros(num_texts * len(self))
-        ends = np.cumsum(lengths)
-        low = 0
-        while low < len(terms):  # so many products at a time
-            high = max(low + 1, int(np.searchsorted(ends, (ends[low - 1] if low else 0) + _CELLS, side="right")))
-            own = slice(low, high)
-            entries = ranges(postings.columns[terms[own]], lengths[own])
-            cells = np.repeat(owners[own] * len(self), lengths[own]) + postings.owners[entries]
-            products = np.repeat(weights[own], lengths[own]) * postings.weights[entries]
-            first, last = int(owners[low]) * len(self), (int(owners[high - 1]) + 1) * len(self)
-            sums[first:last] += np.bincount(cells - first, products, last - first)
-            low = high
-        return sums.astype(np.float32).reshape(num_texts, len(self))
+        return bm25_idf(frequencies, every) if self.kind == "bm25" else smooth_idf(frequencies, every)
 
 
-class _Postings:
-    """The documents column by column: a term, who holds it, and its weight there."""
+class _Indexed(NamedTuple):
+    """What is made of the counts: the terms, how rare each is, and who holds it."""
 
-    def __init__(
-        self, terms: Keys, columns: Index, owners: npt.NDArray[np.int32], weights: npt.NDArray[np.float32], idf: Floats
-    ) -> None:
-        self.terms, self.columns, self.owners, self.weights, self.idf = terms, columns, owners, weights, idf
+    terms: Keys
+    idf: Floats
+    postings: Postings
 
 
 def _places(terms: Keys, keys: Keys) -> tuple[Index, npt.NDArray[np.bool_]]:

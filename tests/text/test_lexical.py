@@ -14,9 +14,10 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from ensue.data.posts import read_articles, read_posts
 from ensue.data.posts.splits import given_part
 from ensue.errors import SettingError
-from ensue.tasks.link.baselines.lexical import KINDS, LENGTH, SATURATION, Kind, Lexical
-from ensue.tasks.link.baselines.terms import STOP_WORDS, character_terms, word_terms
 from ensue.tasks.link.measures import area_under_curve, average_precision, by_row, precision_curve
+from ensue.text.lexical import KINDS, Kind, Lexical
+from ensue.text.terms import STOP_WORDS, character_terms, word_terms
+from ensue.text.weights import LENGTH, SATURATION
 
 DATA = Path(os.environ.get("ENSUE_DATA", Path(__file__).parents[4] / "../shared/data")) / "links"
 ARTICLES = [
@@ -107,7 +108,8 @@ def test_a_post_scores_the_same_alone_and_in_any_block(kind: Kind, monkeypatch: 
     lexical = build(kind, ARTICLES)
     whole = lexical.scores(pl.Series(POSTS))
     alone = np.concatenate([lexical.scores(pl.Series([post])) for post in POSTS])
-    monkeypatch.setattr("ensue.tasks.link.baselines.lexical._CELLS", 7)
+    monkeypatch.setattr("ensue.text.lexical._CELLS", 7)
+    monkeypatch.setattr("ensue.text.postings._PRODUCTS", 7)
     np.testing.assert_array_equal(lexical.scores(pl.Series(POSTS)), whole)
     np.testing.assert_array_equal(alone, whole)
 

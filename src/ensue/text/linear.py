@@ -8,45 +8,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, cast
 
-import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 from torch.optim import LBFGS
 
-from ensue.data.histories import Index
 from ensue.metrics import Floats
+from ensue.text.sparse import SparseRows
 
 _STEPS, _SLOPE = 500, 1e-5
-
-
-class SparseRows:
-    """A sparse matrix that knows how to be multiplied with a dense one, and its transpose.
-
-    Args:
-        rows: (cells,) not decreasing.
-        columns: (cells,).
-        values: (cells,) float64.
-        shape: of the matrix.
-    """
-
-    def __init__(self, rows: Index, columns: Index, values: Floats, shape: tuple[int, int]) -> None:
-        self.cells, self.shape = (rows, columns, values), shape
-        self.offsets = torch.from_numpy(np.searchsorted(rows, np.arange(shape[0] + 1)))
-
-    @property
-    def T(self) -> SparseRows:  # noqa: N802
-        """The transpose."""
-        rows, columns, values = self.cells
-        order = np.argsort(columns, kind="stable")
-        return SparseRows(columns[order], rows[order], values[order], self.shape[::-1])
-
-    def __matmul__(self, weight: Tensor) -> Tensor:
-        """(rows, features) times (features, columns), as bags of its rows: no sparse format is as fast."""
-        _, columns, values = map(torch.from_numpy, self.cells)
-        return functional.embedding_bag(
-            columns, weight, self.offsets, mode="sum", per_sample_weights=values, include_last_offset=True
-        )
 
 
 class Linear(NamedTuple):
@@ -59,7 +28,12 @@ class Linear(NamedTuple):
 
     def scores(self, rows: SparseRows | Tensor) -> Tensor:
         """(rows, features), sparse or dense, to (rows, labels) scores; of two labels the first stays at 0."""
-        return widened(rows @ self.weight + self.bias)
+        return widened(_product(rows, self.weight) + self.bias)
+
+
+def _product(rows: SparseRows | Tensor, weight: Tensor) -> Tensor:
+    """(rows, features) times (features, columns)."""
+    return rows @ weight if isinstance(rows, Tensor) else torch.from_numpy(rows @ weight.detach().numpy())
 
 
 def widened(columns: Tensor) -> Tensor:
@@ -118,7 +92,7 @@ def fit(
         logarithms = scores.log_softmax(1)
         errors = ((logarithms.exp() - wanted) / len(targets))[:, -weight.shape[1] :].contiguous()
         moved, shifted = weight - start.weight, bias - start.bias
-        weight.grad, bias.grad = backward @ errors + scale * moved, errors.sum(0) + held * shifted
+        weight.grad, bias.grad = _product(backward, errors) + scale * moved, errors.sum(0) + held * shifted
         penalty = scale * moved.square().sum() + held * shifted.square().sum()
         return -(logarithms * wanted).sum() / len(targets) + penalty / 2
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.data.tokens import Tokenizer, Tokens, split_words
 from ensue.errors import DataError, SettingError
+from ensue.text.tokens import Tokenizer, Tokens, split_words
 
 PIECES = [
     "It",

@@ -6,7 +6,7 @@ ends one only where abbreviations do (``Inc.``, ``U.S.``, an initial) and a word
 title (``Mr.``) or ``e.g.`` it never does, after ``No.`` or ``Fig.`` not before a number. Marks inside a word or number
 are none: ``3.5``, ``ensue.org``.
 
-Networks that read documents sentence by sentence find theirs in :mod:`ensue.data.tokens`: what was learned from those
+Networks that read documents sentence by sentence find theirs in :mod:`ensue.text.tokens`: what was learned from those
 would no longer fit here.
 """
 

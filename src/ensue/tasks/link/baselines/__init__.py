@@ -1,1 +1,0 @@
-"""Lexical scores: what trains nothing and stands beside every model."""

@@ -1,0 +1,59 @@
+"""Documents term by term, and scores of texts that add up the terms they share with each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ensue.data.histories import Index, ranges
+from ensue.metrics import Floats
+
+_PRODUCTS = 1 << 22
+"""Products of weights that are held at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Postings:
+    """The columns of a sparse matrix, a row a document.
+
+    Attributes:
+        offsets: (terms + 1,) term ``t`` has the entries ``offsets[t]`` to ``offsets[t + 1]``.
+        documents: (entries,) who holds the term.
+        weights: (entries,) how much it weighs there.
+        num_documents: rows of the matrix.
+    """
+
+    offsets: Index
+    documents: npt.NDArray[np.int32]
+    weights: npt.NDArray[np.float32]
+    num_documents: int
+
+    def scores(self, texts: Index, terms: Index, weights: Floats, num_texts: int) -> Floats:
+        """(texts, documents) sums of products over the terms that a text and a document share.
+
+        With two documents, term 0 in document 1 and term 1 in both (``offsets`` 0 1 3, ``documents`` 1 0 1), the cells
+        of a text 0 with the terms 0 and 1 are 1, 0 and 1: the products of document 1 are added up.
+
+        Args:
+            texts: (cells,) whose, not decreasing.
+            terms: (cells,) which term.
+            weights: (cells,) how much it weighs in the text.
+            num_texts: rows of the result.
+        """
+        lengths = self.offsets[terms + 1] - self.offsets[terms]
+        sums = np.zeros(num_texts * self.num_documents)
+        ends = np.cumsum(lengths)
+        low = 0
+        while low < len(terms):
+            done = ends[low - 1] if low else 0
+            high = max(low + 1, int(np.searchsorted(ends, done + _PRODUCTS, side="right")))
+            part = slice(low, high)
+            entries = ranges(self.offsets[terms[part]], lengths[part])
+            cells = np.repeat(texts[part] * self.num_documents, lengths[part]) + self.documents[entries]
+            products = np.repeat(weights[part], lengths[part]) * self.weights[entries]
+            first, last = int(texts[low]) * self.num_documents, (int(texts[high - 1]) + 1) * self.num_documents
+            sums[first:last] += np.bincount(cells - first, products, last - first)
+            low = high
+        return sums.reshape(num_texts, self.num_documents)

@@ -14,8 +14,8 @@ import pytest
 
 from ensue.errors import DataError, SettingError
 from ensue.evaluation import compare
+from ensue.evaluation.bootstrap import RESAMPLES
 from ensue.evaluation.link import MEASURES
-from ensue.evaluation.rows import RESAMPLES
 from ensue.studies import PAPERS, ast, ast_page
 from ensue.studies.ast_measures import drawn, lengths_line, sparse_weights
 from ensue.studies.ast_paper import OVERALL, PRECISION

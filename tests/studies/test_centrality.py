@@ -19,7 +19,7 @@ from ensue.evaluation import RESAMPLES, evaluate
 from ensue.evaluation.classify import score
 from ensue.records import Text
 from ensue.studies import PAPERS, centrality, centrality_page
-from ensue.studies.centrality_measures import MEASURES, Answers, by_length, convergence, interval, resample
+from ensue.studies.centrality_measures import MEASURES, Answers, by_length, convergence, resample
 from ensue.studies.centrality_paper import RESULTS, SETTINGS, SETTINGS_NAMES, STATISTICS, half, printed
 from ensue.studies.centrality_sets import find_sets
 from ensue.studies.provenance import Study
@@ -261,7 +261,7 @@ def test_resampling_is_the_referees(data: Path) -> None:
     for place, measure in enumerate(MEASURES):
         assert found.figures[place] == pytest.approx(expected.figures[measure], abs=1e-5)
         low, high = expected.interval[measure]
-        assert interval(found)[measure] == pytest.approx((low, high), abs=1e-4)
+        assert found.centred().interval()[measure] == pytest.approx((low, high), abs=1e-4)
 
 
 def test_paired_verdict_by_hand() -> None:

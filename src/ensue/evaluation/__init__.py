@@ -14,11 +14,12 @@ from ensue.data.posts import Corpus
 from ensue.data.queries import Queries
 from ensue.data.texts import Texts
 from ensue.evaluation import classify, link, next_event, suggest
+from ensue.evaluation.bootstrap import RESAMPLES
 from ensue.evaluation.cards import describe, scores_of
 from ensue.evaluation.classify import TextCard, TextResult
 from ensue.evaluation.link import LinkCard, LinkResult
 from ensue.evaluation.next_event import AT, PROTOCOLS, SAMPLED, Card, Result, Scored, chance, evaluate_alone, score
-from ensue.evaluation.rows import RESAMPLES, Row, table
+from ensue.evaluation.rows import Row, table
 from ensue.evaluation.suggest import SuggestCard, SuggestResult
 from ensue.predictor import AnyPredictor
 from ensue.tasks.classify.predictor import ClassifyPredictor

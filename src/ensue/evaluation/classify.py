@@ -10,9 +10,8 @@ The verdict compares, on the same resamples, the accuracy of the best network an
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,9 @@ from ensue import metrics
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
 from ensue.errors import DataError
-from ensue.evaluation.paired_test import SURE, p_value
-from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_seeds
+from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, p_value, resample
+from ensue.evaluation.paired_test import SURE
+from ensue.evaluation.rows import Row, seed_notes, with_seeds
 from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.tasks.classify import COUNTING
@@ -152,21 +152,21 @@ def compare(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> Text
     kept = [[one.seed for one in seeds] for seeds, rows in zip(entries, pooled, strict=True) for _ in range(rows)]
     kept += [[first.seed]] * (len(names) - len(kept))
     owners, interval = _owners(data)
-    figures, resampled = _resample(runs, owners, len(labels))
+    found = _resample(runs, owners, len(labels))
+    figures = [own.figures for own in found]
     counted = [index for index, name in enumerate(names) if name in COUNTING]
     networks = [index for index in range(len(names)) if index not in counted]
     rival = max(counted, key=lambda index: figures[index][0])
     ours = max(networks, key=lambda index: figures[index][0], default=rival)
-    base = names.index("majority")
-    warnings = [_warning(figures, resampled, index, base) for index in range(len(names))]
-    rows = tuple(map(partial(_row, labels), runs, kept, figures, resampled, warnings))
+    base = found[names.index("majority")]
+    rows = tuple(_row(labels, *parts, base) for parts in zip(runs, kept, found, strict=True))
     return TextResult(
         with_seeds(_card(first, data, labels, interval), entries),
         rows,
         names[ours] if networks else None,
         names[rival],
         (float(figures[ours][0]), float(figures[rival][0])),
-        p_value(resampled[ours][:, 0] - resampled[rival][:, 0]),
+        p_value(found[ours].ahead(found[rival], "accuracy")),
     )
 
 
@@ -214,50 +214,47 @@ def _owners(data: Texts) -> tuple[Index, str]:
     return owners, f"95 %, {RESAMPLES} resamples of {what}, {int(owners.max()) + 1:,} in all"
 
 
-def _resample(runs: Sequence[Sequence[TextScored]], owners: Index, num_labels: int) -> tuple[Floats, Floats]:
-    """Figures (models, measures), and as many (models, resamples, measures) on the same resampled texts."""
-    random, texts, num_owners = np.random.default_rng(0), np.arange(len(owners)), int(owners.max()) + 1
-    figures = np.array([np.mean([run.figures(num_labels=num_labels) for run in seeds], 0) for seeds in runs])
-    resampled = np.empty((len(runs), RESAMPLES, len(MEASURES)))
-    for number in range(RESAMPLES):
-        times = np.bincount(random.integers(num_owners, size=num_owners), minlength=num_owners)
-        rows = np.repeat(texts, times[owners])
-        for index, seeds in enumerate(runs):
-            drawn = random.integers(len(seeds), size=len(seeds)) if len(seeds) > 1 else [0]
-            resampled[index, number] = np.mean([seeds[seed].figures(rows, num_labels) for seed in drawn], 0)
-    return figures, resampled
+def _resample(runs: Sequence[Sequence[TextScored]], owners: Index, num_labels: int) -> list[BootstrapResult]:
+    """Figures of each model, and the same for resampled texts."""
+    texts, num_owners = np.arange(len(owners)), int(owners.max()) + 1
+
+    def figures(times: Floats) -> Iterator[Floats]:
+        rows = np.repeat(texts, times[0].astype(np.int64)[owners])
+        for seeds in runs:
+            yield np.array([[run.figures(rows, num_labels)] for run in seeds])
+
+    by_seed = [np.array([run.figures(num_labels=num_labels) for run in seeds]) for seeds in runs]
+    drawn = resample([*map(len, runs)], num_owners, figures, order="in turn", resamples=RESAMPLES)
+    return [BootstrapResult(MEASURES, own, draws) for own, draws in zip(by_seed, drawn, strict=True)]
 
 
 def _row(
     labels: Sequence[str],
     runs: Sequence[TextScored],
     seeds: Sequence[int],
-    figures: Floats,
-    resampled: Floats,
-    warning: str,
+    found: BootstrapResult,
+    majority: BootstrapResult,
 ) -> Row:
-    centred = resampled - resampled.mean(0) + figures
-    bounds = [1.0 if name != "log_loss" else np.inf for name in MEASURES]
-    ends = zip(figures.tolist(), intervals(np.clip(centred, 0.0, bounds)), strict=True)
-    interval = dict(zip(MEASURES, ((min(low, own), max(high, own)) for own, (low, high) in ends), strict=True))
+    figures, bounds = found.by_name(), [1.0 if name != "log_loss" else np.inf for name in MEASURES]
+    ends = found.centred(bounds).interval()
+    interval = {name: (min(low, figures[name]), max(high, figures[name])) for name, (low, high) in ends.items()}
     counts = np.stack([metrics.label_counts(run.given, run.targets, len(labels)) for run in runs])
     shares = np.mean([metrics.precision_recall_f1(own) for own in counts], 0)
     by_label = {
         label: {"precision": float(p), "recall": float(r), "f1": float(f1), "texts": int(num)}
         for label, p, r, f1, num in zip(labels, *shares, counts[0][2], strict=True)
     }
-    each = [run.figures(num_labels=len(labels)) for run in runs]
-    notes = {"labels": by_label, **seed_notes(seeds, MEASURES, each)}
+    notes = {"labels": by_label, **seed_notes(seeds, found)}
     seconds = 1000 * sum(run.seconds for run in runs) / sum(len(run.given) for run in runs)
-    found = dict(zip(MEASURES, figures.tolist(), strict=True))
-    return Row(runs[0].model, found, interval, seconds, notes, warning and f"{runs[0].model}: {warning}")
+    warning = _warning(found, majority)
+    return Row(runs[0].model, figures, interval, seconds, notes, warning and f"{runs[0].model}: {warning}")
 
 
-def _warning(figures: Floats, resampled: Floats, index: int, base: int) -> str:
+def _warning(found: BootstrapResult, majority: BootstrapResult) -> str:
     """Says so unless the whole interval of the difference in accuracy lies above 0."""
-    if index == base or np.percentile(resampled[index][:, 0] - resampled[base][:, 0], 2.5) > 0:
+    if found is majority or np.percentile(found.ahead(majority, "accuracy"), 2.5) > 0:
         return ""
-    own, other = figures[index][0], figures[base][0]
+    own, other = found.figures[0], majority.figures[0]
     return f"accuracy {own:.4f} is not clearly above {other:.4f}, that of always naming the most frequent label"
 
 

@@ -23,8 +23,9 @@ from ensue.data.histories import Index
 from ensue.data.near_copies import headline_copies
 from ensue.data.posts import Corpus
 from ensue.errors import DataError
+from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, drawn_apart, seeds_apart
 from ensue.evaluation.paired_test import PairedTest, paired_tests
-from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_seeds
+from ensue.evaluation.rows import Row, seed_notes, with_seeds
 from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.tasks.link import COUNTING
@@ -128,10 +129,7 @@ class Asked:
         self.pool = np.flatnonzero(self.related.any(0))
         clusters: Index = np.unique(self.related.argmax(1), return_inverse=True)[1].astype(np.int64)
         self.clusters = clusters
-        size = int(clusters.max()) + 1
-        self.times: Floats = (
-            np.random.default_rng(seed).multinomial(size, np.full(size, 1 / size), RESAMPLES).astype(np.float64)
-        )
+        self.times: Floats = drawn_apart(int(clusters.max()) + 1, RESAMPLES, seed)
 
 
 def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus) -> LinkResult:
@@ -154,15 +152,13 @@ def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus) -> LinkRes
             runs.append([score(first, asked, name)])
     kept = [[own.seed for own in seeds] for seeds in entries for _ in range(1 + _pulls(seeds[0]))]
     kept += [[first.seed]] * (len(names) - len(kept))
-    figures, drawn, rows = [], [], []
-    for name, scored, own_seeds in zip(names, runs, kept, strict=True):
-        parts = [figures_of(run.scores, asked) for run in scored]
-        figures.append(np.mean([own for own, _ in parts], 0))
-        drawn.append(over_seeds(np.stack([own for _, own in parts])))
-        notes = seed_notes(own_seeds, MEASURES, [own.tolist() for own, _ in parts])
-        rows.append(_row(name, scored, notes, asked, figures[-1], drawn[-1]))
-    found = paired_tests(RIVAL, MEASURES, names, COUNTING, figures, drawn)
-    return LinkResult(with_seeds(_card(first, asked), entries), tuple(rows), found)
+    found = [_resample(scored, asked) for scored in runs]
+    rows = tuple(
+        _row(name, scored, seed_notes(numbers, own), asked, own)
+        for name, scored, numbers, own in zip(names, runs, kept, found, strict=True)
+    )
+    duels = paired_tests(RIVAL, COUNTING, names, found)
+    return LinkResult(with_seeds(_card(first, asked), entries), rows, duels)
 
 
 def _pulls(predictor: LinkPredictor) -> bool:
@@ -192,6 +188,12 @@ def _wide(asked: Asked, scores: Floats) -> Mask:
     wide = np.zeros(scores.shape, bool)
     wide[:, : asked.related.shape[1]] = asked.related
     return wide
+
+
+def _resample(runs: Sequence[LinkScored], asked: Asked) -> BootstrapResult:
+    """Figures of a model, and the same for resampled articles."""
+    by_seed, draws = zip(*(figures_of(run.scores, asked) for run in runs), strict=True)
+    return BootstrapResult(MEASURES, np.stack(by_seed), seeds_apart(np.stack(draws)))
 
 
 def figures_of(scores: Floats, asked: Asked) -> tuple[Floats, Floats]:
@@ -239,24 +241,14 @@ def _resampled_pool(scores: Floats, true: Mask, weights: Floats, at: Sequence[in
     return found
 
 
-def over_seeds(drawn: Floats) -> Floats:
-    """(seeds, resamples, measures) to (resamples, measures): each resample draws seeds too."""
-    seeds = np.random.default_rng(1).integers(len(drawn), size=(len(drawn), drawn.shape[1]))
-    found: Floats = drawn[seeds, np.arange(drawn.shape[1])].mean(0)
-    return found
-
-
-def _row(
-    name: str, runs: Sequence[LinkScored], notes: dict[str, Any], asked: Asked, figures: Floats, drawn: Floats
-) -> Row:
-    interval = dict(zip(MEASURES, intervals(drawn), strict=True))
+def _row(name: str, runs: Sequence[LinkScored], notes: dict[str, Any], asked: Asked, found: BootstrapResult) -> Row:
     run = runs[0]
     pool, true = run.scores[:, asked.pool], asked.related[:, asked.pool]
     notes["precision_at"] = {str(r): value for r, value in precision_curve(pool, true).items()}
     if run.cut is not None and np.isfinite(run.cut):
         notes["even"] = asdict(at_cut(pool, true, run.cut))
     seconds = 1000 * sum(own.seconds for own in runs) / (len(runs) * len(asked.data))
-    return Row(name, dict(zip(MEASURES, figures.tolist(), strict=True)), interval, seconds, notes)
+    return Row(name, found.by_name(), found.interval(), seconds, notes)
 
 
 def _card(predictor: LinkPredictor, asked: Asked) -> LinkCard:

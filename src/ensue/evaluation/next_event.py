@@ -19,7 +19,7 @@ card states the level of chance, and under any protocol a warning stands beside 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -30,7 +30,8 @@ from ensue import metrics
 from ensue.data.histories import Histories
 from ensue.data.sequences.check import fingerprints
 from ensue.errors import DataError, SettingError
-from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_seeds
+from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, p_value_above, resample
+from ensue.evaluation.rows import Row, seed_notes, with_seeds
 from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.tasks.next import COUNTING
@@ -141,18 +142,16 @@ def compare(
     kept = [[predictor.seed for predictor in seeds] for seeds in entries]
     kept += [[first.seed]] * (len(names) - len(entries))
     table = [[_sums(run, len(data), at) for run in seeds] for seeds in runs]
-    each, resampled = _resample(table, macro=protocol == "macro")
-    figures = [own.mean(0) for own in each]
+    found = _resample(table, at, macro=protocol == "macro")
     rows = tuple(
-        _row(name, seeds, at, each[index], resampled[index], _candidates(first, protocol), kept[index])
-        for index, (name, seeds) in enumerate(zip(names, runs, strict=True))
+        _row(name, seeds, at, own, _candidates(first, protocol), numbers)
+        for name, seeds, own, numbers in zip(names, runs, found, kept, strict=True)
     )
     counted = [index for index, name in enumerate(names) if name in COUNTING]
     networks = [index for index in range(len(names)) if index not in counted]
-    rival = max(counted, key=lambda index: figures[index][0])
-    ours = max(networks, key=lambda index: figures[index][0], default=rival)
-    ahead = resampled[ours][:, 0] - resampled[rival][:, 0]
-    p_value = float((1 + (ahead <= 0).sum()) / (1 + len(ahead)))
+    rival = max(counted, key=lambda index: found[index].figures[0])
+    ours = max(networks, key=lambda index: found[index].figures[0], default=rival)
+    p_value = p_value_above(found[ours].ahead(found[rival], "mrr"))
     card = with_seeds(_card(first, data, asked, protocol, runs[0][0]), entries)
     return Result(
         card, rows, names[rival], bool(ours != rival and p_value < 0.05), p_value, names[ours] if networks else None
@@ -175,8 +174,8 @@ def evaluate_alone(
         DataError: the data holds nothing to score.
     """
     run = score(predictor, data, protocol, counting)
-    each, resampled = _resample([[_sums(run, len(data), at)]], macro=protocol == "macro")
-    row = _row(run.model, [run], at, each[0], resampled[0], _candidates(predictor, protocol), [predictor.seed])
+    (found,) = _resample([[_sums(run, len(data), at)]], at, macro=protocol == "macro")
+    row = _row(run.model, [run], at, found, _candidates(predictor, protocol), [predictor.seed])
     return row, _card(predictor, data, protocol, protocol, run)
 
 
@@ -189,17 +188,14 @@ def _row(
     name: str,
     runs: Sequence[Scored],
     at: Sequence[int],
-    each: Floats,
-    resampled: Floats,
+    found: BootstrapResult,
     candidates: int,
     seeds: Sequence[int],
 ) -> Row:
-    measures = metrics.names(at)
-    found = dict(zip(measures, each.mean(0).tolist(), strict=True))
-    interval = dict(zip(measures, intervals(resampled), strict=True))
+    figures, interval = found.by_name(), found.interval()
     seconds = 1000 * sum(run.seconds for run in runs) / max(1, sum(len(run.rank) for run in runs))
-    notes = seed_notes(seeds, measures, each.tolist())
-    return Row(name, found, interval, seconds, notes, _warning(name, found, interval, min(at), candidates))
+    notes = seed_notes(seeds, found)
+    return Row(name, figures, interval, seconds, notes, _warning(name, figures, interval, min(at), candidates))
 
 
 def _warning(
@@ -240,21 +236,24 @@ def _sums(run: Scored, num_sequences: int, at: Sequence[int]) -> tuple[Floats, F
     return metrics.per_sequence(metrics.values(run.rank, at), run.sequence, num_sequences)
 
 
-def _resample(table: list[list[tuple[Floats, Floats]]], *, macro: bool) -> tuple[list[Floats], Floats]:
-    """Figures (seeds, measures) of each model, and (models, resamples, measures) for the same resampled sequences."""
-    random = np.random.default_rng(0)
+def _resample(table: list[list[tuple[Floats, Floats]]], at: Sequence[int], *, macro: bool) -> list[BootstrapResult]:
+    """Figures of each model, and the same for resampled sequences."""
     counts = table[0][0][1]
     used = counts > 0
     counts = np.ones(int(used.sum())) if macro else counts[used]
     models = [[(sums[used] / own[used, None] if macro else sums[used]) for sums, own in seeds] for seeds in table]
-    each: list[Floats] = [np.stack([sums.sum(0) for sums in seeds]) / counts.sum() for seeds in models]
-    resampled = np.empty((len(models), RESAMPLES, each[0].shape[1]))
-    for number in range(RESAMPLES):
-        weight = np.bincount(random.integers(len(counts), size=len(counts)), minlength=len(counts))
-        for index, seeds in enumerate(models):
-            drawn = random.integers(len(seeds), size=len(seeds)) if len(seeds) > 1 else [0]
-            resampled[index, number] = np.mean([weight @ seeds[seed] for seed in drawn], 0) / (weight @ counts)
-    return each, resampled
+
+    def summed(times: Floats) -> Iterator[Floats]:
+        targets = (times @ counts)[:, None]
+        for seeds in models:
+            yield np.stack([np.append(times @ sums, targets, axis=1) for sums in seeds])
+
+    found = []
+    drawn = resample([*map(len, models)], len(counts), summed, order="in turn", resamples=RESAMPLES)
+    for seeds, draws in zip(models, drawn, strict=True):
+        by_seed = np.stack([sums.sum(0) for sums in seeds]) / counts.sum()
+        found.append(BootstrapResult((*metrics.names(at),), by_seed, draws[:, :-1] / draws[:, -1:]))
+    return found
 
 
 def _card(predictor: NextPredictor, data: Histories, asked: str, protocol: str, run: Scored) -> Card:

@@ -6,15 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ensue.metrics import Floats
+from ensue.evaluation.bootstrap import BootstrapResult, p_value
 
 SURE = 0.05
 """A difference is called one where its p-value is below this."""
-
-
-def p_value(ahead: Floats) -> float:
-    """Two-sided: how often resampling turns (resamples,) differences round, or to nothing."""
-    return float(min(1.0, 2 * (1 + min((ahead <= 0).sum(), (ahead >= 0).sum())) / (1 + len(ahead))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,33 +49,24 @@ class PairedTest:
 
 
 def paired_tests(
-    asked: Sequence[str],
-    measures: Sequence[str],
-    names: Sequence[str],
-    counting: Collection[str],
-    figures: Sequence[Floats],
-    drawn: Sequence[Floats],
+    asked: Sequence[str], counting: Collection[str], names: Sequence[str], found: Sequence[BootstrapResult]
 ) -> tuple[PairedTest, ...]:
     """A duel for each measure that is asked.
 
     Args:
         asked: which measures.
-        measures: the columns of what follows.
+        counting: which models count.
         names: the models.
-        counting: which of them count.
-        figures: (measures,) of each model.
-        drawn: (resamples, measures) of each model, on the same resampled data.
+        found: of each model, on the same resampled data.
     """
-    found = []
+    tests = []
     counted = [index for index, name in enumerate(names) if name in counting]
-    others = [index for index in range(len(names)) if index not in counted]
+    others = [index for index, name in enumerate(names) if name not in counting]
     for measure in asked:
-        column = measures.index(measure)
-        scores = [float(own[column]) for own in figures]
-        rival = max(counted, key=scores.__getitem__)
-        ours = max(others, key=scores.__getitem__, default=rival)
-        sure = p_value(drawn[ours][:, column] - drawn[rival][:, column])
-        found.append(
-            PairedTest(measure, names[ours] if others else None, names[rival], (scores[ours], scores[rival]), sure)
-        )
-    return tuple(found)
+        figures = [own.by_name()[measure] for own in found]
+        rival = max(counted, key=figures.__getitem__)
+        ours = max(others, key=figures.__getitem__, default=rival)
+        sure = p_value(found[ours].ahead(found[rival], measure))
+        model = names[ours] if others else None
+        tests.append(PairedTest(measure, model, names[rival], (figures[ours], figures[rival]), sure))
+    return tuple(tests)

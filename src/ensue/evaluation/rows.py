@@ -8,9 +8,8 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
-from ensue.metrics import Floats
+from ensue.evaluation.bootstrap import BootstrapResult
 
-RESAMPLES = 1000
 PLAIN = ("log_loss",)
 """Measures that are no fractions: shown as they are, the others x 100."""
 
@@ -57,21 +56,15 @@ class Rows(Protocol):
         ...
 
 
-def seed_notes(seeds: Sequence[int], measures: Sequence[str], figures: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """Notes on a model that was trained with several seeds: each one's figures, and their standard deviation.
-
-    Args:
-        seeds: of the trainings.
-        measures: the columns of ``figures``.
-        figures: (seeds, measures).
-    """
+def seed_notes(seeds: Sequence[int], found: BootstrapResult) -> dict[str, Any]:
+    """Notes on a model that was trained with several seeds: each one's figures, and their standard deviation."""
     if len(seeds) < 2:
         return {}
     each = [
-        {"seed": seed, **dict(zip(measures, map(float, own), strict=True))}
-        for seed, own in zip(seeds, figures, strict=True)
+        {"seed": seed, **dict(zip(found.names, own, strict=True))}
+        for seed, own in zip(seeds, found.by_seed.tolist(), strict=True)
     ]
-    spread = dict(zip(measures, np.std(figures, axis=0, ddof=1).tolist(), strict=True))
+    spread = dict(zip(found.names, np.std(found.by_seed, axis=0, ddof=1).tolist(), strict=True))
     return {"seeds": len(seeds), "by_seed": each, "spread": spread}
 
 
@@ -79,12 +72,6 @@ def with_seeds(card: CARD, entries: Sequence[Sequence[object]]) -> CARD:
     """The card, which says so where intervals resample seeds too."""
     several = any(len(seeds) > 1 for seeds in entries)
     return replace(card, interval=f"{card.interval}; seeds are resampled too") if several else card
-
-
-def intervals(resampled: Floats) -> list[tuple[float, float]]:
-    """The middle 95 % of (resamples, measures), a pair a measure."""
-    low, high = np.percentile(resampled, [2.5, 97.5], axis=0)
-    return list(zip(low.tolist(), high.tolist(), strict=True))
 
 
 def cell(row: Row, name: str, between: str = " ± ") -> str:

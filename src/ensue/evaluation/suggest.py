@@ -17,7 +17,7 @@ paired: the best network against the best counting row, by BLEU and by MRR.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -29,8 +29,9 @@ from ensue.data.histories import Histories, Index
 from ensue.data.queries import Queries, prefixes
 from ensue.data.queries.rules import PAPER_RULES, normalise
 from ensue.errors import DataError, SettingError
+from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, resample
 from ensue.evaluation.paired_test import PairedTest, paired_tests
-from ensue.evaluation.rows import RESAMPLES, Row, intervals, seed_notes, with_seeds
+from ensue.evaluation.rows import Row, seed_notes, with_seeds
 from ensue.lines import plural
 from ensue.metrics import STOP_WORDS, Floats
 from ensue.tasks.suggest import COUNTING
@@ -154,15 +155,14 @@ def compare(entries: Sequence[Sequence[SuggestPredictor]], data: Queries, protoc
             names.append(name)
             runs.append([_score(first, asked, name)])
     kept = [[own.seed for own in seeds] for seeds in entries] + [[first.seed]] * (len(names) - len(entries))
-    each, resampled = _resample(runs, asked)
-    figures = [own.mean(0) for own in each]
+    found = resampled([[run.counts for run in seeds] for seeds in runs], asked.owners, asked.num_sessions, RESAMPLES)
     seen = np.isin(asked.prints, first.train_prints.numpy())
     rows = tuple(
-        _row(name, own, kept[index], asked, seen, each[index], resampled[index])
-        for index, (name, own) in enumerate(zip(names, runs, strict=True))
+        _row(name, scored, numbers, asked, seen, own)
+        for name, scored, numbers, own in zip(names, runs, kept, found, strict=True)
     )
-    found = paired_tests(RIVAL, MEASURES, names, COUNTING, figures, list(resampled))
-    return SuggestResult(with_seeds(_card(first, asked, protocol, seen, part), entries), rows, found)
+    duels = paired_tests(RIVAL, COUNTING, names, found)
+    return SuggestResult(with_seeds(_card(first, asked, protocol, seen, part), entries), rows, duels)
 
 
 def _scored_part(data: Queries) -> tuple[Queries, str]:
@@ -227,26 +227,31 @@ def figures_of(sums: Floats, targets: Floats) -> Floats:
     return np.concatenate(parts, axis=-1)
 
 
-def _resample(runs: Sequence[Sequence[SuggestScored]], asked: _Asked) -> tuple[list[Floats], Floats]:
-    """Figures (seeds, measures) of each model, and (models, resamples, measures) on the same resampled sessions."""
-    random, number = np.random.default_rng(0), asked.num_sessions
-    weight = np.stack(
-        [np.bincount(random.integers(number, size=number), minlength=number) for _ in range(RESAMPLES)]
-    ).astype(np.float64)
-    counts = np.bincount(asked.owners, minlength=number).astype(np.float64)
-    sums = [[_by_session(run.counts, asked) for run in seeds] for seeds in runs]
+def resampled(
+    runs: Sequence[Sequence[Floats]], owners: Index, num_sessions: int, resamples: int
+) -> list[BootstrapResult]:
+    """Figures of each model, and the same for resampled sessions.
+
+    Args:
+        runs: (targets, 23) :func:`counted` of each model, one a seed.
+        owners: (targets,) the session of each.
+        num_sessions: those without targets included.
+        resamples: how often.
+    """
+    counts = np.bincount(owners, minlength=num_sessions).astype(np.float64)
+    sums = [
+        [np.stack([np.bincount(owners, column, num_sessions) for column in run.T], axis=1) for run in seeds]
+        for seeds in runs
+    ]
+
+    def figures(times: Floats) -> Iterator[Floats]:
+        for seeds in sums:
+            yield np.stack([figures_of(times @ own, times @ counts) for own in seeds])
+
     whole = np.array(counts.sum())
-    found: list[Floats] = [np.stack([figures_of(own.sum(0), whole) for own in seeds]) for seeds in sums]
-    resampled = []
-    for seeds in sums:
-        each = np.stack([figures_of(weight @ own, weight @ counts) for own in seeds])
-        drawn = random.integers(len(seeds), size=(RESAMPLES, len(seeds)))
-        resampled.append(each[drawn, np.arange(RESAMPLES)[:, None]].mean(1))
-    return found, np.stack(resampled)
-
-
-def _by_session(counts: Floats, asked: _Asked) -> Floats:
-    return np.stack([np.bincount(asked.owners, column, asked.num_sessions) for column in counts.T], axis=1)
+    by_seed = [np.stack([figures_of(own.sum(0), whole) for own in seeds]) for seeds in sums]
+    drawn = resample([*map(len, sums)], num_sessions, figures, order="units first", resamples=resamples)
+    return [BootstrapResult(MEASURES, own, draws) for own, draws in zip(by_seed, drawn, strict=True)]
 
 
 def _row(
@@ -255,17 +260,15 @@ def _row(
     seeds: Sequence[int],
     asked: _Asked,
     seen: np.ndarray[Any, Any],
-    each: Floats,
-    drawn: Floats,
+    found: BootstrapResult,
 ) -> Row:
-    interval = dict(zip(MEASURES, intervals(drawn), strict=True))
-    notes = seed_notes(seeds, MEASURES, each.tolist())
+    notes = seed_notes(seeds, found)
     notes["by_length"] = {
         label: _part(runs, asked.typed == place) for place, label in enumerate(_LENGTHS) if (asked.typed == place).any()
     }
     notes["by_pair"] = {"seen": _part(runs, seen), "unseen": _part(runs, ~seen)}
     seconds = 1000 * sum(run.seconds for run in runs) / sum(len(run.counts) for run in runs)
-    return Row(name, dict(zip(MEASURES, each.mean(0).tolist(), strict=True)), interval, seconds, notes)
+    return Row(name, found.by_name(), found.interval(), seconds, notes)
 
 
 def _part(seeds: Sequence[SuggestScored], chosen: np.ndarray[Any, Any]) -> dict[str, float]:

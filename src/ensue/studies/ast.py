@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from ensue.errors import SettingError
+from ensue.evaluation.bootstrap import BootstrapResult
 from ensue.evaluation.link import Asked, score
 from ensue.nn.device import find_device
 from ensue.studies import ast_page as page
 from ensue.studies.ast_measures import drawn, measured, post_map, require_map, sparse_weights
 from ensue.studies.ast_paper import OVERALL, PRECISION
 from ensue.studies.ast_sets import LinkSet, find_sets, find_vectors
-from ensue.studies.bootstrap_result import BootstrapResult
 from ensue.studies.cached_runs import CachedRun, CachedRuns
 from ensue.studies.provenance import Log, Progress, Study
 from ensue.tasks.link import COUNTING, MODELS

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from ensue.errors import SettingError
-from ensue.evaluation.link import MEASURES, Asked, LinkScored, figures_of, over_seeds
+from ensue.evaluation.bootstrap import BootstrapResult, seeds_apart
+from ensue.evaluation.link import MEASURES, Asked, LinkScored, figures_of
 from ensue.nn.normalisers import sparsemax
 from ensue.studies.ast_paper import CUT
-from ensue.studies.bootstrap_result import BootstrapResult
 from ensue.studies.cached_runs import CachedRun
 from ensue.tasks.link.measures import at_cut, precision_curve
 from ensue.tasks.link.predictor import LinkPredictor
@@ -55,9 +55,8 @@ def drawn(cells: Sequence[CachedRun]) -> BootstrapResult:
     """A model's figures and draws, from :func:`measured`, one a seed."""
     by_seed = np.array([[cell["figures"][name] for name in MEASURES] for cell in cells])
     packed = [np.frombuffer(base64.b64decode(cell["draws"]), "<u2") for cell in cells]
-    return BootstrapResult(
-        MEASURES, by_seed, over_seeds(np.stack([own.reshape(-1, len(MEASURES)) / _FINE for own in packed]))
-    )
+    draws = np.stack([own.reshape(-1, len(MEASURES)) / _FINE for own in packed])
+    return BootstrapResult(MEASURES, by_seed, seeds_apart(draws))
 
 
 def require_map() -> None:

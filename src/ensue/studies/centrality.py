@@ -18,12 +18,12 @@ import numpy as np
 from ensue.data.texts import Texts
 from ensue.errors import SettingError
 from ensue.evaluation import RESAMPLES
+from ensue.evaluation.bootstrap import BootstrapResult
 from ensue.evaluation.classify import score
 from ensue.nn.pooling import POOLINGS
 from ensue.studies import centrality_page as page
-from ensue.studies.bootstrap_result import BootstrapResult
 from ensue.studies.cached_runs import CachedRun, CachedRuns
-from ensue.studies.centrality_measures import MEASURES, Answers, convergence, interval, owners, resample, step_times
+from ensue.studies.centrality_measures import MEASURES, Answers, convergence, owners, resample, step_times
 from ensue.studies.centrality_paper import SETTINGS, SETTINGS_NAMES, printed
 from ensue.studies.centrality_sets import READERS, VECTORS, TextSet, find_sets, text_folder
 from ensue.studies.provenance import Log, Progress, Study
@@ -322,7 +322,7 @@ def _row(data: str, name: str, cells: Sequence[CachedRun], found: BootstrapResul
     """A row of Table 3 (of SNLI, Table 4): means over seeds, intervals, the paper's figure."""
     row: dict[str, Any] = {"data": data, "model": name, "seeds": len(cells), "tested": tested}
     row |= {measure: float(value) for measure, value in zip(MEASURES, found.figures, strict=True)}
-    row |= {"interval": interval(found), "paper": printed(data, name)}
+    row |= {"interval": found.centred().interval(), "paper": printed(data, name)}
     if name in TRAINED:
         first = cells[0]
         row |= {key: first[key] for key in ("parameters", "architecture", "held_out")}

@@ -6,7 +6,7 @@ import base64
 import copy
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,10 +16,11 @@ import torch
 
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
+from ensue.evaluation import bootstrap
+from ensue.evaluation.bootstrap import BootstrapResult
 from ensue.evaluation.classify import TextScored
 from ensue.metrics import Floats, macro_f1
 from ensue.nn.centrality import second_eigenvalue, steps_to_converge
-from ensue.studies.bootstrap_result import BootstrapResult
 from ensue.studies.centrality_paper import STEPS, TOLERANCE
 from ensue.studies.centrality_sets import evenly
 from ensue.tasks.classify import MODELS
@@ -66,12 +67,6 @@ def _text(array: npt.NDArray[Any]) -> str:
     return base64.b64encode(array.tobytes()).decode("ascii")
 
 
-def interval(drawn: BootstrapResult) -> dict[str, tuple[float, float]]:
-    """The middle 95 %, moved so that the mean of the resamples lies on the figure, as the evaluator does."""
-    centred = np.clip(drawn.draws - drawn.draws.mean(0) + drawn.figures, 0.0, 1.0)
-    return replace(drawn, draws=centred).interval()
-
-
 def resample(
     runs: Mapping[str, Sequence[Answers]], targets: Index, owners: Index, resamples: int
 ) -> dict[str, BootstrapResult]:
@@ -83,19 +78,18 @@ def resample(
         owners: (texts,) what each text is drawn with.
         resamples: how often.
     """
-    random, num_owners = np.random.default_rng(0), int(owners.max()) + 1
     num_labels = 1 + max(int(targets.max()), *(int(run.given.max()) for seeds in runs.values() for run in seeds))
-    counted = {name: [_Counted(run, targets, num_labels) for run in seeds] for name, seeds in runs.items()}
+    counted = [[_Counted(run, targets, num_labels) for run in seeds] for seeds in runs.values()]
+
+    def figures(times: Floats) -> Iterator[Floats]:
+        for seeds in counted:
+            yield np.array([[run.figures(times[0][owners])] for run in seeds])
+
     whole = np.ones(len(targets))
-    by_seed = {name: np.array([run.figures(whole) for run in seeds]) for name, seeds in counted.items()}
-    draws = {name: np.empty((resamples, len(MEASURES))) for name in runs}
-    for number in range(resamples):
-        times = np.bincount(random.integers(num_owners, size=num_owners), minlength=num_owners)[owners].astype(float)
-        for name, seeds in counted.items():
-            own = np.array([run.figures(times) for run in seeds])
-            drawn = random.integers(len(seeds), size=len(seeds)) if len(seeds) > 1 else [0]
-            draws[name][number] = own[drawn].mean(0)
-    return {name: BootstrapResult(MEASURES, by_seed[name], draws[name]) for name in runs}
+    by_seed = [np.array([run.figures(whole) for run in seeds]) for seeds in counted]
+    units = int(owners.max()) + 1
+    drawn = bootstrap.resample([*map(len, counted)], units, figures, order="in turn", resamples=resamples)
+    return {name: BootstrapResult(MEASURES, *own) for name, *own in zip(runs, by_seed, drawn, strict=True)}
 
 
 class _Counted:

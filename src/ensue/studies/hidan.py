@@ -16,8 +16,8 @@ import numpy as np
 
 from ensue.errors import SettingError
 from ensue.evaluation import RESAMPLES
+from ensue.evaluation.bootstrap import BootstrapResult
 from ensue.studies import hidan_page as page
-from ensue.studies.bootstrap_result import BootstrapResult
 from ensue.studies.cached_runs import CachedRun, CachedRuns
 from ensue.studies.hidan_measures import END, PROTOCOLS, of_cells, resample, sums
 from ensue.studies.hidan_paper import ELSEWHERE, PARAMETERS, printed, seconds

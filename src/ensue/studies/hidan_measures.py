@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,10 @@ import torch
 
 from ensue import metrics
 from ensue.data.histories import Histories, Index
+from ensue.evaluation import bootstrap
+from ensue.evaluation.bootstrap import BootstrapResult
 from ensue.evaluation.next_event import score
 from ensue.metrics import Floats
-from ensue.studies.bootstrap_result import BootstrapResult
 from ensue.studies.cached_runs import CachedRun
 from ensue.studies.hidan_paper import MEASURES
 from ensue.tasks.next.dataset import Windows, hide_seen
@@ -98,22 +99,21 @@ def resample(
         chosen: (cascades,) which count.
         resamples: how often.
     """
-    random = np.random.default_rng(0)
     used = chosen & (next(iter(runs.values()))[0][:, -1] > 0)
-    number = int(used.sum())
-    weight = np.stack(
-        [np.bincount(random.integers(number, size=number), minlength=number) for _ in range(resamples)]
-    ).astype(np.float64)
-    found = {}
-    for name, seeds in runs.items():
-        tables = [table[used] for table in seeds]
-        if protocol == "macro":
-            tables = [np.append(table[:, :-1] / table[:, -1:], np.ones((number, 1)), axis=1) for table in tables]
-        by_seed = np.stack([table[:, :-1].sum(0) / table[:, -1].sum() for table in tables])
-        drawn = np.stack([(summed := weight @ table)[:, :-1] / summed[:, -1:] for table in tables])
-        seed = random.integers(len(seeds), size=(resamples, len(seeds)))
-        found[name] = BootstrapResult(NAMES, by_seed, drawn[seed, np.arange(resamples)[:, None]].mean(1))
-    return found
+    tables = [[_summed(table[used], protocol) for table in seeds] for seeds in runs.values()]
+
+    def figures(times: Floats) -> Iterator[Floats]:
+        for seeds in tables:
+            yield np.stack([(summed := times @ table)[:, :-1] / summed[:, -1:] for table in seeds])
+
+    by_seed = [np.stack([table[:, :-1].sum(0) / table[:, -1].sum() for table in seeds]) for seeds in tables]
+    drawn = bootstrap.resample([*map(len, tables)], int(used.sum()), figures, order="units first", resamples=resamples)
+    return {name: BootstrapResult(NAMES, *own) for name, *own in zip(runs, by_seed, drawn, strict=True)}
+
+
+def _summed(table: Floats, protocol: str) -> Floats:
+    """A table whose sums over cascades are the figures' parts: under macro each cascade counts once."""
+    return np.append(table[:, :-1] / table[:, -1:], np.ones((len(table), 1)), axis=1) if protocol == "macro" else table
 
 
 def of_cells(cells: Sequence[Mapping[str, Any]], protocol: str) -> list[Floats]:

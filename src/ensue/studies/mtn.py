@@ -17,10 +17,10 @@ import numpy as np
 
 from ensue.errors import SettingError
 from ensue.evaluation import RESAMPLES
+from ensue.evaluation.bootstrap import BootstrapResult
 from ensue.evaluation.suggest import MEASURES, SHOWN
 from ensue.metrics import Floats
 from ensue.studies import mtn_page as page
-from ensue.studies.bootstrap_result import BootstrapResult
 from ensue.studies.cached_runs import CachedRun, CachedRuns
 from ensue.studies.mtn_measures import kept, pack, part, resample, step_times
 from ensue.studies.mtn_paper import DEPTHS

@@ -15,9 +15,9 @@ import torch
 
 from ensue import metrics
 from ensue.data.histories import Index
-from ensue.evaluation.suggest import MEASURES, SHOWN, counted, figures_of
+from ensue.evaluation.bootstrap import BootstrapResult
+from ensue.evaluation.suggest import MEASURES, SHOWN, counted, figures_of, resampled
 from ensue.metrics import Floats
-from ensue.studies.bootstrap_result import BootstrapResult
 from ensue.studies.mtn_sets import Targets
 from ensue.tasks.suggest import MODELS
 from ensue.tasks.suggest.baselines.counting import Suggestions
@@ -44,18 +44,8 @@ def resample(runs: Mapping[str, Sequence[Floats]], owners: Index, resamples: int
         owners: (targets,) the session of each.
         resamples: how often.
     """
-    random, number = np.random.default_rng(0), int(owners.max()) + 1
-    drawn = (np.bincount(random.integers(number, size=number), minlength=number) for _ in range(resamples))
-    weight, each = np.stack([*drawn]).astype(np.float64), np.bincount(owners, minlength=number).astype(np.float64)
-    found = {}
-    for name, seeds in runs.items():
-        sums = [np.stack([np.bincount(owners, column, number) for column in own.T], axis=1) for own in seeds]
-        by_seed = np.stack([figures_of(own.sum(0), each.sum()) for own in sums])
-        table = np.stack([figures_of(weight @ own, weight @ each) for own in sums])
-        chosen = random.integers(len(seeds), size=(resamples, len(seeds)))
-        draws = table[chosen, np.arange(resamples)[:, None]].mean(1)
-        found[name] = BootstrapResult(MEASURES, by_seed, draws)
-    return found
+    found = resampled([*runs.values()], owners, int(owners.max()) + 1, resamples)
+    return dict(zip(runs, found, strict=True))
 
 
 def part(seeds: Sequence[Floats], chosen: npt.NDArray[np.bool_]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ import torch
 from distributed import made_up
 
 from ensue.studies.provenance import provenance
-from ensue.tasks.next import COUNTING, MODELS
+from ensue.tasks.next.catalogue import COUNTING, MODELS
 
 ITEMS = 100_000
 

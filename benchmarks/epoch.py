@@ -27,8 +27,8 @@ from torch.nn import functional
 
 from ensue.data.histories import Histories
 from ensue.studies.provenance import provenance
-from ensue.tasks.next import MODELS
 from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.models.hidan import HiDAN
 from ensue.training.optimizer import make_optimizer

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ensue.tasks.next import COUNTING
+from ensue.tasks.next.catalogue import COUNTING
 
 ROOT = Path(__file__).parents[1]
 _HIDAN = ("memes", "weibo", "twitter")

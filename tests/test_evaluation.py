@@ -17,8 +17,8 @@ from ensue.errors import DataError, SettingError
 from ensue.evaluation import RESAMPLES, compare, describe, evaluate, evaluate_alone, score, table
 from ensue.predictor import make
 from ensue.records import History
-from ensue.tasks.next import COUNTING
 from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.dataset import draw_negatives
 from ensue.tasks.next.model import module_of
 from ensue.tasks.next.predictor import NextPredictor

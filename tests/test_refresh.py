@@ -18,7 +18,8 @@ from ensue.records import History
 from ensue.refresh import refresh, roll_back
 from ensue.store import versions
 from ensue.store.lock import only_writer
-from ensue.tasks.next import COUNTING, save
+from ensue.tasks.next import save
+from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.predictor import NextPredictor
 from tests.folders import unsummed
 

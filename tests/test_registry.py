@@ -12,18 +12,19 @@ from ensue import registry
 from ensue.errors import ModelFolderError, SettingError
 from ensue.predictor import make
 from ensue.studies import PAPERS
-from ensue.tasks import classify, link, suggest
-from ensue.tasks import next as next_event
+from ensue.tasks import TASKS
+from ensue.tasks.base import Task, named
 from tests.encoders import install, missing
 
-PACKAGES: Mapping[str, Any] = {"next": next_event, "classify": classify, "suggest": suggest, "link": link}
+PACKAGES: Mapping[str, Any] = {name: named(task.catalogue) for name, task in TASKS.items()}
 EVERY = [(task, name) for task, package in PACKAGES.items() for name in package.MODELS]
 
 
-def test_the_tasks() -> None:
-    assert {task: f"ensue.{name}" for task, name in registry.TASKS.items()} == {
-        task: package.__name__ for task, package in PACKAGES.items()
-    }
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+def test_what_a_task_names_is_there(task: Task) -> None:
+    for reference in (task.catalogue, task.predictor, task.evaluator, task.update, task.command):
+        assert named(reference)
+    assert task.record.from_fields(task.example, "example")
 
 
 @pytest.mark.parametrize("task", PACKAGES)

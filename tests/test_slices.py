@@ -17,7 +17,8 @@ from ensue.data.texts import Texts
 from ensue.errors import SettingError
 from ensue.records import History, Text
 from ensue.refresh import refresh
-from ensue.slices import Slice, of, standard_error
+from ensue.refresh.classify import slices
+from ensue.refresh.trial import Slice, standard_error
 from ensue.store import versions
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from tests.tasks.classify.contract import TRAINED
@@ -110,7 +111,7 @@ def test_of_texts_the_folder_keeps_ids_of_words_unless_told_not_to(tmp_path: Pat
     none.save(tmp_path / "n")
     assert not (tmp_path / "n" / "remembered.safetensors").exists()
     again = ClassifyPredictor.load(tmp_path / "n", device="cpu")
-    assert again.shared.remembered == 0 and of(again, again) == ()
+    assert again.shared.remembered == 0 and slices(again, again) == ()
     found = refresh(tmp_path / "n", poisoned_texts())
     assert found.accepted and found.slices == ()
     with pytest.raises(SettingError, match="remembered is -1; it must be 0 or more"):
@@ -123,7 +124,7 @@ def test_texts_in_pairs_are_remembered_too(tmp_path: Path) -> None:
     for _ in made.fit(Texts.of(records)):
         pass
     made.save(tmp_path / "m")
-    (part,) = of(made, ClassifyPredictor.load(tmp_path / "m", device="cpu"))
+    (part,) = slices(made, ClassifyPredictor.load(tmp_path / "m", device="cpu"))
     assert part.old == part.new and part.targets == 8
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, TypeVar, overload
 
 from ensue.registry import require_task, task_of
+from ensue.tasks import TASKS
+from ensue.tasks.base import named
 
 if TYPE_CHECKING:  # of four tasks the one that is asked for is imported
     from ensue.tasks.classify.predictor import ClassifyPredictor
@@ -70,6 +72,10 @@ class Predictor(Protocol[Data, Record, Found, Reasons]):
 
     def summary(self) -> dict[str, Any]:
         """What was learned from what, and how."""
+        ...
+
+    def files(self, card: str = "") -> dict[str, bytes]:
+        """What the model folder holds, by file name."""
         ...
 
     def save(self, folder: str | Path, card: str = "") -> None:
@@ -151,7 +157,8 @@ def make(
     Raises:
         SettingError: an unknown task, model or setting.
     """
-    return _kind(require_task(task))(model, settings=settings, seed=seed, device=device)
+    made: AnyPredictor = named(TASKS[require_task(task)].predictor)(model, settings=settings, seed=seed, device=device)
+    return made
 
 
 def load(folder: str | Path, *, device: str | None = None) -> AnyPredictor:
@@ -164,22 +171,5 @@ def load(folder: str | Path, *, device: str | None = None) -> AnyPredictor:
     Raises:
         ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
     """
-    return _kind(task_of(folder)).load(folder, device=device)
-
-
-def _kind(task: str) -> type[NextPredictor] | type[ClassifyPredictor] | type[SuggestPredictor] | type[LinkPredictor]:
-    if task == "next":
-        from ensue.tasks.next.predictor import NextPredictor
-
-        return NextPredictor
-    if task == "classify":
-        from ensue.tasks.classify.predictor import ClassifyPredictor
-
-        return ClassifyPredictor
-    if task == "suggest":
-        from ensue.tasks.suggest.predictor import SuggestPredictor
-
-        return SuggestPredictor
-    from ensue.tasks.link.predictor import LinkPredictor
-
-    return LinkPredictor
+    found: AnyPredictor = named(TASKS[task_of(folder)].predictor).load(folder, device=device)
+    return found

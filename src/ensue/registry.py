@@ -1,7 +1,7 @@
 """What there is to choose from, found without importing it: the tasks, the models of each, the task of a folder.
 
-A package's ``MODELS`` and the literals beside it are the registry. To import them takes torch, so they are read from
-the source: who asks for a list, or names what is not there, has the answer at once.
+The ``MODELS`` of a catalogue and the literals beside it are the registry. To import them takes torch, so they are read
+from the source: who asks for a list, or names what is not there, has the answer at once.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
-from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 
 from ensue.errors import ModelFolderError, SettingError
 from ensue.settings import meanings, require_encoder, require_file, require_known
 from ensue.store.folder import read_settings
-
-TASKS: Mapping[str, str] = {name: f"tasks.{name}" for name in ("next", "classify", "suggest", "link")}
-"""The package of each task."""
+from ensue.tasks import TASKS
+from ensue.tasks.own import add_named, find, offered
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +52,12 @@ def models(task: str) -> list[Model]:
     Raises:
         SettingError: an unknown task.
     """
-    found = _assigned(TASKS[require_task(task)])
+    found = _assigned(TASKS[require_task(task)].catalogue)
     about: dict[str, tuple[str, str]] = ast.literal_eval(found["ABOUT"])
     counting, best = ast.literal_eval(found["COUNTING"]), ast.literal_eval(found["BEST"])
-    names = _keys(found["MODELS"])
-    return [Model(task, name, about[name][0], about[name][1], name in best, name in counting) for name in names]
+    own = [Model(task, name, *about[name], name in best, name in counting) for name in _keys(_models(found))]
+    others = (point.name.partition(".")[2] for point in offered(task))
+    return [*own, *(Model(task, name, "of an installed package", "", False, False) for name in others)]
 
 
 def names_of(task: str) -> list[str]:
@@ -87,7 +87,7 @@ def settings_of(task: str, model: str) -> list[Setting]:
         SettingError: an unknown task or model.
     """
     require_model(task, model)
-    package = import_module(f"ensue.{TASKS[task]}")
+    package = import_module(TASKS[task].catalogue)
     chosen, changes = [model], {}
     if model == "best":
         chosen = [one.name for one in models(task) if one.default]
@@ -101,14 +101,16 @@ def settings_of(task: str, model: str) -> list[Setting]:
     return list(found.values())
 
 
-def require_model(task: str, model: str) -> None:
-    """Refuse a name that is no model of the task.
+def require_model(task: str, model: str) -> str:
+    """The name of a model of the task; of ``FILE.py:CLASS``, which becomes one, the name of the class.
 
     Raises:
         SettingError: an unknown task or model.
     """
-    if model not in (names := names_of(task)):
+    model = add_named(model)
+    if model not in (names := names_of(task)) and find(task, model) is None:
         raise SettingError(f"model {model!r} is not known for task {task}; choose from {', '.join(names)}")
+    return model
 
 
 def require_settings(task: str, model: str, given: Mapping[str, str]) -> None:
@@ -117,13 +119,16 @@ def require_settings(task: str, model: str, given: Mapping[str, str]) -> None:
     Raises:
         SettingError: an unknown name, a file of vectors or a sentence encoder that is not there.
     """
-    package, listed = TASKS[require_task(task)], models(task)
-    rows, known = _rows(package), _fields(f"ensue.{package}", _maker(_assigned(package)["SHARED"]))
+    catalogue, listed = TASKS[require_task(task)].catalogue, models(task)
+    rows, known = _rows(catalogue), _fields(catalogue, _maker(_assigned(catalogue)["SHARED"]))
     names = [one.name for one in listed if one.default] if model == "best" else [model]
     learned = given.get("learned") or ("sbert" if given.get("encoder") else "")
     for name in [*names, *(one.name for one in listed if model == "best" and one.name == learned)]:
-        settings, schedule = rows[name]
-        known |= _fields(f"ensue.{package}", settings) | _fields("ensue.schedule", schedule and "Schedule")
+        if name in rows:
+            settings, schedule = rows[name]
+            known |= _fields(catalogue, settings) | _fields("ensue.schedule", schedule and "Schedule")
+        elif (row := find(task, name)) is not None:
+            known |= {field.name for part in row[1:] if part is not None for field in fields(part)}
     require_known(given, known)
     require_file("vectors", given.get("vectors"))
     if (encoder := given.get("encoder")) and encoder not in {one.name for one in listed}:
@@ -136,7 +141,7 @@ def require_paper(paper: str) -> None:
     Raises:
         SettingError: an unknown paper.
     """
-    if paper not in (papers := _keys(_assigned("studies")["PAPERS"])):
+    if paper not in (papers := _keys(_assigned("ensue.studies")["PAPERS"])):
         raise SettingError(f"paper {paper!r} is not known; choose from {', '.join(papers)}")
 
 
@@ -152,10 +157,17 @@ def task_of(folder: str | Path) -> str:
     return task
 
 
-def _rows(package: str) -> dict[str, tuple[str, str]]:
-    """What makes the settings and the schedule of each model; empty where it has none."""
-    literal = _assigned(package)["MODELS"]
+def _models(assigned: Mapping[str, ast.expr]) -> ast.Dict:
+    """The rows of a catalogue: a dictionary, or ``Models`` of one."""
+    found = assigned["MODELS"]
+    literal = found.args[-1] if isinstance(found, ast.Call) else found
     assert isinstance(literal, ast.Dict)
+    return literal
+
+
+def _rows(catalogue: str) -> dict[str, tuple[str, str]]:
+    """What makes the settings and the schedule of each model; empty where it has none."""
+    literal = _models(_assigned(catalogue))
     rows = (row.elts for row in literal.values if isinstance(row, ast.Tuple))
     return {name: (_maker(row[1]), _maker(row[2])) for name, row in zip(_keys(literal), rows, strict=True)}
 
@@ -191,10 +203,10 @@ def _keys(literal: ast.expr) -> list[str]:
     return [str(ast.literal_eval(key)) for key in literal.keys if key is not None]
 
 
-def _assigned(package: str) -> dict[str, ast.expr]:
-    """What a package's own file assigns to names."""
+def _assigned(module: str) -> dict[str, ast.expr]:
+    """What a module assigns to names."""
     found: dict[str, ast.expr] = {}
-    for node in _source(f"ensue.{package}"):
+    for node in _source(module):
         match node:
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                 found[name] = value
@@ -204,8 +216,7 @@ def _assigned(package: str) -> dict[str, ast.expr]:
 
 
 def _source(module: str) -> list[ast.stmt]:
-    """What a module or a package's own file says."""
-    *folders, name = module.split(".")[1:]
-    place = files("ensue").joinpath(*folders)
-    place = place.joinpath(name, "__init__.py") if place.joinpath(name).is_dir() else place.joinpath(f"{name}.py")
-    return ast.parse(place.read_text(encoding="utf-8")).body
+    """What a module, or a package's own file, says."""
+    spec = find_spec(module)
+    assert spec is not None and spec.origin is not None
+    return ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from ensue import cli
-from ensue.tasks import next as next_event
+from ensue.tasks.next import catalogue as next_event
 from tests.cli.conftest import SMALL, Ensue, Logs, Ran
 from tests.folders import unsummed
 

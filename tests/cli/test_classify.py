@@ -17,7 +17,7 @@ from ensue.answers import Choice, Deletion, TextAnswer
 from ensue.cli import show, show_texts
 from ensue.evaluation import Row, TextCard, TextResult
 from ensue.evaluation.classify import MEASURES
-from ensue.tasks import classify
+from ensue.tasks.classify import catalogue as classify
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from tests.cli.conftest import Ensue, Logs, Ran, run
 from tests.cli.test_cli import only_json

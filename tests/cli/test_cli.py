@@ -15,7 +15,7 @@ from ensue import History, __version__, load, read
 from ensue.cli import demonstration
 from ensue.studies import PAPERS
 from ensue.studies.provenance import Study
-from ensue.tasks import next as next_event
+from ensue.tasks.next import catalogue as next_event
 from tests.cli.conftest import SMALL, Ensue, Logs
 from tests.studies.small_demo import shrink
 

@@ -7,8 +7,9 @@ from dataclasses import fields
 
 import pytest
 
-from ensue.registry import TASKS, names_of, settings_of
+from ensue.registry import names_of, settings_of
 from ensue.schedule import Schedule
+from ensue.tasks import TASKS
 from ensue.tasks.next.models.hidan import HiDANSettings
 from tests.cli.conftest import Ensue
 

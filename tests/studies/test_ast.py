@@ -21,7 +21,7 @@ from ensue.studies.ast_measures import drawn, lengths_line, sparse_weights
 from ensue.studies.ast_paper import OVERALL, PRECISION
 from ensue.studies.ast_sets import find_sets, find_vectors
 from ensue.studies.provenance import Study
-from ensue.tasks.link import COUNTING
+from ensue.tasks.link.catalogue import COUNTING
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.training.loop import Report
 from tests.encoders import install

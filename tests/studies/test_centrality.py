@@ -23,7 +23,7 @@ from ensue.studies.centrality_measures import MEASURES, Answers, by_length, conv
 from ensue.studies.centrality_paper import RESULTS, SETTINGS, SETTINGS_NAMES, STATISTICS, half, printed
 from ensue.studies.centrality_sets import find_sets
 from ensue.studies.provenance import Study
-from ensue.tasks.classify import COUNTING
+from ensue.tasks.classify.catalogue import COUNTING
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.training.loop import Report
 from ensue.version import __version__

@@ -21,7 +21,7 @@ from ensue.studies.hidan_measures import NAMES, PROTOCOLS, of_cells, resample, s
 from ensue.studies.hidan_sets import find_sets
 from ensue.studies.hidan_sources import sources, without_each
 from ensue.studies.provenance import Study
-from ensue.tasks.next import COUNTING
+from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.loop import Report

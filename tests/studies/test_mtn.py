@@ -22,7 +22,7 @@ from ensue.studies.mtn_measures import kept, pack, part, resample, step_times
 from ensue.studies.mtn_paper import BLEU, DEPTHS
 from ensue.studies.mtn_sets import PLACES, Targets, find_sets
 from ensue.studies.provenance import Study
-from ensue.tasks.suggest import COUNTING, MODELS
+from ensue.tasks.suggest.catalogue import COUNTING, MODELS
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.training.loop import Report
 from ensue.version import __version__

@@ -14,7 +14,7 @@ from ensue.errors import DataError, SettingError
 from ensue.studies import PAPERS, sansr
 from ensue.studies.provenance import Study
 from ensue.studies.sansr_paper import MEASURES, YOOCHOOSE
-from ensue.tasks.next import COUNTING
+from ensue.tasks.next.catalogue import COUNTING
 from ensue.training.loop import Report
 from ensue.version import __version__
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ensue.errors import ModelFolderError
 from ensue.schedule import Schedule
 from ensue.store.folder import tensor_bytes
-from ensue.tasks.next import MODELS
+from ensue.tasks.next.catalogue import MODELS
 from ensue.training.optimizer import (
     FILE,
     LateOptimizer,

@@ -50,7 +50,7 @@ def fit(
     json: Json = False,
 ) -> None:
     """Train a model (or count) and write its folder."""
-    chosen = tasks.named(task, context)
+    chosen = tasks.chosen(task, context)
     require_model(task, model)
     settings = settings_of(set_, min_users)
     require_settings(task, model, settings)

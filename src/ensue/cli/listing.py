@@ -13,6 +13,7 @@ from ensue import registry
 from ensue.cli.options import Json
 from ensue.errors import SettingError
 from ensue.registry import Setting
+from ensue.tasks import TASKS
 
 
 def models(
@@ -22,7 +23,7 @@ def models(
     """List the models of each task, with what each is and where it was published; * is what best chooses from."""
     from ensue.cli import show
 
-    found = {name: registry.models(name) for name in ([task] if task else registry.TASKS)}
+    found = {name: registry.models(name) for name in ([task] if task else TASKS)}
     if json:
         show.put_json([asdict(model) for listed in found.values() for model in listed])
         return
@@ -53,7 +54,7 @@ def settings(
     """
     from ensue.cli import show
 
-    having = [name for name in ([task] if task else registry.TASKS) if model in registry.names_of(name)]
+    having = [name for name in ([task] if task else TASKS) if model in registry.names_of(name)]
     if not having:
         raise SettingError(f"model {model!r} is not known; `ensue models` lists what there is")
     if len(having) > 1:
@@ -77,15 +78,15 @@ class OfTask(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Show what concerns the task: its options, its models, and the settings of what ``best`` is."""
-        task = next((word for word in args if word in registry.TASKS), None)
+        task = next((word for word in args if word in TASKS), None)
         if task is None or "--help" not in args:
             rest: list[str] = super().parse_args(ctx, args)
             return rest
         from ensue.cli import show
-        from ensue.cli.tasks import TASKS
+        from ensue.cli.tasks import command_of
 
         every = self.params
-        self.params = [parameter for parameter in every if parameter.name not in TASKS[task].FOREIGN]
+        self.params = [parameter for parameter in every if parameter.name not in command_of(task).FOREIGN]
         self.format_help(ctx, ctx.make_formatter())
         self.params = every
         _show_models(task)

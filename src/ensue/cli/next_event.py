@@ -71,7 +71,7 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
 
 def told(predictor: NextPredictor) -> list[str]:
     """What ``replay=0`` leaves out; the card says the rest."""
-    from ensue.tasks.next import BEST
+    from ensue.tasks.next.catalogue import BEST
 
     if predictor.keeps_histories:
         return []

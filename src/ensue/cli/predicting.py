@@ -86,7 +86,7 @@ def predict(
         show.remark(f"wrote {output}: {plural(len(found), 'answer')}")
 
 
-def _opened(folder: Path, context: typer.Context) -> tuple[tasks.Task, Any]:
+def _opened(folder: Path, context: typer.Context) -> tuple[tasks.Command, Any]:
     """The task of a folder, and its predictor.
 
     What is imported and read stays until the end: the collector, which would look through it again and again for a

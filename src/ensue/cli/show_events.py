@@ -92,7 +92,7 @@ def explanation(found: Explanation) -> None:
 
 def refreshed(found: Refreshed) -> None:
     """Old model beside new on the slices an update was tested on."""
-    from ensue.refresh import AT
+    from ensue.refresh.next_event import AT
 
     rows = []
     for part in found.slices:

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
-from ensue.cli import classify, link, next_event, suggest
 from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.errors import SettingError
 from ensue.registry import require_task, task_of
+from ensue.tasks import TASKS
+from ensue.tasks.base import named
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
-class Task(Protocol):
+class Command(Protocol):
     """What the verbs ask of a task; a module is one."""
 
     FOREIGN: tuple[str, ...]
@@ -73,34 +74,41 @@ class Task(Protocol):
         ...
 
 
-TASKS: dict[str, Task] = {"next": next_event, "classify": classify, "suggest": suggest, "link": link}
+def command_of(task: str) -> Command:
+    """What the command line asks of a task.
+
+    Raises:
+        SettingError: an unknown task.
+    """
+    found: Command = named(TASKS[require_task(task)].command)
+    return found
 
 
-def named(task: str, context: typer.Context | None = None) -> Task:
+def chosen(task: str, context: typer.Context | None = None) -> Command:
     """The task of this name, options that mean nothing to it refused.
 
     Raises:
         SettingError: an unknown task, or an option of another one.
     """
-    require_task(task)
+    command = command_of(task)
     for parameter in context.command.params if context is not None else ():
         source = context.get_parameter_source(str(parameter.name)) if context is not None else None
-        if parameter.name in TASKS[task].FOREIGN and source is not None and source.name == "COMMANDLINE":
+        if parameter.name in command.FOREIGN and source is not None and source.name == "COMMANDLINE":
             raise SettingError(f"{parameter.opts[0]} means nothing to task {task}; leave it out")
-    return TASKS[task]
+    return command
 
 
-def of_folder(folder: Path, context: typer.Context | None = None) -> Task:
+def of_folder(folder: Path, context: typer.Context | None = None) -> Command:
     """The task of a model folder.
 
     Raises:
         ModelFolderError: no model folder.
         SettingError: an option of another task.
     """
-    return named(task_of(folder), context)
+    return chosen(task_of(folder), context)
 
 
-def of_file(path: Path, reading: Reading, context: typer.Context | None = None) -> Task:
+def of_file(path: Path, reading: Reading, context: typer.Context | None = None) -> Command:
     """The task that a file is for.
 
     Raises:
@@ -109,6 +117,6 @@ def of_file(path: Path, reading: Reading, context: typer.Context | None = None) 
     """
     from ensue.data.kinds import kind_of
 
-    if reading.articles is not None:
-        return named("link", context)
-    return named(kind_of(path, reading.roles, phrases=reading.phrases, **reading.opening), context)
+    beside = reading.articles is not None
+    kind = kind_of(path, reading.roles, phrases=reading.phrases, articles=beside, **reading.opening)
+    return chosen(next(name for name, task in TASKS.items() if kind in task.kinds), context)

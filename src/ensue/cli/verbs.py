@@ -70,7 +70,7 @@ def check(
     json: Json = False,
 ) -> None:
     """Show what was understood of a file, and what in it would spoil a result."""
-    chosen = tasks.named(task, context) if task else tasks.of_file(data, reading, context)
+    chosen = tasks.chosen(task, context) if task else tasks.of_file(data, reading, context)
     chosen.check(data, other or [], reading, json)
 
 
@@ -127,7 +127,7 @@ def compare(
     json: Json = False,
 ) -> None:
     """Train several models on the same data and score them side by side, counting always among them."""
-    chosen, names = tasks.named(task, context), _names(models) or ["best"]
+    chosen, names = tasks.chosen(task, context), _names(models) or ["best"]
     if seeds < 1:
         raise SettingError(f"--seeds {seeds}: give at least 1")
     settings = settings_of(set_, min_users)

@@ -30,6 +30,7 @@ def kind_of(
     columns: Mapping[str, str] | None = None,
     *,
     phrases: bool = False,
+    articles: bool = False,
     **opening: Unpack[Opening],
 ) -> Kind:
     """The task whose reader shall have a file; a file that none knows is left to that of logs.
@@ -43,11 +44,14 @@ def kind_of(
         path: the file.
         columns: stated roles; those of one reader alone decide.
         phrases: asked for, which only texts have.
+        articles: named beside it, which only posts have.
         opening: see :class:`~ensue.data.packed.Opening`.
 
     Raises:
         DataError: a missing, empty, truncated or binary file.
     """
+    if articles:
+        return "link"
     with answering(path):
         return _kind_of(Path(path), set(columns or {}), phrases, opening)
 

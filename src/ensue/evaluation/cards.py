@@ -13,7 +13,7 @@ from ensue.evaluation.rows import table
 from ensue.evaluation.suggest import SuggestResult
 from ensue.lines import plural
 from ensue.predictor import AnyPredictor
-from ensue.tasks.next import BEST
+from ensue.tasks.next.catalogue import BEST
 from ensue.tasks.next.reservoir import LATEST
 from ensue.version import __version__
 

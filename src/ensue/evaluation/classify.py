@@ -26,8 +26,8 @@ from ensue.evaluation.paired_test import SURE
 from ensue.evaluation.rows import Row, seed_notes, with_seeds
 from ensue.lines import plural
 from ensue.metrics import Floats
-from ensue.tasks.classify import COUNTING
 from ensue.tasks.classify.calibration import BINS, calibration_error
+from ensue.tasks.classify.catalogue import COUNTING
 from ensue.tasks.classify.dataset import codes
 from ensue.tasks.classify.ensembles.blend import NETWORK
 from ensue.tasks.classify.predictor import ClassifyPredictor

@@ -28,7 +28,7 @@ from ensue.evaluation.paired_test import PairedTest, paired_tests
 from ensue.evaluation.rows import Row, seed_notes, with_seeds
 from ensue.lines import plural
 from ensue.metrics import Floats
-from ensue.tasks.link import COUNTING
+from ensue.tasks.link.catalogue import COUNTING
 from ensue.tasks.link.measures import (
     AtCut,
     Mask,

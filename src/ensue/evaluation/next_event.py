@@ -34,7 +34,7 @@ from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, p_value_above
 from ensue.evaluation.rows import Row, seed_notes, with_seeds
 from ensue.lines import plural
 from ensue.metrics import Floats
-from ensue.tasks.next import COUNTING
+from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST
 

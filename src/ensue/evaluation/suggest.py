@@ -34,7 +34,7 @@ from ensue.evaluation.paired_test import PairedTest, paired_tests
 from ensue.evaluation.rows import Row, seed_notes, with_seeds
 from ensue.lines import plural
 from ensue.metrics import STOP_WORDS, Floats
-from ensue.tasks.suggest import COUNTING
+from ensue.tasks.suggest.catalogue import COUNTING
 from ensue.tasks.suggest.dataset import prints
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.vocabulary import FIRST, Vocabulary

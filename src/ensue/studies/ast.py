@@ -25,7 +25,7 @@ from ensue.studies.ast_paper import OVERALL, PRECISION
 from ensue.studies.ast_sets import LinkSet, find_sets, find_vectors
 from ensue.studies.cached_runs import CachedRun, CachedRuns
 from ensue.studies.provenance import Log, Progress, Study
-from ensue.tasks.link import COUNTING, MODELS
+from ensue.tasks.link.catalogue import COUNTING, MODELS
 from ensue.tasks.link.model import LearnsAlphas
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.text.encoder import Encoder

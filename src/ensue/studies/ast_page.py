@@ -15,7 +15,7 @@ from ensue.studies.ast_measures import SHARED, lengths_line
 from ensue.studies.ast_paper import CUT, SLIPS
 from ensue.studies.ast_sets import ABOUT
 from ensue.studies.rows import Rows, distinct, of_data, plain
-from ensue.tasks.link import COUNTING
+from ensue.tasks.link.catalogue import COUNTING
 
 HEADS = {
     "mrr": "MRR",

@@ -28,7 +28,7 @@ from ensue.studies.centrality_paper import SETTINGS, SETTINGS_NAMES, printed
 from ensue.studies.centrality_sets import READERS, VECTORS, TextSet, find_sets, text_folder
 from ensue.studies.provenance import Log, Progress, Study
 from ensue.studies.rows import planned
-from ensue.tasks.classify import COUNTING, MODELS
+from ensue.tasks.classify.catalogue import COUNTING, MODELS
 from ensue.tasks.classify.dataset import codes
 from ensue.tasks.classify.ensembles.blend import NETWORK
 from ensue.tasks.classify.predictor import ClassifyPredictor

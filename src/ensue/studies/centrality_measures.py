@@ -23,8 +23,8 @@ from ensue.metrics import Floats, macro_f1
 from ensue.nn.centrality import second_eigenvalue, steps_to_converge
 from ensue.studies.centrality_paper import STEPS, TOLERANCE
 from ensue.studies.centrality_sets import evenly
-from ensue.tasks.classify import MODELS
 from ensue.tasks.classify.calibration import BINS
+from ensue.tasks.classify.catalogue import MODELS
 from ensue.tasks.classify.dataset import Passages
 from ensue.tasks.classify.models.centrality import Shape, TextClassifier
 from ensue.tasks.classify.predictor import ClassifyPredictor

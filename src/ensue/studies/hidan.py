@@ -25,7 +25,7 @@ from ensue.studies.hidan_sets import GRAPH, LATER, CascadeSet, find_sets
 from ensue.studies.hidan_sources import sources
 from ensue.studies.provenance import Log, Progress, Study
 from ensue.studies.rows import planned
-from ensue.tasks.next import COUNTING
+from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.predictor import NextPredictor
 
 OURS = "cascade-blend"

@@ -12,7 +12,7 @@ from ensue import figures
 from ensue.studies.hidan_paper import HEADS, MEASURES
 from ensue.studies.hidan_sets import ABOUT, HALF, LATER
 from ensue.studies.rows import Rows, distinct, of_data, plain
-from ensue.tasks.next import COUNTING
+from ensue.tasks.next.catalogue import COUNTING
 
 PROTOCOLS: Mapping[str, str] = {
     "macro": "the paper's: mean over a cascade's targets, then over cascades; whom the cascade already holds stays in "

@@ -26,7 +26,7 @@ from ensue.studies.mtn_measures import kept, pack, part, resample, step_times
 from ensue.studies.mtn_paper import DEPTHS
 from ensue.studies.mtn_sets import PLACES, TURNS, QuerySet, Targets, find_sets
 from ensue.studies.provenance import Log, Progress, Study
-from ensue.tasks.suggest import COUNTING
+from ensue.tasks.suggest.catalogue import COUNTING
 from ensue.tasks.suggest.predictor import SuggestPredictor
 
 NETWORKS = ("seq2seq", "h-lstm", "m-nsrf", "transformer", "flat-transformer", "mtn")

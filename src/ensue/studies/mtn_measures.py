@@ -19,9 +19,9 @@ from ensue.evaluation.bootstrap import BootstrapResult
 from ensue.evaluation.suggest import MEASURES, SHOWN, counted, figures_of, resampled
 from ensue.metrics import Floats
 from ensue.studies.mtn_sets import Targets
-from ensue.tasks.suggest import MODELS
 from ensue.tasks.suggest.baselines.counting import Suggestions
 from ensue.tasks.suggest.batch import FIRST, pad
+from ensue.tasks.suggest.catalogue import MODELS
 
 
 def pack(found: Suggestions, true: pl.Series) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from ensue.studies.cached_runs import CachedRun, CachedRuns
 from ensue.studies.provenance import Log, Progress, Study
 from ensue.studies.rows import planned
 from ensue.studies.sansr_paper import AT, DIGINETICA, STATISTICS, YOOCHOOSE, impossible
-from ensue.tasks.next import COUNTING, MODELS
+from ensue.tasks.next.catalogue import COUNTING, MODELS
 from ensue.tasks.next.predictor import NextPredictor
 
 TRAINED = ("bpr-mf", "fpmc", "gru4rec", "narm", "stamp", "sansr", "sansr-rc", "blend")

@@ -12,7 +12,7 @@ import pytest
 from ensue.data.texts import Texts
 from ensue.errors import SettingError
 from ensue.records import Text
-from ensue.tasks.classify import MODELS
+from ensue.tasks.classify.catalogue import MODELS
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from tests.tasks.classify.contract import FILLERS, TRAINED, ClassifyContract
 

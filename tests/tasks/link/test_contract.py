@@ -12,7 +12,7 @@ from ensue.data.posts import Posts
 from ensue.errors import ModelFolderError, SettingError
 from ensue.evaluation.cards import describe
 from ensue.records import Post
-from ensue.tasks.link import MODELS
+from ensue.tasks.link.catalogue import MODELS
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.link.sync import sync
 from tests.encoders import StandIn, hashed, install, missing

@@ -13,7 +13,7 @@ from ensue.data.posts import Articles, Corpus, Posts
 from ensue.errors import SettingError
 from ensue.records import Article, Post
 from ensue.refresh import refresh
-from ensue.slices import of
+from ensue.refresh.link import slices
 from ensue.tasks.link.encode import encode_remembered
 from ensue.tasks.link.held_out import remember
 from ensue.tasks.link.measures import by_row
@@ -153,7 +153,7 @@ def test_nothing_stays_where_nothing_shall(tmp_path: Path) -> None:
 def test_a_folder_of_before_is_tested_on_titles(tmp_path: Path) -> None:
     fitted("tfidf").save(tmp_path / "m")
     (unsummed(tmp_path / "m") / "remembered.safetensors").unlink()
-    assert [part.name for part in of(*[LinkPredictor.load(tmp_path / "m", device="cpu")] * 2)] == ["titles"]
+    assert [part.name for part in slices(*[LinkPredictor.load(tmp_path / "m", device="cpu")] * 2)] == ["titles"]
 
 
 def test_no_more_posts_are_kept_than_told_and_none_without_a_word() -> None:

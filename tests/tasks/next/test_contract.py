@@ -9,7 +9,7 @@ import pytest
 from ensue.data.histories import Histories
 from ensue.errors import DataError, SettingError
 from ensue.records import History
-from ensue.tasks.next import MODELS
+from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.models.gru4rec import GRU4Rec, GRU4RecSettings
 from ensue.tasks.next.models.narm import NARM, NARMSettings
 from ensue.tasks.next.predictor import NextPredictor

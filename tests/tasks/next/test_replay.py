@@ -14,7 +14,7 @@ from ensue.records import History
 from ensue.refresh import refresh
 from ensue.store import versions
 from ensue.store.folder import read_tensors
-from ensue.tasks.next import MODELS
+from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.predictor import NextPredictor
 
 SMALL: dict[str, object] = {"dim": 8, "table_dim": 8, "epochs": 1, "batch_size": 32, "replay": 0}

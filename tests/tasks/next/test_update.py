@@ -12,7 +12,8 @@ import torch
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.records import History
-from ensue.tasks.next import MODELS, grow, update
+from ensue.tasks.next import grow, update
+from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.optimizer import optimizer_tensors
 from tests.folders import unsummed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ensue.errors import SettingError
-from ensue.tasks.suggest import MODELS
+from ensue.tasks.suggest.catalogue import MODELS
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from tests.tasks.suggest.contract import ATTENDING, TRAINED, SuggestContract
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ensue.tasks.suggest import COUNTING, MODELS
+from ensue.tasks.suggest.catalogue import COUNTING, MODELS
 from ensue.tasks.suggest.models.mtn import MTN, MTNSettings
 
 

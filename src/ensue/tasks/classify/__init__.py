@@ -1,53 +1,18 @@
-"""Task ``classify``: which label fits this text, or this pair of texts.
+"""Task ``classify``: which label fits this text, or this pair of texts."""
 
-``MODELS`` is the whole registry: a name, its module, its default settings, and how it is trained (``None``: counted).
-"""
+from ensue.records import Text
+from ensue.tasks.base import Task
 
-from typing import Any
-
-from ensue.schedule import Schedule
-from ensue.tasks.classify.baselines.majority import Majority
-from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
-from ensue.tasks.classify.baselines.settings import CountingSettings
-from ensue.tasks.classify.baselines.tfidf import Tfidf
-from ensue.tasks.classify.models.centrality import SCHEDULE, TextClassifier, TextSettings
-from ensue.tasks.classify.remembered import SharedSettings
-
-MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
-    "centrality": (TextClassifier, TextSettings(pooling="centrality"), SCHEDULE),
-    "centrality-bilinear": (TextClassifier, TextSettings(pooling="centrality-bilinear"), SCHEDULE),
-    "blend": (TextClassifier, TextSettings(pooling="centrality"), SCHEDULE),
-    "self-attention": (TextClassifier, TextSettings(pooling="self-attention"), SCHEDULE),
-    "mean": (TextClassifier, TextSettings(pooling="mean"), SCHEDULE),
-    "max": (TextClassifier, TextSettings(pooling="max"), SCHEDULE),
-    "routing": (TextClassifier, TextSettings(pooling="routing"), SCHEDULE),
-    "reverse-routing": (TextClassifier, TextSettings(pooling="reverse-routing"), SCHEDULE),
-    "tfidf": (Tfidf, CountingSettings(), None),
-    "vectors": (MeanVectors, CountingSettings(), None),
-    "majority": (Majority, CountingSettings(), None),
-}
-SHARED = SharedSettings()
-"""What is set of every model beside its own settings."""
-ABOUT: dict[str, tuple[str, str]] = {
-    "centrality": (
-        "a BiLSTM; words weigh by their centrality in a graph of who leans on whom",
-        "Gong et al., SCIS 2020",
-    ),
-    "centrality-bilinear": ("the same, edges by a bilinear score", "Gong et al., SCIS 2020"),
-    "blend": ("centrality pooled with the counting models", ""),
-    "self-attention": ("a BiLSTM and self-attention", "rival in Gong et al., SCIS 2020"),
-    "mean": ("a BiLSTM and the mean", "rival in Gong et al., SCIS 2020"),
-    "max": ("a BiLSTM and the maximum", "rival in Gong et al., SCIS 2020"),
-    "routing": ("a BiLSTM and dynamic routing", "Gong et al., COLING 2018"),
-    "reverse-routing": ("a BiLSTM and dynamic routing, reversed", "Gong et al., COLING 2018"),
-    "tfidf": ("words and pairs of words under logistic regression", ""),
-    "vectors": ("the mean of word vectors under logistic regression; needs a file of them", ""),
-    "majority": ("the shares of the labels, whatever the text", ""),
-}
-"""What each is, in a line, and where it was published."""
-COUNTING = ("tfidf", "vectors", "majority")
-"""Learned beside every model; ``vectors`` only where there is a file of them."""
-BEST = ("blend", "tfidf", "vectors")
-"""What ``best`` chooses from: centrality attention pooled with counting, which gives way to counting alone where that
-is right more often on held-out texts. Networks are not tried against each other, for each costs a whole training;
-``compare`` does that."""
+TASK = Task(
+    name="classify",
+    question="which label fits this text, or this pair of texts",
+    record=Text,
+    example={"texts": ["a text"]},
+    catalogue="ensue.tasks.classify.catalogue",
+    predictor="ensue.tasks.classify.predictor:ClassifyPredictor",
+    evaluator="ensue.evaluation.classify",
+    update="ensue.refresh.classify:learn",
+    command="ensue.cli.classify",
+    service="ensue.serve.tasks.classify",
+    kinds=("classify",),
+)

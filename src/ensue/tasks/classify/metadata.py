@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ensue.tasks import metadata
+from ensue.tasks.metadata import Metadata as SharedMetadata
 
 
-class Metadata(metadata.Metadata):
+class Metadata(SharedMetadata):
     """What a classifier learned, and how it did on held-out texts."""
 
     REQUIRED = frozenset({"texts", "labels", "paired", "architecture", "temperature", "strength"})

@@ -16,11 +16,11 @@ from ensue.errors import DataError, SettingError
 from ensue.nn.device import find_device, room_for
 from ensue.schedule import Schedule, require_fixed
 from ensue.settings import changed, require_seed
-from ensue.tasks.classify import BEST, MODELS, SHARED
 from ensue.tasks.classify.baselines.majority import Majority
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.settings import CountingSettings
 from ensue.tasks.classify.baselines.tfidf import Tfidf
+from ensue.tasks.classify.catalogue import BEST, MODELS, SHARED
 from ensue.tasks.classify.dataset import Passages, Sides
 from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.model import Baseline, Model, Network, module_of

@@ -15,10 +15,11 @@ from ensue.data.texts import Texts, hold_out_texts
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
 from ensue.settings import require_encoder, require_file
-from ensue.tasks.classify import COUNTING, infer, save
+from ensue.tasks.classify import infer, save
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.settings import CountingSettings
 from ensue.tasks.classify.calibration import calibration_error, temperature
+from ensue.tasks.classify.catalogue import COUNTING
 from ensue.tasks.classify.dataset import Sides, codes, prints
 from ensue.tasks.classify.embedding import learn_words, start_vectors
 from ensue.tasks.classify.ensembles import blend

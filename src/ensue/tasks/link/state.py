@@ -14,8 +14,8 @@ from ensue.errors import SettingError
 from ensue.nn.device import find_device, room_for
 from ensue.schedule import Schedule, require_fixed
 from ensue.settings import changed, require_seed
-from ensue.tasks.link import MODELS, SHARED
 from ensue.tasks.link.article_index import ArticleIndex
+from ensue.tasks.link.catalogue import MODELS, SHARED
 from ensue.tasks.link.index.vector_index import VectorIndex
 from ensue.tasks.link.measures import Calibration
 from ensue.tasks.link.metadata import Metadata

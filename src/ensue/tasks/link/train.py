@@ -18,8 +18,8 @@ from ensue.lines import plural
 from ensue.settings import require_encoder, require_file
 from ensue.tasks.classify.embedding import learn_words, start_vectors
 from ensue.tasks.classify.optimizer import new_optimizer
-from ensue.tasks.link import WITHOUT_TRAINING
 from ensue.tasks.link.article_index import ArticleIndex
+from ensue.tasks.link.catalogue import WITHOUT_TRAINING
 from ensue.tasks.link.dataset import Links
 from ensue.tasks.link.encode import vectors_of
 from ensue.tasks.link.held_out import choose_weights, learn_probabilities, remember

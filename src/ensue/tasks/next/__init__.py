@@ -1,88 +1,19 @@
-"""Task ``next``: which id comes next in a timed sequence.
+"""Task ``next``: which id comes next in a timed sequence."""
 
-``MODELS`` is the whole registry: a name, its module, its default settings, and how it is trained (``None``: counted).
-"""
+from ensue.records import History
+from ensue.tasks.base import Task
 
-from typing import Any
-
-from ensue.schedule import Schedule
-from ensue.tasks.next.baselines.counting import Cooccurrence, CountingSettings, Markov, Popularity, SequentialRules
-from ensue.tasks.next.baselines.session_knn import VSKNN, VSKNNSettings
-from ensue.tasks.next.ensembles.blend import Blend, BlendSettings
-from ensue.tasks.next.ensembles.cascade_blend import CascadeBlend, CascadeBlendSettings
-from ensue.tasks.next.models import core, factors, gru4rec, narm, stamp
-from ensue.tasks.next.models.core import CORE, CORESettings
-from ensue.tasks.next.models.cyan import CYANRNN, CYANRNNSettings
-from ensue.tasks.next.models.factors import BPRMF, FPMC, BPRMFSettings, FPMCSettings
-from ensue.tasks.next.models.gru4rec import GRU4Rec, GRU4RecSettings
-from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
-from ensue.tasks.next.models.narm import NARM, NARMSettings
-from ensue.tasks.next.models.recurrent import Recurrent, RecurrentSettings
-from ensue.tasks.next.models.rmtpp import RMTPP, RMTPPSettings
-from ensue.tasks.next.models.sansr import SANSR, SANSRSettings
-from ensue.tasks.next.models.stamp import STAMP, STAMPSettings
-
-_HIDAN = Schedule(batch_size=16, watch="mrr")
-_CASCADE_BLEND = Schedule(epochs=20, learning_rate=2e-3, weight_decay=0.0, watch="mrr", patience=3)
-_SANSR = core.SCHEDULE
-
-MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
-    "hidan": (HiDAN, HiDANSettings(), _HIDAN),
-    "hidan-nua": (HiDAN, HiDANSettings(user_attention=False), _HIDAN),
-    "hidan-nca": (HiDAN, HiDANSettings(cascade_attention=False), _HIDAN),
-    "hidan-nt": (HiDAN, HiDANSettings(time_decay=False), _HIDAN),
-    "rnn": (Recurrent, RecurrentSettings(), _HIDAN),
-    "lstm": (Recurrent, RecurrentSettings(cell="lstm"), _HIDAN),
-    "rmtpp": (RMTPP, RMTPPSettings(), _HIDAN),
-    "att-rnn": (Recurrent, RecurrentSettings(attention=True), _HIDAN),
-    "att-lstm": (Recurrent, RecurrentSettings(cell="lstm", attention=True), _HIDAN),
-    "cyan-rnn": (CYANRNN, CYANRNNSettings(), _HIDAN),
-    "cascade-blend": (CascadeBlend, CascadeBlendSettings(), _CASCADE_BLEND),
-    "sansr": (SANSR, SANSRSettings(), _SANSR),
-    "sansr-rc": (SANSR, SANSRSettings(residual=False), _SANSR),
-    "core": (CORE, CORESettings(), core.SCHEDULE),
-    "blend": (Blend, BlendSettings(), core.SCHEDULE),
-    "bpr-mf": (BPRMF, BPRMFSettings(), factors.SCHEDULE),
-    "fpmc": (FPMC, FPMCSettings(), factors.FPMC_SCHEDULE),
-    "gru4rec": (GRU4Rec, GRU4RecSettings(), gru4rec.SCHEDULE),
-    "narm": (NARM, NARMSettings(), narm.SCHEDULE),
-    "stamp": (STAMP, STAMPSettings(), stamp.SCHEDULE),
-    "popularity": (Popularity, CountingSettings(), None),
-    "markov": (Markov, CountingSettings(), None),
-    "rules": (SequentialRules, CountingSettings(), None),
-    "cooccurrence": (Cooccurrence, CountingSettings(), None),
-    "vsknn": (VSKNN, VSKNNSettings(), None),
-}
-SHARED = None
-"""What is set of every model beside its own settings: nothing."""
-ABOUT: dict[str, tuple[str, str]] = {
-    "hidan": ("cascades: attention to the users before, and to how long ago", "Wang & Li, IJCAI 2019"),
-    "hidan-nua": ("HiDAN without attention between users", "Wang & Li, IJCAI 2019"),
-    "hidan-nca": ("HiDAN without attention to the cascade", "Wang & Li, IJCAI 2019"),
-    "hidan-nt": ("HiDAN without the decay of time", "Wang & Li, IJCAI 2019"),
-    "rnn": ("cascades: a plain recurrent network", "rival in Wang & Li, IJCAI 2019"),
-    "lstm": ("cascades: an LSTM", "rival in Wang & Li, IJCAI 2019"),
-    "rmtpp": ("cascades: who and when, a recurrent point process", "Du et al., KDD 2016"),
-    "att-rnn": ("the recurrent network with attention to its states", "rival in Wang & Li, IJCAI 2019"),
-    "att-lstm": ("the LSTM with attention to its states", "rival in Wang & Li, IJCAI 2019"),
-    "cyan-rnn": ("cascades: a recurrent network with attention and coverage", "Wang et al., IJCAI 2017"),
-    "cascade-blend": ("HiDAN beside past cascades and each user's hours", ""),
-    "sansr": ("sessions: self-attention", "Sun, Tang, Dai & Zhou, IEEE Access 2019"),
-    "sansr-rc": ("SANSR without residual connections", "Sun, Tang, Dai & Zhou, IEEE Access 2019"),
-    "core": ("sessions: a weighted sum of their own items", "after Hou, Hu, Zhang & Zhao, SIGIR 2022"),
-    "blend": ("CORE beside past sessions and what followed what", ""),
-    "bpr-mf": ("factors of items, ranked pair by pair", "Rendle et al., UAI 2009"),
-    "fpmc": ("factors of items and of the step before", "Rendle, Freudenthaler & Schmidt-Thieme, WWW 2010"),
-    "gru4rec": ("sessions: a GRU", "Hidasi & Karatzoglou, CIKM 2018"),
-    "narm": ("sessions: a GRU with attention", "Li et al., CIKM 2017"),
-    "stamp": ("sessions: attention that favours the latest click", "Liu, Zeng, Mokhosi & Zhang, KDD 2018"),
-    "popularity": ("what occurs most", ""),
-    "markov": ("what followed the latest event", ""),
-    "rules": ("what came up to ten events after the latest one", "Ludewig & Jannach, UMUAI 2018"),
-    "cooccurrence": ("what followed the latest events at any distance", ""),
-    "vsknn": ("what past sessions like this one held", "Ludewig & Jannach, UMUAI 2018"),
-}
-"""What each is, in a line, and where it was published."""
-COUNTING = ("popularity", "markov", "rules", "cooccurrence", "vsknn")
-BEST = ("blend", "cascade-blend")
-"""The models among which ``--model best`` decides, on held-out data."""
+TASK = Task(
+    name="next",
+    question="which id comes next in a timed sequence",
+    record=History,
+    example={"values": ["a", "b"]},
+    catalogue="ensue.tasks.next.catalogue",
+    predictor="ensue.tasks.next.predictor:NextPredictor",
+    evaluator="ensue.evaluation.next_event",
+    update="ensue.refresh.next_event:learn",
+    command="ensue.cli.next_event",
+    service="ensue.serve.tasks.next_event",
+    kinds=("next",),
+    streamed=True,
+)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ensue.tasks.next import MODELS
+from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.model import Model, Places, Remembers, module_of
 from ensue.tasks.next.state import NextState
 from ensue.vocabulary import FIRST

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ensue.tasks import metadata
+from ensue.tasks.metadata import Metadata as SharedMetadata
 
 
-class Metadata(metadata.Metadata):
+class Metadata(SharedMetadata):
     """What a model of task ``next`` learned."""
 
     REQUIRED = frozenset({"sequences", "events", "repeats"})

@@ -152,6 +152,10 @@ class NextPredictor(NextState):
         """What was learned from what, and how: goes into ``settings.json`` and the card."""
         return save.summary(self)
 
+    def files(self, card: str = "") -> dict[str, bytes]:
+        """What :meth:`save` writes, by file name."""
+        return save.files(self, card)
+
     def save(self, folder: str | Path, card: str = "") -> None:
         """Write the model folder at once; an older model there is replaced whole.
 
@@ -162,7 +166,7 @@ class NextPredictor(NextState):
         Raises:
             ModelFolderError: not writable, full, or taken by something that is no model.
         """
-        write_folder(Path(folder), save.files(self, card))
+        write_folder(Path(folder), self.files(card))
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str | None = None) -> Self:

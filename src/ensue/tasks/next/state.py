@@ -12,8 +12,8 @@ from ensue.errors import SettingError
 from ensue.nn.device import find_device, room_for
 from ensue.nn.sampling import Sampler
 from ensue.settings import changed, require_seed
-from ensue.tasks.next import BEST, COUNTING, MODELS
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
+from ensue.tasks.next.catalogue import BEST, COUNTING, MODELS
 from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.model import Baseline, Model, module_of
 from ensue.tasks.next.reservoir import Reservoir

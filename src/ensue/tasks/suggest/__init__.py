@@ -1,55 +1,18 @@
-"""Task ``suggest``: which query will be typed next.
+"""Task ``suggest``: which query will be typed next."""
 
-``MODELS`` is the whole registry: a name, its module, its default settings, and how it is trained (``None``: counted).
-The defaults of the networks are of a size that a CPU learns and answers with, and each has about as many weights; those
-of the settings themselves are the paper's.
-"""
+from ensue.records import History
+from ensue.tasks.base import Task
 
-from dataclasses import replace
-from typing import Any
-
-from ensue.schedule import Schedule
-from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast
-from ensue.tasks.suggest.models import mtn, recurrent
-from ensue.tasks.suggest.models.mtn import MTN, MTNSettings
-from ensue.tasks.suggest.models.recurrent import HLSTM, HLSTMSettings, Seq2Seq, Seq2SeqSettings
-from ensue.tasks.suggest.models.transformers import Transformer, TransformerSettings
-from ensue.tasks.suggest.settings import SuggestSettings
-
-_SMALL: dict[str, Any] = {"dim": 128, "embedding": 128, "wide": 256, "heads": 4, "tied": True, "dropout": 0.2}
-_BRIEF = replace(mtn.SCHEDULE, learning_rate=1e-3, warm_up=300, batch_size=32)
-"""A log of some 10,000 sessions has learned what it can before the paper's 4,000 steps of warm-up are over."""
-_LSTM: dict[str, Any] = {"dim": 240, "embedding": 128, "tied": True}  # wider, for as many weights
-
-MODELS: dict[str, tuple[Any, Any, Schedule | None]] = {
-    "mtn": (MTN, MTNSettings(**_SMALL), _BRIEF),
-    "transformer": (Transformer, TransformerSettings(**_SMALL), _BRIEF),
-    "flat-transformer": (Transformer, TransformerSettings(**_SMALL, window=16), _BRIEF),
-    "seq2seq": (Seq2Seq, Seq2SeqSettings(**{**_LSTM, "dim": 288}), recurrent.SCHEDULE),
-    "h-lstm": (HLSTM, HLSTMSettings(**_LSTM), recurrent.SCHEDULE),
-    "m-nsrf": (HLSTM, HLSTMSettings(**_LSTM, pooling="max", entropy=0.1), recurrent.SCHEDULE),
-    "most-frequent-next": (MostFrequentNext, None, None),
-    "repeat-last": (RepeatLast, None, None),
-}
-SHARED = SuggestSettings()
-"""What is set of every model beside its own settings."""
-ABOUT: dict[str, tuple[str, str]] = {
-    "mtn": ("a Transformer for words, one for queries, and a writer", "Multiresolution Transformer Networks, 2019"),
-    "transformer": ("a Transformer on the last query", "Vaswani et al., NeurIPS 2017"),
-    "flat-transformer": ("a Transformer on the whole session", "Mustar, Lamprier & Piwowarski, 2021"),
-    "seq2seq": ("LSTMs with attention, on the last query", "Luong, Pham & Manning, EMNLP 2015"),
-    "h-lstm": ("an LSTM over words, one over queries", "Sordoni et al., CIKM 2015"),
-    "m-nsrf": ("the same, queries by the maximum over their words", "Ahmad, Chang & Wang, ICLR 2018"),
-    "most-frequent-next": ("what followed the last query most often", ""),
-    "repeat-last": ("the queries of the session again", ""),
-}
-"""What each is, in a line, and where it was published."""
-COUNTING = ("most-frequent-next", "repeat-last")
-"""Learned beside every network."""
-BEST: tuple[str, dict[str, object]] = (
-    "mtn",
-    {"copy": True, "reads": "all", "smoothing": 0.0, "retrieved": 50, "first": "consensus"},
+TASK = Task(
+    name="suggest",
+    question="which query will be typed next",
+    record=History,
+    example={"values": ["a", "b"]},
+    catalogue="ensue.tasks.suggest.catalogue",
+    predictor="ensue.tasks.suggest.predictor:SuggestPredictor",
+    evaluator="ensue.evaluation.suggest",
+    update="ensue.refresh.suggest:learn",
+    command="ensue.cli.suggest",
+    service="ensue.serve.tasks.suggest",
+    kinds=("suggest",),
 )
-"""What ``best`` is: MTN that reads and may copy the words of all queries so far, and scores what is looked up in the
-log beside what it writes. Weights that held-out sessions choose order both, and the one that most of them share words
-with leads. Networks are not tried against each other, for each costs a whole training: ``compare`` does that."""

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from ensue.data.queries.rules import Normalisation
-from ensue.tasks import metadata
+from ensue.tasks.metadata import Metadata as SharedMetadata
 
 
-class Metadata(metadata.Metadata):
+class Metadata(SharedMetadata):
     """What a suggester learned, and how it did on held-out sessions."""
 
     REQUIRED = frozenset({"sessions", "queries", "tokens", "normalisation"})

@@ -102,6 +102,10 @@ class SuggestPredictor(SuggestState):
         """What was learned from what, and how: goes into ``settings.json`` and the card."""
         return save.summary(self)
 
+    def files(self, card: str = "") -> dict[str, bytes]:
+        """What :meth:`save` writes, by file name."""
+        return save.files(self, card)
+
     def save(self, folder: str | Path, card: str = "") -> None:
         """Write the model folder at once; an older model there is replaced whole.
 

@@ -16,9 +16,9 @@ from ensue.errors import SettingError
 from ensue.nn.device import find_device, room_for
 from ensue.schedule import Schedule, require_fixed
 from ensue.settings import changed, require_seed
-from ensue.tasks.suggest import BEST, MODELS, SHARED
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
+from ensue.tasks.suggest.catalogue import BEST, MODELS, SHARED
 from ensue.tasks.suggest.dataset import Sessions, Spelled, spell_out
 from ensue.tasks.suggest.metadata import Metadata
 from ensue.tasks.suggest.model import AnyModel, module_of

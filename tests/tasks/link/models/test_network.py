@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ensue.errors import SettingError
-from ensue.tasks.link import MODELS
 from ensue.tasks.link.batch import Words
+from ensue.tasks.link.catalogue import MODELS
 from ensue.tasks.link.dataset import Links, encode_texts
 from ensue.tasks.link.models.network import SCHEDULE, Linker, LinkSettings, Name
 from ensue.tasks.link.models.star import AST

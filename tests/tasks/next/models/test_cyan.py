@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ensue.errors import SettingError
-from ensue.tasks.next import MODELS
+from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.models.cyan import CYANRNN, CYANRNNSettings
 from tests import oracles_cascades as oracles
 from tests.oracles_sessions import loss_curve, ramped

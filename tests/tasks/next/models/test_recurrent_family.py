@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ensue.errors import SettingError
-from ensue.tasks.next import MODELS
+from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.models.recurrent import Recurrent, RecurrentSettings
 from tests import oracles_cascades as oracles
 from tests.oracles_sessions import largest_tensor, loss_curve, ramped, weighs_what_came_before

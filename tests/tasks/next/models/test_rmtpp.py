@@ -11,8 +11,8 @@ from scipy.integrate import quad
 from torch import Tensor
 
 from ensue.errors import SettingError
-from ensue.tasks.next import MODELS
 from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.models.rmtpp import RMTPP, SMALL, RMTPPSettings, delay, log_density, total_hazard
 from ensue.vocabulary import FIRST
 from tests import oracles_cascades as oracles

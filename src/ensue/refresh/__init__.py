@@ -1,57 +1,34 @@
-"""Keep a model folder fresh: learn a new log, test before taking over, keep what is replaced.
+"""Keep a model folder fresh: learn what is new, test before taking over, keep what is replaced.
 
-The newest tenth of the new log is held out, and so is a part of the remembered histories. The old model and a
-candidate, which has learned the other nine tenths among the rest of the remembered ones, are scored on both slices
-(protocol ``full``; what a model does not know is a miss). If the candidate's MRR falls short of the old one's by more
-than a share ``max_drop`` on either slice, the update is refused and the folder stays as it is, byte for byte. Else the
-candidate learns the held-out tenth as well and takes the folder's place, and the old folder is kept beside it.
-
-Models of the other tasks are tested on what their folders know for certain (:mod:`ensue.slices`). A fall counts where
-it is more than chance: by two standard errors of the paired differences.
+A candidate learns, and it and the old model are asked the same: of task ``next`` the newest part of the new log, of
+the others what their folders know for certain (a module a task). If the candidate's figure falls short of the old one's
+by more than a share ``max_drop`` on a slice, and by more than chance (two standard errors of the paired differences),
+the update is refused and the folder stays as it is, byte for byte. Else the candidate takes the folder's place, and the
+old folder is kept beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ensue import metrics, slices
-from ensue.data.histories import Histories
-from ensue.data.sequences.check import require_targets
-from ensue.data.splits import hold_out
 from ensue.errors import SettingError
-from ensue.evaluation import Data, describe, score
+from ensue.evaluation import Data, describe
 from ensue.predictor import load
-from ensue.slices import Slice, standard_error
+from ensue.refresh.trial import Ask, Learn, Slice
 from ensue.store import versions
 from ensue.store.folder import read_file, write_folder
 from ensue.store.lock import only_writer
 from ensue.store.swap import sweep
-from ensue.tasks.classify import save as classify_save
-from ensue.tasks.link import save as link_save
-from ensue.tasks.next import save as next_save
-from ensue.tasks.next.predictor import NextPredictor
-from ensue.tasks.next.train import DATED
-from ensue.tasks.next.update import passes
-from ensue.tasks.suggest import save as suggest_save
+from ensue.tasks import TASKS
+from ensue.tasks.base import named
 from ensue.training.loop import Report
 
-AT = 20
 MAX_DROP = 0.05
-STORAGE: Mapping[str, Any] = {
-    "next": next_save,
-    "classify": classify_save,
-    "suggest": suggest_save,
-    "link": link_save,
-}
 STREAM = ("stream.json", "stream.safetensors")
 """Where a stream stands (:mod:`ensue.stream.saved`): an update leaves it, so that the stream goes on from there."""
-LEAST = 5
-"""Fewer new histories are all learned, and tested on remembered ones alone."""
-REMEMBERED = 1000
-"""Remembered histories to be scored on, at most, and at most a tenth of those that are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,51 +112,20 @@ def refresh(
         sweep(folder)
         old, candidate, standing = load(folder), load(folder), versions.current(folder)
         new: Any = data(old) if callable(data) else data
-        if isinstance(candidate, NextPredictor):
-            found = _learn_histories(old, candidate, new, max_drop, standing, follow)
-        else:
-            loss = float(candidate.update(new).loss)
-            found = Refreshed(True, standing, () if max_drop is None else slices.of(old, candidate), "", max_drop, loss)
-            found = replace(found, accepted=not found.falls)
-        if not found.accepted:
-            return found
+        ask = Ask(max_drop is not None, standing, follow)
+        learn: Learn = named(TASKS[candidate.task].update)
+        trial = learn(old, candidate, new, ask)
+        found = Refreshed(True, standing, trial.slices, trial.held, max_drop, trial.loss)
+        if found.falls:
+            return replace(found, accepted=False)
+        trial.learn_rest()
         candidate.facts["version"] = number = versions.next_number(folder)
         found = replace(found, version=number)
         versions.keep(folder)
         before(candidate, found)
         standing_stream = {name: read_file(folder, name) for name in STREAM if (folder / name).exists()}
-        write_folder(folder, {**standing_stream, **STORAGE[candidate.task].files(candidate, card(candidate, found))})
+        write_folder(folder, {**standing_stream, **candidate.files(card(candidate, found))})
         versions.prune(folder, keep)
-    return found
-
-
-def _learn_histories(
-    old: Any,
-    candidate: NextPredictor,
-    data: Histories,
-    max_drop: float | None,
-    standing: int,
-    follow: Callable[[Iterable[Report]], None],
-) -> Refreshed:
-    """Let a candidate of task ``next`` learn, the newest tenth after the test."""
-    require_targets(data, "new data")
-    early, newest, held = data, None, ""
-    if max_drop is not None and len(data) >= LEAST:
-        early, newest, held = hold_out(data, by_time=data.timed and float(data.times.min()) > DATED)
-        require_targets(early, "all but the newest tenth of the new data")
-        require_targets(newest, "the newest tenth of the new data")
-    if max_drop is None:
-        follow(passes(candidate, early))
-        return Refreshed(True, standing, (), held, max_drop)
-    remembered, rest = candidate.reservoir.part(min(REMEMBERED, len(candidate.reservoir) // 10), standing)
-    follow(passes(candidate, early, rest))
-    tested = {"newest": newest, "remembered": remembered if len(remembered) else None}
-    parts = tuple(_slice(name, old, candidate, part) for name, part in tested.items() if part is not None)
-    found = Refreshed(True, standing, parts, held, max_drop)
-    if found.falls:
-        return replace(found, accepted=False)
-    if newest is not None:
-        follow(passes(candidate, newest))
     return found
 
 
@@ -212,22 +158,3 @@ def card(predictor: Any, found: Refreshed) -> str:
     if found.held:
         lines += ["", f"Full ranking; the newest slice is {found.held} of the new log, learned after the test."]
     return "\n".join([describe(predictor), *lines, ""])
-
-
-def _slice(name: str, old: NextPredictor, new: NextPredictor, data: Histories) -> Slice:
-    before, after = score(old, data, "full").rank, score(new, data, "full").rank
-    counted = {model: _figures(score(new, data, "full", model).rank) for model in new.baselines}
-    best = max(counted, key=lambda model: counted[model]["mrr"])
-    return Slice(
-        name,
-        len(before),
-        _figures(before),
-        _figures(after),
-        counted[best],
-        best,
-        error=standard_error(metrics.reciprocal_rank(before), metrics.reciprocal_rank(after)),
-    )
-
-
-def _figures(rank: metrics.Floats) -> dict[str, float]:
-    return {"mrr": float(metrics.reciprocal_rank(rank).mean()), f"hit@{AT}": float(metrics.hit(rank, AT).mean())}

@@ -1,0 +1,63 @@
+"""An update of task ``next``: what is newest, and a part of what is remembered, are held out and tested on.
+
+The newest tenth of the new log is held out, and so is a part of the remembered histories. The old model and a
+candidate, which has learned the other nine tenths among the rest of the remembered ones, are scored on both slices
+(protocol ``full``; what a model does not know is a miss).
+"""
+
+from __future__ import annotations
+
+from ensue import metrics
+from ensue.data.histories import Histories
+from ensue.data.sequences.check import require_targets
+from ensue.data.splits import hold_out
+from ensue.evaluation import score
+from ensue.refresh.trial import Ask, Slice, Trial, standard_error
+from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.train import DATED
+from ensue.tasks.next.update import passes
+
+AT = 20
+LEAST = 5
+"""Fewer new histories are all learned, and tested on remembered ones alone."""
+REMEMBERED = 1000
+"""Remembered histories to be scored on, at most, and at most a tenth of those that are remembered."""
+
+
+def learn(old: NextPredictor, candidate: NextPredictor, data: Histories, ask: Ask) -> Trial:
+    """Let a candidate learn, the newest tenth after the test."""
+    if not ask.tested:
+        ask.follow(passes(candidate, data))
+        return Trial()
+    early, newest, held = data, None, ""
+    if len(data) >= LEAST:
+        early, newest, held = hold_out(data, by_time=data.timed and float(data.times.min()) > DATED)
+        require_targets(early, "all but the newest tenth of the new data")
+        require_targets(newest, "the newest tenth of the new data")
+    remembered, rest = candidate.reservoir.part(min(REMEMBERED, len(candidate.reservoir) // 10), ask.standing)
+    ask.follow(passes(candidate, early, rest))
+    parts = {"newest": newest, "remembered": remembered if len(remembered) else None}
+    slices = tuple(_slice(name, old, candidate, part) for name, part in parts.items() if part is not None)
+    if newest is None:
+        return Trial(slices, held)
+    left = newest
+    return Trial(slices, held, learn_rest=lambda: ask.follow(passes(candidate, left)))
+
+
+def _slice(name: str, old: NextPredictor, new: NextPredictor, data: Histories) -> Slice:
+    before, after = score(old, data, "full").rank, score(new, data, "full").rank
+    counted = {model: _figures(score(new, data, "full", model).rank) for model in new.baselines}
+    best = max(counted, key=lambda model: counted[model]["mrr"])
+    return Slice(
+        name,
+        len(before),
+        _figures(before),
+        _figures(after),
+        counted[best],
+        best,
+        error=standard_error(metrics.reciprocal_rank(before), metrics.reciprocal_rank(after)),
+    )
+
+
+def _figures(rank: metrics.Floats) -> dict[str, float]:
+    return {"mrr": float(metrics.reciprocal_rank(rank).mean()), f"hit@{AT}": float(metrics.hit(rank, AT).mean())}

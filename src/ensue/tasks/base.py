@@ -1,0 +1,67 @@
+"""What a task is to those who know none by name: the command line, the service, the evaluator, the cards, the page.
+
+A task is data. What it needs of torch, or of a floor above, is named here and imported when it is first asked for, so
+that a list of tasks costs nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from typing import Any, Protocol, Self
+
+
+class Record(Protocol):
+    """One thing that is asked about."""
+
+    @classmethod
+    def from_fields(cls, found: dict[str, Any], where: str = ...) -> Self:
+        """Of a decoded JSON object; a ``DataError`` names ``where``, the field and what to do."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One question that logs answer, and what answers it.
+
+    What is named is a module (``ensue.evaluation.link``) or something in one
+    (``ensue.tasks.link.predictor:LinkPredictor``); :func:`named` imports it.
+    """
+
+    name: str
+    question: str
+    """In a line."""
+    record: type[Record]
+    """What is asked about."""
+    example: dict[str, object]
+    """A record, as JSON; its first field must be there."""
+    catalogue: str
+    """A module with MODELS, SHARED, ABOUT, COUNTING and BEST as literals; :mod:`ensue.registry` reads its source."""
+    predictor: str
+    """A class that is an :class:`ensue.predictor.Predictor`."""
+    evaluator: str
+    """An :class:`ensue.evaluation.Evaluator`."""
+    update: str
+    """A function that lets a candidate learn and tests it: :data:`ensue.refresh.Learn`."""
+    command: str
+    """What the command line reads and shows: an :class:`ensue.cli.tasks.Command`."""
+    service: str
+    """What the service takes and gives: an :class:`ensue.serve.tasks.Service`."""
+    kinds: tuple[str, ...] = field(default=())
+    """The kinds of file (:mod:`ensue.data.kinds`) that are for this task where none is named."""
+    streamed: bool = False
+    """Whether ``ensue stream`` learns it event by event."""
+
+    @property
+    def needed(self) -> str:
+        """The field without which there is no record."""
+        return next(iter(self.example))
+
+
+@cache
+def named(reference: str) -> Any:
+    """The module, or the thing in a module, that a :class:`Task` names."""
+    module, _, name = reference.partition(":")
+    found = import_module(module)
+    return getattr(found, name) if name else found

@@ -1,0 +1,43 @@
+"""The models of task ``link``.
+
+``MODELS`` is the whole registry: a name, its module, its default settings, and how it is trained (``None``: it is not).
+"""
+
+from ensue.tasks.link.models.network import SCHEDULE, Linker, LinkSettings
+from ensue.tasks.link.models.sbert import SbertSettings
+from ensue.tasks.link.settings import SharedSettings
+from ensue.tasks.own import Models
+from ensue.text.encoder import Encoder
+
+MODELS = Models(
+    "link",
+    {
+        "best": (None, None, None),
+        "ast": (Linker, LinkSettings(encoder="ast"), SCHEDULE),
+        "cnn": (Linker, LinkSettings(encoder="cnn"), SCHEDULE),
+        "gru": (Linker, LinkSettings(encoder="gru"), SCHEDULE),
+        "bigru": (Linker, LinkSettings(encoder="bigru"), SCHEDULE),
+        "sbert": (Encoder, SbertSettings(), None),
+        "tfidf": (None, None, None),
+        "bm25": (None, None, None),
+    },
+)
+SHARED = SharedSettings()
+"""What is set of every model beside its own settings."""
+ABOUT: dict[str, tuple[str, str]] = {
+    "best": ("words, characters and, where one is named, a network or an encoder, weighed", ""),
+    "ast": ("a Siamese Star-Transformer with adaptive entmax", "Danovitch, ITCSE 2020"),
+    "cnn": ("a Siamese CNN", "rival in Danovitch, ITCSE 2020"),
+    "gru": ("a Siamese GRU", "rival in Danovitch, ITCSE 2020"),
+    "bigru": ("a Siamese GRU that reads both ways", "rival in Danovitch, ITCSE 2020"),
+    "sbert": ("an installed sentence encoder", "Reimers & Gurevych, EMNLP 2019"),
+    "tfidf": ("the words that both share, the rare ones more", ""),
+    "bm25": ("the words that both share, by BM25", "Robertson & Zaragoza, 2009"),
+}
+"""What each is, in a line, and where it was published."""
+BEST = ("best",)
+"""What ``best`` is: itself."""
+COUNTING = ("tfidf", "bm25")
+"""Scored beside every model."""
+WITHOUT_TRAINING = ("best", "tfidf", "bm25", "sbert")
+"""What works without a model folder; sbert with the name of an encoder."""

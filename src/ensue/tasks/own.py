@@ -1,0 +1,139 @@
+"""Models of one's own: a class in a file of yours, or in a package that is installed, beside those of a catalogue.
+
+A class is a model of a task if it is made and called as those of the task are (``ensue.tasks.next.model``,
+``ensue.tasks.classify.model``) and says how it is set and trained:
+
+    class Latest(nn.Module):
+        "The latest value again."
+
+        SETTINGS = LatestSettings()
+        SCHEDULE = Schedule(epochs=5)
+
+It is named by its file, ``--model ./mine.py:Latest``, given to :func:`add_model`, or offered by a package as an entry
+point ``next.latest`` of the group ``ensue.models``. A folder alone never makes code run: it holds the name of its
+model, and whoever loads it names the file again.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ensue.errors import SettingError
+from ensue.schedule import Schedule
+
+GROUP = "ensue.models"
+"""Entry points of installed packages, ``TASK.NAME`` each."""
+VARIABLE = "ENSUE_MODELS"
+"""Environment variable of ``FILE.py:CLASS``, separated by commas; the processes that learn for a service inherit it."""
+
+
+class Row(NamedTuple):
+    """A model in a catalogue."""
+
+    make: Any
+    """Its class."""
+    settings: Any
+    """Its default settings, a frozen dataclass; ``None`` where there is nothing to set."""
+    schedule: Schedule | None
+    """How it is trained; ``None``: it is counted."""
+
+
+_ADDED: dict[str, Row] = {}
+
+
+def add_model(model: type) -> str:
+    """Make a class of one's own a model, for this process; its name is what ``make`` and ``load`` know it by.
+
+    Args:
+        model: a class with ``SETTINGS``, a frozen dataclass or ``None``, and ``SCHEDULE``, a
+            :class:`~ensue.schedule.Schedule` or ``None`` for a model that counts.
+
+    Returns:
+        The name of the class.
+
+    Raises:
+        SettingError: it says not how it is set or trained.
+    """
+    _ADDED[model.__name__] = _row(model, model.__name__)
+    return model.__name__
+
+
+def add_named(reference: str) -> str:
+    """Make ``FILE.py:CLASS`` a model, for this process and those it starts; any other name is given back as it is.
+
+    Raises:
+        SettingError: the file or the class is not there, or does not say how it is set or trained.
+    """
+    path, _, name = reference.rpartition(":")
+    if not path.endswith(".py"):
+        return reference
+    _ADDED[name] = _of_file(Path(path), name)
+    known = [one for one in os.environ.get(VARIABLE, "").split(",") if one]
+    os.environ[VARIABLE] = ",".join(dict.fromkeys([*known, f"{Path(path).resolve()}:{name}"]))
+    return name
+
+
+def find(task: str, name: str) -> Row | None:
+    """The model of this name that is none of ensue's: added, named in the environment, or offered by a package."""
+    if name in _ADDED:
+        return _ADDED[name]
+    for reference in os.environ.get(VARIABLE, "").split(","):
+        if reference.rpartition(":")[2] == name and name:
+            add_named(reference)
+            return _ADDED[name]
+    point = next((point for point in offered(task) if point.name == f"{task}.{name}"), None)
+    return None if point is None else _row(point.load(), point.value)
+
+
+def offered(task: str) -> list[Any]:
+    """Entry points of installed packages for a task."""
+    from importlib.metadata import entry_points  # takes longer than all the rest here
+
+    return [point for point in entry_points(group=GROUP) if point.name.startswith(f"{task}.")]
+
+
+class Models(dict[str, Row]):
+    """The catalogue of a task; a name that is not in it may be of a model of one's own."""
+
+    def __init__(self, task: str, rows: Mapping[str, tuple[Any, Any, Schedule | None]]) -> None:
+        super().__init__({name: Row(*row) for name, row in rows.items()})
+        self.task = task
+
+    def __missing__(self, name: str) -> Row:
+        if (row := find(self.task, name)) is None:
+            raise KeyError(name)
+        return row
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (isinstance(name, str) and find(self.task, name) is not None)
+
+
+def _of_file(path: Path, name: str) -> Row:
+    if not path.is_file():
+        raise SettingError(f"{path}: there is no such file")
+    module_name = f"ensue_own_{path.stem}"
+    spec = spec_from_file_location(module_name, path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[module_name] = module_from_spec(spec)  # dataclasses look for their module there
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise SettingError(f"{path}: cannot be imported ({type(error).__name__}: {error})") from error
+    if not isinstance(found := getattr(module, name, None), type):
+        raise SettingError(f"{path}: there is no class {name!r} in it")
+    return _row(found, f"{path}:{name}")
+
+
+def _row(model: type, where: str) -> Row:
+    settings, schedule = getattr(model, "SETTINGS", ...), getattr(model, "SCHEDULE", ...)
+    if settings is ... or not (schedule is None or isinstance(schedule, Schedule)):
+        raise SettingError(
+            f"{where}: give the class SETTINGS, a frozen dataclass of its defaults or None, and SCHEDULE, a "
+            "Schedule or None"
+        )
+    return Row(model, settings, schedule)

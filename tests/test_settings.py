@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ensue.errors import SettingError
 from ensue.schedule import Schedule
-from ensue.settings import changed, parse
+from ensue.settings import Settings, Size, changed, must_be, one_of, parse
 from ensue.tasks.next.models.hidan import HiDANSettings
 
 
@@ -118,3 +118,41 @@ def test_a_pair_without_a_sign_is_refused() -> None:
     with pytest.raises(SettingError) as error:
         parse(["window=50", "window"])
     assert str(error.value) == "'window' is not of the form key=value"
+
+
+LIMIT = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ruled(Settings):
+    most: Size | None = None
+    depth: Annotated[Size, must_be(f"at most {LIMIT}", lambda value: value <= LIMIT)] = 1
+    kind: Annotated[str, one_of("a", "b")] = "a"
+    way: Literal["up", "down"] = "up"
+
+
+@dataclass(frozen=True, kw_only=True)
+class More(Ruled):
+    depth: Size = 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"most": 0}, "most is 0; it must be at least 1"),
+        ({"depth": 0}, "depth is 0; it must be at least 1"),  # every rule of an annotation
+        ({"depth": 5}, "depth is 5; it must be at most 4"),
+        ({"kind": "c"}, "kind is 'c'; choose from a, b"),
+        ({"way": "left"}, "way is 'left'; choose from up, down"),
+    ],
+)
+def test_annotations_rule_what_is_made_in_python(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingError) as error:
+        Ruled(**changes)
+    assert str(error.value) == message
+
+
+def test_rules_are_inherited_and_replaced() -> None:
+    assert (More().depth, More().most, More(most=2).most) == (5, None, 2)  # its own rule has no upper end
+    with pytest.raises(SettingError, match="kind is 'c'; choose from a, b"):
+        changed({"kind": "c"}, More())

@@ -4,69 +4,56 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 from ensue.errors import SettingError
-from ensue.settings import require
+from ensue.settings import Count, NonNegative, Positive, Settings, Share, Size, must_be, one_of
 
 WARM_UP = 200
 """Steps in which a decaying step size first rises."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schedule:
+class Schedule(Settings):
     """How a model is trained; each model names its paper's own."""
 
-    epochs: int = 200
+    epochs: Size = 200
     """Epochs at most."""
-    batch_size: int = 32
+    batch_size: Size = 32
     """Histories (or texts) a batch, over all ranks."""
-    learning_rate: float = 1e-3
+    learning_rate: Positive = 1e-3
     """Adam's step size."""
     decay: bool = False
     """Whether the step size rises over the first steps and falls to 0 along a cosine, over all the epochs."""
     warm_up: int | None = None
     """Where set, the step size rises to ``learning_rate`` in so many steps and falls as 1 / sqrt(step) from there."""
-    beta2: float = 0.999
+    beta2: Share = 0.999
     """How much of its mean of squared gradients Adam keeps a step."""
-    decay_rate: float = 1.0
+    decay_rate: Annotated[float, must_be("above 0 and at most 1", lambda value: 0 < value <= 1)] = 1.0
     """The step size is multiplied by this every ``decay_steps`` steps, in equal parts a step."""
-    decay_steps: int = 1000
+    decay_steps: Size = 1000
     """Steps in which ``decay_rate`` is reached once."""
-    smallest_batch: int | None = None
+    smallest_batch: Size | None = None
     """Where set, the batch size halves after every check without a better validation figure, down to this."""
-    weight_decay: float = 5e-5
+    weight_decay: NonNegative = 5e-5
     """L2: this times half the squared norm of all weights is added to the loss."""
-    watch: str = "loss"
+    watch: Annotated[str, one_of("loss", "mrr", "accuracy")] = "loss"
     """What early stopping looks at on the validation data: ``loss``, ``accuracy``, or ``mrr``, how its targets rank."""
-    patience: int = 5
+    patience: Size = 5
     """Checks without a better validation figure before training stops; four times as many in task next while the values
     are hardly ranked better than by popularity."""
-    check_every: int = 1
+    check_every: Size = 1
     """Epochs between two checks on the validation data."""
     refit: bool = True
     """Where no validation data was given: after early stopping, train anew on everything for as many epochs."""
-    replay: int = 20_000
+    replay: Count = 20_000
     """Past histories kept in the model folder (ids and times, no names), for updates to learn anew; 0 keeps none,
     and nothing else of a single history."""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "patience", "check_every", "decay_steps"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.watch not in ("loss", "mrr", "accuracy"):
-            raise SettingError(f"watch is {self.watch!r}; choose from loss, mrr, accuracy")
-        if not 0 < self.decay_rate <= 1:
-            raise SettingError(f"decay_rate is {self.decay_rate}; it must be above 0 and at most 1")
-        if self.smallest_batch is not None and self.smallest_batch < 1:
-            raise SettingError(f"smallest_batch is {self.smallest_batch}; it must be at least 1")
+        super().__post_init__()
         if self.warm_up is not None and (self.warm_up < 1 or self.decay):
             raise SettingError(f"warm_up is {self.warm_up}; it must be at least 1, and decay off")
-        if not 0 <= self.beta2 < 1:
-            raise SettingError(f"beta2 is {self.beta2}; it must be at least 0 and below 1")
-        require(self, "above 0", lambda value: value > 0, "learning_rate")
-        require(self, "0 or more", lambda value: value >= 0, "weight_decay")
-        if self.replay < 0:
-            raise SettingError(f"replay is {self.replay}; it must be 0 or more")
 
     def rate(self, step: int, steps: int) -> float:
         """The step size of step ``step`` of ``steps`` in all."""

@@ -6,13 +6,15 @@ import ast
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
+from functools import cache
 from importlib.util import find_spec
-from inspect import getsource
+from inspect import get_annotations, getsource
 from itertools import pairwise
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -24,6 +26,88 @@ DEEPEST = 64
 """The largest number of blocks, layers or cycles that a network is made of."""
 _FETCHED = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 """``name`` or ``owner/name``, as models are called where they are fetched from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a setting's value must keep to, as metadata of its annotation.
+
+    Attributes:
+        holds: whether a value does.
+        refusal: what is said of one that does not, with its ``{name}`` and ``{value}``.
+    """
+
+    holds: Callable[[Any], bool]
+    refusal: str
+
+
+def must_be(wanted: str, holds: Callable[[Any], bool]) -> Rule:
+    """A rule for numbers, in the words after "it must be"."""
+    return Rule(holds, f"{{name}} is {{value}}; it must be {wanted}")
+
+
+def one_of(*choices: str) -> Rule:
+    """A rule for names."""
+    return Rule(choices.__contains__, f"{{name}} is {{value!r}}; choose from {', '.join(choices)}")
+
+
+def variant_of(*choices: str) -> Rule:
+    """A rule for names of a part of a network."""
+    return Rule(choices.__contains__, f"{{name}} {{value!r}} is not known; choose from {', '.join(choices)}")
+
+
+Size = Annotated[int, must_be("at least 1", lambda value: value >= 1)]
+Count = Annotated[int, must_be("0 or more", lambda value: value >= 0)]
+Positive = Annotated[float, must_be("above 0", lambda value: value > 0)]
+NonNegative = Annotated[float, must_be("0 or more", lambda value: value >= 0)]
+Share = Annotated[float, must_be("at least 0 and below 1", lambda value: 0 <= value < 1)]
+DropoutRate = Annotated[float, must_be("in [0, 1)", lambda value: 0 <= value < 1)]
+
+
+class Settings:
+    """A dataclass of settings that keep to the rules of their annotations, however it is made.
+
+    ``None`` is right where the annotation allows it. What relates two fields is checked in ``__post_init__``, after
+    ``super().__post_init__()``.
+    """
+
+    def __post_init__(self) -> None:
+        """Check each field.
+
+        Raises:
+            SettingError: a value that breaks a rule.
+        """
+        for name, rule in _rules(type(self)):  # type: ignore[arg-type]  # mypy takes classes for unhashable
+            if (value := getattr(self, name)) is not None and not rule.holds(value):
+                raise SettingError(rule.refusal.format(name=name, value=value))
+
+
+@cache
+def _rules(kind: type) -> list[tuple[str, Rule]]:
+    """The fields of a dataclass that have rules, with each of them."""
+    hints = {
+        name: hint for base in reversed(kind.__mro__) for name, hint in get_annotations(base, eval_str=True).items()
+    }
+    return [(name, rule) for name, hint in hints.items() for rule in _of(hint)]
+
+
+def _of(hint: object) -> list[Rule]:
+    """The rules in an annotation: those of its metadata, of the parts of a union, and the choices of a literal."""
+    if get_origin(hint) is Literal:
+        return [one_of(*get_args(hint))]
+    if get_origin(hint) in (Union, UnionType):
+        return [rule for part in get_args(hint) for rule in _of(part)]
+    return [rule for rule in getattr(hint, "__metadata__", ()) if isinstance(rule, Rule)]
+
+
+def require_heads(dim: int, heads: int) -> None:
+    """The width must be a multiple of the heads.
+
+    Raises:
+        SettingError: it is not.
+    """
+    if dim % heads:
+        raise SettingError(f"dim {dim} is not a multiple of heads {heads}")
 
 
 def changed(changes: Mapping[str, object], *defaults: Any) -> list[Any]:
@@ -69,23 +153,6 @@ def require_known(names: Iterable[str], known: Collection[str]) -> None:
     for name in names:
         if name not in known:
             raise SettingError(f"setting {name!r} is not known here; choose from {', '.join(sorted(known))}")
-
-
-def require(settings: Any, wanted: str, holds: Callable[[Any], bool], *names: str) -> None:
-    """Some settings must be in a range; the error names the one that is not, and its value.
-
-    Args:
-        settings: where they are.
-        wanted: the range in words, after "it must be".
-        holds: whether a value is in it.
-        names: of the settings.
-
-    Raises:
-        SettingError: one is out of it.
-    """
-    for name in names:
-        if not holds(value := getattr(settings, name)):
-            raise SettingError(f"{name} is {value}; it must be {wanted}")
 
 
 def require_file(name: str, path: str | Path | None) -> None:

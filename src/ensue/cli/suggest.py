@@ -54,7 +54,6 @@ def _read(path: Path, reading: Reading, *, least: int | None = None) -> tuple[Qu
 def _rules(reading: Reading) -> QueryRules:
     from ensue.data.queries.rules import PAPER_RULES, QueryRules
     from ensue.settings import changed, parse
-    from ensue.settings import require as require_setting
 
     paper = reading.rules == "paper"
     changes: dict[str, object] = {} if paper or not reading.rules else {**parse(reading.rules.split(","))}
@@ -62,7 +61,8 @@ def _rules(reading: Reading) -> QueryRules:
         changes["gap"] = reading.gap
     (rules,) = changed(changes, PAPER_RULES if paper else QueryRules())
     made: QueryRules = rules
-    require_setting(made, "at least 1", lambda value: value >= 1, "least")
+    if made.least < 1:
+        raise SettingError(f"least is {made.least}; it must be at least 1")
     return made
 
 

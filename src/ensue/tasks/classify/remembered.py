@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Index
-from ensue.errors import SettingError
+from ensue.settings import Count, Settings
 from ensue.tasks.classify.dataset import Sides
 from ensue.text.tokens import Tokens
 
@@ -19,20 +19,11 @@ FILE = "remembered.safetensors"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharedSettings:
+class SharedSettings(Settings):
     """What of the texts stays in a folder."""
 
-    remembered: int = 200
+    remembered: Count = 200
     """Held-out texts kept as ids of words, at most, to test updates on; 0 keeps none."""
-
-    def __post_init__(self) -> None:
-        """Refuse what has no meaning.
-
-        Raises:
-            SettingError: below 0.
-        """
-        if self.remembered < 0:
-            raise SettingError(f"remembered is {self.remembered}; it must be 0 or more")
 
 
 def chosen(sides: Sides, targets: Index, num: int, seed: int) -> tuple[Sides, Index] | None:

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ensue.settings import require
+from ensue.settings import Count, Settings
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharedSettings:
+class SharedSettings(Settings):
     """How scores are made of what was learned, and what of the posts stays in a folder."""
 
     learned: str = ""
     """Of best: whose cosine is weighed beside the lexical scores: ast, cnn, gru, bigru, or sbert; none if empty."""
     together: bool = True
     """Of best: whether posts of one corpus tell which articles are much discussed; false ranks every post alone."""
-    remembered: int = 200
+    remembered: Count = 200
     """Held-out posts kept as numbers of their words, at most, to test updates on; 0 keeps none."""
-
-    def __post_init__(self) -> None:
-        """Refuse what has no meaning.
-
-        Raises:
-            SettingError: below 0.
-        """
-        require(self, "0 or more", lambda value: value >= 0, "remembered")

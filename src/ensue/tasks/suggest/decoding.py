@@ -20,12 +20,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ensue.errors import SettingError
 from ensue.nn.highest import highest
+from ensue.settings import NonNegative, Settings, Size
 from ensue.tasks.suggest.batch import BEGIN, END, PADDING, UNKNOWN, Batch
 from ensue.tasks.suggest.model import Stepwise, Written
 from ensue.tasks.suggest.prefix import Typed
-from ensue.tasks.suggest.sizes import require_sizes
 
 Memory = TypeVar("Memory")
 State = TypeVar("State", bound=Written)
@@ -35,26 +34,21 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search:
+class Search(Settings):
     """How suggestions are looked for."""
 
-    beam: int = 5
+    beam: Size = 5
     """Open beams a row; 1 is greedy."""
-    keep: int = 5
+    keep: Size = 5
     """Suggestions a row."""
-    longest: int = 10
+    longest: Size = 10
     """Tokens a suggestion has at most."""
-    exponent: float = 0.6
+    exponent: NonNegative = 0.6
     """A suggestion's log-probability is divided by its length to this power: 0 favours short ones."""
     repeats: bool = False
     """Whether a query that was typed in this session already may be suggested."""
     exhaustive: bool = False
     """Whether to look on until no open beam can ever come in; else until none would if it ended with the next token."""
-
-    def __post_init__(self) -> None:
-        require_sizes(self, "beam", "keep", "longest")
-        if self.exponent < 0:
-            raise SettingError(f"exponent is {self.exponent}; it must be 0 or more")
 
 
 class Found(NamedTuple):

@@ -1,43 +1,9 @@
-"""What the settings of every ``suggest`` network must keep to."""
+"""How many layers a ``suggest`` network has, read from a text."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from ensue.errors import SettingError
 from ensue.settings import DEEPEST
-
-
-def require_sizes(settings: Any, *names: str) -> None:
-    """The named fields must be at least 1.
-
-    Raises:
-        SettingError: one is not.
-    """
-    for name in names:
-        if getattr(settings, name) < 1:
-            raise SettingError(f"{name} is {getattr(settings, name)}; it must be at least 1")
-
-
-def require_shares(settings: Any, *names: str) -> None:
-    """The named fields must be in [0, 1).
-
-    Raises:
-        SettingError: one is not.
-    """
-    for name in names:
-        if not 0 <= getattr(settings, name) < 1:
-            raise SettingError(f"{name} is {getattr(settings, name)}; it must be at least 0 and below 1")
-
-
-def require_heads(settings: Any) -> None:
-    """The width must be a multiple of the heads.
-
-    Raises:
-        SettingError: it is not.
-    """
-    if settings.dim % settings.heads:
-        raise SettingError(f"dim {settings.dim} is not a multiple of heads {settings.heads}")
 
 
 def read_depth(depth: str, parts: str, least: int, most: int | None = None) -> tuple[int, ...]:

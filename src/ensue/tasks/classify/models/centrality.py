@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -39,6 +39,7 @@ from ensue.nn.dropout import Dropout
 from ensue.nn.pooling import POOLINGS, Pooled, Pooling
 from ensue.nn.recurrent import BiLSTM
 from ensue.schedule import Schedule
+from ensue.settings import Count, Settings, Share, Size, one_of
 from ensue.tasks.classify.batch import Batch, Block, Output
 from ensue.vocabulary import PADDING
 
@@ -49,10 +50,10 @@ _SPREAD = 0.1  # standard deviation that learned vectors start with
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextSettings:
+class TextSettings(Settings):
     """Settings of a text classifier; the defaults are those of the paper for SST-2."""
 
-    pooling: str = "centrality"
+    pooling: Annotated[str, one_of(*POOLINGS)] = "centrality"
     """How words become a text: max, mean, self-attention, routing, reverse-routing, centrality, centrality-bilinear."""
     architecture: Architecture = "auto"
     """flat, hierarchical (words, sentences, document) or pair; auto: as the data is."""
@@ -62,45 +63,33 @@ class TextSettings:
     """Name or folder of a sentence-transformers model that encodes the sentences: the network reads these vectors."""
     tuned: bool = True
     """Whether the vectors of the file are trained too."""
-    extra_words: int = 50_000
+    extra_words: Count = 50_000
     """Of the file's first words, so many are kept though the training data lacks them: later texts may hold them."""
-    dim: int | None = None
+    dim: Size | None = None
     """Width of a word's vector: that of the file, or 300 where there is none."""
-    hidden: int = 300
+    hidden: Size = 300
     """LSTM units in each direction."""
-    score_dim: int = 50
+    score_dim: Size = 50
     """Width inside the scores of centrality and self-attention."""
-    head: int = 300
+    head: Size = 300
     """Hidden units of the classifier."""
-    dropout: float = 0.6
+    dropout: Share = 0.6
     """Share of the units dropped in training, of the vectors of words and in the classifier."""
     method: Method = "solve"
     """How centrality is found: solve (exact), power (the paper) or series (Theorem 2)."""
     lower: bool = True
     """Whether case is dropped."""
-    min_count: int = 1
+    min_count: Size = 1
     """How often a word must occur in the training data to be known."""
-    max_words: int | None = None
+    max_words: Size | None = None
     """A cap on the words of a sentence (of a text that is not read as a document); everything is read without one."""
-    max_sentences: int | None = None
+    max_sentences: Size | None = None
     """A cap on the sentences of a document."""
 
     def __post_init__(self) -> None:
-        if self.pooling not in POOLINGS:
-            raise SettingError(f"pooling is {self.pooling!r}; choose from {', '.join(POOLINGS)}")
-        if self.architecture not in ("auto", "flat", "hierarchical", "pair"):
-            raise SettingError(f"architecture is {self.architecture!r}; choose from auto, flat, hierarchical, pair")
-        if self.method not in ("solve", "power", "series"):
-            raise SettingError(f"method is {self.method!r}; choose from solve, power, series")
-        for name in ("dim", "hidden", "score_dim", "head", "min_count", "max_words", "max_sentences"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise SettingError(f"{name} is {value}; it must be at least 1")
+        super().__post_init__()
         if self.encoder is not None and not self.encoder.strip():
             raise SettingError("encoder is empty; name a sentence-transformers model, or leave it out")
-        if self.extra_words < 0:
-            raise SettingError(f"extra_words is {self.extra_words}; it must be 0 or more")
-        if not 0 <= self.dropout < 1:
-            raise SettingError(f"dropout is {self.dropout}; it must be at least 0 and below 1")
 
 
 SCHEDULE = Schedule(

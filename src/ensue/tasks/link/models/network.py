@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,7 @@ from torch.nn import functional
 
 from ensue.errors import SettingError
 from ensue.schedule import Schedule
-from ensue.settings import DEEPEST, require
+from ensue.settings import DEEPEST, Count, NonNegative, Positive, Settings, Size, must_be
 from ensue.tasks.link.batch import Batch, Block, Words
 from ensue.tasks.link.model import TextEncoder
 from ensue.tasks.link.models.cnn import CNN
@@ -46,7 +46,7 @@ _SPREAD = 0.1  # standard deviation that learned vectors start with
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinkSettings:
+class LinkSettings(Settings):
     """Settings of a network that links posts to articles; the defaults are the paper's."""
 
     encoder: Name = "ast"
@@ -55,49 +55,39 @@ class LinkSettings:
     """A file of word vectors (GloVe, fastText, word2vec text or npz); without one, vectors are learned."""
     tuned: bool = True
     """Whether the vectors of the file are trained too."""
-    extra_words: int = 50_000
+    extra_words: Count = 50_000
     """Of the file's first words, so many are kept though the training data lacks them: later texts may hold them."""
-    dim: int | None = None
+    dim: Size | None = None
     """Width of a word's vector: that of the file, or 300 where there is none."""
-    heads: int = 6
+    heads: Size = 6
     """Attention heads of ast; they divide the width of a word's vector."""
-    neighbours: int = 1
+    neighbours: Size = 1
     """Words on each side that a word of ast attends to."""
-    cycles: int = 1
+    cycles: Annotated[Size, must_be(f"at most {DEEPEST}", lambda value: value <= DEEPEST)] = 1
     """How often ast goes through its ring and its star."""
-    hidden: int = 300
+    hidden: Size = 300
     """Width of a text's vector under cnn, gru (its units) and bigru (half of them a side)."""
-    filters: int = 300
+    filters: Size = 300
     """Filters of cnn of each width from 1 to 4."""
     loss: Literal["triplet", "contrastive"] = "triplet"
     """triplet: the paper's; contrastive: related posts against all others of the batch, and related articles."""
-    margin: float = 0.15
+    margin: NonNegative = 0.15
     """Of triplet: by how much an unrelated post should be farther, in squared distance."""
-    epsilon: float = 0.1
+    epsilon: NonNegative = 0.1
     """Of triplet: pairs that are on the right side by more than this, in cosine, are left out."""
-    temperature: float = 0.05
+    temperature: Positive = 0.05
     """Of contrastive: the cosines are divided by it."""
     lower: bool = True
     """Whether case is dropped."""
-    min_count: int = 1
+    min_count: Size = 1
     """How often a word must occur in the training data to be known."""
-    max_words: int | None = None
+    max_words: Size | None = None
     """A cap on the words of a text; everything is read without one."""
 
     def __post_init__(self) -> None:
-        if self.encoder not in ("ast", "cnn", "gru", "bigru"):
-            raise SettingError(f"encoder is {self.encoder!r}; choose from ast, cnn, gru, bigru")
-        if self.loss not in ("triplet", "contrastive"):
-            raise SettingError(f"loss is {self.loss!r}; choose from triplet, contrastive")
-        for name in ("dim", "heads", "neighbours", "cycles", "hidden", "filters", "min_count", "max_words"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise SettingError(f"{name} is {value}; it must be at least 1")
-        require(self, f"at most {DEEPEST}", lambda value: value <= DEEPEST, "cycles")
+        super().__post_init__()
         if self.encoder == "bigru" and self.hidden % 2:
             raise SettingError(f"hidden is {self.hidden}; it must be even for bigru, which halves it")
-        require(self, "0 or more", lambda value: value >= 0, "extra_words", "margin", "epsilon")
-        if self.temperature <= 0:
-            raise SettingError(f"temperature is {self.temperature}; it must be above 0")
 
 
 SCHEDULE = Schedule(

@@ -32,14 +32,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 
 from ensue.data.histories import Index
-from ensue.errors import SettingError
 from ensue.lines import plural
 from ensue.metrics import Floats
+from ensue.settings import Settings, Size, must_be
 from ensue.tasks.link.review.audit import allowed_misses, audit_size, most_relevant
 from ensue.tasks.link.review.reranker import Reranker
 from ensue.text.sparse import SparseRows
@@ -50,32 +51,25 @@ LOOKS = 4
 """Times that a sample is made larger before reading goes on."""
 Ask = Callable[[Index], npt.NDArray[np.bool_]]
 """Shows posts by their numbers and returns which are relevant; fewer labels than posts end the review."""
+Probability = Annotated[float, must_be("between 0 and 1", lambda value: 0 < value < 1)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReviewSettings:
+class ReviewSettings(Settings):
     """How a review goes, and what it promises."""
 
-    target: float = 0.9
+    target: Probability = 0.9
     """The recall to reach."""
-    confidence: float = 0.95
+    confidence: Probability = 0.95
     """How sure the statement shall be."""
-    batch: int = 10
+    batch: Size = 10
     """Posts labelled before the rest is ranked anew."""
-    patience: int = 30
+    patience: Size = 30
     """Posts in a row without a relevant one before an audit, at least."""
     threshold: float | None = None
     """The estimated recall above which earlier stories say that the target is reached; without it, audits do."""
     seed: int = 0
     """Of the audits' random samples."""
-
-    def __post_init__(self) -> None:
-        for name in ("target", "confidence"):
-            if not 0 < getattr(self, name) < 1:
-                raise SettingError(f"{name} is {getattr(self, name)}; it must be between 0 and 1")
-        for name in ("batch", "patience"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from ensue.data.histories import Histories, Ids, Index, ranges
 from ensue.metrics import Floats
 from ensue.nn.attention import band
-from ensue.settings import require
+from ensue.settings import Count, Positive, Settings, Size
 from ensue.tasks.next.batch import Batch, Output
 
 DENSE = 4096
@@ -31,24 +31,19 @@ PAIRS = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountingSettings:
+class CountingSettings(Settings):
     """Settings of the counting predictors."""
 
-    window: int = 30
+    window: Size = 30
     """How many of the latest events count."""
     power: float = 0.7
     """Row totals are divided out to this power: 1 trusts a rare value as much as a frequent one, 0 not at all."""
-    popularity: float = 0.05
+    popularity: Positive = 0.05
     """Weight of plain popularity beside the pair counts."""
-    keep: int = 1000
+    keep: Size = 1000
     """Successors kept a value, the most counted ones; bounds memory on large catalogues."""
-    replay: int = 1
+    replay: Count = 1
     """0: nothing of a single history stays in a folder, so VS-kNN does not stand beside, and twins are not told."""
-
-    def __post_init__(self) -> None:
-        require(self, "at least 1", lambda value: value >= 1, "window", "keep")
-        require(self, "above 0", lambda value: value > 0, "popularity")
-        require(self, "0 or more", lambda value: value >= 0, "replay")
 
 
 class Popularity(nn.Module):

@@ -27,49 +27,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ensue.data.histories import Histories, Ids, Index, ranges
-from ensue.errors import SettingError
-from ensue.settings import require
+from ensue.settings import NonNegative, Positive, Settings, Size, variant_of
 from ensue.tasks.next.batch import Batch, Output
 
 LOOKUPS = 2**20
 """Look-ups held at once (about 50 MB), whatever the batch."""
 EVENTS = 2**18
 """So many events are counted at once."""
-DECAYS = ("linear", "reciprocal", "quadratic")
 
 
 @dataclass(frozen=True, kw_only=True)
-class VSKNNSettings:
+class VSKNNSettings(Settings):
     """Settings of VS-kNN."""
 
-    sample: int = 1000
+    sample: Size = 1000
     """How many of the most recent sessions that share a click are compared (m)."""
-    neighbours: int = 100
+    neighbours: Size = 100
     """How many of those, the most similar ones, have a say (k)."""
-    window: int = 10
+    window: Size = 10
     """How many of the latest clicks are compared."""
-    decay: str = "reciprocal"
+    decay: Annotated[str, variant_of("linear", "reciprocal", "quadratic")] = "reciprocal"
     """What a click weighs n steps before the latest: linear (1 - n / 10), reciprocal (1 / (n + 1)) or its square."""
-    idf: float = 1.0
+    idf: NonNegative = 1.0
     """How much an item that few sessions hold gains; 0: nothing."""
-    popularity: float = 0.01
+    popularity: Positive = 0.01
     """Weight of plain popularity beside the neighbours' shares."""
-
-    def __post_init__(self) -> None:
-        for name in ("sample", "neighbours", "window"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.decay not in DECAYS:
-            raise SettingError(f"decay {self.decay!r} is not known; choose from {', '.join(DECAYS)}")
-        require(self, "0 or more", lambda value: value >= 0, "idf")
-        require(self, "above 0", lambda value: value > 0, "popularity")
 
 
 def decayed(decay: str, window: int) -> Tensor:

@@ -38,6 +38,7 @@ from torch.nn import functional
 
 from ensue import metrics
 from ensue.data.histories import Histories, Index, ranges
+from ensue.settings import Size
 from ensue.tasks.next.baselines.counting import CountingSettings, Markov
 from ensue.tasks.next.baselines.session_knn import VSKNN, VSKNNSettings
 from ensue.tasks.next.batch import Batch, Output
@@ -67,16 +68,12 @@ TRIED = 20_000
 class BlendSettings(CORESettings):
     """Settings of CORE, and of the memory."""
 
-    sample: int = 1000
+    sample: Size = 1000
     """How many of the most recent sessions that share an event are compared."""
-    neighbours: int = 300
+    neighbours: Size = 300
     """How many of those, the most similar ones, have a say."""
-    window: int = 10
+    window: Size = 10
     """How many of the latest events are compared."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.memory()
 
     def memory(self) -> VSKNNSettings:
         """The memory's part."""

@@ -24,22 +24,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ensue.errors import SettingError
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
 from ensue.nn.sampling import Sampler, sampled_cross_entropy
 from ensue.schedule import Schedule
-from ensue.settings import require
+from ensue.settings import Positive, Settings, Share, Size, require_heads, variant_of
 from ensue.tasks.next.batch import Batch, Output
 from ensue.vocabulary import FIRST, PADDING
 
-LOSSES = ("sampled", "ce")
 HALVES = (1_000, 16_000)
 """Events of a stream after which an event counts half as lately."""
 RECENT = 0.5
@@ -52,34 +51,27 @@ SCHEDULE = Schedule(epochs=8, batch_size=256, learning_rate=2e-3, decay=True, we
 
 
 @dataclass(frozen=True, kw_only=True)
-class CORESettings:
+class CORESettings(Settings):
     """Settings of CORE."""
 
-    dim: int = 128
+    dim: Size = 128
     """Width of the items."""
-    heads: int = 2
+    heads: Size = 2
     """Heads of the encoder's attention."""
-    length: int = 50
+    length: Size = 50
     """How many events either layer looks back."""
-    dropout: float = 0.2
+    dropout: Share = 0.2
     """Share of units dropped in training."""
-    temperature: float = 0.07
+    temperature: Positive = 0.07
     """Cosines are divided by it."""
-    loss: str = "sampled"
+    loss: Annotated[str, variant_of("sampled", "ce")] = "sampled"
     """sampled (shared negatives) or ce (all items)."""
-    negatives: int = 4096
+    negatives: Size = 4096
     """Items drawn a batch for ``sampled``."""
 
     def __post_init__(self) -> None:
-        for name in ("dim", "heads", "length", "negatives"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.dim % self.heads:
-            raise SettingError(f"dim {self.dim} is not a multiple of heads {self.heads}")
-        require(self, "above 0", lambda value: value > 0, "temperature")
-        require(self, "at least 0 and below 1", lambda value: 0 <= value < 1, "dropout")
-        if self.loss not in LOSSES:
-            raise SettingError(f"loss {self.loss!r} is not known; choose from {', '.join(LOSSES)}")
+        super().__post_init__()
+        require_heads(self.dim, self.heads)
 
 
 class CORE(nn.Module):

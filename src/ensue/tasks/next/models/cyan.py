@@ -32,23 +32,21 @@ user i the alignment of the step before it is shown: what the decoder looked at 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from ensue.errors import SettingError
 from ensue.nn.attention import masked_softmax
 from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
-from ensue.settings import require
+from ensue.settings import Positive, Settings, Share, Size, variant_of
 from ensue.tasks.next.batch import Batch, Output
 from ensue.tasks.next.models.recurrent import initialise, with_one
 from ensue.vocabulary import FIRST, PADDING
 
-CELLS = ("rnn", "gru")
 CLOCK = 2
 """Features of the clock: the gap since the event before, and its logarithm."""
 UNIT = 36_000.0
@@ -56,30 +54,21 @@ UNIT = 36_000.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class CYANRNNSettings:
+class CYANRNNSettings(Settings):
     """Settings of CYAN-RNN; the defaults are those of HiDAN's paper."""
 
-    dim: int = 64
+    dim: Size = 64
     """Width of the states of encoder and decoder."""
-    table_dim: int = 32
+    table_dim: Size = 32
     """Width of the user table."""
-    coverage: int = 10
+    coverage: Size = 10
     """Numbers kept of each user on how much it was looked at."""
-    cell: str = "rnn"
+    cell: Annotated[str, variant_of("rnn", "gru")] = "rnn"
     """The encoder: rnn, or gru as in the authors' program."""
-    max_hours: float = 120.0
+    max_hours: Positive = 120.0
     """Longer gaps count as this."""
-    dropout: float = 0.2
+    dropout: Share = 0.2
     """Share of units dropped in training (keep probability 0.8)."""
-
-    def __post_init__(self) -> None:
-        for name in ("dim", "table_dim", "coverage"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.cell not in CELLS:
-            raise SettingError(f"cell {self.cell!r} is not known; choose from {', '.join(CELLS)}")
-        require(self, "above 0", lambda value: value > 0, "max_hours")
-        require(self, "at least 0 and below 1", lambda value: 0 <= value < 1, "dropout")
 
 
 def alignment_scores(query: Tensor, keys: Tensor, covered: Tensor, project: Tensor, vector: Tensor) -> Tensor:

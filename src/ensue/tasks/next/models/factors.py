@@ -30,10 +30,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ensue.errors import SettingError
 from ensue.nn.attention import band, masked_mean
 from ensue.nn.sampling import Sampler, sampled_pairwise_loss
 from ensue.schedule import Schedule
+from ensue.settings import NonNegative, Settings, Size
 from ensue.tasks.next.batch import Batch, Output
 from ensue.vocabulary import FIRST, PADDING
 
@@ -44,39 +44,27 @@ FPMC_SCHEDULE = replace(SCHEDULE, learning_rate=0.01)
 
 
 @dataclass(frozen=True, kw_only=True)
-class BPRMFSettings:
+class BPRMFSettings(Settings):
     """Settings of BPR-MF."""
 
-    dim: int = 100
+    dim: Size = 100
     """Number of factors."""
-    length: int = 50
+    length: Size = 50
     """How many of the latest clicks make the session."""
-
-    def __post_init__(self) -> None:
-        for name in ("dim", "length"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FPMCSettings:
+class FPMCSettings(Settings):
     """Settings of FPMC."""
 
-    dim: int = 32
+    dim: Size = 32
     """Number of factors of each of the two products."""
-    length: int = 50
+    length: Size = 50
     """How many of the latest clicks make the session."""
-    negatives: int = 10
+    negatives: Size = 10
     """Items drawn a target."""
-    regularisation: float = 1e-3
+    regularisation: NonNegative = 1e-3
     """L2: half of this times the squared factors that a pair touches is added to its loss."""
-
-    def __post_init__(self) -> None:
-        for name in ("dim", "length", "negatives"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.regularisation < 0:
-            raise SettingError(f"regularisation is {self.regularisation}; it must be 0 or more")
 
 
 def factors(num_ids: int, dim: int) -> nn.Embedding:

@@ -30,58 +30,44 @@ latest click, the one the state moved by last.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ensue.errors import SettingError
 from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
 from ensue.nn.sampling import Sampler
 from ensue.schedule import Schedule
+from ensue.settings import DropoutRate, NonNegative, Settings, Size, variant_of
 from ensue.tasks.next.batch import Batch, Output
 from ensue.vocabulary import FIRST, PADDING
-
-LOSSES = ("bpr-max", "ce")
 
 SCHEDULE = Schedule(epochs=10, batch_size=128, weight_decay=0.0, watch="mrr", patience=3, refit=False)
 """The authors' epochs and batch (of sessions), with Adam's usual step."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class GRU4RecSettings:
+class GRU4RecSettings(Settings):
     """Settings of GRU4Rec; the defaults are the authors' for Diginetica."""
 
-    dim: int = 512
+    dim: Size = 512
     """Width of the table and of the state."""
-    dropout_items: float = 0.5
+    dropout_items: DropoutRate = 0.5
     """Share of units of the clicks dropped in training."""
-    dropout_state: float = 0.3
+    dropout_state: DropoutRate = 0.3
     """Share of units of the state dropped in training."""
-    loss: str = "bpr-max"
+    loss: Annotated[str, variant_of("bpr-max", "ce")] = "bpr-max"
     """bpr-max, or ce (cross-entropy over target and negatives)."""
-    negatives: int = 2048
+    negatives: Size = 2048
     """Items drawn a batch."""
-    power: float = 0.3
+    power: NonNegative = 0.3
     """Negatives are drawn by their count to this power (alpha): 0 uniform, 1 by popularity."""
-    logq: float = 0.0
+    logq: NonNegative = 0.0
     """For ``ce``: how much of log(its expected draws) is taken off a negative; 1 corrects the sampling in full."""
-    regularisation: float = 0.9
+    regularisation: NonNegative = 0.9
     """For ``bpr-max``: weight of the squared scores of the negatives."""
-
-    def __post_init__(self) -> None:
-        for name in ("dim", "negatives"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("dropout_items", "dropout_state"):
-            if not 0 <= getattr(self, name) < 1:
-                raise SettingError(f"{name} is {getattr(self, name)}; it must be in [0, 1)")
-        for name in ("power", "logq", "regularisation"):
-            if getattr(self, name) < 0:
-                raise SettingError(f"{name} is {getattr(self, name)}; it must be 0 or more")
-        if self.loss not in LOSSES:
-            raise SettingError(f"loss {self.loss!r} is not known; choose from {', '.join(LOSSES)}")
 
 
 def bpr_max(target: Tensor, others: Tensor, hidden: Tensor, regularisation: float) -> Tensor:

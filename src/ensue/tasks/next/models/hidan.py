@@ -39,11 +39,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ensue.errors import SettingError
 from ensue.nn.attention import band, masked_mean, masked_softmax
 from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
-from ensue.settings import require
+from ensue.settings import Count, Positive, Settings, Share, Size
 from ensue.tasks.next.batch import Batch, Output
 from ensue.vocabulary import FIRST, PADDING
 
@@ -52,20 +51,20 @@ SCALE = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class HiDANSettings:
+class HiDANSettings(Settings):
     """Settings of HiDAN; the defaults are the paper's."""
 
-    dim: int = 64
+    dim: Size = 64
     """Width of users, contexts and cascades (d)."""
-    table_dim: int = 32
+    table_dim: Size = 32
     """Width of the user table under Eq. 1's dense layer."""
-    window: int = 30
+    window: Count = 30
     """How many of the latest users are heeded; 0 for all."""
-    max_hours: float = 120.0
+    max_hours: Positive = 120.0
     """Ages beyond this share the last interval (T_max)."""
-    intervals: int = 40
+    intervals: Size = 40
     """Number of equal age intervals (T)."""
-    dropout: float = 0.2
+    dropout: Share = 0.2
     """Share of units dropped in training (keep probability 0.8)."""
     user_attention: bool = True
     """False for HiDAN-NUA: the plain mean of the user and those before it, in place of attention and gate."""
@@ -75,14 +74,6 @@ class HiDANSettings:
     """False for HiDAN-NT: influence without ages."""
     cosine: bool = False
     """True: a user's score is a cosine times a factor that is learned, in place of Eq. 10's inner product."""
-
-    def __post_init__(self) -> None:
-        for name in ("dim", "table_dim", "intervals"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        require(self, "0 or more", lambda value: value >= 0, "window")
-        require(self, "above 0", lambda value: value > 0, "max_hours")
-        require(self, "at least 0 and below 1", lambda value: 0 <= value < 1, "dropout")
 
 
 class HiDAN(nn.Module):

@@ -28,53 +28,42 @@ click is drawn once a session. Early stopping watches the ranking of the validat
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
-from ensue.errors import SettingError
 from ensue.nn.attention import absolute_shares, additive_scores
 from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
 from ensue.nn.sampling import Sampler, sampled_cross_entropy
 from ensue.schedule import Schedule
+from ensue.settings import DropoutRate, Settings, Size, variant_of
 from ensue.tasks.next.batch import Batch, Output
 from ensue.vocabulary import FIRST, PADDING
-
-LOSSES = ("ce", "sampled")
 
 SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, watch="mrr", patience=3, refit=False)
 """The authors' epochs and Adam's step, 0.001; 128 sessions are about 512 prefixes."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class NARMSettings:
+class NARMSettings(Settings):
     """Settings of NARM; the defaults are the authors'."""
 
-    dim: int = 100
+    dim: Size = 100
     """Width of the GRU's state."""
-    table_dim: int = 50
+    table_dim: Size = 50
     """Width of the item table."""
-    length: int = 19
+    length: Size = 19
     """How many of the latest clicks the attention heeds."""
-    dropout_items: float = 0.25
+    dropout_items: DropoutRate = 0.25
     """Share of units of the clicks dropped in training."""
-    dropout_session: float = 0.5
+    dropout_session: DropoutRate = 0.5
     """Share of units of the session's vector dropped in training."""
-    loss: str = "ce"
+    loss: Annotated[str, variant_of("ce", "sampled")] = "ce"
     """ce (softmax over all items) or sampled (over the target and drawn ones)."""
-    negatives: int = 2048
+    negatives: Size = 2048
     """Items drawn a batch for ``sampled``."""
-
-    def __post_init__(self) -> None:
-        for name in ("dim", "table_dim", "length", "negatives"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("dropout_items", "dropout_session"):
-            if not 0 <= getattr(self, name) < 1:
-                raise SettingError(f"{name} is {getattr(self, name)}; it must be in [0, 1)")
-        if self.loss not in LOSSES:
-            raise SettingError(f"loss {self.loss!r} is not known; choose from {', '.join(LOSSES)}")
 
 
 class NARM(nn.Module):

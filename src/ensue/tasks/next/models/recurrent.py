@@ -28,44 +28,34 @@ the one the state moved by last.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ensue.errors import SettingError
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
+from ensue.settings import DropoutRate, Settings, Size, variant_of
 from ensue.tasks.next.batch import Batch, Output
 from ensue.vocabulary import FIRST, PADDING
 
-CELLS = ("rnn", "lstm")
-
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentSettings:
+class RecurrentSettings(Settings):
     """Settings of the recurrent rivals; the defaults are those of HiDAN's paper."""
 
-    dim: int = 64
+    dim: Size = 64
     """Width of the states."""
-    table_dim: int = 32
+    table_dim: Size = 32
     """Width of the user table."""
-    cell: str = "rnn"
+    cell: Annotated[str, variant_of("rnn", "lstm")] = "rnn"
     """rnn or lstm."""
     attention: bool = False
     """True for Att-RNN and Att-LSTM: each state looks back at the states before it."""
-    dropout: float = 0.2
+    dropout: DropoutRate = 0.2
     """Share of units dropped in training (keep probability 0.8)."""
-
-    def __post_init__(self) -> None:
-        for name in ("dim", "table_dim"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.cell not in CELLS:
-            raise SettingError(f"cell {self.cell!r} is not known; choose from {', '.join(CELLS)}")
-        if not 0 <= self.dropout < 1:
-            raise SettingError(f"dropout is {self.dropout}; it must be in [0, 1)")
 
 
 def initialise(model: nn.Module) -> None:

@@ -32,15 +32,15 @@ the start of the weights are as in ``ensue.tasks.next.models.recurrent``. w star
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ensue.errors import SettingError
 from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
-from ensue.settings import require
+from ensue.settings import NonNegative, Settings, Share, Size, must_be
 from ensue.tasks.next.batch import Batch, Output
 from ensue.tasks.next.models.recurrent import initialise, latest_only, with_one
 from ensue.vocabulary import FIRST, PADDING
@@ -53,29 +53,21 @@ SMALL = 1e-2
 
 
 @dataclass(frozen=True, kw_only=True)
-class RMTPPSettings:
+class RMTPPSettings(Settings):
     """Settings of RMTPP; the defaults are those of HiDAN's paper."""
 
-    dim: int = 64
+    dim: Size = 64
     """Width of the states."""
-    table_dim: int = 32
+    table_dim: Size = 32
     """Width of the user table."""
-    max_hours: float = 120.0
+    max_hours: Annotated[float, must_be("above a second", lambda value: value > SHORTEST)] = 120.0
     """Gaps beyond this share the last interval, and are learned as "not until then"."""
-    intervals: int = 40
+    intervals: Size = 40
     """Number of equal intervals of the gap."""
-    dropout: float = 0.2
+    dropout: Share = 0.2
     """Share of units dropped in training (keep probability 0.8)."""
-    time_weight: float = 1.0
+    time_weight: NonNegative = 1.0
     """Weight of the time's part of the loss beside the marker's; 0 learns no times."""
-
-    def __post_init__(self) -> None:
-        for name in ("dim", "table_dim", "intervals"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        require(self, "above a second", lambda value: value > SHORTEST, "max_hours")
-        require(self, "0 or more", lambda value: value >= 0, "time_weight")
-        require(self, "at least 0 and below 1", lambda value: 0 <= value < 1, "dropout")
 
 
 def total_hazard(log_rate: Tensor, trend: Tensor, hours: Tensor) -> Tensor:

@@ -30,17 +30,17 @@ vanish with the size of the catalogue. Early stopping watches the ranking of the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ensue.errors import SettingError
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
 from ensue.nn.sampling import Sampler, pairwise_softmax_loss, sampled_cross_entropy, sampled_pairwise_loss
-from ensue.settings import DEEPEST, require
+from ensue.settings import DEEPEST, Settings, Share, Size, must_be, require_heads, variant_of
 from ensue.tasks.next.batch import Batch, Output
 from ensue.vocabulary import FIRST, PADDING
 
@@ -48,36 +48,29 @@ LOSSES = ("sampled", "ce", "bpr", "bpr_softmax")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SANSRSettings:
+class SANSRSettings(Settings):
     """Settings of SANSR; the defaults are the paper's best."""
 
-    dim: int = 128
+    dim: Size = 128
     """Width of items and positions (d)."""
-    heads: int = 2
+    heads: Size = 2
     """Attention heads (h)."""
-    blocks: int = 1
+    blocks: Annotated[int, must_be(f"from 0 to {DEEPEST}", lambda value: 0 <= value <= DEEPEST)] = 1
     """Self-attention blocks (k); 0 compares the last click alone."""
-    length: int = 50
+    length: Size = 50
     """How many of the latest clicks are read (l)."""
     residual: bool = True
     """False for SANSR-RC: no residual into and around the feed-forward part."""
-    dropout: float = 0.4
+    dropout: Share = 0.4
     """Share of units dropped in training."""
-    loss: str = "sampled"
+    loss: Annotated[str, variant_of(*LOSSES)] = "sampled"
     """sampled, ce, bpr (on scores) or bpr_softmax (Eq. 8 as printed)."""
-    negatives: int = 2048
+    negatives: Size = 2048
     """Items drawn a batch for ``sampled``; a target for the pairwise losses draws 32."""
 
     def __post_init__(self) -> None:
-        for name in ("dim", "heads", "length", "negatives"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.dim % self.heads:
-            raise SettingError(f"dim {self.dim} is not a multiple of heads {self.heads}")
-        require(self, f"from 0 to {DEEPEST}", lambda value: 0 <= value <= DEEPEST, "blocks")
-        require(self, "at least 0 and below 1", lambda value: 0 <= value < 1, "dropout")
-        if self.loss not in LOSSES:
-            raise SettingError(f"loss {self.loss!r} is not known; choose from {', '.join(LOSSES)}")
+        super().__post_init__()
+        require_heads(self.dim, self.heads)
 
 
 class Block(nn.Module):

@@ -26,19 +26,18 @@ validation data.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
-from ensue.errors import SettingError
 from ensue.nn.attention import absolute_shares, additive_scores, band, masked_mean
 from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.sampling import Sampler, sampled_cross_entropy
 from ensue.schedule import Schedule
+from ensue.settings import Settings, Size, variant_of
 from ensue.tasks.next.batch import Batch, Output
 from ensue.vocabulary import FIRST, PADDING
-
-LOSSES = ("ce", "sampled")
 
 SCHEDULE = Schedule(
     epochs=30, batch_size=128, learning_rate=3e-3, weight_decay=0.0, watch="mrr", patience=3, refit=False
@@ -47,24 +46,17 @@ SCHEDULE = Schedule(
 
 
 @dataclass(frozen=True, kw_only=True)
-class STAMPSettings:
+class STAMPSettings(Settings):
     """Settings of STAMP; the defaults are the authors'."""
 
-    dim: int = 100
+    dim: Size = 100
     """Width of items and cells."""
-    length: int = 50
+    length: Size = 50
     """How many of the latest clicks are read."""
-    loss: str = "ce"
+    loss: Annotated[str, variant_of("ce", "sampled")] = "ce"
     """ce (softmax over all items) or sampled (over the target and drawn ones)."""
-    negatives: int = 2048
+    negatives: Size = 2048
     """Items drawn a batch for ``sampled``."""
-
-    def __post_init__(self) -> None:
-        for name in ("dim", "length", "negatives"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.loss not in LOSSES:
-            raise SettingError(f"loss {self.loss!r} is not known; choose from {', '.join(LOSSES)}")
 
 
 class STAMP(nn.Module):

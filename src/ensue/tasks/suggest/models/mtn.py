@@ -32,21 +32,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, cast
+from typing import Annotated, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from ensue.errors import SettingError
 from ensue.nn.attention import band, masked_mean
 from ensue.nn.dropout import Dropout
 from ensue.nn.transformer import EncoderLayer, Rows, sinusoids
 from ensue.schedule import Schedule
+from ensue.settings import Settings, Share, Size, one_of, require_heads
 from ensue.tasks.suggest.batch import PADDING, Batch, next_queries, spell
 from ensue.tasks.suggest.models import scoring
 from ensue.tasks.suggest.models.words import Words
 from ensue.tasks.suggest.models.writer import Memory, Writer
-from ensue.tasks.suggest.sizes import read_depth, require_heads, require_shares, require_sizes
+from ensue.tasks.suggest.sizes import read_depth
 
 SCHEDULE = Schedule(
     epochs=30,
@@ -62,28 +62,28 @@ SCHEDULE = Schedule(
 
 
 @dataclass(frozen=True, kw_only=True)
-class MTNSettings:
+class MTNSettings(Settings):
     """Settings of MTN; the defaults are the paper's best."""
 
     depth: str = "3+2+3"
     """Layers: query encoder, session encoder, decoder; with more numbers in between, one level each above sessions."""
-    dim: int = 512
+    dim: Size = 512
     """Width of the model."""
-    embedding: int = 300
+    embedding: Size = 300
     """Width of the table of words."""
-    wide: int = 1024
+    wide: Size = 1024
     """Width inside the feed-forward parts."""
-    heads: int = 8
+    heads: Size = 8
     """Heads of each attention."""
-    dropout: float = 0.1
+    dropout: Share = 0.1
     """Share of units dropped in training."""
-    smoothing: float = 0.1
+    smoothing: Share = 0.1
     """Label smoothing: the share of each target that is spread over all words."""
-    projection: str = "learned"
+    projection: Annotated[str, one_of("learned", "mean")] = "learned"
     """How a query's words become one vector: learned (a weight a position) or mean."""
-    longest: int = 32
+    longest: Size = 32
     """Positions with a weight of their own; words after that share the last one."""
-    reads: str = "last"
+    reads: Annotated[str, one_of("last", "all")] = "last"
     """What the decoder reads: the words of the last query, or of all so far."""
     copy: bool = False
     """Whether words that the decoder reads can be copied."""
@@ -91,14 +91,9 @@ class MTNSettings:
     """Whether the table of words is the output layer too."""
 
     def __post_init__(self) -> None:
-        require_sizes(self, "dim", "embedding", "wide", "heads", "longest")
-        require_shares(self, "dropout", "smoothing")
-        require_heads(self)
+        super().__post_init__()
+        require_heads(self.dim, self.heads)
         self.layers()
-        if self.projection not in ("learned", "mean"):
-            raise SettingError(f"projection is {self.projection!r}; choose from learned, mean")
-        if self.reads not in ("last", "all"):
-            raise SettingError(f"reads is {self.reads!r}; choose from last, all")
 
     def layers(self) -> tuple[int, ...]:
         """Of each encoder, from the tokens up, and of the decoder."""

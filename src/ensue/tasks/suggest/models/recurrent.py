@@ -24,75 +24,60 @@ ways, as in the MTN paper. M-NSRF is left without its ranking part, as there.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from ensue.errors import SettingError
 from ensue.nn.attention import masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.recurrent import BiLSTM
 from ensue.schedule import Schedule
+from ensue.settings import NonNegative, Settings, Share, Size, must_be, one_of
 from ensue.tasks.suggest.batch import PADDING, Batch, next_queries, spell
 from ensue.tasks.suggest.models import scoring
 from ensue.tasks.suggest.models.words import Words
-from ensue.tasks.suggest.sizes import require_shares, require_sizes
 
 SCHEDULE = Schedule(epochs=30, batch_size=64, learning_rate=1e-3, weight_decay=0.0, patience=3, refit=False, replay=0)
 
 
+Even = Annotated[Size, must_be("even, for each direction has half of it", lambda value: value % 2 == 0)]
+
+
 @dataclass(frozen=True, kw_only=True)
-class Seq2SeqSettings:
+class Seq2SeqSettings(Settings):
     """Settings of Seq2Seq; the defaults are those of the MTN paper."""
 
-    dim: int = 512
+    dim: Even = 512
     """Units of the LSTM that writes; half as many in each direction of the one that reads."""
-    embedding: int = 300
+    embedding: Size = 300
     """Width of the table of words."""
-    dropout: float = 0.1
+    dropout: Share = 0.1
     """Share of units dropped in training, of words and of states."""
-    smoothing: float = 0.0
+    smoothing: Share = 0.0
     """Label smoothing: the share of each target that is spread over all words."""
     tied: bool = False
     """Whether the table of words is the output layer too."""
 
-    def __post_init__(self) -> None:
-        _check(self)
-
 
 @dataclass(frozen=True, kw_only=True)
-class HLSTMSettings:
+class HLSTMSettings(Settings):
     """Settings of the hierarchical LSTM; the defaults are those of the MTN paper for H-LSTM."""
 
-    dim: int = 512
+    dim: Even = 512
     """Units of the LSTMs over queries and of the one that writes; half as many in each direction over words."""
-    embedding: int = 300
+    embedding: Size = 300
     """Width of the table of words."""
-    dropout: float = 0.1
+    dropout: Share = 0.1
     """Share of units dropped in training, of words and of states."""
-    smoothing: float = 0.0
+    smoothing: Share = 0.0
     """Label smoothing: the share of each target that is spread over all words."""
-    pooling: str = "last"
+    pooling: Annotated[str, one_of("last", "max")] = "last"
     """What stands for a query: last (the last state of each direction, HRED) or max (over its words, M-NSRF)."""
-    entropy: float = 0.0
+    entropy: NonNegative = 0.0
     """Weight of the sum of p log p over all words, which keeps the output from being too sure (M-NSRF: 0.1)."""
     tied: bool = False
     """Whether the table of words is the output layer too."""
-
-    def __post_init__(self) -> None:
-        _check(self)
-        if self.pooling not in ("last", "max"):
-            raise SettingError(f"pooling is {self.pooling!r}; choose from last, max")
-        if self.entropy < 0:
-            raise SettingError(f"entropy is {self.entropy}; it must be 0 or more")
-
-
-def _check(settings: Seq2SeqSettings | HLSTMSettings) -> None:
-    require_sizes(settings, "dim", "embedding")
-    require_shares(settings, "dropout", "smoothing")
-    if settings.dim % 2:
-        raise SettingError(f"dim is {settings.dim}; it must be even, for each direction has half of it")
 
 
 class Memory(NamedTuple):

@@ -20,32 +20,33 @@ import torch
 from torch import Tensor, nn
 
 from ensue.nn.transformer import EncoderLayer, Rows
+from ensue.settings import Settings, Share, Size, require_heads
 from ensue.tasks.suggest.batch import END, PADDING, Batch, next_queries, spell
 from ensue.tasks.suggest.models import scoring
 from ensue.tasks.suggest.models.words import Words
 from ensue.tasks.suggest.models.writer import Memory, Writer
-from ensue.tasks.suggest.sizes import read_depth, require_heads, require_shares, require_sizes
+from ensue.tasks.suggest.sizes import read_depth
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerSettings:
+class TransformerSettings(Settings):
     """Settings of a Transformer; the defaults are those of the MTN paper for its rival."""
 
     depth: str = "4+4"
     """Layers of the encoder and of the decoder."""
-    window: int = 1
+    window: Size = 1
     """How many of the latest queries are read."""
-    dim: int = 512
+    dim: Size = 512
     """Width of the model."""
-    embedding: int = 300
+    embedding: Size = 300
     """Width of the table of words."""
-    wide: int = 1024
+    wide: Size = 1024
     """Width inside the feed-forward parts."""
-    heads: int = 8
+    heads: Size = 8
     """Heads of each attention."""
-    dropout: float = 0.1
+    dropout: Share = 0.1
     """Share of units dropped in training."""
-    smoothing: float = 0.0
+    smoothing: Share = 0.0
     """Label smoothing: the share of each target that is spread over all words."""
     copy: bool = False
     """Whether words of the queries read can be copied."""
@@ -53,9 +54,8 @@ class TransformerSettings:
     """Whether the table of words is the output layer too."""
 
     def __post_init__(self) -> None:
-        require_sizes(self, "window", "dim", "embedding", "wide", "heads")
-        require_shares(self, "dropout", "smoothing")
-        require_heads(self)
+        super().__post_init__()
+        require_heads(self.dim, self.heads)
         self.layers()
 
     def layers(self) -> tuple[int, ...]:

@@ -19,7 +19,8 @@ from ensue.records import Text
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from ensue.data.texts import Texts, UnderstoodTexts
+    from ensue.data.report import ReadReport
+    from ensue.data.texts import Texts
     from ensue.evaluation import TextResult
     from ensue.tasks.classify.predictor import ClassifyPredictor
 
@@ -34,14 +35,14 @@ def read(path: Path, reading: Reading) -> Texts:
     return _read(path, reading)[0]
 
 
-def _read(path: Path, reading: Reading, *, unlabelled: bool = False) -> tuple[Texts, UnderstoodTexts]:
-    from ensue.cli import show_texts
+def _read(path: Path, reading: Reading, *, unlabelled: bool = False) -> tuple[Texts, ReadReport]:
+    from ensue.cli import show
     from ensue.data.texts import read_texts
 
     texts, understood = read_texts(
         path, columns=reading.roles, phrases=reading.phrases, unlabelled=unlabelled, **reading.opening
     )
-    show_texts.understood(understood)
+    show.read_report(understood)
     return texts, understood
 
 

@@ -19,7 +19,7 @@ from ensue.records import Post
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from ensue.data.posts import Corpus, UnderstoodPosts
+    from ensue.data.posts import Corpus, PostsReport
     from ensue.evaluation import LinkResult
     from ensue.tasks.link.explain import LinkExplanation
     from ensue.tasks.link.predictor import LinkPredictor
@@ -36,13 +36,13 @@ def read(path: Path, reading: Reading) -> Corpus:
     return corpus.part(reading.part) if reading.part else corpus
 
 
-def _read(path: Path, reading: Reading) -> tuple[Corpus, tuple[UnderstoodPosts, UnderstoodPosts]]:
-    from ensue.cli import show_links
+def _read(path: Path, reading: Reading) -> tuple[Corpus, tuple[PostsReport, PostsReport]]:
+    from ensue.cli import show
     from ensue.data.posts import read_corpus
 
     corpus, understood = read_corpus(path, reading.articles, columns=reading.roles, **reading.opening)
     for one in understood:
-        show_links.understood(one)
+        show.read_report(one)
     return corpus, understood
 
 
@@ -90,7 +90,7 @@ def _check_alone(path: Path, others: Sequence[Path], reading: Reading, json: boo
         raise SettingError(f"{path}: what is shared with --other shows beside the articles; give them with --articles")
     articles = is_articles(path, reading.roles, **reading.opening)
     found, understood = (read_articles if articles else read_posts)(path, columns=reading.roles, **reading.opening)
-    show_links.understood(understood)
+    show.read_report(understood)
     findings = check_alone(found, understood)
     show.put_json(asdict(findings)) if json else show_links.findings_alone(findings)
 
@@ -134,11 +134,11 @@ def records(source: str, reading: Reading, predictor: LinkPredictor) -> Asked:
         if reading.columns:
             raise SettingError("--columns is for files; on stdin give a post a line, or JSON Lines")
         return Asked(_of_stdin())
-    from ensue.cli import show_links
+    from ensue.cli import show
     from ensue.data.posts import read_posts
 
     posts, understood = read_posts(source, columns=reading.roles, every=True, **reading.opening)
-    show_links.understood(understood)
+    show.read_report(understood)
     return Asked(posts.records(), len(posts), posts.beside, understood.byte_order_mark)
 
 

@@ -69,7 +69,7 @@ def link(
     reading = replace(reading, articles=articles)
     corpus, understood = read_corpus(posts, reading.articles, columns=reading.roles, **reading.opening)
     for one in understood:
-        show_links.understood(one)
+        show.read_report(one)
     predictor = _predictor(corpus, folder, model, encoder)
     with _encoding(predictor):
         found = rank(predictor, corpus.articles, corpus.posts)

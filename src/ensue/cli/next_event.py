@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from ensue.data.histories import Histories
-    from ensue.data.sequences import Understood
+    from ensue.data.sequences import SequencesReport
     from ensue.evaluation import Result
     from ensue.tasks.next.predictor import NextPredictor
 
@@ -32,7 +32,7 @@ def read(path: Path, reading: Reading) -> Histories:
     return _read(path, reading)[0]
 
 
-def _read(path: Path, reading: Reading) -> tuple[Histories, Understood]:
+def _read(path: Path, reading: Reading) -> tuple[Histories, SequencesReport]:
     from ensue.cli import show
     from ensue.data.sequences import read as read_log
 
@@ -44,7 +44,7 @@ def _read(path: Path, reading: Reading) -> tuple[Histories, Understood]:
         gap=reading.gap,
         **reading.opening,
     )
-    show.understood(understood)
+    show.read_report(understood)
     return histories, understood
 
 

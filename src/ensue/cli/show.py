@@ -17,7 +17,7 @@ from ensue.lines import CONTROLS, plural, printable
 
 if TYPE_CHECKING:
     from ensue.answers import Choice
-    from ensue.data.sequences import Understood
+    from ensue.data.report import ReadReport
     from ensue.evaluation import Row
     from ensue.training.loop import Report
 
@@ -66,11 +66,14 @@ def one_line(found: str) -> str:
     return printable(found).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def understood(found: Understood) -> None:
-    """What the reader made of a file: always shown."""
-    columns = ", ".join(f"{role}={name}" for role, name in found.columns.items())
-    remark(f"{found.path}: {found.layout}{f' ({columns})' if columns else ''}; time: {found.time}")
-    for note in found.notes:
+def read_report(report: ReadReport) -> None:
+    """What the reader made of a file, and all it left out: always shown."""
+    columns = ", ".join(f"{role}={name}" for role, name in report.columns.items())
+    details = f"; {report.details}" if report.details else ""
+    remark(f"{report.path}: {report.layout}{f' ({columns})' if columns else ''}{details}")
+    for sentence in report.sentences:
+        remark(f"  left out: {sentence}")
+    for note in report.notes:
         remark(f"  note: {note}")
 
 

@@ -10,7 +10,6 @@ from ensue.lines import plural
 
 if TYPE_CHECKING:
     from ensue.answers import LinkAnswer
-    from ensue.data.posts import UnderstoodPosts
     from ensue.evaluation.link import LinkResult
     from ensue.tasks.link.check import AloneFindings, LinkFindings
     from ensue.tasks.link.explain import LinkExplanation
@@ -28,16 +27,6 @@ _MEASURES = {
     "auc": "AUC",
 }
 _WIDE = 100
-
-
-def understood(found: UnderstoodPosts) -> None:
-    """What the reader made of a file, and all it left out: always shown."""
-    columns = ", ".join(f"{role}={name}" for role, name in found.columns.items())
-    show.remark(f"{found.path}: {found.layout}{f' ({columns})' if columns else ''}; {plural(found.rows, 'row')}")
-    for line in found.sentences:
-        show.remark(f"  left out: {line}")
-    for note in found.notes:
-        show.remark(f"  note: {note}")
 
 
 def findings(found: LinkFindings) -> None:

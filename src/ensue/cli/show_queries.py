@@ -9,7 +9,6 @@ from ensue.lines import plural
 
 if TYPE_CHECKING:
     from ensue.answers import Answer, QueryExplanation
-    from ensue.data.queries import UnderstoodQueries
     from ensue.evaluation import SuggestResult
     from ensue.tasks.suggest.check import QueryFindings
 
@@ -23,16 +22,6 @@ _MEASURES = {
 }
 _PARTS = ("bleu", "content@1", "mrr@10", "recall@10")
 _HEEDED = 3
-
-
-def understood(found: UnderstoodQueries) -> None:
-    """What the reader made of a file, and all it left out: always shown."""
-    columns = ", ".join(f"{role}={name}" for role, name in found.columns.items())
-    show.remark(f"{found.path}: {found.layout}{f' ({columns})' if columns else ''}; time: {found.time}")
-    for line in found.sentences:
-        show.remark(f"  left out: {line}")
-    for note in found.notes:
-        show.remark(f"  note: {note}")
 
 
 def findings(found: QueryFindings) -> None:

@@ -11,20 +11,11 @@ from ensue.lines import plural, printable
 
 if TYPE_CHECKING:
     from ensue.answers import TextAnswer, TextExplanation
-    from ensue.data.texts import UnderstoodTexts
     from ensue.evaluation import TextResult
     from ensue.tasks.classify.check import TextFindings
 
 _LABELS = 20
 _MEASURES = {"accuracy": "accuracy", "macro_f1": "macro-F1", "calibration_error": "ECE", "log_loss": "log loss"}
-
-
-def understood(found: UnderstoodTexts) -> None:
-    """What the reader made of a file: always shown."""
-    columns = ", ".join(f"{role}={name}" for role, name in found.columns.items())
-    show.remark(f"{found.path}: {found.layout}{f' ({columns})' if columns else ''}")
-    for note in found.notes:
-        show.remark(f"  note: {note}")
 
 
 def findings(found: TextFindings) -> None:

@@ -19,7 +19,7 @@ from ensue.records import History
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from ensue.data.queries import Queries, UnderstoodQueries
+    from ensue.data.queries import Queries, QueriesReport
     from ensue.data.queries.rules import QueryRules
     from ensue.evaluation import SuggestResult
     from ensue.tasks.suggest.predictor import SuggestPredictor
@@ -32,8 +32,8 @@ def read(path: Path, reading: Reading) -> Queries:
     return _read(path, reading)[0]
 
 
-def _read(path: Path, reading: Reading, *, least: int | None = None) -> tuple[Queries, UnderstoodQueries]:
-    from ensue.cli import show_queries
+def _read(path: Path, reading: Reading, *, least: int | None = None) -> tuple[Queries, QueriesReport]:
+    from ensue.cli import show
     from ensue.data.queries import read_queries
 
     rules = _rules(reading)
@@ -42,7 +42,7 @@ def _read(path: Path, reading: Reading, *, least: int | None = None) -> tuple[Qu
     queries, understood = read_queries(
         path, columns=reading.roles, rules=rules, time_unit=reading.time_unit, **reading.opening
     )
-    show_queries.understood(understood)
+    show.read_report(understood)
     if reading.part:
         name, _, marked = reading.part.partition(":")
         if marked not in ("", "novel"):

@@ -14,7 +14,7 @@ def hold_out(histories: Histories, share: float = 0.1, *, by_time: bool = True) 
     Args:
         histories: at least two.
         share: part to hold out, between 0 and 1; at least one history stays on either side.
-        by_time: whether to go by time. Pass ``Understood.absolute``: clocks that start anew with every history
+        by_time: whether to go by time. Pass ``SequencesReport.absolute``: clocks that start anew with every history
             order nothing. Without times the order is the file's.
 
     Returns:

@@ -18,7 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ensue.data.histories import Histories
-from ensue.data.queries import Queries, UnderstoodQueries, hold_out_queries, prefixes, read_queries
+from ensue.data.queries import Queries, QueriesReport, hold_out_queries, prefixes, read_queries
 from ensue.data.queries.rows import WORDS, words_of
 from ensue.data.queries.rules import PAPER_RULES, Normalisation, QueryRules, normalise, normalise_ascii
 from ensue.errors import DataError, SettingError
@@ -44,7 +44,7 @@ def words(queries: Queries) -> dict[str, int]:
     return dict(zip(queries.words.to_list(), queries.word_users.tolist(), strict=True))
 
 
-def dropped(understood: UnderstoodQueries) -> dict[str, int]:
+def dropped(understood: QueriesReport) -> dict[str, int]:
     return {reason: count for reason, count in understood.dropped.items() if count}
 
 

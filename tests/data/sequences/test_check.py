@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from ensue.data.histories import Histories
-from ensue.data.sequences import Understood
+from ensue.data.sequences import SequencesReport
 from ensue.data.sequences.check import Findings, check, require_targets
 from ensue.errors import DataError
 from ensue.records import History
 
 
-def understood(absolute: bool = True) -> Understood:
-    return Understood(path="f", layout="csv", columns={}, time="seconds", unit="s", absolute=absolute, notes=())
+def understood(absolute: bool = True) -> SequencesReport:
+    return SequencesReport(path="f", layout="csv", columns={}, time="seconds", unit="s", absolute=absolute, notes=())
 
 
 def histories(*rows: str, times: bool = True, start: float = 0.0) -> Histories:

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ensue.data.texts import Texts, UnderstoodTexts, read_texts
+from ensue.data.report import ReadReport
+from ensue.data.texts import Texts, read_texts
 from ensue.errors import DataError, SettingError
 from ensue.records import Text
 from tests.data.sequences.test_dataset import write, zstd
@@ -65,9 +66,7 @@ def test_extensions_lie(tmp_path: Path, packed: str, name: str) -> None:
     path.write_bytes(packing[packed]())
     texts, understood = read_texts(path)
     assert rows(texts) == [("1", 'a, "b"'), ("0", "two\nlines")]
-    assert understood == UnderstoodTexts(
-        path=str(path), layout="csv", columns={"text": "text", "label": "label"}, notes=()
-    )
+    assert understood == ReadReport(path=str(path), layout="csv", columns={"text": "text", "label": "label"}, notes=())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ensue.data.texts import Texts, UnderstoodTexts, hold_out_texts, leaks, read_texts
+from ensue.data.report import ReadReport
+from ensue.data.texts import Texts, hold_out_texts, leaks, read_texts
 from ensue.text.tokens import Tokenizer, Words, split_words
 from ensue.text.vectors import read_vectors
 
@@ -16,7 +17,7 @@ DATA = Path(os.environ.get("ENSUE_DATA", Path(__file__).parents[3] / "../shared/
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"no real texts at {DATA}; set ENSUE_DATA")
 
 
-def read(name: str, *, phrases: bool = False, label: str | None = None) -> tuple[Texts, UnderstoodTexts]:
+def read(name: str, *, phrases: bool = False, label: str | None = None) -> tuple[Texts, ReadReport]:
     return read_texts(DATA / name, columns={"label": label} if label else None, phrases=phrases)
 
 

@@ -9,12 +9,13 @@ from dataclasses import asdict
 import polars as pl
 import pytest
 
-from ensue.data.texts import Texts, UnderstoodTexts
+from ensue.data.report import ReadReport
+from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.records import Text
 from ensue.tasks.classify.check import TextFindings, check_texts
 
-UNDERSTOOD = UnderstoodTexts(path="f", layout="csv", columns={}, notes=())
+UNDERSTOOD = ReadReport(path="f", layout="csv", columns={}, notes=())
 PLENTY = [(f"{'ab'[place % 2]} text {place}", "ab"[place % 2]) for place in range(40)]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue.data.packed import Opening
-from ensue.data.posts.dataset import Articles, Pairs, Posts, UnderstoodPosts, read_articles, read_posts
+from ensue.data.posts.dataset import Articles, Pairs, Posts, PostsReport, read_articles, read_posts
 from ensue.data.posts.splits import given_part, hold_out_posts
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
@@ -91,7 +91,7 @@ def read_corpus(
     *,
     columns: Mapping[str, str] | None = None,
     **opening: Unpack[Opening],
-) -> tuple[Corpus, tuple[UnderstoodPosts, UnderstoodPosts]]:
+) -> tuple[Corpus, tuple[PostsReport, PostsReport]]:
     """Read posts and articles.
 
     Args:

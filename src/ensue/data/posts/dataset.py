@@ -19,6 +19,7 @@ from ensue.data.originals import extended, nothing
 from ensue.data.packed import Opening
 from ensue.data.posts.formats import ARTICLE_ROLES, POST_ROLES, flat_posts, read_post_rows
 from ensue.data.posts.platforms import is_json
+from ensue.data.report import ReadReport, Source
 from ensue.data.table import ReadOptions, Table
 from ensue.errors import DataError
 from ensue.lines import part_of, plural, quoted
@@ -176,20 +177,23 @@ class Articles:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnderstoodPosts:
-    """What the reader understood of a file of posts or articles, and all it left out; goes into JSON as it is."""
+class Counted(Source):
+    """A file whose rows are counted."""
 
-    path: str
-    layout: str
-    columns: dict[str, str]
-    """Role -> column; empty for layouts without columns."""
     rows: int
     """Rows of the file; those kept and those dropped."""
     dropped: dict[str, int]
     """Reason -> rows."""
-    notes: tuple[str, ...]
-    byte_order_mark: bool = False
-    """Whether tables written beside the file should begin with a byte-order mark."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostsReport(ReadReport, Counted):
+    """What the reader understood of a file of posts or articles, and all it left out."""
+
+    @property
+    def details(self) -> str:
+        """How many rows it has."""
+        return plural(self.rows, "row")
 
     @property
     def sentences(self) -> list[str]:
@@ -209,7 +213,7 @@ class UnderstoodPosts:
 
 def read_posts(
     path: str | Path, *, columns: Mapping[str, str] | None = None, every: bool = False, **opening: Unpack[Opening]
-) -> tuple[Posts, UnderstoodPosts]:
+) -> tuple[Posts, PostsReport]:
     """Read posts; the layout is found by its shape.
 
     Args:
@@ -230,7 +234,7 @@ def read_posts(
         return _posts(path, content, rows, every)
 
 
-def _posts(path: str | Path, content: Content, rows: Table, every: bool) -> tuple[Posts, UnderstoodPosts]:
+def _posts(path: str | Path, content: Content, rows: Table, every: bool) -> tuple[Posts, PostsReport]:
     frame, notes = rows.frame, [*content.notes, *rows.notes]
     texts = _text(frame, "text")
     if "title" in frame.columns:
@@ -244,9 +248,9 @@ def _posts(path: str | Path, content: Content, rows: Table, every: bool) -> tupl
     else:
         ids, why = _ids(rows, texts, why, notes)
     kept = why.is_null().arg_true().to_numpy().astype(np.int64)
-    understood = _understood(path, content, rows, why, notes)
+    report = _report(path, content, rows, why, notes)
     if not len(kept):
-        raise DataError(f"{path}: no post is left: {'; '.join(understood.sentences)}")
+        raise DataError(f"{path}: no post is left: {'; '.join(report.sentences)}")
     about = frame["about"].gather(kept) if "about" in frame.columns else None
     links = pl.Series(dtype=pl.String) if about is None else about.explode(empty_as_null=False).drop_nulls()
     lengths = np.zeros(len(kept), np.int64) if about is None else about.list.len().fill_null(0).to_numpy()
@@ -254,12 +258,12 @@ def _posts(path: str | Path, content: Content, rows: Table, every: bool) -> tupl
     found = Posts(
         texts.gather(kept), ids.gather(kept), links, _offsets(lengths), parts, kept, rows.originals or nothing
     )
-    return replace(found, flat=partial(flat_posts, content)) if is_json(content) else found, understood
+    return replace(found, flat=partial(flat_posts, content)) if is_json(content) else found, report
 
 
 def read_articles(
     path: str | Path, *, columns: Mapping[str, str] | None = None, **opening: Unpack[Opening]
-) -> tuple[Articles, UnderstoodPosts]:
+) -> tuple[Articles, PostsReport]:
     """Read articles; see :func:`read_posts`.
 
     Args:
@@ -278,7 +282,7 @@ def read_articles(
         return _articles(path, content, read_post_rows(content, options.columns, ARTICLE_ROLES))
 
 
-def _articles(path: str | Path, content: Content, rows: Table) -> tuple[Articles, UnderstoodPosts]:
+def _articles(path: str | Path, content: Content, rows: Table) -> tuple[Articles, PostsReport]:
     notes = [*content.notes, *rows.notes]
     titles = _stripped(_text(rows.frame, "title"), "titles", notes)
     bodies = _stripped(_text(rows.frame, "body"), "bodies", notes)
@@ -288,10 +292,10 @@ def _articles(path: str | Path, content: Content, rows: Table) -> tuple[Articles
     why = pl.select(pl.when(bodies == "").then(pl.lit("empty")).alias("why")).to_series()
     ids, why = _ids(rows, bodies, why, notes)
     kept = why.is_null().arg_true()
-    understood = _understood(path, content, rows, why, notes)
+    report = _report(path, content, rows, why, notes)
     if not len(kept):
-        raise DataError(f"{path}: no article is left: {'; '.join(understood.sentences)}")
-    return Articles(bodies.gather(kept), titles.gather(kept), ids.gather(kept)), understood
+        raise DataError(f"{path}: no article is left: {'; '.join(report.sentences)}")
+    return Articles(bodies.gather(kept), titles.gather(kept), ids.gather(kept)), report
 
 
 def _text(frame: pl.DataFrame, role: str) -> pl.Series:
@@ -348,10 +352,10 @@ def _ids(rows: Table, texts: pl.Series, why: pl.Series, notes: list[str]) -> tup
     return frame["id"], reasons.select(pl.coalesce("why", "again")).to_series()
 
 
-def _understood(path: str | Path, content: Content, rows: Table, why: pl.Series, notes: list[str]) -> UnderstoodPosts:
+def _report(path: str | Path, content: Content, rows: Table, why: pl.Series, notes: list[str]) -> PostsReport:
     reasons = ("empty", "only_links", "repeated", "double_ids")
     dropped = {reason: int((why == reason).sum()) for reason in reasons}
-    return UnderstoodPosts(
+    return PostsReport(
         path=str(path),
         layout=rows.layout,
         columns=rows.columns,

@@ -22,6 +22,7 @@ from ensue.data.personal import looks_personal
 from ensue.data.queries.formats import Log, read_log
 from ensue.data.queries.rows import Rows, count_words, first_arrival, once, order_rows
 from ensue.data.queries.rules import QueryRules, sentences
+from ensue.data.report import Clocked, ReadReport
 from ensue.data.sequences.sessions import cut
 from ensue.data.splits import hold_out
 from ensue.data.table import ReadOptions
@@ -84,25 +85,21 @@ class Queries:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnderstoodQueries:
-    """What the reader understood of a log, and all it left out; goes into JSON by ``dataclasses.asdict``."""
-
-    path: str
-    layout: str
-    columns: dict[str, str]
-    """Role -> column; empty for layouts without columns."""
-    time: str
-    """One sentence, always meant to be printed."""
-    unit: str | None
-    absolute: bool
-    """Whether the times are since 1970."""
+class _Cleaned(Clocked):
     rows: int
     rules: QueryRules
     dropped: dict[str, int]
     """Reason -> rows, or sessions; ``rows`` are those kept, those dropped, and those in dropped sessions."""
-    notes: tuple[str, ...]
-    byte_order_mark: bool = False
-    """Whether tables written beside the file should begin with a byte-order mark."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueriesReport(ReadReport, _Cleaned):
+    """What the reader understood of a log, and all it left out."""
+
+    @property
+    def details(self) -> str:
+        """How its times were read."""
+        return f"time: {self.time}"
 
     @property
     def sentences(self) -> list[str]:
@@ -117,7 +114,7 @@ def read_queries(
     rules: QueryRules | None = None,
     time_unit: str | None = None,
     **opening: Unpack[Opening],
-) -> tuple[Queries, UnderstoodQueries]:
+) -> tuple[Queries, QueriesReport]:
     """Read a log of queries, or ready-made sessions; the layout is found by its shape.
 
     Args:
@@ -144,7 +141,7 @@ def read_queries(
     whole = rows.histories
     sessions = cut(whole, rules.gap) if log.sessions is None and rules.gap else whole
     kept, chosen, dropped = _apply(sessions, rows.why, rules)
-    understood = UnderstoodQueries(
+    report = QueriesReport(
         path=str(path),
         layout=log.layout,
         columns=log.columns,
@@ -158,9 +155,9 @@ def read_queries(
         byte_order_mark=content.byte_order_mark,
     )
     if not len(kept):
-        reasons = "; ".join(understood.sentences)
+        reasons = "; ".join(report.sentences)
         raise DataError(f"{path}: no session of {rules.least} or more queries is left: {reasons}")
-    return _collect(log, rows, kept, rows.places[sessions.offsets[chosen]]), understood
+    return _collect(log, rows, kept, rows.places[sessions.offsets[chosen]]), report
 
 
 def hold_out_queries(
@@ -178,7 +175,7 @@ def hold_out_queries(
         share: part to hold out, between 0 and 1; of no meaning to ``given``.
         by: ``time``, the sessions that begin last; ``session``, at random; ``given``, the file's ``valid`` (its
             ``test`` where it has no ``valid``) from its ``train``.
-        absolute: ``UnderstoodQueries.absolute``; without a clock, ``time`` goes by the order of the file.
+        absolute: ``QueriesReport.absolute``; without a clock, ``time`` goes by the order of the file.
         seed: the same seed gives the same random split.
 
     Returns:

@@ -1,5 +1,5 @@
 """Logs of events in, sequences of ids out."""
 
-from ensue.data.sequences.dataset import Understood, read
+from ensue.data.sequences.dataset import SequencesReport, read
 
-__all__ = ["Understood", "read"]
+__all__ = ["SequencesReport", "read"]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue.data.histories import Histories, Index, scrambled
-from ensue.data.sequences.dataset import Understood
+from ensue.data.sequences.dataset import SequencesReport
 from ensue.errors import DataError
 from ensue.lines import part_of
 from ensue.records import History
@@ -25,7 +25,7 @@ _TEACHES = ("has one event and teaches nothing", "have one event and teach nothi
 class Findings:
     """Counts, a glance at the data, and warnings; goes into JSON by ``dataclasses.asdict``."""
 
-    understood: Understood
+    understood: SequencesReport
     sequences: int
     events: int
     distinct: int
@@ -39,7 +39,7 @@ class Findings:
     warnings: tuple[str, ...] = field(default=())
 
 
-def check(histories: Histories, understood: Understood, others: Mapping[str, Histories] | None = None) -> Findings:
+def check(histories: Histories, understood: SequencesReport, others: Mapping[str, Histories] | None = None) -> Findings:
     """Count, show and warn.
 
     Args:
@@ -129,7 +129,7 @@ def _ties(histories: Histories) -> Iterator[str]:
         )
 
 
-def _clock(histories: Histories, understood: Understood) -> Iterator[str]:
+def _clock(histories: Histories, understood: SequencesReport) -> Iterator[str]:
     if not histories.timed:
         yield "no usable clock: no split by time is possible, and models that read time see none"
     elif not understood.absolute and len(np.unique(histories.times[histories.offsets[:-1]])) == 1:

@@ -22,6 +22,7 @@ from ensue.data.delimited import Delimited
 from ensue.data.files import Content, answering
 from ensue.data.histories import Histories, Ids, Index
 from ensue.data.packed import Opening
+from ensue.data.report import Clocked, ReadReport
 from ensue.data.roles import Found
 from ensue.data.sequences.columns import WITHIN, find_columns, is_retailrocket, is_typed, is_user_log
 from ensue.data.sequences.formats import READERS, Events, list_events, read_lists_of_parquet, recognise
@@ -36,21 +37,13 @@ _YOOCHOOSE = ("session", "time", "item", "category")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Understood:
-    """What the reader understood of a file; goes into JSON as it is."""
+class SequencesReport(ReadReport, Clocked):
+    """What the reader understood of a file of sequences."""
 
-    path: str
-    layout: str
-    columns: dict[str, str]
-    """Role -> column; empty for layouts without columns."""
-    time: str
-    """One sentence, always meant to be printed."""
-    unit: str | None
-    absolute: bool
-    """Whether the times are since 1970."""
-    notes: tuple[str, ...]
-    byte_order_mark: bool = False
-    """Whether tables written beside the file should begin with a byte-order mark."""
+    @property
+    def details(self) -> str:
+        """How its times were read."""
+        return f"time: {self.time}"
 
 
 def read(
@@ -61,7 +54,7 @@ def read(
     sort: bool = True,
     gap: float | None = None,
     **opening: Unpack[Opening],
-) -> tuple[Histories, Understood]:
+) -> tuple[Histories, SequencesReport]:
     """Read a file of events or of sequences; its layout is found by its shape.
 
     Args:
@@ -94,7 +87,7 @@ def read(
         histories, notes = _histories(events, clock, sort)
     users = is_user_log(events.columns) and "sequence" not in (columns or {})
     histories, cut_notes = _cut(histories, gap, layout, users and clock is not None and clock.absolute)
-    understood = Understood(
+    report = SequencesReport(
         path=str(path),
         layout=layout,
         columns=events.columns,
@@ -104,7 +97,7 @@ def read(
         notes=content.notes + events.notes + notes + cut_notes,
         byte_order_mark=content.byte_order_mark,
     )
-    return histories, understood
+    return histories, report
 
 
 def _histories(events: Events, clock: Clock | None, sort: bool) -> tuple[Histories, tuple[str, ...]]:

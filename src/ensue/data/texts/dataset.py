@@ -15,6 +15,7 @@ from ensue.data.files import answering
 from ensue.data.histories import Index
 from ensue.data.originals import nothing
 from ensue.data.packed import Opening
+from ensue.data.report import ReadReport
 from ensue.data.table import ReadOptions, Table
 from ensue.data.texts.formats import read_rows
 from ensue.errors import DataError, SettingError
@@ -94,19 +95,6 @@ class Texts:
         return Texts(tuple(column.gather(index) for column in self.texts), labels, ids, groups)
 
 
-@dataclass(frozen=True, kw_only=True)
-class UnderstoodTexts:
-    """What the reader understood of a file; goes into JSON as it is."""
-
-    path: str
-    layout: str
-    columns: dict[str, str]
-    """Role -> column; empty for layouts without columns."""
-    notes: tuple[str, ...]
-    byte_order_mark: bool = False
-    """Whether tables written beside the file should begin with a byte-order mark."""
-
-
 def read_texts(
     path: str | Path,
     *,
@@ -114,7 +102,7 @@ def read_texts(
     phrases: bool = False,
     unlabelled: bool = False,
     **opening: Unpack[Opening],
-) -> tuple[Texts, UnderstoodTexts]:
+) -> tuple[Texts, ReadReport]:
     """Read a file of texts; its layout is found by its shape (:mod:`ensue.data.texts.formats` lists them).
 
     Args:
@@ -146,7 +134,7 @@ def read_texts(
         notes = (*notes, f"{part_of(num_silent, len(silent), 'row', 'has', 'have')} a text without words: kept")
     others = (rows.frame[role] if role in rows.frame.columns else None for role in ("id", "group"))
     ids, groups = (None if column is None else column.fill_null("") for column in others)
-    understood = UnderstoodTexts(
+    report = ReadReport(
         path=str(path),
         layout=rows.layout,
         columns=rows.columns,
@@ -154,7 +142,7 @@ def read_texts(
         byte_order_mark=content.byte_order_mark,
     )
     originals = rows.originals if unlabelled and rows.originals is not None else lambda: rows.frame
-    return Texts(texts, labels, ids, groups, originals), understood
+    return Texts(texts, labels, ids, groups, originals), report
 
 
 def _labels(rows: Table, unlabelled: bool) -> tuple[Table, pl.Series | None, tuple[str, ...]]:

@@ -9,7 +9,8 @@ from functools import partial
 import numpy as np
 
 from ensue.data.histories import Index
-from ensue.data.texts.dataset import Leaks, Texts, UnderstoodTexts, leaks
+from ensue.data.report import ReadReport
+from ensue.data.texts.dataset import Leaks, Texts, leaks
 from ensue.lines import part_of, quoted
 from ensue.records import Text
 from ensue.text.tokens import split_words
@@ -23,7 +24,7 @@ _part = partial(part_of, percent=True)
 class TextFindings:
     """Counts, a glance at the data, and warnings; goes into JSON by ``dataclasses.asdict``."""
 
-    understood: UnderstoodTexts
+    understood: ReadReport
     texts: int
     """Texts, or pairs."""
     paired: bool
@@ -43,7 +44,7 @@ class TextFindings:
     warnings: tuple[str, ...] = field(default=())
 
 
-def check_texts(texts: Texts, understood: UnderstoodTexts, others: Mapping[str, Texts] | None = None) -> TextFindings:
+def check_texts(texts: Texts, understood: ReadReport, others: Mapping[str, Texts] | None = None) -> TextFindings:
     """Count, show and warn.
 
     Args:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ensue.data.near_copies import headline_copies, near_copies
-from ensue.data.posts import Articles, Corpus, Posts, UnderstoodPosts
+from ensue.data.posts import Articles, Corpus, Posts, PostsReport
 from ensue.data.posts.splits import LinkLeaks, link_leaks
 from ensue.lines import part_of
 from ensue.records import Post
@@ -20,7 +20,7 @@ _ROWS, _SHOWN = 3, 80
 class LinkFindings:
     """Counts, a glance at the data, and warnings; goes into JSON by ``dataclasses.asdict``."""
 
-    understood: tuple[UnderstoodPosts, UnderstoodPosts]
+    understood: tuple[PostsReport, PostsReport]
     """Of the articles, and of the posts."""
     articles: int
     posts: int
@@ -47,7 +47,7 @@ class LinkFindings:
 
 
 def check_links(
-    corpus: Corpus, understood: tuple[UnderstoodPosts, UnderstoodPosts], others: Mapping[str, Corpus] | None = None
+    corpus: Corpus, understood: tuple[PostsReport, PostsReport], others: Mapping[str, Corpus] | None = None
 ) -> LinkFindings:
     """Count, show and warn.
 
@@ -89,7 +89,7 @@ def check_links(
 class AloneFindings:
     """What a file of posts alone, or of articles alone, holds; goes into JSON by ``dataclasses.asdict``."""
 
-    understood: UnderstoodPosts
+    understood: PostsReport
     kind: str
     """``posts`` or ``articles``."""
     texts: int
@@ -101,7 +101,7 @@ class AloneFindings:
     warnings: tuple[str, ...]
 
 
-def check_alone(texts_alone: Posts | Articles, understood: UnderstoodPosts) -> AloneFindings:
+def check_alone(texts_alone: Posts | Articles, understood: PostsReport) -> AloneFindings:
     """Count, show and say what is lacking.
 
     Args:

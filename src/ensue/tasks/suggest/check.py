@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ensue.data.queries import Queries, UnderstoodQueries
+from ensue.data.queries import Queries, QueriesReport
 from ensue.lines import part_of
 from ensue.records import History
 from ensue.tasks.suggest.dataset import prints
@@ -23,7 +23,7 @@ _ROWS, _SHOWN, _TURNS = 3, 80, 5
 class QueryFindings:
     """Counts, a glance at the data, and warnings; goes into JSON by ``dataclasses.asdict``."""
 
-    understood: UnderstoodQueries
+    understood: QueriesReport
     sessions: int
     queries: int
     distinct: int
@@ -45,7 +45,7 @@ class QueryFindings:
 
 
 def check_queries(
-    queries: Queries, understood: UnderstoodQueries, others: Mapping[str, Queries] | None = None, min_users: int = 5
+    queries: Queries, understood: QueriesReport, others: Mapping[str, Queries] | None = None, min_users: int = 5
 ) -> QueryFindings:
     """Count, show and warn.
 
@@ -86,7 +86,7 @@ def _glance(queries: Queries, floor: Floor, row: int) -> History:
     return History(tuple(value if len(value) <= _SHOWN else f"{value[: _SHOWN - 1]}…" for value in shown))
 
 
-def _warnings(floor: Floor, shown: float, shared: Mapping[str, float], understood: UnderstoodQueries) -> Iterator[str]:
+def _warnings(floor: Floor, shown: float, shared: Mapping[str, float], understood: QueriesReport) -> Iterator[str]:
     if floor.counted == "sessions":
         yield "the log knows no users: sessions stand in for them, so one person's habit can reach the floor"
     if shown < 0.5:

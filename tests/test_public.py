@@ -46,6 +46,7 @@ NAMES = [
     "TextExplanation",
     "Texts",
     "__version__",
+    "add_model",
     "compare",
     "evaluate",
     "load",

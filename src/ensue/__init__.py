@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ensue.evaluation import compare, evaluate
     from ensue.predictor import Predictor, load, make
     from ensue.records import Article, History, Post, Text
+    from ensue.tasks.own import add_model
 
 __all__ = [
     "Answer",
@@ -74,6 +75,7 @@ __all__ = [
     "TextExplanation",
     "Texts",
     "__version__",
+    "add_model",
     "compare",
     "evaluate",
     "load",
@@ -95,6 +97,7 @@ _HOMES = {
     "evaluation": "compare evaluate",
     "predictor": "Predictor load make",
     "records": "Article History Post Text",
+    "tasks.own": "add_model",
 }
 _HOME = {name: f"ensue.{module}" for module, names in _HOMES.items() for name in names.split()}
 

@@ -5,6 +5,7 @@
     EnsueError
     ├── DataError           a file, a line or a record is not what it should be
     ├── SettingError        a setting, an option or a name is wrong
+    │   └── UnknownModelError   no model has this name
     └── ModelFolderError    a model folder is half, foreign, newer or cannot be written
 
 A message is one line: where (file, line, field), what is wrong, what to do. The command line prints it and exits with
@@ -22,6 +23,10 @@ class DataError(EnsueError):
 
 class SettingError(EnsueError):
     """A setting or an option has no meaning here."""
+
+
+class UnknownModelError(SettingError):
+    """No model has this name; it may be one of somebody's own, whose file was not named."""
 
 
 class ModelFolderError(EnsueError):

@@ -17,7 +17,7 @@ from ensue.errors import ModelFolderError, SettingError
 from ensue.settings import meanings, require_encoder, require_file, require_known
 from ensue.store.folder import read_settings
 from ensue.tasks import TASKS
-from ensue.tasks.own import add_named, find, offered
+from ensue.tasks.own import add_named, find, offered, unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def require_model(task: str, model: str) -> str:
     """
     model = add_named(model)
     if model not in (names := names_of(task)) and find(task, model) is None:
-        raise SettingError(f"model {model!r} is not known for task {task}; choose from {', '.join(names)}")
+        raise unknown(task, model, names)
     return model
 
 

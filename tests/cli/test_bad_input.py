@@ -235,7 +235,7 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
         ": written by ensue 9.0 in format 99, this one reads up to 1; update ensue",
     ),
     "other sizes": (rewrite(settings={"dim": 16}), ": damaged ("),
-    "unknown model": (rewrite(model="os.system"), ": damaged (model 'os.system' is not known"),
+    "unknown model": (rewrite(model="os.system"), ": model 'os.system' is not known"),
     "short vocabulary": (
         lambda folder: (folder / "vocabulary.json").write_text('["a"]'),
         ": damaged (",

@@ -35,7 +35,7 @@ def fit(
     task: Task,
     data: Data,
     output: Annotated[Path, typer.Option("--output", "-o", help="the model folder to write")],
-    model: Annotated[str, typer.Option(help="a model's name, or best")] = "best",
+    model: Annotated[str, typer.Option(help="a model's name, best, or FILE.py:CLASS of your own")] = "best",
     valid: Valid = None,
     set_: Set = None,
     seed: Seed = 0,
@@ -51,7 +51,7 @@ def fit(
 ) -> None:
     """Train a model (or count) and write its folder."""
     chosen = tasks.chosen(task, context)
-    require_model(task, model)
+    model = require_model(task, model)
     settings = settings_of(set_, min_users)
     require_settings(task, model, settings)
     from ensue.cli import show

@@ -12,6 +12,7 @@ from ensue.cli.options import (
     TABLES,
     Folder,
     Json,
+    Own,
     Reading,
     present,
     reads,
@@ -34,6 +35,7 @@ def update(
     rollback: Annotated[
         bool, typer.Option("--rollback", help="put back the newest older version, or the one numbered")
     ] = False,
+    model: Own = "",
     *,
     reading: Reading,
     json: Json = False,

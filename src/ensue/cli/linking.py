@@ -15,6 +15,7 @@ from ensue.cli.options import Json, Reading, present, reads
 from ensue.errors import SettingError
 from ensue.lines import plural
 from ensue.registry import task_of
+from ensue.tasks.link import TASK
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,7 +59,7 @@ def link(
         raise SettingError("--review asks at the terminal; leave --json out")
     if folder is not None and (model != "best" or encoder):
         raise SettingError("--model, --encoder and --folder: the folder has its own; give the folder alone")
-    if folder is not None and task_of(folder) != "link":
+    if folder is not None and task_of(folder) != TASK.name:
         raise SettingError(f"{folder}: this model answers another question; name a folder made by `ensue fit link`")
     from ensue.cli import show, show_links, writing
     from ensue.data.posts import read_corpus

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from ensue.errors import DataError
+from ensue.errors import DataError, SettingError
 from ensue.registry import require_task
 from ensue.settings import parse
+from ensue.tasks.own import add_named
 
 if TYPE_CHECKING:
     from ensue.data.packed import Opening
@@ -69,6 +70,30 @@ def input_present(source: str) -> str:
     return source if source == "-" else str(present(Path(source)))
 
 
+def _add_own(reference: str) -> str:
+    """Make ``FILE.py:CLASS`` a model before a folder is read that was made of it.
+
+    Raises:
+        SettingError: it is no file and class, or the class is no model.
+    """
+    if reference and add_named(reference) == reference:
+        raise SettingError(f"--model {reference}: the folder knows its model; only FILE.py:CLASS is named again")
+    return reference
+
+
+def _add_all_own(references: list[str] | None) -> list[str] | None:
+    for reference in references or ():
+        _add_own(reference)
+    return references
+
+
+Own = Annotated[
+    str, typer.Option("--model", callback=_add_own, help="of a model of your own, where it is from: FILE.py:CLASS")
+]
+OwnModels = Annotated[
+    list[str] | None,
+    typer.Option("--model", callback=_add_all_own, help="of a model of your own, where it is from: FILE.py:CLASS"),
+]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 Folder = Annotated[Path, typer.Argument(help="a model folder made by `ensue fit`")]
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ensue.cli.options import OwnModels
 from ensue.errors import SettingError
 from ensue.registry import task_of
 from ensue.settings import changed, parse
@@ -30,6 +31,7 @@ def serve(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="a name that requests may call the service by; may be repeated")
     ] = None,
+    model: OwnModels = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="refuse to learn over HTTP")] = False,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="key=value: change a limit or a time, such as patience=5")

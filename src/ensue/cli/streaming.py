@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ensue.cli.options import Folder, Json
+from ensue.cli.options import Folder, Json, Own
 from ensue.errors import SettingError
 from ensue.registry import task_of
 from ensue.settings import parse
+from ensue.tasks import TASKS
 
 if TYPE_CHECKING:
     from ensue.stream.board import Hour
@@ -40,11 +41,13 @@ def stream(
     anew: Annotated[bool, typer.Option("--anew", help="forget position and figures, keep what was learned")] = False,
     columns: Annotated[str, typer.Option(help="roles to field names: sequence=…,value=…,time=…")] = "",
     time_unit: Annotated[str | None, typer.Option(help="unit of the times: s, ms, h or iso")] = None,
+    model: Own = "",
     json: Json = False,
 ) -> None:
     """Predict, score, then learn each event as it comes; position and weights are committed together."""
-    if (task := task_of(folder)) != "next":
-        raise SettingError(f"{folder}: is of task {task}; only task next learns from a stream")
+    if not TASKS[task := task_of(folder)].streamed:
+        streamed = " and ".join(name for name, one in TASKS.items() if one.streamed)
+        raise SettingError(f"{folder}: is of task {task}; only task {streamed} learns from a stream")
     from ensue.cli import show
     from ensue.store.lock import only_writer
     from ensue.stream.engine import Stream

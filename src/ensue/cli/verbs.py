@@ -16,6 +16,7 @@ from ensue.cli.options import (
     Folder,
     Json,
     MinUsers,
+    Own,
     Reading,
     Set,
     Task,
@@ -85,6 +86,7 @@ def evaluate(
     data: Data,
     protocol: Protocol = "full",
     at: At = "10,20,50,100",
+    model: Own = "",
     *,
     reading: Reading,
     json: Json = False,
@@ -131,8 +133,8 @@ def compare(
     if seeds < 1:
         raise SettingError(f"--seeds {seeds}: give at least 1")
     settings = settings_of(set_, min_users)
+    names = [require_model(task, name) for name in names]
     for name in names:
-        require_model(task, name)
         require_settings(task, name, settings)
     from ensue.cli import show
     from ensue.evaluation import compare as score

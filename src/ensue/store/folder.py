@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from safetensors import SafetensorError, safe_open
 
-from ensue.errors import ModelFolderError, SettingError
+from ensue.errors import ModelFolderError, SettingError, UnknownModelError
 from ensue.store import checksums
 from ensue.store.checksums import chunks, opened, require_sum, sum_of, sums_of
 from ensue.store.swap import locked, put_back, put_in_place
@@ -261,6 +261,11 @@ def damage(path: Path) -> Iterator[None]:
     """Whatever does not fit together while a folder is read is one error that names the folder."""
     try:
         yield
+    except UnknownModelError as error:
+        said = str(error).partition(";")[0]
+        raise ModelFolderError(
+            f"{path}: {said}; if it is your own, name its file again with --model FILE.py:CLASS or ensue.add_model"
+        ) from error
     except (KeyError, TypeError, ValueError, RuntimeError, SettingError) as error:
         reason = " ".join(str(error).split())
         raise ModelFolderError(f"{path}: damaged ({reason}); fit the model again or copy it anew") from error

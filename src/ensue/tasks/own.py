@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ensue.errors import SettingError
+from ensue.errors import SettingError, UnknownModelError
 from ensue.schedule import Schedule
 
 GROUP = "ensue.models"
@@ -109,8 +109,22 @@ class Models(dict[str, Row]):
             raise KeyError(name)
         return row
 
+    def require(self, name: str, *others: str) -> None:
+        """Refuse what is neither a model nor one of ``others``.
+
+        Raises:
+            UnknownModelError: it is not.
+        """
+        if name not in others and name not in self:
+            raise unknown(self.task, name, [*others, *self])
+
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or (isinstance(name, str) and find(self.task, name) is not None)
+
+
+def unknown(task: str, name: str, names: Iterable[str]) -> UnknownModelError:
+    """What is said of a name that no model has."""
+    return UnknownModelError(f"model {name!r} is not known for task {task}; choose from {', '.join(names)}")
 
 
 def _of_file(path: Path, name: str) -> Row:

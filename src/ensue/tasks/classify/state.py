@@ -86,8 +86,7 @@ class ClassifyState:
         seed: int = 0,
         device: str | None = None,
     ) -> None:
-        if model not in ("best", *MODELS):
-            raise SettingError(f"model {model!r} is not known for task classify; choose from best, {', '.join(MODELS)}")
+        MODELS.require(model, "best")
         self.options = dict(settings or {})
         self.names = BEST if model == "best" else (model,)
         if model == "best" and self.options.get("vectors") is None:

@@ -58,8 +58,7 @@ class LinkState:
         seed: int = 0,
         device: str | None = None,
     ) -> None:
-        if model not in MODELS:
-            raise SettingError(f"model {model!r} is not known for task link; choose from {', '.join(MODELS)}")
+        MODELS.require(model)
         changes, (_, own, schedule) = dict(settings or {}), MODELS[model]
         self.model_name = model
         if model == "best" and changes.get("encoder") and not changes.get("learned"):

@@ -46,11 +46,8 @@ class NextState:
         seed: int = 0,
         device: str | None = None,
     ) -> None:
+        MODELS.require(model, "best")
         names = BEST if model == "best" else (model,)
-        if unknown := [name for name in names if name not in MODELS]:
-            raise SettingError(
-                f"model {unknown[0]!r} is not known for task next; choose from best, {', '.join(MODELS)}"
-            )
         found = changed(settings or {}, *(part for name in names for part in MODELS[name][1:]))
         self.candidates = {name: (found[2 * at], found[2 * at + 1]) for at, name in enumerate(names)}
         """The models that may be chosen from, each with its settings and schedule."""

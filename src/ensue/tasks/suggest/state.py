@@ -82,8 +82,7 @@ class SuggestState:
         seed: int = 0,
         device: str | None = None,
     ) -> None:
-        if model not in ("best", *MODELS):
-            raise SettingError(f"model {model!r} is not known for task suggest; choose from best, {', '.join(MODELS)}")
+        MODELS.require(model, "best")
         name, preset = BEST if model == "best" else (model, {})
         self.model_name, own, schedule = name, *MODELS[name][1:]
         self.settings, self.schedule, self.shared = changed({**preset, **(settings or {})}, own, schedule, SHARED)

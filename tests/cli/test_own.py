@@ -1,0 +1,172 @@
+"""A model in a file of one's own is trained, scored, saved, loaded, updated and served like ours."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import nn
+
+from ensue import add_model, load, make
+from ensue.errors import ModelFolderError, SettingError
+from ensue.registry import models
+from ensue.tasks import own
+from tests.cli.conftest import Ensue, Logs
+from tests.serve.conftest import running
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "models"
+FILES = {"next": "latest.py:Latest", "classify": "gated_mean.py:GatedMean"}
+RECORDS: dict[str, dict[str, Any]] = {"next": {"values": ["u012", "u005"]}, "classify": {"texts": ["a good film"]}}
+NEW: dict[str, list[dict[str, Any]]] = {
+    "next": [{"values": ["u012", "u005", "fresh"]}] * 6,
+    "classify": [{"texts": ["a good and fresh film"], "label": "yes"}] * 6,
+}
+
+
+@pytest.fixture(autouse=True)
+def _nobodys_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own, "_ADDED", {})
+    monkeypatch.setenv(own.VARIABLE, "")
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("texts") / "texts.tsv"
+    nouns = ("film", "plot", "actor", "music", "scene")
+    rows = [
+        f"{('yes', 'no')[at % 2]}\ta {('good', 'bad')[at % 2]} {nouns[at % 5]} and {nouns[at // 2 % 5]}"
+        for at in range(80)
+    ]
+    path.write_text("\n".join(["label\ttext", *rows, ""]))
+    return path
+
+
+def forget() -> None:
+    """As a process that begins: whoever named a model of their own is gone."""
+    own._ADDED.clear()
+    os.environ[own.VARIABLE] = ""
+
+
+@pytest.fixture(params=FILES)
+def fitted(
+    request: pytest.FixtureRequest, ensue: Ensue, logs: Logs, labelled: Path, tmp_path: Path
+) -> Iterator[tuple[str, str, Path, Path]]:
+    """(task, FILE.py:CLASS, folder, test data)."""
+    task = request.param
+    data, test = (logs.train, logs.test) if task == "next" else (labelled, labelled)
+    reference = f"{EXAMPLES}/{FILES[task]}"
+    ran = ensue("fit", task, data, "-o", tmp_path / "m", f"--model={reference}", "--set=epochs=3", "--device=cpu")
+    assert ran.code == 0, ran.err
+    forget()
+    yield task, reference, tmp_path / "m", test
+
+
+def test_it_is_scored_saved_loaded_asked_and_updated(
+    fitted: tuple[str, str, Path, Path], ensue: Ensue, tmp_path: Path
+) -> None:
+    task, reference, folder, test = fitted
+    name = reference.rpartition(":")[2]
+    assert json.loads((folder / "settings.json").read_text())["model"] == name
+    ran = ensue("evaluate", folder, test, f"--model={reference}", "--json")
+    rows = {row["model"]: row for row in json.loads(ran.out)["rows"]}
+    assert ran.code == 0 and name in rows and len(rows) > 2, "counting stands beside it"
+    record = json.dumps(RECORDS[task])
+    forget()
+    ran = ensue("predict", folder, f"--model={reference}", "--json", stdin=record)
+    (choice, *_) = json.loads(ran.out)["choices"]
+    assert ran.code == 0 and choice["heeded"], "its weights are evidence"
+    forget()
+    assert ensue("explain", folder, "-", f"--model={reference}", "--json", stdin=record).code == 0
+    forget()
+    (tmp_path / "new.jsonl").write_text("\n".join(map(json.dumps, NEW[task])))
+    ran = ensue("update", folder, tmp_path / "new.jsonl", f"--model={reference}", "--no-test")
+    assert ran.code == 0, ran.err
+    predictor = load(folder, device="cpu")
+    assert predictor.model_name == name
+    assert "fresh" in (predictor.vocabulary if task == "next" else predictor.tokenizer.vocabulary)  # type: ignore[attr-defined]
+
+
+def test_a_folder_alone_makes_no_code_run(fitted: tuple[str, str, Path, Path], ensue: Ensue) -> None:
+    _, reference, folder, test = fitted
+    name = reference.rpartition(":")[2]
+    ran = ensue("evaluate", folder, test)
+    assert ran.code == 2 and len(ran.lines) == 1
+    assert f"model '{name}' is not known" in ran.err and "--model FILE.py:CLASS" in ran.err
+    with pytest.raises(ModelFolderError, match="add_model"):
+        load(folder)
+    ran = ensue("evaluate", folder, test, "--model=markov")
+    assert ran.code == 2 and "only FILE.py:CLASS is named again" in ran.err
+
+
+def test_it_is_served_and_learns_there(fitted: tuple[str, str, Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    task, reference, folder, _ = fitted
+    own.add_named(reference)
+    with running({"mine": folder}) as service:
+        found = service.post("/v1/models/mine/predict", {"records": [RECORDS[task]]})
+        assert found.status_code == 200 and found.json()["answers"][0]["choices"]
+        (listed,) = service.client.get("/v1/models").json()
+        assert listed["model"] == reference.rpartition(":")[2]
+        found = service.post("/v1/models/mine/update", {"records": NEW[task], "test": False})
+        assert found.status_code == 200 and found.json()["version"] == 2, "the learning process knows the file too"
+
+
+def test_the_same_seed_gives_the_same_bytes(ensue: Ensue, logs: Logs, tmp_path: Path) -> None:
+    for name in "ab":
+        ensue(
+            *("fit", "next", logs.train, "-o", tmp_path / name, f"--model={EXAMPLES}/latest.py:Latest"),
+            *("--set=epochs=2", "--set=dim=8", "--device=cpu"),
+        )
+    assert (tmp_path / "a" / "model.safetensors").read_bytes() == (tmp_path / "b" / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("text", "reference", "message"),
+    [
+        (None, "none.py:Mine", "none.py: there is no such file"),
+        ("x = 1", "mine.py:Mine", "mine.py: there is no class 'Mine' in it"),
+        ("import nowhere", "mine.py:Mine", "cannot be imported (ModuleNotFoundError: No module named 'nowhere')"),
+        ("class Mine: pass", "mine.py:Mine", "give the class SETTINGS"),
+        ("class Mine:\n SETTINGS = None\n SCHEDULE = 3", "mine.py:Mine", "give the class SETTINGS"),
+    ],
+)
+def test_what_is_no_model_is_refused_in_a_line(
+    text: str | None, reference: str, message: str, ensue: Ensue, logs: Logs, tmp_path: Path
+) -> None:
+    if text is not None:
+        (tmp_path / "mine.py").write_text(text)
+    ran = ensue("fit", "next", logs.train, "-o", tmp_path / "m", f"--model={tmp_path}/{reference}")
+    assert ran.code == 2 and len(ran.lines) == 1 and message in ran.err
+    assert not (tmp_path / "m").exists()
+
+
+def test_an_unknown_setting_of_it_is_refused_before_anything_is_read(ensue: Ensue, tmp_path: Path, logs: Logs) -> None:
+    command = ("fit", "next", logs.train, "-o", tmp_path / "m", f"--model={EXAMPLES}/latest.py:Latest")
+    ran = ensue(*command, "--set=heads=2")
+    assert ran.code == 2 and "setting 'heads' is not known here; choose from ages, " in ran.err
+
+
+def test_a_class_that_is_given_is_known_in_this_process() -> None:
+    class Mine(nn.Module):
+        SETTINGS = None
+        SCHEDULE = None
+
+    with pytest.raises(SettingError, match="'Mine' is not known"):
+        make("next", "Mine")
+    assert add_model(Mine) == "Mine"
+    assert make("next", "Mine").model_name == "Mine"
+
+
+def test_an_installed_package_offers_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    info = tmp_path / "theirs-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[ensue.models]\nnext.theirs = latest:Latest\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    assert [model.name for model in models("next")][-1] == "theirs"
+    assert "theirs" not in [model.name for model in models("classify")]
+    assert make("next", "theirs", settings={"ages": "3"}).settings.ages == 3

@@ -30,6 +30,7 @@ from ensue.stream.engine import Stream
 from ensue.stream.sources import open_source
 from ensue.stream.status import Status, StreamSettings
 from ensue.studies.provenance import provenance
+from ensue.studies.result_file import write_result
 from ensue.tasks.next.predictor import NextPredictor
 
 DAY, LEAST = 86400, 1000
@@ -92,7 +93,7 @@ def main() -> None:
         found["hour_by_hour"] = verdict(last.board.rows())
     print(json.dumps({name: value for name, value in found.items() if name != "hours"}, indent=1))
     if args.json:
-        args.json.write_text(json.dumps({**provenance(), "model": args.model, **found}, indent=1) + "\n")
+        write_result(args.json, {**provenance(), "model": args.model, **found})
 
 
 if __name__ == "__main__":

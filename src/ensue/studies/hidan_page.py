@@ -82,7 +82,7 @@ def write(head: Sequence[str], tables: Mapping[str, Rows]) -> str:
                 title = protocol if part == "all" else f"{protocol}, without near copies"
                 lines += [f"**{title}** ({PROTOCOLS[protocol]}).", ""]
                 lines += [*_prediction([row for row in own if row["cascades"] == part]), ""]
-        lines += _judged(data, verdicts)
+        lines += _judged(verdicts)
     lines += ["", "## Table 3: cost of training", "", *_cost(tables["cost"])]
     if tables["sources"]:
         lines += ["", "## Figure 4 as a number: who infected whom", "", *_sources(tables["sources"])]
@@ -135,30 +135,31 @@ def _figure(row: Mapping[str, Any], name: str) -> str:
     return f"{100 * row[name]:.2f} ± {50 * (high - low):.2f}"
 
 
-def _judged(data: str, verdicts: Rows) -> list[str]:
+def is_judged(data: str, protocol: str) -> bool:
+    """Whether counting is judged under a protocol: under ours, and on the paper's own sets under the paper's."""
+    return protocol == "full" or (protocol == "macro" and data not in LATER)
+
+
+def judged_by(protocol: str) -> tuple[str, ...]:
+    """The measures of a verdict."""
+    return tuple(HEADS) if protocol == "full" else MEASURES
+
+
+def _judged(verdicts: Rows) -> list[str]:
     """HiDAN against its rivals under its own protocol, and ours against counting under ours, in words."""
     lines = []
     found = {(row["model"], row["other"], row["measure"], row["protocol"], row["cascades"]): row for row in verdicts}
     for other in RIVALS:
         if row := found.get(("hidan", other, "mrr", "macro", "all")):
             lines.append(f"- HiDAN's MRR against {other}'s, the paper's protocol: {_said(row)}.")
-    for name in ("hidan", OURS):
-        own = [row for row in verdicts if row["model"] == name and row["other"] in COUNTING]
-        for protocol, part in dict.fromkeys((row["protocol"], row["cascades"]) for row in own):
-            if protocol == "end" or (data in LATER and protocol == "macro"):
-                continue
-            rivals = [
-                row for row in own if (row["protocol"], row["cascades"], row["measure"]) == (protocol, part, "mrr")
-            ]
-            best = min(rivals, key=lambda row: row["ratio"])["other"]
-            here = [
-                found[name, best, measure, protocol, part]
-                for measure in HEADS
-                if protocol == "full" or measure in MEASURES
-            ]
-            ratios = ", ".join(f"{HEADS[row['measure']]} x {row['ratio']:.3f}{_mark(row)}" for row in here)
-            where = protocol if part == "all" else f"{protocol}, {part}"
-            lines.append(f"- {name} against the best counting row by MRR ({best}), {where}: {ratios}.")
+    counted = [row for name in ("hidan", OURS) for row in verdicts if row["model"] == name and row["other"] in COUNTING]
+    for name, best, protocol, part in dict.fromkeys(
+        (row["model"], row["other"], row["protocol"], row["cascades"]) for row in counted
+    ):
+        here = [found[name, best, measure, protocol, part] for measure in judged_by(protocol)]
+        ratios = ", ".join(f"{HEADS[row['measure']]} x {row['ratio']:.3f}{_mark(row)}" for row in here)
+        where = protocol if part == "all" else f"{protocol}, {part}"
+        lines.append(f"- {name} against the best counting row by MRR ({best}), {where}: {ratios}.")
     return [*lines, "", "An asterisk: the interval of the difference holds 0."] if lines else lines
 
 

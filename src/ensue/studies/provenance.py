@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
@@ -17,6 +16,7 @@ import torch
 
 from ensue import figures
 from ensue.store.folder import write_file
+from ensue.studies.result_file import write_result
 from ensue.training.loop import Report
 from ensue.version import __version__
 
@@ -61,8 +61,7 @@ class Study:
 
         What was drawn goes into a page of HTML beside them.
         """
-        found = {"paper": self.paper, **provenance(), "tables": self.tables}
-        write_file(path, (json.dumps(found, indent=1) + "\n").encode())
+        write_result(path, {"paper": self.paper, **provenance(), "tables": self.tables})
         write_file(path.with_suffix(".md"), self.page.encode())
         if self.drawn:
             figures.write_html(self.drawn[0], path.with_suffix(".html"), *self.drawn[1:])

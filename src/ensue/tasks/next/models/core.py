@@ -31,13 +31,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.attention import band, masked_softmax
-from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
+from ensue.nn.embedding import start_normal, with_rows_of
+from ensue.nn.item_head import item_loss, item_scores
 from ensue.nn.sampling import Sampler, sampled_cross_entropy
 from ensue.schedule import Schedule
 from ensue.settings import Positive, Settings, Share, Size, require_heads, variant_of
 from ensue.tasks.next.batch import Batch, Output
-from ensue.vocabulary import FIRST, PADDING
+from ensue.vocabulary import PADDING
 
 HALVES = (1_000, 16_000)
 """Events of a stream after which an event counts half as lately."""
@@ -101,9 +102,7 @@ class CORE(nn.Module):
         self.pace: Tensor
         """Events of the stream so far, the time of the first and of the latest (seconds)."""
         self._table: tuple[list[int], Tensor] | None = None
-        nn.init.normal_(self.items.weight, std=0.1)
-        with torch.no_grad():
-            self.items.weight[PADDING].zero_()
+        start_normal(self.items, std=0.1)
 
     @property
     def reach(self) -> int | None:
@@ -112,12 +111,7 @@ class CORE(nn.Module):
 
     def grow(self, num_ids: int) -> CORE:
         """The same network with room for more items; a new item starts at random."""
-        grown = CORE(self.settings, num_ids)
-        state = grown.state_dict()
-        for name, tensor in self.state_dict().items():
-            state[name][: len(tensor)] = tensor
-        grown.load_state_dict(state)
-        return grown
+        return with_rows_of(self, CORE(self.settings, num_ids))
 
     @torch.no_grad()
     def place(self, first: int) -> None:
@@ -204,9 +198,11 @@ class CORE(nn.Module):
 
     def compare(self, sessions: Tensor, table: Tensor) -> Tensor:
         """Scores (sessions, ids) of unit vectors beside a :meth:`table`, padding and unknown at -inf."""
-        scores = torch.cat([sessions, self.prior.expand(len(sessions), -1)], dim=1) @ table.T
-        scores[:, :FIRST] = -torch.inf
-        return scores
+        return item_scores(self._with_prior(sessions), table)
+
+    def _with_prior(self, sessions: Tensor) -> Tensor:
+        """(sessions, dim + counts) the vectors, and what each logarithm of a count weighs."""
+        return torch.cat([sessions, self.prior.expand(len(sessions), -1)], dim=1)
 
     def _mixed(self, scores: Tensor) -> Tensor:
         """Logarithms of the mixture with what came lately; the scores as they are where there was no stream."""
@@ -221,7 +217,7 @@ class CORE(nn.Module):
     def loss(self, batch: Batch) -> Tensor:
         """Mean of -log softmax at the targets by the network alone; in training over shared negatives, if so set."""
         sessions, _ = self.sessions(batch)
-        queries = torch.cat([sessions, self.prior.expand(len(sessions), -1)], dim=1)
+        queries = self._with_prior(sessions)
         if self.settings.loss == "sampled" and self.training:
             return sampled_cross_entropy(queries, self.candidates, batch.targets, self.sampler, self.settings.negatives)
-        return linear_cross_entropy(queries, self.table(), None, batch.targets, first=FIRST)
+        return item_loss(queries, self.table(), batch.targets)

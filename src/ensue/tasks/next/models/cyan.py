@@ -40,12 +40,13 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from ensue.nn.attention import masked_softmax
-from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
+from ensue.nn.embedding import with_rows_of
+from ensue.nn.item_head import item_loss, item_scores
 from ensue.settings import Positive, Settings, Share, Size, variant_of
 from ensue.tasks.next.batch import Batch, Output
 from ensue.tasks.next.models.recurrent import initialise, with_one
-from ensue.vocabulary import FIRST, PADDING
+from ensue.vocabulary import PADDING
 
 CLOCK = 2
 """Features of the clock: the gap since the event before, and its logarithm."""
@@ -115,6 +116,9 @@ class CYANRNN(nn.Module):
         num_ids: rows of the user table, padding and unknown included.
     """
 
+    reach: int | None = None
+    """A state remembers the whole cascade, so histories are kept whole."""
+
     def __init__(self, settings: CYANRNNSettings, num_ids: int) -> None:
         super().__init__()
         dim, coverage, inputs = settings.dim, settings.coverage, settings.table_dim + CLOCK
@@ -134,20 +138,9 @@ class CYANRNN(nn.Module):
         with torch.no_grad():
             self.encoder.get_parameter("weight_ih_l0")[:, -1].zero_()
 
-    @property
-    def reach(self) -> int | None:
-        """A state remembers the whole cascade, so histories are kept whole."""
-        return None
-
     def grow(self, num_ids: int) -> CYANRNN:
         """The same network with room for more users. A new user starts at random, with the lowest bias seen so far."""
-        grown, old = CYANRNN(self.settings, num_ids), len(self.users.weight)
-        state = grown.state_dict()
-        for name, tensor in self.state_dict().items():
-            state[name][: len(tensor)] = tensor
-        state["output.bias"][old:] = self.output.bias[FIRST:].min()
-        grown.load_state_dict(state)
-        return grown
+        return with_rows_of(self, CYANRNN(self.settings, num_ids), bias="output.bias")
 
     def clock(self, times: Tensor) -> Tensor:
         """(batch, time, 2) the gap since the event before, in tens of hours, and log(1 + gap).
@@ -237,12 +230,9 @@ class CYANRNN(nn.Module):
             of a user the alignment one step earlier (the first user has none), as influence that of the step itself.
         """
         cascades, weights = self.cascades(batch)
-        scores = self.output(cascades)
-        scores[:, :FIRST] = -torch.inf
+        scores = item_scores(cascades, self.output.weight, self.output.bias)
         return Output(scores, (functional.pad(weights, (0, 0, 1, 0))[:, :-1], weights))
 
     def loss(self, batch: Batch) -> Tensor:
         """Cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
-        return linear_cross_entropy(
-            self.cascades(batch)[0], self.output.weight, self.output.bias, batch.targets, first=FIRST
-        )
+        return item_loss(self.cascades(batch)[0], self.output.weight, batch.targets, self.output.bias)

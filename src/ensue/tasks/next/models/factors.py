@@ -31,11 +31,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.attention import band, masked_mean
+from ensue.nn.embedding import start_normal, with_rows_of
+from ensue.nn.item_head import item_scores
 from ensue.nn.sampling import Sampler, sampled_pairwise_loss
 from ensue.schedule import Schedule
 from ensue.settings import NonNegative, Settings, Size
 from ensue.tasks.next.batch import Batch, Output
-from ensue.vocabulary import FIRST, PADDING
+from ensue.vocabulary import PADDING
 
 SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, watch="mrr", patience=3, refit=False)
 """How BPR-MF is trained."""
@@ -70,9 +72,7 @@ class FPMCSettings(Settings):
 def factors(num_ids: int, dim: int) -> nn.Embedding:
     """A table of small normal factors, learned by the rows that are looked up; padding has none."""
     table = nn.Embedding(num_ids, dim, padding_idx=PADDING, sparse=True)
-    nn.init.normal_(table.weight, std=0.1)
-    with torch.no_grad():
-        table.weight[PADDING].zero_()
+    start_normal(table, std=0.1)
     return table
 
 
@@ -103,12 +103,7 @@ class BPRMF(nn.Module):
 
     def grow(self, num_ids: int) -> BPRMF:
         """The same factors with room for more items; a new item starts at random."""
-        grown = BPRMF(self.settings, num_ids)
-        state = grown.state_dict()
-        for name, tensor in self.state_dict().items():
-            state[name][: len(tensor)] = tensor
-        grown.load_state_dict(state)
-        return grown
+        return with_rows_of(self, BPRMF(self.settings, num_ids))
 
     def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The mean of the factors so far at the target clicks: (targets, dim), and the weights, (batch, time, time)."""
@@ -118,8 +113,7 @@ class BPRMF(nn.Module):
     def forward(self, batch: Batch) -> Output:
         """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time), the same for all clicks."""
         sessions, weights = self.sessions(batch)
-        scores = sessions @ self.items.weight.T
-        scores[:, :FIRST] = -torch.inf
+        scores = item_scores(sessions, self.items.weight)
         return Output(scores, (weights,))
 
     def loss(self, batch: Batch) -> Tensor:
@@ -149,12 +143,7 @@ class FPMC(nn.Module):
 
     def grow(self, num_ids: int) -> FPMC:
         """The same factors with room for more items; a new item starts at random."""
-        grown = FPMC(self.settings, num_ids)
-        state = grown.state_dict()
-        for name, tensor in self.state_dict().items():
-            state[name][: len(tensor)] = tensor
-        grown.load_state_dict(state)
-        return grown
+        return with_rows_of(self, FPMC(self.settings, num_ids))
 
     def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """V_u beside V_latest at the target clicks: (targets, 2 x dim), and the mean's weights, (batch, time, time)."""
@@ -169,8 +158,7 @@ class FPMC(nn.Module):
         Two products are added, so half the weight lies on the latest click and half on all of them evenly.
         """
         sessions, weights = self.sessions(batch)
-        scores = sessions @ self.items.weight.T
-        scores[:, :FIRST] = -torch.inf
+        scores = item_scores(sessions, self.items.weight)
         latest = torch.eye(weights.shape[1], dtype=weights.dtype, device=weights.device) * batch.mask[:, None, :]
         return Output(scores, ((weights + latest) / 2,))
 

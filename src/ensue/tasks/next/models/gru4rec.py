@@ -36,13 +36,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
+from ensue.nn.embedding import clear_padding, with_rows_of
+from ensue.nn.item_head import item_loss, item_scores
 from ensue.nn.sampling import Sampler
 from ensue.schedule import Schedule
 from ensue.settings import DropoutRate, NonNegative, Settings, Size, variant_of
 from ensue.tasks.next.batch import Batch, Output
-from ensue.vocabulary import FIRST, PADDING
+from ensue.vocabulary import PADDING
 
 SCHEDULE = Schedule(epochs=10, batch_size=128, weight_decay=0.0, watch="mrr", patience=3, refit=False)
 """The authors' epochs and batch (of sessions), with Adam's usual step."""
@@ -97,6 +98,9 @@ class GRU4Rec(nn.Module):
         num_ids: rows of the item table, padding and unknown included.
     """
 
+    reach: int | None = None
+    """A state remembers the whole session, so histories are kept whole."""
+
     def __init__(self, settings: GRU4RecSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
@@ -106,23 +110,11 @@ class GRU4Rec(nn.Module):
         self.dropout_items, self.dropout_state = Dropout(settings.dropout_items), Dropout(settings.dropout_state)
         self.sampler = Sampler(num_ids, settings.power)
         nn.init.uniform_(self.items.weight, -(settings.dim**-0.5), settings.dim**-0.5)
-        with torch.no_grad():
-            self.items.weight[PADDING].zero_()
-
-    @property
-    def reach(self) -> int | None:
-        """A state remembers the whole session, so histories are kept whole."""
-        return None
+        clear_padding(self.items)
 
     def grow(self, num_ids: int) -> GRU4Rec:
         """The same network with room for more items. A new item starts at random, with the lowest bias seen so far."""
-        grown, old = GRU4Rec(self.settings, num_ids), len(self.bias)
-        state = grown.state_dict()
-        for name, tensor in self.state_dict().items():
-            state[name][: len(tensor)] = tensor
-        state["bias"][old:] = self.bias[FIRST:].min()
-        grown.load_state_dict(state)
-        return grown
+        return with_rows_of(self, GRU4Rec(self.settings, num_ids), bias="bias")
 
     def sessions(self, batch: Batch) -> Tensor:
         """The state after each target click: (targets, dim)."""
@@ -132,8 +124,7 @@ class GRU4Rec(nn.Module):
 
     def forward(self, batch: Batch) -> Output:
         """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time), 1 on the latest click."""
-        scores = torch.addmm(self.bias, self.sessions(batch), self.items.weight.T)
-        scores[:, :FIRST] = -torch.inf
+        scores = item_scores(self.sessions(batch), self.items.weight, self.bias)
         latest = torch.eye(batch.mask.shape[1], dtype=scores.dtype, device=scores.device)
         return Output(scores, (latest * batch.mask[:, None, :],))
 
@@ -141,7 +132,7 @@ class GRU4Rec(nn.Module):
         """The loss of the settings, a mean over the targets; outside training ``ce`` is over the whole catalogue."""
         settings, targets, sessions = self.settings, batch.targets, self.sessions(batch)
         if settings.loss == "ce" and not self.training:
-            return linear_cross_entropy(sessions, self.items.weight, self.bias, targets, first=FIRST)
+            return item_loss(sessions, self.items.weight, targets, self.bias)
         negatives = self.sampler.draw(settings.negatives)
         own = (sessions * self.items(targets)).sum(1, keepdim=True) + self.bias[targets, None]
         others = torch.addmm(self.bias[negatives], sessions, self.items(negatives).T)

@@ -40,11 +40,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.attention import band, masked_mean, masked_softmax
-from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
+from ensue.nn.embedding import clear_padding, with_rows_of
+from ensue.nn.item_head import item_loss, item_scores
 from ensue.settings import Count, Positive, Settings, Share, Size
 from ensue.tasks.next.batch import Batch, Output
-from ensue.vocabulary import FIRST, PADDING
+from ensue.vocabulary import PADDING
 
 SCALE = 10.0
 """What cosines are multiplied by at the start."""
@@ -120,8 +121,7 @@ class HiDAN(nn.Module):
                 nn.init.xavier_uniform_(parameter[None])
             else:
                 nn.init.zeros_(parameter)
-        with torch.no_grad():
-            self.users.weight[PADDING].zero_()
+        clear_padding(self.users)
 
     @property
     def reach(self) -> int | None:
@@ -130,13 +130,7 @@ class HiDAN(nn.Module):
 
     def grow(self, num_ids: int) -> HiDAN:
         """The same network with room for more users. A new user starts at random, with the lowest bias seen so far."""
-        grown, old = HiDAN(self.settings, num_ids), len(self.users.weight)
-        state = grown.state_dict()
-        for name, tensor in self.state_dict().items():
-            state[name][: len(tensor)] = tensor
-        state["output.bias"][old:] = self.output.bias[FIRST:].min()
-        grown.load_state_dict(state)
-        return grown
+        return with_rows_of(self, HiDAN(self.settings, num_ids), bias="output.bias")
 
     def embed(self, ids: Tensor) -> Tensor:
         """Eq. 1. (batch, time) ids to (batch, time, dim)."""
@@ -233,14 +227,13 @@ class HiDAN(nn.Module):
             (batch, time, time).
         """
         cascades, dependency, influence = self.cascades(batch)
-        scores = functional.linear(*self.scored(cascades), self.output.bias)
-        scores[:, :FIRST] = -torch.inf
+        scores = item_scores(*self.scored(cascades), self.output.bias)
         return Output(scores, (dependency, influence))
 
     def loss(self, batch: Batch) -> Tensor:
         """Eq. 11 as a mean over the targets of the batch, in nats; padding and unknown are no candidates."""
         cascades, users = self.scored(self.cascades(batch)[0])
-        return linear_cross_entropy(cascades, users, self.output.bias, batch.targets, first=FIRST)
+        return item_loss(cascades, users, batch.targets, self.output.bias)
 
     def scored(self, cascades: Tensor) -> tuple[Tensor, Tensor]:
         """The two sides of the product that scores: (targets, dim) cascades and (ids, dim) users."""

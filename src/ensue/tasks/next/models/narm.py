@@ -34,13 +34,14 @@ import torch
 from torch import Tensor, nn
 
 from ensue.nn.attention import absolute_shares, additive_scores
-from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
-from ensue.nn.sampling import Sampler, sampled_cross_entropy
+from ensue.nn.embedding import start_normal, with_rows_of
+from ensue.nn.item_head import item_scores, table_loss
+from ensue.nn.sampling import Sampler
 from ensue.schedule import Schedule
 from ensue.settings import DropoutRate, Settings, Size, variant_of
 from ensue.tasks.next.batch import Batch, Output
-from ensue.vocabulary import FIRST, PADDING
+from ensue.vocabulary import PADDING
 
 SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, watch="mrr", patience=3, refit=False)
 """The authors' epochs and Adam's step, 0.001; 128 sessions are about 512 prefixes."""
@@ -74,6 +75,9 @@ class NARM(nn.Module):
         num_ids: rows of the item table, padding and unknown included.
     """
 
+    reach: int | None = None
+    """A state remembers the whole session, so histories are kept whole."""
+
     def __init__(self, settings: NARMSettings, num_ids: int) -> None:
         super().__init__()
         dim = settings.dim
@@ -85,23 +89,11 @@ class NARM(nn.Module):
         self.bilinear = nn.Linear(2 * dim, settings.table_dim, bias=False)
         self.dropout_items, self.dropout_session = Dropout(settings.dropout_items), Dropout(settings.dropout_session)
         self.sampler = Sampler(num_ids)
-        nn.init.normal_(self.items.weight, std=0.1)
-        with torch.no_grad():
-            self.items.weight[PADDING].zero_()
-
-    @property
-    def reach(self) -> int | None:
-        """A state remembers the whole session, so histories are kept whole."""
-        return None
+        start_normal(self.items, std=0.1)
 
     def grow(self, num_ids: int) -> NARM:
         """The same network with room for more items; a new item starts at random."""
-        grown = NARM(self.settings, num_ids)
-        state = grown.state_dict()
-        for name, tensor in self.state_dict().items():
-            state[name][: len(tensor)] = tensor
-        grown.load_state_dict(state)
-        return grown
+        return with_rows_of(self, NARM(self.settings, num_ids))
 
     def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """B c of Eqs. 9-10 at the target clicks: (targets, table_dim), and all a_ij, (batch, time, time)."""
@@ -114,13 +106,10 @@ class NARM(nn.Module):
     def forward(self, batch: Batch) -> Output:
         """Eq. 10: scores (targets, ids), padding and unknown at -inf; weights (batch, time, time), shares of |a_ij|."""
         sessions, heeded = self.sessions(batch)
-        scores = sessions @ self.items.weight.T
-        scores[:, :FIRST] = -torch.inf
-        return Output(scores, (absolute_shares(heeded, batch.mask),))
+        return Output(item_scores(sessions, self.items.weight), (absolute_shares(heeded, batch.mask),))
 
     def loss(self, batch: Batch) -> Tensor:
         """Cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
         sessions, _ = self.sessions(batch)
-        if self.settings.loss == "sampled" and self.training:
-            return sampled_cross_entropy(sessions, self.items, batch.targets, self.sampler, self.settings.negatives)
-        return linear_cross_entropy(sessions, self.items.weight, None, batch.targets, first=FIRST)
+        drawn = self.settings.negatives if self.settings.loss == "sampled" and self.training else None
+        return table_loss(sessions, self.items, batch.targets, self.sampler, drawn)

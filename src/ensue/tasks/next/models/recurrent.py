@@ -35,11 +35,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.attention import band, masked_softmax
-from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
+from ensue.nn.embedding import with_rows_of
+from ensue.nn.item_head import item_loss, item_scores
 from ensue.settings import DropoutRate, Settings, Size, variant_of
 from ensue.tasks.next.batch import Batch, Output
-from ensue.vocabulary import FIRST, PADDING
+from ensue.vocabulary import PADDING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +90,9 @@ class Recurrent(nn.Module):
         num_ids: rows of the user table, padding and unknown included.
     """
 
+    reach: int | None = None
+    """A state remembers the whole cascade, so histories are kept whole."""
+
     def __init__(self, settings: RecurrentSettings, num_ids: int) -> None:
         super().__init__()
         dim = settings.dim
@@ -106,20 +110,9 @@ class Recurrent(nn.Module):
             if settings.cell == "lstm":
                 biases[dim : 2 * dim] = 1.0  # gates stand in the order input, forget, cell, output
 
-    @property
-    def reach(self) -> int | None:
-        """A state remembers the whole cascade, so histories are kept whole."""
-        return None
-
     def grow(self, num_ids: int) -> Recurrent:
         """The same network with room for more users. A new user starts at random, with the lowest bias seen so far."""
-        grown, old = Recurrent(self.settings, num_ids), len(self.users.weight)
-        state = grown.state_dict()
-        for name, tensor in self.state_dict().items():
-            state[name][: len(tensor)] = tensor
-        state["output.bias"][old:] = self.output.bias[FIRST:].min()
-        grown.load_state_dict(state)
-        return grown
+        return with_rows_of(self, Recurrent(self.settings, num_ids), bias="output.bias")
 
     def states(self, ids: Tensor) -> Tensor:
         """(batch, time, dim) the state after each user of (batch, time) ids."""
@@ -158,14 +151,11 @@ class Recurrent(nn.Module):
             as dependency and as influence, or 1 on the latest user.
         """
         cascades, weights = self.cascades(batch)
-        scores = self.output(cascades)
-        scores[:, :FIRST] = -torch.inf
+        scores = item_scores(cascades, self.output.weight, self.output.bias)
         if weights is None:
             return Output(scores, (latest_only(batch.mask, scores.dtype),))
         return Output(scores, (weights, weights))
 
     def loss(self, batch: Batch) -> Tensor:
         """Cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
-        return linear_cross_entropy(
-            self.cascades(batch)[0], self.output.weight, self.output.bias, batch.targets, first=FIRST
-        )
+        return item_loss(self.cascades(batch)[0], self.output.weight, batch.targets, self.output.bias)

@@ -38,12 +38,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
+from ensue.nn.embedding import with_rows_of
+from ensue.nn.item_head import item_loss, item_scores
 from ensue.settings import NonNegative, Settings, Share, Size, must_be
 from ensue.tasks.next.batch import Batch, Output
 from ensue.tasks.next.models.recurrent import initialise, latest_only, with_one
-from ensue.vocabulary import FIRST, PADDING
+from ensue.vocabulary import PADDING
 
 HOUR = 3600.0
 SHORTEST = 1 / HOUR
@@ -117,6 +118,9 @@ class RMTPP(nn.Module):
         num_ids: rows of the user table, padding and unknown included.
     """
 
+    reach: int | None = None
+    """A state remembers the whole cascade, so histories are kept whole."""
+
     def __init__(self, settings: RMTPPSettings, num_ids: int) -> None:
         super().__init__()
         dim = settings.dim
@@ -131,20 +135,9 @@ class RMTPP(nn.Module):
         with torch.no_grad():
             self.cell.get_parameter("weight_ih_l0")[:, -1].zero_()
 
-    @property
-    def reach(self) -> int | None:
-        """A state remembers the whole cascade, so histories are kept whole."""
-        return None
-
     def grow(self, num_ids: int) -> RMTPP:
         """The same network with room for more users. A new user starts at random, with the lowest bias seen so far."""
-        grown, old = RMTPP(self.settings, num_ids), len(self.users.weight)
-        state = grown.state_dict()
-        for name, tensor in self.state_dict().items():
-            state[name][: len(tensor)] = tensor
-        state["output.bias"][old:] = self.output.bias[FIRST:].min()
-        grown.load_state_dict(state)
-        return grown
+        return with_rows_of(self, RMTPP(self.settings, num_ids), bias="output.bias")
 
     def ages(self, times: Tensor) -> Tensor:
         """The interval of each gap since the event before: (batch, time) in [0, intervals]; 0 only for no gap.
@@ -183,16 +176,13 @@ class RMTPP(nn.Module):
 
     def forward(self, batch: Batch) -> Output:
         """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time), 1 on the latest user."""
-        scores = self.output(self.states(batch)[batch.target_mask])
-        scores[:, :FIRST] = -torch.inf
+        scores = item_scores(self.states(batch)[batch.target_mask], self.output.weight, self.output.bias)
         return Output(scores, (latest_only(batch.mask, scores.dtype),))
 
     def loss(self, batch: Batch) -> Tensor:
         """-log of marker and time, a mean over the targets in nats; padding and unknown are no candidates."""
         states = self.states(batch)
-        marker = linear_cross_entropy(
-            states[batch.target_mask], self.output.weight, self.output.bias, batch.targets, first=FIRST
-        )
+        marker = item_loss(states[batch.target_mask], self.output.weight, batch.targets, self.output.bias)
         if not self.settings.time_weight:
             return marker
         return marker + (self.settings.time_weight * self.time_loss(states, batch)).to(marker.dtype)

@@ -37,12 +37,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.attention import band, masked_softmax
-from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.dropout import Dropout
-from ensue.nn.sampling import Sampler, pairwise_softmax_loss, sampled_cross_entropy, sampled_pairwise_loss
+from ensue.nn.embedding import start_normal, with_rows_of
+from ensue.nn.item_head import item_scores, table_loss
+from ensue.nn.sampling import Sampler, pairwise_softmax_loss, sampled_pairwise_loss
 from ensue.settings import DEEPEST, Settings, Share, Size, must_be, require_heads, variant_of
 from ensue.tasks.next.batch import Batch, Output
-from ensue.vocabulary import FIRST, PADDING
+from ensue.vocabulary import PADDING
 
 LOSSES = ("sampled", "ce", "bpr", "bpr_softmax")
 
@@ -126,10 +127,8 @@ class SANSR(nn.Module):
         self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.blocks))
         self.dropout = Dropout(settings.dropout)
         self.sampler = Sampler(num_ids)
-        for table in (self.items, self.positions):
-            nn.init.normal_(table.weight, std=settings.dim**-0.5 / 4)
-        with torch.no_grad():
-            self.items.weight[PADDING].zero_()
+        start_normal(self.items, std=settings.dim**-0.5 / 4)
+        nn.init.normal_(self.positions.weight, std=settings.dim**-0.5 / 4)
 
     @property
     def reach(self) -> int | None:
@@ -138,12 +137,7 @@ class SANSR(nn.Module):
 
     def grow(self, num_ids: int) -> SANSR:
         """The same network with room for more items; a new item starts at random."""
-        grown = SANSR(self.settings, num_ids)
-        state = grown.state_dict()
-        for name, tensor in self.state_dict().items():
-            state[name][: len(tensor)] = tensor
-        grown.load_state_dict(state)
-        return grown
+        return with_rows_of(self, SANSR(self.settings, num_ids))
 
     def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """F of Eq. 5 at the target clicks: (targets, dim), and the attention there, (batch, time, time)."""
@@ -154,20 +148,17 @@ class SANSR(nn.Module):
     def forward(self, batch: Batch) -> Output:
         """Eq. 6: scores (targets, ids), padding and unknown at -inf; weights (batch, time, time), mean over heads."""
         sessions, weights = self.sessions(batch)
-        scores = sessions @ self.items.weight.T
-        scores[:, :FIRST] = -torch.inf
-        return Output(scores, (weights,))
+        return Output(item_scores(sessions, self.items.weight), (weights,))
 
     def loss(self, batch: Batch) -> Tensor:
         """The loss of the settings, a mean over the targets; padding and unknown are no candidates."""
         sessions, _ = self.sessions(batch)
-        if self.settings.loss == "sampled" and self.training:
-            return sampled_cross_entropy(sessions, self.items, batch.targets, self.sampler, self.settings.negatives)
         if self.settings.loss == "bpr":
             return sampled_pairwise_loss(sessions, self.items, batch.targets, self.sampler)
         if self.settings.loss == "bpr_softmax":
             return pairwise_softmax_loss(sessions, self.items, batch.targets, self.sampler)
-        return linear_cross_entropy(sessions, self.items.weight, None, batch.targets, first=FIRST)
+        drawn = self.settings.negatives if self.settings.loss == "sampled" and self.training else None
+        return table_loss(sessions, self.items, batch.targets, self.sampler, drawn)
 
     def _embed(self, ids: Tensor) -> Tensor:
         items: Tensor = self.dropout(self.items(ids) * self.settings.dim**0.5)

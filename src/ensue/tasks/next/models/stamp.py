@@ -32,12 +32,13 @@ import torch
 from torch import Tensor, nn
 
 from ensue.nn.attention import absolute_shares, additive_scores, band, masked_mean
-from ensue.nn.cross_entropy import linear_cross_entropy
-from ensue.nn.sampling import Sampler, sampled_cross_entropy
+from ensue.nn.embedding import clear_padding, with_rows_of
+from ensue.nn.item_head import item_scores, table_loss
+from ensue.nn.sampling import Sampler
 from ensue.schedule import Schedule
 from ensue.settings import Settings, Size, variant_of
 from ensue.tasks.next.batch import Batch, Output
-from ensue.vocabulary import FIRST, PADDING
+from ensue.vocabulary import PADDING
 
 SCHEDULE = Schedule(
     epochs=30, batch_size=128, learning_rate=3e-3, weight_decay=0.0, watch="mrr", patience=3, refit=False
@@ -81,8 +82,7 @@ class STAMP(nn.Module):
                 nn.init.zeros_(parameter)
             else:
                 nn.init.normal_(parameter, std=0.002 if name == "items.weight" else 0.05)
-        with torch.no_grad():
-            self.items.weight[PADDING].zero_()
+        clear_padding(self.items)
 
     @property
     def reach(self) -> int | None:
@@ -91,12 +91,7 @@ class STAMP(nn.Module):
 
     def grow(self, num_ids: int) -> STAMP:
         """The same network with room for more items; a new item starts at random."""
-        grown = STAMP(self.settings, num_ids)
-        state = grown.state_dict()
-        for name, tensor in self.state_dict().items():
-            state[name][: len(tensor)] = tensor
-        grown.load_state_dict(state)
-        return grown
+        return with_rows_of(self, STAMP(self.settings, num_ids))
 
     def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """h_s * h_t at the target clicks: (targets, dim), and all a_i, (batch, time, time)."""
@@ -112,13 +107,10 @@ class STAMP(nn.Module):
     def forward(self, batch: Batch) -> Output:
         """Eqs. 3-5: scores (targets, ids), padding and unknown at -inf; weights (batch, time, time), |a_i| shared."""
         sessions, heeded = self.sessions(batch)
-        scores = sessions @ self.items.weight.T
-        scores[:, :FIRST] = -torch.inf
-        return Output(scores, (absolute_shares(heeded, batch.mask),))
+        return Output(item_scores(sessions, self.items.weight), (absolute_shares(heeded, batch.mask),))
 
     def loss(self, batch: Batch) -> Tensor:
         """Cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
         sessions, _ = self.sessions(batch)
-        if self.settings.loss == "sampled" and self.training:
-            return sampled_cross_entropy(sessions, self.items, batch.targets, self.sampler, self.settings.negatives)
-        return linear_cross_entropy(sessions, self.items.weight, None, batch.targets, first=FIRST)
+        drawn = self.settings.negatives if self.settings.loss == "sampled" and self.training else None
+        return table_loss(sessions, self.items, batch.targets, self.sampler, drawn)

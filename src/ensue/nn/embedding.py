@@ -1,0 +1,47 @@
+"""Tables with a row an id: how they start, and how a network gets room for more ids."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+from ensue.vocabulary import FIRST, PADDING
+
+Network = TypeVar("Network", bound=nn.Module)
+
+
+def start_normal(table: nn.Embedding, std: float) -> None:
+    """Draw a table's rows from a normal distribution of this deviation; padding is 0."""
+    nn.init.normal_(table.weight, std=std)
+    clear_padding(table)
+
+
+@torch.no_grad()
+def clear_padding(table: nn.Embedding) -> None:
+    """Set the row of padding to 0."""
+    table.weight[PADDING].zero_()
+
+
+@torch.no_grad()
+def with_rows_of(earlier: nn.Module, larger: Network, bias: str = "") -> Network:
+    """A network that has just been made for more ids, with all that an earlier one of fewer ids learned.
+
+    Of each tensor the first rows are those of before; what is beyond them stays as it was drawn::
+
+        earlier  items.weight (5, 8)        ->  rows 0 to 4 of (7, 8)
+        earlier  gru.weight_hh_l0 (24, 8)   ->  all of (24, 8)
+
+    Args:
+        earlier: the network of fewer ids.
+        larger: another of the same class and settings; it is changed.
+        bias: name of a bias an id, which starts at the lowest one that an id has.
+    """
+    rows = larger.state_dict()  # the same memory as the parameters
+    for name, tensor in earlier.state_dict().items():
+        rows[name][: len(tensor)] = tensor
+    if bias:
+        old = earlier.get_parameter(bias)
+        rows[bias][len(old) :] = old[FIRST:].min()
+    return larger

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ensue.predictor import load
-from ensue.serve.tasks import RECORDS
+from ensue.tasks import TASKS
 
 FOLDERS = Path(__file__).parent / "golden" / "folders.zip"
 NAMES = ("next-hidan", "next-markov", "classify-blend", "suggest-best", "link-best")
@@ -38,7 +38,7 @@ def near(one: Any, other: Any) -> bool:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_former_folder_answers_as_it_did(former: Path, name: str) -> None:
     expected = json.loads((former / "answers.json").read_text())[name]
-    record = RECORDS[name.partition("-")[0]]
+    record = TASKS[name.partition("-")[0]].record
     predictor = load(former / name, device="cpu")
     records = [record.from_fields(fields, name) for fields in expected["records"]]
     found = [json.loads(answer.to_json()) for answer in predictor.predict(records, 3)]

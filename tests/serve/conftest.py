@@ -123,8 +123,8 @@ def folder(fitted: Path, tmp_path: Path) -> Path:
 def at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Updates are learned in this process: starting another one takes seconds, and is tested once."""
 
-    async def learn(asked: learning.Asked, *, seconds: float) -> dict[str, Any]:
-        return learning.answered(await asyncio.to_thread(learning.said, asked), asked.folder)
+    async def learn(update: learning.Sent, *, seconds: float) -> dict[str, Any]:
+        return learning.answered(await asyncio.to_thread(learning.said, update), update.folder)
 
     monkeypatch.setattr(learning, "learn_apart", learn)
 

@@ -10,14 +10,17 @@ from typing import Any
 import pytest
 
 from ensue.errors import DataError, SettingError
-from ensue.serve.events import open_queue, put, read_events
+from ensue.serve.bodies import Limits, limited
+from ensue.serve.events import EventList, open_queue, put, read_events
 from ensue.serve.problems import Problem
+from ensue.serve.settings import ServeSettings
 from ensue.stream import SQLiteQueue
 from tests.serve.conftest import running
 from tests.stream.conftest import Server, server, streamed
 
 __all__ = ["server"]  # the fixture of a Redis server
 
+BODY = limited("Events", EventList, Limits(ServeSettings(events=100)))
 PLAIN = {"session": "s1", "item": "v3", "time": 1_700_000_000}
 UBI = {
     "application": "shop",
@@ -36,7 +39,7 @@ def queued(path: Path) -> list[dict[str, Any]]:
 
 
 def lines(found: Any) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in read_events(found, 100).lines]
+    return [json.loads(line) for line in read_events(found, BODY).lines]
 
 
 def test_one_many_and_wrapped() -> None:
@@ -73,7 +76,7 @@ def test_ubi_events() -> None:
     search = {"action_name": "on_search", "client_id": "c1", "timestamp": "2023-11-14T22:13:20Z"}
     shown = {**UBI, "action_name": "impression"}
     alone = {name: value for name, value in UBI.items() if name != "session_id"}
-    taken = read_events([UBI, search, shown, {**alone, "event_id": "e7"}], 100)
+    taken = read_events([UBI, search, shown, {**alone, "event_id": "e7"}], BODY)
     assert [json.loads(line) for line in taken.lines] == [
         {"session": "s2", "item": "v4", "time": 1.7e9},
         {"session": "c1", "item": "v4", "time": 1.7e9, "id": "e7"},
@@ -102,7 +105,7 @@ def test_ubi_events() -> None:
 )
 def test_what_is_no_event_is_said(found: Any, error: str) -> None:
     with pytest.raises(DataError, match=error):
-        read_events(found, 100)
+        read_events(found, BODY)
 
 
 def test_all_or_none_go_into_the_queue(fitted: Path, tmp_path: Path) -> None:

@@ -151,9 +151,10 @@ def test_a_body_of_many_parts(small: Running) -> None:
 
 
 def test_the_document_states_the_limits(small: Running) -> None:
-    paths = small.client.get("/openapi.json").json()["paths"]
-    body = paths["/v1/models/{name}/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    fields = body["properties"]
+    found = small.client.get("/openapi.json").json()
+    body = found["paths"]["/v1/models/{name}/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert {"$ref": "#/components/schemas/PredictSuggest"} in body["anyOf"]
+    fields = found["components"]["schemas"]["PredictSuggest"]["properties"]
     assert (fields["k"]["maximum"], fields["records"]["maxItems"], fields["prefix"]["maxLength"]) == (7, 3, 3)
     assert "9 words and 60 characters" in fields["records"]["description"]
 

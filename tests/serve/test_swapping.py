@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from ensue.data.texts import Texts
-from ensue.serve import models, tasks
+from ensue.serve.tasks.next_event import NextService
+from ensue.serve.tasks.plain import PlainService
 from ensue.store import versions
 from ensue.store.folder import clone_folder
 from ensue.store.lock import only_writer
@@ -86,7 +87,7 @@ def test_a_request_in_flight_is_answered_by_the_version_it_began_with(
 ) -> None:
     other = learned(folder, tmp_path / "other", "brand new")
     entered, go_on = threading.Event(), threading.Event()
-    answer = tasks.answer
+    answer = PlainService.answer
 
     def slow(predictor: Any, *rest: Any) -> Any:
         entered.set()
@@ -94,14 +95,13 @@ def test_a_request_in_flight_is_answered_by_the_version_it_began_with(
         return answer(predictor, *rest)
 
     with running({"clicks": folder}) as service:
-        monkeypatch.setattr(tasks, "answer", slow)
+        monkeypatch.setattr(PlainService, "answer", slow)
         found: list[Any] = []
         body = {"records": [{"values": ["v1", "brand new"]}]}
         thread = threading.Thread(target=lambda: found.append(service.post("/v1/models/clicks/predict", body)))
         thread.start()
         assert entered.wait(20)
-        monkeypatch.setattr(tasks, "warm_up", lambda predictor: None)  # it and the examples would wait with the request
-        monkeypatch.setattr(models, "examples", lambda predictor: [])
+        monkeypatch.setattr(NextService, "first_question", lambda *own: None)  # it would wait with the request
         clone_folder(other, folder)
         until(lambda: _swaps(service) == 1)
         go_on.set()

@@ -7,24 +7,27 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from ensue.errors import DataError, EnsueError
-from ensue.serve import bodies, gorse, learning, schemas, updates
+from ensue.serve import bodies, gorse, learning
+from ensue.serve.bodies import BodyType, Update
+from ensue.serve.decoding import read_apart, read_body, read_json, read_key
 from ensue.serve.events import Queue, put, read_events
 from ensue.serve.files import INDEX, Files
 from ensue.serve.guard import COUNTED, Guard
+from ensue.serve.lengths import require_short_history
 from ensue.serve.logs import Log
 from ensue.serve.metrics import CONTENT_TYPE, Metrics
 from ensue.serve.models import Model, Models
-from ensue.serve.pictures import Drawn
 from ensue.serve.problems import Problem, busy, problem_of
+from ensue.serve.replies import Drawing, Learned, Queued, Served, Status
+from ensue.serve.schemas import KEY, Requests, document, replies, responses
 from ensue.serve.settings import ServeSettings
-from ensue.serve.tasks import Kind, Typed
+from ensue.serve.tasks import Drawn, Kind
 from ensue.version import __version__
 
 JSON = "application/json"
@@ -84,9 +87,9 @@ def make_app(service: Service) -> FastAPI:
         openapi_url=None,
         lifespan=life,
     )
-    for add in (_add_answers, _add_figure, _add_update, _add_gorse, _add_events):
-        add(app, service)
-    _add_looks(app, service)
+    requests = Requests(service.settings)
+    for add in (_add_answers, _add_figure, _add_update, _add_gorse, _add_events, _add_looks):
+        add(app, service, requests)
     _add_page(app, service)
     app.add_exception_handler(Problem, lambda request, error: error.response())
     app.add_exception_handler(EnsueError, lambda request, error: problem_of(error).response())
@@ -103,103 +106,100 @@ def _foreign(request: Request, error: Exception) -> Response:
     return Problem(error.status_code, said.get(error.status_code, str(error.detail)), hint, error.headers).response()
 
 
-def _add_answers(app: FastAPI, service: Service) -> None:
+def _add_answers(app: FastAPI, service: Service, requests: Requests) -> None:
     models = service.models
 
-    @app.get("/v1/models", summary="The served models", tags=["models"], responses=schemas.responses(401))
-    async def list_models() -> list[dict[str, Any]]:
-        return [model.describe() for model in models.values()]
+    @app.get("/v1/models", summary="The served models", tags=["models"], responses=responses(401))
+    async def list_models() -> list[Served]:
+        return [Served.model_validate(model.describe()) for model in models.values()]
 
     @app.post(
         "/v1/models/{name}/predict",
         summary="Rank what comes next, the labels, or the articles of each record",
         tags=["models"],
-        openapi_extra=schemas.described("predict", service.settings),
-        responses=schemas.responses(*OFTEN),
+        response_model=replies("answers", "answer_type"),
+        openapi_extra=requests.described("predict"),
+        responses=responses(*OFTEN),
     )
     async def predict(name: str, request: Request) -> Response:
         model = models.named(name)
-        read = partial(bodies.read_asked, task=model.task, settings=service.settings)
-        asked = await bodies.read_json(request, service.settings, service.settings.body_bytes, read)
-        return await _answers(service, request, model, Kind("predict", asked.k, asked.evidence), asked.records)
+        body = await _read(service, request, requests.bodies[model.task].predict)
+        kind = Kind("predict", body.k, body.evidence)
+        return await _answers(service, request, model, kind, model.service.questions(body))
 
     @app.post(
         "/v1/models/{name}/explain",
         summary="Say what the model leaned on inside each record, and what it loses without that",
         tags=["models"],
-        openapi_extra=schemas.described("explain", service.settings),
-        responses=schemas.responses(*OFTEN),
+        response_model=replies("explanations", "explanation_type"),
+        openapi_extra=requests.described("explain"),
+        responses=responses(*OFTEN),
     )
     async def explain(name: str, request: Request) -> Response:
         model = models.named(name)
-        read = partial(bodies.read_asked, task=model.task, settings=service.settings, verb="explain")
-        asked = await bodies.read_json(request, service.settings, service.settings.body_bytes, read)
-        records = [Typed(record, "") for record in asked.records] if model.task == "suggest" else asked.records
-        return await _answers(service, request, model, Kind("explain", asked.k), records)
+        body = await _read(service, request, requests.bodies[model.task].explain)
+        return await _answers(service, request, model, Kind("explain", body.k), model.service.questions(body))
 
 
-def _add_figure(app: FastAPI, service: Service) -> None:
+def _add_figure(app: FastAPI, service: Service, requests: Requests) -> None:
     @app.post(
         "/v1/models/{name}/figure",
         summary="Draw the evidence behind one choice as a Plotly figure",
         tags=["models"],
-        openapi_extra=schemas.described("figure", service.settings),
-        responses=schemas.responses(*OFTEN),
+        response_model=Drawing,
+        openapi_extra=requests.described("figure"),
+        responses=responses(*OFTEN),
     )
     async def figure(name: str, request: Request) -> Response:
-        model, settings = service.models.named(name), service.settings
-        found: Any = await bodies.read_json(request, settings, settings.body_bytes)
-        known = ["record", "k", "choice", *(["prefix"] if model.task == "suggest" else [])]
-        body = bodies.fields_of(found, known, "record")
-        record = bodies.read_record(body["record"], model.task, "record", settings.history)
-        bodies.require_short(record, "record", settings.explained_words, settings)
-        if model.task == "suggest":
-            record = Typed(record, bodies.read_prefix(body.get("prefix", ""), 'field "prefix"', settings.prefix))
-        k = bodies.whole_number(body, "k", 5, settings.most)
-        choice = bodies.whole_number(body, "choice", 0, settings.most, least=0)
+        model = service.models.named(name)
+        body = await _read(service, request, requests.bodies[model.task].figure)
         request.scope[COUNTED] = 1
-        (line,) = await model.ask(Drawn(max(k, choice + 1), choice), [record])
+        drawn = Drawn(max(body.k, body.choice + 1), body.choice)
+        (line,) = await model.ask(drawn, model.service.questions(body))
         service.metrics.records.labels(model.name, "figure").inc()
         return Response(line, media_type=JSON)
 
 
-def _add_update(app: FastAPI, service: Service) -> None:
+def _add_update(app: FastAPI, service: Service, requests: Requests) -> None:
     @app.post(
         "/v1/models/{name}/update",
         summary="Learn records on top of the model; what stood is kept, and the new version takes over",
         tags=["models"],
-        openapi_extra={**schemas.described("update", service.settings), "parameters": [schemas.KEY]},
-        responses=schemas.responses(*OFTEN, 409),
+        response_model=Learned,
+        openapi_extra={**requests.described("update"), "parameters": [KEY]},
+        responses=responses(*OFTEN, 403, 409),
     )
     async def update(name: str, request: Request) -> Response:
-        return await _update(service, service.models.named(name), request)
+        model = service.models.named(name)
+        return await _update(service, model, request, requests.bodies[model.task].update)
 
 
-def _add_gorse(app: FastAPI, service: Service) -> None:
+def _add_gorse(app: FastAPI, service: Service, requests: Requests) -> None:
+    settings = service.settings
+
     @app.post(
         "/api/session/recommend",
         summary="Gorse's address: feedback of a session in, scored items out",
         tags=["gorse"],
+        response_model=list[gorse.Recommended],
         openapi_extra={
-            **schemas.described("gorse", service.settings),
+            **requests.described("gorse"),
             "parameters": [
                 {"name": "n", "in": "query", "schema": {"type": "integer", "minimum": 1, "default": 10}},
                 {"name": "offset", "in": "query", "schema": {"type": "integer", "minimum": 0, "default": 0}},
                 {"name": "model", "in": "query", "schema": {"type": "string"}},
             ],
         },
-        responses=schemas.responses(*OFTEN),
+        responses=responses(*OFTEN),
     )
     async def session_recommend(request: Request) -> Response:
-        settings, query = service.settings, request.query_params
-        model = service.models.of_task("next", query.get("model"))
-        n, offset = (
-            _number(query.get("n"), "n", 10, settings.most),
-            _number(query.get("offset"), "offset", 0, settings.most),
-        )
+        query = request.query_params
+        model = service.models.of_histories(query.get("model"))
+        n = _number(query.get("n"), "n", 10, settings.most)
+        offset = _number(query.get("offset"), "offset", 0, settings.most)
         read = partial(gorse.read_feedback, limit=settings.history)
-        history = await bodies.read_json(request, settings, settings.body_bytes, read)
-        bodies.require_short(history, "feedback", settings.words, settings)
+        history = await read_json(request, settings, settings.body_bytes, read)
+        require_short_history(history, "feedback", settings)
         request.scope[COUNTED] = 1
         k = n + offset + len(set(history.values))
         (line,) = await model.ask(Kind("predict", k, evidence=False), [history])
@@ -207,74 +207,83 @@ def _add_gorse(app: FastAPI, service: Service) -> None:
         return Response(gorse.recommended(line, history, n, offset), media_type=JSON)
 
 
-async def _answers(service: Service, request: Request, model: Model, kind: Kind, records: Sequence[Any]) -> Response:
-    request.scope[COUNTED] = len(records)
-    lines = await model.ask(kind, records)
-    service.metrics.records.labels(model.name, kind.verb).inc(len(records))
+async def _read(service: Service, request: Request, body: type[BodyType]) -> BodyType:
+    settings = service.settings
+    return await read_json(request, settings, settings.body_bytes, partial(bodies.read, body))
+
+
+async def _answers(
+    service: Service, request: Request, model: Model, kind: Kind, questions: Sequence[object]
+) -> Response:
+    request.scope[COUNTED] = len(questions)
+    lines = await model.ask(kind, questions)
+    service.metrics.records.labels(model.name, kind.verb).inc(len(questions))
     name = "answers" if kind.verb == "predict" else "explanations"
     return Response(f'{{"{name}": [{", ".join(lines)}]}}', media_type=JSON)
 
 
-async def _update(service: Service, model: Model, request: Request) -> Response:
+async def _update(service: Service, model: Model, request: Request, kind: type[Update]) -> Response:
     settings = service.settings
     if not settings.learn:
         raise Problem(
             403, "this service does not learn over HTTP", "use `ensue update`, or start it without --read-only"
         )
-    key = bodies.read_key(request.headers.getlist("idempotency-key"))
-    body = await bodies.read_body(request, settings.update_bytes, settings.patience)
-    look = partial(updates.count_checked, task=model.task, settings=settings)
-    request.scope[COUNTED] = await bodies.read_apart(body, settings, look)
+    key = read_key(request.headers.getlist("idempotency-key"))
+    sent = await read_body(request, settings.update_bytes, settings.patience)
+    body = await read_apart(sent, settings, partial(bodies.read, kind))
+    if body.empty:
+        raise DataError('field "records" is empty; there is nothing to learn')
+    request.scope[COUNTED] = len(body.records)
     if service.learning.locked():
         raise busy("an update is being learned; one at a time", 5)
     async with service.learning:
-        asked = learning.Asked(model.folder, body, settings.keep, key)
-        made = await learning.learn_apart(asked, seconds=settings.learn_seconds)
+        report = await learning.learn_apart(
+            learning.Sent(model.folder, sent, settings.keep, key), seconds=settings.learn_seconds
+        )
         await asyncio.to_thread(model.refresh)
-    replayed = made.pop("replayed", False)
+    replayed = report.pop("replayed", False)
     if not replayed:
         service.metrics.updates.labels(model.name).inc()
-    return JSONResponse(made, headers={"idempotent-replayed": "true"} if replayed else None)
+    return JSONResponse(report, headers={"idempotent-replayed": "true"} if replayed else None)
 
 
-def _add_events(app: FastAPI, service: Service) -> None:
+def _add_events(app: FastAPI, service: Service, requests: Requests) -> None:
     @app.post(
         "/v1/events",
         summary="Put events into the queue that `ensue stream` learns from",
         tags=["events"],
         status_code=202,
-        openapi_extra=schemas.described("events", service.settings),
-        responses=schemas.responses(*OFTEN),
+        openapi_extra=requests.described("events"),
+        responses=responses(*OFTEN),
     )
-    async def events(request: Request) -> dict[str, int]:
+    async def events(request: Request) -> Queued:
         if service.queue is None:
             raise Problem(
                 404, "this service takes no events", "start it with --queue sqlite:queue.db or a Redis address"
             )
-        settings = service.settings
-        read = partial(read_events, limit=settings.events)
-        taken = await bodies.read_json(request, settings, settings.update_bytes, read)
+        read = partial(read_events, body=requests.events)
+        taken = await read_json(request, service.settings, service.settings.update_bytes, read)
         request.scope[COUNTED] = len(taken.lines)
         if taken.lines:
             await asyncio.to_thread(put, service.queue, taken.lines)
         service.metrics.events.inc(len(taken.lines))
-        return {"accepted": len(taken.lines), "passed_over": taken.passed_over}
+        return Queued(accepted=len(taken.lines), passed_over=taken.passed_over)
 
 
-def _add_looks(app: FastAPI, service: Service) -> None:
+def _add_looks(app: FastAPI, service: Service, requests: Requests) -> None:
     @app.get("/healthz", summary="Whether the process answers", tags=["service"])
-    async def healthz() -> dict[str, str]:
-        return {"status": "alive"}
+    async def healthz() -> Status:
+        return Status(status="alive")
 
-    @app.get("/readyz", summary="Whether every model answers", tags=["service"], responses=schemas.responses(503))
-    async def readyz() -> dict[str, str]:
+    @app.get("/readyz", summary="Whether every model answers", tags=["service"], responses=responses(503))
+    async def readyz() -> Status:
         if service.stopping:
             raise Problem(503, "not ready: stopping")
         if silent := service.models.silent:
             raise Problem(503, f"not ready: {', '.join(silent)} does not answer")
-        return {"status": "ready"}
+        return Status(status="ready")
 
-    @app.get("/metrics", summary="Figures for Prometheus", tags=["service"], responses=schemas.responses(401))
+    @app.get("/metrics", summary="Figures for Prometheus", tags=["service"], responses=responses(401))
     async def metrics() -> Response:
         return Response(service.metrics.text(), headers={"content-type": CONTENT_TYPE})
 
@@ -282,7 +291,7 @@ def _add_looks(app: FastAPI, service: Service) -> None:
         "/v1/story",
         summary="The story that the page shows, if there is one",
         tags=["service"],
-        responses=schemas.responses(401, 404),
+        responses=responses(401, 404),
     )
     async def story() -> Response:
         if service.story is None:
@@ -290,9 +299,9 @@ def _add_looks(app: FastAPI, service: Service) -> None:
         return Response(service.story, media_type=JSON)
 
     @app.get("/openapi.json", include_in_schema=False)
-    async def openapi() -> dict[str, Any]:
+    async def openapi() -> dict[str, object]:
         if app.openapi_schema is None:
-            app.openapi_schema = schemas.document(app, service.models)
+            app.openapi_schema = document(app, requests, service.models)
         return app.openapi_schema
 
 

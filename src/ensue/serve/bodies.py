@@ -1,288 +1,200 @@
-"""Bodies of requests: read up to a limit, decoded, and turned into records. Whatever is wrong has a message."""
+"""Bodies of requests as pydantic models, within the limits of a service; FastAPI's document is written from them.
+
+A body says its shape once, as a class; beside the type of a field stands a :class:`Limit`, from which :func:`limited`
+takes what a service allows. Records keep the library's own readers, so that a service says of a record what the library
+says of it. What pydantic refuses is said in the house's words, by :func:`read` alone.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import re
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import GenericAlias
+from typing import Annotated, ClassVar, NamedTuple, NoReturn, TypeVar
 
-from starlette.requests import ClientDisconnect, Request
+from annotated_types import Ge, Le, Lt
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
+from pydantic.fields import FieldInfo
 
-from ensue.data.encodings import mend_halves
 from ensue.errors import DataError
-from ensue.lines import plural
-from ensue.records import History
-from ensue.serve import tasks
-from ensue.serve.problems import Problem
+from ensue.refresh import MAX_DROP
 from ensue.serve.settings import ServeSettings
 
-Read = TypeVar("Read")
-LARGE = 2**14
-"""Bytes from which a body is read in a thread, so that the others do not wait for it."""
-KEY_LENGTH = 255
-"""Characters of an Idempotency-Key."""
-_READING = ThreadPoolExecutor(1, "ensue-bodies")  # one large body at a time: more would only wait for each other
-_WORD = re.compile(r"\w+|[^\w\s]")
-NESTED = (dict, list)  # a tuple: looked at a million times for one body, and a union is made anew each time
-JSON_TYPES = ("application/json", "application/x-ndjson", "application/jsonl")
+
+class Limits(NamedTuple):
+    """What narrows the bodies of a task: the settings of a service, the task's record and how it is read."""
+
+    settings: ServeSettings
+    record: type = object
+    read: Callable[[object, str, ServeSettings, str], object] = lambda record, where, settings, words: record
+    """Takes a decoded record, where it stands, and the settings with the name of the one that limits its words."""
 
 
-class Asked(NamedTuple):
-    """What a body asks.
+@dataclass(frozen=True)
+class Limit:
+    """Stands beside the type of a field: makes of it and of a service's limits the type that is checked."""
 
-    Attributes:
-        records: of the model's task; of ``suggest`` with their prefixes.
-        k: choices an answer.
-        evidence: whether to say what each choice leaned on.
-    """
-
-    records: list[Any]
-    k: int
-    evidence: bool = True
+    narrowed: Callable[[Limits, object], object]
 
 
-async def read_body(request: Request, limit: int, patience: float) -> bytes:
-    """The bytes of a body.
+class Body(BaseModel):
+    """An object of JSON whose fields are known; an integer is no text, and a truth value is no number."""
 
-    Raises:
-        Problem: too large, too slow, or of another type than JSON.
-    """
-    kind = request.headers.get("content-type", JSON_TYPES[0]).split(";")[0].strip().lower()
-    if kind not in JSON_TYPES:
-        raise Problem(415, "the body is not JSON by its Content-Type", "send Content-Type: application/json")
-    given = request.headers.get("content-length", "")
-    if given.isdecimal() and int(given) > limit:
-        raise _too_large(limit)
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(patience):
-            async for part in request.stream():
-                size += len(part)
-                if size > limit:
-                    raise _too_large(limit)
-                parts.append(part)
-    except TimeoutError:
-        raise Problem(408, f"the body did not arrive within {patience:g} s") from None
-    except ClientDisconnect:
-        raise Problem(400, "the client went away") from None
-    return b"".join(parts)
+    model_config = ConfigDict(strict=True, extra="forbid")
+    called: ClassVar[str] = "a body"
+
+    @classmethod
+    def example(cls) -> str:
+        """The least of it, for who sends something else."""
+        return f'{{"{next(iter(cls.model_fields))}": …}}'
 
 
-async def read_json(
-    request: Request, settings: ServeSettings, limit: int, then: Callable[[Any], Read] = lambda found: found
-) -> Read:
-    """What a body says, decoded and read by ``then``.
-
-    Raises:
-        Problem: it is not JSON in UTF-8, too deep, or has too many parts.
-        DataError: of ``then``.
-    """
-    return await read_apart(await read_body(request, limit, settings.patience), settings, then)
+BodyType = TypeVar("BodyType", bound=Body)
 
 
-async def read_apart(body: bytes, settings: ServeSettings, then: Callable[[Any], Read]) -> Read:
-    """What the bytes of a body say, as :func:`read_json`."""
+def many(most: str, words: str) -> Limit:
+    """Records, as many as one setting allows, of as many words as another."""
 
-    def read() -> Read:
-        return then(decode(body, settings.depth, settings.parts))
+    def narrowed(limits: Limits, kind: object) -> object:
+        own = limits.settings
+        limit: int = getattr(own, most)
 
-    if len(body) > LARGE:
-        return await asyncio.get_running_loop().run_in_executor(_READING, read)
-    return read()
+        def read(found: object) -> object:
+            if not isinstance(found, list):
+                return found  # which is refused as no list
+            if len(found) > limit:
+                raise DataError(
+                    f"{len(found)} records are more than the {limit} a request may have; send them in parts"
+                )
+            return [limits.read(record, f"records[{at}]", own, words) for at, record in enumerate(found)]
 
-
-def decode(body: bytes, depth: int, parts: int) -> Any:
-    """Bytes as JSON; half a character becomes U+FFFD.
-
-    Raises:
-        Problem: not UTF-8, not JSON, too deep, of more parts, or with a field twice.
-    """
-    if sum(map(body.count, (b",", b"[", b"{"))) > parts:
-        raise Problem(413, f"the body has more than {parts:,} values, lists and objects", "send it in parts")
-    try:
-        text = bytes(mend_halves(body)[0]).decode("utf-8")
-        found = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_once)
-    except UnicodeDecodeError as error:
-        raise Problem(400, f"the body is not UTF-8 ({error.reason} at byte {error.start})", "send UTF-8") from None
-    except RecursionError:
-        raise _too_deep(depth) from None
-    except ValueError as error:
-        raise Problem(400, f"the body is not JSON ({error})") from None
-    level, left = [found], depth
-    while level:
-        inner = [value for value in level if isinstance(value, NESTED)]
-        if inner and not left:
-            raise _too_deep(depth)
-        level = [part for value in inner for part in (value.values() if isinstance(value, dict) else value)]
-        left -= 1
-    return found
-
-
-def fields_of(found: Any, known: Collection[str], needed: str) -> dict[str, Any]:
-    """A decoded body, which must be an object with one field at least and none that is not known.
-
-    Raises:
-        DataError: it is not.
-    """
-    if not isinstance(found, dict):
-        raise DataError(f'the body must be an object such as {{"{needed}": …}}')
-    unknown = sorted(set(found) - set(known))
-    if unknown:
-        raise DataError(f"field {unknown[0][:64]!r} is not known; a body has {', '.join(known)}")
-    if needed not in found:
-        raise DataError(f'field "{needed}" is missing')
-    return found
-
-
-def read_asked(found: Any, task: str, settings: ServeSettings, *, verb: str = "predict") -> Asked:
-    """The records of a body, checked one by one.
-
-    Raises:
-        DataError: naming the record, the field and what to do.
-    """
-    known = ["records", "k", *(["evidence"] if verb == "predict" else [])]
-    if task == "suggest" and verb == "predict":
-        known += ["prefix", "prefixes"]
-    body = fields_of(found, known, "records")
-    limit, words = settings.records, settings.words
-    if verb == "explain":
-        limit, words = settings.explained, settings.explained_words
-    records = read_records(body["records"], task, limit, settings.history)
-    for at, record in enumerate(records):
-        require_short(record, f"records[{at}]", words, settings)
-    evidence = body.get("evidence", True)
-    if not isinstance(evidence, bool):
-        raise DataError('field "evidence" must be true or false')
-    if task == "suggest" and verb == "predict":
-        pairs = zip(records, _prefixes(body, len(records), settings.prefix), strict=True)
-        records = [tasks.Typed(record, prefix) for record, prefix in pairs]
-    return Asked(records, whole_number(body, "k", 10 if verb == "predict" else 3, settings.most), evidence)
-
-
-def read_records(found: Any, task: str, limit: int, history: int) -> list[Any]:
-    """Decoded records of a task.
-
-    Raises:
-        DataError: naming the record, the field and what to do.
-    """
-    if not isinstance(found, list):
-        raise DataError('field "records" must be a list')
-    if len(found) > limit:
-        raise DataError(f"{len(found)} records are more than the {limit} a request may have; send them in parts")
-    return [read_record(record, task, f"records[{at}]", history) for at, record in enumerate(found)]
-
-
-def read_record(found: Any, task: str, where: str, history: int) -> Any:
-    """One decoded record of a task.
-
-    Raises:
-        DataError: naming the record, the field and what to do.
-    """
-    record = tasks.read_record(task, found, where)
-    if len(getattr(record, "values", ())) > history:
-        raise DataError(
-            f"{where}: {len(record.values)} values are more than the {history} of a history; send the latest"
+        description = (
+            f"a history has at most {own.history:,} values of {own.value_characters:,} characters, a text or post "
+            f"{getattr(own, words):,} words and {own.characters:,} characters"
         )
-    return record
+        checks = Field(max_length=limit, description=description), BeforeValidator(read)
+        return Annotated[GenericAlias(list, (limits.record,)), *checks]
+
+    return Limit(narrowed)
 
 
-def require_short(record: Any, where: str, words: int, settings: ServeSettings) -> None:
-    """Refuse a record that would hold the model for long.
+def one(words: str) -> Limit:
+    """A record, of as many words as a setting allows."""
 
-    Raises:
-        DataError: naming ``where``, what is too long and the limit.
-    """
-    texts = tasks.texts_of(record)
-    if isinstance(record, History):
-        if (longest := max(map(len, texts), default=0)) > settings.value_characters:
-            raise _too_long(where, longest, "characters", settings.value_characters, "a value", "value_characters")
-        return
-    if (size := sum(map(len, texts))) > settings.characters:
-        raise _too_long(where, size, "characters", settings.characters, "a record", "characters")
-    if (count := sum(len(_WORD.findall(text)) for text in texts)) > words:
-        name = "words" if words == settings.words else "explained_words"
-        raise _too_long(where, count, "words", words, "a record", name)
+    def narrowed(limits: Limits, kind: object) -> object:
+        def read(found: object) -> object:
+            return limits.read(found, "record", limits.settings, words)
+
+        return Annotated[limits.record, BeforeValidator(read)]
+
+    return Limit(narrowed)
 
 
-def whole_number(body: dict[str, Any], name: str, default: int, most: int, least: int = 1) -> int:
-    """A field that is a whole number within bounds.
-
-    Raises:
-        DataError: it is not.
-    """
-    value = body.get(name, min(default, most))
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise DataError(f'field "{name}" must be a whole number from {least} to {most}')
-    return value
+def whole(least: int) -> Limit:
+    """A whole number up to the largest k."""
+    return Limit(lambda limits, kind: Annotated[kind, Field(ge=least, le=limits.settings.most)])
 
 
-def read_key(given: Sequence[str]) -> str:
-    """``Idempotency-Key``, with or without the quotes of a structured field; empty where there is none.
+class Predict(Body):
+    """Records to be answered."""
 
-    Raises:
-        Problem: 400.
-    """
-    if not given:
-        return ""
-    key = given[0].strip()
-    if len(key) > 1 and key[0] == key[-1] == '"':
-        key = key[1:-1]
-    if len(given) > 1 or not 0 < len(key) <= KEY_LENGTH or not (key.isascii() and key.isprintable()):
-        raise Problem(400, f"Idempotency-Key must be one text of 1 to {KEY_LENGTH} ASCII characters", "send a new UUID")
-    return key
+    records: Annotated[list[object], many("records", "words")]
+    k: Annotated[int, whole(1)] = Field(10, description="choices an answer")
+    evidence: bool = Field(True, description="whether to say what each choice attended to")
 
 
-def read_prefix(found: Any, where: str, most: int) -> str:
-    """What stands in the search box.
+class Explain(Body):
+    """Records whose answers are to be explained."""
 
-    Raises:
-        DataError: it is no text, or too long.
-    """
-    if not isinstance(found, str):
-        raise DataError(f"{where} must be a text")
-    if len(found) > most:
-        raise _too_long(where, len(found), "characters", most, "a prefix", "prefix")
-    return found
+    records: Annotated[list[object], many("explained", "explained_words")]
+    k: Annotated[int, whole(1)] = Field(3, description="choices an answer")
 
 
-def _prefixes(body: dict[str, Any], count: int, most: int) -> list[str]:
-    if "prefixes" not in body:
-        return [read_prefix(body.get("prefix", ""), 'field "prefix"', most)] * count
-    found = body["prefixes"]
-    if "prefix" in body:
-        raise DataError('fields "prefix" and "prefixes" exclude each other; give one of the two')
-    if not isinstance(found, list) or len(found) != count:
-        raise DataError(f'field "prefixes" must be a list of {plural(count, "text")}, one a record')
-    return [read_prefix(prefix, f"prefixes[{at}]", most) for at, prefix in enumerate(found)]
+class Figure(Body):
+    """A record, and which choice of its answer is to be drawn."""
+
+    record: Annotated[object, one("explained_words")]
+    k: Annotated[int, whole(1)] = Field(5, description="choices of the answer, of which one is drawn")
+    choice: Annotated[int, whole(0)] = Field(0, description="its place, counted from 0")
 
 
-def _too_long(where: str, size: int, unit: str, most: int, thing: str, setting: str) -> DataError:
-    return DataError(
-        f"{where}: {size:,} {unit} are more than the {most:,} of {thing}; shorten it, or start the service with "
-        f"--set {setting}=N"
+class Update(Body):
+    """Records to be learned."""
+
+    records: Annotated[list[object], many("learned", "words")]
+    max_drop: float = Field(
+        MAX_DROP,
+        ge=0,
+        lt=1,
+        description="refuse the update if the figure it is tested by falls by more than this share",
     )
+    test: bool = Field(True, description="whether it is tested at all before it takes over")
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to learn."""
+        return not self.records
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object without a field twice, of which one would be lost without a word."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"field {Counter(names).most_common(1)[0][0][:64]!r} stands twice in an object")
-    return found
+class Bodies(NamedTuple):
+    """The bodies of a task."""
+
+    predict: type[Predict] = Predict
+    explain: type[Explain] = Explain
+    figure: type[Figure] = Figure
+    update: type[Update] = Update
 
 
-def _too_large(limit: int) -> Problem:
-    return Problem(413, f"the body is larger than {limit:,} bytes", "send it in parts")
+def limited(name: str, body: type[BodyType], limits: Limits) -> type[BodyType]:
+    """A body within the limits of a service."""
+    fields: dict[str, tuple[object, object]] = {}
+    for key, field in body.model_fields.items():
+        for limit in field.metadata:
+            if isinstance(limit, Limit):
+                kind = limit.narrowed(limits, field.annotation)
+                kind = Annotated[kind, Field(description=field.description)] if field.description else kind
+                most = limits.settings.most
+                fields[key] = kind, min(field.default, most) if isinstance(field.default, int) else field.default
+    return create_model(name, __base__=body, **fields)  # type: ignore[call-overload,no-any-return]
 
 
-def _too_deep(depth: int) -> Problem:
-    return Problem(400, f"the body holds lists or objects more than {depth} deep")
+def read(body: type[BodyType], found: object, where: str = "") -> BodyType:
+    """A decoded body.
+
+    Raises:
+        DataError: naming ``where``, the field and what to do.
+    """
+    try:
+        return body.model_validate(found)
+    except ValidationError as error:
+        wrong = [(own["type"], own["loc"]) for own in error.errors(include_url=False, include_context=False)]
+    place = f"{where}: " if where else ""
+    if not wrong[0][1]:
+        return _refuse(f"{place or 'the body '}must be an object such as {body.example()}")
+    fields = {field.alias or name: field for name, field in body.model_fields.items()}
+    if unknown := sorted(str(loc[0]) for kind, loc in wrong if kind == "extra_forbidden"):
+        known = ", ".join(fields)
+        return _refuse(f"{place}field {unknown[0][:64]!r} is not known; {body.called} has {known}")
+    kind, loc = min(wrong, key=lambda own: own[0] != "missing")
+    name = str(loc[0])
+    field = f'field "{name}"' if len(loc) == 1 else f"{name}[{loc[1]}]"
+    if kind == "missing":
+        return _refuse(f"{place}{field} is missing")
+    return _refuse(f"{place}{field} must be {_needed(kind, fields[name])}")
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+NEEDED = {"bool_type": "true or false", "list_type": "a list", "string_type": "a text", "string_too_short": "a text"}
+"""Of pydantic's kinds of errors, what is needed instead."""
+
+
+def _needed(kind: str, field: FieldInfo) -> str:
+    bounds = {type(bound): bound for bound in field.metadata}
+    if Lt in bounds:
+        return f"a share in [{bounds[Ge].ge:g}, {bounds[Lt].lt:g})"
+    if Le in bounds:
+        return f"a whole number from {bounds[Ge].ge} to {bounds[Le].le}"
+    return NEEDED.get(kind) or f"{field.description}"
+
+
+def _refuse(sentence: str) -> NoReturn:
+    raise DataError(sentence)

@@ -11,12 +11,15 @@ import json
 import sqlite3
 import threading
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, NamedTuple, Protocol
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
+from pydantic import BeforeValidator, Field
+
 from ensue.errors import DataError, SettingError
+from ensue.serve.bodies import Body, Limit, Limits, read
 from ensue.serve.problems import Problem
 from ensue.stream import SQLiteQueue
 from ensue.stream.events import Events, Reader
@@ -27,6 +30,43 @@ CLICKED = frozenset(
 """What a person does with an object, in UBI's words; a search, a filter or a page that was shown is no such event."""
 PIPELINE = 1000
 """Entries sent to Redis together."""
+
+
+Event = Annotated[dict[str, object], Field(min_length=1)]
+"""Fields by any of the usual names."""
+EXAMPLES: Mapping[str, object] = {
+    "one": {"session": "s1", "item": "a17", "time": 1700000000, "id": "e1"},
+    "many": {"events": [{"session": "s1", "item": "b03", "time": 1700000042}]},
+    "UBI": {
+        "action_name": "click",
+        "session_id": "s1",
+        "timestamp": "2026-01-31T10:00:00Z",
+        "event_attributes": {"object": {"object_id": "a17"}},
+    },
+}
+
+
+def _events(limits: Limits, kind: object) -> object:
+    """As many as a service takes at once."""
+    most = limits.settings.events
+
+    def check(events: list[object]) -> object:
+        if len(events) > most:
+            raise DataError(f"{len(events)} events are more than the {most} a request may have; send them in parts")
+        for at, event in enumerate(events):
+            if not isinstance(event, dict) or not event:
+                raise DataError(
+                    f'events[{at}]: must be an object such as {{"session": "s1", "item": "a7", "time": 1700000000}}'
+                )
+        return events
+
+    return Annotated[list[Event], Field(max_length=most), BeforeValidator(check)]
+
+
+class EventList(Body):
+    """Events to be learned."""
+
+    events: Annotated[list[dict[str, object]], Limit(_events)]
 
 
 class Queue(Protocol):
@@ -98,7 +138,7 @@ class RedisQueue:
         if not self.stream:
             raise SettingError("--queue: no stream is named; write redis://127.0.0.1:6379/0?stream=clicks")
         url = urlunsplit(parts._replace(query=""))
-        self._server: Any = redis.Redis.from_url(url, protocol=2, socket_timeout=10, socket_connect_timeout=5)
+        self._server = redis.Redis.from_url(url, protocol=2, socket_timeout=10, socket_connect_timeout=5)
         self._error = redis.RedisError
 
     def put(self, lines: Iterable[str | bytes]) -> None:
@@ -132,7 +172,7 @@ def put(queue: Queue, lines: Sequence[str]) -> None:
         ) from None
 
 
-def read_events(found: Any, limit: int) -> Taken:
+def read_events(found: object, body: type[EventList]) -> Taken:
     """The events of a decoded body: one, a list, or ``{"events": […]}``.
 
     Raises:
@@ -144,15 +184,8 @@ def read_events(found: Any, limit: int) -> Taken:
             other = next(name for name in found if name != "events")
             raise DataError(f"field {other[:64]!r} is not known; a body of events has events alone")
         given = found["events"]
-    every = given if isinstance(given, list) else [given]
-    if len(every) > limit:
-        raise DataError(f"{len(every)} events are more than the {limit} a request may have; send them in parts")
     kept, passed_over = [], 0
-    for at, event in enumerate(every):
-        if not isinstance(event, dict) or not event:
-            raise DataError(
-                f'events[{at}]: must be an object such as {{"session": "s1", "item": "a7", "time": 1700000000}}'
-            )
+    for at, event in enumerate(read(body, {"events": given if isinstance(given, list) else [given]}).events):
         plain = _of_ubi(event, at) if "action_name" in event else event
         if plain is None:
             passed_over += 1
@@ -161,7 +194,7 @@ def read_events(found: Any, limit: int) -> Taken:
     return Taken(_lines(kept), passed_over)
 
 
-def _of_ubi(event: dict[str, Any], at: int) -> dict[str, Any] | None:
+def _of_ubi(event: dict[str, object], at: int) -> dict[str, object] | None:
     """UBI's event with our names; nothing for one that is about no object, or that only shows one."""
     attributes = event.get("event_attributes")
     thing = attributes.get("object") if isinstance(attributes, dict) else None
@@ -178,7 +211,7 @@ def _of_ubi(event: dict[str, Any], at: int) -> dict[str, Any] | None:
     return found | ({"id": event["event_id"]} if event.get("event_id") else {})
 
 
-def _lines(events: Sequence[tuple[int, dict[str, Any]]]) -> list[str]:
+def _lines(events: Sequence[tuple[int, dict[str, object]]]) -> list[str]:
     """Lines of one form. Events of the same fields share a reader: clients may name theirs as they like."""
     lines: list[str] = []
     readers: dict[tuple[tuple[str, type], ...], Reader] = {}
@@ -194,6 +227,6 @@ def _lines(events: Sequence[tuple[int, dict[str, Any]]]) -> list[str]:
 def _plain(events: Events) -> list[str]:
     found = []
     for session, item, seconds, mark in zip(events.sessions, events.values, events.times, events.marks, strict=True):
-        event: dict[str, Any] = {"session": session, "item": item, "time": seconds}
+        event: dict[str, object] = {"session": session, "item": item, "time": seconds}
         found.append(json.dumps(event | ({"id": mark} if mark else {}), ensure_ascii=False))
     return found

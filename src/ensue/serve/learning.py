@@ -24,17 +24,22 @@ import select
 import sys
 import threading
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 from ensue.errors import DataError, EnsueError, ModelFolderError
-from ensue.refresh import MAX_DROP, Refreshed, refresh
-from ensue.serve import tasks
-from ensue.serve.bodies import decode
+from ensue.evaluation import Data
+from ensue.predictor import AnyPredictor
+from ensue.refresh import Refreshed, refresh
+from ensue.registry import task_of
+from ensue.serve.bodies import Limits, limited, read
+from ensue.serve.decoding import decode
 from ensue.serve.problems import Problem, late
+from ensue.serve.settings import UNLIMITED
+from ensue.serve.tasks import service_of
 
 ANSWERED = "answered"
 """The fact under which a folder keeps its latest keys and answers."""
@@ -51,12 +56,12 @@ class Repeated(Exception):  # noqa: N818 - it says how things are
         answer: what was said of it.
     """
 
-    def __init__(self, answer: dict[str, Any]) -> None:
+    def __init__(self, answer: dict[str, object]) -> None:
         super().__init__()
         self.answer = answer
 
 
-class Asked(NamedTuple):
+class Sent(NamedTuple):
     """An update.
 
     Attributes:
@@ -72,7 +77,7 @@ class Asked(NamedTuple):
     key: str = ""
 
 
-async def learn_apart(asked: Asked, *, seconds: float) -> dict[str, Any]:
+async def learn_apart(update: Sent, *, seconds: float) -> dict[str, object]:
     """Let a process of its own learn a checked body into a folder.
 
     Returns:
@@ -81,7 +86,7 @@ async def learn_apart(asked: Asked, *, seconds: float) -> dict[str, Any]:
     Raises:
         Problem: the body cannot be learned, the folder cannot be written, or it took too long.
     """
-    head = {"folder": str(asked.folder), "keep": asked.keep, "key": asked.key, "bytes": len(asked.body)}
+    head = {"folder": str(update.folder), "keep": update.keep, "key": update.key, "bytes": len(update.body)}
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "ensue.serve.learning"), stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment
@@ -89,7 +94,7 @@ async def learn_apart(asked: Asked, *, seconds: float) -> dict[str, Any]:
     assert process.stdin is not None and process.stdout is not None
     try:
         async with asyncio.timeout(seconds):
-            process.stdin.writelines([json.dumps(head).encode(), b"\n", asked.body])
+            process.stdin.writelines([json.dumps(head).encode(), b"\n", update.body])
             with suppress(ConnectionError):  # it has ended already; what it wrote says why
                 await process.stdin.drain()
             written = await process.stdout.read()
@@ -106,50 +111,56 @@ async def learn_apart(asked: Asked, *, seconds: float) -> dict[str, Any]:
         found = json.loads(written)
     except ValueError:
         raise Problem(503, f"the learning process ended before its time; {STANDS}") from None
-    return answered(found, asked.folder)
+    return answered(found, update.folder)
 
 
-def answered(found: dict[str, Any], folder: Path) -> dict[str, Any]:
+def answered(found: dict[str, object], folder: Path) -> dict[str, object]:
     """What a learning process said, for the client.
 
     Raises:
         Problem: it could not learn.
     """
     if "error" in found:
-        raise Problem(found["status"], str(found["error"]).replace(str(folder), folder.name))
+        status = found["status"]
+        assert isinstance(status, int)
+        raise Problem(status, str(found["error"]).replace(str(folder), folder.name))
     return found
 
 
-def learn(asked: Asked, last: Callable[[], None]) -> dict[str, Any]:
+def learn(update: Sent, last: Callable[[], None]) -> dict[str, object]:
     """Learn a body into a folder, after a test unless ``test`` is false; what stood there is kept as a version.
 
     Args:
-        asked: the update.
+        update: as it was sent.
         last: called right before the folder changes.
 
     Raises:
         EnsueError: it cannot be learned, or was refused; the folder is unchanged.
     """
-    body = decode(asked.body, sys.maxsize, sys.maxsize)  # its limits were looked at by who asks
-    drop = float(body.get("max_drop", MAX_DROP)) if body.get("test", True) else None
-    marks = _marks(asked.key, body)
+    decoded = decode(update.body, sys.maxsize, sys.maxsize)
+    service = service_of(task_of(update.folder))
+    limits = Limits(UNLIMITED, service.record, service.read)  # its limits were looked at by who asks
+    body = read(limited("Update", service.bodies.update, limits), decoded)
+    marks = _marks(update.key, decoded)
 
-    def data(predictor: Any) -> Any:
-        for former in predictor.facts.get(ANSWERED, []) if asked.key else ():
+    def data(predictor: AnyPredictor) -> Data:
+        for former in predictor.facts.get(ANSWERED, []) if update.key else ():
             if former["key"] == marks["key"] and former["body"] != marks["body"]:
                 raise DataError("this Idempotency-Key was used for another body; give every update a key of its own")
             if former["key"] == marks["key"]:
                 raise Repeated(former["answer"])
-        return tasks.data_of(predictor, _records(predictor, body), body)
+        return cast(Data, service.data_of(predictor, body))
 
-    def before(candidate: Any, found: Refreshed) -> None:
-        if asked.key:
+    def before(candidate: AnyPredictor, found: Refreshed) -> None:
+        if update.key:
             former = [*candidate.facts.get(ANSWERED, []), {**marks, "answer": found.to_dict()}]
             candidate.facts[ANSWERED] = former[-KEYS:]
         last()
 
     try:
-        found = refresh(asked.folder, data, max_drop=drop, keep=asked.keep, before=before)
+        found = refresh(
+            update.folder, data, max_drop=body.max_drop if body.test else None, keep=update.keep, before=before
+        )
     except Repeated as repeated:
         return {**repeated.answer, "replayed": True}
     if not found.accepted:
@@ -157,10 +168,10 @@ def learn(asked: Asked, last: Callable[[], None]) -> dict[str, Any]:
     return found.to_dict()
 
 
-def said(asked: Asked, last: Callable[[], None] = lambda: None) -> dict[str, Any]:
+def said(update: Sent, last: Callable[[], None] = lambda: None) -> dict[str, object]:
     """What :func:`learn` comes to, as JSON: a report, or an error and its status."""
     try:
-        return learn(asked, last)
+        return learn(update, last)
     except ModelFolderError as error:
         return {"error": str(error), "status": 409}
     except EnsueError as error:
@@ -172,10 +183,10 @@ def main() -> None:
     with suppress(OSError):
         os.nice(10)  # answers come first
     head = json.loads(sys.stdin.buffer.readline())
-    asked = Asked(Path(head["folder"]), sys.stdin.buffer.read(head["bytes"]), head["keep"], head["key"])
+    update = Sent(Path(head["folder"]), sys.stdin.buffer.read(head["bytes"]), head["keep"], head["key"])
     _require_parent()  # who was killed while this process started must not hold up the next one
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    sys.stdout.write(json.dumps(said(asked, _require_parent)))
+    sys.stdout.write(json.dumps(said(update, _require_parent)))
 
 
 def _end_with_parent() -> None:
@@ -190,7 +201,7 @@ def _require_parent() -> None:
         os._exit(1)
 
 
-def _marks(key: str, body: Mapping[str, Any]) -> dict[str, str]:
+def _marks(key: str, body: object) -> dict[str, str]:
     """Digests of a key and of a body; the latter tells nothing to who does not know the key."""
     own = key.encode()
     canonical = json.dumps(body, sort_keys=True).encode()
@@ -200,10 +211,6 @@ def _marks(key: str, body: Mapping[str, Any]) -> dict[str, str]:
             canonical, digest_size=16, key=blake2b(own, digest_size=32, person=b"body").digest()
         ).hexdigest(),
     }
-
-
-def _records(predictor: Any, body: Mapping[str, Any]) -> list[Any]:
-    return [tasks.read_record(predictor.task, found, f"records[{at}]") for at, found in enumerate(body["records"])]
 
 
 if __name__ == "__main__":

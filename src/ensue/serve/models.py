@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
+import plotly.graph_objects as go
 import torch
 
 from ensue.errors import EnsueError, ModelFolderError, SettingError
-from ensue.predictor import load
-from ensue.serve import pictures, tasks
+from ensue.predictor import AnyPredictor, load
 from ensue.serve.batching import Full, Job, Worker
-from ensue.serve.facts import examples, facts
+from ensue.serve.facts import facts
 from ensue.serve.logs import Log
 from ensue.serve.metrics import Metrics
 from ensue.serve.problems import Problem, busy, late
 from ensue.serve.settings import ServeSettings
+from ensue.serve.tasks import Drawn, Kind, load_of, service_of
 from ensue.store import versions
+from ensue.tasks import TASKS
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 RETRY = 30.0
@@ -51,7 +53,8 @@ class Model:
         self._failed: tuple[Identity, float] = (None, 0.0)
         self._identity = _identity(folder)
         self.predictor, self.version, self.examples = self._read()
-        self.task: str = self.predictor.task
+        self.task = self.predictor.task
+        self.service = service_of(self.task)
         self.since = datetime.now(UTC)
         metrics.version.labels(name).set(self.version)
         self.worker = Worker(
@@ -60,11 +63,11 @@ class Model:
             room=settings.waiting,
             begin=lambda: torch.set_num_threads(settings.threads),
             heard=lambda size: metrics.batch.labels(name).observe(size),
-            load=tasks.load,
+            load=lambda question: load_of(self.service.texts_of(question)),
         )
         metrics.waiting.labels(name).set_function(lambda: self.worker.waiting)
 
-    async def ask(self, kind: Hashable, records: Sequence[Any]) -> Sequence[str]:
+    async def ask(self, kind: Hashable, records: Sequence[object]) -> Sequence[str]:
         """Lines of JSON, one a record.
 
         Raises:
@@ -99,7 +102,7 @@ class Model:
             if self._failed[0] == found and time.monotonic() < self._failed[1] + RETRY:
                 return False
             try:
-                predictor, version, asked = self._read()
+                predictor, version, examples = self._read()
                 if predictor.task != self.task:
                     raise ModelFolderError(
                         f"{self.name}: now answers {predictor.task}, not {self.task}; stop and start"
@@ -109,31 +112,42 @@ class Model:
                 self._metrics.failures.labels(self.name).inc()
                 self._log.event("load_failed", model=self.name, error=_without_path(error, self.folder))
                 return False
-            self.predictor, self.version, self.examples = predictor, version, asked
+            self.predictor, self.version, self.examples = predictor, version, examples
             self._identity, self.since = found, datetime.now(UTC)
         self._metrics.swaps.labels(self.name).inc()
         self._metrics.version.labels(self.name).set(version)
         self._log.event("swapped", model=self.name, version=version)
         return True
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """What ``/v1/models`` says."""
-        since = self.since.isoformat(timespec="seconds")
-        about = {**tasks.describe(self.predictor), "version": self.version, "since": since}
-        return {"name": self.name, **about, **facts(self.folder), "examples": self.examples}
+        return {
+            "name": self.name,
+            "task": self.task,
+            "model": self.predictor.model_name,
+            **self.service.describe(self.predictor),
+            "version": self.version,
+            "since": self.since.isoformat(timespec="seconds"),
+            **facts(self.folder),
+            "examples": self.examples,
+        }
 
-    def _read(self) -> tuple[Any, int, list[dict[str, Any]]]:
+    def _read(self) -> tuple[AnyPredictor, int, list[dict[str, object]]]:
+        """The folder's predictor, asked once, so that nobody waits for what is made once."""
         predictor, version = load(self.folder), versions.current(self.folder)
-        tasks.warm_up(predictor)
-        return predictor, version, examples(predictor)
+        service = service_of(predictor.task)
+        first = service.first_question(predictor)
+        if first is not None:
+            service.answer(predictor, Kind("predict", 1), [first])
+        return predictor, version, service.shown(predictor)
 
-    def _answer(self, kind: Hashable, records: Sequence[Any]) -> Sequence[str]:
-        """In the worker's thread: one predictor from the first record of a batch to its last."""
+    def _answer(self, kind: Hashable, questions: Sequence[object]) -> Sequence[str]:
+        """In the worker's thread: one predictor from the first question of a batch to its last."""
         predictor = self.predictor
-        if isinstance(kind, pictures.Drawn):
-            return [pictures.draw(predictor, kind, record) for record in records]
-        assert isinstance(kind, tasks.Kind)
-        return tasks.answer(predictor, kind, records)
+        if isinstance(kind, Drawn):
+            return [_drawn(*self.service.draw(predictor, kind, question)) for question in questions]
+        assert isinstance(kind, Kind)
+        return self.service.answer(predictor, kind, questions)
 
 
 class Models(Mapping[str, Model]):
@@ -185,23 +199,24 @@ class Models(Mapping[str, Model]):
             raise Problem(404, f"no model is named {name[:64]!r}", "GET /v1/models lists those that are served")
         return self._models[name]
 
-    def of_task(self, task: str, name: str | None) -> Model:
-        """The model of a task, by its name where there are several.
+    def of_histories(self, name: str | None) -> Model:
+        """The model of histories, by its name where there are several.
 
         Raises:
             Problem: none is served, or several and none was named.
         """
-        fitting = [model for model in self._models.values() if model.task == task]
+        fitting = [model for model in self._models.values() if model.service.histories]
+        tasks = " or ".join(task for task in TASKS if service_of(task).histories)
         if name is not None:
             model = self.named(name)
-            if model.task != task:
+            if not model.service.histories:
                 raise Problem(
-                    422, f"model {name!r} is of task {model.task}, not {task}", f"name a model of task {task}"
+                    422, f"model {name!r} is of task {model.task}, not {tasks}", f"name a model of task {tasks}"
                 )
             return model
         if len(fitting) != 1:
             names = ", ".join(model.name for model in fitting)
-            wrong = f"several models of task {task} are served" if fitting else f"no model of task {task} is served"
+            wrong = f"several models of task {tasks} are served" if fitting else f"no model of task {tasks} is served"
             raise Problem(422 if fitting else 404, wrong, f"choose with ?model=, from {names}" if fitting else "")
         return fitting[0]
 
@@ -231,6 +246,11 @@ def _identity(folder: Path) -> Identity:
     except OSError:
         return None
     return found.st_dev, found.st_ino, found.st_mtime_ns
+
+
+def _drawn(figure: go.Figure, words: str) -> str:
+    """A line of JSON."""
+    return f'{{"figure": {figure.to_json()}, "words": {json.dumps(words, ensure_ascii=False)}}}'
 
 
 def _without_path(error: EnsueError, folder: Path) -> str:

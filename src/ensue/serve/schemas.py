@@ -1,69 +1,32 @@
-"""The OpenAPI document: schemas made of the library's records, an example for every body, and the token.
+"""The OpenAPI document: FastAPI writes it from the models of bodies and replies.
 
-Routes read their bodies themselves, so that a mistake has the library's own message; here is what they take.
+Routes read their bodies themselves, so that a body is measured before it is decoded, and decoded in a thread; so the
+models that they read are put into the document here, and beside them examples that can be sent as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from functools import reduce
+from operator import or_
+from types import GenericAlias
+from typing import Annotated
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter, create_model
 
-from ensue.answers import Answer, Explanation, LinkAnswer, QueryExplanation, TextAnswer, TextExplanation
-from ensue.records import Article, History, Post, Text
-from ensue.serve.bodies import KEY_LENGTH
+from ensue.serve import events, gorse
+from ensue.serve.bodies import Bodies, Limits, limited
+from ensue.serve.decoding import KEY_LENGTH
 from ensue.serve.learning import KEYS
+from ensue.serve.replies import Problem
 from ensue.serve.settings import ServeSettings
-from ensue.tasks.link.explain import LinkExplanation
+from ensue.serve.tasks import service_of
+from ensue.tasks import TASKS
 
-TAKEN = (History, Text, Post, Article)
-GIVEN = (Answer, TextAnswer, LinkAnswer, Explanation, QueryExplanation, TextExplanation, LinkExplanation)
-HISTORY = {"values": ["a17", "b03", "c44"], "times": [0, 20, 65]}
-EXAMPLES: Mapping[str, Mapping[str, Any]] = {
-    "predict": {
-        "next": {"records": [HISTORY], "k": 3},
-        "suggest": {"records": [{"values": ["cheap flights"]}], "k": 5, "prefixes": ["fl"]},
-        "classify": {"records": [{"texts": ["a fine film"]}]},
-        "link": {"records": [{"text": "The bridge is closed again"}], "k": 3},
-    },
-    "explain": {
-        "next": {"records": [HISTORY], "k": 3},
-        "suggest": {"records": [{"values": ["cheap flights", "flights to rome"]}]},
-        "classify": {"records": [{"texts": ["a fine film"]}]},
-        "link": {"records": [{"text": "The bridge is closed again"}]},
-    },
-    "update": {
-        "next": {"records": [HISTORY, {"values": ["a17", "d91"]}]},
-        "next, tested": {"records": [HISTORY, {"values": ["a17", "d91"]}], "max_drop": 0.05},
-        "suggest": {"records": [{"values": ["cheap flights", "flights to rome"]}], "users": ["u1"]},
-        "classify": {"records": [{"texts": ["a fine film"], "label": "good"}]},
-        "link": {
-            "records": [{"text": "The bridge is closed again", "id": "p9", "about": ["n4"]}],
-            "articles": [{"body": "The old bridge was closed on Monday.", "id": "n4", "title": "Bridge closed"}],
-        },
-    },
-    "figure": {
-        "next": {"record": HISTORY, "k": 5, "choice": 0},
-        "suggest": {"record": {"values": ["cheap flights"]}, "choice": 0, "prefix": "fl"},
-        "classify": {"record": {"texts": ["a fine film"]}},
-        "link": {"record": {"text": "The bridge is closed again"}, "choice": 1},
-    },
-    "events": {
-        "one": {"session": "s1", "item": "a17", "time": 1700000000, "id": "e1"},
-        "many": {"events": [{"session": "s1", "item": "b03", "time": 1700000042}]},
-        "UBI": {
-            "action_name": "click",
-            "session_id": "s1",
-            "timestamp": "2026-01-31T10:00:00Z",
-            "event_attributes": {"object": {"object_id": "a17"}},
-        },
-    },
-    "gorse": {"a session": [{"ItemId": "a17", "Timestamp": "2026-01-31T10:00:00Z", "FeedbackType": "read"}]},
-}
-KEY: Mapping[str, Any] = {
+REFERENCE = "#/components/schemas/{model}"
+KEY: Mapping[str, object] = {
     "name": "Idempotency-Key",
     "in": "header",
     "description": "A UUID of your own. An update that is sent again under its key, to the same model and with the "
@@ -73,76 +36,10 @@ KEY: Mapping[str, Any] = {
     "schema": {"type": "string", "minLength": 1, "maxLength": KEY_LENGTH},
     "example": "7f3b9c6e-5d1f-4a0e-9f1d-1f6f0c1b2a3d",
 }
-_WHOLE = {"type": "integer", "minimum": 1}
-_RECORD = {"anyOf": [{"$ref": f"#/components/schemas/{one.__name__}"} for one in (History, Text, Post)]}
-_TEXTS = {"type": "array", "items": {"type": "string"}}
-
-
-def _object(needed: list[str], **properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
-
-
-def bodies_of(own: ServeSettings) -> Mapping[str, Any]:
-    """The body of each verb, with the limits of this service."""
-    k, prefix = {**_WHOLE, "maximum": own.most}, {"type": "string", "maxLength": own.prefix}
-
-    def records(most: int, words: int) -> dict[str, Any]:
-        limits = (
-            f"a history has at most {own.history:,} values of {own.value_characters:,} characters, a text or post "
-            f"{words:,} words and {own.characters:,} characters"
-        )
-        return {"type": "array", "items": _RECORD, "maxItems": most, "description": limits}
-
-    return {
-        "predict": _object(
-            ["records"],
-            records=records(own.records, own.words),
-            k=k,
-            evidence={"type": "boolean"},
-            prefix=prefix,
-            prefixes={"type": "array", "items": prefix},
-        ),
-        "explain": _object(["records"], records=records(own.explained, own.explained_words), k=k),
-        "update": _object(
-            ["records"],
-            records=records(own.learned, own.words),
-            users=_TEXTS,
-            articles={"type": "array", "items": {"$ref": "#/components/schemas/Article"}},
-            max_drop={"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.05},
-            test={"type": "boolean", "default": True},
-        ),
-        "figure": _object(
-            ["record"],
-            record=_RECORD,
-            k=k,
-            choice={"type": "integer", "minimum": 0},
-            prefix=prefix,
-        ),
-        "events": {
-            "anyOf": [
-                _object(["events"], events={"type": "array", "items": {"type": "object"}, "maxItems": own.events}),
-                {"type": "object", "minProperties": 1},
-                {"type": "array", "items": {"type": "object", "minProperties": 1}},
-            ]
-        },
-        "gorse": {
-            "type": "array",
-            "maxItems": own.history,
-            "items": _object(
-                ["ItemId"],
-                ItemId={"type": "string", "minLength": 1},
-                Timestamp={"type": "string"},
-                FeedbackType={"type": "string"},
-                UserId={"type": "string"},
-                Comment={"type": "string"},
-            ),
-        },
-    }
-
-
 REFUSED = {
     400: "not JSON",
     401: "no token, or a wrong one",
+    403: "this service does not learn over HTTP",
     404: "not served",
     408: "the body came too slowly",
     409: "another process learns into the folder, or the update was refused",
@@ -152,35 +49,71 @@ REFUSED = {
     429: "the queue is full",
     503: "not answered in time, and given up",
 }
-_PROBLEM = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
 
 
-def described(verb: str, settings: ServeSettings) -> dict[str, Any]:
-    """The ``openapi_extra`` of a route that takes a body."""
-    examples = {name: {"value": value} for name, value in EXAMPLES[verb].items()}
-    content = {"application/json": {"schema": bodies_of(settings)[verb], "examples": examples}}
-    return {"requestBody": {"required": True, "content": content}}
+class Requests:
+    """What the routes take, within the limits of a service.
+
+    Args:
+        settings: the limits.
+    """
+
+    def __init__(self, settings: ServeSettings) -> None:
+        self.bodies = {task: _bodies_of(task, settings) for task in TASKS}
+        """By task."""
+        self.events = limited("Events", events.EventList, Limits(settings))
+        """What waits for ``ensue stream``."""
+        session = Annotated[list[gorse.Feedback], Field(max_length=settings.history)]
+        every = {verb: [getattr(own, verb) for own in self.bodies.values()] for verb in Bodies._fields}
+        types = {verb: reduce(or_, models) for verb, models in every.items()}
+        types |= {"events": self.events | events.Event | list[events.Event], "gorse": session}
+        adapters = [(verb, "validation", TypeAdapter(kind)) for verb, kind in types.items()]
+        schemas, definitions = TypeAdapter.json_schemas(adapters, ref_template=REFERENCE)  # type: ignore[arg-type]
+        self.definitions = definitions["$defs"]
+        """The schemas of all of them, by name."""
+        self._schemas = {verb: schema for (verb, _), schema in schemas.items()}
+
+    def described(self, verb: str) -> dict[str, object]:
+        """The ``openapi_extra`` of a route that takes a body."""
+        examples = {"events": events.EXAMPLES, "gorse": gorse.EXAMPLES}.get(verb) or {
+            name: body for task in TASKS for name, body in service_of(task).examples().get(verb, {}).items()
+        }
+        named = {name: {"value": value} for name, value in examples.items()}
+        content = {"application/json": {"schema": self._schemas[verb], "examples": named}}
+        return {"requestBody": {"required": True, "content": content}}
 
 
-def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def _bodies_of(task: str, settings: ServeSettings) -> Bodies:
+    service = service_of(task)
+    limits = Limits(settings, service.record, service.read)
+    predict, explain, figure, update = service.bodies
+    return Bodies(
+        limited(f"Predict{task.title()}", predict, limits),
+        limited(f"Explain{task.title()}", explain, limits),
+        limited(f"Figure{task.title()}", figure, limits),
+        limited(f"Update{task.title()}", update, limits),
+    )
+
+
+def replies(field: str, kind: str) -> type[BaseModel]:
+    """``{"answers": […]}`` of every task: ``kind`` is ``answer_type`` or ``explanation_type``."""
+    every = reduce(or_, dict.fromkeys(getattr(service_of(task), kind) for task in TASKS))
+    fields = {field: (GenericAlias(list, (every,)), ...)}
+    return create_model(field.title(), **fields)  # type: ignore[call-overload,no-any-return]
+
+
+def responses(*statuses: int) -> dict[int | str, dict[str, object]]:
     """What a route may answer beside success."""
-    return {status: {"description": REFUSED[status], "content": _PROBLEM} for status in statuses}
+    return {status: {"description": REFUSED[status], "model": Problem} for status in statuses}
 
 
-def document(app: FastAPI, names: Iterable[str]) -> dict[str, Any]:
+def document(app: FastAPI, requests: Requests, names: Iterable[str]) -> dict[str, object]:
     """The whole document, with the names of the models that are served."""
-    found: dict[str, Any] = get_openapi(
+    found = get_openapi(
         title=app.title, version=app.version, summary=app.summary, description=app.description, routes=app.routes
     )
     components = found.setdefault("components", {})
-    schemas = components.setdefault("schemas", {})
-    for mode, classes in (("validation", TAKEN), ("serialization", GIVEN)):
-        for one in classes:
-            made = TypeAdapter(one).json_schema(ref_template="#/components/schemas/{model}", mode=mode)  # type: ignore[arg-type]
-            schemas |= made.pop("$defs", {}) | {one.__name__: made}
-    for one in TAKEN:
-        schemas[one.__name__]["additionalProperties"] = False
-    schemas["Problem"] = _object(["error"], error={"type": "string"}, hint={"type": "string"})
+    components["schemas"] = {**components.get("schemas", {}), **requests.definitions}
     operations = (operation for methods in found["paths"].values() for operation in methods.values())
     for parameter in (own for operation in operations for own in operation.get("parameters", ())):
         if parameter["in"] == "path":

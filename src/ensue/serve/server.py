@@ -18,8 +18,8 @@ import uvicorn
 
 from ensue.errors import DataError, SettingError
 from ensue.serve.app import Service, make_app
-from ensue.serve.bodies import decode
 from ensue.serve.connections import Connection, Register, Server, raise_file_limit
+from ensue.serve.decoding import decode
 from ensue.serve.events import open_queue
 from ensue.serve.files import Files
 from ensue.serve.guard import LOCAL, is_local

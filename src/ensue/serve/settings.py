@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, fields
 
 from ensue.errors import SettingError
@@ -77,3 +78,14 @@ class ServeSettings:
                 raise SettingError(f"{field.name} is {value}; it must be {'0 or more' if least == 0 else 'above 0'}")
         if self.records > self.waiting:
             raise SettingError(f"records is {self.records}, more than the {self.waiting} that may wait")
+
+
+UNLIMITED = ServeSettings(
+    learned=sys.maxsize,
+    history=sys.maxsize,
+    words=sys.maxsize,
+    characters=sys.maxsize,
+    value_characters=sys.maxsize,
+    article_characters=sys.maxsize,
+)
+"""For an update whose limits were looked at already."""

@@ -47,7 +47,7 @@ class Task:
     command: str
     """What the command line reads and shows: an :class:`ensue.cli.tasks.Command`."""
     service: str
-    """What the service takes and gives: an :class:`ensue.serve.tasks.Service`."""
+    """What the service takes and gives: a class that is an :class:`ensue.serve.tasks.TaskService`."""
     kinds: tuple[str, ...] = field(default=())
     """The kinds of file (:mod:`ensue.data.kinds`) that are for this task where none is named."""
     streamed: bool = False

@@ -13,6 +13,6 @@ TASK = Task(
     evaluator="ensue.evaluation.classify",
     update="ensue.refresh.classify:learn",
     command="ensue.cli.classify",
-    service="ensue.serve.tasks.classify",
+    service="ensue.serve.tasks.classify:ClassifyService",
     kinds=("classify",),
 )

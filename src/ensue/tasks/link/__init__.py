@@ -13,6 +13,6 @@ TASK = Task(
     evaluator="ensue.evaluation.link",
     update="ensue.refresh.link:learn",
     command="ensue.cli.link",
-    service="ensue.serve.tasks.link",
+    service="ensue.serve.tasks.link:LinkService",
     kinds=("link",),
 )

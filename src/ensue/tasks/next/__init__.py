@@ -13,7 +13,7 @@ TASK = Task(
     evaluator="ensue.evaluation.next_event",
     update="ensue.refresh.next_event:learn",
     command="ensue.cli.next_event",
-    service="ensue.serve.tasks.next_event",
+    service="ensue.serve.tasks.next_event:NextService",
     kinds=("next",),
     streamed=True,
 )

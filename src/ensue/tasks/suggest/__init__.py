@@ -13,6 +13,6 @@ TASK = Task(
     evaluator="ensue.evaluation.suggest",
     update="ensue.refresh.suggest:learn",
     command="ensue.cli.suggest",
-    service="ensue.serve.tasks.suggest",
+    service="ensue.serve.tasks.suggest:SuggestService",
     kinds=("suggest",),
 )

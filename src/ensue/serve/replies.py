@@ -1,0 +1,60 @@
+"""What the service replies, as models for the document; most replies are lines that the library has written."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Problem(BaseModel):
+    """What is wrong with a request."""
+
+    model_config = ConfigDict(extra="forbid")
+    error: str = Field(description="one line: where, what is wrong, what to do")
+    hint: str = Field("", description="what to do, where the line does not say so")
+
+
+class Served(BaseModel):
+    """A served model; the models of each task have more to say."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str
+    task: str
+    model: str
+    version: int
+    since: str = Field(description="since when this version answers, ISO")
+    trained: str | None = Field(description="the day it was written, ISO")
+    scores: dict[str, object] | None = Field(description="of its card: figures, protocol, verdict")
+    examples: list[dict[str, object]] = Field(description="records that can be asked")
+
+
+class Drawing(BaseModel):
+    """A figure of Plotly, and a sentence that says what it shows."""
+
+    figure: dict[str, object]
+    words: str
+
+
+class Learned(BaseModel):
+    """What an update came to."""
+
+    model_config = ConfigDict(extra="allow")
+    accepted: bool
+    version: int = Field(description="the version that stands now")
+    slices: list[dict[str, object]] = Field(description="what it was tested on")
+    held: str
+    max_drop: float | None
+    loss: float
+    verdict: str
+
+
+class Queued(BaseModel):
+    """Events that wait to be learned."""
+
+    accepted: int
+    passed_over: int = Field(description="events that are none of this kind, such as a search")
+
+
+class Status(BaseModel):
+    """How the process is."""
+
+    status: str

@@ -1,0 +1,44 @@
+"""The sentences beside a figure, which say what it shows.
+
+Weights are what a model attended to, not causes; so a sentence carries what was measured: how far the score falls when
+the thing attended to most is taken out.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from ensue.answers import Choice
+from ensue.errors import DataError
+
+NOT_CAUSES = "Weights are what the model leaned on, not causes."
+AnyChoice = TypeVar("AnyChoice")
+
+
+def chosen(choices: tuple[AnyChoice, ...], place: int) -> AnyChoice:
+    """The choice at a place.
+
+    Raises:
+        DataError: there is none.
+    """
+    if not choices:
+        raise DataError("the answer has no choice, so there is nothing to draw")
+    if place >= len(choices):
+        raise DataError(f'field "choice" is {place}, but the answer has {len(choices)} choices, counted from 0')
+    return choices[place]
+
+
+def of_events(choice: Choice) -> str:
+    """Which event a choice attended to most, and what it loses without that."""
+    if not choice.heeded:
+        return f"{choice.value} (score {choice.score:.3f}) leaned on nothing of this history: it is what is common."
+    most = choice.heeded[0]
+    sentence = f"{choice.value} (score {choice.score:.3f}) leaned most on {most.value}: share {most.share:.2f}"
+    return f"{sentence}." if most.lost is None else f"{sentence}; without it the score {falls(most.lost)}."
+
+
+def falls(lost: float) -> str:
+    """How far a score falls, in words."""
+    if abs(lost) < 0.0005:
+        return "stays as it is"
+    return f"falls by {lost:.3f}" if lost > 0 else f"rises by {-lost:.3f}"

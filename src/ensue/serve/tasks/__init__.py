@@ -1,0 +1,128 @@
+"""What the service asks of a task: how its records are read and answered, and what it shows of a model.
+
+The service knows no task by name. :func:`service_of` finds what a task brings (:mod:`ensue.serve.tasks.plain` where it
+brings nothing of its own), and the routes, the document, the page and the updates ask that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import plotly.graph_objects as go
+
+from ensue.serve.bodies import Bodies, Explain, Figure, Predict, Update
+from ensue.serve.settings import ServeSettings
+from ensue.tasks import TASKS
+from ensue.tasks.base import named
+
+SHOWN = 6
+"""Records that the page offers, at most."""
+
+P = TypeVar("P", contravariant=True)
+Q = TypeVar("Q")
+
+
+class Kind(NamedTuple):
+    """A kind of question; requests of one kind are answered together."""
+
+    verb: str
+    k: int
+    evidence: bool = True
+
+
+class Drawn(NamedTuple):
+    """Another kind: the figure of one choice of the first ``k``."""
+
+    k: int
+    choice: int
+
+
+class TaskService(Protocol[P, Q]):
+    """A task over HTTP, of predictors ``P`` that are asked questions ``Q``: a record and what came with it."""
+
+    histories: bool
+    """Whether its records are histories of values that are ranked: those have Gorse's address too."""
+    view: str
+    """How the page asks it, a name in ``kinds.js``."""
+    bodies: Bodies
+    """What requests hold."""
+    answer_type: type
+    """Of a prediction, for the document."""
+    explanation_type: type
+    """Of an explanation, for the document."""
+
+    @property
+    def record(self) -> type:
+        """What is asked about."""
+        ...
+
+    def examples(self) -> Mapping[str, Mapping[str, object]]:
+        """By verb and name, bodies that can be sent; without ``update`` where nothing is learned over HTTP."""
+        ...
+
+    def read(self, found: object, where: str, settings: ServeSettings, words: str) -> object:
+        """A decoded record, of no more words than the setting ``words`` allows.
+
+        Raises:
+            DataError: naming ``where``, the field and what to do.
+        """
+        ...
+
+    def questions(self, body: Predict | Explain | Figure) -> Sequence[Q]:
+        """What a body asks."""
+        ...
+
+    def texts_of(self, question: Q) -> Sequence[str]:
+        """What may be long of a question: its values, its texts, or its text."""
+        ...
+
+    def answer(self, predictor: P, kind: Kind, questions: Sequence[Q]) -> list[str]:
+        """A line of JSON for each question: of an answer, or of an explanation."""
+        ...
+
+    def draw(self, predictor: P, drawn: Drawn, question: Q) -> tuple[go.Figure, str]:
+        """The evidence behind one choice, and a sentence that says what it shows.
+
+        Raises:
+            DataError: there is no such choice, or nothing to draw.
+        """
+        ...
+
+    def first_question(self, predictor: P) -> Q | None:
+        """What is asked before anybody else asks, so that nobody waits for what is made once."""
+        ...
+
+    def describe(self, predictor: P) -> dict[str, object]:
+        """What ``/v1/models`` says of a model, beside its task, name and version."""
+        ...
+
+    def shown(self, predictor: P) -> list[dict[str, object]]:
+        """Records that the page offers: nobody's history, nothing that was learned but what anybody may see."""
+        ...
+
+    def data_of(self, predictor: P, body: Update) -> object:
+        """What an update learns of a body.
+
+        Raises:
+            DataError: nothing can be learned from it.
+        """
+        ...
+
+
+AnyService = TaskService[Any, Any]
+"""Where the task is known when the program runs."""
+
+
+def load_of(texts: Sequence[str]) -> int:
+    """Roughly what a question costs: its words and values, and something for being one at all."""
+    return 20 + len(texts) + sum(text.count(" ") for text in texts)
+
+
+@cache
+def service_of(task: str) -> AnyService:
+    """What a task brings to the service."""
+    own = TASKS[task]
+    service: AnyService = named(own.service)(own)
+    return service

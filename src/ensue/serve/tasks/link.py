@@ -1,0 +1,120 @@
+"""Posts over HTTP: which articles they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, cast
+
+import plotly.graph_objects as go
+from pydantic import BeforeValidator, Field
+
+from ensue import figures
+from ensue.answers import LinkAnswer
+from ensue.data.posts import Articles, Corpus, Posts
+from ensue.errors import DataError
+from ensue.records import Article, Post
+from ensue.serve.bodies import Bodies, Limit, Limits, Update
+from ensue.serve.lengths import require_short_texts, too_long
+from ensue.serve.sentences import chosen, falls
+from ensue.serve.settings import ServeSettings
+from ensue.serve.tasks import SHOWN, Drawn
+from ensue.serve.tasks.plain import PlainService
+from ensue.tasks.link.explain import LinkExplanation, explanation
+from ensue.tasks.link.predictor import LinkPredictor
+
+TITLE = 200
+"""Characters of an article's title, or of its body, that the page offers as a post."""
+
+
+def _articles(limits: Limits, kind: object) -> object:
+    """Articles that are new."""
+    most = limits.settings.article_characters
+
+    def read(articles: object) -> object:
+        if not isinstance(articles, list):
+            return articles  # which is refused as no list
+        return [_article(article, f"articles[{at}]", most) for at, article in enumerate(articles)]
+
+    return Annotated[list[Article], BeforeValidator(read)]
+
+
+def _article(found: object, where: str, most: int) -> Article:
+    if not isinstance(found, dict):
+        raise DataError(f'{where}: must be an object such as {{"body": "an article", "id": "n1"}}')
+    if (size := sum(len(part) for part in found.values() if isinstance(part, str))) > most:
+        raise too_long(where, size, "characters", most, "an article", "article_characters")
+    return Article.from_fields(found, where)
+
+
+class UpdateLinks(Update):
+    """Posts, and articles that are new."""
+
+    articles: Annotated[list[Article], Limit(_articles)] = Field([], description="articles that are new")
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is neither a post nor an article."""
+        return not self.records and not self.articles
+
+
+class LinkService(PlainService[LinkPredictor, Post]):
+    """See :class:`ensue.serve.tasks.TaskService`."""
+
+    view = "posts"
+    bodies = Bodies(update=UpdateLinks)
+    answer_type, explanation_type = LinkAnswer, LinkExplanation
+
+    def examples(self) -> Mapping[str, Mapping[str, object]]:
+        """Posts about a bridge."""
+        name, post = self.task.name, {"text": "The bridge is closed again"}
+        article = {"body": "The old bridge was closed on Monday.", "id": "n4", "title": "Bridge closed"}
+        return {
+            "predict": {name: {"records": [post], "k": 3}},
+            "explain": {name: {"records": [post]}},
+            "figure": {name: {"record": post, "choice": 1}},
+            "update": {name: {"records": [{**post, "id": "p9", "about": ["n4"]}], "articles": [article]}},
+        }
+
+    def require_short(self, record: object, where: str, settings: ServeSettings, words: str) -> None:
+        """Its words are counted."""
+        assert isinstance(record, Post)
+        require_short_texts((record.text,), where, settings, words)
+
+    def texts_of(self, question: Post) -> Sequence[str]:
+        """The text."""
+        return (question.text,)
+
+    def draw(self, predictor: LinkPredictor, drawn: Drawn, question: Post) -> tuple[go.Figure, str]:
+        """What the article loses without each word of the post."""
+        (answer,) = predictor.predict([question], drawn.k)
+        choice = chosen(answer.choices, drawn.choice)
+        attended = explanation(predictor, question, replace(answer, choices=(choice,)))
+        if not attended.lost:
+            raise DataError("record: the post has no word, so there is nothing to draw")
+        at = max(range(len(attended.lost)), key=lambda place: attended.lost[place])
+        sentences = [
+            f"Article {choice.value}: the score {falls(attended.lost[at])} without “{attended.words[at]}”, "
+            "more than without any other word of the post."
+        ]
+        if choice.sentence:
+            sentences.append(f"Its sentence closest to the post: “{choice.sentence}”")
+        return figures.deletions(attended), " ".join(sentences)
+
+    def first_question(self, predictor: LinkPredictor) -> Post:
+        """Any word."""
+        return Post("a")
+
+    def describe(self, predictor: LinkPredictor) -> dict[str, object]:
+        """How many articles it ranks."""
+        return {"articles": len(predictor.articles)}
+
+    def shown(self, predictor: LinkPredictor) -> list[dict[str, object]]:
+        """Titles of its articles, or how those begin that have none."""
+        titles, bodies = predictor.articles.titles.head(SHOWN), predictor.articles.bodies.head(SHOWN)
+        return [{"text": (title or body)[:TITLE]} for title, body in zip(titles, bodies, strict=True)]
+
+    def data_of(self, predictor: LinkPredictor, body: Update) -> Corpus:
+        """Posts, and articles that are new."""
+        assert isinstance(body, UpdateLinks)
+        return Corpus(Articles.of(body.articles), Posts.of(cast(list[Post], body.records)))

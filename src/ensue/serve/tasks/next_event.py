@@ -1,0 +1,95 @@
+"""Histories over HTTP: what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import plotly.graph_objects as go
+
+from ensue import figures
+from ensue.answers import Answer, Choice, Explanation
+from ensue.data.histories import Histories
+from ensue.records import History
+from ensue.serve.bodies import Update
+from ensue.serve.lengths import require_short_history
+from ensue.serve.sentences import NOT_CAUSES, chosen, of_events
+from ensue.serve.settings import ServeSettings
+from ensue.serve.tasks import SHOWN, Drawn
+from ensue.serve.tasks.plain import PlainService
+from ensue.tasks.next.predictor import NextPredictor
+
+BARS = 60
+"""Events whose weights are drawn as bars, at most: the latest."""
+HISTORY = {"values": ["a17", "b03", "c44"], "times": [0, 20, 65]}
+
+
+class NextService(PlainService[NextPredictor, History]):
+    """See :class:`ensue.serve.tasks.TaskService`."""
+
+    histories = True
+    view = "events"
+    answer_type, explanation_type = Answer, Explanation
+
+    def examples(self) -> Mapping[str, Mapping[str, object]]:
+        """Clicks."""
+        name, learned = self.task.name, [HISTORY, {"values": ["a17", "d91"]}]
+        asked = {name: {"records": [HISTORY], "k": 3}}
+        return {
+            "predict": asked,
+            "explain": asked,
+            "figure": {name: {"record": HISTORY, "k": 5, "choice": 0}},
+            "update": {name: {"records": learned}, f"{name}, tested": {"records": learned, "max_drop": 0.05}},
+        }
+
+    def require_short(self, record: object, where: str, settings: ServeSettings, words: str) -> None:
+        """Its values are counted, and the longest measured."""
+        assert isinstance(record, History)
+        require_short_history(record, where, settings)
+
+    def texts_of(self, question: History) -> Sequence[str]:
+        """Its values."""
+        return question.values
+
+    def draw(self, predictor: NextPredictor, drawn: Drawn, question: History) -> tuple[go.Figure, str]:
+        """The weights between the events where there are any, else how much the answer attended to each."""
+        (explanation,) = predictor.explain([question], drawn.k)
+        choice = chosen(explanation.answer.choices, drawn.choice)
+        if explanation.dependency:
+            figure = figures.dependency(explanation)
+        else:
+            places = [place for place, value in enumerate(question.values) if value in predictor.vocabulary]
+            figure = _bars(explanation, choice, places[max(0, len(places) - len(explanation.values)) :])
+        return figure, f"{of_events(choice)} {NOT_CAUSES}"
+
+    def first_question(self, predictor: NextPredictor) -> History:
+        """A value it knows, if there is one."""
+        return History(tuple(predictor.vocabulary.values[:1]))
+
+    def describe(self, predictor: NextPredictor) -> dict[str, object]:
+        """How many values it ranks, and whether it looks at times."""
+        return {"values": len(predictor.vocabulary.values), "timed": predictor.metadata.timed}
+
+    def shown(self, predictor: NextPredictor) -> list[dict[str, object]]:
+        """What is common: the answer to a value that nobody has."""
+        (answer,) = predictor.predict([History((" ",))], SHOWN, evidence=False)
+        return [{"values": [choice.value]} for choice in answer.choices]
+
+    def data_of(self, predictor: NextPredictor, body: Update) -> Histories:
+        """The histories."""
+        return Histories.of(cast(list[History], body.records))
+
+
+def _bars(explanation: Explanation, choice: Choice, places: list[int]) -> go.Figure:
+    """Of models without weights between the events: how much the answer attended to each, and the deletion tests.
+
+    Of 3 events of which the model knows the first and the last, ``places`` are 0 and 2: the names are 1 and 3.
+    """
+    lost = {heed.position: heed.lost for heed in choice.heeded}
+    names = [f"{place + 1}: {value}" for place, value in zip(places, explanation.values, strict=True)]
+    series: dict[str, list[float | None]] = {
+        "weight": list[float | None](explanation.influence)[-BARS:],
+        "score lost without it": [lost.get(place) for place in places[-BARS:]],
+    }
+    title = f"{choice.value}: what it leaned on, not causes"
+    return figures.bars(title, "weight, and score lost", names[-BARS:], series)

@@ -1,0 +1,205 @@
+"""Queries over HTTP: what is searched next, with what stands in the search box already."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, NamedTuple, Self, cast
+
+import plotly.graph_objects as go
+from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
+
+from ensue import figures
+from ensue.answers import Answer, QueryExplanation
+from ensue.data.queries import Queries, read_queries
+from ensue.data.queries.rules import Normalisation, QueryRules
+from ensue.errors import DataError
+from ensue.lines import plural
+from ensue.records import History
+from ensue.serve.bodies import Bodies, Explain, Figure, Limit, Limits, Predict, Update
+from ensue.serve.lengths import require_short_history, too_long
+from ensue.serve.sentences import NOT_CAUSES, chosen, of_events
+from ensue.serve.settings import ServeSettings
+from ensue.serve.tasks import SHOWN, Drawn, Kind
+from ensue.serve.tasks.plain import PlainService
+from ensue.tasks.suggest.explain import explanation
+from ensue.tasks.suggest.predictor import SuggestPredictor
+
+
+def _prefix(limits: Limits, kind: object) -> object:
+    """What stands in the search box."""
+    most = limits.settings.prefix
+
+    def check(prefix: object) -> object:
+        return _short(prefix, 'field "prefix"', most)
+
+    return Annotated[str, Field(max_length=most), BeforeValidator(check)]
+
+
+def _prefixes(limits: Limits, kind: object) -> object:
+    """What stands there in each session."""
+    most = limits.settings.prefix
+
+    def check(prefixes: object, info: ValidationInfo) -> object:
+        count = len(info.data["records"])
+        if not isinstance(prefixes, list) or len(prefixes) != count:
+            raise DataError(f'field "prefixes" must be a list of {plural(count, "text")}, one a record')
+        return [_short(prefix, f"prefixes[{at}]", most) for at, prefix in enumerate(prefixes)]
+
+    return Annotated[list[Annotated[str, Field(max_length=most)]], BeforeValidator(check)]
+
+
+def _users(limits: Limits, kind: object) -> object:
+    """Who typed each session."""
+    most = limits.settings.value_characters
+
+    def check(users: object, info: ValidationInfo) -> object:
+        count = len(info.data["records"])
+        if users is None:
+            return None
+        if not isinstance(users, list) or len(users) != count or not all(map(_is_name, users)):
+            raise DataError(f'field "users" must be a list of {count} names, one a record')
+        if max((len(str(user)) for user in users), default=0) > most:
+            raise DataError(f'field "users": a name has more than {most:,} characters')
+        return [str(user) for user in users]
+
+    return Annotated[list[str] | None, BeforeValidator(check)]
+
+
+def _is_name(user: object) -> bool:
+    return isinstance(user, str | int) and not isinstance(user, bool) and user != ""
+
+
+def _short(prefix: object, where: str, most: int) -> object:
+    if isinstance(prefix, str) and len(prefix) > most:
+        raise too_long(where, len(prefix), "characters", most, "a prefix", "prefix")
+    return prefix
+
+
+class PredictQueries(Predict):
+    """Sessions, and what is typed in all of them or in each."""
+
+    prefix: Annotated[str, Limit(_prefix)] = Field("", description="what stands in the search box already")
+    prefixes: Annotated[list[str], Limit(_prefixes)] = Field([], description="the same of each record")
+
+    @model_validator(mode="after")
+    def _one_of_the_two(self) -> Self:
+        if {"prefix", "prefixes"} <= self.model_fields_set:
+            raise DataError('fields "prefix" and "prefixes" exclude each other; give one of the two')
+        return self
+
+
+class FigureQueries(Figure):
+    """A session, and what is typed in it."""
+
+    prefix: Annotated[str, Limit(_prefix)] = Field("", description="what stands in the search box already")
+
+
+class UpdateQueries(Update):
+    """Sessions, and who typed them."""
+
+    users: Annotated[list[str] | None, Limit(_users)] = Field(
+        None, description="a name a record; they are numbered, and kept nowhere"
+    )
+
+
+class Typed(NamedTuple):
+    """A session, and what stands in the search box already."""
+
+    record: History
+    prefix: str
+
+
+class SuggestService(PlainService[SuggestPredictor, Typed]):
+    """See :class:`ensue.serve.tasks.TaskService`."""
+
+    view = "queries"
+    bodies = Bodies(PredictQueries, Explain, FigureQueries, UpdateQueries)
+    answer_type, explanation_type = Answer, QueryExplanation
+
+    def examples(self) -> Mapping[str, Mapping[str, object]]:
+        """Searches for flights."""
+        name, session = self.task.name, {"values": ["cheap flights"]}
+        longer = {"values": ["cheap flights", "flights to rome"]}
+        return {
+            "predict": {name: {"records": [session], "k": 5, "prefixes": ["fl"]}},
+            "explain": {name: {"records": [longer]}},
+            "figure": {name: {"record": session, "choice": 0, "prefix": "fl"}},
+            "update": {name: {"records": [longer], "users": ["u1"]}},
+        }
+
+    def require_short(self, record: object, where: str, settings: ServeSettings, words: str) -> None:
+        """Its queries are counted, and the longest measured."""
+        assert isinstance(record, History)
+        require_short_history(record, where, settings)
+
+    def questions(self, body: Predict | Explain | Figure) -> Sequence[Typed]:
+        """Sessions with their prefixes."""
+        if isinstance(body, Figure):
+            assert isinstance(body, FigureQueries)
+            return [Typed(cast(History, body.record), body.prefix)]
+        prefixes = [""] * len(body.records)
+        if isinstance(body, PredictQueries):
+            prefixes = body.prefixes or [body.prefix] * len(body.records)
+        return [Typed(cast(History, record), prefix) for record, prefix in zip(body.records, prefixes, strict=True)]
+
+    def texts_of(self, question: Typed) -> Sequence[str]:
+        """The queries."""
+        return question.record.values
+
+    def answer(self, predictor: SuggestPredictor, kind: Kind, questions: Sequence[Typed]) -> list[str]:
+        """Each question with its own prefix."""
+        sessions = [question.record for question in questions]
+        if kind.verb == "explain":
+            return [explanation.to_json() for explanation in predictor.explain(sessions, kind.k)]
+        prefixes = [question.prefix for question in questions]
+        answers = predictor.predict(sessions, kind.k, evidence=kind.evidence, prefix=prefixes)
+        return [answer.to_json() for answer in answers]
+
+    def draw(self, predictor: SuggestPredictor, drawn: Drawn, question: Typed) -> tuple[go.Figure, str]:
+        """The words of the session that the choice attended to."""
+        (answer,) = predictor.predict([question.record], drawn.k, prefix=[question.prefix])
+        choice = chosen(answer.choices, drawn.choice)
+        attended = explanation(predictor, question.record, replace(answer, choices=(choice,)))
+        if not attended.weights:
+            return figures.leanings(attended), f"{choice.value} was counted: no word of the session was weighed."
+        return figures.leanings(attended), f"{of_events(choice)} {NOT_CAUSES}"
+
+    def first_question(self, predictor: SuggestPredictor) -> Typed:
+        """Any query."""
+        return Typed(History(("a",)), "")
+
+    def shown(self, predictor: SuggestPredictor) -> list[dict[str, object]]:
+        """The answer to a query that nobody meant."""
+        (answer,) = predictor.predict([History(("a",))], SHOWN, evidence=False, prefix=[""])
+        return [{"values": [choice.value]} for choice in answer.choices]
+
+    def data_of(self, predictor: SuggestPredictor, body: Update) -> Queries:
+        """Sessions by the rules of a log: users and sessions are numbered, their names go nowhere."""
+        assert isinstance(body, UpdateQueries)
+        return _queries(cast(list[History], body.records), body.users, predictor.metadata.normalisation)
+
+
+def _queries(records: Sequence[History], users: Sequence[str] | None, normalisation: Normalisation) -> Queries:
+    rows = [
+        {
+            **({} if users is None else {"user": users[session]}),
+            "session": str(session),
+            "query": query,
+            "time": record.times[place] if record.times else place,
+        }
+        for session, record in enumerate(records)
+        for place, query in enumerate(record.values)
+    ]
+    if not rows:
+        raise DataError("new data: there are no queries")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "queries.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        try:
+            return read_queries(path, rules=QueryRules(normalisation=normalisation), time_unit="s")[0]
+        except DataError as error:
+            raise DataError(str(error).replace(str(path), "new data")) from error

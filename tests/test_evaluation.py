@@ -23,7 +23,7 @@ from ensue.tasks.next.dataset import draw_negatives
 from ensue.tasks.next.model import module_of
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST
-from tests import oracles
+from tests.oracles import measures as oracles
 
 AT = (1, 2)
 

@@ -9,7 +9,7 @@ from sklearn.metrics import ndcg_score, top_k_accuracy_score
 from torch import Tensor
 
 from ensue import metrics
-from tests import oracles
+from tests.oracles import measures as oracles
 
 AT = (1, 3, 10)
 

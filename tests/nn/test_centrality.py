@@ -13,7 +13,7 @@ from ensue.errors import SettingError
 from ensue.nn import word_graph
 from ensue.nn.centrality import Method, centrality, connections, dobrushin, second_eigenvalue, steps_to_converge
 from ensue.nn.word_graph import additive_scores
-from tests import oracles_text
+from tests.oracles import text as text_oracles
 
 METHODS: list[Method] = ["solve", "power", "series"]
 RAGGED = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 1, 0], [0, 0, 1, 0, 0], [0, 0, 0, 0, 0]], dtype=torch.bool)
@@ -52,7 +52,7 @@ def test_connections_equal_a_softmax_a_column() -> None:
     found = connections(scores, RAGGED)
     for matrix, own, mask in zip(found, scores, RAGGED, strict=True):
         if mask.any():
-            pairs = oracles_text.connections(own[mask][:, mask])
+            pairs = text_oracles.connections(own[mask][:, mask])
             torch.testing.assert_close(matrix[mask][:, mask], pairs, rtol=0, atol=1e-15)
             torch.testing.assert_close(matrix.sum(0), torch.ones(5).double())
         assert (matrix[~mask] == 0).all()
@@ -89,13 +89,13 @@ def test_equals_scipy(method: Method, spread: float) -> None:
     matrix = connections(spread * random(4, 5, 5, seed=1), RAGGED)
     found = centrality(matrix, RAGGED, method=method)
     for share, own, mask in zip(found[:3], matrix, RAGGED, strict=False):
-        torch.testing.assert_close(share[mask], oracles_text.dominant(own[mask][:, mask]), rtol=0, atol=1e-12)
+        torch.testing.assert_close(share[mask], text_oracles.dominant(own[mask][:, mask]), rtol=0, atol=1e-12)
     assert (found[~RAGGED] == 0).all()
 
 
 def test_equals_algorithm_1_from_any_positive_start() -> None:
     matrix = graph(7, 2.0)
-    expected = oracles_text.power_method(matrix[0], random(7).abs(), 1e-14)
+    expected = text_oracles.power_method(matrix[0], random(7).abs(), 1e-14)
     torch.testing.assert_close(centrality(matrix, whole(1, 7))[0], expected, rtol=0, atol=1e-12)
 
 
@@ -133,7 +133,7 @@ def test_gradient_equals_differences_of_scipys_eigenvector(method: Method) -> No
         for j in range(4):
             step = torch.zeros(4, 4).double()
             step[i, j] = 1e-5
-            ahead, back = oracles_text.dominant(matrix[0] + step), oracles_text.dominant(matrix[0] - step)
+            ahead, back = text_oracles.dominant(matrix[0] + step), text_oracles.dominant(matrix[0] - step)
             assert found[i, j].item() == pytest.approx(float((ahead - back) @ direction) / 2e-5, abs=1e-8)
 
 
@@ -279,7 +279,7 @@ def test_dobrushin_bounds_the_second_eigenvalue_and_padding_does_not_count() -> 
     bounds, eigenvalues = dobrushin(matrix, RAGGED), second_eigenvalue(matrix, RAGGED)
     for bound, eigenvalue, own, mask in zip(bounds[:2], eigenvalues, matrix, RAGGED, strict=False):
         real = own[mask][:, mask]
-        assert bound.item() == pytest.approx(oracles_text.dobrushin(real), abs=1e-15)
+        assert bound.item() == pytest.approx(text_oracles.dobrushin(real), abs=1e-15)
         second = torch.linalg.eigvals(real).abs().sort().values[-2]
         assert eigenvalue.item() == pytest.approx(second.item(), abs=1e-12)
         assert 0.1 < eigenvalue <= bound
@@ -321,7 +321,7 @@ def test_additive_scores_equal_the_loop(monkeypatch: pytest.MonkeyPatch, block: 
     receiving, giving, vector = words()
     found = additive_scores(receiving, giving, vector, RAGGED)
     for text, pairs in enumerate(PAIRS):
-        expected = oracles_text.additive_scores(receiving[text], giving[text], vector)
+        expected = text_oracles.additive_scores(receiving[text], giving[text], vector)
         torch.testing.assert_close(found[text][pairs], expected[pairs], rtol=0, atol=1e-14)
     assert torch.isfinite(found).all()
 

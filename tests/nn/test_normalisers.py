@@ -13,7 +13,7 @@ from ensue.errors import SettingError
 from ensue.nn import normalisers
 from ensue.nn.attention import masked_softmax
 from ensue.nn.normalisers import FEW, LEAST, MOST, Alphas, entmax, entmax15, sparsemax
-from tests import oracles_link
+from tests.oracles import link as link_oracles
 
 ALPHAS = [1.01, 1.1, 1.25, 1.5, 1.75, 1.9, 1.99, 2.0]
 SIZES = [1, 2, 5, FEW, FEW + 1, 30, 1000]
@@ -72,7 +72,7 @@ def test_equals_a_literal_bisection_under_masks() -> None:
         for row, own, seen in zip(found, scores, RAGGED, strict=True):
             assert not row[~seen].any()
             if seen.any():
-                assert row[seen].tolist() == pytest.approx(oracles_link.entmax(own[seen].tolist(), alpha), abs=1e-13)
+                assert row[seen].tolist() == pytest.approx(link_oracles.entmax(own[seen].tolist(), alpha), abs=1e-13)
 
 
 @pytest.mark.parametrize("alpha", [1.0, 1.3, 1.5, 2.0])

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from ensue.errors import SettingError
 from ensue.nn.pooling import POOLINGS, Centrality, DynamicRouting, Max, Mean, Pooled, Pooling, SelfAttention
-from tests import oracles_text
 from tests.oracles import softmax
+from tests.oracles import text as text_oracles
 
 DIM = 4
 MASK = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 1, 0], [0, 0, 1, 0, 0], [0, 0, 0, 0, 0]], dtype=torch.bool)
@@ -45,12 +45,12 @@ def plain(name: str, **keywords: Any) -> tuple[Pooling, Pooled, list[Tensor]]:
     for norm in (module for module in pooling.modules() if isinstance(module, nn.LayerNorm)):
         norm.reset_parameters()
     found = pool(pooling, vectors(), MASK)
-    return pooling, found, [oracles_text.layer_norm(word) for word in vectors()[1][MASK[1]]]
+    return pooling, found, [text_oracles.layer_norm(word) for word in vectors()[1][MASK[1]]]
 
 
 def check(found: Pooled, vector: Tensor, weights: Tensor) -> None:
     """The second text's vector (before the LayerNorm) and the weights of its words."""
-    torch.testing.assert_close(found.vector[1], oracles_text.layer_norm(vector), rtol=0, atol=1e-12)
+    torch.testing.assert_close(found.vector[1], text_oracles.layer_norm(vector), rtol=0, atol=1e-12)
     torch.testing.assert_close(found.weights[1][MASK[1]], weights, rtol=0, atol=1e-12)
 
 
@@ -98,7 +98,7 @@ def test_routing_equals_the_loop(name: str, iterations: int) -> None:
     pooling, found, words = plain(name, capsules=3, iterations=iterations)
     assert isinstance(pooling, DynamicRouting) and pooling.width == 3 * DIM
     offers = torch.stack([torch.tanh(pooling.offer.weight @ word + pooling.offer.bias) for word in words])
-    vector, routing = oracles_text.dynamic_routing(offers.view(-1, 3, DIM), iterations, reverse=pooling.reverse)
+    vector, routing = text_oracles.dynamic_routing(offers.view(-1, 3, DIM), iterations, reverse=pooling.reverse)
     check(found, vector, torch.stack([column / column.sum() for column in routing.T]).mean(0))
 
 
@@ -114,11 +114,11 @@ def test_centrality_equals_the_loop(name: str, method: str) -> None:
         for weight, bias in zip(score.sides.weight.chunk(2), score.sides.bias.chunk(2), strict=True)
     )
     if name == "centrality":
-        scores = oracles_text.additive_scores(torch.stack(receiving), torch.stack(giving), score.vector)  # type: ignore[arg-type]
+        scores = text_oracles.additive_scores(torch.stack(receiving), torch.stack(giving), score.vector)  # type: ignore[arg-type]
     else:
         scores = torch.stack([torch.stack([one @ other / 3**0.5 for other in giving]) for one in receiving])
-    graph = oracles_text.connections(scores)
-    weights = oracles_text.dominant(graph)
+    graph = text_oracles.connections(scores)
+    weights = text_oracles.dominant(graph)
     check(found, torch.stack([share * word for share, word in zip(weights, words, strict=True)]).sum(0), weights)
     assert found.graph is not None
     torch.testing.assert_close(found.graph[1][MASK[1]][:, MASK[1]], graph, rtol=0, atol=1e-12)

@@ -12,7 +12,7 @@ from ensue.schedule import Schedule
 from ensue.tasks.suggest.batch import BEGIN, END, FIRST, PADDING, Batch, pad, select
 from ensue.tasks.suggest.models.scoring import score
 from ensue.training.optimizer import make_optimizer
-from tests.oracles_suggest import target_log_likelihoods
+from tests.oracles.suggest import target_log_likelihoods
 
 NUM_IDS = 13
 SESSIONS = [

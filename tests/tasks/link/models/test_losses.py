@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ensue.tasks.link.models.losses import contrastive_loss, mine, triplet_loss
-from tests import oracles_link
+from tests.oracles import link as link_oracles
 
 
 def made_up(seed: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -45,8 +45,8 @@ def test_mining_and_triplets_equal_the_loop(epsilon: float) -> None:
             for article, post in positives.nonzero().tolist()
             for other in negatives[article].nonzero()[:, 0].tolist()
         ]
-        assert found == oracles_link.triplets(cosines, related, epsilon)
-        expected = oracles_link.triplet_loss(articles, posts, related, 0.15, epsilon)
+        assert found == link_oracles.triplets(cosines, related, epsilon)
+        expected = link_oracles.triplet_loss(articles, posts, related, 0.15, epsilon)
         assert triplet_loss(cosines, related, epsilon=epsilon).item() == pytest.approx(expected, abs=1e-14)
 
 
@@ -55,7 +55,7 @@ def test_contrastive_loss_equals_the_loop(temperature: float) -> None:
     for seed in range(10):
         articles, posts, related = made_up(seed)
         cosines = articles @ posts.T
-        expected = oracles_link.contrastive_loss(cosines, related, temperature)
+        expected = link_oracles.contrastive_loss(cosines, related, temperature)
         assert contrastive_loss(cosines, related, temperature=temperature).item() == pytest.approx(expected, rel=1e-12)
 
 

@@ -16,7 +16,7 @@ from ensue.tasks.link.models.star import AST
 from ensue.text.tokens import Tokens
 from ensue.training.loop import train
 from ensue.training.optimizer import make_optimizer
-from tests import oracles_link
+from tests.oracles import link as link_oracles
 from tests.tasks.link.test_dataset import counting_up
 
 LENGTHS = (9, 5, 1, 0, 2)
@@ -55,7 +55,7 @@ def test_ring_and_star_equal_the_loop(cycles: int, neighbours: int) -> None:
     for row, own, length in zip(found, ids, LENGTHS, strict=True):
         if length:
             embeddings = list(net.table.weight.detach()[own[:length]])
-            expected = oracles_link.star_transformer(weights, embeddings, cycles, neighbours)
+            expected = link_oracles.star_transformer(weights, embeddings, cycles, neighbours)
             torch.testing.assert_close(row, expected, rtol=0, atol=1e-9)
 
 
@@ -205,9 +205,9 @@ def test_the_loss_is_that_of_the_cosines(loss: str) -> None:
     rows, columns = (torch.stack([own / own.norm() for own in vectors]).detach() for vectors in (articles, posts))
     related = torch.tensor([[True, False], [False, True], [False, True]])
     expected = (
-        oracles_link.triplet_loss(rows, columns, related, 0.15, 0.1)
+        link_oracles.triplet_loss(rows, columns, related, 0.15, 0.1)
         if loss == "triplet"
-        else oracles_link.contrastive_loss(rows @ columns.T, related, 0.05)
+        else link_oracles.contrastive_loss(rows @ columns.T, related, 0.05)
     )
     assert net.loss(batch).item() == pytest.approx(expected, rel=1e-5)
 

@@ -17,7 +17,7 @@ from ensue.tasks.next.baselines.counting import Cooccurrence, CountingSettings, 
 from ensue.tasks.next.batch import Output
 from ensue.tasks.next.dataset import Windows
 from ensue.vocabulary import FIRST, Vocabulary
-from tests import oracles
+from tests.oracles import measures as oracles
 
 EASY = CountingSettings(window=2, power=1.0, popularity=0.1)
 # Events: a 2, b 4, c 2 of 8.

@@ -16,7 +16,7 @@ from ensue.tasks.next.baselines.session_knn import VSKNN, VSKNNSettings, decayed
 from ensue.tasks.next.batch import Output
 from ensue.tasks.next.dataset import Windows
 from ensue.vocabulary import FIRST, Vocabulary
-from tests.oracles_sessions import vsknn_scores
+from tests.oracles.sessions import vsknn_scores
 
 # CascadeStore sessions, the latest last. Sessions that hold a: 2, b: 3, c: 2, d: 1, of 4.
 PAST = Histories.of([History(tuple(values)) for values in ("ab", "bc", "acb", "d")])

@@ -11,8 +11,8 @@ from torch import Tensor
 from ensue.errors import SettingError
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.models.cyan import CYANRNN, CYANRNNSettings
-from tests import oracles_cascades as oracles
-from tests.oracles_sessions import loss_curve, ramped
+from tests.oracles import cascades as oracles
+from tests.oracles.sessions import loss_curve, ramped
 from tests.tasks.next.models.test_hidan import HOUR, NUM_IDS, everywhere, pad, ragged
 
 CELLS = pytest.mark.parametrize("cell", ["rnn", "gru"])

@@ -11,7 +11,7 @@ import torch
 from ensue.errors import SettingError
 from ensue.schedule import Schedule
 from ensue.tasks.next.models.factors import BPRMF, FPMC, FPMC_SCHEDULE, SCHEDULE, BPRMFSettings, FPMCSettings
-from tests import oracles_sessions as oracles
+from tests.oracles import sessions as oracles
 from tests.tasks.next.models.test_hidan import NUM_IDS, everywhere, pad, ragged
 
 MODELS: dict[str, Any] = {"bpr-mf": BPRMF, "fpmc": FPMC}

@@ -12,7 +12,7 @@ from ensue.errors import SettingError
 from ensue.schedule import Schedule
 from ensue.tasks.next.models.gru4rec import GRU4Rec, GRU4RecSettings, bpr_max
 from ensue.vocabulary import FIRST
-from tests import oracles_sessions as oracles
+from tests.oracles import sessions as oracles
 from tests.tasks.next.models.test_hidan import NUM_IDS, everywhere, pad, ragged
 
 LOSSES = pytest.mark.parametrize("loss", ["bpr-max", "ce"])

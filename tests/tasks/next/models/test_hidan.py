@@ -21,7 +21,7 @@ from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import STEPS, Windows
 from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
 from ensue.vocabulary import FIRST, Vocabulary
-from tests import oracles
+from tests.oracles import hidan as oracles
 
 HOUR = 3600.0
 NUM_IDS = 11

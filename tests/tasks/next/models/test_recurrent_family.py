@@ -10,8 +10,8 @@ import torch
 from ensue.errors import SettingError
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.models.recurrent import Recurrent, RecurrentSettings
-from tests import oracles_cascades as oracles
-from tests.oracles_sessions import largest_tensor, loss_curve, ramped, weighs_what_came_before
+from tests.oracles import cascades as oracles
+from tests.oracles.sessions import largest_tensor, loss_curve, ramped, weighs_what_came_before
 from tests.tasks.next.models.test_hidan import NUM_IDS, everywhere, pad, ragged
 
 VARIANTS: dict[str, dict[str, Any]] = {

@@ -15,8 +15,8 @@ from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.models.rmtpp import RMTPP, SMALL, RMTPPSettings, delay, log_density, total_hazard
 from ensue.vocabulary import FIRST
-from tests import oracles_cascades as oracles
-from tests.oracles_sessions import loss_curve, ramped, weighs_what_came_before
+from tests.oracles import cascades as oracles
+from tests.oracles.sessions import loss_curve, ramped, weighs_what_came_before
 from tests.tasks.next.models.test_hidan import HOUR, NUM_IDS, everywhere, pad, ragged
 
 RATES = pytest.mark.parametrize("log_rate", [-3.0, 0.0, math.log(2)])

@@ -10,7 +10,7 @@ import torch
 from ensue.errors import SettingError
 from ensue.schedule import Schedule
 from ensue.tasks.next.models.stamp import SCHEDULE, STAMP, STAMPSettings
-from tests import oracles_sessions as oracles
+from tests.oracles import sessions as oracles
 from tests.tasks.next.models.test_hidan import NUM_IDS, pad, ragged
 
 LOSSES = pytest.mark.parametrize("loss", ["ce", "sampled"])

@@ -21,7 +21,7 @@ from ensue.tasks.next.models.recurrent import RecurrentSettings
 from ensue.tasks.next.models.rmtpp import RMTPPSettings
 from ensue.vocabulary import FIRST, Vocabulary
 from tests.oracles import softmax
-from tests.oracles_sessions import Loss
+from tests.oracles.sessions import Loss
 from tests.tasks.next.models.test_hidan import HOUR, NUM_IDS, everywhere, pad, ragged, sine_ramp
 
 Weights = Mapping[str, Tensor]

@@ -20,7 +20,7 @@ from ensue.evaluation.classify import score
 from ensue.records import Text
 from ensue.studies import PAPERS, centrality, centrality_page
 from ensue.studies.centrality_measures import MEASURES, Answers, by_length, convergence, resample
-from ensue.studies.centrality_paper import RESULTS, SETTINGS, SETTINGS_NAMES, STATISTICS, half, printed
+from ensue.studies.centrality_paper import RESULTS, SETTINGS, STATISTICS, half, printed
 from ensue.studies.centrality_sets import find_sets
 from ensue.studies.provenance import Study
 from ensue.tasks.classify.catalogue import COUNTING
@@ -392,7 +392,7 @@ def test_the_papers_numbers() -> None:
     assert printed("sst1", "centrality") == 51.6 and printed("sst2", "max") == 87.0
     assert printed("snli", "mean") == 83.4 and printed("snli", "routing") is None and printed("trec", "max") is None
     assert RESULTS["imdb-10"]["centrality"] - RESULTS["imdb-10"]["routing"] == pytest.approx(3.1)
-    assert STATISTICS["sst1"][2] == 2201 and SETTINGS["snli"][SETTINGS_NAMES.index("decay_steps")] == 20_000
+    assert STATISTICS["sst1"]["test"] == 2201 and SETTINGS["snli"]["decay_steps"] == 20_000
     # One run each: the 95 % of a share on so many texts. 1.96 sqrt(51.6 x 48.4 / 2210) = 2.08.
     assert half(51.6, 2210) == pytest.approx(2.08, abs=0.01)
     assert printed("sst1", "centrality") - half(51.6, 2210) < printed("sst1", "routing")  # type: ignore[operator]

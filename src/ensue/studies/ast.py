@@ -203,7 +203,7 @@ def _row(data: str, name: str, cells: Sequence[CachedRun], found: BootstrapResul
 
 def _precision(data: str, name: str, cells: Sequence[CachedRun]) -> dict[str, Any]:
     """A row of Table 1."""
-    paper = {str(r): rows[name] for r, rows in PRECISION.items() if name in rows}
+    paper = {r: rows[name] for r, rows in PRECISION.items() if name in rows}
     return {"data": data, "model": name, "precision": _mean([c["precision_at"] for c in cells]), "paper": paper}
 
 

@@ -335,7 +335,7 @@ def _settings(data: str, cell: CachedRun) -> list[dict[str, Any]]:
     """Table 2: what was set, and what the paper prints."""
     rows = [{"data": data, "row": "here", **cell["settings"]}] if "settings" in cell else []
     if data in SETTINGS:
-        rows.append({"data": data, "row": "paper", **dict(zip(SETTINGS_NAMES, SETTINGS[data], strict=True))})
+        rows.append({"data": data, "row": "paper", **SETTINGS[data]})
     return rows
 
 

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from ensue import figures
 from ensue.evaluation.paired_test import SURE
-from ensue.studies.centrality_paper import COST, ENTAILMENT, SLIPS, STEPS, TOLERANCE, half
+from ensue.studies.centrality_paper import COST, RESULTS, SLIPS, STEPS, TOLERANCE, half
 from ensue.studies.rows import Rows, distinct, of_data, plain
 from ensue.tasks.classify.mixing_time import COLLAPSED
 
@@ -147,7 +147,7 @@ def _overall(data: str, rows: Rows) -> list[str]:
     if data == "snli":
         note += (
             f" They were learned from thirty times the pairs and compare with nothing here; the paper's table also has "
-            f"intra-attention, {ENTAILMENT['intra-attention']}."
+            f"intra-attention, {RESULTS['snli']['intra-attention']}."
         )
     return [*lines, "", note]
 

@@ -13,7 +13,7 @@ import polars as pl
 
 from ensue.data.texts import Texts, leaks, read_texts
 from ensue.errors import DataError
-from ensue.studies.centrality_paper import STATISTICS, STATISTICS_NAMES
+from ensue.studies.centrality_paper import STATISTICS
 from ensue.text.tokens import split_words
 
 VECTORS = "vectors/sgns100.npz"
@@ -69,8 +69,7 @@ class TextSet:
         }
         rows = [{"data": self.name, "row": "here", **found}]
         if self.name in STATISTICS:
-            printed = dict(zip(STATISTICS_NAMES, STATISTICS[self.name], strict=True))
-            rows.append({"data": self.name, "row": "paper", **printed})
+            rows.append({"data": self.name, "row": "paper", **STATISTICS[self.name]})
         return rows
 
     def leaked(self) -> dict[str, Any]:

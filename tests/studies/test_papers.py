@@ -1,0 +1,28 @@
+"""What papers print is read from files beside the reader, and comes with the package."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import pytest
+
+from ensue.studies.papers import Paper
+
+
+def test_lists_take_their_names_from_the_columns_around_them() -> None:
+    paper = Paper("hidan")
+    assert paper.rows("seconds")["rnn"] == {"memes": 22, "weibo": 145, "twitter": 261}
+    assert paper.rows("prediction", "weibo")["hidan"]["hit@100"] == 17.30
+    assert list(paper.tables("prediction")) == ["memes", "weibo", "twitter"]
+    assert paper.rows("statistics")["memes"] == {"users": 1109, "cascades": 42492, "mean length": 8.8}
+    assert paper.words("parameters")["hidan"] == "25.6k"
+
+
+def test_what_is_something_else_is_not_taken() -> None:
+    with pytest.raises(AssertionError, match=r"expected a number, not '6\.2k'"):
+        Paper("hidan").row("parameters")
+
+
+def test_every_file_is_read() -> None:
+    names = {path.name for path in files("ensue.studies.papers").iterdir() if path.name.endswith(".toml")}
+    assert names == {f"{name}.toml" for name in ("ast", "centrality", "hidan", "mtn", "sansr")}

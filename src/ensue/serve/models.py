@@ -124,6 +124,7 @@ class Model:
         return {
             "name": self.name,
             "task": self.task,
+            "view": self.service.view,
             "model": self.predictor.model_name,
             **self.service.describe(self.predictor),
             "version": self.version,

@@ -19,6 +19,7 @@ class Served(BaseModel):
     model_config = ConfigDict(extra="allow")
     name: str
     task: str
+    view: str = Field(description="how the page asks it")
     model: str
     version: int
     since: str = Field(description="since when this version answers, ISO")

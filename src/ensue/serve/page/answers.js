@@ -55,10 +55,10 @@ export function deletions(answer, at, kind, name) {
   const choice = answer.choices[at];
   const parts = [];
   if (choice.heeded && choice.heeded.length) parts.push(heeds(choice, kind, name));
-  else if (kind.task !== "link") parts.push(make("p", { class: "note" }, "It leaned on nothing of this: it is what is common."));
+  else if (!kind.closest) parts.push(make("p", { class: "note" }, "It leaned on nothing of this: it is what is common."));
   if (answer.deletion && at === 0) parts.push(together(answer.deletion, answer.choices[0].value));
   if (choice.sentence) parts.push(make("blockquote", {}, choice.sentence));
-  if (kind.task === "link" && !choice.sentence) parts.push(make("p", { class: "note" }, "No sentence of it shares a word with the post."));
+  if (kind.closest && !choice.sentence) parts.push(make("p", { class: "note" }, "No sentence of it shares a word with the post."));
   return make("div", { class: "tested" }, parts);
 }
 
@@ -68,7 +68,7 @@ function heeds(choice, kind, name) {
     make("tr", {}, make("th", { scope: "row" }, name(heed.value), meter(heed.share / most)),
       make("td", { class: "figure" }, percent(heed.share)),
       make("td", { class: heed.lost > 0.0005 ? "figure falls" : "figure" }, heed.lost === null ? "not measured" : change(heed.lost))));
-  const head = make("tr", {}, make("th", { scope: "col" }, kind.task === "classify" ? "word" : kind.unit ? kind.unit[0] : "value"),
+  const head = make("tr", {}, make("th", { scope: "col" }, kind.thing || (kind.unit ? kind.unit[0] : "value")),
     make("th", { scope: "col" }, "leaned on"), make("th", { scope: "col" }, "without it, points"));
   return make("table", { class: "heeds" }, make("caption", { class: "unseen" }, `What ${name(choice.value)} leaned on, and the deletion test`),
     make("thead", {}, head), make("tbody", {}, rows));

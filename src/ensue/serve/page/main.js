@@ -27,6 +27,7 @@ async function begin() {
     else document.getElementById("lead").textContent = `${models.map((model) => model.name).join(", ")}: ask what is served here, and see what it leaned on.`;
     const parts = panelsOf(models, story);
     if (parts.length) show(parts, story);
+    else if (models.length) place.replaceChildren(make("p", { class: "state" }, "This page has no question for what is served; POST /v1/models/NAME/predict answers."));
     else place.replaceChildren(make("p", { class: "state" }, "No model is served. Start the service with a model folder: ensue serve FOLDER"));
   } catch (error) {
     place.replaceChildren(problem(error, begin));

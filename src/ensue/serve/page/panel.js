@@ -24,10 +24,10 @@ export function panel(kind, models, story) {
   const right = make("div", { class: "answering" }, make("h2", {}, kind.question), view.subject, view.answers, view.evidence);
   view.section = make("section", { class: "panel", role: "tabpanel", id: `panel-${kind.key}`, "aria-labelledby": `tab-${kind.key}`, tabindex: "0" }, left, right);
   const legend = told ? kind.pick : "Examples of what it knows";
-  const describe = (item) => (told ? kind.card(item, view.name) : [shown(item.record), kind.unit ? `a ${kind.unit[0]}` : kind.task === "link" ? "a title" : "a word"]);
+  const describe = (item) => (told ? kind.card(item, view.name) : [shown(item.record), kind.example || `a ${kind.unit[0]}`]);
   const pick = items.length ? picks(legend, items, describe, (item) => choose(view, item)) : null;
   if (pick) left.append(pick.field);
-  if (kind.task === "link" || kind.task === "classify") withText(view, left, pick);
+  if (kind.form === "text") withText(view, left, pick);
   else withTrail(view, left, pick);
   if (!items.length) left.classList.add("alone");
   let begun = false;
@@ -92,10 +92,10 @@ function withTrail(view, left, pick) {
   };
   const follow = (state, prefix) => {
     const record = state.times.length ? { values: state.values, times: state.times } : { values: state.values };
-    if (!state.values.length && !prefix && kind.task !== "suggest") rest(view);
+    if (!state.values.length && !prefix && !kind.typed) rest(view);
     else ask(view, { record: structuredClone(record), prefix, live: Boolean(prefix) });
   };
-  const suggest = kind.task === "suggest" ? later(110, (prefix) => { if (pick) pick.clear(); follow(view.steps.state, prefix); }) : null;
+  const suggest = kind.typed ? later(110, (prefix) => { if (pick) pick.clear(); follow(view.steps.state, prefix); }) : null;
   view.steps = trail(kind, known, view.name, changed, suggest);
   view.caption = make("div", { class: "caption" });
   view.subject.replaceChildren(view.caption, view.steps.box);
@@ -134,7 +134,7 @@ async function ask(view, asked) {
   for (const part of [view.answers, view.evidence]) part.setAttribute("aria-busy", "true");
   if (!view.answers.querySelector(".ranked")) view.answers.replaceChildren(waiting("Asking the model…"));
   try {
-    const prefix = view.kind.task === "suggest" ? asked.prefix || "" : undefined;
+    const prefix = view.kind.typed ? asked.prefix || "" : undefined;
     const answer = await api.predict(view.model.name, asked.record, K, prefix, view.look.signal);
     if (turn === view.turn) show(view, asked, answer);
   } catch (error) {
@@ -169,7 +169,7 @@ const look = later(60, async (view, asked, answer, at) => {
   const turn = view.turn;
   const plot = make("div", { class: "plot", role: "img", "aria-label": view.kind.evidence }, waiting("Drawing…"));
   const words = make("p", { class: "words" });
-  const test = make("section", { class: "test" }, make("h4", {}, view.kind.task === "link" ? "Closest sentence of the article" : "Deletion test"), deletions(answer, at, view.kind, view.name));
+  const test = make("section", { class: "test" }, make("h4", {}, view.kind.closest ? "Closest sentence of the article" : "Deletion test"), deletions(answer, at, view.kind, view.name));
   const drawing = make("section", { class: "drawing" }, make("h4", {}, view.kind.evidence), plot, words);
   view.looking = plot;
   const head = make("h3", {}, "What it leaned on: ", make("em", {}, view.name(answer.choices[at].value)));

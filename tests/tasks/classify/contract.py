@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -12,9 +11,10 @@ import pytest
 
 from ensue.answers import TextAnswer
 from ensue.data.texts import Texts, hold_out_texts
-from ensue.errors import DataError, SettingError
+from ensue.errors import DataError
 from ensue.records import Text
 from ensue.tasks.classify.predictor import ClassifyPredictor
+from tests.tasks.contract import Contract
 
 FILLERS = [f"w{place}" for place in range(12)]
 SIGNS = {"bad": "no", "good": "yes"}
@@ -28,7 +28,6 @@ TRAINED: Mapping[str, object] = {
     "batch_size": 16,
     "epochs": 6,
 }
-LEARNED: dict[str, ClassifyPredictor] = {}
 
 
 def planted(num: int, seed: int) -> list[Text]:
@@ -43,22 +42,10 @@ def planted(num: int, seed: int) -> list[Text]:
     return found
 
 
-def close(one: list[TextAnswer], other: list[TextAnswer], *, tolerance: float = 1e-5) -> None:
-    """The same labels for the same reasons, up to rounding."""
-    assert len(one) == len(other)
-    for mine, theirs in zip(one, other, strict=True):
-        assert (mine.known, mine.given, mine.id) == (theirs.known, theirs.given, theirs.id)
-        scores = [{choice.value: choice.score for choice in answer.choices} for answer in (mine, theirs)]
-        assert scores[0] == pytest.approx(scores[1], abs=tolerance)
-        shares = [[heed.share for heed in answer.choices[0].heeded] for answer in (mine, theirs)]
-        assert shares[0] == pytest.approx(shares[1], abs=tolerance)
-
-
-class ClassifyContract:
+class ClassifyContract(Contract):
     """Inherit, name the model, and every promise is checked."""
 
-    model: ClassVar[str]
-    options: ClassVar[Mapping[str, object]] = {}
+    predictor_class = ClassifyPredictor
     learns: ClassVar[float] = 0.95
 
     @classmethod
@@ -68,17 +55,22 @@ class ClassifyContract:
             pass
         return made
 
-    @pytest.fixture
-    def predictor(self) -> ClassifyPredictor:
-        """Shared by the tests that change nothing."""
-        if self.model not in LEARNED:
-            LEARNED[self.model] = self.fitted(planted(150, 0))
-        return LEARNED[self.model]
+    @classmethod
+    def whole(cls) -> ClassifyPredictor:
+        return cls.fitted(planted(150, 0))
 
-    @pytest.fixture
-    def own(self) -> ClassifyPredictor:
-        """A predictor for a test that teaches it more."""
-        return self.fitted(planted(40, 0), **({"epochs": 1} if "epochs" in self.options else {}))
+    @classmethod
+    def few(cls) -> ClassifyPredictor:
+        return cls.fitted(planted(40, 0), **cls.quick())
+
+    def asked(self) -> list[Text]:
+        return [*planted(10, 3), Text(("",)), Text(("who? why?",)), Text(("good",), "yes", "x"), Text(("w1 " * 40,))]
+
+    def more(self) -> Texts:
+        return Texts.of([*planted(10, 4), Text(("good newcomer",), "yes")])
+
+    def bare(self, answer: TextAnswer) -> TextAnswer:
+        return replace(answer, choices=tuple(replace(choice, heeded=()) for choice in answer.choices), deletion=None)
 
     def prior(self, predictor: ClassifyPredictor) -> dict[str, float]:
         """Shares of the labels in what was trained on, all but the held-out tenth, counted anew."""
@@ -108,40 +100,6 @@ class ClassifyContract:
             assert [found[label] for label in predictor.labels] == row.tolist()
         assert predictor.targets(Texts.of(records)).tolist() == [predictor.labels.index(str(r.label)) for r in records]
 
-    def test_single_equals_batch(self, predictor: ClassifyPredictor) -> None:
-        records = [*planted(10, 3), Text(("",)), Text(("who? why?",)), Text(("good",), "yes", "x"), Text(("w1 " * 40,))]
-        close(predictor.predict(records), [predictor.predict([record])[0] for record in records])
-
-    def test_saved_and_loaded_gives_equal_answers(self, predictor: ClassifyPredictor, tmp_path: Path) -> None:
-        predictor.save(tmp_path / "model", "a card")
-        loaded = ClassifyPredictor.load(tmp_path / "model", device="cpu")
-        records = [*planted(10, 3), Text(("",)), Text(("who?",))]
-        assert loaded.predict(records) == predictor.predict(records)
-        assert loaded.explain(records) == predictor.explain(records)
-        assert loaded.summary() == predictor.summary()
-        assert (tmp_path / "model" / "CARD.md").read_text() == "a card"
-        loaded.save(tmp_path / "again", "a card")
-        for file in sorted((tmp_path / "model").iterdir()):
-            assert (tmp_path / "again" / file.name).read_bytes() == file.read_bytes(), file.name
-
-    def test_loaded_and_updated_equals_updated(self, own: ClassifyPredictor, tmp_path: Path) -> None:
-        own.save(tmp_path / "model")
-        loaded = ClassifyPredictor.load(tmp_path / "model", device="cpu")
-        more = [*planted(10, 4), Text(("good newcomer",), "yes")]
-        assert own.update(Texts.of(more)).loss == loaded.update(Texts.of(more)).loss
-        assert loaded.predict(more) == own.predict(more)
-        own.save(tmp_path / "own")
-        loaded.save(tmp_path / "loaded")
-        for file in sorted((tmp_path / "own").iterdir()):
-            assert (tmp_path / "loaded" / file.name).read_bytes() == file.read_bytes(), file.name
-
-    def test_same_seed_same_bytes(self, tmp_path: Path) -> None:
-        for name in ("one", "two"):
-            options = {"epochs": 2} if "epochs" in self.options else {}
-            self.fitted(planted(30, 0), **options).save(tmp_path / name)
-        files = [{file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("one", "two")]
-        assert files[0] == files[1]
-
     def test_without_words_the_answer_is_the_shares_of_the_labels(self, predictor: ClassifyPredictor) -> None:
         for text in ("", "  \n "):
             (answer,) = predictor.predict([Text((text,), id="x")])
@@ -153,19 +111,6 @@ class ClassifyContract:
         odd, plain = predictor.predict([Text(("who good why",)), Text(("good",))])
         assert (odd.known, odd.given, plain.known, plain.given) == (1, 3, 1, 1)
         assert all(np.isfinite(choice.score) for choice in odd.choices)
-
-    def test_no_records_no_answers(self, predictor: ClassifyPredictor) -> None:
-        assert predictor.predict([]) == [] and predictor.explain([]) == []
-
-    def test_evidence_changes_no_answer(self, predictor: ClassifyPredictor) -> None:
-        records = planted(5, 8)
-        plain = predictor.predict(records, evidence=False)
-        assert not any(choice.heeded for answer in plain for choice in answer.choices)
-        stripped = [
-            replace(a, choices=tuple(replace(choice, heeded=()) for choice in a.choices), deletion=None)
-            for a in predictor.predict(records)
-        ]
-        assert stripped == plain
 
     def test_the_deletion_test_is_the_answer_without_the_words(self, predictor: ClassifyPredictor) -> None:
         records = [*planted(5, 8), Text(("good",))]
@@ -235,13 +180,7 @@ class ClassifyContract:
         assert (own.scores(Texts.of(planted(5, 1))) == before).all() and "fresh" not in own.tokenizer.vocabulary
         assert own.targets(Texts.of([Text(("good",), "maybe")])).tolist() == [-1]
 
-    def test_refusals(self, predictor: ClassifyPredictor) -> None:
-        with pytest.raises(SettingError) as setting:
-            predictor.predict([Text(("good",))], 0)
-        assert str(setting.value) == "k is 0; ask for at least 1 choice"
-        with pytest.raises(SettingError) as setting:
-            ClassifyPredictor(self.model).predict([Text(("good",))])
-        assert str(setting.value) == "this predictor is not trained yet: loop over fit(data), or load a folder"
+    def test_pairs_are_refused(self, predictor: ClassifyPredictor) -> None:
         with pytest.raises(DataError) as data:
             predictor.predict([Text(("good",)), Text(("good", "bad"))])
         assert str(data.value) == "text 1: is a pair, but the model learned single texts; give single texts"

@@ -27,7 +27,6 @@ from tests.tasks.classify.contract import FILLERS, TRAINED, planted
 
 CPU = torch.device("cpu")
 SMALL = {**TRAINED, "encoder": "stand-in", "epochs": 2}
-SHARED: dict[str, ClassifyPredictor] = {}
 
 
 @pytest.fixture(autouse=True)
@@ -67,13 +66,6 @@ class TestEncoded(test_contract.TestCentrality):
         assert [len(row) for row in found.graph] == [3] * 3
         for column in zip(*found.graph, strict=True):
             assert sum(column) == pytest.approx(1, abs=1e-5)
-
-    @pytest.fixture
-    def predictor(self) -> ClassifyPredictor:
-        """Shared by the tests that change nothing."""
-        if "contract" not in SHARED:
-            SHARED["contract"] = self.fitted(planted(150, 0))
-        return SHARED["contract"]
 
     def test_the_deletion_test_is_the_answer_without_the_words(self, predictor: ClassifyPredictor) -> None:
         """What is taken out are sentences."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import polars as pl
@@ -13,32 +14,29 @@ import pytest
 
 from ensue.answers import LinkAnswer
 from ensue.data.posts import Articles, Corpus, Posts
-from ensue.errors import DataError, SettingError
+from ensue.errors import DataError
 from ensue.records import Article, Post
 from ensue.tasks.link.predictor import LinkPredictor
+from tests.tasks.contract import Contract
 from tests.tasks.link.checks import NAMES, article, planted, post
 
 NETWORK: Mapping[str, object] = {
     "dim": 16, "hidden": 16, "heads": 2, "filters": 16, "epochs": 12, "learning_rate": 0.02, "batch_size": 16,
     "loss": "contrastive",
 }  # fmt: skip
-LEARNED: dict[str, LinkPredictor] = {}
 
 
-def close(one: list[LinkAnswer], other: list[LinkAnswer]) -> None:
-    """The same articles with the same scores, up to rounding."""
-    for mine, theirs in zip(one, other, strict=True):
-        assert (mine.known, mine.given, mine.id) == (theirs.known, theirs.given, theirs.id)
-        scores = [{choice.value: choice.score for choice in own.choices} for own in (mine, theirs)]
-        assert scores[0] == pytest.approx(scores[1], abs=1e-5)
-        assert [choice.sentence for choice in mine.choices] == [choice.sentence for choice in theirs.choices]
+def quoted(answer: LinkAnswer) -> object:
+    """The sentence of each article that is shown."""
+    return [choice.sentence for choice in answer.choices]
 
 
-class LinkContract:
+class LinkContract(Contract):
     """Inherit, name the model, and every promise is checked."""
 
-    model: ClassVar[str]
-    options: ClassVar[Mapping[str, object]] = {}
+    predictor_class = LinkPredictor
+    most = 4
+    evidence = staticmethod(quoted)
     learns: ClassVar[float] = 0.9
 
     @classmethod
@@ -48,18 +46,22 @@ class LinkContract:
             pass
         return made
 
-    @pytest.fixture
-    def predictor(self) -> LinkPredictor:
-        """Shared by the tests that change nothing."""
-        name = type(self).__name__
-        if name not in LEARNED:
-            LEARNED[name] = self.fitted()
-        return LEARNED[name]
+    @classmethod
+    def whole(cls) -> LinkPredictor:
+        return cls.fitted()
 
-    @pytest.fixture
-    def own(self) -> LinkPredictor:
-        """A predictor for a test that teaches it more."""
-        return self.fitted(**({"epochs": 1} if "epochs" in self.options else {}))
+    @classmethod
+    def few(cls) -> LinkPredictor:
+        return cls.fitted(**cls.quick())
+
+    def asked(self) -> list[Post]:
+        return [post("storm", 2), Post("", "e"), Post("what? ferry"), Post("deck " * 300, "x"), post("bakery", 3)]
+
+    def more(self) -> Corpus:
+        return planted(("ferry", "storm"), 3, first=30)
+
+    def bare(self, answer: LinkAnswer) -> LinkAnswer:
+        return replace(answer, choices=tuple(replace(choice, sentence="") for choice in answer.choices))
 
     def test_learns_the_pattern(self, predictor: LinkPredictor) -> None:
         asked = [post(name, 11) for name in NAMES]
@@ -75,21 +77,6 @@ class LinkContract:
             assert all(own is not None and 0 <= own <= 1 for own in sure)
             assert sure == sorted(sure, key=lambda own: -(own or 0))
 
-    def test_single_equals_batch(self, predictor: LinkPredictor) -> None:
-        records = [post("storm", 2), Post("", "e"), Post("what? ferry"), Post("deck " * 300, "x"), post("bakery", 3)]
-        close(predictor.predict(records, 4), [predictor.predict([record], 4)[0] for record in records])
-
-    def test_saved_and_loaded_gives_equal_answers(self, predictor: LinkPredictor, tmp_path: Path) -> None:
-        predictor.save(tmp_path / "model", "a card")
-        loaded = LinkPredictor.load(tmp_path / "model", device="cpu")
-        records = [post("storm", 2), Post(""), Post("nothing known")]
-        assert loaded.predict(records) == predictor.predict(records)
-        assert loaded.explain(records) == predictor.explain(records)
-        assert loaded.summary() == predictor.summary()
-        loaded.save(tmp_path / "again", "a card")
-        for file in sorted((tmp_path / "model").iterdir()):
-            assert (tmp_path / "again" / file.name).read_bytes() == file.read_bytes(), file.name
-
     def test_the_folder_holds_articles_and_no_post(self, predictor: LinkPredictor, tmp_path: Path) -> None:
         predictor.save(tmp_path / "model")
         names = {file.name for file in (tmp_path / "model").iterdir()} - {"optimizer.safetensors", "B2SUMS"}
@@ -101,23 +88,6 @@ class LinkContract:
         assert kept["titles"][0] == "News of the ferry" and len(kept) == 12
         words = json.loads((tmp_path / "model" / "vocabulary.json").read_text())["words"]
         assert ("with" in words) == (predictor.schedule is not None)  # a word of posts alone: of networks only
-
-    def test_loaded_and_updated_equals_updated(self, own: LinkPredictor, tmp_path: Path) -> None:
-        own.save(tmp_path / "model")
-        loaded = LinkPredictor.load(tmp_path / "model", device="cpu")
-        more = planted(("ferry", "storm"), 3, first=30)
-        assert own.update(more).loss == loaded.update(more).loss
-        assert loaded.predict([post("storm", 2)]) == own.predict([post("storm", 2)])
-        own.save(tmp_path / "own")
-        loaded.save(tmp_path / "loaded")
-        for file in sorted((tmp_path / "own").iterdir()):
-            assert (tmp_path / "loaded" / file.name).read_bytes() == file.read_bytes(), file.name
-
-    def test_same_seed_same_bytes(self, tmp_path: Path) -> None:
-        for name in ("one", "two"):
-            self.fitted(**({"epochs": 1} if "epochs" in self.options else {})).save(tmp_path / name)
-        files = [{file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("one", "two")]
-        assert files[0] == files[1]
 
     def test_unknown_words_are_counted_and_give_finite_answers(self, predictor: LinkPredictor) -> None:
         odd, plain, script, empty = predictor.predict(
@@ -132,8 +102,6 @@ class LinkContract:
         (answer,) = predictor.predict([Post("harbour ferry crossing")], 1)
         if answer.choices[0].value == "ferry":
             assert answer.choices[0].sentence == "harbour ferry crossing captain tide."
-        (plain,) = predictor.predict([Post("harbour ferry crossing")], 1, evidence=False)
-        assert plain.choices[0].sentence == ""
 
     def test_explanations_are_deletions(self, predictor: LinkPredictor) -> None:
         (found,) = predictor.explain([Post("ferry zzz captain")])
@@ -145,9 +113,6 @@ class LinkContract:
             for answer in predictor.predict([Post(text) for text in texts], len(NAMES), evidence=False)
         ]
         assert found.lost == pytest.approx([scores[0] - own for own in scores[1:]], abs=1e-5)
-
-    def test_no_records_no_answers(self, predictor: LinkPredictor) -> None:
-        assert predictor.predict([]) == [] and predictor.explain([]) == []
 
     def test_update_welcomes_new_articles(self, own: LinkPredictor) -> None:
         new = Article("zebra lion giraffe keeper cage. zoo elephant monkey feeding visitors.", "zoo", "The zoo opens")
@@ -170,31 +135,27 @@ class LinkContract:
         assert made.scores(Posts.of([post("ferry", 1)])).whole().shape == (1, 13)
         assert predictor.predict([post("ferry", 1)]) == before
 
-    def test_refusals(self, predictor: LinkPredictor) -> None:
-        def message(call: Any, kind: type[Exception]) -> str:
-            with pytest.raises(kind) as error:
+    def test_data_in_which_nothing_can_be_learned_is_refused(self, predictor: LinkPredictor) -> None:
+        def message(call: Callable[[], object]) -> str:
+            with pytest.raises(DataError) as error:
                 call()
             return str(error.value)
 
-        assert message(lambda: predictor.predict([Post("a")], 0), SettingError) == "k is 0; ask for at least 1 choice"
-        assert message(lambda: LinkPredictor(self.model, settings=self.options).predict([Post("a")]), SettingError) == (
-            "this predictor is not trained yet: loop over fit(data), or load a folder"
-        )
         alone = Corpus(Articles.of([article("ferry")]), Posts.of([post("ferry", 1)]))
-        assert message(lambda: list(LinkPredictor(self.model, settings=self.options).fit(alone)), DataError) == (
+        assert message(lambda: list(LinkPredictor(self.model, settings=self.options).fit(alone))) == (
             "training data: there is one article, so there is nothing to choose from; give at least two"
         )
         silent = Corpus(planted().articles, Posts.of([Post("ferry")]))
-        assert message(lambda: list(LinkPredictor(self.model, settings=self.options).fit(silent)), DataError) == (
+        assert message(lambda: list(LinkPredictor(self.model, settings=self.options).fit(silent))) == (
             "training data: no post is about an article; name their column with --columns about=…"
         )
         strange = Corpus(planted().articles, Posts.of([Post("ferry", "p", ("nine",))]))
-        assert message(lambda: list(LinkPredictor(self.model, settings=self.options).fit(strange)), DataError) == (
+        assert message(lambda: list(LinkPredictor(self.model, settings=self.options).fit(strange))) == (
             "training data: no post is about an article that is there; the first names 'nine', the first article is "
             "'ferry': name the columns of ids with --columns about=…,article_id=…"
         )
         known = Corpus(planted().articles, Posts.of([Post("ferry")]))
-        assert message(lambda: predictor.update(known), DataError) == (
+        assert message(lambda: predictor.update(known)) == (
             "new data: no article is new, and no post is about a known one; there is nothing to learn"
         )
         assert pl.Series(predictor.linked).n_unique() == 12

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +12,6 @@ import torch
 
 from ensue.answers import Answer
 from ensue.data.histories import Histories
-from ensue.errors import SettingError
 from ensue.records import History
 from ensue.tasks.next.attributions import encode_records
 from ensue.tasks.next.infer import score_histories
@@ -21,11 +19,11 @@ from ensue.tasks.next.model import Baseline, Network
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.optimizer import optimizer_tensors
 from ensue.vocabulary import UNKNOWN, Vocabulary
+from tests.tasks.contract import Contract, close
 
 CYCLE = 10
 HOUR = 3600.0
 TRAINED: Mapping[str, object] = {"dim": 16, "table_dim": 16, "epochs": 12, "learning_rate": 0.02, "batch_size": 8}
-LEARNED: dict[str, NextPredictor] = {}
 
 
 def network_of(predictor: NextPredictor) -> Any:
@@ -49,25 +47,16 @@ def crowds(num: int, seed: int) -> list[History]:
     return [History((f"a{one}", f"a{two}", "a0"), (0.0, HOUR, 2 * HOUR)) for one, two in pairs]
 
 
-def close(one: list[Answer], other: list[Answer], *, tolerance: float = 1e-5) -> None:
-    """The same choices for the same reasons, up to rounding; ties may change places."""
-    assert len(one) == len(other)
-    for mine, theirs in zip(one, other, strict=True):
-        assert (mine.known, mine.given, mine.id) == (theirs.known, theirs.given, theirs.id)
-        scores = [{choice.value: choice.score for choice in answer.choices} for answer in (mine, theirs)]
-        assert scores[0] == pytest.approx(scores[1], abs=tolerance)
-        shares = [
-            {(choice.value, heed.position): heed.share for choice in answer.choices for heed in choice.heeded}
-            for answer in (mine, theirs)
-        ]
-        assert shares[0] == pytest.approx(shares[1], abs=tolerance)
+def shares(answer: Answer) -> object:
+    """What each choice was seen to rest on."""
+    return {(choice.value, heed.position): heed.share for choice in answer.choices for heed in choice.heeded}
 
 
-class NextContract:
+class NextContract(Contract):
     """Inherit, name the model, and every promise is checked. A model that reads no order sets ``crowd``."""
 
-    model: ClassVar[str]
-    options: ClassVar[Mapping[str, object]] = {}
+    predictor_class = NextPredictor
+    evidence = staticmethod(shares)
     crowd: ClassVar[bool] = False
     short: ClassVar[Mapping[str, object]] = {"window": 2}
 
@@ -82,17 +71,29 @@ class NextContract:
             pass
         return made
 
-    @pytest.fixture
-    def predictor(self) -> NextPredictor:
-        """Shared by the tests that change nothing."""
-        if self.model not in LEARNED:
-            LEARNED[self.model] = self.fitted(self.data(80, 0))
-        return LEARNED[self.model]
+    @classmethod
+    def whole(cls) -> NextPredictor:
+        return cls.fitted(cls.data(80, 0))
 
-    @pytest.fixture
-    def own(self) -> NextPredictor:
-        """A predictor for a test that teaches it more."""
-        return self.fitted(self.data(30, 0), **({"epochs": 2} if self.options else {}))
+    @classmethod
+    def few(cls) -> NextPredictor:
+        return cls.fitted(cls.data(30, 0), **({"epochs": 2} if cls.options else {}))
+
+    def asked(self) -> list[History]:
+        return [
+            *self.data(12, 3),
+            History(()),
+            History(("who?",)),
+            History(("a1", "who?", "a2"), (0.0, 1.0, 2.0)),
+            History(("a3", "a4")),  # without times, among others that have them
+            History(("a5",) * 40, tuple(HOUR * t for t in range(40))),
+        ]
+
+    def more(self) -> Histories:
+        return Histories.of([*self.data(10, 4), History(("a1", "new"), (0.0, 9.0))])
+
+    def bare(self, answer: Answer) -> Answer:
+        return replace(answer, choices=tuple(replace(choice, heeded=()) for choice in answer.choices))
 
     def popular(self, predictor: NextPredictor) -> dict[str, float]:
         """Shares of the events of the training data, counted anew."""
@@ -130,48 +131,6 @@ class NextContract:
         (answer,) = made.predict([History(("a", "b"))], 9)
         assert {choice.value for choice in answer.choices} == {"a", "b"}
 
-    def test_single_equals_batch(self, predictor: NextPredictor) -> None:
-        records = [
-            *self.data(12, 3),
-            History(()),
-            History(("who?",)),
-            History(("a1", "who?", "a2"), (0.0, 1.0, 2.0)),
-            History(("a3", "a4")),  # without times, among others that have them
-            History(("a5",) * 40, tuple(HOUR * t for t in range(40))),
-        ]
-        close(predictor.predict(records), [predictor.predict([record])[0] for record in records])
-
-    def test_saved_and_loaded_gives_equal_answers(self, predictor: NextPredictor, tmp_path: Path) -> None:
-        predictor.save(tmp_path / "model", "a card")
-        loaded = NextPredictor.load(tmp_path / "model", device="cpu")
-        records = [*self.data(10, 3), History(("who?",))]
-        assert loaded.predict(records) == predictor.predict(records)
-        assert loaded.explain(records) == predictor.explain(records)
-        assert loaded.summary() == predictor.summary()
-        assert (tmp_path / "model" / "CARD.md").read_text() == "a card"
-        loaded.save(tmp_path / "again", "a card")
-        for file in sorted((tmp_path / "model").iterdir()):
-            assert (tmp_path / "again" / file.name).read_bytes() == file.read_bytes(), file.name
-
-    def test_loaded_and_updated_equals_updated(self, own: NextPredictor, tmp_path: Path) -> None:
-        own.save(tmp_path / "model")
-        loaded = NextPredictor.load(tmp_path / "model", device="cpu")
-        more = [*self.data(10, 4), History(("a1", "new"), (0.0, 9.0))]
-        assert own.update(Histories.of(more)).loss == loaded.update(Histories.of(more)).loss
-        assert loaded.predict(more) == own.predict(more)
-        own.save(tmp_path / "own")
-        loaded.save(tmp_path / "loaded")
-        for file in sorted((tmp_path / "own").iterdir()):
-            assert (tmp_path / "loaded" / file.name).read_bytes() == file.read_bytes(), file.name
-
-    def test_same_seed_same_bytes(self, tmp_path: Path) -> None:
-        for name in ("one", "two"):
-            self.fitted(self.data(30, 0), **({"epochs": 2} if self.options else {})).save(tmp_path / name)
-        files = {
-            name: {file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("one", "two")
-        }
-        assert files["one"] == files["two"]
-
     def test_an_unknown_value_is_counted_and_harmless(self, predictor: NextPredictor) -> None:
         plain = History(("a3", "a4", "a5"), (0.0, HOUR, 2 * HOUR), "x")
         odd = History(("who?", "a3", "a4", "why?", "a5"), (0.0, 0.0, HOUR, HOUR, 2 * HOUR), "x")
@@ -191,9 +150,6 @@ class NextContract:
         assert found == pytest.approx(self.popular(predictor), abs=1e-6)
         assert not any(choice.heeded for choice in answer.choices)
 
-    def test_no_records_no_answers(self, predictor: NextPredictor) -> None:
-        assert predictor.predict([]) == [] and predictor.explain([]) == []
-
     def test_k_may_exceed_the_catalogue(self, predictor: NextPredictor) -> None:
         record = self.data(1, 5)[0]
         (all_of_them,) = predictor.predict([record], 10_000)
@@ -204,7 +160,8 @@ class NextContract:
     def test_times_may_be_absent(self, predictor: NextPredictor) -> None:
         timed = self.data(10, 6)
         untimed = [replace(record, times=()) for record in timed]
-        close(predictor.predict(untimed), predictor.predict([replace(r, times=(0.0,) * len(r.values)) for r in timed]))
+        zeroed = [replace(record, times=(0.0,) * len(record.values)) for record in timed]
+        close(predictor.predict(untimed), predictor.predict(zeroed), shares)
         for record, found in zip(timed, predictor.explain(untimed), strict=True):
             assert found.times == () and found.values == record.values[-len(found.values) or len(record.values) :]
         without = self.fitted(
@@ -215,7 +172,7 @@ class NextContract:
     def test_only_time_apart_counts(self, predictor: NextPredictor) -> None:
         records = self.data(6, 6)
         later = [replace(record, times=tuple(1.7e9 + time for time in record.times)) for record in records]
-        close(predictor.predict(later), predictor.predict(records))
+        close(predictor.predict(later), predictor.predict(records), shares)
 
     def test_update_welcomes_new_values_and_keeps_old_ids(self, own: NextPredictor) -> None:
         before = list(own.vocabulary.values)
@@ -303,16 +260,6 @@ class NextContract:
                     without = score_histories(predictor, *parts).shares(column)[0, 0]
                     assert heed.lost == pytest.approx(choice.score - float(without), abs=1e-5)
 
-    def test_evidence_changes_no_answer(self, predictor: NextPredictor) -> None:
-        records = self.data(5, 8)
-        plain = predictor.predict(records, evidence=False)
-        assert not any(choice.heeded for answer in plain for choice in answer.choices)
-        stripped = [
-            replace(answer, choices=tuple(replace(choice, heeded=()) for choice in answer.choices))
-            for answer in predictor.predict(records)
-        ]
-        assert stripped == plain
-
     def test_unknown_events_in_the_data_teach_nothing(self) -> None:
         some = Vocabulary(f"a{place}" for place in range(6))
         records = [*self.data(30, 0), History(("who?", "a1", "why?", "a2"), (0.0, 0.0, 1.0, HOUR))]
@@ -327,11 +274,3 @@ class NextContract:
         values = [value for record in records for value in record.values if value in some] * 2
         expected = {value: values.count(value) / len(values) for value in set(values)}
         assert {choice.value: choice.score for choice in answer.choices} == pytest.approx(expected, abs=1e-6)
-
-    def test_refusals(self, predictor: NextPredictor) -> None:
-        with pytest.raises(SettingError) as error:
-            predictor.predict([History(("a1",))], 0)
-        assert str(error.value) == "k is 0; ask for at least 1 choice"
-        with pytest.raises(SettingError) as error:
-            NextPredictor(self.model).predict([History(("a1",))])
-        assert str(error.value) == "this predictor is not trained yet: loop over fit(data), or load a folder"

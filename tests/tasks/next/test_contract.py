@@ -10,10 +10,9 @@ from ensue.data.histories import Histories
 from ensue.errors import DataError, SettingError
 from ensue.records import History
 from ensue.tasks.next.catalogue import MODELS
-from ensue.tasks.next.models.gru4rec import GRU4Rec, GRU4RecSettings
-from ensue.tasks.next.models.narm import NARM, NARMSettings
 from ensue.tasks.next.predictor import NextPredictor
-from tests.tasks.next.contract import TRAINED, NextContract, close
+from tests.tasks.contract import close
+from tests.tasks.next.contract import TRAINED, NextContract, shares
 
 SESSIONS = {
     "dim": 16,
@@ -67,7 +66,7 @@ class TestCascadeBlend(NextContract):
             return [History(record.values, tuple(time + later for time in record.times)) for record in records]
 
         asked = self.data(20, 2)
-        close(predictor.predict(asked), self.fitted(moved(self.data(80, 0))).predict(moved(asked)))
+        close(predictor.predict(asked), self.fitted(moved(self.data(80, 0))).predict(moved(asked)), shares)
 
 
 class ReadsWhole:
@@ -150,22 +149,14 @@ class TestFPMC(NextContract):
     short = {"length": 2}  # noqa: RUF012
 
 
-class TestGRU4Rec(NextContract):
+class TestGRU4Rec(ReadsWhole, NextContract):
     model = "gru4rec"
     options = RIVALS
 
-    def test_evidence_in_a_history_longer_than_the_reach_names_the_right_events(self) -> None:
-        """Its state remembers the whole session: no history is longer than its reach."""
-        assert GRU4Rec(GRU4RecSettings(dim=4), 5).reach is None
 
-
-class TestNARM(NextContract):
+class TestNARM(ReadsWhole, NextContract):
     model = "narm"
     options = RIVALS
-
-    def test_evidence_in_a_history_longer_than_the_reach_names_the_right_events(self) -> None:
-        """Its state remembers the whole session: no history is longer than its reach."""
-        assert NARM(NARMSettings(dim=4), 5).reach is None
 
 
 class TestSTAMP(NextContract):

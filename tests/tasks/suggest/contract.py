@@ -16,6 +16,7 @@ from ensue.data.queries import Queries
 from ensue.errors import DataError, SettingError
 from ensue.records import History
 from ensue.tasks.suggest.predictor import SuggestPredictor
+from tests.tasks.contract import Contract
 
 TRAINED: Mapping[str, object] = {
     "dim": 16, "embedding": 16, "dropout": 0, "smoothing": 0, "batch_size": 8, "learning_rate": 0.02, "epochs": 12,
@@ -24,7 +25,6 @@ ATTENDING: Mapping[str, object] = {**TRAINED, "wide": 32, "heads": 2, "warm_up":
 FLOOR: Mapping[str, object] = {"min_users": 2, "min_count": 1, "suggestion_tokens": 4, "turns": 4}
 THINGS = ("boat", "car", "kite", "lamp")
 SECRETS = ("jane roe 77 elm street", "4111 1111 1111 1111", "mia@poe.example", "boat mary moe")
-LEARNED: dict[str, SuggestPredictor] = {}
 
 
 def planted(num: int, seed: int) -> list[History]:
@@ -42,22 +42,11 @@ def with_secrets() -> list[History]:
     return [*planted(60, 0), *(History(("find boat", secret, "buy boat")) for secret in SECRETS)]
 
 
-def close(one: list[Answer], other: list[Answer]) -> None:
-    """The same suggestions for the same reasons, up to rounding."""
-    for mine, theirs in zip(one, other, strict=True):
-        assert (mine.known, mine.given, mine.id) == (theirs.known, theirs.given, theirs.id)
-        assert {c.value: c.score for c in mine.choices} == pytest.approx(
-            {c.value: c.score for c in theirs.choices}, abs=1e-5
-        )
-        shares = [[heed.share for choice in own.choices[:1] for heed in choice.heeded] for own in (mine, theirs)]
-        assert shares[0] == pytest.approx(shares[1], abs=1e-5)
-
-
-class SuggestContract:
+class SuggestContract(Contract):
     """Inherit, name the model, and every promise is checked."""
 
-    model: ClassVar[str]
-    options: ClassVar[Mapping[str, object]] = {}
+    predictor_class = SuggestPredictor
+    most = 3
     learns: ClassVar[float] = 0.9
 
     @classmethod
@@ -68,18 +57,24 @@ class SuggestContract:
             pass
         return made
 
-    @pytest.fixture
-    def predictor(self) -> SuggestPredictor:
-        """Shared by the tests that change nothing."""
-        name = type(self).__name__
-        if name not in LEARNED:
-            LEARNED[name] = self.fitted(with_secrets())
-        return LEARNED[name]
+    @classmethod
+    def whole(cls) -> SuggestPredictor:
+        return cls.fitted(with_secrets())
 
-    @pytest.fixture
-    def own(self) -> SuggestPredictor:
-        """A predictor for a test that teaches it more."""
-        return self.fitted(planted(20, 0), **({"epochs": 1} if "epochs" in self.options else {}))
+    @classmethod
+    def few(cls) -> SuggestPredictor:
+        return cls.fitted(planted(20, 0), **cls.quick())
+
+    def asked(self) -> list[History]:
+        return [
+            *planted(2, 3), History(()), History(("what?", "find lamp")), History(("find car",) * 9 + ("odd",), (), "x")
+        ]  # fmt: skip
+
+    def more(self) -> Queries:
+        return queries([*planted(5, 4), *[History(("find boat", "sell boat"))] * 3])
+
+    def bare(self, answer: Answer) -> Answer:
+        return replace(answer, choices=tuple(replace(choice, heeded=()) for choice in answer.choices))
 
     def test_learns_the_pattern(self, predictor: SuggestPredictor) -> None:
         asked = planted(30, 1)
@@ -93,23 +88,6 @@ class SuggestContract:
             assert scores == sorted(scores, reverse=True) and 0 < sum(scores) <= 1 + 1e-9
             assert len({choice.value for choice in answer.choices}) == len(scores)
 
-    def test_single_equals_batch(self, predictor: SuggestPredictor) -> None:
-        records = [
-            *planted(2, 3), History(()), History(("what?", "find lamp")), History(("find car",) * 9 + ("odd",), (), "x")
-        ]  # fmt: skip
-        close(predictor.predict(records, 3), [predictor.predict([record], 3)[0] for record in records])
-
-    def test_saved_and_loaded_gives_equal_answers(self, predictor: SuggestPredictor, tmp_path: Path) -> None:
-        predictor.save(tmp_path / "model", "a card")
-        loaded = SuggestPredictor.load(tmp_path / "model", device="cpu")
-        records = [*planted(3, 3), History(()), History(("what?",))]
-        assert loaded.predict(records) == predictor.predict(records)
-        assert loaded.explain(records) == predictor.explain(records)
-        assert loaded.summary() == predictor.summary()
-        loaded.save(tmp_path / "again", "a card")
-        for file in sorted((tmp_path / "model").iterdir()):
-            assert (tmp_path / "again" / file.name).read_bytes() == file.read_bytes(), file.name
-
     def test_nothing_below_the_floor_is_in_the_folder(self, predictor: SuggestPredictor, tmp_path: Path) -> None:
         predictor.save(tmp_path / "model")
         for file in (tmp_path / "model").iterdir():
@@ -118,24 +96,6 @@ class SuggestContract:
                 word for word in (b"jane", b"roe", b"elm", b"4111", b"mary", b"moe", b"mia", b"poe") if word in content
             ], file.name
         assert (tmp_path / "model" / "floor.json").read_text().count("find boat") == 1
-
-    def test_loaded_and_updated_equals_updated(self, own: SuggestPredictor, tmp_path: Path) -> None:
-        own.save(tmp_path / "model")
-        loaded = SuggestPredictor.load(tmp_path / "model", device="cpu")
-        more = queries([*planted(5, 4), *[History(("find boat", "sell boat"))] * 3])
-        assert own.update(more).loss == loaded.update(more).loss
-        assert loaded.predict(planted(3, 5)) == own.predict(planted(3, 5))
-        own.save(tmp_path / "own")
-        loaded.save(tmp_path / "loaded")
-        for file in sorted((tmp_path / "own").iterdir()):
-            assert (tmp_path / "loaded" / file.name).read_bytes() == file.read_bytes(), file.name
-
-    def test_same_seed_same_bytes(self, tmp_path: Path) -> None:
-        for name in ("one", "two"):
-            options = {"epochs": 1} if "epochs" in self.options else {}
-            self.fitted(planted(12, 0), **options).save(tmp_path / name)
-        files = [{file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("one", "two")]
-        assert files[0] == files[1]
 
     def test_without_queries_the_answer_is_what_is_typed_most(self, predictor: SuggestPredictor) -> None:
         for values in ((), ("", " \t")):
@@ -160,19 +120,6 @@ class SuggestContract:
         assert (answer.known, answer.given) == (10_000, 10_000)
         for choice in answer.choices:
             assert all(9_990 <= heed.position < 10_000 for heed in choice.heeded)
-
-    def test_no_records_no_answers(self, predictor: SuggestPredictor) -> None:
-        assert predictor.predict([]) == [] and predictor.explain([]) == []
-
-    def test_evidence_changes_no_answer(self, predictor: SuggestPredictor) -> None:
-        records = [History(("find car", "buy boat")), History(())]
-        plain = predictor.predict(records, 3, evidence=False)
-        assert not any(choice.heeded for answer in plain for choice in answer.choices)
-        stripped = [
-            replace(answer, choices=tuple(replace(choice, heeded=()) for choice in answer.choices))
-            for answer in predictor.predict(records, 3)
-        ]
-        assert stripped == plain
 
     def test_evidence_is_shares_of_queries(self, predictor: SuggestPredictor) -> None:
         values = ("find car", "", "buy boat", "find lamp")
@@ -224,21 +171,17 @@ class SuggestContract:
         (answer,) = own.predict([History(())], 3)
         assert "sell boat" in {choice.value for choice in answer.choices}
 
-    def test_refusals(self, predictor: SuggestPredictor) -> None:
+    def test_more_refusals(self, predictor: SuggestPredictor) -> None:
         def message(call: Any, kind: type[Exception]) -> str:
             with pytest.raises(kind) as error:
                 call()
             return str(error.value)
 
         asked, alone = History(("find car",)), queries([History(("find car",))])
-        assert message(lambda: predictor.predict([asked], 0), SettingError) == "k is 0; ask for at least 1 choice"
         many = "k is 100000; ask for at most 1,000 choices"
         assert message(lambda: predictor.predict([asked], 100_000), SettingError) == many
         assert message(lambda: predictor.predict([asked], prefix=["a", "b"]), SettingError) == (
             "2 prefixes for 1 records; give one for all, or one each"
-        )
-        assert message(lambda: SuggestPredictor(self.model).predict([asked]), SettingError) == (
-            "this predictor is not trained yet: loop over fit(data), or load a folder"
         )
         lonely = "no session has two queries, so nothing follows anything; give whole sessions"
         assert message(lambda: predictor.update(alone), DataError) == f"new data: {lonely}"

@@ -20,8 +20,8 @@ from ensue.records import History
 from ensue.tasks.next.batch import Batch, Output
 from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.dataset import draw_negatives
-from ensue.tasks.next.model import module_of
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.state import module_of
 from ensue.vocabulary import FIRST
 from tests.oracles import measures as oracles
 

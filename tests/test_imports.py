@@ -33,6 +33,7 @@ FLOORS = [
     "tasks.base",
     "tasks.own",
     "tasks.metadata",
+    "tasks.state",
     "tasks.next",
     "tasks.suggest",
     "tasks.classify",

@@ -67,7 +67,7 @@ def test_an_update_that_does_no_harm_takes_over_and_the_old_version_is_kept(fold
     assert found.accepted and found.version == versions.current(folder) == 2
     assert contents(folder.with_name("m.versions") / "1") == before
     updated = NextPredictor.load(folder, device="cpu")
-    assert "new" in updated.vocabulary and updated.facts["sequences"] == 131, "the newest part was learned too"
+    assert "new" in updated.vocabulary and updated.metadata.sequences == 131, "the newest part was learned too"
     assert "## The latest update" in (folder / "CARD.md").read_text()
     assert "131 past histories (ids and times, no names" in (folder / "CARD.md").read_text()
     assert sorted(path.name for path in folder.parent.iterdir()) == ["m", "m.versions"]
@@ -157,7 +157,7 @@ def test_a_counting_model_is_updated_too(tmp_path: Path) -> None:
     found = refresh(tmp_path / "m", Histories.of(circles(30, 2, day=1)))
     assert found.accepted and [part.name for part in found.slices] == ["newest"]
     assert found.slices[0].counting["mrr"] >= found.slices[0].new["mrr"] > 0, "it is one of them"
-    assert NextPredictor.load(tmp_path / "m").facts["sequences"] == 50
+    assert NextPredictor.load(tmp_path / "m").metadata.sequences == 50
 
 
 @pytest.mark.parametrize("hours", [-48, 0, 48])

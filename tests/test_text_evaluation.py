@@ -168,7 +168,7 @@ def test_what_belongs_together_is_drawn_together(monkeypatch: pytest.MonkeyPatch
         predictor = planted(monkeypatch, answers(right), answers(right))
         if kind == "pairs" and data.groups is not None:
             data = Texts((data.groups, data.texts[0]), data.labels)
-            predictor.facts["paired"] = True
+            predictor.metadata.paired = True
         result = evaluate(predictor, data)
         low, high = result.rows[0].interval["accuracy"]
         widths.append(high - low)

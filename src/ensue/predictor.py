@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, TypeV
 from ensue.registry import require_task, task_of
 from ensue.tasks import TASKS
 from ensue.tasks.base import named
+from ensue.tasks.metadata import Noted
 
 if TYPE_CHECKING:  # of four tasks the one that is asked for is imported
     from ensue.tasks.classify.predictor import ClassifyPredictor
@@ -48,8 +49,8 @@ class Predictor(Protocol[Data, Record, Found, Reasons]):
         ...
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """What was learned from, as the card shows it."""
+    def metadata(self) -> Noted:
+        """What was learned from; the rest of it is the task's own."""
         ...
 
     def fit(

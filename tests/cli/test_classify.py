@@ -144,7 +144,7 @@ def test_phrases_of_trees(ensue: Ensue, tmp_path: Path) -> None:
     path.write_text("(3 (4 fine) (2 film))\n(1 (0 dull) (2 play))\n" * 3)
     ran = ensue("fit", "classify", path, "-o", tmp_path / "m", "--model=tfidf", "--phrases", "--valid", path)
     assert ran.code == 0, ran.err
-    assert ClassifyPredictor.load(tmp_path / "m").facts["labels"] == ["0", "1", "2", "3", "4"]
+    assert ClassifyPredictor.load(tmp_path / "m").metadata.labels == ["0", "1", "2", "3", "4"]
     found = only_json(ensue("check", path, "--phrases", "--json").out)
     assert found["texts"] == 6
 
@@ -309,7 +309,7 @@ def test_an_update_is_learned_and_can_be_taken_back(ensue: Ensue, files: Files, 
     ]
     assert (
         "splendid" in ClassifyPredictor.load(folder).tokenizer.vocabulary
-        and ClassifyPredictor.load(folder).facts["texts"] == 92
+        and ClassifyPredictor.load(folder).metadata.texts == 92
     )
     ran = ensue("update", folder, new, "--json", "--no-test")
     found = only_json(ran.out)

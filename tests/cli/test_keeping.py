@@ -23,7 +23,7 @@ def test_an_update_shows_old_beside_new(ensue: Ensue, own: Path, logs: Logs) -> 
     ran = ensue("update", own, logs.test, *LENIENT)
     assert ran.code == 0, ran.err
     assert "accepted: version 2 stands, and has also learned the newest part (the last 1 of 6" in ran.out
-    assert load(own, device="cpu").facts["version"] == 2
+    assert load(own, device="cpu").metadata.version == 2
 
 
 def test_the_json_has_its_shape(ensue: Ensue, own: Path, logs: Logs) -> None:

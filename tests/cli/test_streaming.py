@@ -126,7 +126,7 @@ def test_an_interrupt_commits_and_ends(folder: Path, clicks: Path) -> None:
     assert "all hours, model" in out
     assert "361 events" in err.splitlines()[-1]
     assert "s after the latest event" in err.splitlines()[-1]
-    assert load(folder).facts["steps"] > 0
+    assert load(folder).summary()["facts"]["steps"] > 0
 
 
 def test_a_request_to_end_commits_too(ensue: Ensue, folder: Path, clicks: Path) -> None:

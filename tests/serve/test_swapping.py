@@ -38,7 +38,7 @@ def learned(folder: Path, place: Path, value: str) -> Path:
     """Another version of a model, which knows one value more."""
     predictor = NextPredictor.load(folder)
     predictor.add_values([value])
-    predictor.facts["version"] = 2
+    predictor.metadata.version = 2
     predictor.save(place)
     return place
 

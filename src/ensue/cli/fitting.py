@@ -105,7 +105,7 @@ def _save(predictor: Any, output: Path) -> None:
 
     if (output / "settings.json").exists():
         versions.keep(output)
-        predictor.facts["version"] = versions.next_number(output)
+        predictor.metadata.version = versions.next_number(output)
     predictor.save(output, describe(predictor))
 
 

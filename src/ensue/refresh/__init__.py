@@ -97,7 +97,7 @@ def refresh(
         keep: former versions kept, at most.
         follow: what to do with the reports of a pass of task ``next``; it has to run through them.
         before: called with the candidate and what it comes to right before it takes the folder's place; what it notes
-            among the candidate's facts is part of the folder.
+            in the candidate's metadata is part of the folder.
 
     Raises:
         DataError: nothing can be learned from the data, or from the part of it that is not held out.
@@ -119,7 +119,7 @@ def refresh(
         if found.falls:
             return replace(found, accepted=False)
         trial.learn_rest()
-        candidate.facts["version"] = number = versions.next_number(folder)
+        candidate.metadata.version = number = versions.next_number(folder)
         found = replace(found, version=number)
         versions.keep(folder)
         before(candidate, found)

@@ -41,8 +41,6 @@ from ensue.serve.problems import Problem, late
 from ensue.serve.settings import UNLIMITED
 from ensue.serve.tasks import service_of
 
-ANSWERED = "answered"
-"""The fact under which a folder keeps its latest keys and answers."""
 STANDS = "GET /v1/models says which version stands"
 """It may have ended between the folder's change and its answer."""
 KEYS = 16
@@ -144,7 +142,7 @@ def learn(update: Sent, last: Callable[[], None]) -> dict[str, object]:
     marks = _marks(update.key, decoded)
 
     def data(predictor: AnyPredictor) -> Data:
-        for former in predictor.facts.get(ANSWERED, []) if update.key else ():
+        for former in (predictor.metadata.answered or ()) if update.key else ():
             if former["key"] == marks["key"] and former["body"] != marks["body"]:
                 raise DataError("this Idempotency-Key was used for another body; give every update a key of its own")
             if former["key"] == marks["key"]:
@@ -153,8 +151,8 @@ def learn(update: Sent, last: Callable[[], None]) -> dict[str, object]:
 
     def before(candidate: AnyPredictor, found: Refreshed) -> None:
         if update.key:
-            former = [*candidate.facts.get(ANSWERED, []), {**marks, "answer": found.to_dict()}]
-            candidate.facts[ANSWERED] = former[-KEYS:]
+            former = [*(candidate.metadata.answered or ()), {**marks, "answer": found.to_dict()}]
+            candidate.metadata.answered = former[-KEYS:]
         last()
 
     try:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
+
+
+class Noted(Protocol):
+    """What those who keep the folders of any task note there."""
+
+    version: int | None
+    """Of the folder; ``None`` for the first."""
+    answered: list[dict[str, Any]] | None
+    """Digests and answers of the latest updates over HTTP, so that none is learned twice."""
 
 
 class Metadata:
-    """Typed attributes; those that were never set are not written, the others in the order in which they were set."""
+    """Typed attributes; those that are unset or ``None`` are not written, the others in the order they were set in."""
 
     REQUIRED: ClassVar[frozenset[str]]
     """Keys that every folder of the task holds."""
@@ -20,14 +29,14 @@ class Metadata:
     """Epochs behind the weights."""
     updates: int = 0
     """Since the fit."""
-    version: int = 1
-    """Of the folder."""
+    version: int | None = None
+    """Of the folder; ``None`` for the first."""
     answered: list[dict[str, Any]] | None = None
     """Digests and answers of the latest updates over HTTP, so that none is learned twice."""
 
     def to_dict(self) -> dict[str, Any]:
         """As ``settings.json`` holds it under "facts"."""
-        return {self.KEYS.get(name, name): value for name, value in vars(self).items()}
+        return {self.KEYS.get(name, name): value for name, value in vars(self).items() if value is not None}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:

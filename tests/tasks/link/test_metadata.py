@@ -31,8 +31,8 @@ def test_the_order_of_a_folder_stays_and_what_is_new_follows() -> None:
     facts = {"version": 2, **LEARNED.to_dict()}
     again = Metadata.from_dict(facts)
     again.updates = 1
-    again.others["version"] = 3
-    again.others["answered"] = []
+    again.version = 3
+    again.answered = []
     assert again.to_dict() == {**facts, "updates": 1, "version": 3, "answered": []}
     assert list(again.to_dict()) == [*facts, "updates", "answered"]
 

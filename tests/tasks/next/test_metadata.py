@@ -25,7 +25,7 @@ def test_fields_come_back_as_they_were() -> None:
         Metadata.from_dict({"sequences": 2})
 
 
-def test_who_writes_into_facts_writes_into_the_metadata() -> None:
+def test_what_is_set_is_written() -> None:
     predictor = NextPredictor("markov")
-    predictor.facts["version"] = 4
-    assert predictor.metadata.version == 4 and predictor.summary()["facts"] == {"version": 4, "remembered": 0}
+    predictor.metadata.version, predictor.metadata.validation_mrr = 4, None
+    assert predictor.summary()["facts"] == {"version": 4, "remembered": 0}

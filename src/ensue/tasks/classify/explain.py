@@ -20,6 +20,7 @@ from ensue.settings import require_k
 from ensue.tasks.classify import infer
 from ensue.tasks.classify.dataset import Keep, Passages, Sides, keep_words, within_caps
 from ensue.tasks.classify.state import ClassifyState
+from ensue.tasks.state import require_trained
 from ensue.text.tokens import split_words
 from ensue.vocabulary import UNKNOWN
 
@@ -35,7 +36,7 @@ Graph = tuple[tuple[float, ...], ...]
 def answers(state: ClassifyState, records: Sequence[Text], k: int, *, evidence: bool) -> list[TextAnswer]:
     """See :meth:`ensue.tasks.classify.predictor.ClassifyPredictor.predict`."""
     require_k(k)
-    state.require_trained()
+    require_trained(state.model)
     if not len(records):
         return []
     texts = _columns(state, records)

@@ -15,6 +15,7 @@ from ensue.tasks.classify.batch import Batch, Output
 from ensue.tasks.classify.dataset import Sides, prints
 from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.state import ClassifyState
+from ensue.tasks.state import require_trained
 from ensue.threads import side_by_side
 
 GROUP = 6000
@@ -23,7 +24,7 @@ GROUP = 6000
 
 def scores(state: ClassifyState, texts: Texts, counting: str | None) -> Floats:
     """See :meth:`ensue.tasks.classify.predictor.ClassifyPredictor.scores`."""
-    state.require_trained()
+    require_trained(state.model)
     return probabilities(state, state.encode(texts), counting)
 
 

@@ -70,9 +70,3 @@ class Baseline(Protocol):
 
 
 Model: TypeAlias = Network | Baseline
-
-
-def module_of(network: Network) -> nn.Module:
-    """The same network, as torch types it."""
-    assert isinstance(network, nn.Module)
-    return network

@@ -22,6 +22,7 @@ from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.model import Baseline
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.classify.state import ClassifyState
+from ensue.tasks.state import require_trained
 from ensue.text.tokens import Tokenizer
 from ensue.training.optimizer import FILE, optimizer_tensors, saved_optimizer
 from ensue.vocabulary import FIRST
@@ -41,7 +42,7 @@ def summary(state: ClassifyState) -> dict[str, Any]:
 
 def save(state: ClassifyState, folder: Path, card: str) -> None:
     """See :meth:`ensue.tasks.classify.predictor.ClassifyPredictor.save`."""
-    state.require_trained()
+    require_trained(state.model)
     write_folder(folder, files(state, card))
 
 
@@ -66,7 +67,7 @@ def files(state: ClassifyState, card: str) -> dict[str, bytes]:
 
 def fill(state: ClassifyState, path: Path, facts: Mapping[str, Any]) -> None:
     """Give a new predictor what :func:`files` kept."""
-    state.metadata = metadata = Metadata.from_dict(facts)
+    state.metadata = metadata = Metadata.from_dict({key: value for key, value in facts.items() if key != "words"})
     if state.encoder is not None and metadata.encoder is None:
         raise ValueError("facts are missing in settings.json")
     try:
@@ -74,7 +75,7 @@ def fill(state: ClassifyState, path: Path, facts: Mapping[str, Any]) -> None:
     except DataError as error:
         raise ValueError(str(error)) from error
     num_words = len(state.tokenizer.vocabulary)
-    if state.facts.pop("words") != num_words - FIRST:
+    if facts["words"] != num_words - FIRST:
         raise ValueError("vocabulary.json is not of this model")
     counts = read_tensors(path, "counting.safetensors")
     state.train_prints = counts.pop("train_prints")

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
-from ensue.errors import DataError, SettingError
+from ensue.errors import DataError
 from ensue.nn.device import find_device, room_for
 from ensue.schedule import Schedule, require_fixed
 from ensue.settings import changed, require_seed
@@ -23,10 +22,11 @@ from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.catalogue import BEST, MODELS, SHARED
 from ensue.tasks.classify.dataset import Passages, Sides
 from ensue.tasks.classify.metadata import Metadata
-from ensue.tasks.classify.model import Baseline, Model, Network, module_of
+from ensue.tasks.classify.model import Baseline, Model, Network
 from ensue.tasks.classify.models.centrality import TABLE_2, Shape, TextSettings
 from ensue.tasks.classify.remembered import SharedSettings
 from ensue.tasks.classify.sentences import SentencePassages
+from ensue.tasks.state import module_of, require_trained
 from ensue.text.encoder import Encoder
 from ensue.text.tokens import Tokenizer
 from ensue.training.optimizer import LateOptimizer
@@ -124,28 +124,14 @@ class ClassifyState:
         Raises:
             SettingError: nothing was trained or loaded yet.
         """
-        self.require_trained()
-        assert isinstance(self.model, Network)
-        return self.model
+        network = require_trained(self.model)
+        assert isinstance(network, Network)
+        return network
 
     @property
     def module(self) -> nn.Module:
         """The trained network, as torch types it."""
         return module_of(self.network)
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The metadata as a dictionary, for those who write into that of any task: what is set here is set there."""
-        return vars(self.metadata)
-
-    def require_trained(self) -> None:
-        """Refuse to go on before there is a model.
-
-        Raises:
-            SettingError: nothing was trained or loaded yet.
-        """
-        if self.model is None:
-            raise SettingError("this predictor is not trained yet: loop over fit(data), or load a folder")
 
     @property
     def labels(self) -> list[str]:

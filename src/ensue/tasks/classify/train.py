@@ -268,4 +268,4 @@ def _decide(state: ClassifyState) -> None:
     )
     if len(state.names) > 1:
         state.select_model(best)
-        state.facts.pop("blend", None)  # what is not set is not written
+        state.metadata.blend = None

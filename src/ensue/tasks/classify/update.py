@@ -12,13 +12,14 @@ from ensue.errors import DataError
 from ensue.tasks.classify.dataset import codes, prints
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.classify.state import ClassifyState
+from ensue.tasks.state import require_trained
 from ensue.training.loop import Report, train
 from ensue.training.optimizer import optimizer_tensors, restore_optimizer
 
 
 def update(state: ClassifyState, data: Texts) -> Report:
     """See :meth:`ensue.tasks.classify.predictor.ClassifyPredictor.update`."""
-    state.require_trained()
+    require_trained(state.model)
     if not len(data):
         raise DataError("new data: there are no texts")
     targets = codes(data, state.labels)

@@ -56,8 +56,12 @@ class Metadata:
     remembered: int | None = None
     """Held-out posts that stay in the folder."""
     updates: int | None = None
+    version: int | None = None
+    """Of the folder; ``None`` for the first."""
+    answered: list[dict[str, Any]] | None = None
+    """Digests and answers of the latest updates over HTTP, so that none is learned twice."""
     others: dict[str, Any] = field(default_factory=dict)
-    """What those who keep folders note there: the version, and answers to updates with a key."""
+    """What else the folder held that this was read from, such as a field of a newer ensue."""
     written: tuple[str, ...] = ()
     """The order of the names in the folder that this was read from, which stays."""
 

@@ -94,9 +94,3 @@ class Model(Protocol):
     def load_state_dict(self, state_dict: Mapping[str, Tensor]) -> object:
         """As torch has it."""
         ...
-
-
-def module_of(model: Model) -> nn.Module:
-    """The same model, as torch types it."""
-    assert isinstance(model, nn.Module)
-    return model

@@ -23,9 +23,9 @@ from ensue.tasks.link import remembered
 from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.measures import Calibration
 from ensue.tasks.link.metadata import Metadata
-from ensue.tasks.link.model import module_of
 from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.state import LinkState
+from ensue.tasks.state import module_of
 from ensue.text.encoder import Encoder
 from ensue.text.tokens import Tokenizer
 from ensue.training.optimizer import FILE, optimizer_tensors, saved_optimizer

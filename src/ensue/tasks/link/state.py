@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from ensue.tasks.link.models.network import Linker, LinkSettings
 from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.settings import SharedSettings
+from ensue.tasks.state import require_trained
 from ensue.text.encoder import Encoder
 from ensue.text.tokens import Tokenizer
 from ensue.training.optimizer import LateOptimizer
@@ -93,7 +94,7 @@ class LinkState:
         """Of ``best``: s_0, the sum of weighted scores that stands for no article."""
         self.calibration: Calibration | None = None
         """Scores to probabilities."""
-        self.metadata = Metadata()
+        self.metadata: Metadata = Metadata()
         """What was learned from what."""
         self.linked: tuple[str, ...] = ()
         """Ids of the articles that posts learned were about."""
@@ -112,9 +113,7 @@ class LinkState:
         Raises:
             SettingError: nothing was trained or loaded yet.
         """
-        if self._article_index is None:
-            raise SettingError("this predictor is not trained yet: loop over fit(data), or load a folder")
-        return self._article_index
+        return require_trained(self._article_index)
 
     @article_index.setter
     def article_index(self, index: ArticleIndex) -> None:
@@ -124,11 +123,6 @@ class LinkState:
     def articles(self) -> Articles:
         """The articles, in the order of the columns of scores."""
         return self.article_index.articles
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What those who keep folders of any task note in them: the version, and answers to updates with a key."""
-        return self.metadata.others
 
     @property
     def network(self) -> Model:

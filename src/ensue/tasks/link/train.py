@@ -26,10 +26,10 @@ from ensue.tasks.link.held_out import choose_weights, learn_probabilities, remem
 from ensue.tasks.link.index.vector_index import text_hashes
 from ensue.tasks.link.measures import by_row
 from ensue.tasks.link.metadata import Metadata
-from ensue.tasks.link.model import module_of
 from ensue.tasks.link.models.network import LEARNED_DIM, LinkSettings
 from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.state import LinkState, State
+from ensue.tasks.state import module_of
 from ensue.text.encoder import Encoder
 from ensue.training.loop import Report, train
 

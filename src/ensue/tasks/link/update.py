@@ -11,9 +11,9 @@ from ensue.data.posts import Corpus
 from ensue.errors import DataError
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.link.encode import vectors_of
-from ensue.tasks.link.model import module_of
 from ensue.tasks.link.state import LinkState
 from ensue.tasks.link.train import links, training_hashes
+from ensue.tasks.state import module_of
 from ensue.training.loop import Report, train
 from ensue.training.optimizer import optimizer_tensors, restore_optimizer
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from ensue.tasks.next.catalogue import MODELS
-from ensue.tasks.next.model import Model, Places, Remembers, module_of
+from ensue.tasks.next.model import Model, Places, Remembers
 from ensue.tasks.next.state import NextState
+from ensue.tasks.state import module_of
 from ensue.vocabulary import FIRST
 
 BLOCK = 4096

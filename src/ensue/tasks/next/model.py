@@ -133,9 +133,3 @@ class TimesNext(Protocol):
     def next_time(self, states: Tensor, share: float = 0.5) -> Tensor:
         """(…) seconds within which the next event comes in this share of the cases, of (…, dim) states."""
         ...
-
-
-def module_of(model: Model) -> nn.Module:
-    """The same model, as torch types it."""
-    assert isinstance(model, nn.Module)
-    return model

@@ -18,8 +18,8 @@ from ensue.data.histories import Histories
 from ensue.store.folder import described, read_file, read_tensors, tensor_bytes
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.metadata import Metadata
-from ensue.tasks.next.model import module_of
 from ensue.tasks.next.state import NextState
+from ensue.tasks.state import module_of
 from ensue.training.optimizer import FILE, make_optimizer, optimizer_tensors, saved_optimizer
 from ensue.vocabulary import Vocabulary
 
@@ -63,8 +63,8 @@ def summary(state: NextState) -> dict[str, Any]:
 
 def fill(state: NextState, path: Path, facts: Mapping[str, Any]) -> None:
     """Give a new predictor what :func:`files` kept."""
-    state.metadata = Metadata.from_dict(facts)
-    remembered = state.facts.pop("remembered", 0)  # folders of before there was a reservoir lack it
+    state.metadata = Metadata.from_dict({key: value for key, value in facts.items() if key != "remembered"})
+    remembered = facts.get("remembered", 0)  # folders of before there was a reservoir lack it
     state.vocabulary = _vocabulary(read_file(path, "vocabulary.json"))
     counts = read_tensors(path, "counting.safetensors")
     prints = counts.pop("train_prints")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,8 +14,9 @@ from ensue.settings import changed, require_seed
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.catalogue import BEST, COUNTING, MODELS
 from ensue.tasks.next.metadata import Metadata
-from ensue.tasks.next.model import Baseline, Model, module_of
+from ensue.tasks.next.model import Baseline, Model
 from ensue.tasks.next.reservoir import Reservoir
+from ensue.tasks.state import module_of, require_trained
 from ensue.training.optimizer import LateOptimizer
 from ensue.vocabulary import Vocabulary
 
@@ -66,7 +66,7 @@ class NextState:
         """The counting models that stand beside it, by name."""
         self.length_delay: LengthDelayModel | None = None
         """How long histories get and pauses last; ``None`` in folders of before there were forecasts."""
-        self.metadata = Metadata()
+        self.metadata: Metadata = Metadata()
         """What was learned from, as ``settings.json`` and the card show it."""
         self.seconds_an_epoch: float | None = None
         """Of the latest training, checks included."""
@@ -85,14 +85,7 @@ class NextState:
         Raises:
             SettingError: nothing was trained or loaded yet.
         """
-        if self.model is None:
-            raise SettingError("this predictor is not trained yet: loop over fit(data), or load a folder")
-        return self.model
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The metadata as a dictionary, for those who write into that of any task: what is set here is set there."""
-        return vars(self.metadata)
+        return require_trained(self.model)
 
     @property
     def keeps_histories(self) -> bool:

@@ -18,9 +18,10 @@ from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
 from ensue.tasks.next.infer import ranks
 from ensue.tasks.next.metadata import Metadata
-from ensue.tasks.next.model import Finishes, module_of
+from ensue.tasks.next.model import Finishes
 from ensue.tasks.next.save import fingerprint
 from ensue.tasks.next.state import NextState
+from ensue.tasks.state import module_of
 from ensue.training.distributed import here, mean_over_ranks
 from ensue.training.loop import Report, mean_loss, train
 from ensue.training.optimizer import make_optimizer

@@ -16,9 +16,10 @@ from ensue.data.sequences.check import require_targets
 from ensue.metrics import Floats
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
 from ensue.tasks.next.grow import add_values
-from ensue.tasks.next.model import Observes, Remembers, module_of
+from ensue.tasks.next.model import Observes, Remembers
 from ensue.tasks.next.reservoir import Reservoir, joined
 from ensue.tasks.next.state import NextState
+from ensue.tasks.state import module_of
 from ensue.training.loop import Report, one_pass, train
 from ensue.vocabulary import FIRST
 

@@ -22,6 +22,7 @@ from ensue.errors import SettingError
 from ensue.metrics import Floats
 from ensue.records import History
 from ensue.settings import require_k
+from ensue.tasks.state import require_trained
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch
 from ensue.tasks.suggest.dataset import spell_out
 from ensue.tasks.suggest.infer import GROUP, batch_of, clean, clean_prefix, ranked, tokens_of
@@ -43,7 +44,7 @@ def answers(
 ) -> list[Answer]:
     """See :meth:`ensue.tasks.suggest.predictor.SuggestPredictor.predict`."""
     require_k(k, WIDEST)
-    state.require_trained()
+    require_trained(state.model)
     prefixes = [prefix] * len(records) if isinstance(prefix, str) else list(prefix)
     if len(prefixes) != len(records):
         raise SettingError(f"{len(prefixes)} prefixes for {len(records)} records; give one for all, or one each")

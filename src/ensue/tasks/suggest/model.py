@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 from torch import Tensor, nn
 
+from ensue.tasks.state import module_of
 from ensue.tasks.suggest.batch import Batch
 
 
@@ -85,12 +86,6 @@ class Model(Protocol[Memory, State]):
 
 AnyModel: TypeAlias = Model[Any, Any]
 """Which memory a network makes, and how its writer goes on, is its own business."""
-
-
-def module_of(model: AnyModel) -> nn.Module:
-    """The same model, as torch types it."""
-    assert isinstance(model, nn.Module)
-    return model
 
 
 def evaluating(model: AnyModel) -> AnyModel:

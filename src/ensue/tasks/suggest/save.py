@@ -16,6 +16,7 @@ import torch
 from ensue.data.queries.tokens import QueryTokenizer
 from ensue.errors import DataError
 from ensue.store.folder import described, read_file, read_tensors, tensor_bytes, write_folder
+from ensue.tasks.state import require_trained
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.dataset import Sessions
 from ensue.tasks.suggest.metadata import Metadata
@@ -41,7 +42,7 @@ def summary(state: SuggestState) -> dict[str, Any]:
 
 def save(state: SuggestState, folder: Path, card: str) -> None:
     """See :meth:`ensue.tasks.suggest.predictor.SuggestPredictor.save`."""
-    state.require_trained()
+    require_trained(state.model)
     write_folder(folder, files(state, card))
 
 
@@ -64,8 +65,7 @@ def files(state: SuggestState, card: str) -> dict[str, bytes]:
 
 def fill(state: SuggestState, path: Path, facts: Mapping[str, Any]) -> None:
     """Give a new predictor what :func:`files` kept."""
-    state.metadata = Metadata.from_dict(facts)
-    state.facts.pop("floor", None)
+    state.metadata = Metadata.from_dict({key: value for key, value in facts.items() if key != "floor"})
     try:
         state.tokenizer = QueryTokenizer.from_json(read_file(path, "tokenizer.json").decode())
         state.floor = Floor.from_json(read_file(path, "floor.json").decode())

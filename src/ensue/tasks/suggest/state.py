@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,16 +11,16 @@ from torch import Tensor, nn
 
 from ensue.data.histories import Histories
 from ensue.data.queries.tokens import QueryTokenizer
-from ensue.errors import SettingError
 from ensue.nn.device import find_device, room_for
 from ensue.schedule import Schedule, require_fixed
 from ensue.settings import changed, require_seed
+from ensue.tasks.state import module_of, require_trained
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.catalogue import BEST, MODELS, SHARED
 from ensue.tasks.suggest.dataset import Sessions, Spelled, spell_out
 from ensue.tasks.suggest.metadata import Metadata
-from ensue.tasks.suggest.model import AnyModel, module_of
+from ensue.tasks.suggest.model import AnyModel
 from ensue.tasks.suggest.models.mtn import MTNSettings
 from ensue.tasks.suggest.models.recurrent import HLSTMSettings, Seq2SeqSettings
 from ensue.tasks.suggest.models.transformers import TransformerSettings
@@ -106,7 +105,7 @@ class SuggestState:
         Raises:
             SettingError: nothing was trained or loaded yet.
         """
-        self.require_trained()
+        require_trained(self.model)
         assert self.model is not None and not isinstance(self.model, Retrieval)
         return self.model
 
@@ -116,23 +115,9 @@ class SuggestState:
         return module_of(self.network)
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """The metadata as a dictionary, for those who write into that of any task: what is set here is set there."""
-        return vars(self.metadata)
-
-    def require_trained(self) -> None:
-        """Refuse to go on before there is a model.
-
-        Raises:
-            SettingError: nothing was trained or loaded yet.
-        """
-        if self.model is None:
-            raise SettingError("this predictor is not trained yet: loop over fit(data), or load a folder")
-
-    @property
     def following(self) -> MostFrequentNext:
         """The queries that may be shown, and what followed each."""
-        self.require_trained()
+        require_trained(self.model)
         assert self.retrieval is not None
         return self.retrieval.following
 

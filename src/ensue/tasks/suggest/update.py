@@ -10,6 +10,7 @@ import torch
 
 from ensue.data.queries import Queries
 from ensue.errors import DataError
+from ensue.tasks.state import require_trained
 from ensue.tasks.suggest.baselines.counting import added
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.dataset import prints
@@ -21,7 +22,7 @@ from ensue.training.loop import Report, train
 
 def update(state: SuggestState, data: Queries) -> Report:
     """See :meth:`ensue.tasks.suggest.predictor.SuggestPredictor.update`."""
-    state.require_trained()
+    require_trained(state.model)
     require_pairs(data, "new data")
     new = Floor.of(data, state.shared.min_users)
     if (state.floor.counted, new.counted) == ("users", "sessions"):

@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, Self, TypeVar, overload
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -22,7 +22,12 @@ from ensue.errors import DataError, EnsueError, ModelFolderError, SettingError
 from ensue.records import Article, History, Post, Text
 
 Record = History | Text | Post
-_ANSWERS: Mapping[type[Record], Any] = {History: Answer, Text: TextAnswer, Post: LinkAnswer}
+Kind = TypeVar("Kind")
+_ANSWERS: Mapping[type[Record], type[Answer | TextAnswer | LinkAnswer]] = {
+    History: Answer,
+    Text: TextAnswer,
+    Post: LinkAnswer,
+}
 _ERRORS: Mapping[int, type[EnsueError]] = {
     400: DataError,
     401: SettingError,
@@ -58,14 +63,14 @@ class Client:
         self.address, self._failed = address.rstrip("/"), (httpx2.HTTPError, httpx2.InvalidURL)
         self._http: Any = httpx2.Client(base_url=self.address, headers=headers, timeout=seconds)
 
-    def models(self) -> list[dict[str, Any]]:
+    def models(self) -> list[dict[str, object]]:
         """The served models: name, task, model, version and more.
 
         Raises:
             EnsueError: the service is away, or refuses.
         """
-        found: list[dict[str, Any]] = self._ask("GET", "/v1/models")
-        return found
+        models: list[dict[str, object]] = self._ask("GET", "/v1/models")
+        return models
 
     @overload
     def predict(
@@ -80,8 +85,8 @@ class Client:
         self, model: str, records: Sequence[Post], k: int = 10, *, evidence: bool = True
     ) -> list[LinkAnswer]: ...
     def predict(
-        self, model: str, records: Sequence[Any], k: int = 10, *, evidence: bool = True, prefix: str = ""
-    ) -> Any:
+        self, model: str, records: Sequence[Record], k: int = 10, *, evidence: bool = True, prefix: str = ""
+    ) -> Sequence[Answer | TextAnswer | LinkAnswer]:
         """The ``k`` likeliest answers to each record, best first, as the model's ``predict`` gives them.
 
         Args:
@@ -96,10 +101,18 @@ class Client:
             EnsueError: the service is away, or refuses.
         """
         body = {"records": _plain(records), "k": k, "evidence": evidence, **({"prefix": prefix} if prefix else {})}
-        found = self._ask("POST", f"/v1/models/{model}/predict", body)["answers"]
-        return [_read(_ANSWERS[type(record)], answer) for record, answer in zip(records, found, strict=True)]
+        answers = self._ask("POST", f"/v1/models/{model}/predict", body)["answers"]
+        return [_read(_ANSWERS[type(record)], answer) for record, answer in zip(records, answers, strict=True)]
 
-    def explain(self, model: str, records: Sequence[Any], k: int = 3) -> list[Any]:
+    @overload
+    def explain(
+        self, model: str, records: Sequence[History], k: int = 3
+    ) -> list[Explanation] | list[QueryExplanation]: ...
+    @overload
+    def explain(self, model: str, records: Sequence[Text], k: int = 3) -> list[TextExplanation]: ...
+    @overload
+    def explain(self, model: str, records: Sequence[Record], k: int = 3) -> list[Any]: ...
+    def explain(self, model: str, records: Sequence[Record], k: int = 3) -> Sequence[object]:
         """What the model leaned on inside each record, as its ``explain`` gives it.
 
         Raises:
@@ -107,21 +120,21 @@ class Client:
             EnsueError: the service is away, or refuses.
         """
         body = {"records": _plain(records), "k": k}
-        found = self._ask("POST", f"/v1/models/{model}/explain", body)["explanations"]
-        pairs = zip(records, found, strict=True)
+        explanations = self._ask("POST", f"/v1/models/{model}/explain", body)["explanations"]
+        pairs = zip(records, explanations, strict=True)
         return [_read(_explanation(record, explanation), explanation) for record, explanation in pairs]
 
     def update(
         self,
         model: str,
-        records: Sequence[Any],
+        records: Sequence[Record],
         *,
         articles: Sequence[Article] = (),
         users: Sequence[str] | None = None,
         max_drop: float | None = None,
         test: bool = True,
         key: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Learn records on top of a served model; the new version has taken over when this returns.
 
         Args:
@@ -142,15 +155,15 @@ class Client:
             ModelFolderError: the update was refused, or another process learns into the folder.
             EnsueError: the service is away, or refuses.
         """
-        body: dict[str, Any] = {"records": _plain(records)}
+        body: dict[str, object] = {"records": _plain(records)}
         body |= {"articles": _plain(articles)} if articles else {}
         body |= {"users": list(users)} if users is not None else {}
         body |= {"max_drop": max_drop} if max_drop is not None else {}
         body |= {} if test else {"test": False}
-        found: dict[str, Any] = self._ask("POST", f"/v1/models/{model}/update", body, seconds=600.0, key=key)
-        return found
+        report: dict[str, object] = self._ask("POST", f"/v1/models/{model}/update", body, seconds=600.0, key=key)
+        return report
 
-    def send(self, events: Sequence[Mapping[str, Any]]) -> int:
+    def send(self, events: Sequence[Mapping[str, object]]) -> int:
         """Put events into the service's queue, all or none; returns how many were taken.
 
         Raises:
@@ -172,9 +185,10 @@ class Client:
         self.close()
 
     def _ask(
-        self, method: str, path: str, body: Any = None, *, seconds: float | None = None, key: str | None = None
+        self, method: str, path: str, body: object = None, *, seconds: float | None = None, key: str | None = None
     ) -> Any:
-        more: dict[str, Any] = {} if body is None else {"json": body}
+        """The decoded answer; which fields it has, the address says."""
+        more: dict[str, object] = {} if body is None else {"json": body}
         if key is not None:
             more["headers"] = {"idempotency-key": key}
         if seconds is not None:
@@ -184,45 +198,45 @@ class Client:
         except self._failed as error:
             raise EnsueError(f"{self.address}: cannot be reached ({error}); is the service running?") from error
         try:
-            found = answer.json()
+            decoded = answer.json()
         except ValueError:
-            found = {"error": f"{self.address}: status {answer.status_code}, and no JSON; is this a service of ensue?"}
-            raise EnsueError(found["error"]) from None
+            wrong = f"{self.address}: status {answer.status_code}, and no JSON; is this a service of ensue?"
+            raise EnsueError(wrong) from None
         if answer.is_success:
-            return found
-        said = found if isinstance(found, dict) else {}
-        text = (
-            "; ".join(str(said[part]) for part in ("error", "hint") if part in said) or f"status {answer.status_code}"
-        )
+            return decoded
+        problem = decoded if isinstance(decoded, dict) else {}
+        parts = [str(problem[part]) for part in ("error", "hint") if part in problem]
+        text = "; ".join(parts) or f"status {answer.status_code}"
         raise _ERRORS.get(answer.status_code, EnsueError)(text)
 
 
-def _plain(records: Sequence[Any]) -> list[Any]:
+def _plain(records: Sequence[Record | Article]) -> list[object]:
     return [json.loads(record.to_json()) for record in records]
 
 
-def _explanation(record: Record, found: Mapping[str, Any]) -> Any:
+def _explanation(record: Record, decoded: Mapping[str, object]) -> type:
     if isinstance(record, Post):
         from ensue.tasks.link.explain import LinkExplanation
 
         return LinkExplanation
     if isinstance(record, Text):
         return TextExplanation
-    return QueryExplanation if "queries" in found else Explanation
+    return QueryExplanation if "queries" in decoded else Explanation
 
 
-def _read(kind: Any, found: Any) -> Any:
+def _read(kind: type[Kind], decoded: object) -> Kind:
     """A decoded object as one of the library's dataclasses."""
     if kind not in _READERS:
         _READERS[kind] = TypeAdapter(kind)
     try:
-        return _READERS[kind].validate_python(found)
+        answer: Kind = _READERS[kind].validate_python(decoded)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise EnsueError(
             f"the answer is not what this version reads ({place}: {first['msg']}); update ensue"
         ) from error
+    return answer
 
 
-_READERS: dict[Any, TypeAdapter[Any]] = {}
+_READERS: dict[type, TypeAdapter[Any]] = {}

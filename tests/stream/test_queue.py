@@ -11,10 +11,11 @@ import pytest
 
 from ensue.errors import DataError
 from ensue.stream import SQLiteQueue
+from ensue.stream.blocks import Position
 from ensue.stream.queue import SQLiteSource
 
 
-def started(path: Path, position: dict[str, object] | None = None) -> SQLiteSource:
+def started(path: Path, position: Position | None = None) -> SQLiteSource:
     source = SQLiteSource(path)
     source.begin(position)
     return source

@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
 
 from ensue.errors import EnsueError
 
@@ -26,7 +25,7 @@ FIRST = 400
 KINDS = 256
 """Kinds whose pace is remembered, at most."""
 
-Answerer = Callable[[Hashable, Sequence[Any]], Sequence[str]]
+Answerer = Callable[[Hashable, Sequence[object]], Sequence[str]]
 """Takes a kind of question and records, gives a line of JSON a record."""
 
 
@@ -42,17 +41,17 @@ class Job:
     """
 
     kind: Hashable
-    records: Sequence[Any]
+    records: Sequence[object]
     done: Future[Sequence[str]] = field(default_factory=Future)
     lines: list[str] = field(default_factory=list)
 
     @property
-    def left(self) -> Sequence[Any]:
+    def left(self) -> Sequence[object]:
         """The records that are not answered yet."""
         return self.records[len(self.lines) :]
 
 
-Part = tuple[Job, Sequence[Any]]
+Part = tuple[Job, Sequence[object]]
 """Some records of a job, to be answered in one go."""
 
 
@@ -80,7 +79,7 @@ class Worker:
         room: int,
         begin: Callable[[], None] = lambda: None,
         heard: Callable[[int], None] = lambda size: None,
-        load: Callable[[Any], int] = lambda record: 1,
+        load: Callable[[object], int] = lambda record: 1,
     ) -> None:
         self._answer, self._most, self._room, self._begin, self._heard = answer, most, room, begin, heard
         self._load, self._loads = load, dict[Hashable, float]()

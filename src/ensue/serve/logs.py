@@ -9,7 +9,7 @@ import traceback
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 
 class Log:
@@ -28,7 +28,7 @@ class Log:
             {"method": method, "route": route, "status": status, "ms": round(1000 * seconds, 2), "records": records}
         )
 
-    def event(self, event: str, **facts: Any) -> None:
+    def event(self, event: str, **facts: object) -> None:
         """Something that happened to the service, such as a new version of a model."""
         self._write({"event": event, **facts})
 
@@ -38,7 +38,7 @@ class Log:
         places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames[-8:]]
         self._write({"event": "failure", "route": route, "error": type(error).__name__, "at": places})
 
-    def _write(self, facts: dict[str, Any]) -> None:
+    def _write(self, facts: dict[str, object]) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = json.dumps({"time": now, **facts})  # in ASCII: no control character reaches a terminal
         with self._lock, suppress(OSError):  # who read it is gone, or the disk is full: requests are answered on

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from types import FrameType
 
 import uvicorn
 
@@ -29,6 +29,7 @@ from ensue.serve.models import Models
 from ensue.serve.problems import Problem
 from ensue.serve.settings import ServeSettings
 
+Handler = Callable[[int, FrameType | None], object] | int | None
 TURN = 0.0005
 """Seconds for which a thread may hold the interpreter while others wait for it."""
 DEEP = 64
@@ -130,7 +131,7 @@ def _serve(service: Service, listening: socket.socket, host: str) -> None:
     service.log.event("stopped")
 
 
-def _signals(handler: Callable[[int, Any], None]) -> dict[int, Any]:
+def _signals(handler: Callable[[int, FrameType | None], None]) -> dict[int, Handler]:
     return {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 MOST_BYTES = 2**23
 """A block ends after so many bytes of lines, however few they are."""
+Position = Mapping[str, object]
+"""Where a source stands, as JSON; each source has fields of its own."""
 POLL = 0.05
 """Seconds between two looks at a source that has nothing new."""
 
@@ -25,7 +27,7 @@ class Block:
 
     lines: list[bytes]
     places: list[str]
-    position: dict[str, Any]
+    position: Position
     at_end: bool
 
 
@@ -44,7 +46,7 @@ class Source(Protocol):
         """What tells this source from another, without the machine's paths."""
         ...
 
-    def begin(self, position: Mapping[str, Any] | None) -> None:
+    def begin(self, position: Position | None) -> None:
         """Go to a position that was committed, or to the beginning.
 
         Raises:
@@ -60,7 +62,7 @@ class Source(Protocol):
         """
         ...
 
-    def committed(self, position: Mapping[str, Any]) -> None:
+    def committed(self, position: Position) -> None:
         """Hear that everything up to a position is safe."""
         ...
 

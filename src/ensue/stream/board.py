@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -16,6 +16,24 @@ AT = 20
 HOUR = 3600.0
 ROWS = 20_000
 """Hours that are kept: more than two years; beyond that the earliest are dropped."""
+
+
+class HourState(TypedDict):
+    """An hour as a commit holds it."""
+
+    hour: int
+    events: int
+    targets: int
+    sums: dict[str, list[float]]
+
+
+class HourFigures(TypedDict):
+    """An hour as it is shown; it begins ``begins`` seconds after 1970."""
+
+    begins: float
+    events: int
+    targets: int
+    figures: dict[str, dict[str, float]]
 
 
 @dataclass
@@ -39,10 +57,10 @@ class Hour:
         """Add to somebody's sums."""
         self.sums[name] = [old + new for old, new in zip(self.sums.get(name, [0, 0, 0.0]), sums, strict=True)]
 
-    def to_dict(self) -> dict[str, Any]:
-        """As shown: the hour begins ``begins`` seconds after 1970."""
+    def to_dict(self) -> HourFigures:
+        """As shown."""
         begins = self.hour * HOUR
-        return {"begins": begins, "events": self.events, "targets": self.targets, "figures": self.figures()}
+        return HourFigures(begins=begins, events=self.events, targets=self.targets, figures=self.figures())
 
 
 class Board:
@@ -83,11 +101,11 @@ class Board:
                 whole.add(name, sums)
         return whole
 
-    def state(self) -> list[dict[str, Any]]:
+    def state(self) -> list[HourState]:
         """All hours, for :meth:`restore`."""
-        return [vars(row) for row in self.rows()]
+        return [HourState(hour=row.hour, events=row.events, targets=row.targets, sums=row.sums) for row in self.rows()]
 
-    def restore(self, state: list[dict[str, Any]]) -> None:
+    def restore(self, state: list[HourState]) -> None:
         """Put back what :meth:`state` gave."""
         self.hours = {row["hour"]: Hour(**row) for row in state}
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from ensue.data.clock import MILLISECONDS, UNITS, WORDS, named_unit
 from ensue.data.sequences.columns import find_columns
@@ -57,6 +57,13 @@ class Reject(Exception):  # noqa: N818 - not an error of the run: the line is pu
     """Why a line is no event."""
 
 
+class ReaderState(TypedDict):
+    """Roles to fields, and the unit of the times."""
+
+    columns: dict[str, str]
+    unit: str
+
+
 class Reader:
     """Reads lines, and remembers what the first good one said.
 
@@ -84,14 +91,14 @@ class Reader:
         fields = ", ".join(f"{role}={name}" for role, name in self.columns.items())
         return f"{fields}; times in {WORDS[self.unit]}" if self.columns else ""
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> ReaderState:
         """What was understood, for :meth:`restore`."""
-        return {"columns": self.columns, "unit": self.unit}
+        return ReaderState(columns=self.columns, unit=self.unit)
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: ReaderState) -> None:
         """Go on with what was understood before; what is stated now comes first."""
         self.columns = {} if self.stated else dict(state["columns"])
-        self.unit = self.stated_unit or str(state["unit"])
+        self.unit = self.stated_unit or state["unit"]
 
     def read(self, lines: Sequence[bytes], places: Sequence[str]) -> tuple[Events, list[tuple[int, str]]]:
         """The events of some lines, and (line, reason) for each that is none; empty lines are passed over.
@@ -126,7 +133,7 @@ class Reader:
         found.times.append(seconds)
         found.marks.append(mark)
 
-    def _read_history(self, record: dict[str, Any], place: str, found: Events) -> None:
+    def _read_history(self, record: dict[str, object], place: str, found: Events) -> None:
         try:
             history = History.from_fields(record, "history")
         except DataError as error:
@@ -142,7 +149,7 @@ class Reader:
         found.times.extend(history.times)
         found.marks.extend([""] * len(history.values))
 
-    def _roles(self, record: dict[str, Any]) -> dict[str, str]:
+    def _roles(self, record: dict[str, object]) -> dict[str, str]:
         if self.columns:
             return self.columns
         try:
@@ -153,7 +160,7 @@ class Reader:
             raise Reject(f"no field is known as the time; the fields are {listed(record)}")
         return {role: found[role] for role in ("sequence", "value", "time")}
 
-    def _seconds(self, record: dict[str, Any], name: str) -> tuple[float, str]:
+    def _seconds(self, record: dict[str, object], name: str) -> tuple[float, str]:
         given = record.get(name)
         if given is None or given == "":
             raise Reject(f"field {quoted(name)} (time) is missing")
@@ -170,7 +177,7 @@ class Reader:
         return seconds, unit
 
 
-def decode(line: bytes) -> dict[str, Any] | None:
+def decode(line: bytes) -> dict[str, object] | None:
     """The JSON object of a line, ``None`` for an empty one.
 
     Raises:
@@ -192,7 +199,7 @@ def decode(line: bytes) -> dict[str, Any] | None:
     return found
 
 
-def _name(record: dict[str, Any], field: str, role: str) -> str:
+def _name(record: dict[str, object], field: str, role: str) -> str:
     given = record.get(field)
     if given is None or given == "":
         raise Reject(f"field {quoted(field)} ({role}) is missing")
@@ -209,7 +216,7 @@ def _require_text(text: str, field: str) -> str:
     return text
 
 
-def _number(given: Any, field: str) -> tuple[float, str]:
+def _number(given: object, field: str) -> tuple[float, str]:
     """A time as a number, and the unit it looks like; dates in seconds since 1970."""
     if isinstance(given, bool) or not isinstance(given, str | int | float):
         raise Reject(f"field {quoted(field)} (time) must be a number or a date")

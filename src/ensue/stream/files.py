@@ -10,18 +10,26 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 from ensue.errors import DataError
-from ensue.stream.blocks import MOST_BYTES, POLL, Behind, Block
+from ensue.stream.blocks import MOST_BYTES, POLL, Behind, Block, Position
 from ensue.stream.events import LONGEST
 
 CHUNK = 2**18
 TAIL = 1024
 """Bytes before the position that are remembered by their digest."""
 SUFFIXES = (".jsonl", ".ndjson")
+
+
+class FilePosition(TypedDict):
+    """The file that is read, bytes of it that were given out, a digest of the latest, and lengths of earlier files."""
+
+    file: str
+    offset: int
+    digest: str
+    done: dict[str, int]
 
 
 class JSONLines:
@@ -42,7 +50,7 @@ class JSONLines:
         self._done: dict[str, int] = {}  # earlier files of the folder and how long they were
         self._buffer, self._start, self._dropped = b"", 0, 0
 
-    def begin(self, position: Mapping[str, Any] | None) -> None:
+    def begin(self, position: Position | None) -> None:
         """See :class:`ensue.stream.blocks.Source`."""
         if not self.path.exists():
             raise DataError(f"{self.path}: no such file or folder; name a JSON Lines file or a folder of them")
@@ -50,8 +58,9 @@ class JSONLines:
         if position is None:
             self._at, self._offset, self._digest, self._done = "" if self.is_folder else self.name, 0, "", {}
         else:
-            self._at, self._offset = str(position["file"]), int(position["offset"])
-            self._digest, self._done = str(position["digest"]), dict(position["done"])
+            place = cast(FilePosition, position)
+            self._at, self._offset = place["file"], place["offset"]
+            self._digest, self._done = place["digest"], dict(place["done"])
         if self._at:
             self._verify()
 
@@ -83,7 +92,7 @@ class JSONLines:
             self._digest = self._digest_before()
         return Block(lines, places, self._position(), at_end)
 
-    def committed(self, position: Mapping[str, Any]) -> None:
+    def committed(self, position: Position) -> None:
         """Nothing to do: a file keeps its lines."""
 
     def behind(self) -> Behind:
@@ -98,8 +107,8 @@ class JSONLines:
         self._file, self._inode = None, -1
         self._buffer, self._start, self._dropped = b"", 0, 0
 
-    def _position(self) -> dict[str, Any]:
-        return {"file": self._at, "offset": self._offset, "digest": self._digest, "done": dict(self._done)}
+    def _position(self) -> FilePosition:
+        return FilePosition(file=self._at, offset=self._offset, digest=self._digest, done=dict(self._done))
 
     @property
     def _here(self) -> Path:

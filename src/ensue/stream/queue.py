@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from ensue.errors import DataError
-from ensue.stream.blocks import MOST_BYTES, POLL, Behind, Block
+from ensue.stream.blocks import MOST_BYTES, POLL, Behind, Block, Position
 
 PATIENCE = 30.0
 """Seconds to wait for another process that holds the file."""
@@ -46,6 +46,13 @@ class SQLiteQueue:
         return sqlite3.connect(self.path, timeout=PATIENCE)
 
 
+class QueuePosition(TypedDict):
+    """The latest line that was given out, and a digest of it."""
+
+    position: int
+    digest: str
+
+
 class SQLiteSource:
     """The reader's end.
 
@@ -58,7 +65,7 @@ class SQLiteSource:
         self._database: sqlite3.Connection | None = None
         self._at, self._digest = 0, ""
 
-    def begin(self, position: Mapping[str, Any] | None) -> None:
+    def begin(self, position: Position | None) -> None:
         """See :class:`ensue.stream.blocks.Source`."""
         self.close()
         if not self.path.is_file():
@@ -66,8 +73,8 @@ class SQLiteSource:
                 f"{self.path}: no such queue; a writer makes it with "
                 f"ensue.stream.SQLiteQueue({str(self.path)!r}).put(lines)"
             )
-        self._at = 0 if position is None else int(position["position"])
-        self._digest = "" if position is None else str(position["digest"])
+        place = QueuePosition(position=0, digest="") if position is None else cast(QueuePosition, position)
+        self._at, self._digest = place["position"], place["digest"]
         self._database = sqlite3.connect(self.path, timeout=PATIENCE)
         standing = self._rows("SELECT CAST(line AS BLOB) FROM events WHERE position = ?", self._at)
         if self._at > self._last() or any(_digest(line) != self._digest for (line,) in standing):
@@ -95,9 +102,9 @@ class SQLiteSource:
                     at_end = True
                     break
                 time.sleep(POLL)
-        return Block(lines, places, {"position": self._at, "digest": self._digest}, at_end)
+        return Block(lines, places, QueuePosition(position=self._at, digest=self._digest), at_end)
 
-    def committed(self, position: Mapping[str, Any]) -> None:
+    def committed(self, position: Position) -> None:
         """Nothing to do: the queue keeps its lines."""
 
     def behind(self) -> Behind:

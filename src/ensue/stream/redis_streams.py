@@ -13,12 +13,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 from ensue.errors import DataError, SettingError
-from ensue.stream.blocks import MOST_BYTES, POLL, Behind, Block
+from ensue.stream.blocks import MOST_BYTES, POLL, Behind, Block, Position
 
+Answer = TypeVar("Answer")
+Entry = tuple[str, dict[bytes, bytes]]
 CONSUMER = "ensue"
 SLOWEST = 5.0
 """Seconds between two attempts to reach a server, at most."""
@@ -64,7 +67,7 @@ class RedisStream:
         self._at, self._committed = "0-0", "0-0"
         self._unacknowledged: list[str] = []
 
-    def begin(self, position: Mapping[str, Any] | None) -> None:
+    def begin(self, position: Position | None) -> None:
         """See :class:`ensue.stream.blocks.Source`."""
         self._at = self._committed = "0-0" if position is None else str(position["entry"])
         self._unacknowledged, self._ready = [], False
@@ -76,7 +79,8 @@ class RedisStream:
         until, size = time.monotonic() + wait, 0
         while len(lines) < limit and size < MOST_BYTES:
             left = until - time.monotonic()
-            entries = self._ask(lambda: self._next(limit - len(lines), until - time.monotonic()))
+            nothing: list[Entry] = []
+            entries = self._ask(lambda: self._next(limit - len(lines), until - time.monotonic()), nothing)
             for entry, fields in entries or ():
                 if _order(entry) > _order(self._at):
                     lines.append(_line(fields))
@@ -90,7 +94,7 @@ class RedisStream:
                 time.sleep(min(POLL, max(0.0, left)))
         return Block(lines, places, {"entry": self._at}, False)
 
-    def committed(self, position: Mapping[str, Any]) -> None:
+    def committed(self, position: Position) -> None:
         """Acknowledge what is safe now; if the server is away, it hears so when it is back."""
         self._committed = str(position["entry"])
         last, waiting = _order(self._committed), self._unacknowledged
@@ -98,11 +102,11 @@ class RedisStream:
         self._unacknowledged = [entry for entry in waiting if _order(entry) > last]
         for low in range(0, len(safe), ACKNOWLEDGED):
             part = safe[low : low + ACKNOWLEDGED]
-            self._ask(lambda part=part: self._server.xack(self.stream, self.group, *part))  # type: ignore[misc]
+            self._ask(partial(self._server.xack, self.stream, self.group, *part), 0)
 
     def behind(self) -> Behind:
         """Seconds between the latest entry and the latest that was read."""
-        last = self._ask(self._last)
+        last = self._ask(self._last, "")
         passed = _order(last)[0] - _order(self._at)[0] if last and self._at != "0-0" else 0
         return Behind(max(0, passed) / 1000, "s")
 
@@ -110,8 +114,13 @@ class RedisStream:
         """See :class:`ensue.stream.blocks.Source`."""
         self._server.close()
 
-    def _ask(self, question: Callable[[], Any]) -> Any:
-        """The answer, or ``None`` while the server is away; it is asked again after a while that grows."""
+    def _ask(self, question: Callable[[], Answer], nothing: Answer) -> Answer | None:
+        """The answer, or ``None`` while the server is away; it is asked again after a while that grows.
+
+        Args:
+            question: asks the server.
+            nothing: the answer where the server has lost the group.
+        """
         if time.monotonic() < self._away_since + self._wait:
             return None
         try:
@@ -130,7 +139,7 @@ class RedisStream:
             if "NOGROUP" not in str(error):
                 raise DataError(f"{self.shown}: {self.stream!r} is no stream to read ({error})") from error
             self._ready = False  # the server lost it; it is made anew with the next question
-            return []
+            return nothing
         if self._wait:
             self._tell(f"{self.shown} is back")
         self._wait = 0.0
@@ -156,7 +165,7 @@ class RedisStream:
             self._unacknowledged = [entry["message_id"].decode() for entry in held]
         self._ready = True
 
-    def _next(self, count: int, seconds: float) -> list[tuple[str, dict[bytes, bytes]]]:
+    def _next(self, count: int, seconds: float) -> list[Entry]:
         block = max(1, int(1000 * seconds))
         found = self._server.xreadgroup(self.group, CONSUMER, {self.stream: ">"}, count=count, block=block)
         return [(entry.decode(), fields) for _, entries in found for entry, fields in entries]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import torch
@@ -53,6 +53,13 @@ def keep_frozen(folder: Path, predictor: NextPredictor, *, begins: bool) -> Next
             "start, or begin anew with --anew"
         )
     return NextPredictor.load(place, device=str(predictor.device))
+
+
+class NightState(TypedDict):
+    """Days since 1970: the stream's, and the one before which the model that answers was fitted."""
+
+    day: int | None
+    fitted: int | None
 
 
 class Nightly:
@@ -105,16 +112,16 @@ class Nightly:
             if not path.name.endswith(f".{self.fitted}"):
                 shutil.rmtree(path, ignore_errors=True)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> NightState:
         """Which night's model answers, for :meth:`restore`."""
-        return {"day": self.day, "fitted": self.fitted}
+        return NightState(day=self.day, fitted=self.fitted)
 
     def tensors(self) -> dict[str, Tensor]:
         """The sessions that are kept."""
         self._kept = [reduce(joined, self._kept)]
         return history_tensors(self._kept[0])
 
-    def restore(self, state: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    def restore(self, state: NightState, tensors: Mapping[str, Tensor]) -> None:
         """Put back what :meth:`state` and :meth:`tensors` gave."""
         self.day, self.fitted = state["day"], state["fitted"]
         self._kept = [histories_of(tensors, self.vocabulary)]

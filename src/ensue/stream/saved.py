@@ -6,14 +6,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from torch import Tensor
 
 from ensue.errors import SettingError
 from ensue.lines import plural
 from ensue.store.folder import damage, read_file, read_tensors, tensor_bytes
-from ensue.stream.references import histories_of, history_tensors
+from ensue.stream.blocks import Position
+from ensue.stream.board import HourState
+from ensue.stream.events import ReaderState
+from ensue.stream.references import NightState, histories_of, history_tensors
 from ensue.stream.state import StreamState
 from ensue.stream.status import Counts
 from ensue.tasks.next import save
@@ -23,7 +26,23 @@ VERSION = 1
 CARD = "\n## Learned from a stream\n"
 
 
-def read_state(folder: Path) -> dict[str, Any] | None:
+class Commit(TypedDict):
+    """``stream.json``."""
+
+    version: int
+    source: str
+    position: Position | None
+    counts: dict[str, int]
+    reader: ReaderState
+    hours: list[HourState]
+    told: int
+    """The latest hour that was reported."""
+    rejects: int
+    """Bytes of the file of rejected lines."""
+    nightly: NightState | None
+
+
+def read_state(folder: Path) -> Commit | None:
     """``stream.json``, ``None`` for a folder that never learned from a stream.
 
     Raises:
@@ -32,7 +51,7 @@ def read_state(folder: Path) -> dict[str, Any] | None:
     if not (folder / STATE).exists():
         return None
     with damage(folder):
-        found: dict[str, Any] = json.loads(read_file(folder, STATE))
+        found: Commit = json.loads(read_file(folder, STATE))
         if found["version"] > VERSION:
             raise ValueError(f"{STATE} is of a newer ensue")
         return found
@@ -40,7 +59,7 @@ def read_state(folder: Path) -> dict[str, Any] | None:
 
 def files(stream: StreamState) -> dict[str, bytes]:
     """All the files of a commit, the model's included."""
-    state = {
+    state: Commit = {
         "version": VERSION,
         "source": stream.source.name,
         "position": stream.position,
@@ -66,7 +85,7 @@ def files(stream: StreamState) -> dict[str, bytes]:
     }
 
 
-def restore(stream: StreamState, found: Mapping[str, Any]) -> None:
+def restore(stream: StreamState, found: Commit) -> None:
     """Put a new stream where a commit stood.
 
     Raises:

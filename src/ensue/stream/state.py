@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ensue.data.histories import Histories
-from ensue.stream.blocks import Source
+from ensue.stream.blocks import Position, Source
 from ensue.stream.board import Board
 from ensue.stream.events import Reader
 from ensue.stream.ranking import WINDOWS, FixedModel, LiveModel, RecentPopularity
@@ -56,7 +55,7 @@ class StreamState:
         """What was seen since the stream began."""
         self.popular = [RecentPopularity(window) for window in WINDOWS]
         """Recent popularity over each window."""
-        self.position: dict[str, Any] | None = None
+        self.position: Position | None = None
         """Where to go on in the source, as JSON; ``None`` at its beginning."""
         self.reported_hour = -(2**62)
         """The latest hour that was reported."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from ensue.errors import SettingError
 from ensue.lines import plural
@@ -88,7 +87,7 @@ class Status:
             f"{self.behind.amount:,.0f} {self.behind.unit} to read{lag}"
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The object that ends ``stream --json``."""
         return {
             **asdict(self.counts),

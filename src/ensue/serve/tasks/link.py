@@ -102,7 +102,7 @@ class LinkService(PlainService[LinkPredictor, Post]):
         return figures.deletions(attended), " ".join(sentences)
 
     def first_question(self, predictor: LinkPredictor) -> Post:
-        """Any word."""
+        """A word."""
         return Post("a")
 
     def describe(self, predictor: LinkPredictor) -> dict[str, object]:

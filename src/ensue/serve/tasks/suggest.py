@@ -169,7 +169,7 @@ class SuggestService(PlainService[SuggestPredictor, Typed]):
         return figures.leanings(attended), f"{of_events(choice)} {NOT_CAUSES}"
 
     def first_question(self, predictor: SuggestPredictor) -> Typed:
-        """Any query."""
+        """A query."""
         return Typed(History(("a",)), "")
 
     def shown(self, predictor: SuggestPredictor) -> list[dict[str, object]]:

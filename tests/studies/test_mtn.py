@@ -17,11 +17,11 @@ from ensue.evaluation import compare
 from ensue.evaluation import suggest as evaluator
 from ensue.evaluation.suggest import MEASURES, figures_of
 from ensue.studies import PAPERS, mtn, mtn_page
-from ensue.studies.cached_runs import CachedRuns
 from ensue.studies.mtn_measures import kept, pack, part, resample, step_times
 from ensue.studies.mtn_paper import BLEU, DEPTHS
 from ensue.studies.mtn_sets import PLACES, Targets, find_sets
 from ensue.studies.provenance import Study
+from ensue.studies.runner import Trainings
 from ensue.tasks.suggest.catalogue import COUNTING, MODELS
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.training.loop import Report
@@ -256,7 +256,7 @@ def test_what_must_be_reached(bleu: float, says: str) -> None:
 
 def test_networks_have_as_many_weights() -> None:
     """Within 10 % at the vocabulary of MS MARCO, and the plan's sizes are settings that exist."""
-    study = mtn._Study(None, mtn.FULL, print, list)  # type: ignore[arg-type]
+    study = mtn._Study(mtn.FULL, Trainings(None, print, lambda reports: None))
     targets = Targets.of(*(SessionsOf(("a b", "c d e")).histories for _ in range(2)))
     options = {name: study._options(name) for name in mtn.NETWORKS}
     rows = step_times(options, targets, num_ids=4880, batch=1, repeats=1)
@@ -288,7 +288,7 @@ def test_the_floors_are_those_that_are_known() -> None:
     sets, absent = find_sets(ROOMS.parent)
     assert absent == [] and [(own.name, len(own.targets)) for own in sets] == [("msmarco", 1881), ("sqa", 1480)]
     watcher = Watcher()
-    study = mtn._Study(CachedRuns(None), TINY, watcher.log, watcher.progress)
+    study = mtn._Study(TINY, Trainings(None, watcher.log, watcher.progress))
     rows = {(row["caps"], row["model"]): round(100 * row["bleu"], 2) for row in study._floors(sets[0])}
     assert rows["none", "repeat-last"] == 8.33 and rows["none", "most-frequent-next"] == 7.82
     assert rows["the paper's", "repeat-last"] == 7.96

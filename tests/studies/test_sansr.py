@@ -111,7 +111,7 @@ def test_the_page_shows_the_papers_figures_and_marks_what_cannot_be(finished: tu
     page = finished[0].page
     assert "| sansr | paper | 0.9516 † | 0.9698 † | 0.8217 † | 0.8186 † | 0.8538 † | 0.8550 † |" in page
     assert "| narm | paper |" not in page  # not asked for
-    assert "## CachedRuns of the paper that cannot be" in page
+    assert "## Cells of the paper that cannot be" in page
     assert "| 1 | yoochoose-1-64 | sansr | MRR@10, MRR@20 | 0.8217 at 10 exceeds 0.8186 at 20" in page
     assert "| 2 | paper | 0.8159 † | 0.8223 |" in page  # Table 3, h = 2, k = 0 and 2
     assert "the newest 1/2" in page and "the newest 20 test sessions" in page

@@ -11,11 +11,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from ensue.errors import SettingError
 from ensue.evaluation.bootstrap import BootstrapResult
 from ensue.evaluation.link import Asked, score
 from ensue.nn.device import find_device
@@ -23,8 +21,10 @@ from ensue.studies import ast_page as page
 from ensue.studies.ast_measures import drawn, measured, post_map, require_map, sparse_weights
 from ensue.studies.ast_paper import OVERALL, PRECISION
 from ensue.studies.ast_sets import LinkSet, find_sets, find_vectors
-from ensue.studies.cached_runs import CachedRun, CachedRuns
+from ensue.studies.cached_runs import CachedRun
 from ensue.studies.provenance import Log, Progress, Study
+from ensue.studies.rows import Row, Tables, Values
+from ensue.studies.runner import Trainings, add, mean_of, require_rows, spent, verdicts
 from ensue.tasks.link.catalogue import COUNTING, MODELS
 from ensue.tasks.link.model import LearnsAlphas
 from ensue.tasks.link.predictor import LinkPredictor
@@ -42,7 +42,7 @@ VERDICTS = ("pooled_ap", "mrp", "mrr")
 class Plan:
     """How much is trained and scored."""
 
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Values = field(default_factory=dict)
     """Of every network."""
     seeds: Mapping[str, int] = field(default_factory=dict)
     """Trainings a network at most, of the sets that take long."""
@@ -89,28 +89,21 @@ def run(
     """
     encoders = [name.removeprefix("sbert=") for name in models if name.startswith("sbert=")]
     named = [name for name in models if not name.startswith("sbert=")]
-    if unknown := [name for name in named if name not in TRAINED]:
-        raise SettingError(
-            f"model {unknown[0]!r} has no row here; choose from {', '.join(TRAINED)} (counting rows are always there), "
-            "and sbert=NAME for an installed sentence-transformers model"
-        )
+    require_rows(named, TRAINED, ", and sbert=NAME for an installed sentence-transformers model")
     require_map()
     for name in encoders[:1]:
         Encoder(name, find_device(None)).probe()  # what cannot be read is said now, not after hours
     plan, chosen = QUICK if quick else FULL, (*named, *(ENCODED if encoders else ())) if models else TRAINED
     vectors = find_vectors(data)
-    study = _Study(CachedRuns(kept), plan, vectors, encoders[0] if encoders else "", log, progress)
-    if kept is None:
-        log("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
+    study = _Study(plan, Trainings(kept, log, progress), vectors, encoders[0] if encoders else "")
     names = ("statistics", "overall", "precision", "verdicts", "heads", "cuts", "map")
-    tables: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    tables: Tables = {name: [] for name in names}
     tables["weights"] = sparse_weights()
     sets, absent = find_sets(data)
     for own in sets:
         log(f"{own.name}: {len(own.data.posts):,} posts, {len(own.data.articles):,} articles")
         tables["statistics"] += own.statistics()
-        for name, rows in study.tables(own, chosen, seeds).items():
-            tables[name] += rows
+        add(tables, study.tables(own, chosen, seeds))
     amounts = page.Amounts(vectors is not None, Path(encoders[0]).name if encoders else "")
     about = page.about([own.name for own in sets], absent, amounts, quick=quick)
     return Study("ast", tables, page.write(about, tables), page.draw(tables))
@@ -119,14 +112,11 @@ def run(
 class _Study:
     """The trainings, each kept as it finishes."""
 
-    def __init__(
-        self, cells: CachedRuns, plan: Plan, vectors: Path | None, encoder: str, log: Log, progress: Progress
-    ) -> None:
-        self.cells, self.plan, self.vectors, self.encoder = cells, plan, vectors, encoder
-        self.log, self.progress = log, progress
+    def __init__(self, plan: Plan, trainings: Trainings, vectors: Path | None, encoder: str) -> None:
+        self.plan, self.trainings, self.vectors, self.encoder = plan, trainings, vectors, encoder
         self.vectors_print = hashlib.blake2b(vectors.read_bytes(), digest_size=8).hexdigest() if vectors else ""
 
-    def tables(self, own: LinkSet, models: Sequence[str], seeds: int) -> dict[str, Any]:
+    def tables(self, own: LinkSet, models: Sequence[str], seeds: int) -> Row:
         """All rows of one data set."""
         seeds = min(seeds, self.plan.seeds.get(own.name, seeds))
         key = {"data": own.name, "fingerprint": own.fingerprint, "posts": len(own.data.posts)}
@@ -140,7 +130,7 @@ class _Study:
         return {
             "overall": [_row(own.name, name, cells[name], draws[name]) for name in cells],
             "precision": [_precision(own.name, name, cells[name]) for name in cells],
-            "verdicts": _verdicts(own.name, draws),
+            "verdicts": verdicts(own.name, draws, ("ast", "best", "best+sbert"), VERDICTS),
             "heads": [
                 {"data": own.name, "seed": seed, "step": step, "alphas": alphas}
                 for seed, cell in enumerate(cells.get("ast", []))
@@ -155,20 +145,17 @@ class _Study:
             "map": [{"data": own.name, "model": name, **cells[name][0]["map"]} for name in NETWORKS if name in cells],
         }
 
-    def _trained(self, key: Mapping[str, Any], own: LinkSet, asked: Asked, model: str, seed: int) -> CachedRun:
+    def _trained(self, key: Values, own: LinkSet, asked: Asked, model: str, seed: int) -> CachedRun:
         options = dict(self.plan.options) if model in NETWORKS else {}
         options |= {"encoder": Path(self.encoder).name} if model in ENCODED else {}
-
-        def make() -> CachedRun:
-            self.log(f"{own.name}: {model} seed {seed}")
-            vectors = {"vectors": str(self.vectors)} if self.vectors and model in NETWORKS else {}
-            encoder = {"encoder": self.encoder} if model in ENCODED else {}
-            predictor = LinkPredictor(ENCODED.get(model, model), settings={**options, **vectors, **encoder}, seed=seed)
-            self.progress(predictor.fit(own.data))
-            return {**measured(score(predictor, asked), asked), **_about(predictor, asked)}
-
-        return self.cells.get(
-            {**key, "vectors": self.vectors_print, "model": model, "options": options, "seed": seed}, make
+        vectors = {"vectors": str(self.vectors)} if self.vectors and model in NETWORKS else {}
+        settings = {**options, **vectors, **({"encoder": self.encoder} if model in ENCODED else {})}
+        return self.trainings.get(
+            {**key, "vectors": self.vectors_print, "model": model, "options": options, "seed": seed},
+            f"{own.name}: {model} seed {seed}",
+            lambda: LinkPredictor(ENCODED.get(model, model), settings=settings, seed=seed),
+            lambda predictor: predictor.fit(own.data),
+            lambda predictor: {**measured(score(predictor, asked), asked), **_about(predictor, asked)},
         )
 
 
@@ -190,18 +177,17 @@ def _about(predictor: LinkPredictor, asked: Asked) -> CachedRun:
     return found
 
 
-def _row(data: str, name: str, cells: Sequence[CachedRun], found: BootstrapResult) -> dict[str, Any]:
+def _row(data: str, name: str, cells: Sequence[CachedRun], found: BootstrapResult) -> Row:
     """A row of Table 2: means over seeds, intervals, the paper's figures."""
-    row: dict[str, Any] = {"data": data, "model": name, "seeds": len(cells), **_mean([c["figures"] for c in cells])}
+    row: Row = {"data": data, "model": name, "seeds": len(cells), **_mean([c["figures"] for c in cells])}
     row |= {"interval": found.interval(), "paper": dict(OVERALL.get(name, {}))}
     if "epochs" in cells[0]:
-        row |= {"parameters": cells[0]["parameters"], "epochs": [cell["epochs"] for cell in cells]}
-        row["seconds_an_epoch"] = round(float(np.mean([cell["seconds_an_epoch"] for cell in cells])), 2)
-        row["validation_mrr"] = round(float(np.mean([cell["validation_mrr"] for cell in cells])), 4)
+        row |= {"parameters": cells[0]["parameters"], **spent(cells)}
+        row["validation_mrr"] = mean_of(cells, "validation_mrr", 4)
     return row
 
 
-def _precision(data: str, name: str, cells: Sequence[CachedRun]) -> dict[str, Any]:
+def _precision(data: str, name: str, cells: Sequence[CachedRun]) -> Row:
     """A row of Table 1."""
     paper = {r: rows[name] for r, rows in PRECISION.items() if name in rows}
     return {"data": data, "model": name, "precision": _mean([c["precision_at"] for c in cells]), "paper": paper}
@@ -209,15 +195,3 @@ def _precision(data: str, name: str, cells: Sequence[CachedRun]) -> dict[str, An
 
 def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
-
-
-def _verdicts(data: str, drawn: Mapping[str, BootstrapResult]) -> list[dict[str, Any]]:
-    """AST and best against every other row, on the same draws."""
-    return [
-        {"data": data, "model": name, "other": other, "measure": measure, **drawn[name].against(drawn[other], measure)}
-        for name in ("ast", "best", "best+sbert")
-        if name in drawn
-        for measure in VERDICTS
-        for other in drawn
-        if other != name
-    ]

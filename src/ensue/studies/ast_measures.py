@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from ensue.evaluation.link import MEASURES, Asked, LinkScored, figures_of
 from ensue.nn.normalisers import sparsemax
 from ensue.studies.ast_paper import CUT
 from ensue.studies.cached_runs import CachedRun
+from ensue.studies.rows import Rows, Values
 from ensue.tasks.link.measures import at_cut, precision_curve
 from ensue.tasks.link.predictor import LinkPredictor
 
@@ -97,7 +97,7 @@ def post_map(predictor: LinkPredictor, asked: Asked) -> CachedRun:
     }
 
 
-def sparse_weights(lengths: Sequence[int] = (5, 25), *, dim: int = 64, seed: int = 0) -> list[dict[str, Any]]:
+def sparse_weights(lengths: Sequence[int] = (5, 25), *, dim: int = 64, seed: int = 0) -> Rows:
     """Figure 1: self-attention of random vectors, by softmax and by sparsemax; a row a normaliser and a length.
 
     Args:
@@ -130,7 +130,7 @@ def _for_most(weights: torch.Tensor) -> float:
     return float(((sums < 0.9).sum(1) + 1).float().mean())
 
 
-def lengths_line(rows: Sequence[Mapping[str, Any]]) -> str:
+def lengths_line(rows: Sequence[Values]) -> str:
     """Figure 1 in words."""
     zeros = {(row["normaliser"], row["length"]): row for row in rows}
     found = []

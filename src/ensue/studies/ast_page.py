@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import plotly.graph_objects as go
 
@@ -14,7 +13,7 @@ from ensue.evaluation.paired_test import SURE
 from ensue.studies.ast_measures import SHARED, lengths_line
 from ensue.studies.ast_paper import CUT, SLIPS
 from ensue.studies.ast_sets import ABOUT
-from ensue.studies.rows import Rows, distinct, of_data, plain
+from ensue.studies.rows import Rows, Values, distinct, of_data, plain
 from ensue.tasks.link.catalogue import COUNTING
 
 HEADS = {
@@ -156,7 +155,7 @@ def _verdict(rows: Rows, verdicts: Rows) -> list[str]:
     return [*lines, "", f"Differences are paired on the same draws; sure is p < {SURE}."]
 
 
-def _ahead(row: Mapping[str, Any]) -> str:
+def _ahead(row: Values) -> str:
     return f"{row['other']} ({100 * row['difference']:+.1f})"
 
 
@@ -244,7 +243,7 @@ def _weights(rows: Rows) -> go.Figure:
     )
 
 
-def _map(row: Mapping[str, Any]) -> go.Figure:
+def _map(row: Values) -> go.Figure:
     """Figure 2."""
     figure = go.Figure()
     for title in dict.fromkeys(row["article"]):

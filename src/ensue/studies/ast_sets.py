@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from ensue.data.posts import Articles, Corpus, read_corpus
 from ensue.errors import DataError
+from ensue.studies.rows import Rows
+from ensue.studies.sets import fingerprint
 
 SETS = ("politifact", "clickbait22")
 ABOUT = {
@@ -32,13 +32,9 @@ class LinkSet:
     @property
     def fingerprint(self) -> str:
         """Of all texts and links."""
-        seen = hashlib.blake2b(digest_size=8)
-        for column in (self.data.articles.texts, self.data.posts.texts):
-            seen.update("\n".join(column.to_list()).encode())
-        seen.update(np.ascontiguousarray(self.data.pairs).data)
-        return seen.hexdigest()
+        return fingerprint((self.data.articles.texts, self.data.posts.texts, self.data.pairs))
 
-    def statistics(self) -> list[dict[str, Any]]:
+    def statistics(self) -> Rows:
         """A row a part."""
         lengths = self.data.articles.texts.str.split(" ").list.len()
         rows = []

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from ensue.errors import DataError
 from ensue.store.folder import write_file
+from ensue.studies.rows import Row, Values
 from ensue.version import __version__
 
-CachedRun = dict[str, Any]
+CachedRun = Row
 
 
 class CachedRuns:
@@ -36,7 +36,7 @@ class CachedRuns:
         if not isinstance(self.found, dict):
             raise DataError(f"{path}: not a file of finished cells; delete it to start anew")
 
-    def get(self, key: Mapping[str, Any], make: Callable[[], CachedRun]) -> CachedRun:
+    def get(self, key: Values, make: Callable[[], CachedRun]) -> CachedRun:
         """The cell of a key (plain values: all that decides it); made, and kept at once, where it is missing."""
         name = json.dumps(key, sort_keys=True)
         if name not in self.found:
@@ -45,6 +45,6 @@ class CachedRuns:
                 write_file(self.path, (json.dumps({"cells": self.found}, indent=1) + "\n").encode())
         return self.found[name]
 
-    def __contains__(self, key: Mapping[str, Any]) -> bool:
+    def __contains__(self, key: Values) -> bool:
         """Whether the cell of a key is finished."""
         return json.dumps(key, sort_keys=True) in self.found

@@ -10,24 +10,25 @@ import hashlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ensue.data.texts import Texts
-from ensue.errors import SettingError
 from ensue.evaluation import RESAMPLES
 from ensue.evaluation.bootstrap import BootstrapResult
 from ensue.evaluation.classify import score
 from ensue.nn.pooling import POOLINGS
 from ensue.studies import centrality_page as page
-from ensue.studies.cached_runs import CachedRun, CachedRuns
-from ensue.studies.centrality_measures import MEASURES, Answers, convergence, owners, resample, step_times
+from ensue.studies.cached_runs import CachedRun
+from ensue.studies.centrality_measures import Answers, convergence, owners, resample, step_times
 from ensue.studies.centrality_paper import SETTINGS, SETTINGS_NAMES, printed
 from ensue.studies.centrality_sets import READERS, VECTORS, TextSet, find_sets, text_folder
 from ensue.studies.provenance import Log, Progress, Study
-from ensue.studies.rows import planned
+from ensue.studies.rows import Row, Rows, Tables, Values
+from ensue.studies.runner import Trainings, add, mean_of, means, require_rows, spent
+from ensue.studies.sets import planned
 from ensue.tasks.classify.catalogue import COUNTING, MODELS
 from ensue.tasks.classify.dataset import codes
 from ensue.tasks.classify.ensembles.blend import NETWORK
@@ -47,11 +48,11 @@ class Plan:
 
     sets: tuple[str, ...] = tuple(READERS)
     """Of those at hand; all that are, if none of these is."""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Values = field(default_factory=dict)
     """Of every network; Table 2 for the rest."""
-    own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    own: Mapping[str, Values] = field(default_factory=dict)
     """Of the networks of one data set, before those."""
-    alone: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    alone: Mapping[tuple[str, str], Values] = field(default_factory=dict)
     """Of one network on one data set, where it does not learn with what the others have."""
     seeds: Mapping[str, int] = field(default_factory=dict)
     """Trainings a pooling at most, of the sets that take long."""
@@ -59,7 +60,7 @@ class Plan:
     """What is trained on a set that takes very long, where no model is named."""
     between: bool = True
     """Whether poolings are judged against each other, and not against counting alone."""
-    timed: Mapping[str, Any] = field(default_factory=dict)
+    timed: Values = field(default_factory=dict)
     """Sizes at which steps are timed; Table 2 for the rest."""
     learned: int | None = None
     """Texts learned at most, evenly from the file; all of them by default."""
@@ -157,18 +158,12 @@ def run(
         DataError: no data set is there, or half of one, or the file of cells is something else.
         SettingError: a model that is no pooling.
     """
-    if unknown := [name for name in models if name not in TRAINED]:
-        listed = ", ".join(TRAINED)
-        raise SettingError(
-            f"model {unknown[0]!r} has no row here; choose from {listed} (counting rows are always there)"
-        )
+    require_rows(models, TRAINED)
     vectors = text_folder(data) / VECTORS
     plan = QUICK if quick else FULL
-    study = _Study(CachedRuns(kept), plan, vectors if vectors.is_file() else None, log, progress)
-    if kept is None:
-        log("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
+    study = _Study(plan, Trainings(kept, log, progress), vectors if vectors.is_file() else None)
     names = ("statistics", "leaks", "settings", "overall", "verdicts", "curves", "convergence", "cost")
-    tables: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    tables: Tables = {name: [] for name in names}
     found, absent = find_sets(data)
     sets, left = planned(found, plan.sets)
     for texts in sets:
@@ -176,8 +171,7 @@ def run(
         tables["statistics"] += texts.statistics()
         tables["leaks"].append(texts.leaked())
         chosen = tuple(models) or plan.rows.get(texts.name, TRAINED)
-        for name, rows in study.tables(texts, chosen, seeds).items():
-            tables[name] += rows
+        add(tables, study.tables(texts, chosen, seeds))
     tables["cost"] = study.cost(tuple(models) or TRAINED)
     amounts = study.amounts(seeds, left)
     about = page.about({texts.name: texts.about for texts in sets}, absent, amounts, quick=quick)
@@ -187,8 +181,8 @@ def run(
 class _Study:
     """The trainings, each kept as it finishes."""
 
-    def __init__(self, cells: CachedRuns, plan: Plan, vectors: Path | None, log: Log, progress: Progress) -> None:
-        self.cells, self.plan, self.vectors, self.log, self.progress = cells, plan, vectors, log, progress
+    def __init__(self, plan: Plan, trainings: Trainings, vectors: Path | None) -> None:
+        self.plan, self.trainings, self.vectors = plan, trainings, vectors
         self.vectors_print = hashlib.blake2b(vectors.read_bytes(), digest_size=8).hexdigest() if vectors else ""
 
     def amounts(self, seeds: int, left: Sequence[str]) -> page.Amounts:
@@ -197,7 +191,7 @@ class _Study:
         limits = (plan.learned, plan.reviews, plan.tested, plan.graphs)
         return page.Amounts(*limits, options=plan.options, has_vectors=has_vectors, seeds=seeds, left=left)
 
-    def tables(self, texts: TextSet, models: Sequence[str], seeds: int) -> dict[str, list[dict[str, Any]]]:
+    def tables(self, texts: TextSet, models: Sequence[str], seeds: int) -> Tables:
         """All rows of one data set."""
         whole = texts.fingerprint
         texts = texts.few(self.plan.reviews if texts.name in REVIEWS else self.plan.learned, self.plan.tested)
@@ -224,46 +218,44 @@ class _Study:
             ],
         }
 
-    def cost(self, models: Sequence[str]) -> list[dict[str, Any]]:
+    def cost(self, models: Sequence[str]) -> Rows:
         """The time of a step under each pooling, self-attention always among them."""
         plan = self.plan
         names = list(dict.fromkeys(("self-attention", *(name for name in models if name in POOLINGS))))
         sizes = {"like SST": LENGTHS["like SST"][: plan.batch], f"{plan.long} each": np.full(plan.batch, plan.long)}
         key = {"timed": names, "batch": plan.batch, "long": plan.long, "repeats": plan.repeats}
         key["options"] = dict(plan.timed)
+        lengths = {kind: words.astype(np.int64) for kind, words in sizes.items()}
+        timed = partial(step_times, names, plan.timed, lengths, dim=100, repeats=plan.repeats)
+        return self.trainings.timed(key, "the time of a step under each pooling", timed)
 
-        def make() -> CachedRun:
-            self.log("the time of a step under each pooling")
-            lengths = {kind: words.astype(np.int64) for kind, words in sizes.items()}
-            return {"rows": step_times(names, plan.timed, lengths, dim=100, repeats=plan.repeats)}
-
-        rows: list[dict[str, Any]] = self.cells.get(key, make)["rows"]
-        return rows
-
-    def _key(self, texts: TextSet, whole: str, model: str, seed: int) -> dict[str, Any]:
+    def _key(self, texts: TextSet, whole: str, model: str, seed: int) -> Row:
         """All that decides a cell, but the program's version, which stands in the cell."""
         part = {"data": texts.name, "fingerprint": whole, "learned": len(texts.train), "tested": len(texts.test)}
         options = self._set(texts, model) if model != "counting" else {}
         return {**part, "vectors": self.vectors_print, "model": model, "options": options, "seed": seed}
 
-    def _set(self, texts: TextSet, model: str) -> dict[str, Any]:
+    def _set(self, texts: TextSet, model: str) -> Row:
         own = self.plan.own.get(texts.name, {})
         return {**self.plan.options, **own, **self.plan.alone.get((texts.name, model), {})}
 
-    def _options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    def _options(self, options: Values) -> Row:
         return {**options, **({"vectors": str(self.vectors)} if self.vectors else {})}
 
     def _trained(self, texts: TextSet, whole: str, model: str, seed: int) -> CachedRun:
-        def make() -> CachedRun:
-            self.log(f"{texts.name}: {model} seed {seed}")
-            predictor = ClassifyPredictor(model, settings=self._options(self._set(texts, model)), seed=seed)
-            self.progress(predictor.fit(texts.train, texts.valid))
+        def measured(predictor: ClassifyPredictor) -> CachedRun:
             if model == "blend":  # its network is the one that the row of centrality is of
                 alone = self._key(texts, whole, "centrality", seed)
-                self.cells.get(alone, lambda: self._cell(predictor, texts, "centrality", NETWORK))
+                self.trainings.cells.get(alone, lambda: self._cell(predictor, texts, "centrality", NETWORK))
             return self._cell(predictor, texts, model)
 
-        return self.cells.get(self._key(texts, whole, model, seed), make)
+        return self.trainings.get(
+            self._key(texts, whole, model, seed),
+            f"{texts.name}: {model} seed {seed}",
+            lambda: ClassifyPredictor(model, settings=self._options(self._set(texts, model)), seed=seed),
+            lambda predictor: predictor.fit(texts.train, texts.valid),
+            measured,
+        )
 
     def _cell(self, predictor: ClassifyPredictor, texts: TextSet, model: str, part: str | None = None) -> CachedRun:
         cell = {**_scored(predictor, texts.test, _labels(texts), part), **_about(predictor)}
@@ -274,14 +266,17 @@ class _Study:
     def _counted(self, texts: TextSet, whole: str) -> CachedRun:
         """The rows that need no network, learned from the same texts."""
 
-        def make() -> CachedRun:
-            self.log(f"{texts.name}: {', '.join(COUNTING)}")
-            predictor = ClassifyPredictor("tfidf", settings=self._options({}))
-            self.progress(predictor.fit(texts.train, texts.valid))
+        def measured(predictor: ClassifyPredictor) -> CachedRun:
             names = [name for name in COUNTING if name in predictor.counting]
             return {"rows": {name: _scored(predictor, texts.test, _labels(texts), name) for name in names}}
 
-        return self.cells.get(self._key(texts, whole, "counting", 0), make)
+        return self.trainings.get(
+            self._key(texts, whole, "counting", 0),
+            f"{texts.name}: {', '.join(COUNTING)}",
+            lambda: ClassifyPredictor("tfidf", settings=self._options({})),
+            lambda predictor: predictor.fit(texts.train, texts.valid),
+            measured,
+        )
 
 
 def _blend_first(models: Iterable[str]) -> list[str]:
@@ -318,20 +313,18 @@ def _about(predictor: ClassifyPredictor) -> CachedRun:
     }
 
 
-def _row(data: str, name: str, cells: Sequence[CachedRun], found: BootstrapResult, tested: int) -> dict[str, Any]:
+def _row(data: str, name: str, cells: Sequence[CachedRun], found: BootstrapResult, tested: int) -> Row:
     """A row of Table 3 (of SNLI, Table 4): means over seeds, intervals, the paper's figure."""
-    row: dict[str, Any] = {"data": data, "model": name, "seeds": len(cells), "tested": tested}
-    row |= {measure: float(value) for measure, value in zip(MEASURES, found.figures, strict=True)}
-    row |= {"interval": found.centred().interval(), "paper": printed(data, name)}
+    row: Row = {"data": data, "model": name, "seeds": len(cells), "tested": tested}
+    row |= {**means(found), "interval": found.centred().interval(), "paper": printed(data, name)}
     if name in TRAINED:
         first = cells[0]
         row |= {key: first[key] for key in ("parameters", "architecture", "held_out")}
-        row |= {"epochs": [cell["epochs"] for cell in cells]}
-        row["seconds_an_epoch"] = round(_mean(cell["seconds_an_epoch"] for cell in cells), 2)
-    return {**row, "seconds_to_score": round(_mean(cell["seconds_to_score"] for cell in cells), 2)}
+        row |= spent(cells)
+    return {**row, "seconds_to_score": mean_of(cells, "seconds_to_score", 2)}
 
 
-def _settings(data: str, cell: CachedRun) -> list[dict[str, Any]]:
+def _settings(data: str, cell: CachedRun) -> Rows:
     """Table 2: what was set, and what the paper prints."""
     rows = [{"data": data, "row": "here", **cell["settings"]}] if "settings" in cell else []
     if data in SETTINGS:
@@ -339,7 +332,7 @@ def _settings(data: str, cell: CachedRun) -> list[dict[str, Any]]:
     return rows
 
 
-def _verdicts(data: str, found: Mapping[str, BootstrapResult], others: Iterable[str]) -> list[dict[str, Any]]:
+def _verdicts(data: str, found: Mapping[str, BootstrapResult], others: Iterable[str]) -> Rows:
     """Centrality (each of its two) against other rows, on the same texts."""
     return [
         {"data": data, "model": name, "other": other, **found[name].against(found[other], "accuracy")}
@@ -350,14 +343,10 @@ def _verdicts(data: str, found: Mapping[str, BootstrapResult], others: Iterable[
     ]
 
 
-def _curve(data: str, model: str, cells: Sequence[CachedRun]) -> list[dict[str, Any]]:
+def _curve(data: str, model: str, cells: Sequence[CachedRun]) -> Rows:
     """Accuracy on validation texts and |lambda_2| by epoch of the first seed; ``best`` marks the epoch that is kept."""
     if not cells:
         return []
     return [
         {"data": data, "model": model, **row, "best": row["epoch"] == cells[0]["epochs"]} for row in cells[0]["log"]
     ]
-
-
-def _mean(values: Iterable[float]) -> float:
-    return float(np.mean(list(values)))

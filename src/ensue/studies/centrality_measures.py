@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import base64
 import copy
-import statistics
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,9 @@ from ensue.evaluation.classify import TextScored
 from ensue.metrics import Floats, macro_f1
 from ensue.nn.centrality import second_eigenvalue, steps_to_converge
 from ensue.studies.centrality_paper import STEPS, TOLERANCE
-from ensue.studies.centrality_sets import evenly
+from ensue.studies.rows import Rows, Values
+from ensue.studies.sets import evenly
+from ensue.studies.timing import beside, timed_steps
 from ensue.tasks.classify.calibration import BINS
 from ensue.tasks.classify.catalogue import MODELS
 from ensue.tasks.classify.dataset import Passages
@@ -119,7 +120,7 @@ def owners(texts: Texts) -> Index:
 
 
 @torch.no_grad()
-def convergence(predictor: ClassifyPredictor, texts: Texts, most: int) -> list[dict[str, Any]]:
+def convergence(predictor: ClassifyPredictor, texts: Texts, most: int) -> Rows:
     """Figure 4 by length: steps of the power method on the graphs of some texts, from uniform, in float64 throughout.
 
     Args:
@@ -142,7 +143,7 @@ def convergence(predictor: ClassifyPredictor, texts: Texts, most: int) -> list[d
     return [row for level, parts in found.items() if parts for row in by_length(level, np.concatenate(parts, 1))]
 
 
-def by_length(level: str, graphs: npt.NDArray[np.float64]) -> list[dict[str, Any]]:
+def by_length(level: str, graphs: npt.NDArray[np.float64]) -> Rows:
     """A row a class of lengths of (length, steps, |lambda_2|) columns; empty classes are left out."""
     rows = []
     for low, high in zip(LENGTHS, (*LENGTHS[1:], np.inf), strict=True):
@@ -164,9 +165,7 @@ def by_length(level: str, graphs: npt.NDArray[np.float64]) -> list[dict[str, Any
     return rows
 
 
-def step_times(
-    models: Sequence[str], options: Mapping[str, Any], lengths: Mapping[str, Index], *, dim: int, repeats: int
-) -> list[dict[str, Any]]:
+def step_times(models: Sequence[str], options: Values, lengths: Mapping[str, Index], *, dim: int, repeats: int) -> Rows:
     """Seconds of a training step of a flat network under each pooling; they take turns, so that noise meets them all.
 
     Args:
@@ -188,18 +187,7 @@ def step_times(
         networks = {
             name: TextClassifier(replace(MODELS[name][1], **options), Shape(1000, dim, 2, "flat")) for name in models
         }
-        times: dict[str, list[float]] = {name: [] for name in models}
-        for _ in range(repeats + 1):
-            for name, network in networks.items():
-                begun = time.perf_counter()
-                network.zero_grad()
-                network.loss(batch).backward()  # type: ignore[no-untyped-call]
-                times[name].append(time.perf_counter() - begun)
-        rows += [_timed(kind, name, own[1:], times.get("self-attention", own)[1:]) for name, own in times.items()]
+        times = timed_steps({name: (own, partial(own.loss, batch)) for name, own in networks.items()}, repeats)
+        peer = times.get("self-attention")
+        rows += [{"lengths": kind, "model": name, **beside(own, peer or own)} for name, own in times.items()]
     return rows
-
-
-def _timed(kind: str, name: str, own: Sequence[float], peer: Sequence[float]) -> dict[str, Any]:
-    ratios = [mine / theirs for mine, theirs in zip(own, peer, strict=True)]
-    figures = {"milliseconds": 1e3 * statistics.median(own), "ratio": statistics.median(ratios)}
-    return {"lengths": kind, "model": name, **{key: round(value, 2) for key, value in figures.items()}}

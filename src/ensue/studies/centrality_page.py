@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log
-from typing import Any
 
 import plotly.graph_objects as go
 
 from ensue import figures
 from ensue.evaluation.paired_test import SURE
 from ensue.studies.centrality_paper import COST, RESULTS, SLIPS, STEPS, TOLERANCE, half
-from ensue.studies.rows import Rows, distinct, of_data, plain
+from ensue.studies.rows import Rows, Values, distinct, of_data, plain
 from ensue.tasks.classify.mixing_time import COLLAPSED
 
 LABELS = {"accuracy": "accuracy", "macro_f1": "macro-F1", "calibration_error": "ECE"}
@@ -29,7 +28,7 @@ class Amounts:
     reviews: int | None
     tested: int | None
     graphs: int
-    options: Mapping[str, Any]
+    options: Values
     has_vectors: bool
     seeds: int
     left: Sequence[str] = ()
@@ -156,7 +155,7 @@ def _whole(data: str) -> int:
     return {"sst1": 2210, "sst2": 1821, "snli": 9824}[data]
 
 
-def _cell(row: Mapping[str, Any], measure: str) -> str:
+def _cell(row: Values, measure: str) -> str:
     low, high = row["interval"][measure]
     return f"{100 * row[measure]:.2f} ± {50 * (high - low):.2f}"
 
@@ -181,11 +180,11 @@ def _verdict(rows: Rows, verdicts: Rows) -> list[str]:
     return [*lines, note] if lines else []
 
 
-def _sure(row: Mapping[str, Any]) -> bool:
+def _sure(row: Values) -> bool:
     return bool(row["p_value"] < SURE)
 
 
-def _difference(row: Mapping[str, Any]) -> str:
+def _difference(row: Values) -> str:
     gain, low, high = (100 * row[key] for key in ("difference", "low", "high"))
     return f"{row['other']} ({gain:+.2f}, from {low:+.2f} to {high:+.2f}, p = {row['p_value']:.3f})"
 
@@ -212,7 +211,7 @@ def _explained(rows: Rows, verdicts: Rows, curves: Rows) -> list[str]:
     return lines
 
 
-def _reason(row: Mapping[str, Any], base: Mapping[str, Any] | None, kept: Mapping[str, Any], *, worse: bool) -> str:
+def _reason(row: Values, base: Values | None, kept: Values, *, worse: bool) -> str:
     if base is not None and row["interval"]["accuracy"][0] <= base["accuracy"]:
         return (
             f"It is not clearly above the most frequent label ({100 * base['accuracy']:.2f}): it has hardly learned, "

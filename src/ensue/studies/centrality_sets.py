@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,6 +12,8 @@ import polars as pl
 from ensue.data.texts import Texts, leaks, read_texts
 from ensue.errors import DataError
 from ensue.studies.centrality_paper import STATISTICS
+from ensue.studies.rows import Row, Rows
+from ensue.studies.sets import evenly, fingerprint
 from ensue.text.tokens import split_words
 
 VECTORS = "vectors/sgns100.npz"
@@ -42,24 +42,20 @@ class TextSet:
     @property
     def fingerprint(self) -> str:
         """Of all texts and labels."""
-        seen = hashlib.blake2b(digest_size=8)
-        for part in (self.train, self.valid, self.test):
-            for column in () if part is None else (*part.texts, part.labels, part.groups):
-                if column is not None:
-                    seen.update("\n".join(column.to_list()).encode())
-                seen.update(b"\0")
-        return seen.hexdigest()
+        parts = [part for part in (self.train, self.valid, self.test) if part is not None]
+        columns = [column for part in parts for column in (*part.texts, part.labels, part.groups)]
+        return fingerprint(part for column in columns for part in (() if column is None else column, "\0"))
 
     def few(self, learned: int | None, tested: int | None) -> TextSet:
         """The same set with at most so many texts to learn (and half as many to look at), and so many to score."""
         valid = None if self.valid is None else evenly(self.valid, learned and learned // 2)
         return TextSet(self.name, evenly(self.train, learned), valid, evenly(self.test, tested), self.about)
 
-    def statistics(self) -> list[dict[str, Any]]:
+    def statistics(self) -> Rows:
         """Table 1: what is here, and what the paper prints of a set of that name."""
         assert self.test.labels is not None and self.train.labels is not None
         words = [split_words(column) for column in self.train.texts]
-        found: dict[str, Any] = {
+        found: Row = {
             "train": len(self.train),
             "dev": 0 if self.valid is None else len(self.valid),
             "test": len(self.test),
@@ -72,7 +68,7 @@ class TextSet:
             rows.append({"data": self.name, "row": "paper", **STATISTICS[self.name]})
         return rows
 
-    def leaked(self) -> dict[str, Any]:
+    def leaked(self) -> Row:
         """How many texts to score stand in the training part too, case and spaces aside."""
         found = leaks(self.train, self.test)
         return {
@@ -83,13 +79,6 @@ class TextSet:
             "group_trained_on": found.shared_groups,
             "example": found.examples[0] if found.examples else "",
         }
-
-
-def evenly(texts: Texts, most: int | None) -> Texts:
-    """At most so many texts, spread evenly over the file: many files are sorted by label."""
-    if most is None or len(texts) <= most:
-        return texts
-    return texts.select(np.linspace(0, len(texts) - 1, most).astype(np.int64))
 
 
 def find_sets(data: Path) -> tuple[list[TextSet], list[str]]:

@@ -18,13 +18,14 @@ from ensue.data.story import DAY, VALID_DAY, Session, Story, Written
 from ensue.records import History
 from ensue.store.folder import write_file
 from ensue.studies.demo import Demo, written
+from ensue.studies.rows import Row, Rows
 
 ITEMS = 8
 """Questions a panel."""
 FORMAT = 1
 
 
-def story_of(demo: Demo, seed: int) -> dict[str, Any]:
+def story_of(demo: Demo, seed: int) -> Row:
     """The story as one JSON object: what happened, what can be asked, what is true, and how right the models were."""
     story = demo.story
     return {
@@ -94,7 +95,7 @@ def _asked(story: Story) -> list[Written]:
     return list(written(story)[2])
 
 
-def _posts(story: Story) -> list[dict[str, Any]]:
+def _posts(story: Story) -> Rows:
     """Posts about the event, about other news, and about nothing in the paper."""
     found = _asked(story)
     kinds = ([one for one in found if one.label], [one for one in found if one.post.about and not one.label],
@@ -110,7 +111,7 @@ def _posts(story: Story) -> list[dict[str, Any]]:
     ]
 
 
-def _stances(story: Story) -> list[dict[str, Any]]:
+def _stances(story: Story) -> Rows:
     """Posts about the event, every feeling among them."""
     found = [one for one in _asked(story) if one.label is not None]
     feelings = list(dict.fromkeys(one.feeling for one in found))
@@ -121,7 +122,7 @@ def _stances(story: Story) -> list[dict[str, Any]]:
     ]
 
 
-def _sharing(story: Story) -> list[dict[str, Any]]:
+def _sharing(story: Story) -> Rows:
     """Cascades that are cut in the middle: who came next, and through whom."""
     test, parents = story.cascades.test, story.cascades.true_parents
     texts = {one.post.id: one for one in story.posts}
@@ -138,7 +139,7 @@ def _sharing(story: Story) -> list[dict[str, Any]]:
     return made
 
 
-def _session(one: Session) -> dict[str, Any]:
+def _session(one: Session) -> Row:
     """A session without its last event, which is the truth."""
     history: History = one.history
     asked = {"values": list(history.values[:-1]), "times": list(history.times[:-1]), "id": history.id}

@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from ensue.errors import SettingError
 from ensue.evaluation import RESAMPLES
 from ensue.evaluation.bootstrap import BootstrapResult
 from ensue.studies import hidan_page as page
-from ensue.studies.cached_runs import CachedRun, CachedRuns
+from ensue.studies.cached_runs import CachedRun
 from ensue.studies.hidan_measures import END, PROTOCOLS, of_cells, resample, sums
 from ensue.studies.hidan_paper import ELSEWHERE, PARAMETERS, printed, seconds
 from ensue.studies.hidan_sets import GRAPH, LATER, CascadeSet, find_sets
 from ensue.studies.hidan_sources import sources
 from ensue.studies.provenance import Log, Progress, Study
-from ensue.studies.rows import planned
+from ensue.studies.rows import Row, Rows, Tables, Values
+from ensue.studies.runner import Trainings, add, means, require_rows
+from ensue.studies.sets import planned
 from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.predictor import NextPredictor
 
@@ -50,7 +50,7 @@ OUTPUT = ("users", "output")
 class Plan:
     """How much is trained and scored."""
 
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Values = field(default_factory=dict)
     """Of every training."""
     sets: Sequence[str] = ()
     """Which of the sets at hand are looked at; all where none is named, or none of these is there."""
@@ -106,16 +106,11 @@ def run(
         DataError: no data set is there, or half of one, or the file of cells is something else.
         SettingError: a model that has no row.
     """
-    if unknown := [name for name in models if name not in TRAINED]:
-        raise SettingError(
-            f"model {unknown[0]!r} has no row here; choose from {', '.join(TRAINED)} (counting rows are always there)"
-        )
+    require_rows(models, TRAINED)
     plan = QUICK if quick else FULL
-    study = _Study(CachedRuns(kept), plan, log, progress)
-    if kept is None:
-        log("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
+    study = _Study(plan, Trainings(kept, log, progress))
     names = ("statistics", "prediction", "verdicts", "cost", "sources")
-    tables: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    tables: Tables = {name: [] for name in names}
     found, absent = find_sets(data)
     sets, _ = planned(found, plan.sets)
     for whole in sets:
@@ -123,8 +118,7 @@ def run(
         log(f"{own.name}: {len(own.train):,} cascades to learn, {len(own.test):,} to score")
         tables["statistics"] += own.statistics()
         chosen = tuple(models) or plan.rows.get(own.name, TRAINED)
-        for name, rows in study.tables(own, whole, chosen, seeds).items():
-            tables[name] += rows
+        add(tables, study.tables(own, whole, chosen, seeds))
     amounts = page.Amounts(plan.learned, plan.tested, seeds, min(seeds, plan.beside))
     about = page.about([own.name for own in sets], absent, amounts, quick=quick)
     return Study("hidan", tables, page.write(about, tables), page.draw(tables))
@@ -133,12 +127,10 @@ def run(
 class _Study:
     """The trainings, each kept as it finishes."""
 
-    def __init__(self, cells: CachedRuns, plan: Plan, log: Log, progress: Progress) -> None:
-        self.cells, self.plan, self.log, self.progress = cells, plan, log, progress
+    def __init__(self, plan: Plan, trainings: Trainings) -> None:
+        self.plan, self.trainings = plan, trainings
 
-    def tables(
-        self, own: CascadeSet, whole: CascadeSet, models: Sequence[str], seeds: int
-    ) -> dict[str, list[dict[str, Any]]]:
+    def tables(self, own: CascadeSet, whole: CascadeSet, models: Sequence[str], seeds: int) -> Tables:
         """All rows of one data set."""
         trained = {
             name: [self._trained(own, whole, name, seed) for seed in range(self._seeds(own, name, seeds))]
@@ -146,7 +138,7 @@ class _Study:
         }
         counted = self._counted(own, whole)["rows"]
         cells = {**trained, **{name: [counted[name]] for name in COUNTING}}
-        found: dict[str, list[dict[str, Any]]] = {
+        found: Tables = {
             "prediction": [],
             "verdicts": [],
             "cost": [_cost(own.name, name, own_cells) for name, own_cells in trained.items()],
@@ -171,34 +163,36 @@ class _Study:
         judged = own.name not in LATER and name in ("hidan", *page.RIVALS)
         return seeds if judged else min(seeds, self.plan.beside)
 
-    def _key(self, own: CascadeSet, whole: CascadeSet, model: str, seed: int) -> dict[str, Any]:
+    def _key(self, own: CascadeSet, whole: CascadeSet, model: str, seed: int) -> Row:
         """All that decides a cell, but the program's version, which stands in the cell."""
         part = {"data": own.name, "fingerprint": whole.fingerprint, "learned": len(own.train), "tested": len(own.test)}
         return {**part, "model": model, "options": dict(self.plan.options), "seed": seed}
 
     def _trained(self, own: CascadeSet, whole: CascadeSet, model: str, seed: int) -> CachedRun:
-        def make() -> CachedRun:
-            self.log(f"{own.name}: {model} seed {seed}")
-            predictor = NextPredictor(model, settings=self.plan.options, seed=seed)
-            self.progress(predictor.fit(own.train, own.valid))
+        def measured(predictor: NextPredictor) -> CachedRun:
             found = {**sums(predictor, own.test, protocols=_protocols(own)), **_about(predictor)}
             if own.edges is not None and model != OURS:
                 found["sources"] = sources(predictor, own.test, own.edges)
             return found
 
-        return self.cells.get(self._key(own, whole, model, seed), make)
+        return self.trainings.get(
+            self._key(own, whole, model, seed),
+            f"{own.name}: {model} seed {seed}",
+            lambda: NextPredictor(model, settings=self.plan.options, seed=seed),
+            lambda predictor: predictor.fit(own.train, own.valid),
+            measured,
+        )
 
     def _counted(self, own: CascadeSet, whole: CascadeSet) -> CachedRun:
         """The rows that need no network, learned from the same cascades."""
-
-        def make() -> CachedRun:
-            self.log(f"{own.name}: {', '.join(COUNTING)}")
-            predictor = NextPredictor(COUNTING[0])
-            self.progress(predictor.fit(own.train))
-            asked = _protocols(own)
-            return {"rows": {name: sums(predictor, own.test, name, protocols=asked) for name in COUNTING}}
-
-        return self.cells.get(self._key(own, whole, "counting", 0), make)
+        asked = _protocols(own)
+        return self.trainings.get(
+            self._key(own, whole, "counting", 0),
+            f"{own.name}: {', '.join(COUNTING)}",
+            lambda: NextPredictor(COUNTING[0]),
+            lambda predictor: predictor.fit(own.train),
+            lambda predictor: {"rows": {name: sums(predictor, own.test, name, protocols=asked) for name in COUNTING}},
+        )
 
 
 def _protocols(own: CascadeSet) -> tuple[str, ...]:
@@ -218,19 +212,18 @@ def _about(predictor: NextPredictor) -> CachedRun:
     }
 
 
-def _row(about: Mapping[str, Any], name: str, cells: Sequence[CachedRun], drawn: BootstrapResult) -> dict[str, Any]:
+def _row(about: Values, name: str, cells: Sequence[CachedRun], drawn: BootstrapResult) -> Row:
     """A row of Table 2: means over seeds, intervals, and the paper's figures where it has some."""
-    row: dict[str, Any] = {**about, "model": name, "seeds": len(cells)}
-    row |= dict(zip(drawn.names, drawn.figures.tolist(), strict=True))
-    row["interval"] = drawn.interval()
+    row: Row = {**about, "model": name, "seeds": len(cells)}
+    row |= means(drawn)
     paper = printed(about["data"], name) if about["protocol"] == "macro" else {}
     return {**row, "paper": paper} if paper else row
 
 
-def _verdicts(about: Mapping[str, Any], drawn: Mapping[str, BootstrapResult]) -> list[dict[str, Any]]:
+def _verdicts(about: Values, drawn: Mapping[str, BootstrapResult]) -> Rows:
     """What the page says of HiDAN and ours against the best counting row by MRR, and of HiDAN against its rivals."""
 
-    def row(name: str, other: str, measure: str) -> dict[str, Any]:
+    def row(name: str, other: str, measure: str) -> Row:
         pair = {"model": name, "other": other, "measure": measure}
         return {**about, **pair, **drawn[name].against(drawn[other], measure)}
 
@@ -244,7 +237,7 @@ def _verdicts(about: Mapping[str, Any], drawn: Mapping[str, BootstrapResult]) ->
     return rows
 
 
-def _cost(data: str, name: str, cells: Sequence[CachedRun]) -> dict[str, Any]:
+def _cost(data: str, name: str, cells: Sequence[CachedRun]) -> Row:
     """A row of Table 3; ``parameters`` without user table and output layer."""
     spent = float(np.median([cell["seconds_an_epoch"] for cell in cells]))
     row = {"data": data, "model": name, "parameters": cells[0]["parameters"], "paper_parameters": PARAMETERS.get(name)}
@@ -253,9 +246,9 @@ def _cost(data: str, name: str, cells: Sequence[CachedRun]) -> dict[str, Any]:
     return {**row, **{key: [cell[key] for cell in cells] for key in ("weight", "days") if key in cells[0]}}
 
 
-def _sources(data: str, trained: Mapping[str, Sequence[CachedRun]]) -> list[dict[str, Any]]:
+def _sources(data: str, trained: Mapping[str, Sequence[CachedRun]]) -> Rows:
     """Figure 4 as a number, a row a model and way of answering, each seed's; then the latest user, and chance."""
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     for name, cells in trained.items():
         found = [cell["sources"] for cell in cells if "sources" in cell]
         for way in ("weight", "credit", "without"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ from ensue.evaluation.next_event import score
 from ensue.metrics import Floats
 from ensue.studies.cached_runs import CachedRun
 from ensue.studies.hidan_paper import MEASURES
+from ensue.studies.rows import Values
 from ensue.tasks.next.dataset import Windows, hide_seen
 from ensue.tasks.next.predictor import NextPredictor
 
@@ -116,6 +116,6 @@ def _summed(table: Floats, protocol: str) -> Floats:
     return np.append(table[:, :-1] / table[:, -1:], np.ones((len(table), 1)), axis=1) if protocol == "macro" else table
 
 
-def of_cells(cells: Sequence[Mapping[str, Any]], protocol: str) -> list[Floats]:
+def of_cells(cells: Sequence[Values], protocol: str) -> list[Floats]:
     """The tables of some seeds."""
     return [unpacked(cell[protocol]) for cell in cells]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import plotly.graph_objects as go
 
 from ensue import figures
 from ensue.studies.hidan_paper import HEADS, MEASURES
 from ensue.studies.hidan_sets import ABOUT, HALF, LATER
-from ensue.studies.rows import Rows, distinct, of_data, plain
+from ensue.studies.rows import Rows, Values, distinct, of_data, plain
 from ensue.tasks.next.catalogue import COUNTING
 
 PROTOCOLS: Mapping[str, str] = {
@@ -128,7 +127,7 @@ def _prediction(rows: Rows) -> list[str]:
     return lines
 
 
-def _figure(row: Mapping[str, Any], name: str) -> str:
+def _figure(row: Values, name: str) -> str:
     if "interval" not in row:
         return f"{100 * row[name]:.2f}"
     low, high = row["interval"][name]
@@ -163,13 +162,13 @@ def _judged(verdicts: Rows) -> list[str]:
     return [*lines, "", "An asterisk: the interval of the difference holds 0."] if lines else lines
 
 
-def _said(row: Mapping[str, Any]) -> str:
+def _said(row: Values) -> str:
     word = "ahead" if row["low"] > 0 else "behind" if row["high"] < 0 else "not told apart"
     low, high = 100 * row["low"], 100 * row["high"]
     return f"{word}, {100 * row['difference']:+.2f} [{low:+.2f}, {high:+.2f}]"
 
 
-def _mark(row: Mapping[str, Any]) -> str:
+def _mark(row: Values) -> str:
     return "*" if row["low"] <= 0 <= row["high"] else ""
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +14,8 @@ from ensue.data.sequences import read
 from ensue.data.sequences.check import fingerprints
 from ensue.errors import DataError
 from ensue.studies.hidan_paper import STATISTICS
+from ensue.studies.rows import Rows
+from ensue.studies.sets import columns_of, evenly, fingerprint
 
 LONGEST = 200
 """Events of a cascade that are read in the later papers' sets, as those papers do; the rest is cut off."""
@@ -52,8 +52,8 @@ class CascadeSet:
 
     def few(self, learned: int | None, tested: int | None) -> CascadeSet:
         """At most so many cascades, evenly from the files."""
-        train, test = _evenly(self.train, learned), _evenly(self.test, tested)
-        valid = None if self.valid is None else _evenly(self.valid, learned)
+        train, test = evenly(self.train, learned), evenly(self.test, tested)
+        valid = None if self.valid is None else evenly(self.valid, learned)
         return replace(self, train=train, valid=valid, test=test)
 
     @property
@@ -68,7 +68,7 @@ class CascadeSet:
         shared = np.bincount(test.sequence_index(), same, len(test))
         return found | (shared >= HALF * test.lengths)
 
-    def statistics(self) -> list[dict[str, Any]]:
+    def statistics(self) -> Rows:
         """Table 1: what is here, and what the paper prints."""
         parts = [part for part in (self.train, self.valid, self.test) if part is not None]
         found = {
@@ -132,24 +132,14 @@ def _read_all(files: Iterable[Path]) -> list[Histories]:
 
 
 def _set(name: str, train: Histories, valid: Histories | None, test: Histories) -> CascadeSet:
-    seen = hashlib.blake2b(digest_size=8)
-    for part in (train, valid, test):
-        if part is not None:
-            seen.update("\n".join(part.vocabulary.values).encode())
-            for column in (part.ids, part.offsets, part.times):
-                seen.update(np.ascontiguousarray(column).data)
-    return CascadeSet(name=name, train=train, valid=valid, test=test, fingerprint=seen.hexdigest())
+    parts = [part for part in (train, valid, test) if part is not None]
+    seen = fingerprint(column for part in parts for column in columns_of(part, times=True))
+    return CascadeSet(name=name, train=train, valid=valid, test=test, fingerprint=seen)
 
 
 def _first(histories: Histories) -> Histories:
     """Each cascade's first events."""
     return histories.keep(np.arange(len(histories.ids)) - histories.offsets[histories.sequence_index()] < LONGEST)
-
-
-def _evenly(histories: Histories, most: int | None) -> Histories:
-    if most is None or len(histories) <= most:
-        return histories
-    return histories.select(np.linspace(0, len(histories) - 1, most).astype(np.int64))
 
 
 def _pair(user: int, second: float) -> tuple[int, int]:

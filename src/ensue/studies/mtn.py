@@ -10,22 +10,23 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from ensue.errors import SettingError
 from ensue.evaluation import RESAMPLES
 from ensue.evaluation.bootstrap import BootstrapResult
-from ensue.evaluation.suggest import MEASURES, SHOWN
+from ensue.evaluation.suggest import SHOWN
 from ensue.metrics import Floats
 from ensue.studies import mtn_page as page
-from ensue.studies.cached_runs import CachedRun, CachedRuns
+from ensue.studies.cached_runs import CachedRun
 from ensue.studies.mtn_measures import kept, pack, part, resample, step_times
 from ensue.studies.mtn_paper import DEPTHS
 from ensue.studies.mtn_sets import PLACES, TURNS, QuerySet, Targets, find_sets
 from ensue.studies.provenance import Log, Progress, Study
+from ensue.studies.rows import Row, Rows, Tables, Values
+from ensue.studies.runner import Trainings, add, mean_of, means, require_rows, spent, verdicts
 from ensue.tasks.suggest.catalogue import COUNTING
 from ensue.tasks.suggest.predictor import SuggestPredictor
 
@@ -33,7 +34,7 @@ NETWORKS = ("seq2seq", "h-lstm", "m-nsrf", "transformer", "flat-transformer", "m
 """The paper's rows, and the flat Transformer."""
 TRAINED = (*NETWORKS, "best")
 ATTENDING = ("transformer", "flat-transformer", "mtn", "best")
-FAMILY: Mapping[str, Mapping[str, Any]] = {
+FAMILY: Mapping[str, Values] = {
     **{name: {"dim": 128, "embedding": 128, "wide": 256, "heads": 4, "tied": True} for name in ATTENDING[:-1]},
     "best": {"dim": 128, "embedding": 128, "wide": 256, "heads": 4, "tied": True, "smoothing": 0.0},
     "seq2seq": {"dim": 288, "embedding": 128, "tied": True},
@@ -43,6 +44,8 @@ FAMILY: Mapping[str, Mapping[str, Any]] = {
 """Sizes at which all have as many weights, 10 % up or down, with a vocabulary of some 5,000 words."""
 SEARCHED = {"exhaustive": True}
 """What is compared is the models, so their searches lose nothing."""
+JUDGED = ("bleu", f"mrr@{SHOWN}")
+"""What MTN and best are judged by, on the same sessions."""
 EXAMPLES = 6
 DEPTH = {"transformer": "4+4", "flat-transformer": "4+4", "mtn": "3+2+3", "best": "3+2+3"}
 
@@ -51,11 +54,11 @@ DEPTH = {"transformer": "4+4", "flat-transformer": "4+4", "mtn": "3+2+3", "best"
 class Plan:
     """How much is trained and scored."""
 
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Values = field(default_factory=dict)
     """Of every network, after its sizes."""
-    attending: Mapping[str, Any] = field(default_factory=dict)
+    attending: Values = field(default_factory=dict)
     """Of those without recurrence."""
-    sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: FAMILY)
+    sizes: Mapping[str, Values] = field(default_factory=lambda: FAMILY)
     """Of each network."""
     depths: Sequence[tuple[str, str]] = tuple(DEPTHS)
     """Models and layers of the comparison of depths."""
@@ -130,23 +133,17 @@ def run(
         DataError: no data set is there, or half of one, or the file of cells is something else.
         SettingError: a model that has no row.
     """
-    if unknown := [name for name in models if name not in TRAINED]:
-        raise SettingError(
-            f"model {unknown[0]!r} has no row here; choose from {', '.join(TRAINED)} (counting rows are always there)"
-        )
+    require_rows(models, TRAINED)
     plan, named = QUICK if quick else FULL, tuple(models)
-    study = _Study(CachedRuns(kept), plan, log, progress)
-    if kept is None:
-        log("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
+    study = _Study(plan, Trainings(kept, log, progress))
     names = ("statistics", "floors", "overall", "verdicts", "depths", "lengths", "pairs", "cost", "examples")
-    tables: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    tables: Tables = {name: [] for name in names}
     sets, absent = find_sets(data)
     for whole in sets:
         own = whole.few(plan.learned, plan.tested)
         log(f"{own.name}: {len(own.train):,} sessions to learn, {len(own.targets):,} pairs to score")
         tables["statistics"] += own.statistics()
-        for name, rows in study.tables(own, whole, named or plan.rows.get(own.name, TRAINED), seeds).items():
-            tables[name] += rows
+        add(tables, study.tables(own, whole, named or plan.rows.get(own.name, TRAINED), seeds))
     tables["cost"] = study.cost(sets[0].targets, named or plan.rows.get(sets[0].name, TRAINED))
     about = page.about([own.name for own in sets], absent, page.Amounts(plan.learned, seeds), quick=quick)
     return Study("mtn", tables, page.write(about, tables), page.draw(tables))
@@ -155,12 +152,10 @@ def run(
 class _Study:
     """The trainings, each kept as it finishes."""
 
-    def __init__(self, cells: CachedRuns, plan: Plan, log: Log, progress: Progress) -> None:
-        self.cells, self.plan, self.log, self.progress = cells, plan, log, progress
+    def __init__(self, plan: Plan, trainings: Trainings) -> None:
+        self.plan, self.trainings = plan, trainings
 
-    def tables(
-        self, own: QuerySet, whole: QuerySet, models: Sequence[str], seeds: int
-    ) -> dict[str, list[dict[str, Any]]]:
+    def tables(self, own: QuerySet, whole: QuerySet, models: Sequence[str], seeds: int) -> Tables:
         """All rows of one data set."""
         cells = {name: self._repeated(own, whole, name, seeds) for name in models}
         cells |= {name: [self._counted(own, whole, name)] for name in COUNTING}
@@ -177,7 +172,7 @@ class _Study:
         return {
             "floors": self._floors(whole),
             "overall": [_row(own.name, name, cells[name], found[name], len(targets)) for name in cells],
-            "verdicts": _verdicts(own.name, {name: found[name] for name in cells}),
+            "verdicts": verdicts(own.name, {name: found[name] for name in cells}, ("mtn", "best"), JUDGED),
             "depths": [
                 {
                     **_row(own.name, key[0], deep[key], found[name], len(targets)),
@@ -191,27 +186,22 @@ class _Study:
             "examples": _examples(own.name, cells, targets),
         }
 
-    def cost(self, targets: Targets, models: Sequence[str]) -> list[dict[str, Any]]:
+    def cost(self, targets: Targets, models: Sequence[str]) -> Rows:
         """The time of a training step of each network, the Transformer always among them."""
         plan = self.plan
         names = [name for name in NETWORKS if name in models or name == "transformer"]
         options = {name: self._options(name) for name in names}
         key = {"timed": options, "batch": plan.batch, "repeats": plan.repeats}
+        timed = partial(step_times, options, targets, num_ids=5000, batch=plan.batch, repeats=plan.repeats)
+        return self.trainings.timed(key, "the time of a step of each network", timed)
 
-        def make() -> CachedRun:
-            self.log("the time of a step of each network")
-            return {"rows": step_times(options, targets, num_ids=5000, batch=plan.batch, repeats=plan.repeats)}
-
-        rows: list[dict[str, Any]] = self.cells.get(key, make)["rows"]
-        return rows
-
-    def _options(self, model: str, depth: str = "") -> dict[str, Any]:
+    def _options(self, model: str, depth: str = "") -> Row:
         """All settings of a training that are not the model's own."""
         own = {**self.plan.options, **(self.plan.attending if model in ATTENDING else {}), **self.plan.sizes[model]}
         layers = depth or self.plan.depth.get(model, "")
         return {**own, "depth": layers} if layers else own
 
-    def _key(self, own: QuerySet, whole: QuerySet, model: str, options: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    def _key(self, own: QuerySet, whole: QuerySet, model: str, options: Values, seed: int) -> Row:
         """All that decides a cell, but the program's version, which stands in the cell."""
         part = {"data": own.name, "fingerprint": whole.fingerprint, "learned": len(own.train), "tested": len(own.test)}
         return {**part, "model": model, "options": dict(options), "seed": seed}
@@ -223,28 +213,26 @@ class _Study:
 
     def _trained(self, own: QuerySet, whole: QuerySet, model: str, seed: int, depth: str = "") -> CachedRun:
         options = self._options(model, depth)
-
-        def make() -> CachedRun:
-            self.log(f"{own.name}: {model} {options.get('depth', '')} seed {seed}")
-            predictor = SuggestPredictor(model, settings={**options, **SEARCHED}, seed=seed)
-            self.progress(predictor.fit(own.train, own.valid))
-            return {**_scored(predictor, own.targets), **_about(predictor)}
-
-        return self.cells.get(self._key(own, whole, model, options, seed), make)
+        return self.trainings.get(
+            self._key(own, whole, model, options, seed),
+            f"{own.name}: {model} {options.get('depth', '')} seed {seed}",
+            lambda: SuggestPredictor(model, settings={**options, **SEARCHED}, seed=seed),
+            lambda predictor: predictor.fit(own.train, own.valid),
+            lambda predictor: {**_scored(predictor, own.targets), **_about(predictor)},
+        )
 
     def _counted(self, own: QuerySet, whole: QuerySet, name: str) -> CachedRun:
         """A row that needs no network, learned from the same sessions."""
         options = {"min_users": self.plan.options.get("min_users", 1)}
+        return self.trainings.get(
+            self._key(own, whole, name, options, 0),
+            f"{own.name}: {name}",
+            lambda: SuggestPredictor(name, settings=options),
+            lambda predictor: predictor.fit(own.train),
+            lambda predictor: _scored(predictor, own.targets, name),
+        )
 
-        def make() -> CachedRun:
-            self.log(f"{own.name}: {name}")
-            predictor = SuggestPredictor(name, settings=options)
-            self.progress(predictor.fit(own.train))
-            return _scored(predictor, own.targets, name)
-
-        return self.cells.get(self._key(own, whole, name, options, 0), make)
-
-    def _floors(self, whole: QuerySet) -> list[dict[str, Any]]:
+    def _floors(self, whole: QuerySet) -> Rows:
         """What counting reaches on the whole test part, without the paper's caps and under them."""
         rows = []
         for caps, test in (("none", whole.test), ("the paper's", whole.capped)):
@@ -252,7 +240,7 @@ class _Study:
                 continue
             targets = Targets.of(test.histories, whole.train.histories)
             predictor = SuggestPredictor("most-frequent-next", settings={"min_users": 1})
-            self.progress(predictor.fit(whole.train))
+            self.trainings.progress(predictor.fit(whole.train))
             for name in COUNTING:
                 sums = kept(pack(predictor.suggest(targets.before, SHOWN, name), targets.true), targets.true)
                 rows.append({"data": whole.name, "caps": caps, "model": name, **part([sums], np.ones(len(sums), bool))})
@@ -279,35 +267,21 @@ def _about(predictor: SuggestPredictor) -> CachedRun:
     }
 
 
-def _row(data: str, name: str, cells: Sequence[CachedRun], found: BootstrapResult, targets: int) -> dict[str, Any]:
+def _row(data: str, name: str, cells: Sequence[CachedRun], found: BootstrapResult, targets: int) -> Row:
     """A row of a table: means over seeds, intervals, and what was trained."""
-    row: dict[str, Any] = {"data": data, "model": name, "seeds": len(cells), "targets": targets}
-    row |= {measure: float(value) for measure, value in zip(MEASURES, found.figures, strict=True)}
-    row |= {"interval": found.interval(), "bleu_by_seed": [round(float(own[0]), 5) for own in found.by_seed]}
+    row: Row = {"data": data, "model": name, "seeds": len(cells), "targets": targets}
+    row |= {**means(found), "bleu_by_seed": [round(float(own[0]), 5) for own in found.by_seed]}
     if "epochs" in cells[0]:
-        row |= {"parameters": cells[0]["parameters"], "epochs": [cell["epochs"] for cell in cells]}
-        row["seconds_an_epoch"] = round(float(np.mean([cell["seconds_an_epoch"] for cell in cells])), 2)
-    return {**row, "seconds_to_score": round(float(np.mean([cell["seconds_to_score"] for cell in cells])), 2)}
+        row |= {"parameters": cells[0]["parameters"], **spent(cells)}
+    return {**row, "seconds_to_score": mean_of(cells, "seconds_to_score", 2)}
 
 
-def _verdicts(data: str, found: Mapping[str, BootstrapResult]) -> list[dict[str, Any]]:
-    """MTN and best against every other row, on the same sessions, by BLEU and by MRR."""
-    return [
-        {"data": data, "model": name, "other": other, "measure": measure, **found[name].against(found[other], measure)}
-        for name in ("mtn", "best")
-        if name in found
-        for measure in ("bleu", f"mrr@{SHOWN}")
-        for other in found
-        if other != name
-    ]
-
-
-def _by_length(data: str, name: str, runs: Sequence[Floats], targets: Targets) -> list[dict[str, Any]]:
+def _by_length(data: str, name: str, runs: Sequence[Floats], targets: Targets) -> Rows:
     parts = ((label, targets.typed == place) for place, label in enumerate(PLACES))
     return [{"data": data, "model": name, "typed": label, **part(runs, own)} for label, own in parts if own.any()]
 
 
-def _by_pair(data: str, name: str, runs: Sequence[Floats], targets: Targets) -> list[dict[str, Any]]:
+def _by_pair(data: str, name: str, runs: Sequence[Floats], targets: Targets) -> Rows:
     kinds = {
         "seen in this order": targets.seen,
         "new pair of a known query": ~targets.seen & targets.known,
@@ -316,7 +290,7 @@ def _by_pair(data: str, name: str, runs: Sequence[Floats], targets: Targets) -> 
     return [{"data": data, "model": name, "pair": kind, **part(runs, own)} for kind, own in kinds.items() if own.any()]
 
 
-def _examples(data: str, cells: Mapping[str, Sequence[CachedRun]], targets: Targets) -> list[dict[str, Any]]:
+def _examples(data: str, cells: Mapping[str, Sequence[CachedRun]], targets: Targets) -> Rows:
     """Some sessions with what each model suggests, spread over the test part as they come."""
     rows = []
     for place in np.linspace(0, len(targets) - 1, EXAMPLES).astype(int).tolist():

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,18 +18,20 @@ from ensue.evaluation.bootstrap import BootstrapResult
 from ensue.evaluation.suggest import MEASURES, SHOWN, counted, figures_of, resampled
 from ensue.metrics import Floats
 from ensue.studies.mtn_sets import Targets
+from ensue.studies.rows import Row, Rows, Values
+from ensue.studies.timing import beside, timed_steps
 from ensue.tasks.suggest.baselines.counting import Suggestions
 from ensue.tasks.suggest.batch import FIRST, pad
 from ensue.tasks.suggest.catalogue import MODELS
 
 
-def pack(found: Suggestions, true: pl.Series) -> dict[str, Any]:
+def pack(found: Suggestions, true: pl.Series) -> Row:
     """The first suggestion of each list, and the place of what came, 0 where it is not among those shown."""
     ranks = metrics.text_ranks(found.texts, found.offsets, true)
     return {"first": found.first.to_list(), "rank": np.where(ranks <= SHOWN, ranks, 0).astype(int).tolist()}
 
 
-def kept(cell: Mapping[str, Any], true: pl.Series) -> Floats:
+def kept(cell: Values, true: pl.Series) -> Floats:
     """(targets, 23) sums of which ``figures_of`` makes the measures, of what :func:`pack` has written."""
     rank = np.array(cell["rank"], np.float64)
     return counted(pl.Series("query", cell["first"], dtype=pl.String), true, np.where(rank > 0, rank, metrics.MISS))
@@ -48,16 +49,14 @@ def resample(runs: Mapping[str, Sequence[Floats]], owners: Index, resamples: int
     return dict(zip(runs, found, strict=True))
 
 
-def part(seeds: Sequence[Floats], chosen: npt.NDArray[np.bool_]) -> dict[str, Any]:
+def part(seeds: Sequence[Floats], chosen: npt.NDArray[np.bool_]) -> Row:
     """The measures over some of the targets, mean over seeds, and how many those are."""
     number = np.array(chosen.sum(), np.float64)
     means = np.mean([figures_of(own[chosen].sum(0), number) for own in seeds], 0)
     return {"targets": int(number), **dict(zip(MEASURES, means.tolist(), strict=True))}
 
 
-def step_times(
-    options: Mapping[str, Mapping[str, Any]], targets: Targets, *, num_ids: int, batch: int, repeats: int
-) -> list[dict[str, Any]]:
+def step_times(options: Mapping[str, Values], targets: Targets, *, num_ids: int, batch: int, repeats: int) -> Rows:
     """Seconds of a training step; models take turns, so that what else the machine does meets them all alike.
 
     Args:
@@ -75,30 +74,20 @@ def step_times(
     ]
     torch.manual_seed(0)
     networks = {name: MODELS[name][0](_sizes(name, own), num_ids) for name, own in options.items()}
-    times: dict[str, list[float]] = {name: [] for name in networks}
     made = pad(sessions)
-    for _ in range(repeats + 1):
-        for name, network in networks.items():
-            begun = time.perf_counter()
-            network.zero_grad()
-            network.loss(made).backward()
-            times[name].append(time.perf_counter() - begun)
+    times = timed_steps({name: (own, partial(own.loss, made)) for name, own in networks.items()}, repeats)
+    peer = times.get("transformer")
     return [
         {
             "model": name,
             "parameters": sum(parameter.numel() for parameter in networks[name].parameters()),
-            "milliseconds": round(1e3 * statistics.median(own[1:]), 2),
-            "ratio": _ratio(own[1:], times.get("transformer", own)[1:]),
+            **beside(own, peer or own),
         }
         for name, own in times.items()
     ]
 
 
-def _ratio(own: Sequence[float], peer: Sequence[float]) -> float:
-    return round(statistics.median(mine / theirs for mine, theirs in zip(own, peer, strict=True)), 2)
-
-
-def _sizes(name: str, options: Mapping[str, Any]) -> Any:
+def _sizes(name: str, options: Values) -> Any:
     """The settings of a network, those of its training left out."""
     settings = MODELS[name][1]
     known = {field.name for field in fields(settings)}

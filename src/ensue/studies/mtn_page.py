@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import plotly.graph_objects as go
 
@@ -13,7 +12,7 @@ from ensue.evaluation.paired_test import SURE
 from ensue.evaluation.suggest import MEASURES, SHOWN
 from ensue.studies.mtn_paper import BLEU, CLAIMS, HOURS, SLIPS
 from ensue.studies.mtn_sets import ABOUT
-from ensue.studies.rows import Rows, distinct, of_data, plain
+from ensue.studies.rows import Rows, Values, distinct, of_data, plain
 
 HEADS: Mapping[str, str] = {
     "bleu": "BLEU",
@@ -171,7 +170,7 @@ def _verdict(rows: Rows, verdicts: Rows) -> list[str]:
     return lines
 
 
-def _winner(rows: Rows, by_name: Mapping[str, Any]) -> str:
+def _winner(rows: Rows, by_name: Values) -> str:
     top = max(rows, key=lambda row: float(row["bleu"]))
     pair = [by_name[name] for name in ("mtn", "flat-transformer") if name in by_name]
     text = f"{top['model']}, {100 * top['bleu']:.2f}"
@@ -184,7 +183,7 @@ def _winner(rows: Rows, by_name: Mapping[str, Any]) -> str:
     return text
 
 
-def _against(row: Mapping[str, Any]) -> str:
+def _against(row: Values) -> str:
     sure = "" if row["p_value"] < SURE else ", which may be chance"
     low, high, apart = (100 * row[name] for name in ("low", "high", "difference"))
     return f"{row['other']} {apart:+.2f} ({low:+.2f} to {high:+.2f}{sure})"
@@ -241,6 +240,6 @@ def _cost(rows: Rows) -> list[str]:
     return [*plain(table), "", "Medians; the networks take turns on the same sessions, on the CPU."]
 
 
-def _figure(row: Mapping[str, Any], name: str) -> str:
+def _figure(row: Values, name: str) -> str:
     low, high = row["interval"][name]
     return f"{100 * row[name]:.2f} ± {50 * (high - low):.2f}"

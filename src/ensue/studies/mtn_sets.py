@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +15,8 @@ from ensue.data.histories import Histories, Index
 from ensue.data.queries import Queries, prefixes, read_queries
 from ensue.data.queries.rules import PAPER_RULES, QueryRules
 from ensue.errors import DataError
+from ensue.studies.rows import Rows
+from ensue.studies.sets import columns_of, evenly, fingerprint
 from ensue.tasks.suggest.dataset import prints
 from ensue.vocabulary import FIRST
 
@@ -59,13 +59,8 @@ class QuerySet:
     @property
     def fingerprint(self) -> str:
         """Of all queries and sessions."""
-        seen = hashlib.blake2b(digest_size=8)
-        for part in (self.train, self.valid, self.test):
-            histories = part.histories
-            seen.update("\n".join(histories.vocabulary.values).encode())
-            for column in (histories.ids, histories.offsets):
-                seen.update(np.ascontiguousarray(column).data)
-        return seen.hexdigest()
+        parts = (self.train, self.valid, self.test)
+        return fingerprint(column for part in parts for column in columns_of(part.histories))
 
     @cached_property
     def targets(self) -> Targets:
@@ -77,7 +72,7 @@ class QuerySet:
         valid = evenly(self.valid, learned and learned // 2)
         return QuerySet(self.name, evenly(self.train, learned), valid, evenly(self.test, tested), None)
 
-    def statistics(self) -> list[dict[str, Any]]:
+    def statistics(self) -> Rows:
         """A row a part."""
         rows = []
         for name, part in (("train", self.train), ("valid", self.valid), ("test", self.test)):
@@ -141,13 +136,6 @@ class Targets:
     def __len__(self) -> int:
         """Number of targets."""
         return len(self.true)
-
-
-def evenly(queries: Queries, most: int | None) -> Queries:
-    """At most so many sessions, spread evenly over the file."""
-    if most is None or len(queries) <= most:
-        return queries
-    return queries.select(np.linspace(0, len(queries) - 1, most).astype(np.int64))
 
 
 def find_sets(data: Path) -> tuple[list[QuerySet], list[str]]:

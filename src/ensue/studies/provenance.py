@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import plotly.graph_objects as go
 import torch
@@ -17,6 +16,7 @@ import torch
 from ensue import figures
 from ensue.store.folder import write_file
 from ensue.studies.result_file import write_result
+from ensue.studies.rows import Row, Tables
 from ensue.training.loop import Report
 from ensue.version import __version__
 
@@ -26,7 +26,7 @@ Progress = Callable[[Iterable[Report]], None]
 """Runs a training loop to its end, showing where it stands."""
 
 
-def provenance() -> dict[str, Any]:
+def provenance() -> Row:
     """Command, commit (with ``+`` where files differ from it) and machine; of paths outside, the name alone."""
     words = [Path(word).name if word.startswith(("/", "..", "~")) else word for word in sys.argv]
     return {"command": " ".join(words), "commit": _commit(), "machine": _machine()}
@@ -52,7 +52,7 @@ class Study:
     """The outcome of a study: tables as rows of plain values, the page that shows them, and its figures."""
 
     paper: str
-    tables: dict[str, list[dict[str, Any]]]
+    tables: Tables
     page: str
     drawn: tuple[go.Figure, ...] = ()
 

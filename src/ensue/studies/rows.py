@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-Rows = list[dict[str, Any]]
-
-
-class Named(Protocol):
-    """A data set of a study."""
-
-    @property
-    def name(self) -> str:
-        """Its name in the tables."""
-        ...
+Row = dict[str, Any]
+"""Plain values by name, as JSON holds them."""
+Values = Mapping[str, Any]
+"""The same, to be read alone."""
+Rows = list[Row]
+Tables = dict[str, Rows]
 
 
-S = TypeVar("S", bound=Named)
-
-
-def planned(found: Sequence[S], names: Collection[str]) -> tuple[list[S], list[str]]:
-    """The data sets that a plan names, or all where none of them is there; and the names of those left out."""
-    sets = [data for data in found if data.name in names] or list(found)
-    kept = {data.name for data in sets}
-    return sets, [data.name for data in found if data.name not in kept]
-
-
-def of_data(rows: Iterable[dict[str, Any]], data: str) -> Rows:
+def of_data(rows: Iterable[Row], data: str) -> Rows:
     """The rows of one data set."""
     return [row for row in rows if row["data"] == data]
 
 
-def distinct(rows: Iterable[dict[str, Any]], name: str) -> list[str]:
+def distinct(rows: Iterable[Row], name: str) -> list[str]:
     """What stands in a column, each once, as it comes."""
     return list(dict.fromkeys(row[name] for row in rows))
 

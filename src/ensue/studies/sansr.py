@@ -6,31 +6,29 @@ takes hours, so each finished cell is kept, and the same command goes on where i
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from ensue.data.histories import Histories
 from ensue.data.sequences import read
-from ensue.errors import DataError, SettingError
+from ensue.errors import DataError
 from ensue.evaluation import evaluate_alone
 from ensue.studies import sansr_page as page
-from ensue.studies.cached_runs import CachedRun, CachedRuns
+from ensue.studies.cached_runs import CachedRun
 from ensue.studies.provenance import Log, Progress, Study
-from ensue.studies.rows import planned
+from ensue.studies.rows import Row, Rows, Tables, Values
+from ensue.studies.runner import Trainings, require_rows
 from ensue.studies.sansr_paper import AT, DIGINETICA, STATISTICS, YOOCHOOSE, impossible
+from ensue.studies.sets import columns_of, fingerprint, planned
 from ensue.tasks.next.catalogue import COUNTING, MODELS
 from ensue.tasks.next.predictor import NextPredictor
 
 TRAINED = ("bpr-mf", "fpmc", "gru4rec", "narm", "stamp", "sansr", "sansr-rc", "blend")
 """The paper's rows, and ours."""
 PROTOCOLS = ("full", "sampled")
-OPTIONS: Mapping[tuple[str, str], Mapping[str, Any]] = {
+OPTIONS: Mapping[tuple[str, str], Values] = {
     **{(data, model): {"loss": "sampled"} for data in (DIGINETICA, YOOCHOOSE) for model in ("narm", "stamp")},
     (YOOCHOOSE, "gru4rec"): {
         "loss": "ce",
@@ -51,7 +49,7 @@ WIDTH = 120
 class Plan:
     """How much is trained and scored."""
 
-    options: Mapping[str, Any]
+    options: Values
     """Of every training for Table 1."""
     sets: tuple[str, ...] = (DIGINETICA, YOOCHOOSE)
     """Of those at hand; all that are, if none of these is."""
@@ -61,7 +59,7 @@ class Plan:
     """Table 1 learns the newest 1 / ``whole`` of the training sessions."""
     slice: int = 8
     """Table 3 and figure 4 learn the newest 1 / ``slice``."""
-    sliced: Mapping[str, Any] = field(default_factory=lambda: {"epochs": 4, "batch_size": 64, "refit": False})
+    sliced: Values = field(default_factory=lambda: {"epochs": 4, "batch_size": 64, "refit": False})
     """Of every training for these: a slice has too few batches of the usual size."""
     tested: int | None = None
     """Test sessions scored, the newest; all of them by default."""
@@ -122,13 +120,9 @@ def run(
         DataError: no data set is there, or the file of cells is something else.
         SettingError: a model that does not exist or is not trained.
     """
-    if unknown := [name for name in models if name not in MODELS or MODELS[name][2] is None]:
-        rows = ", ".join(name for name, (_, _, schedule) in MODELS.items() if schedule is not None)
-        raise SettingError(f"model {unknown[0]!r} has no row here; choose from {rows} (counting rows are always there)")
-    study = _Study(CachedRuns(kept), QUICK if quick else FULL, log, progress)
-    if kept is None:
-        log("finished cells are not kept; with --json FILE the same command goes on where it was stopped")
-    tables: dict[str, list[dict[str, Any]]] = {"overall": [], "statistics": [], "grid": [], "sizes": []}
+    require_rows(models, [name for name, (_, _, schedule) in MODELS.items() if schedule is not None])
+    study = _Study(QUICK if quick else FULL, Trainings(kept, log, progress))
+    tables: Tables = {"overall": [], "statistics": [], "grid": [], "sizes": []}
     tables["impossible"] = impossible()
     sets, left = planned(_sets(data), study.plan.sets)
     for sessions in sets:
@@ -147,23 +141,21 @@ def run(
 class _Study:
     """The trainings, each kept as it finishes."""
 
-    def __init__(self, cells: CachedRuns, plan: Plan, log: Log, progress: Progress) -> None:
-        self.cells, self.plan, self.log, self.progress = cells, plan, log, progress
+    def __init__(self, plan: Plan, trainings: Trainings) -> None:
+        self.plan, self.trainings = plan, trainings
 
-    def overall(self, sessions: Sessions, models: Sequence[str], seeds: int) -> list[dict[str, Any]]:
+    def overall(self, sessions: Sessions, models: Sequence[str], seeds: int) -> Rows:
         """Table 1 and figures 2 and 3: counting rows, then trained ones."""
         rows = []
         for name in COUNTING:
-            key = self._key(sessions, name, {}, 0, self.plan.whole)
-            cell = self.cells.get(key, lambda name=name: self._counted(sessions, name))  # type: ignore[misc]
-            rows += _rows(key, cell)
+            rows += self._cell(sessions, name, {}, 0, self.plan.whole, name)
         for name in models:
             options = {**OPTIONS.get((sessions.name, name), {}), **self.plan.options}
             for seed in range(seeds):
                 rows += self._trained(sessions, name, options, seed, self.plan.whole)
         return rows
 
-    def grid(self, sessions: Sessions) -> list[dict[str, Any]]:
+    def grid(self, sessions: Sessions) -> Rows:
         """Table 3. Without a block there are no heads: k = 0 is one cell."""
         rows, found = [], {}
         for heads, blocks in self.plan.grid:
@@ -174,7 +166,7 @@ class _Study:
                 rows += [{**row, "heads": heads, "blocks": blocks} for row in found[heads, blocks]]
         return rows
 
-    def sizes(self, sessions: Sessions) -> list[dict[str, Any]]:
+    def sizes(self, sessions: Sessions) -> Rows:
         """Figure 4."""
         rows = []
         for size in self.plan.sizes:
@@ -182,30 +174,26 @@ class _Study:
             rows += [{**row, "size": size} for row in self._trained(sessions, "sansr", options, 0, self.plan.slice)]
         return rows
 
-    def _key(self, sessions: Sessions, model: str, options: Mapping[str, Any], seed: int, share: int) -> dict[str, Any]:
+    def _key(self, sessions: Sessions, model: str, options: Values, seed: int, share: int) -> Row:
         """All that decides a cell, but the program's version, which stands in the cell."""
         part = {"data": sessions.name, "fingerprint": sessions.fingerprint, "newest": share, "tested": self.plan.tested}
         return {**part, "model": model, "options": dict(options), "seed": seed}
 
-    def _trained(
-        self, sessions: Sessions, model: str, options: Mapping[str, Any], seed: int, share: int
-    ) -> list[dict[str, Any]]:
+    def _trained(self, sessions: Sessions, model: str, options: Values, seed: int, share: int) -> Rows:
+        words = " ".join(f"{name}={value}" for name, value in options.items())
+        said = f"{model} {words} seed {seed}, newest 1/{share}"
+        return self._cell(sessions, model, options, seed, share, said)
+
+    def _cell(self, sessions: Sessions, model: str, options: Values, seed: int, share: int, said: str) -> Rows:
         key = self._key(sessions, model, options, seed, share)
-
-        def make() -> CachedRun:
-            words = " ".join(f"{name}={value}" for name, value in options.items())
-            self.log(f"{sessions.name}: {model} {words} seed {seed}, newest 1/{share}")
-            predictor = NextPredictor(model, settings=options, seed=seed)
-            self.progress(predictor.fit(sessions.newest(share)))
-            return self._scored(predictor, sessions)
-
-        return _rows(key, self.cells.get(key, make))
-
-    def _counted(self, sessions: Sessions, name: str) -> CachedRun:
-        self.log(f"{sessions.name}: {name}")
-        predictor = NextPredictor(name)
-        self.progress(predictor.fit(sessions.newest(self.plan.whole)))
-        return self._scored(predictor, sessions)
+        cell = self.trainings.get(
+            key,
+            f"{sessions.name}: {said}",
+            lambda: NextPredictor(model, settings=options, seed=seed),
+            lambda predictor: predictor.fit(sessions.newest(share)),
+            lambda predictor: self._scored(predictor, sessions),
+        )
+        return _rows(key, cell)
 
     def _scored(self, predictor: NextPredictor, sessions: Sessions) -> CachedRun:
         """Both protocols on the same test sessions."""
@@ -226,13 +214,13 @@ class _Study:
         return cell
 
 
-def _rows(key: Mapping[str, Any], cell: CachedRun) -> list[dict[str, Any]]:
+def _rows(key: Values, cell: CachedRun) -> Rows:
     """One row a protocol, with all that decided it."""
     shared = {name: value for name, value in cell.items() if name != "protocols"}
     return [{**key, "protocol": name, **row, **shared} for name, row in cell["protocols"].items()]
 
 
-def _statistics(name: str, train: Histories, test: Histories) -> list[dict[str, Any]]:
+def _statistics(name: str, train: Histories, test: Histories) -> Rows:
     """Table 2: what is here, and what the paper prints."""
     clicks, sessions = len(train.ids) + len(test.ids), len(train) + len(test)
     found = {
@@ -251,7 +239,7 @@ def _sets(data: Path) -> list[Sessions]:
         folder = next((place for place in (data / name, data / "sessions" / name) if place.is_dir()), None)
         if folder is not None:
             train, test = (_read(folder / f"{part}.txt.gz") for part in ("train", "test"))
-            found.append(Sessions(name, train, test, _fingerprint(train, test)))
+            found.append(Sessions(name, train, test, fingerprint((*columns_of(train), *columns_of(test)))))
     if not found:
         raise DataError(f"{data}: neither {DIGINETICA} nor {YOOCHOOSE} is there; name the folder that holds them")
     return found
@@ -261,12 +249,3 @@ def _read(path: Path) -> Histories:
     if not path.is_file():
         raise DataError(f"{path}: not there; each data set needs train.txt.gz and test.txt.gz")
     return read(path)[0]
-
-
-def _fingerprint(*parts: Histories) -> str:
-    seen = hashlib.blake2b(digest_size=8)
-    for part in parts:
-        seen.update("\n".join(part.vocabulary.values).encode())
-        for column in (part.ids, part.offsets):
-            seen.update(np.ascontiguousarray(column).data)
-    return seen.hexdigest()

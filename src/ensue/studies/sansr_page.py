@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from ensue import figures
-from ensue.studies.rows import Rows, distinct, plain
+from ensue.studies.rows import Row, Rows, Values, distinct, plain
 from ensue.studies.sansr_paper import GRID, MEASURES, STATISTICS_NOTE, printed, suspects
 
 LABELS = {"hit": "HR", "mrr": "MRR", "ndcg": "NDCG"}
@@ -107,7 +107,7 @@ def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
 def _impossible(rows: Rows) -> list[str]:
     table = [{**row, "cells": ", ".join(label(cell) if "@" in cell else cell for cell in row["cells"])} for row in rows]
     text = "Found from the printed numbers alone: no ranking by one model gives them. They carry a † below."
-    return ["## CachedRuns of the paper that cannot be", "", text, "", *plain(table), ""]
+    return ["## Cells of the paper that cannot be", "", text, "", *plain(table), ""]
 
 
 def _overall(data: str, rows: Rows) -> list[str]:
@@ -180,13 +180,13 @@ def _grid(data: str, rows: Rows) -> list[str]:
     return [*lines, "", "Without a block (k = 0) there are no heads: one cell, trained once."]
 
 
-def _size(row: Mapping[str, Any]) -> dict[str, Any]:
+def _size(row: Values) -> Row:
     about = {"width": row["size"], "protocol": row["protocol"]}
     cost = {"seconds an epoch": _figure(row["seconds_an_epoch"])}
     return {**about, **{label(measure): _figure(row[measure]) for measure in MEASURES}, **cost}
 
 
-def _of(rows: Iterable[dict[str, Any]], model: str, protocol: str) -> Rows:
+def _of(rows: Iterable[Row], model: str, protocol: str) -> Rows:
     return [row for row in rows if row["model"] == model and row["protocol"] == protocol]
 
 

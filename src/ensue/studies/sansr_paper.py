@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import log2
-from typing import Any
 
 from ensue.studies.papers import Paper
+from ensue.studies.rows import Rows
 
 AT = (10, 20)
 MEASURES = ("hit@10", "hit@20", "mrr@10", "mrr@20", "ndcg@10", "ndcg@20")
@@ -61,9 +61,9 @@ def faults(figures: Mapping[str, float]) -> Iterator[tuple[tuple[str, ...], str]
             )
 
 
-def impossible() -> list[dict[str, Any]]:
+def impossible() -> Rows:
     """Every group of printed cells that cannot be: table, data, model, cells and the reason."""
-    found: list[dict[str, Any]] = []
+    found: Rows = []
     for data, rows in OVERALL.items():
         for model in rows:
             for cells, why in faults(printed(data, model)):

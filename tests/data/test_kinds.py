@@ -62,7 +62,7 @@ EXPORTS = {
     "media cloud": "stories_id,publish_date,title,url,language,media_name\n1,2024-01-01,A title,https://a.b/c,en,A\n",
     "media cloud, new": "id,indexed_date,language,media_name,media_url,publish_date,title,url\n1,2,en,A,a.b,2024,T,u\n",
 }
-FILES = {"classify": TEXTS, "next": LOGS, "suggest": QUERIES, "link": EXPORTS}
+FILES = {"texts": TEXTS, "sequences": LOGS, "queries": QUERIES, "posts": EXPORTS}
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, files in FILES.items() for name in files])
@@ -75,14 +75,14 @@ def test_the_shape_decides(tmp_path: Path, kind: str, name: str) -> None:
 def test_stated_columns_decide(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text("colour,size\nred,1\n")
-    assert kind_of(path, {"text": "colour"}) == "classify" == kind_of(path, phrases=True)
-    assert kind_of(path, {"sequence": "colour", "value": "size"}) == "next"
-    assert kind_of(path, {"user": "colour", "query": "size", "time": "size"}) == "suggest"
+    assert kind_of(path, {"text": "colour"}) == "texts" == kind_of(path, phrases=True)
+    assert kind_of(path, {"sequence": "colour", "value": "size"}) == "sequences"
+    assert kind_of(path, {"user": "colour", "query": "size", "time": "size"}) == "queries"
     path.write_text("text,label\nfine,1\n")
-    assert kind_of(path, {"sequence": "text"}) == "next"
+    assert kind_of(path, {"sequence": "text"}) == "sequences"
 
 
-@pytest.mark.parametrize(("columns", "kind"), [(("review", "stars"), "classify"), (("session", "item"), "next")])
+@pytest.mark.parametrize(("columns", "kind"), [(("review", "stars"), "texts"), (("session", "item"), "sequences")])
 def test_parquet_is_told_by_its_columns(tmp_path: Path, columns: tuple[str, str], kind: str) -> None:
     pl.DataFrame({columns[0]: ["a"], columns[1]: ["b"], "odd": [[1]]}).write_parquet(tmp_path / "data")
     assert kind_of(tmp_path / "data") == kind

@@ -1,4 +1,4 @@
-"""What a file is for, by its shape: a log of events, labelled texts, queries, or a folder of articles and posts."""
+"""What a file holds, by its shape: sequences of events, labelled texts, queries, or posts and articles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ensue.data.texts.formats import ROLES as TEXT_ROLES
 from ensue.data.texts.formats import read_rows
 from ensue.errors import DataError
 
-Kind = Literal["next", "classify", "suggest", "link"]
+Kind = Literal["sequences", "texts", "queries", "posts"]
 _NO_HEADER = ("fasttext", "trees", "ss", "imdb", "snli", "jsonl texts")
 
 
@@ -33,12 +33,12 @@ def kind_of(
     articles: bool = False,
     **opening: Unpack[Opening],
 ) -> Kind:
-    """The task whose reader shall have a file; a file that none knows is left to that of logs.
+    """What a file holds; one that no reader knows is left to that of sequences.
 
     A table is a log of queries if it names a query, whose it is, and no label or item; ready-made sessions are one if
     their header says so. Sessions as ``{"values": […]}`` or without a header could be of anything and stay logs of
     events. A table is labelled texts if it has a text and a label, or a text and not what a log needs. The first line
-    decides. A folder that holds a file of articles and one of posts, and what a collector exports, are ``link``.
+    decides. A folder that holds a file of articles and one of posts, and what a collector exports, are ``posts``.
 
     Args:
         path: the file.
@@ -51,38 +51,38 @@ def kind_of(
         DataError: a missing, empty, truncated or binary file.
     """
     if articles:
-        return "link"
+        return "posts"
     with answering(path):
         return _kind_of(Path(path), set(columns or {}), phrases, opening)
 
 
 def _kind_of(path: Path, stated: set[str], phrases: bool, opening: Opening) -> Kind:
     if is_corpus(path):
-        return "link"
+        return "posts"
     if phrases or (stated & set(TEXT_ROLES)):
-        return "classify"
+        return "texts"
     if "query" in stated:
-        return "suggest"
+        return "queries"
     content = open_file(path, **opening)
     if stated & set(LOG_ROLES):
-        return "next"
+        return "sequences"
     if _is_collected(content):
-        return "link"
+        return "posts"
     if _is_queries(content):
-        return "suggest"
+        return "queries"
     found = _as_texts(content)
     if found is None:
-        return "next"
+        return "sequences"
     if found.layout in _NO_HEADER:
-        return "classify"
+        return "texts"
     if found.layout == "labelled lines":
         header = content.head(1)[0].split("\t")
-        return "next" if recognise(content) is not None or _is_log(header) else "classify"
-    return "classify" if "label" in found.columns or not _is_log(_names(content)) else "next"
+        return "sequences" if recognise(content) is not None or _is_log(header) else "texts"
+    return "texts" if "label" in found.columns or not _is_log(_names(content)) else "sequences"
 
 
 def is_articles(path: Path, columns: Mapping[str, str] | None = None, **opening: Unpack[Opening]) -> bool:
-    """Whether a file of task ``link`` holds articles: its columns say so, or it is a list of Media Cloud's.
+    """Whether a file of posts or articles holds articles: its columns say so, or it is a list of Media Cloud's.
 
     Raises:
         DataError: a missing, empty, truncated or binary file.

@@ -43,7 +43,7 @@ def test_a_folder_is_two_files(folder: Path) -> None:
         assert found.pairs.tolist() == [[0, 0], [1, 1]]  # z is nowhere
         assert found.related.tolist() == [[True, False], [False, True], [False, False]]
     assert (articles.rows, posts.rows) == (2, 3)
-    assert is_corpus(folder) and kind_of(folder) == "link"
+    assert is_corpus(folder) and kind_of(folder) == "posts"
 
 
 def test_parts_and_links(folder: Path) -> None:
@@ -80,8 +80,8 @@ def test_columns_of_either_file(tmp_path: Path) -> None:
 
 def test_collected_posts_are_known_by_their_shape(tmp_path: Path) -> None:
     path = lines(tmp_path / "p.ndjson", [{"uri": "at://x", "record": {"text": "hello"}}])
-    assert kind_of(path) == "link"
-    assert kind_of(lines(tmp_path / "t.jsonl", [{"text": "fine", "label": "pos"}])) == "classify"
+    assert kind_of(path) == "posts"
+    assert kind_of(lines(tmp_path / "t.jsonl", [{"text": "fine", "label": "pos"}])) == "texts"
 
 
 @pytest.mark.parametrize(

@@ -14,5 +14,5 @@ TASK = Task(
     update="ensue.refresh.classify:learn",
     command="ensue.cli.classify",
     service="ensue.serve.tasks.classify:ClassifyService",
-    kinds=("classify",),
+    kinds=("texts",),
 )

@@ -14,5 +14,5 @@ TASK = Task(
     update="ensue.refresh.link:learn",
     command="ensue.cli.link",
     service="ensue.serve.tasks.link:LinkService",
-    kinds=("link",),
+    kinds=("posts",),
 )

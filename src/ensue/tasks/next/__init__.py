@@ -14,6 +14,6 @@ TASK = Task(
     update="ensue.refresh.next_event:learn",
     command="ensue.cli.next_event",
     service="ensue.serve.tasks.next_event:NextService",
-    kinds=("next",),
+    kinds=("sequences",),
     streamed=True,
 )

@@ -14,5 +14,5 @@ TASK = Task(
     update="ensue.refresh.suggest:learn",
     command="ensue.cli.suggest",
     service="ensue.serve.tasks.suggest:SuggestService",
-    kinds=("suggest",),
+    kinds=("queries",),
 )

@@ -202,3 +202,23 @@ class TextExplanation:
     def to_json(self) -> str:
         """One line of JSON."""
         return line_of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkExplanation:
+    """What the best article for a post leaned on.
+
+    ``lost[i]`` is how far the score of the best article falls when word i of the post is taken out: a deletion test.
+    ``sentences`` are the article's sentences closest to the post with their cosines, best first. Words after the first
+    sixty are not tested.
+    """
+
+    post: str
+    words: tuple[str, ...]
+    lost: tuple[float, ...]
+    sentences: tuple[tuple[str, float], ...]
+    answer: LinkAnswer
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return line_of(self)

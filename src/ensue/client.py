@@ -216,7 +216,7 @@ def _plain(records: Sequence[Record | Article]) -> list[object]:
 
 def _explanation(record: Record, decoded: Mapping[str, object]) -> type:
     if isinstance(record, Post):
-        from ensue.tasks.link.explain import LinkExplanation
+        from ensue.answers import LinkExplanation
 
         return LinkExplanation
     if isinstance(record, Text):

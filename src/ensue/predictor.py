@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, TypeVar, overload, runtime_checkable
 
+from ensue.answers import Forecast
+from ensue.records import History
 from ensue.registry import require_task, task_of
 from ensue.tasks import TASKS
 from ensue.tasks.base import named
@@ -86,6 +88,15 @@ class Predictor(Protocol[Data, Record, Found, Reasons]):
     @classmethod
     def load(cls, folder: str | Path, *, device: str | None = None) -> Self:
         """Read a model folder."""
+        ...
+
+
+@runtime_checkable
+class Forecasts(Protocol):
+    """A predictor that looks some steps ahead."""
+
+    def forecast(self, records: Sequence[History], steps: int, k: int = 10) -> Sequence[Forecast]:
+        """Roll each record forward."""
         ...
 
 

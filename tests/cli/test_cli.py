@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from ensue import History, __version__, load, read
-from ensue.cli import demonstration
 from ensue.studies import PAPERS
 from ensue.studies.provenance import Study
 from ensue.tasks.next import catalogue as next_event
@@ -416,7 +415,7 @@ def test_demo_tells_the_truth_beside_the_weights(ensue: Ensue, tmp_path: Path, m
 def test_demo_says_what_its_page_lacks_before_it_trains(
     ensue: Ensue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demonstration, "find_spec", lambda name: None if name == "uvicorn" else object())
+    monkeypatch.setattr("ensue.cli.story.find_spec", lambda name: None if name == "uvicorn" else object())
     ran = ensue("demo", "--out", tmp_path / "demo")
     assert (ran.code, ran.out) == (2, "")
     assert ran.lines == [

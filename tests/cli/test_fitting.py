@@ -29,7 +29,7 @@ def test_a_trained_model_is_not_replaced_unasked(
     def never(*_: object, **__: object) -> None:
         raise AssertionError("the log was read")
 
-    monkeypatch.setattr("ensue.data.sequences.read", never)
+    monkeypatch.setattr("ensue.cli.next_event.read_log", never)
     before = contents(own.parent)
     ran = ensue("fit", "next", logs.train, "-o", own, *COUNTED, *more)
     assert (ran.code, ran.out) == (2, "")
@@ -87,14 +87,13 @@ def test_two_fits_into_one_new_folder_are_one_too_many(ensue: Ensue, logs: Logs,
 def test_who_waited_for_the_lock_does_not_replace_what_was_saved_meanwhile(
     ensue: Ensue, logs: Logs, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ensue.store import swap
 
     new = tmp_path / "new"
 
     def meanwhile(place: Path) -> None:
         load(own).save(place)
 
-    monkeypatch.setattr(swap, "sweep", meanwhile)  # the first thing that happens under the lock
+    monkeypatch.setattr("ensue.cli.training.sweep", meanwhile)  # the first thing that happens under the lock
     ran = ensue("fit", "next", logs.train, "-o", new, *COUNTED)
     assert ran.code == 2 and "holds a model already" in ran.err
     assert load(new).model_name == "hidan"

@@ -8,26 +8,26 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from ensue.answers import TextAnswer, TextExplanation
-from ensue.cli import stdin
+from ensue.cli import show, show_texts, stdin
 from ensue.cli.asked import Asked
 from ensue.cli.learning import learn
 from ensue.cli.options import Reading
+from ensue.data.files import open_file
+from ensue.data.kinds import is_plain
+from ensue.data.posts.fields import beside
+from ensue.data.report import ReadReport
+from ensue.data.texts import Texts, read_texts
 from ensue.errors import DataError, SettingError
 from ensue.records import Text
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from ensue.data.report import ReadReport
-    from ensue.data.texts import Texts
     from ensue.evaluation import TextResult
     from ensue.tasks.classify.predictor import ClassifyPredictor
 
-FOREIGN: tuple[str, ...] = (
-    *("time_unit", "sort", "gap", "protocol", "at"),
-    *("rules", "part", "min_users", "prefix", "steps", "articles"),
-)
+WRITES_EVIDENCE = False
 
 
 def read(path: Path, reading: Reading) -> Texts:
@@ -36,9 +36,6 @@ def read(path: Path, reading: Reading) -> Texts:
 
 
 def _read(path: Path, reading: Reading, *, unlabelled: bool = False) -> tuple[Texts, ReadReport]:
-    from ensue.cli import show
-    from ensue.data.texts import read_texts
-
     texts, understood = read_texts(
         path, columns=reading.roles, phrases=reading.phrases, unlabelled=unlabelled, **reading.opening
     )
@@ -76,7 +73,6 @@ def _require_paired(data: Texts, path: Path, predictor: ClassifyPredictor) -> No
 
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
     """Show what was understood of texts, and what in them would spoil a result."""
-    from ensue.cli import show, show_texts
     from ensue.tasks.classify.check import check_texts
 
     texts, understood = _read(path, reading)
@@ -98,8 +94,6 @@ def scoring(protocol: str, at: str) -> dict[str, Any]:
 
 def show_result(found: TextResult, scoring: Mapping[str, Any]) -> None:
     """The table, its card and the verdict."""
-    from ensue.cli import show_texts
-
     show_texts.result(found)
 
 
@@ -109,19 +103,12 @@ def records(source: str, reading: Reading, predictor: ClassifyPredictor) -> Aske
     Raises:
         DataError: naming the file, the line, the field and what to do.
     """
-    from ensue.cli import show
-    from ensue.data.files import open_file
-    from ensue.data.kinds import is_plain
-    from ensue.data.posts.fields import beside
-
     paired = bool(predictor.metadata.paired)
     if source == "-":
         if reading.columns or reading.phrases:
             raise SettingError("--columns and --phrases are for files; on stdin give a text a line, or JSON Lines")
         return Asked(_of_lines(stdin.lines(), "-", paired))
     if not reading.columns and not reading.phrases and is_plain(source, **reading.opening):
-        import polars as pl
-
         show.remark(f"{source}: one text a line")
         content = open_file(Path(source), **reading.opening)
         found = list(_of_lines(content.lines(), source, paired))
@@ -166,26 +153,23 @@ def _plain(line: str, where: str, paired: bool) -> Text:
 
 def show_answer(found: TextAnswer) -> None:
     """The labels of one text."""
-    from ensue.cli import show_texts
-
     show_texts.answer(found)
 
 
 def show_explanation(found: TextExplanation) -> None:
     """Every word with its share."""
-    from ensue.cli import show_texts
-
     show_texts.explanation(found)
 
 
-def pictures(explanation: TextExplanation) -> list[go.Figure]:
-    """The word graph of the passage that counts most, of pairs one a side; then all words."""
+def draw(explanation: TextExplanation, path: Path) -> None:
+    """The word graph of the passage that counts most, of pairs one a side; then all words, as a page."""
     from ensue import figures
 
     parts = explanation.passages
     sides = ([place for place, part in enumerate(parts) if part.side == side] for side in (0, 1))
     chosen = [max(side, key=lambda place: parts[place].share) for side in sides if side]
-    return [*(figures.word_graph(explanation, place) for place in chosen), figures.document(explanation)]
+    first, *more = [*(figures.word_graph(explanation, place) for place in chosen), figures.document(explanation)]
+    figures.write_html(first, path, *more)
 
 
 def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, keep: int, json: bool) -> None:

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from importlib.util import find_spec
-from json import dumps
-from json import loads as json_of
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-from ensue.errors import EnsueError, SettingError
-
-if TYPE_CHECKING:
-    from ensue.studies.demo import Demo
 
 
 def demo(
@@ -36,108 +26,6 @@ def demo(
 
     Takes a minute or two. Nothing is fetched, and the page is for this machine alone.
     """
-    from ensue import figures
-    from ensue.cli import show
-    from ensue.studies.demo import run
-    from ensue.studies.demo_story import write_logs, write_story
+    from ensue.cli.story import tell  # imports torch
 
-    if serve is not False:
-        _require_page()
-    found = run(seed, log=show.remark, progress=show.training)
-    folders = found.save(out / "models")
-    write_story(found, out / "story.json", seed)
-    write_logs(found.story, out / "logs")
-    if html:
-        figures.write_html(figures.dependency(found.explanation, truth=found.story.cascades.edges), html)
-        show.remark(f"wrote {html}")
-    show.put_json({"folder": str(out), **found.to_dict()}) if json else _show(found)
-    show.remark(f"wrote {out}; show it again with: ensue serve {out}/models/* --story {out}/story.json")
-    if serve is False:
-        return
-    if serve or sys.stdin.isatty():
-        _serve(folders, out / "story.json", host, port)
-    else:
-        show.remark(_try_page(folders, out / "story.json"))
-
-
-def _require_page() -> None:
-    """Say before two minutes of training what the page would lack after them.
-
-    Raises:
-        SettingError: the extra is not installed.
-    """
-    if missing := [name for name in ("fastapi", "uvicorn", "prometheus_client") if find_spec(name) is None]:
-        raise SettingError(
-            f"the page needs {missing[0]}; install it with: pip install 'ensue[serve]', or train without it: "
-            "ensue demo --no-serve"
-        )
-
-
-def _serve(folders: dict[str, Path], story: Path, host: str, port: int) -> None:
-    from ensue.cli import show
-    from ensue.serve import serve
-
-    if port:
-        show.remark(f"the page: http://{host}:{port}/  (Ctrl-C ends it)")
-    serve(folders, host=host, port=port, story=story)
-
-
-def _try_page(folders: dict[str, Path], story: Path) -> str:
-    """Serve, fetch the page, ask every model once, stop; nobody is there who could end it.
-
-    Raises:
-        EnsueError: the service does not start, or a model does not answer.
-    """
-    named = [f"{name}={folder}" for name, folder in folders.items()]
-    command = [sys.executable, "-m", "ensue", "serve", *named, "--story", str(story), "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        try:
-            line = process.stderr.readline()
-            if not line.startswith("{"):
-                raise EnsueError(f"the service did not start: {line.strip()}")
-            address = json_of(line)["address"]
-            size = len(_fetch(f"{address}/"))
-            asked = json_of(_fetch(f"{address}/v1/story").decode())["panels"]
-            for name, (first, *_) in asked.items():
-                body = dumps({"record": first["record"], "k": 3}).encode()
-                _fetch(f"{address}/v1/models/{name}/figure", body)
-        except (OSError, KeyError, ValueError) as error:
-            raise EnsueError(f"the page did not answer: {error}") from error
-        finally:
-            process.terminate()
-            process.stderr.close()
-    return f"the page answers ({size:,} bytes, {len(asked)} panels asked); see it: ensue demo --serve"
-
-
-def _fetch(address: str, body: bytes | None = None) -> bytes:
-    headers = {"content-type": "application/json"}
-    from urllib.request import Request, urlopen
-
-    with urlopen(Request(address, body, headers), timeout=30) as answer:
-        found: bytes = answer.read()
-    return found
-
-
-def _show(found: Demo) -> None:
-    """The table, one explained cascade, and how often the strongest weight is a true edge."""
-    from ensue.cli import show, show_events
-
-    rows = []
-    for row in found.rows:
-        measure = row.measure.upper() if row.measure.startswith("mrr") else row.measure
-        rows.append(
-            (
-                f"{row.question}\n{measure}, {row.asked:,} asked",
-                f"{100 * row.score:.1f} ± {100 * row.half:.1f}\n{row.model}",
-                f"{100 * row.counted:.1f}\n{row.counting}",
-                f"{100 * row.truth:.1f}",
-            )
-        )
-    title = "the last two days, unseen: figures x 100, ± 95 %; truth: one who knows the chances behind the story"
-    show.table(("question", "model", "counting", "truth"), rows, wraps=("question",), title=title)
-    for row in found.rows:
-        show.line(f"{row.name}: {row.verdict}")
-    show_events.explanation(found.explanation)
-    for line in found.lines():
-        show.line(line)
+    tell(seed, out, serve, host, port, html, as_json=json)

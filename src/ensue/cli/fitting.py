@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -26,6 +21,7 @@ from ensue.cli.options import (
     reads,
     settings_of,
 )
+from ensue.predictor import make
 from ensue.registry import require_model, require_settings
 
 
@@ -54,92 +50,7 @@ def fit(
     model = require_model(task, model)
     settings = settings_of(set_, min_users)
     require_settings(task, model, settings)
-    from ensue.cli import show
-    from ensue.predictor import make
-    from ensue.store.folder import require_writable
-    from ensue.store.lock import only_writer
-    from ensue.store.swap import sweep
-    from ensue.training.distributed import ranks
-
     predictor = make(task, model, settings=settings, seed=seed, device=device)
-    require_writable(output)
-    _require_free(output, replace)
-    place = output.resolve()
-    checkpoint = place.with_name(f".{place.name}.checkpoint")
-    with (
-        _until_stopped(checkpoint, resume),
-        ranks() as (rank, _),
-        only_writer(output) if rank == 0 else nullcontext(),
-    ):
-        if rank == 0:
-            sweep(output)
-            _require_free(output, replace)  # another may have been saved before the lock was ours
-        known = chosen.read(data, reading)
-        chosen.require(known, data, learn=True)
-        held = chosen.read(valid, reading) if valid else None
-        reports = predictor.fit(known, held, checkpoint=checkpoint, resume=resume)
-        show.training(reports) if rank == 0 else [None for _ in reports]
-        if rank == 0:
-            _save(predictor, output)
-            _finish(predictor, output, checkpoint, chosen.told(predictor), as_json=json)
+    from ensue.cli.training import train  # the evaluator, which imports every task
 
-
-def _require_free(output: Path, replace: bool) -> None:
-    """Refuse to train over a model, unless told to.
-
-    Raises:
-        ModelFolderError: one stands there.
-    """
-    from ensue.errors import ModelFolderError
-
-    if not replace and (output / "settings.json").exists():
-        raise ModelFolderError(
-            f"{output}: holds a model already; --replace puts the new one in its place and keeps this one as a version"
-        )
-
-
-def _save(predictor: Any, output: Path) -> None:
-    """Write the folder; a model that stands there is kept beside it first."""
-    from ensue.evaluation import describe
-    from ensue.store import versions
-
-    if (output / "settings.json").exists():
-        versions.keep(output)
-        predictor.metadata.version = versions.next_number(output)
-    predictor.save(output, describe(predictor))
-
-
-def _kept(checkpoint: Path) -> list[Path]:
-    """What a training has written to go on from."""
-    return [path for path in checkpoint.parent.glob(".*") if path.name.startswith(checkpoint.name)]
-
-
-@contextmanager
-def _until_stopped(checkpoint: Path, resume: bool) -> Iterator[None]:
-    """Ctrl-C, SIGTERM and SIGHUP end the training after its step and a checkpoint; what is said of that is true."""
-    from ensue.cli import show
-    from ensue.interruption import Interruption, signals_heard
-
-    begun = time.time()
-    try:
-        with signals_heard():
-            yield
-    except KeyboardInterrupt as stop:
-        if os.environ.get("RANK", "0") == "0":
-            whole = [path for path in _kept(checkpoint) if path.suffix != ".tmp"]
-            there = any(resume or path.stat().st_mtime > begun - 1 for path in whole)
-            with suppress(OSError):  # the terminal has gone
-                then = "the same command with --resume continues from the last checkpoint"
-                show.remark(f"stopped; {then}" if there else "stopped before there was a checkpoint; nothing is kept")
-        raise typer.Exit(128 + (stop.number if isinstance(stop, Interruption) else signal.SIGINT)) from None
-
-
-def _finish(predictor: Any, output: Path, checkpoint: Path, told: list[str], *, as_json: bool) -> None:
-    """Checkpoints go; what was learned is told, and where it lies."""
-    from ensue.cli import show
-
-    for done in _kept(checkpoint):
-        done.unlink(missing_ok=True)
-    for line in told:
-        show.remark(line)
-    show.put_json({"folder": str(output), **predictor.summary()}) if as_json else show.remark(f"saved {output}")
+    train(chosen, predictor, data, valid, output, reading, resume=resume, replace=replace, as_json=json)

@@ -54,7 +54,10 @@ def update(
         raise SettingError("name a log of what is new, as in `ensue update FOLDER new.csv`, or give --rollback")
     current(folder)  # a wrong folder is found before a long log is read
     source = present(Path(new)) or Path(new)
-    tasks.of_folder(folder, context).update(folder, source, reading, None if no_test else max_drop, keep, json)
+    chosen = tasks.of_folder(folder, context)
+    from ensue.cli.command import command_of  # polars
+
+    command_of(chosen).update(folder, source, reading, None if no_test else max_drop, keep, json)
 
 
 def _roll_back(folder: Path, number: str | None, json: bool) -> None:

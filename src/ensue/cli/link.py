@@ -8,26 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ensue.answers import LinkAnswer
-from ensue.cli import stdin
+from ensue.cli import show, show_links, stdin
 from ensue.cli.asked import Asked
 from ensue.cli.learning import learn
 from ensue.cli.options import Reading
+from ensue.data.kinds import is_articles
+from ensue.data.posts import Corpus, PostsReport, read_articles, read_corpus, read_posts
 from ensue.errors import SettingError
 from ensue.lines import plural
 from ensue.records import Post
+from ensue.tasks.link.check import check_alone, check_links
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from ensue.data.posts import Corpus, PostsReport
+    from ensue.answers import LinkExplanation
     from ensue.evaluation import LinkResult
-    from ensue.tasks.link.explain import LinkExplanation
     from ensue.tasks.link.predictor import LinkPredictor
 
-FOREIGN: tuple[str, ...] = (
-    *("time_unit", "sort", "gap", "phrases", "rules"),
-    *("protocol", "at", "min_users", "prefix", "steps"),
-)
+WRITES_EVIDENCE = True
 
 
 def read(path: Path, reading: Reading) -> Corpus:
@@ -37,9 +34,6 @@ def read(path: Path, reading: Reading) -> Corpus:
 
 
 def _read(path: Path, reading: Reading) -> tuple[Corpus, tuple[PostsReport, PostsReport]]:
-    from ensue.cli import show
-    from ensue.data.posts import read_corpus
-
     corpus, understood = read_corpus(path, reading.articles, columns=reading.roles, **reading.opening)
     for one in understood:
         show.read_report(one)
@@ -68,9 +62,6 @@ def require_like(data: Corpus, path: Path, predictor: LinkPredictor) -> None:
 
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
     """Show what was understood of articles and posts, and what in them would spoil a result."""
-    from ensue.cli import show, show_links
-    from ensue.tasks.link.check import check_links
-
     if reading.articles is None and not path.is_dir():
         _check_alone(path, others, reading, json)
         return
@@ -81,11 +72,6 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
 
 def _check_alone(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
     """Posts without the articles, or articles without posts, as collectors export them."""
-    from ensue.cli import show, show_links
-    from ensue.data.kinds import is_articles
-    from ensue.data.posts import read_articles, read_posts
-    from ensue.tasks.link.check import check_alone
-
     if others:
         raise SettingError(f"{path}: what is shared with --other shows beside the articles; give them with --articles")
     articles = is_articles(path, reading.roles, **reading.opening)
@@ -119,8 +105,6 @@ def scoring(protocol: str, at: str) -> dict[str, Any]:
 
 def show_result(found: LinkResult, scoring: Mapping[str, Any]) -> None:
     """The table, its card and the verdict."""
-    from ensue.cli import show_links
-
     show_links.result(found)
 
 
@@ -134,8 +118,6 @@ def records(source: str, reading: Reading, predictor: LinkPredictor) -> Asked:
         if reading.columns:
             raise SettingError("--columns is for files; on stdin give a post a line, or JSON Lines")
         return Asked(_of_stdin())
-    from ensue.cli import show
-    from ensue.data.posts import read_posts
 
     posts, understood = read_posts(source, columns=reading.roles, every=True, **reading.opening)
     show.read_report(understood)
@@ -155,23 +137,19 @@ def _of_stdin() -> Iterator[Post]:
 
 def show_answer(found: LinkAnswer) -> None:
     """The articles for one post."""
-    from ensue.cli import show_links
-
     show_links.answer(found)
 
 
 def show_explanation(found: LinkExplanation) -> None:
     """What the best article loses without each word of the post."""
-    from ensue.cli import show_links
-
     show_links.explanation(found)
 
 
-def pictures(explanation: LinkExplanation) -> list[go.Figure]:
-    """A bar a word."""
+def draw(explanation: LinkExplanation, path: Path) -> None:
+    """A bar a word, as a page."""
     from ensue import figures
 
-    return [figures.deletions(explanation)]
+    figures.write_html(figures.deletions(explanation), path)
 
 
 def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, keep: int, json: bool) -> None:

@@ -83,10 +83,9 @@ class OfTask(TyperCommand):
             rest: list[str] = super().parse_args(ctx, args)
             return rest
         from ensue.cli import show
-        from ensue.cli.tasks import command_of
 
         every = self.params
-        self.params = [parameter for parameter in every if parameter.name not in command_of(task).FOREIGN]
+        self.params = [parameter for parameter in every if parameter.name not in TASKS[task].foreign]
         self.format_help(ctx, ctx.make_formatter())
         self.params = every
         _show_models(task)

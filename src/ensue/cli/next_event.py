@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ensue.answers import Answer, Explanation, Forecast
-from ensue.cli import stdin
+from ensue.cli import show, show_events, stdin
 from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
+from ensue.data.histories import Histories
+from ensue.data.sequences import SequencesReport
+from ensue.data.sequences import read as read_log
+from ensue.data.sequences.check import check as look
+from ensue.data.sequences.check import require_targets
 from ensue.errors import SettingError
 from ensue.records import History
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from ensue.data.histories import Histories
-    from ensue.data.sequences import SequencesReport
     from ensue.evaluation import Result
     from ensue.tasks.next.predictor import NextPredictor
 
-FOREIGN: tuple[str, ...] = ("phrases", "rules", "part", "min_users", "prefix", "articles")
+WRITES_EVIDENCE = False
 
 
 def read(path: Path, reading: Reading) -> Histories:
@@ -33,9 +34,6 @@ def read(path: Path, reading: Reading) -> Histories:
 
 
 def _read(path: Path, reading: Reading) -> tuple[Histories, SequencesReport]:
-    from ensue.cli import show
-    from ensue.data.sequences import read as read_log
-
     histories, understood = read_log(
         path,
         columns=reading.roles,
@@ -50,8 +48,6 @@ def _read(path: Path, reading: Reading) -> tuple[Histories, SequencesReport]:
 
 def require(data: Histories, path: Path, *, learn: bool) -> None:
     """Refuse data in which nothing follows anything, for learning and for scoring alike."""
-    from ensue.data.sequences.check import require_targets
-
     require_targets(data, str(path))
 
 
@@ -61,9 +57,6 @@ def require_like(data: Histories, path: Path, predictor: NextPredictor) -> None:
 
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
     """Show what was understood of a log, and what in it would spoil a result."""
-    from ensue.cli import show, show_events
-    from ensue.data.sequences.check import check as look
-
     histories, understood = _read(path, reading)
     found = look(histories, understood, {str(other): read(other, reading) for other in others})
     show.put_json(asdict(found)) if json else show_events.findings(found)
@@ -100,8 +93,6 @@ def scoring(protocol: str, at: str) -> dict[str, Any]:
 
 def show_result(found: Result, scoring: Mapping[str, Any]) -> None:
     """The table with its cut-offs."""
-    from ensue.cli import show_events
-
     show_events.result(found, scoring["at"])
 
 
@@ -119,23 +110,19 @@ def records(source: str, reading: Reading, predictor: NextPredictor) -> Asked:
 
 def show_answer(found: Answer | Forecast) -> None:
     """One ranked answer, or some steps ahead."""
-    from ensue.cli import show_events
-
     show_events.forecast(found) if isinstance(found, Forecast) else show_events.answer(found)
 
 
 def show_explanation(found: Explanation) -> None:
     """Who leaned on whom."""
-    from ensue.cli import show_events
-
     show_events.explanation(found)
 
 
-def pictures(explanation: Explanation) -> list[go.Figure]:
-    """The heat map of who leaned on whom."""
+def draw(explanation: Explanation, path: Path) -> None:
+    """The heat map of who leaned on whom, as a page."""
     from ensue import figures
 
-    return [figures.dependency(explanation)]
+    figures.write_html(figures.dependency(explanation), path)
 
 
 def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, keep: int, json: bool) -> None:
@@ -144,7 +131,6 @@ def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, ke
     Raises:
         Exit: with code 1, refused.
     """
-    from ensue.cli import show, show_events
     from ensue.refresh import refresh
 
     found = refresh(folder, read(new, reading), max_drop=max_drop, keep=keep, follow=show.training)

@@ -13,11 +13,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column, Table
 from rich.text import Text
 
+from ensue.answers import Choice
+from ensue.data.report import ReadReport
 from ensue.lines import CONTROLS, plural, printable
 
 if TYPE_CHECKING:
-    from ensue.answers import Choice
-    from ensue.data.report import ReadReport
     from ensue.evaluation import Row
     from ensue.training.loop import Report
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ensue.answers import Answer, Explanation, Forecast
 from ensue.cli import show
+from ensue.data.sequences.check import Findings
 from ensue.lines import plural
 
 if TYPE_CHECKING:
-    from ensue.answers import Answer, Explanation, Forecast
-    from ensue.data.sequences.check import Findings
     from ensue.evaluation import Result
     from ensue.refresh import Refreshed
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ensue.answers import LinkAnswer
 from ensue.cli import show
 from ensue.lines import plural
+from ensue.tasks.link.check import AloneFindings, LinkFindings
 
 if TYPE_CHECKING:
-    from ensue.answers import LinkAnswer
+    from ensue.answers import LinkExplanation
     from ensue.evaluation.link import LinkResult
-    from ensue.tasks.link.check import AloneFindings, LinkFindings
-    from ensue.tasks.link.explain import LinkExplanation
     from ensue.tasks.link.measures import AtCut
     from ensue.tasks.link.ranked import RankedCorpus
 

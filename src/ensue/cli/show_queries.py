@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ensue.answers import Answer, QueryExplanation
 from ensue.cli import show
 from ensue.lines import plural
 
 if TYPE_CHECKING:
-    from ensue.answers import Answer, QueryExplanation
     from ensue.evaluation import SuggestResult
     from ensue.tasks.suggest.check import QueryFindings
 

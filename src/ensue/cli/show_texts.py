@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from ensue.answers import TextAnswer, TextExplanation
 from ensue.cli import show
 from ensue.lines import plural, printable
 
 if TYPE_CHECKING:
-    from ensue.answers import TextAnswer, TextExplanation
     from ensue.evaluation import TextResult
     from ensue.tasks.classify.check import TextFindings
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
+from ensue.cli import show
+from ensue.data.encodings import mend_halves, mended
 from ensue.errors import DataError
 
 
@@ -14,9 +16,6 @@ def lines() -> Iterator[tuple[int, str]]:
     Raises:
         DataError: what is not UTF-8.
     """
-    from ensue.cli import show
-    from ensue.data.encodings import mend_halves, mended
-
     halves = 0
     try:
         for number, line in enumerate(sys.stdin, 1):

@@ -8,23 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ensue.answers import Answer, QueryExplanation
-from ensue.cli import stdin
+from ensue.cli import show, show_queries, stdin
 from ensue.cli.asked import Asked
 from ensue.cli.learning import learn
 from ensue.cli.options import Reading
+from ensue.data.queries import Queries, QueriesReport, read_queries
+from ensue.data.queries.rules import PAPER_RULES, QueryRules
 from ensue.errors import SettingError
 from ensue.lines import part_of, plural
 from ensue.records import History
+from ensue.settings import changed, parse
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from ensue.data.queries import Queries, QueriesReport
-    from ensue.data.queries.rules import QueryRules
     from ensue.evaluation import SuggestResult
     from ensue.tasks.suggest.predictor import SuggestPredictor
 
-FOREIGN: tuple[str, ...] = ("sort", "phrases", "at", "steps", "articles")
+WRITES_EVIDENCE = False
 
 
 def read(path: Path, reading: Reading) -> Queries:
@@ -33,9 +32,6 @@ def read(path: Path, reading: Reading) -> Queries:
 
 
 def _read(path: Path, reading: Reading, *, least: int | None = None) -> tuple[Queries, QueriesReport]:
-    from ensue.cli import show
-    from ensue.data.queries import read_queries
-
     rules = _rules(reading)
     if least is not None:
         rules = replace(rules, least=least)
@@ -52,9 +48,6 @@ def _read(path: Path, reading: Reading, *, least: int | None = None) -> tuple[Qu
 
 
 def _rules(reading: Reading) -> QueryRules:
-    from ensue.data.queries.rules import PAPER_RULES, QueryRules
-    from ensue.settings import changed, parse
-
     paper = reading.rules == "paper"
     changes: dict[str, object] = {} if paper or not reading.rules else {**parse(reading.rules.split(","))}
     if reading.gap is not None:
@@ -88,7 +81,6 @@ def require_like(data: Queries, path: Path, predictor: SuggestPredictor) -> None
 
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
     """Show what was understood of a log, and what in it would spoil a result."""
-    from ensue.cli import show, show_queries
     from ensue.tasks.suggest.check import check_queries
     from ensue.tasks.suggest.settings import SuggestSettings
 
@@ -128,8 +120,6 @@ def scoring(protocol: str, at: str) -> dict[str, Any]:
 
 def show_result(found: SuggestResult, scoring: Mapping[str, Any]) -> None:
     """The tables, their card and the verdict."""
-    from ensue.cli import show_queries
-
     show_queries.result(found)
 
 
@@ -139,8 +129,6 @@ def records(source: str, reading: Reading, predictor: SuggestPredictor) -> Asked
     Raises:
         DataError: naming the file, the line, the field and what to do.
     """
-    from ensue.cli import show
-
     if source == "-":
         return Asked(History.from_json(line, f"-:{number}") for number, line in stdin.lines() if line.strip())
     queries, understood = _read(Path(source), reading, least=0)
@@ -152,23 +140,19 @@ def records(source: str, reading: Reading, predictor: SuggestPredictor) -> Asked
 
 def show_answer(found: Answer) -> None:
     """The suggestions for one session."""
-    from ensue.cli import show_queries
-
     show_queries.answer(found)
 
 
 def show_explanation(found: QueryExplanation) -> None:
     """Each suggested word with the words it leaned on."""
-    from ensue.cli import show_queries
-
     show_queries.explanation(found)
 
 
-def pictures(explanation: QueryExplanation) -> list[go.Figure]:
-    """The heat map of words."""
+def draw(explanation: QueryExplanation, path: Path) -> None:
+    """The heat map of words, as a page."""
     from ensue import figures
 
-    return [figures.leanings(explanation)]
+    figures.write_html(figures.leanings(explanation), path)
 
 
 def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, keep: int, json: bool) -> None:

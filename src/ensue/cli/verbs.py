@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +25,7 @@ from ensue.cli.options import (
     settings_of,
 )
 from ensue.errors import SettingError
+from ensue.predictor import make
 from ensue.registry import require_model, require_paper, require_settings
 from ensue.version import __version__
 
@@ -72,7 +71,9 @@ def check(
 ) -> None:
     """Show what was understood of a file, and what in it would spoil a result."""
     chosen = tasks.chosen(task, context) if task else tasks.of_file(data, reading, context)
-    chosen.check(data, other or [], reading, json)
+    from ensue.cli.command import command_of  # polars
+
+    command_of(chosen).check(data, other or [], reading, json)
 
 
 app.command(cls=listing.OfTask)(fitting.fit)
@@ -93,21 +94,9 @@ def evaluate(
 ) -> None:
     """Score a model on data it has not seen, counting beside it; the table also goes into its CARD.md."""
     chosen = tasks.of_folder(folder, context)
-    from ensue.cli import show
-    from ensue.errors import ModelFolderError
-    from ensue.evaluation import describe
-    from ensue.evaluation import evaluate as score
-    from ensue.predictor import load
-    from ensue.store.folder import write_file
+    from ensue.cli.scoring import evaluate as score  # the evaluator, which imports every task
 
-    scoring = chosen.scoring(protocol, at)
-    predictor = load(folder)
-    asked = chosen.read(data, reading)
-    chosen.require_like(asked, data, predictor)
-    found = score(predictor, asked, **scoring)
-    with suppress(ModelFolderError):  # a folder that may only be read keeps its old card
-        write_file(folder / "CARD.md", describe(predictor, found).encode())
-    show.put_json(found.to_dict()) if json else chosen.show_result(found, scoring)
+    score(chosen, folder, data, protocol, at, reading, as_json=json)
 
 
 @app.command()
@@ -136,23 +125,10 @@ def compare(
     names = [require_model(task, name) for name in names]
     for name in names:
         require_settings(task, name, settings)
-    from ensue.cli import show
-    from ensue.evaluation import compare as score
-    from ensue.predictor import make
-
-    scoring = chosen.scoring(protocol, at)
     entries = [[make(task, name, settings=settings, seed=seed) for seed in range(seeds)] for name in names]
-    learned = replace(reading, part="")  # a part is of what is scored: nothing of it may be trained on
-    known, asked = chosen.read(data, learned), chosen.read(test, reading)
-    chosen.require(known, data, learn=True)
-    chosen.require(asked, test, learn=False)
-    held = chosen.read(valid, learned) if valid else None
-    for predictors in entries:
-        for predictor in predictors:
-            show.remark(f"{predictor.model_name}, seed {predictor.seed}")
-            show.training(predictor.fit(known, held))
-    found = score(entries, asked, **scoring)
-    show.put_json(found.to_dict()) if json else chosen.show_result(found, scoring)
+    from ensue.cli.scoring import compare as score  # the evaluator, which imports every task
+
+    score(chosen, entries, data, test, valid, protocol, at, reading, as_json=json)
 
 
 app.command()(predicting.predict)

@@ -6,7 +6,7 @@ import html
 
 import plotly.graph_objects as go
 
-from ensue.tasks.link.explain import LinkExplanation
+from ensue.answers import LinkExplanation
 
 
 def deletions(explanation: LinkExplanation) -> go.Figure:

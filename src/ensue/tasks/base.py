@@ -6,7 +6,7 @@ that a list of tasks costs nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any, Protocol, Self
@@ -45,10 +45,12 @@ class Task:
     update: str
     """A function that lets a candidate learn and tests it: :data:`ensue.refresh.Learn`."""
     command: str
-    """What the command line reads and shows: an :class:`ensue.cli.tasks.Command`."""
+    """What the command line reads and shows: an :class:`ensue.cli.command.Command`."""
     service: str
     """What the service takes and gives: a class that is an :class:`ensue.serve.tasks.TaskService`."""
-    kinds: tuple[str, ...] = field(default=())
+    foreign: tuple[str, ...] = ()
+    """Options of the command line, by the names of their parameters, that mean nothing to it."""
+    kinds: tuple[str, ...] = ()
     """The kinds of file (:mod:`ensue.data.kinds`) that are for this task where none is named."""
     streamed: bool = False
     """Whether ``ensue stream`` learns it event by event."""

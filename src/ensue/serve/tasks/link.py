@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from pydantic import BeforeValidator, Field
 
 from ensue import figures
-from ensue.answers import LinkAnswer
+from ensue.answers import LinkAnswer, LinkExplanation
 from ensue.data.posts import Articles, Corpus, Posts
 from ensue.errors import DataError
 from ensue.records import Article, Post
@@ -20,7 +20,7 @@ from ensue.serve.sentences import chosen, falls
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import SHOWN, Drawn
 from ensue.serve.tasks.plain import PlainService
-from ensue.tasks.link.explain import LinkExplanation, explanation
+from ensue.tasks.link.explain import explanation
 from ensue.tasks.link.predictor import LinkPredictor
 
 TITLE = 200

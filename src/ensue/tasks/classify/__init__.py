@@ -14,5 +14,6 @@ TASK = Task(
     update="ensue.refresh.classify:learn",
     command="ensue.cli.classify",
     service="ensue.serve.tasks.classify:ClassifyService",
+    foreign=("time_unit", "sort", "gap", "protocol", "at", "rules", "part", "min_users", "prefix", "steps", "articles"),
     kinds=("texts",),
 )

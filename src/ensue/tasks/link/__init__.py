@@ -14,5 +14,6 @@ TASK = Task(
     update="ensue.refresh.link:learn",
     command="ensue.cli.link",
     service="ensue.serve.tasks.link:LinkService",
+    foreign=("time_unit", "sort", "gap", "phrases", "rules", "protocol", "at", "min_users", "prefix", "steps"),
     kinds=("posts",),
 )

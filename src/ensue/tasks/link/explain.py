@@ -5,13 +5,11 @@ It is measured, not read off weights: each word of the post is taken out, and th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from ensue.answers import LinkAnswer
+from ensue.answers import LinkAnswer, LinkExplanation
 from ensue.records import Post
 from ensue.tasks.link.infer import predict, scores_alone, similarities
 from ensue.tasks.link.state import LinkState
@@ -21,26 +19,6 @@ TESTED = 60
 """Words of a post that are taken out one at a time, at most."""
 SENTENCES = 5
 """Sentences that stand in an explanation."""
-
-
-@dataclass(frozen=True, slots=True)
-class LinkExplanation:
-    """What the best article for a post leaned on.
-
-    ``lost[i]`` is how far the score of the best article falls when word i of the post is taken out: a deletion test.
-    ``sentences`` are the article's sentences closest to the post with their cosines, best first. Words after the first
-    sixty are not tested.
-    """
-
-    post: str
-    words: tuple[str, ...]
-    lost: tuple[float, ...]
-    sentences: tuple[tuple[str, float], ...]
-    answer: LinkAnswer
-
-    def to_json(self) -> str:
-        """One line of JSON."""
-        return json.dumps(asdict(self), ensure_ascii=False)
 
 
 def explain(state: LinkState, records: Sequence[Post], k: int) -> list[LinkExplanation]:

@@ -10,13 +10,12 @@ from typing import Any, Self
 import polars as pl
 from torch import Tensor
 
-from ensue.answers import LinkAnswer
+from ensue.answers import LinkAnswer, LinkExplanation
 from ensue.data.posts import Articles, Corpus, Posts
 from ensue.metrics import Floats
 from ensue.records import Post
 from ensue.store.folder import read_model, write_folder
 from ensue.tasks.link import encode, explain, infer, save, scores, train, update
-from ensue.tasks.link.explain import LinkExplanation
 from ensue.tasks.link.scores import LinkScores
 from ensue.tasks.link.state import LinkState
 from ensue.training.loop import Report

@@ -14,5 +14,6 @@ TASK = Task(
     update="ensue.refresh.suggest:learn",
     command="ensue.cli.suggest",
     service="ensue.serve.tasks.suggest:SuggestService",
+    foreign=("sort", "phrases", "at", "steps", "articles"),
     kinds=("queries",),
 )

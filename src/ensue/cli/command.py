@@ -1,0 +1,72 @@
+"""What the verbs ask of a task at the command line; a module is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from ensue.cli.asked import Asked
+from ensue.cli.options import Reading
+from ensue.tasks.base import Task, named
+
+
+class Command(Protocol):
+    """What the verbs ask of a task; a module is one."""
+
+    WRITES_EVIDENCE: bool
+    """Whether what an answer leaned on stands in the tables that ``predict --output`` writes."""
+
+    def read(self, path: Path, reading: Reading) -> Any:
+        """The data of a file, after showing what was understood of it."""
+        ...
+
+    def require(self, data: Any, path: Path, *, learn: bool) -> None:
+        """Refuse data that nothing can be learned from or, unless ``learn``, that cannot be scored."""
+        ...
+
+    def require_like(self, data: Any, path: Path, predictor: Any) -> None:
+        """Refuse data that this predictor cannot be scored on."""
+        ...
+
+    def check(self, path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
+        """Show what was understood, and what would spoil a result."""
+        ...
+
+    def told(self, predictor: Any) -> list[str]:
+        """What a training has to say, line by line."""
+        ...
+
+    def scoring(self, protocol: str, at: str) -> dict[str, Any]:
+        """Keywords of ``evaluate`` and ``compare``."""
+        ...
+
+    def show_result(self, found: Any, scoring: Mapping[str, Any]) -> None:
+        """A table for people."""
+        ...
+
+    def records(self, source: str, reading: Reading, predictor: Any) -> Asked:
+        """The records of a file, or of stdin."""
+        ...
+
+    def show_answer(self, found: Any) -> None:
+        """One answer for people."""
+        ...
+
+    def show_explanation(self, found: Any) -> None:
+        """One explanation for people."""
+        ...
+
+    def draw(self, explanation: Any, path: Path) -> None:
+        """Write an explanation as a page."""
+        ...
+
+    def update(self, folder: Path, new: Path, reading: Reading, max_drop: float | None, keep: int, json: bool) -> None:
+        """Learn a file on top of a model, and show what came of it."""
+        ...
+
+
+def command_of(task: Task) -> Command:
+    """The commands of a task."""
+    found: Command = named(task.command)
+    return found

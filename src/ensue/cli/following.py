@@ -1,0 +1,91 @@
+"""What ``stream`` does: follow a source, and show each hour that is over."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ensue import figures
+from ensue.cli import show
+from ensue.data.clock import format_time
+from ensue.store.lock import only_writer
+from ensue.stream.board import Hour
+from ensue.stream.engine import Stream
+from ensue.stream.sources import open_source
+from ensue.stream.status import Status, StreamSettings
+
+DATED = 1e8
+"""Times after this (seconds, 1973) count from 1970."""
+
+
+def follow_source(
+    folder: Path,
+    source: str,
+    settings: Mapping[str, Any],
+    columns: Mapping[str, str] | None,
+    time_unit: str | None,
+    *,
+    follow: bool,
+    until: int | None,
+    chart: Path | None,
+    anew: bool,
+    as_json: bool,
+) -> bool:
+    """Learn a source until it ends, or somebody ends it; whether that was Ctrl-C."""
+    chosen = StreamSettings(**settings)
+    log = open_source(source, show.remark)
+    with only_writer(folder), _signals() as caught:
+        running = Stream(folder, log, chosen, columns=columns, unit=time_unit, anew=anew)
+        said = ""
+        for status in running.run(follow=follow, until=until, stopped=lambda: bool(caught)):
+            if said != running.reader.understood:
+                said = running.reader.understood
+                show.remark(f"{source}: {said}")
+            _tell(status, chart, as_json)
+        log.close()
+    return signal.SIGINT in caught
+
+
+def _tell(status: Status, chart: Path | None, json: bool) -> None:
+    for hour in status.closed:
+        show.put_json(hour.to_dict()) if json else _put_row(hour)
+    show.remark(status.sentence)
+    if chart:
+        figures.write_html(figures.stream(status.board.rows()), chart)
+    if status.over and json:
+        show.put_json(status.to_dict())
+    elif status.over:
+        for name, row in status.board.total().figures().items():
+            show.line(f"all hours, {name}: HR@20 {row['hr@20']:.4f}, MRR@20 {row['mrr@20']:.4f}")
+
+
+def _put_row(hour: Hour) -> None:
+    """One hour that is over: HR@20 and MRR@20 of everyone."""
+    begins = hour.to_dict()["begins"]
+    time = format_time(begins, "h", absolute=begins > DATED)
+    cells = [f"{name} {row['hr@20']:.3f} {row['mrr@20']:.3f}" for name, row in hour.figures().items()]
+    line = "   ".join([f"{time:>16}", f"{hour.events:>7,} events {hour.targets:>7,} targets", *cells])
+    show.line(line)
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Ctrl-C and SIGTERM are noted, so that the batch is finished and committed; a second Ctrl-C ends at once."""
+    caught: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        if number in caught:
+            raise KeyboardInterrupt
+        caught.append(number)
+
+    old: dict[int, Callable[..., Any] | int | None] = {
+        number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield caught
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

@@ -124,7 +124,7 @@ def at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Updates are learned in this process: starting another one takes seconds, and is tested once."""
 
     async def learn(update: learning.Sent, *, seconds: float) -> dict[str, Any]:
-        return learning.answered(await asyncio.to_thread(learning.said, update), update.folder)
+        return learning.report_of(await asyncio.to_thread(learning.outcome, update), update.folder)
 
     monkeypatch.setattr(learning, "learn_apart", learn)
 

@@ -84,7 +84,7 @@ class _Bar(NamedTuple):
 
 def _rows(explanation: TextExplanation) -> list[tuple[int, _Line]]:
     """The words of each passage in rows of ``_LINE`` characters, up to ``WORDS`` words."""
-    found, left = list[tuple[int, _Line]](), WORDS
+    rows, left = list[tuple[int, _Line]](), WORDS
     for number, part in enumerate(explanation.passages):
         texts = [_shown(part, word) for word in range(min(len(part.words), left))]
         left -= len(texts)
@@ -95,8 +95,8 @@ def _rows(explanation: TextExplanation) -> list[tuple[int, _Line]]:
                 begins.append(word)
                 used = len(text) + 1
         cuts = [*begins, len(texts)]
-        found += [(number, _Line(low, tuple(texts[low:high]))) for low, high in pairwise(cuts) if low < high]
-    return found
+        rows += [(number, _Line(low, tuple(texts[low:high]))) for low, high in pairwise(cuts) if low < high]
+    return rows
 
 
 def _shown(part: Passage, word: int) -> str:

@@ -26,7 +26,8 @@ def dependency(explanation: Explanation, *, truth: Collection[tuple[str, str]] |
     """
     values, count = explanation.values, len(explanation.values)
     rows = [*(explanation.dependency or [()] * count), explanation.influence]
-    labels = [*(html.escape(value, quote=False) for value in values), "next"]
+    labels = [html.escape(value, quote=False) for value in values]
+    labels.append("next")
     texts = [
         [_hover(explanation, labels, row, column) for column in range(len(line[:row]))] for row, line in enumerate(rows)
     ]
@@ -68,8 +69,8 @@ def stream(hours: Sequence[Hour]) -> go.Figure:
         begins = [row.to_dict()["begins"] for row, _ in rows]
         figure.add_scatter(
             x=[datetime.fromtimestamp(time, UTC) for time in begins] if dated else [time / 3600 for time in begins],
-            y=[None if found is None else found["hr@20"] for _, found in rows],
-            customdata=[[row.targets, None if found is None else found["mrr@20"]] for row, found in rows],
+            y=[None if measures is None else measures["hr@20"] for _, measures in rows],
+            customdata=[[row.targets, None if measures is None else measures["mrr@20"]] for row, measures in rows],
             hovertemplate="HR@20 %{y:.3f}, MRR@20 %{customdata[1]:.3f}, %{customdata[0]:,} targets",
             mode="lines",
             name=name,

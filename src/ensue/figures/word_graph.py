@@ -114,8 +114,8 @@ def _strongest(part: Passage, shown: Sequence[int]) -> list[_Edge]:
     graph = np.array(part.graph)[np.ix_(shown, shown)]
     np.fill_diagonal(graph, 0.0)
     order = np.argsort(-graph, axis=None, kind="stable")[: EDGES * len(shown)]
-    found = [(*divmod(place, len(shown)), float(graph.flat[place])) for place in order.tolist()]
-    return [_Edge(shown[source], shown[target], weight) for target, source, weight in found if weight > 0]
+    weighted = [(*divmod(place, len(shown)), float(graph.flat[place])) for place in order.tolist()]
+    return [_Edge(shown[source], shown[target], weight) for target, source, weight in weighted if weight > 0]
 
 
 def _arrows(part: Passage, edges: Sequence[_Edge], places: dict[int, tuple[float, float]]) -> list[go.Scatter]:

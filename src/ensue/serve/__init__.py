@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ensue.errors import SettingError
-
-if TYPE_CHECKING:
-    from ensue.serve.settings import ServeSettings
+from ensue.serve.settings import ServeSettings
 
 __all__ = ["serve"]
 

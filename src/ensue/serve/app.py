@@ -101,9 +101,11 @@ def make_app(service: Service) -> FastAPI:
 def _foreign(request: Request, error: Exception) -> Response:
     """What the framework refuses: no such address, or no such method there."""
     assert isinstance(error, HTTPException)
-    said = {404: "there is nothing at this address", 405: "this address does not take that method"}
+    sentences = {404: "there is nothing at this address", 405: "this address does not take that method"}
     hint = "GET /openapi.json lists what there is"
-    return Problem(error.status_code, said.get(error.status_code, str(error.detail)), hint, error.headers).response()
+    return Problem(
+        error.status_code, sentences.get(error.status_code, str(error.detail)), hint, error.headers
+    ).response()
 
 
 def _add_answers(app: FastAPI, service: Service, requests: Requests) -> None:
@@ -315,11 +317,11 @@ def _add_page(app: FastAPI, service: Service) -> None:
         return await service.files.response(name, request)
 
 
-def _number(given: str | None, name: str, default: int, most: int) -> int:
+def _number(text: str | None, name: str, default: int, most: int) -> int:
     """A whole number of the address."""
     least = min(default, 1)
-    if given is None or given == "":
+    if text is None or text == "":
         return default
-    if not (given.isascii() and given.isdecimal() and len(given) < 10 and least <= int(given) <= most):
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and least <= int(text) <= most):
         raise DataError(f"{name} in the address must be a whole number from {least} to {most}")
-    return int(given)
+    return int(text)

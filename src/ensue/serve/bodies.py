@@ -59,14 +59,14 @@ def many(most: str, words: str) -> Limit:
         own = limits.settings
         limit: int = getattr(own, most)
 
-        def read(found: object) -> object:
-            if not isinstance(found, list):
-                return found  # which is refused as no list
-            if len(found) > limit:
+        def read(records: object) -> object:
+            if not isinstance(records, list):
+                return records  # which is refused as no list
+            if len(records) > limit:
                 raise DataError(
-                    f"{len(found)} records are more than the {limit} a request may have; send them in parts"
+                    f"{len(records)} records are more than the {limit} a request may have; send them in parts"
                 )
-            return [limits.read(record, f"records[{at}]", own, words) for at, record in enumerate(found)]
+            return [limits.read(record, f"records[{at}]", own, words) for at, record in enumerate(records)]
 
         description = (
             f"a history has at most {own.history:,} values of {own.value_characters:,} characters, a text or post "
@@ -82,8 +82,8 @@ def one(words: str) -> Limit:
     """A record, of as many words as a setting allows."""
 
     def narrowed(limits: Limits, kind: object) -> object:
-        def read(found: object) -> object:
-            return limits.read(found, "record", limits.settings, words)
+        def read(record: object) -> object:
+            return limits.read(record, "record", limits.settings, words)
 
         return Annotated[limits.record, BeforeValidator(read)]
 
@@ -158,14 +158,14 @@ def limited(name: str, body: type[BodyType], limits: Limits) -> type[BodyType]:
     return create_model(name, __base__=body, **fields)  # type: ignore[call-overload,no-any-return]
 
 
-def read(body: type[BodyType], found: object, where: str = "") -> BodyType:
+def read(body: type[BodyType], decoded: object, where: str = "") -> BodyType:
     """A decoded body.
 
     Raises:
         DataError: naming ``where``, the field and what to do.
     """
     try:
-        return body.model_validate(found)
+        return body.model_validate(decoded)
     except ValidationError as error:
         wrong = [(own["type"], own["loc"]) for own in error.errors(include_url=False, include_context=False)]
     place = f"{where}: " if where else ""

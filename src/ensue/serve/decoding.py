@@ -34,8 +34,8 @@ async def read_body(request: Request, limit: int, patience: float) -> bytes:
     kind = request.headers.get("content-type", JSON_TYPES[0]).split(";")[0].strip().lower()
     if kind not in JSON_TYPES:
         raise Problem(415, "the body is not JSON by its Content-Type", "send Content-Type: application/json")
-    given = request.headers.get("content-length", "")
-    if given.isdecimal() and int(given) > limit:
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > limit:
         raise _too_large(limit)
     parts, size = [], 0
     try:
@@ -83,46 +83,46 @@ def decode(body: bytes, depth: int, parts: int) -> object:
         raise Problem(413, f"the body has more than {parts:,} values, lists and objects", "send it in parts")
     try:
         text = bytes(mend_halves(body)[0]).decode("utf-8")
-        found = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_once)
+        decoded = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_once)
     except UnicodeDecodeError as error:
         raise Problem(400, f"the body is not UTF-8 ({error.reason} at byte {error.start})", "send UTF-8") from None
     except RecursionError:
         raise _too_deep(depth) from None
     except ValueError as error:
         raise Problem(400, f"the body is not JSON ({error})") from None
-    level, left = [found], depth
+    level, left = [decoded], depth
     while level:
         inner = [value for value in level if isinstance(value, NESTED)]
         if inner and not left:
             raise _too_deep(depth)
         level = [part for value in inner for part in (value.values() if isinstance(value, dict) else value)]
         left -= 1
-    return found
+    return decoded
 
 
-def read_key(given: Sequence[str]) -> str:
+def read_key(headers: Sequence[str]) -> str:
     """``Idempotency-Key``, with or without the quotes of a structured field; empty where there is none.
 
     Raises:
         Problem: 400.
     """
-    if not given:
+    if not headers:
         return ""
-    key = given[0].strip()
+    key = headers[0].strip()
     if len(key) > 1 and key[0] == key[-1] == '"':
         key = key[1:-1]
-    if len(given) > 1 or not 0 < len(key) <= KEY_LENGTH or not (key.isascii() and key.isprintable()):
+    if len(headers) > 1 or not 0 < len(key) <= KEY_LENGTH or not (key.isascii() and key.isprintable()):
         raise Problem(400, f"Idempotency-Key must be one text of 1 to {KEY_LENGTH} ASCII characters", "send a new UUID")
     return key
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """An object without a field twice, of which one would be lost without a word."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
         raise ValueError(f"field {Counter(names).most_common(1)[0][0][:64]!r} stands twice in an object")
-    return found
+    return fields
 
 
 def _too_large(limit: int) -> Problem:

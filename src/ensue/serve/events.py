@@ -172,20 +172,20 @@ def put(queue: Queue, lines: Sequence[str]) -> None:
         ) from None
 
 
-def read_events(found: object, body: type[EventList]) -> Taken:
+def read_events(decoded: object, body: type[EventList]) -> Taken:
     """The events of a decoded body: one, a list, or ``{"events": […]}``.
 
     Raises:
         DataError: naming the first event that is none, and why; then none is taken.
     """
-    given = found
-    if isinstance(found, dict) and "events" in found:
-        if len(found) > 1:
-            other = next(name for name in found if name != "events")
+    events = decoded
+    if isinstance(decoded, dict) and "events" in decoded:
+        if len(decoded) > 1:
+            other = next(name for name in decoded if name != "events")
             raise DataError(f"field {other[:64]!r} is not known; a body of events has events alone")
-        given = found["events"]
+        events = decoded["events"]
     kept, passed_over = [], 0
-    for at, event in enumerate(read(body, {"events": given if isinstance(given, list) else [given]}).events):
+    for at, event in enumerate(read(body, {"events": events if isinstance(events, list) else [events]}).events):
         plain = _of_ubi(event, at) if "action_name" in event else event
         if plain is None:
             passed_over += 1
@@ -207,8 +207,8 @@ def _of_ubi(event: dict[str, object], at: int) -> dict[str, object] | None:
     session = event.get("session_id") or event.get("client_id")
     if session is None:
         raise DataError(f'events[{at}]: fields "session_id" and "client_id" are missing; give one of them')
-    found = {"session": session, "item": item, "time": event.get("timestamp")}
-    return found | ({"id": event["event_id"]} if event.get("event_id") else {})
+    plain = {"session": session, "item": item, "time": event.get("timestamp")}
+    return plain | ({"id": event["event_id"]} if event.get("event_id") else {})
 
 
 def _lines(events: Sequence[tuple[int, dict[str, object]]]) -> list[str]:
@@ -216,7 +216,7 @@ def _lines(events: Sequence[tuple[int, dict[str, object]]]) -> list[str]:
     lines: list[str] = []
     readers: dict[tuple[tuple[str, type], ...], Reader] = {}
     for at, event in events:
-        reader = readers.setdefault(tuple((name, type(given)) for name, given in event.items()), Reader("events"))
+        reader = readers.setdefault(tuple((name, type(value)) for name, value in event.items()), Reader("events"))
         read, rejects = reader.read([json.dumps(event).encode()], [uuid.uuid4().hex])
         if rejects:
             raise DataError(f"events[{at}]: {rejects[0][1]}")
@@ -225,8 +225,8 @@ def _lines(events: Sequence[tuple[int, dict[str, object]]]) -> list[str]:
 
 
 def _plain(events: Events) -> list[str]:
-    found = []
+    lines = []
     for session, item, seconds, mark in zip(events.sessions, events.values, events.times, events.marks, strict=True):
         event: dict[str, object] = {"session": session, "item": item, "time": seconds}
-        found.append(json.dumps(event | ({"id": mark} if mark else {}), ensure_ascii=False))
-    return found
+        lines.append(json.dumps(event | ({"id": mark} if mark else {}), ensure_ascii=False))
+    return lines

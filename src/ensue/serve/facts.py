@@ -13,12 +13,12 @@ LONGEST = 200_000
 
 def facts(folder: Path) -> dict[str, object]:
     """The day that a folder's model was written (ISO, UTC) and the scores of its card; ``None`` where there is none."""
-    found: dict[str, object] = {"trained": None, "scores": None}
+    about: dict[str, object] = {"trained": None, "scores": None}
     try:
         written = (folder / "settings.json").stat().st_mtime
-        found["trained"] = datetime.fromtimestamp(written, UTC).date().isoformat()
+        about["trained"] = datetime.fromtimestamp(written, UTC).date().isoformat()
         with (folder / "CARD.md").open(encoding="utf-8") as card:
-            found["scores"] = scores_of(card.read(LONGEST))
+            about["scores"] = scores_of(card.read(LONGEST))
     except (OSError, ValueError):  # a folder may lack its card, or be replaced at this moment
-        return found
-    return found
+        return about
+    return about

@@ -24,16 +24,16 @@ EXAMPLES: Mapping[str, object] = {
 }
 
 
-def _seconds(given: object) -> float | None:
+def _seconds(time: object) -> float | None:
     """A date, or seconds since 1970."""
-    if given is None or given == "":
+    if time is None or time == "":
         return None
-    if isinstance(given, int | float) and not isinstance(given, bool):
-        if not abs(given) < LATEST:
+    if isinstance(time, int | float) and not isinstance(time, bool):
+        if not abs(time) < LATEST:
             raise ValueError
-        return float(given)
+        return float(time)
     try:
-        date = datetime.fromisoformat(str(given).strip())
+        date = datetime.fromisoformat(str(time).strip())
         return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
     except OverflowError:
         raise ValueError from None
@@ -70,17 +70,17 @@ class Recommended(BaseModel):
     score: float = Field(alias="Score")
 
 
-def read_feedback(found: object, limit: int) -> History:
+def read_feedback(elements: object, limit: int) -> History:
     """Feedback as a history in order of time; as it stands where one has no time.
 
     Raises:
         DataError: naming the element, the field and what to do.
     """
-    if not isinstance(found, list):
+    if not isinstance(elements, list):
         raise DataError('the body must be a list of feedback such as [{"ItemId": "a7"}]')
-    if len(found) > limit:
-        raise DataError(f"{len(found)} elements are more than the {limit} of a session; send the latest")
-    rows = [read(Feedback, element, f"[{at}]") for at, element in enumerate(found)]
+    if len(elements) > limit:
+        raise DataError(f"{len(elements)} elements are more than the {limit} of a session; send the latest")
+    rows = [read(Feedback, element, f"[{at}]") for at, element in enumerate(elements)]
     seconds = [row.seconds for row in rows if row.seconds is not None]
     if len(seconds) < len(rows):
         return History.from_fields({"values": [row.item for row in rows]}, "feedback")

@@ -113,8 +113,8 @@ class Guard:
         path = scope["path"]
         if not self._token or path in FREE or path.startswith("/page/"):
             return
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        shown = given.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+        scheme, _, credentials = headers.get("authorization", "").partition(" ")
+        shown = credentials.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
         if not hmac.compare_digest(shown.encode(), self._token):
             wrong = "the token is wrong" if shown else "a token is needed"
             raise Problem(401, wrong, "send Authorization: Bearer TOKEN", {"www-authenticate": 'Bearer realm="ensue"'})

@@ -106,23 +106,23 @@ async def learn_apart(update: Sent, *, seconds: float) -> dict[str, object]:
                 process.kill()
             await process.wait()
     try:
-        found = json.loads(written)
+        report = json.loads(written)
     except ValueError:
         raise Problem(503, f"the learning process ended before its time; {STANDS}") from None
-    return answered(found, update.folder)
+    return report_of(report, update.folder)
 
 
-def answered(found: dict[str, object], folder: Path) -> dict[str, object]:
+def report_of(report: dict[str, object], folder: Path) -> dict[str, object]:
     """What a learning process said, for the client.
 
     Raises:
         Problem: it could not learn.
     """
-    if "error" in found:
-        status = found["status"]
+    if "error" in report:
+        status = report["status"]
         assert isinstance(status, int)
-        raise Problem(status, str(found["error"]).replace(str(folder), folder.name))
-    return found
+        raise Problem(status, str(report["error"]).replace(str(folder), folder.name))
+    return report
 
 
 def learn(update: Sent, last: Callable[[], None]) -> dict[str, object]:
@@ -149,24 +149,24 @@ def learn(update: Sent, last: Callable[[], None]) -> dict[str, object]:
                 raise Repeated(former["answer"])
         return cast(Data, service.data_of(predictor, body))
 
-    def before(candidate: AnyPredictor, found: Refreshed) -> None:
+    def before(candidate: AnyPredictor, refreshed: Refreshed) -> None:
         if update.key:
-            former = [*(candidate.metadata.answered or ()), {**marks, "answer": found.to_dict()}]
+            former = [*(candidate.metadata.answered or ()), {**marks, "answer": refreshed.to_dict()}]
             candidate.metadata.answered = former[-KEYS:]
         last()
 
     try:
-        found = refresh(
+        refreshed = refresh(
             update.folder, data, max_drop=body.max_drop if body.test else None, keep=update.keep, before=before
         )
     except Repeated as repeated:
         return {**repeated.answer, "replayed": True}
-    if not found.accepted:
-        raise ModelFolderError(found.verdict)
-    return found.to_dict()
+    if not refreshed.accepted:
+        raise ModelFolderError(refreshed.verdict)
+    return refreshed.to_dict()
 
 
-def said(update: Sent, last: Callable[[], None] = lambda: None) -> dict[str, object]:
+def outcome(update: Sent, last: Callable[[], None] = lambda: None) -> dict[str, object]:
     """What :func:`learn` comes to, as JSON: a report, or an error and its status."""
     try:
         return learn(update, last)
@@ -184,7 +184,7 @@ def main() -> None:
     update = Sent(Path(head["folder"]), sys.stdin.buffer.read(head["bytes"]), head["keep"], head["key"])
     _require_parent()  # who was killed while this process started must not hold up the next one
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    sys.stdout.write(json.dumps(said(update, _require_parent)))
+    sys.stdout.write(json.dumps(outcome(update, _require_parent)))
 
 
 def _end_with_parent() -> None:

@@ -96,10 +96,10 @@ class Model:
         It takes as long as loading does: call it in a thread.
         """
         with self._swapping:
-            found = _identity(self.folder)
-            if found is None or found == self._identity:
+            identity = _identity(self.folder)
+            if identity is None or identity == self._identity:
                 return False
-            if self._failed[0] == found and time.monotonic() < self._failed[1] + RETRY:
+            if self._failed[0] == identity and time.monotonic() < self._failed[1] + RETRY:
                 return False
             try:
                 predictor, version, examples = self._read()
@@ -108,12 +108,12 @@ class Model:
                         f"{self.name}: now answers {predictor.task}, not {self.task}; stop and start"
                     )
             except EnsueError as error:
-                self._failed = (found, time.monotonic())
+                self._failed = (identity, time.monotonic())
                 self._metrics.failures.labels(self.name).inc()
                 self._log.event("load_failed", model=self.name, error=_without_path(error, self.folder))
                 return False
             self.predictor, self.version, self.examples = predictor, version, examples
-            self._identity, self.since = found, datetime.now(UTC)
+            self._identity, self.since = identity, datetime.now(UTC)
         self._metrics.swaps.labels(self.name).inc()
         self._metrics.version.labels(self.name).set(version)
         self._log.event("swapped", model=self.name, version=version)
@@ -243,10 +243,10 @@ class Models(Mapping[str, Model]):
 def _identity(folder: Path) -> Identity:
     """Changes with every replacement of the folder, and with nothing else."""
     try:
-        found = (folder / "settings.json").stat()
+        status = (folder / "settings.json").stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns
+    return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
 def _drawn(figure: go.Figure, words: str) -> str:

@@ -26,9 +26,9 @@ class Problem(Exception):  # noqa: N818 - most of them are the caller's, not err
 
     def response(self) -> Response:
         """The answer to the client."""
-        found = {"error": self.error, **({"hint": self.hint} if self.hint else {})}
+        body = {"error": self.error, **({"hint": self.hint} if self.hint else {})}
         return Response(
-            json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"),
+            json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"),
             self.status,
             {**self.headers, "cache-control": "no-store"},
             "application/json",

@@ -109,15 +109,15 @@ def responses(*statuses: int) -> dict[int | str, dict[str, object]]:
 
 def document(app: FastAPI, requests: Requests, names: Iterable[str]) -> dict[str, object]:
     """The whole document, with the names of the models that are served."""
-    found = get_openapi(
+    whole = get_openapi(
         title=app.title, version=app.version, summary=app.summary, description=app.description, routes=app.routes
     )
-    components = found.setdefault("components", {})
+    components = whole.setdefault("components", {})
     components["schemas"] = {**components.get("schemas", {}), **requests.definitions}
-    operations = (operation for methods in found["paths"].values() for operation in methods.values())
+    operations = (operation for methods in whole["paths"].values() for operation in methods.values())
     for parameter in (own for operation in operations for own in operation.get("parameters", ())):
         if parameter["in"] == "path":
             parameter["schema"] = {"type": "string", "enum": list(names)}
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-    found["security"] = [{"token": []}]
-    return found
+    whole["security"] = [{"token": []}]
+    return whole

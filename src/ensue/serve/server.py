@@ -152,13 +152,13 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _read_story(path: Path) -> bytes:
     try:
-        found = path.read_bytes()
-        decode(found, DEEP, MANY)
+        story = path.read_bytes()
+        decode(story, DEEP, MANY)
     except OSError as error:
         raise SettingError(f"{path}: cannot be read ({error.strerror}); name a file of JSON") from error
     except Problem as problem:
         raise DataError(f"{path}: {problem.error}") from problem
-    return found
+    return story
 
 
 def _quiet(log: Log) -> None:

@@ -69,21 +69,21 @@ class Board:
     def __init__(self) -> None:
         self.hours: dict[int, Hour] = {}
 
-    def add(self, times: Times, asked: Times, ranks: Mapping[str, Floats]) -> None:
+    def add(self, times: Times, targets: Times, ranks: Mapping[str, Floats]) -> None:
         """Count a batch.
 
         Args:
             times: (events,) seconds of all events.
-            asked: (targets,) seconds of those that were predicted.
+            targets: (targets,) seconds of those that were predicted.
             ranks: name to (targets,) ranks.
         """
         for hour, events in _tally(times, None):
             self._row(hour).events += int(events)
-        for hour, count in _tally(asked, None):
+        for hour, count in _tally(targets, None):
             self._row(hour).targets += int(count)
-        for name, found in ranks.items():
-            measures = np.ones_like(found), metrics.hit(found, AT), metrics.reciprocal_rank(found, AT)
-            columns = [_tally(asked, measure) for measure in measures]
+        for name, rank in ranks.items():
+            measures = np.ones_like(rank), metrics.hit(rank, AT), metrics.reciprocal_rank(rank, AT)
+            columns = [_tally(targets, measure) for measure in measures]
             for (hour, answered), (_, hits), (_, reciprocals) in zip(*columns, strict=True):
                 self._row(hour).add(name, [int(answered), int(hits), reciprocals])
 

@@ -67,12 +67,12 @@ class Stream(StreamState):
         predictor = NextPredictor.load(folder)
         sweep(folder)
         reader = Reader(source.name, columns, unit)
-        found = saved.read_state(folder)
-        begins, rejected = anew or found is None, found["rejects"] if found else 0
+        commit = saved.read_state(folder)
+        begins, rejected = anew or commit is None, commit["rejects"] if commit else 0
         super().__init__(folder, source, settings, predictor, reader, begins=begins, rejected=rejected)
         self._busy, self._done, self._dirty, self._live = 0.0, 0, False, False
-        if found is not None and not anew:
-            saved.restore(self, found)
+        if commit is not None and not anew:
+            saved.restore(self, commit)
         source.begin(self.position)
 
     def run(
@@ -216,6 +216,6 @@ class Stream(StreamState):
     def _closed(self) -> list[Hour]:
         """Hours that ended since the last commit."""
         now = self.sessions.clock // HOUR if np.isfinite(self.sessions.clock) else self.reported_hour
-        found = [row for row in self.board.rows() if self.reported_hour < row.hour < now]
-        self.reported_hour = max([self.reported_hour, *(row.hour for row in found)])
-        return found
+        closed = [row for row in self.board.rows() if self.reported_hour < row.hour < now]
+        self.reported_hour = max([self.reported_hour, *(row.hour for row in closed)])
+        return closed

@@ -107,20 +107,20 @@ class Reader:
             lines: as they came, without the newline.
             places: where each stands, a name for a history that has none.
         """
-        found, rejects = Events(), []
+        events, rejects = Events(), []
         for number, (line, place) in enumerate(zip(lines, places, strict=True)):
             try:
-                self._read(line, place, found)
+                self._read(line, place, events)
             except Reject as reason:
                 rejects.append((number, str(reason)))
-        return found, rejects
+        return events, rejects
 
-    def _read(self, line: bytes, place: str, found: Events) -> None:
+    def _read(self, line: bytes, place: str, events: Events) -> None:
         record = decode(line)
         if record is None:
             return
         if "values" in record:
-            self._read_history(record, place, found)
+            self._read_history(record, place, events)
             return
         columns = self._roles(record)
         session, value = (_name(record, columns[role], role) for role in ("sequence", "value"))
@@ -128,12 +128,12 @@ class Reader:
         mark = next((str(record[name]) for name in MARKS if record.get(name) not in (None, "")), "")
         _require_text(mark, "id")
         self.columns, self.unit = columns, unit
-        found.sessions.append(session)
-        found.values.append(value)
-        found.times.append(seconds)
-        found.marks.append(mark)
+        events.sessions.append(session)
+        events.values.append(value)
+        events.times.append(seconds)
+        events.marks.append(mark)
 
-    def _read_history(self, record: dict[str, object], place: str, found: Events) -> None:
+    def _read_history(self, record: dict[str, object], place: str, events: Events) -> None:
         try:
             history = History.from_fields(record, "history")
         except DataError as error:
@@ -144,36 +144,36 @@ class Reader:
             raise Reject(f"times[{len(history.times) - 1}] cannot be seconds, a history's unit")
         if "" in history.values:
             raise Reject('field "values" holds an empty value')
-        found.sessions.extend([history.id or place] * len(history.values))
-        found.values.extend(history.values)
-        found.times.extend(history.times)
-        found.marks.extend([""] * len(history.values))
+        events.sessions.extend([history.id or place] * len(history.values))
+        events.values.extend(history.values)
+        events.times.extend(history.times)
+        events.marks.extend([""] * len(history.values))
 
     def _roles(self, record: dict[str, object]) -> dict[str, str]:
         if self.columns:
             return self.columns
         try:
-            found, _ = find_columns(self.source, list(record), self.stated)
+            fields, _ = find_columns(self.source, list(record), self.stated)
         except DataError as error:
             raise Reject(str(error).removeprefix(f"{self.source}: ")) from error
-        if "time" not in found:
+        if "time" not in fields:
             raise Reject(f"no field is known as the time; the fields are {listed(record)}")
-        return {role: found[role] for role in ("sequence", "value", "time")}
+        return {role: fields[role] for role in ("sequence", "value", "time")}
 
     def _seconds(self, record: dict[str, object], name: str) -> tuple[float, str]:
-        given = record.get(name)
-        if given is None or given == "":
+        time = record.get(name)
+        if time is None or time == "":
             raise Reject(f"field {quoted(name)} (time) is missing")
-        number, seems = _number(given, name)
+        number, seems = _number(time, name)
         unit = self.unit or self.stated_unit or named_unit(name) or seems
         if (unit == "iso") != (seems == "iso"):
-            raise Reject(f"time {quoted(given)} is not in the stream's unit, {WORDS[unit]}")
+            raise Reject(f"time {quoted(time)} is not in the stream's unit, {WORDS[unit]}")
         inferred = not (self.stated_unit or named_unit(name))
         if unit in ("s", "ms") and inferred and unit != seems:
-            raise Reject(f"time {quoted(given)} looks like {WORDS[seems]}, but the stream is in {WORDS[unit]}")
+            raise Reject(f"time {quoted(time)} looks like {WORDS[seems]}, but the stream is in {WORDS[unit]}")
         seconds = number / 1000 if unit == "ms" else number * 3600 if unit == "h" else number
         if not abs(seconds) < MILLISECONDS:
-            raise Reject(f"time {quoted(given)} cannot be {WORDS[unit]}")
+            raise Reject(f"time {quoted(time)} cannot be {WORDS[unit]}")
         return seconds, unit
 
 
@@ -187,25 +187,25 @@ def decode(line: bytes) -> dict[str, object] | None:
         raise Reject(f"longer than {LONGEST:,} bytes")
     try:
         text = line.decode("utf-8-sig").strip()
-        found = json.loads(text) if text else None
+        record = json.loads(text) if text else None
     except UnicodeDecodeError as error:
         raise Reject(f"not UTF-8 ({error.reason} at byte {error.start})") from error
     except (ValueError, RecursionError) as error:
         raise Reject(f"not JSON ({one_line(str(error))})") from error
-    if found is not None and not isinstance(found, dict):
+    if record is not None and not isinstance(record, dict):
         raise Reject("not a JSON object")
-    if text and found is None:
+    if text and record is None:
         raise Reject("not a JSON object")
-    return found
+    return record
 
 
 def _name(record: dict[str, object], field: str, role: str) -> str:
-    given = record.get(field)
-    if given is None or given == "":
+    value = record.get(field)
+    if value is None or value == "":
         raise Reject(f"field {quoted(field)} ({role}) is missing")
-    if isinstance(given, bool) or not isinstance(given, str | int):
+    if isinstance(value, bool) or not isinstance(value, str | int):
         raise Reject(f"field {quoted(field)} ({role}) must be a text or a whole number")
-    return _require_text(str(given), field)
+    return _require_text(str(value), field)
 
 
 def _require_text(text: str, field: str) -> str:
@@ -216,20 +216,20 @@ def _require_text(text: str, field: str) -> str:
     return text
 
 
-def _number(given: object, field: str) -> tuple[float, str]:
+def _number(time: object, field: str) -> tuple[float, str]:
     """A time as a number, and the unit it looks like; dates in seconds since 1970."""
-    if isinstance(given, bool) or not isinstance(given, str | int | float):
+    if isinstance(time, bool) or not isinstance(time, str | int | float):
         raise Reject(f"field {quoted(field)} (time) must be a number or a date")
     try:
-        number = float(given)
+        number = float(time)
     except OverflowError as error:
         raise Reject(f"field {quoted(field)} (time) is too large") from error
     except ValueError:
         try:
-            date = datetime.fromisoformat(str(given).strip())
+            date = datetime.fromisoformat(str(time).strip())
         except ValueError as error:
-            raise Reject(f"time {quoted(given)} is not a number or an ISO date") from error
+            raise Reject(f"time {quoted(time)} is not a number or an ISO date") from error
         return (date.replace(tzinfo=UTC) if date.tzinfo is None else date).timestamp(), "iso"
     if not math.isfinite(number):
-        raise Reject(f"time {quoted(given)} is not a finite number")
+        raise Reject(f"time {quoted(time)} is not a finite number")
     return number, "ms" if number >= MILLISECONDS else "s"

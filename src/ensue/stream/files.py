@@ -129,15 +129,15 @@ class JSONLines:
             "with --anew"
         )
         try:
-            found = self._here.stat()
-            if found.st_ino != self._inode:
+            status = self._here.stat()
+            if status.st_ino != self._inode:
                 self.close()
-                self._file, self._inode = os.open(self._here, os.O_RDONLY), found.st_ino
+                self._file, self._inode = os.open(self._here, os.O_RDONLY), status.st_ino
                 os.lseek(self._file, self._offset, os.SEEK_SET)
         except OSError as error:
             raise DataError(changed if self._offset else f"{self._here}: cannot be read ({error.strerror})") from error
         held = self._offset + self._dropped + len(self._buffer) - self._start
-        if found.st_size < held or (self._offset and self._digest_before() != self._digest):
+        if status.st_size < held or (self._offset and self._digest_before() != self._digest):
             raise DataError(changed)
 
     def _digest_before(self) -> str:

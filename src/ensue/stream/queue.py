@@ -119,10 +119,10 @@ class SQLiteSource:
 
     def _last(self) -> int:
         """The highest position ever given out, lines deleted since included."""
-        made = self._rows("SELECT count(*) FROM sqlite_master WHERE name = 'sqlite_sequence'")
-        counted = self._rows("SELECT seq FROM sqlite_sequence WHERE name = 'events'") if made[0][0] else []
+        tables = self._rows("SELECT count(*) FROM sqlite_master WHERE name = 'sqlite_sequence'")
+        sequences = self._rows("SELECT seq FROM sqlite_sequence WHERE name = 'events'") if tables[0][0] else []
         (standing,) = self._rows("SELECT coalesce(max(position), 0) FROM events")[0]
-        return max(int(standing), *(int(seq) for (seq,) in counted), 0)
+        return max(int(standing), *(int(seq) for (seq,) in sequences), 0)
 
     def _rows(self, query: str, *values: int) -> list[tuple[Any, ...]]:
         assert self._database is not None

@@ -41,10 +41,10 @@ def model_ranks(predictor: NextPredictor, histories: Histories, context: Index, 
     times = histories.times[kept] if histories.timed and predictor.metadata.timed else np.empty(0)
     inside = Histories(own[kept], passed[histories.offsets], predictor.vocabulary, times)
     held = passed[np.minimum(starts + context, stops)] - passed[starts]
-    found, _, inside_places = predictor.ranks(inside, hide=not predictor.metadata.repeats, context=held)
+    inside_ranks, _, inside_places = predictor.ranks(inside, hide=not predictor.metadata.repeats, context=held)
 
     ranks = np.full(len(own), MISS)
-    ranks[np.flatnonzero(kept)[inside_places]] = found
+    ranks[np.flatnonzero(kept)[inside_places]] = inside_ranks
     owner = histories.sequence_index()[places]
     blind = places[kept[places] & (passed[places] == passed[starts[owner]])]
     if len(blind):

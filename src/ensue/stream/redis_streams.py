@@ -126,7 +126,7 @@ class RedisStream:
         try:
             if not self._ready:
                 self._join()
-            found = question()
+            answer = question()
         except (self._redis.AuthenticationError, self._redis.exceptions.NoPermissionError) as error:
             raise SettingError(f"{self.shown}: refused ({error}); name user and password in the address") from error
         except (self._redis.ConnectionError, self._redis.TimeoutError, self._redis.BusyLoadingError, OSError) as error:
@@ -143,7 +143,7 @@ class RedisStream:
         if self._wait:
             self._tell(f"{self.shown} is back")
         self._wait = 0.0
-        return found
+        return answer
 
     def _join(self) -> None:
         """Put the group at the position that was read, and acknowledge what was committed but not acknowledged."""
@@ -167,8 +167,8 @@ class RedisStream:
 
     def _next(self, count: int, seconds: float) -> list[Entry]:
         block = max(1, int(1000 * seconds))
-        found = self._server.xreadgroup(self.group, CONSUMER, {self.stream: ">"}, count=count, block=block)
-        return [(entry.decode(), fields) for _, entries in found for entry, fields in entries]
+        streams = self._server.xreadgroup(self.group, CONSUMER, {self.stream: ">"}, count=count, block=block)
+        return [(entry.decode(), fields) for _, entries in streams for entry, fields in entries]
 
     def _last(self) -> str:
         return str(self._server.xinfo_stream(self.stream)["last-generated-id"].decode())

@@ -126,8 +126,8 @@ class Nightly:
         self.day, self.fitted = state["day"], state["fitted"]
         self._kept = [histories_of(tensors, self.vocabulary)]
         if self.fitted is not None:
-            found = NextPredictor.load(_sibling(self.folder, f"nightly.{self.fitted}"))
-            self.model = FixedModel(found, self.vocabulary)
+            fitted = NextPredictor.load(_sibling(self.folder, f"nightly.{self.fitted}"))
+            self.model = FixedModel(fitted, self.vocabulary)
 
 
 def history_tensors(histories: Histories) -> dict[str, Tensor]:

@@ -51,10 +51,10 @@ def read_state(folder: Path) -> Commit | None:
     if not (folder / STATE).exists():
         return None
     with damage(folder):
-        found: Commit = json.loads(read_file(folder, STATE))
-        if found["version"] > VERSION:
+        commit: Commit = json.loads(read_file(folder, STATE))
+        if commit["version"] > VERSION:
             raise ValueError(f"{STATE} is of a newer ensue")
-        return found
+        return commit
 
 
 def files(stream: StreamState) -> dict[str, bytes]:
@@ -77,7 +77,7 @@ def files(stream: StreamState) -> dict[str, bytes]:
     }
     if stream.nightly is not None:
         parts["nightly"] = stream.nightly.tensors()
-    tensors = {f"{part}.{name}": tensor for part, found in parts.items() for name, tensor in found.items()}
+    tensors = {f"{part}.{name}": tensor for part, columns in parts.items() for name, tensor in columns.items()}
     return {
         **save.files(stream.predictor, _card(stream)),
         STATE: json.dumps(state).encode(),
@@ -85,30 +85,30 @@ def files(stream: StreamState) -> dict[str, bytes]:
     }
 
 
-def restore(stream: StreamState, found: Commit) -> None:
+def restore(stream: StreamState, commit: Commit) -> None:
     """Put a new stream where a commit stood.
 
     Raises:
         SettingError: the folder learns from another source.
         ModelFolderError: the commit is damaged.
     """
-    if found["source"] != stream.source.name:
+    if commit["source"] != stream.source.name:
         raise SettingError(
-            f"{stream.folder} learns from {found['source']}, not from {stream.source.name}; name that one, or begin "
+            f"{stream.folder} learns from {commit['source']}, not from {stream.source.name}; name that one, or begin "
             "with this one by --anew"
         )
     tensors = read_tensors(stream.folder, TENSORS)
     with damage(stream.folder):
-        stream.position, stream.reported_hour = found["position"], found["told"]
-        stream.counts = Counts(**found["counts"])
-        stream.reader.restore(found["reader"])
-        stream.board.restore(found["hours"])
+        stream.position, stream.reported_hour = commit["position"], commit["told"]
+        stream.counts = Counts(**commit["counts"])
+        stream.reader.restore(commit["reader"])
+        stream.board.restore(commit["hours"])
         stream.sessions.restore(_part(tensors, "sessions"))
         stream.ended = histories_of(_part(tensors, "ended"), stream.predictor.vocabulary)
         for one in stream.popular:
             one.restore(_part(tensors, one.name))
-        if stream.nightly is not None and found["nightly"]:
-            stream.nightly.restore(found["nightly"], _part(tensors, "nightly"))
+        if stream.nightly is not None and commit["nightly"]:
+            stream.nightly.restore(commit["nightly"], _part(tensors, "nightly"))
 
 
 def _part(tensors: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:

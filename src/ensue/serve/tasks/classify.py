@@ -14,9 +14,7 @@ from ensue.errors import DataError
 from ensue.lines import plural
 from ensue.records import Text
 from ensue.serve.bodies import Update
-from ensue.serve.lengths import require_short_texts
 from ensue.serve.sentences import NOT_CAUSES, chosen, falls
-from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import SHOWN, Drawn
 from ensue.serve.tasks.plain import PlainService
 from ensue.tasks.classify.predictor import ClassifyPredictor
@@ -34,14 +32,14 @@ class ClassifyService(PlainService[ClassifyPredictor, Text]):
     def examples(self) -> Mapping[str, Mapping[str, object]]:
         """A review."""
         name, review = self.task.name, {"texts": ["a fine film"]}
-        asked = {name: {"records": [review]}}
+        question = {name: {"records": [review]}}
         learned = {"records": [{**review, "label": "good"}]}
-        return {"predict": asked, "explain": asked, "figure": {name: {"record": review}}, "update": {name: learned}}
-
-    def require_short(self, record: object, where: str, settings: ServeSettings, words: str) -> None:
-        """Its words are counted."""
-        assert isinstance(record, Text)
-        require_short_texts(record.texts, where, settings, words)
+        return {
+            "predict": question,
+            "explain": question,
+            "figure": {name: {"record": review}},
+            "update": {name: learned},
+        }
 
     def texts_of(self, question: Text) -> Sequence[str]:
         """The text, or the pair."""

@@ -15,9 +15,8 @@ from ensue.data.posts import Articles, Corpus, Posts
 from ensue.errors import DataError
 from ensue.records import Article, Post
 from ensue.serve.bodies import Bodies, Limit, Limits, Update
-from ensue.serve.lengths import require_short_texts, too_long
+from ensue.serve.lengths import too_long
 from ensue.serve.sentences import chosen, falls
-from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import SHOWN, Drawn
 from ensue.serve.tasks.plain import PlainService
 from ensue.tasks.link.explain import explanation
@@ -39,12 +38,12 @@ def _articles(limits: Limits, kind: object) -> object:
     return Annotated[list[Article], BeforeValidator(read)]
 
 
-def _article(found: object, where: str, most: int) -> Article:
-    if not isinstance(found, dict):
+def _article(fields: object, where: str, most: int) -> Article:
+    if not isinstance(fields, dict):
         raise DataError(f'{where}: must be an object such as {{"body": "an article", "id": "n1"}}')
-    if (size := sum(len(part) for part in found.values() if isinstance(part, str))) > most:
+    if (size := sum(len(part) for part in fields.values() if isinstance(part, str))) > most:
         raise too_long(where, size, "characters", most, "an article", "article_characters")
-    return Article.from_fields(found, where)
+    return Article.from_fields(fields, where)
 
 
 class UpdateLinks(Update):
@@ -75,11 +74,6 @@ class LinkService(PlainService[LinkPredictor, Post]):
             "figure": {name: {"record": post, "choice": 1}},
             "update": {name: {"records": [{**post, "id": "p9", "about": ["n4"]}], "articles": [article]}},
         }
-
-    def require_short(self, record: object, where: str, settings: ServeSettings, words: str) -> None:
-        """Its words are counted."""
-        assert isinstance(record, Post)
-        require_short_texts((record.text,), where, settings, words)
 
     def texts_of(self, question: Post) -> Sequence[str]:
         """The text."""

@@ -34,17 +34,16 @@ class NextService(PlainService[NextPredictor, History]):
     def examples(self) -> Mapping[str, Mapping[str, object]]:
         """Clicks."""
         name, learned = self.task.name, [HISTORY, {"values": ["a17", "d91"]}]
-        asked = {name: {"records": [HISTORY], "k": 3}}
+        question = {name: {"records": [HISTORY], "k": 3}}
         return {
-            "predict": asked,
-            "explain": asked,
+            "predict": question,
+            "explain": question,
             "figure": {name: {"record": HISTORY, "k": 5, "choice": 0}},
             "update": {name: {"records": learned}, f"{name}, tested": {"records": learned, "max_drop": 0.05}},
         }
 
-    def require_short(self, record: object, where: str, settings: ServeSettings, words: str) -> None:
+    def require_short(self, record: History, where: str, settings: ServeSettings, words: str) -> None:
         """Its values are counted, and the longest measured."""
-        assert isinstance(record, History)
         require_short_history(record, where, settings)
 
     def texts_of(self, question: History) -> Sequence[str]:

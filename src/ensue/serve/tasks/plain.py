@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from itertools import chain
 from typing import Generic, TypeVar, cast
 
 import plotly.graph_objects as go
@@ -14,6 +16,7 @@ import plotly.graph_objects as go
 from ensue.errors import DataError
 from ensue.predictor import AnyPredictor
 from ensue.serve.bodies import Bodies, Explain, Figure, Predict, Update
+from ensue.serve.lengths import require_short_texts
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import Drawn, Kind
 from ensue.tasks.base import Task
@@ -46,8 +49,8 @@ class PlainService(Generic[P, Q]):
     def examples(self) -> Mapping[str, Mapping[str, object]]:
         """The task's own, asked in each way."""
         name, record = self.task.name, self.task.example
-        asked = {name: {"records": [record]}}
-        return {"predict": asked, "explain": asked, "figure": {name: {"record": record}}}
+        question = {name: {"records": [record]}}
+        return {"predict": question, "explain": question, "figure": {name: {"record": record}}}
 
     def read(self, found: object, where: str, settings: ServeSettings, words: str) -> object:
         """A decoded record; see :class:`ensue.serve.tasks.TaskService`."""
@@ -56,19 +59,24 @@ class PlainService(Generic[P, Q]):
         if self._needed not in found:
             raise DataError(f'{where}: field "{self._needed}" is missing; expected {json.dumps(self.task.example)}')
         record = self.task.record.from_fields(found, where)
-        self.require_short(record, where, settings, words)
+        self.require_short(cast(Q, record), where, settings, words)
         return record
 
-    def require_short(self, record: object, where: str, settings: ServeSettings, words: str) -> None:
+    def require_short(self, record: Q, where: str, settings: ServeSettings, words: str) -> None:
         """Refuse a record that would hold the model for long."""
+        require_short_texts(self.texts_of(record), where, settings, words)
 
     def questions(self, body: Predict | Explain | Figure) -> Sequence[Q]:
         """The records."""
         return cast(Sequence[Q], [body.record] if isinstance(body, Figure) else body.records)
 
     def texts_of(self, question: Q) -> Sequence[str]:
-        """Nothing is known of their length."""
-        return ()
+        """Texts in the fields of a record, or in lists there."""
+        if not is_dataclass(question):
+            return ()
+        values = (getattr(question, field.name) for field in fields(question))
+        parts = chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in values)
+        return [part for part in parts if isinstance(part, str)]
 
     def answer(self, predictor: P, kind: Kind, questions: Sequence[Q]) -> list[str]:
         """A line of JSON for each question."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Protocol
 
 CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb]"
@@ -16,7 +16,13 @@ QUOTED = 200
 """Characters of a cell that an error quotes, at most."""
 
 
-def line_of(record: Any, always: str | None = None) -> str:
+class Slotted(Protocol):
+    """A dataclass with slots."""
+
+    __slots__: tuple[str, ...]
+
+
+def line_of(record: Slotted, always: str | None = None) -> str:
     """One line of JSON of a dataclass with slots, and of those inside it.
 
     Args:
@@ -29,7 +35,7 @@ def line_of(record: Any, always: str | None = None) -> str:
     return json.dumps(fields, ensure_ascii=False, default=_fields)
 
 
-def _fields(record: Any) -> dict[str, Any]:
+def _fields(record: Slotted) -> dict[str, object]:
     return {name: getattr(record, name) for name in record.__slots__}
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ensue.errors import DataError
 from ensue.lines import line_of, quoted
@@ -51,7 +51,7 @@ class History:
         return cls.from_fields(_read_object(line, where, "values", '{"values": ["a", "b"]}'), where)
 
     @classmethod
-    def from_fields(cls, found: dict[str, Any], where: str = "record") -> History:
+    def from_fields(cls, found: Mapping[str, object], where: str = "record") -> History:
         """The record in a decoded JSON object; unknown fields are refused.
 
         Raises:
@@ -103,7 +103,7 @@ class Text:
         return cls.from_fields(_read_object(line, where, "texts", '{"texts": ["a text"]}'), where)
 
     @classmethod
-    def from_fields(cls, found: dict[str, Any], where: str = "record") -> Text:
+    def from_fields(cls, found: Mapping[str, object], where: str = "record") -> Text:
         """The record in a decoded JSON object; unknown fields are refused.
 
         Raises:
@@ -145,7 +145,7 @@ class Post:
         return cls.from_fields(_read_object(line, where, "text", '{"text": "a post"}'), where)
 
     @classmethod
-    def from_fields(cls, found: dict[str, Any], where: str = "record") -> Post:
+    def from_fields(cls, found: Mapping[str, object], where: str = "record") -> Post:
         """The record in a decoded JSON object; unknown fields are refused.
 
         Raises:
@@ -181,7 +181,7 @@ class Article:
         return cls.from_fields(_read_object(line, where, "body", '{"body": "an article"}'), where)
 
     @classmethod
-    def from_fields(cls, found: dict[str, Any], where: str = "record") -> Article:
+    def from_fields(cls, found: Mapping[str, object], where: str = "record") -> Article:
         """The record in a decoded JSON object; unknown fields are refused.
 
         Raises:
@@ -192,7 +192,7 @@ class Article:
         return cls(_read_text(found, "body", where), _whole(str(found.get("id", "")), where), title)
 
 
-def _read_object(line: str, where: str, needed: str, example: str) -> dict[str, Any]:
+def _read_object(line: str, where: str, needed: str, example: str) -> dict[str, object]:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -202,13 +202,13 @@ def _read_object(line: str, where: str, needed: str, example: str) -> dict[str, 
     return found
 
 
-def _refuse_unknown(found: dict[str, Any], known: tuple[str, ...], sentence: str, where: str) -> None:
+def _refuse_unknown(found: Mapping[str, object], known: tuple[str, ...], sentence: str, where: str) -> None:
     unknown = sorted(set(found) - set(known))
     if unknown:
         raise DataError(f"{where}: field {quoted(unknown[0])} is not known; {sentence}")
 
 
-def _read_text(found: dict[str, Any], name: str, where: str) -> str:
+def _read_text(found: Mapping[str, object], name: str, where: str) -> str:
     text = found.get(name, "")
     if not isinstance(text, str):
         raise DataError(f'{where}: field "{name}" must be a text')

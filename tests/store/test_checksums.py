@@ -20,7 +20,7 @@ from ensue.errors import ModelFolderError
 from ensue.records import History
 from ensue.store import versions
 from ensue.store.checksums import FILE, lines_of
-from ensue.store.folder import tensor_bytes
+from ensue.store.tensors import tensor_bytes
 from tests.folders import unsummed
 from tests.tasks.classify.contract import planted as labelled
 from tests.tasks.link.checks import planted as linked

@@ -21,7 +21,8 @@ import ensue
 from ensue.data.world import World, make_world
 from ensue.errors import ModelFolderError
 from ensue.records import History
-from ensue.store.folder import require_writable, tensor_bytes, write_file, write_folder
+from ensue.store.folder import require_writable, write_file, write_folder
+from ensue.store.tensors import tensor_bytes
 from ensue.tasks.next.predictor import NextPredictor
 from tests.folders import unsummed
 

@@ -15,7 +15,7 @@ from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.predictor import make
 from ensue.records import History
 from ensue.refresh import refresh
-from ensue.store.folder import read_tensors
+from ensue.store.tensors import read_tensors
 from ensue.stream import engine, saved
 from ensue.stream.board import Board
 from ensue.stream.engine import Stream

@@ -29,7 +29,7 @@ from ensue.data.histories import Histories
 from ensue.data.world import World, make_world
 from ensue.errors import EnsueError, ModelFolderError, SettingError
 from ensue.schedule import Schedule
-from ensue.store.folder import tensor_bytes
+from ensue.store.tensors import tensor_bytes
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
 from ensue.tasks.next.predictor import NextPredictor

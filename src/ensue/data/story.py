@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from ensue.data.histories import Histories, Index
@@ -27,6 +28,8 @@ from ensue.data.world import HOUR, World, make_world
 from ensue.records import Article, History, Post, Text
 from ensue.vocabulary import FIRST, Vocabulary
 
+Town: TypeAlias = Mapping[str, Any]
+"""The town as its file of JSON holds it."""
 DAY = 24 * HOUR
 VALID_DAY = 11
 """Days 0 to 10 are learned, day 11 stops the training, days 12 and 13 are the test."""
@@ -192,7 +195,7 @@ def texts_of(posts: tuple[Written, ...]) -> list[Text]:
 
 
 def _posts(
-    town: Mapping[str, Any], world: World, people: Mapping[str, str], begins: float, generator: np.random.Generator
+    town: Town, world: World, people: Mapping[str, str], begins: float, generator: np.random.Generator
 ) -> tuple[Written, ...]:
     """One post a cascade, written by its first user, in order of time."""
     parts = (world.train, world.valid, world.test)
@@ -215,12 +218,12 @@ def _posts(
 
 
 def _subject(
-    town: Mapping[str, Any],
+    town: Town,
     interest: str,
     day: int,
-    moods: Mapping[str, np.ndarray[Any, np.dtype[np.float64]]],
+    moods: Mapping[str, npt.NDArray[np.float64]],
     generator: np.random.Generator,
-) -> tuple[dict[str, Any] | None, str | None]:
+) -> tuple[Town | None, str | None]:
     """The article a post is about, and the feeling where it is one about the event."""
     drawn = generator.random()
     if drawn >= ABOUT + OTHER:
@@ -237,9 +240,7 @@ def _subject(
     return article, feelings[generator.choice(len(feelings), p=moods[article["id"]])]
 
 
-def _text(
-    town: Mapping[str, Any], article: Mapping[str, Any] | None, feeling: str | None, generator: np.random.Generator
-) -> str:
+def _text(town: Town, article: Town | None, feeling: str | None, generator: np.random.Generator) -> str:
     """An opener, a sentence, up to two more that say how one feels, and a closer; only the sentence must be there."""
     opener, closer = (str(generator.choice(town[name])) for name in ("openers", "closers"))
     topic = str(generator.choice(article["topics"])) if article else ""

@@ -3,6 +3,8 @@
 A model folder holds ``settings.json`` (task, model, settings, versions), tensors as safetensors, the vocabulary, the
 optimiser's state and ``CARD.md``. Nothing in it is code, and nothing in it is run. ``B2SUMS`` holds a checksum of every
 file but the card, which is compared when the file is read; folders of before there were checksums lack it.
+
+:mod:`ensue.store.tensors` reads tensors, so that who asks what a folder holds waits for no torch.
 """
 
 from __future__ import annotations
@@ -14,13 +16,10 @@ import os
 import shutil
 import tempfile
 import time
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from safetensors import SafetensorError, safe_open
+from typing import Any, TypeAlias, TypeVar
 
 from ensue.errors import ModelFolderError, SettingError, UnknownModelError
 from ensue.store import checksums
@@ -28,10 +27,9 @@ from ensue.store.checksums import chunks, opened, require_sum, sum_of, sums_of
 from ensue.store.swap import locked, put_back, put_in_place
 from ensue.version import __version__
 
-if TYPE_CHECKING:  # who asks what a folder holds waits for no torch
-    from torch import Tensor
-
 T = TypeVar("T")
+Settings: TypeAlias = dict[str, Any]
+"""What ``settings.json`` holds: decoded JSON, whose keys a task knows."""
 FORMAT = 1
 """Version of the folder's layout; a newer one is refused."""
 
@@ -124,7 +122,7 @@ def require_writable(folder: Path) -> None:
         pass
 
 
-def read_settings(folder: Path) -> dict[str, Any]:
+def read_settings(folder: Path) -> Settings:
     """``settings.json`` of a model folder.
 
     Raises:
@@ -148,7 +146,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     return found
 
 
-def read_model(folder: Path, make: Callable[..., T], fill: Callable[[T, Path, dict[str, Any]], None]) -> T:
+def read_model(folder: Path, make: Callable[..., T], fill: Callable[[T, Path, Settings], None]) -> T:
     """The predictor of a folder.
 
     Args:
@@ -164,7 +162,10 @@ def read_model(folder: Path, make: Callable[..., T], fill: Callable[[T, Path, di
         found = read_settings(folder)
         with damage(folder):
             made = make(found["model"], settings={**found["settings"], **(found["schedule"] or {})}, seed=found["seed"])
-            fill(made, folder, found["facts"])
+            facts = found["facts"]
+            if not isinstance(facts, dict):
+                raise TypeError("the facts in settings.json are no object")
+            fill(made, folder, facts)
         return made
 
     return read_unchanged(folder, read)
@@ -204,46 +205,6 @@ def read_file(folder: Path, name: str) -> bytes:
     return read_unchanged(folder, read)
 
 
-def read_tensors(folder: Path, name: str) -> dict[str, Tensor]:
-    """The tensors of one safetensors file of a model folder.
-
-    Raises:
-        ModelFolderError: the file is missing or damaged, or holds what is no finite number.
-    """
-    from safetensors.torch import load
-
-    try:
-        return _finite(folder, name, load(read_file(folder, name)))
-    except SafetensorError as error:
-        raise ModelFolderError(f"{folder}/{name}: damaged ({error}); fit the model again or copy it anew") from error
-
-
-def open_tensors(folder: Path, name: str) -> tuple[set[str], Callable[[], dict[str, Tensor]]]:
-    """The names of the tensors of a file, and how to read them; the file that stands now, even if another follows.
-
-    Raises:
-        ModelFolderError: the file is missing or damaged; what can be seen by reading it all is raised when it is read.
-    """
-    path = folder / name
-    with opened(folder, name) as file:
-        expected, descriptor = sum_of(folder, name), os.dup(file.fileno())
-    try:
-        tensors: Any = safe_open(path, "pt")
-    except (OSError, SafetensorError) as error:
-        os.close(descriptor)
-        raise ModelFolderError(f"{path}: damaged ({error}); fit the model again or copy it anew") from error
-    names = set(tensors.keys())
-
-    def read() -> dict[str, Tensor]:
-        with os.fdopen(os.dup(descriptor), "rb") as file:
-            file.seek(0)
-            require_sum(folder, name, expected, chunks(file))
-        return _finite(folder, name, {key: tensors.get_tensor(key) for key in names})
-
-    weakref.finalize(read, os.close, descriptor)
-    return names, read
-
-
 def require_whole(folder: Path) -> None:
     """Read every file of a model folder that has a checksum.
 
@@ -271,26 +232,10 @@ def damage(path: Path) -> Iterator[None]:
         raise ModelFolderError(f"{path}: damaged ({reason}); fit the model again or copy it anew") from error
 
 
-def described(summary: Mapping[str, Any], card: str) -> dict[str, bytes]:
+def described(summary: Mapping[str, object], card: str) -> dict[str, bytes]:
     """The files of every model folder that say what it is: ``settings.json`` and ``CARD.md``."""
     settings = {"ensue": __version__, "format": FORMAT, "checksums": checksums.FILE, **summary}
     return {"settings.json": json.dumps(settings, indent=1).encode(), "CARD.md": card.encode()}
-
-
-def tensor_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
-    """Tensors (and a few texts beside them) as one safetensors file."""
-    from safetensors.torch import save
-
-    return save({name: tensor.contiguous() for name, tensor in tensors.items()}, dict(metadata or {}))
-
-
-def _finite(folder: Path, name: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    for key, tensor in tensors.items():
-        if tensor.is_floating_point() and tensor.numel():
-            least, most = tensor.aminmax()  # NaN is both where there is one
-            if not (least.isfinite() and most.isfinite()):
-                raise ModelFolderError(f"{folder}/{name}: {key} holds NaN or infinity; fit the model again")
-    return tensors
 
 
 def _replace(folder: Path, fill: Callable[[Path], None]) -> None:

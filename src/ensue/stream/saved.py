@@ -12,7 +12,8 @@ from torch import Tensor
 
 from ensue.errors import SettingError
 from ensue.lines import plural
-from ensue.store.folder import damage, read_file, read_tensors, tensor_bytes
+from ensue.store.folder import damage, read_file
+from ensue.store.tensors import read_tensors, tensor_bytes
 from ensue.stream.blocks import Position
 from ensue.stream.board import HourState
 from ensue.stream.events import ReaderState

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.optim import Adam
 from torch.optim.adam import adam
 
-from ensue.store.folder import damage, open_tensors
+from ensue.store.folder import damage
+from ensue.store.tensors import open_tensors
 
 FILE = "optimizer.safetensors"
 FIELDS = ("step", "exp_avg", "exp_avg_sq")

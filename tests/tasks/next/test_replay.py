@@ -13,7 +13,7 @@ from ensue.evaluation import describe, evaluate
 from ensue.records import History
 from ensue.refresh import refresh
 from ensue.store import versions
-from ensue.store.folder import read_tensors
+from ensue.store.tensors import read_tensors
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.predictor import NextPredictor
 

@@ -11,7 +11,7 @@ from ensue.data.histories import Histories
 from ensue.data.splits import hold_out
 from ensue.data.world import World, make_world
 from ensue.errors import SettingError
-from ensue.store.folder import tensor_bytes
+from ensue.store.tensors import tensor_bytes
 from ensue.tasks.next import train
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.train import mean_reciprocal_rank

@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import polars as pl
 
@@ -191,7 +190,7 @@ def _plain(found: Found) -> Found:
     }
 
 
-def _column(name: str, values: list[Any]) -> pl.Series:
+def _column(name: str, values: Sequence[object]) -> pl.Series:
     """Whole numbers, numbers, or texts, as all the values are."""
     kinds = {type(value) for value in values if value is not None}
     for kinds_of, kind in (({bool}, pl.Boolean), ({int}, pl.Int64), ({int, float}, pl.Float64)):

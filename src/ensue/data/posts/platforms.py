@@ -34,7 +34,7 @@ _RETWEETS = ("legacy.retweeted_status_result.result", "tweet.legacy.retweeted_st
 _PAGES = ("posts", "stories", "feed", "thread", "data", "statuses", "items", "results")
 
 
-def dig(found: Any, path: str) -> Any:
+def dig(found: object, path: str) -> Any:
     """What stands at ``a.b.0.c``, or ``None``."""
     for step in path.split("."):
         if isinstance(found, dict):
@@ -145,7 +145,7 @@ def _is_document(content: Content) -> bool:
     return False
 
 
-def _unpaged(found: Any) -> Iterator[Found]:
+def _unpaged(found: object) -> Iterator[Found]:
     """The posts of a page, a feed or a list; an object that is none of these is a post."""
     if isinstance(found, list):
         for inner in found:
@@ -172,7 +172,7 @@ def _unpaged(found: Any) -> Iterator[Found]:
             yield post | own if own else post
 
 
-def _first(found: Any, paths: tuple[str, ...]) -> str:
+def _first(found: object, paths: tuple[str, ...]) -> str:
     texts = (dig(found, path) for path in paths)
     return next((text for text in texts if isinstance(text, str) and text.strip()), "")
 
@@ -183,9 +183,9 @@ def _repeated(cut: str, whole: str) -> str:
     return f"{head}: {whole}" if whole and colon and head.startswith("RT @") else whole or cut
 
 
-def _either(*values: Any) -> Any:
+def _either(*values: object) -> object:
     return next((value for value in values if value not in (None, "")), None)
 
 
-def _name(value: Any) -> str:
+def _name(value: object) -> str:
     return str(value) if isinstance(value, str | int) else ""

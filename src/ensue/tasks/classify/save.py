@@ -14,7 +14,8 @@ import numpy as np
 from torch import Tensor
 
 from ensue.errors import DataError
-from ensue.store.folder import described, read_file, read_tensors, tensor_bytes, write_folder
+from ensue.store.folder import described, read_file, write_folder
+from ensue.store.tensors import read_tensors, tensor_bytes
 from ensue.tasks.classify import remembered
 from ensue.tasks.classify.dataset import Passages
 from ensue.tasks.classify.ensembles.blend import NETWORK

@@ -17,7 +17,8 @@ import torch
 from ensue.data.posts import Articles
 from ensue.data.stored import read_stored
 from ensue.errors import DataError
-from ensue.store.folder import described, read_file, read_tensors, tensor_bytes
+from ensue.store.folder import described, read_file
+from ensue.store.tensors import read_tensors, tensor_bytes
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.link import remembered
 from ensue.tasks.link.article_index import ArticleIndex

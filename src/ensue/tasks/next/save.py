@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from ensue.data.histories import Histories
-from ensue.store.folder import described, read_file, read_tensors, tensor_bytes
+from ensue.store.folder import described, read_file
+from ensue.store.tensors import read_tensors, tensor_bytes
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.state import NextState

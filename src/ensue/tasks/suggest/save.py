@@ -15,7 +15,8 @@ import torch
 
 from ensue.data.queries.tokens import QueryTokenizer
 from ensue.errors import DataError
-from ensue.store.folder import described, read_file, read_tensors, tensor_bytes, write_folder
+from ensue.store.folder import described, read_file, write_folder
+from ensue.store.tensors import read_tensors, tensor_bytes
 from ensue.tasks.state import require_trained
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.dataset import Sessions

@@ -17,6 +17,7 @@ from ensue.answers import Choice, Deletion, TextAnswer
 from ensue.cli import show, show_texts
 from ensue.evaluation import Row, TextCard, TextResult
 from ensue.evaluation.classify import MEASURES
+from ensue.evaluation.paired_test import PairedTest
 from ensue.tasks.classify import catalogue as classify
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from tests.cli.conftest import Ensue, Logs, Ran, run
@@ -260,7 +261,9 @@ def test_the_table_fits_80_columns_and_cuts_nothing_off(monkeypatch: pytest.Monk
     monkeypatch.setattr(
         show, "out", Console(file=text, width=80, force_terminal=True, color_system=None, soft_wrap=True, emoji=False)
     )
-    show_texts.result(TextResult(card, rows, "centrality-bilinear", "tfidf", (1.0, 1.0), 1.0))
+    show_texts.result(
+        TextResult(card, rows, (PairedTest("accuracy", "centrality-bilinear", "tfidf", (1.0, 1.0), 1.0),))
+    )
     lines = text.getvalue().splitlines()
     table = "\n".join(line for line in lines if line[:1] in "┏┃┡│└")
     assert max(map(len, table.splitlines())) <= 80 and "…" not in table

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from ensue.cli import show, show_events
 from ensue.evaluation import Card, Result, Row
+from ensue.evaluation.paired_test import PairedTest
 from ensue.metrics import names
 from ensue.training.loop import Report
 
@@ -41,7 +42,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, width: int | None, at: tuple[int, ...
     rows = (Row("cooccurrence", figures, interval, 123.45, warning=warning), Row("vsknn", figures, interval, 1.0))
     card = Card("full", "data", "targets", "all", "kept", "micro")
     text = terminal(monkeypatch, width)
-    show_events.result(Result(card, rows, "vsknn", False, 1.0, "hidan"), at)
+    show_events.result(Result(card, rows, (PairedTest("mrr", "hidan", "vsknn", (0.1, 0.2), 1.0),)), at)
     return text.getvalue()
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,10 @@ from ensue import metrics
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
 from ensue.errors import DataError
-from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, p_value, resample
-from ensue.evaluation.paired_test import SURE
-from ensue.evaluation.rows import Row, seed_notes, with_seeds
+from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, resample
+from ensue.evaluation.paired_test import paired_tests
+from ensue.evaluation.result import Entry, TaskResult, with_seeds
+from ensue.evaluation.rows import Json, Row, seed_notes
 from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.tasks.classify.calibration import BINS, calibration_error
@@ -51,58 +52,35 @@ class TextCard:
     ties: str = "of labels that are equally likely the first is the answer"
 
 
-@dataclass(frozen=True, slots=True)
-class TextResult:
-    """A table, its card, and whether a network or counting wins."""
+class TextResult(TaskResult[TextCard]):
+    """A table, its card, and whether a network or counting is right more often."""
 
-    protocol: TextCard
-    rows: tuple[Row, ...]
-    model: str | None
-    """The network that is right most often; ``None`` where only counting models were scored."""
-    best_counting: str
-    accuracy: tuple[float, float]
-    """Of the network (or of the best counting row again) and of the best counting row."""
-    p_value: float
-
-    @property
-    def winner(self) -> str | None:
-        """Who is right more often, beyond what resampling explains; ``None`` where that is open."""
-        ours, theirs = self.accuracy
-        if self.model is None or ours == theirs or self.p_value >= SURE:
-            return None
-        return self.model if ours > theirs else self.best_counting
-
-    @property
-    def beats_counting(self) -> bool:
-        """Whether the network wins."""
-        return self.winner is not None and self.winner == self.model
+    __slots__ = ()
+    task = "classify"
 
     @property
     def verdict(self) -> str:
         """The line under the table."""
+        accuracy = self.duels[0].figures
         names = (self.model, f"the best counting row ({self.best_counting})")
-        shares = [f"right on {100 * share:.2f} %" for share in self.accuracy]
+        shares = [f"right on {100 * share:.2f} %" for share in accuracy]
         if self.model is None:
             return f"no network among these rows; {self.best_counting} is the best counting row, {shares[1]}"
-        if self.accuracy[0] == self.accuracy[1]:
+        if accuracy[0] == accuracy[1]:
             return f"neither wins: {names[0]} and {names[1]} are both {shares[0]}"
-        first = int(self.accuracy[1] > self.accuracy[0])
+        first = int(accuracy[1] > accuracy[0])
         ahead, behind = (f"{names[place]} is {shares[place]}" for place in (first, 1 - first))
         if self.winner is None:
             return f"neither wins: {ahead} and {behind}, which may be chance (p = {self.p_value:.3f})"
         return f"{self.winner} wins: {ahead} of the texts, {behind} (p = {self.p_value:.3f})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON object that ``evaluate --json`` and ``compare --json`` print."""
+    def outcome(self) -> Json:
+        """Who wins, as JSON."""
         return {
-            "task": "classify",
-            "protocol": asdict(self.protocol),
-            "rows": [row.to_dict() for row in self.rows],
             "best_counting": self.best_counting,
             "beats_counting": self.beats_counting,
             "winner": self.winner,
             "p_value": None if self.model is None else self.p_value,
-            "verdict": self.verdict,
         }
 
 
@@ -138,36 +116,22 @@ def compare(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> Text
         raise DataError("nothing to score: there are no texts")
     first = entries[0][0]
     labels = _labels(entries, data)
-    names, runs = [], []
+    lines: list[Entry[TextScored]] = []
     for seeds in entries:
-        names.append(seeds[0].model_name)
-        runs.append([score(predictor, data, labels) for predictor in seeds])
-        if seeds[0].metadata.blend is not None:
-            names.append(NETWORK)
-            runs.append([score(predictor, data, labels, NETWORK) for predictor in seeds])
+        parts = {seeds[0].model_name: None} | ({NETWORK: NETWORK} if seeds[0].metadata.blend is not None else {})
+        for name, part in parts.items():
+            runs = [score(predictor, data, labels, part) for predictor in seeds]
+            lines.append(Entry(name, runs, [predictor.seed for predictor in seeds]))
+    names = [line.name for line in lines]
     for name in (name for name in COUNTING if name in first.counting and name not in names):
-        names.append(name)
-        runs.append([score(first, data, labels, name)])
-    pooled = [1 + (seeds[0].metadata.blend is not None) for seeds in entries]
-    kept = [[one.seed for one in seeds] for seeds, rows in zip(entries, pooled, strict=True) for _ in range(rows)]
-    kept += [[first.seed]] * (len(names) - len(kept))
+        lines.append(Entry(name, [score(first, data, labels, name)], [first.seed]))
+    names = [line.name for line in lines]
     owners, interval = _owners(data)
-    found = _resample(runs, owners, len(labels))
-    figures = [own.figures for own in found]
-    counted = [index for index, name in enumerate(names) if name in COUNTING]
-    networks = [index for index in range(len(names)) if index not in counted]
-    rival = max(counted, key=lambda index: figures[index][0])
-    ours = max(networks, key=lambda index: figures[index][0], default=rival)
+    found = _resample([line.runs for line in lines], owners, len(labels))
     base = found[names.index("majority")]
-    rows = tuple(_row(labels, *parts, base) for parts in zip(runs, kept, found, strict=True))
-    return TextResult(
-        with_seeds(_card(first, data, labels, interval), entries),
-        rows,
-        names[ours] if networks else None,
-        names[rival],
-        (float(figures[ours][0]), float(figures[rival][0])),
-        p_value(found[ours].ahead(found[rival], "accuracy")),
-    )
+    rows = tuple(_row(labels, line, own, base) for line, own in zip(lines, found, strict=True))
+    duels = paired_tests(("accuracy",), COUNTING, names, found)
+    return TextResult(with_seeds(_card(first, data, labels, interval), lines), rows, duels)
 
 
 def score(
@@ -228,13 +192,8 @@ def _resample(runs: Sequence[Sequence[TextScored]], owners: Index, num_labels: i
     return [BootstrapResult(MEASURES, own, draws) for own, draws in zip(by_seed, drawn, strict=True)]
 
 
-def _row(
-    labels: Sequence[str],
-    runs: Sequence[TextScored],
-    seeds: Sequence[int],
-    found: BootstrapResult,
-    majority: BootstrapResult,
-) -> Row:
+def _row(labels: Sequence[str], entry: Entry[TextScored], found: BootstrapResult, majority: BootstrapResult) -> Row:
+    runs = entry.runs
     figures, bounds = found.by_name(), [1.0 if name != "log_loss" else np.inf for name in MEASURES]
     ends = found.centred(bounds).interval()
     interval = {name: (min(low, figures[name]), max(high, figures[name])) for name, (low, high) in ends.items()}
@@ -244,7 +203,7 @@ def _row(
         label: {"precision": float(p), "recall": float(r), "f1": float(f1), "texts": int(num)}
         for label, p, r, f1, num in zip(labels, *shares, counts[0][2], strict=True)
     }
-    notes = {"labels": by_label, **seed_notes(seeds, found)}
+    notes = {"labels": by_label, **seed_notes(entry.seeds, found)}
     seconds = 1000 * sum(run.seconds for run in runs) / sum(len(run.given) for run in runs)
     warning = _warning(found, majority)
     return Row(runs[0].model, figures, interval, seconds, notes, warning and f"{runs[0].model}: {warning}")

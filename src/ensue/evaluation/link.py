@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
@@ -24,8 +23,9 @@ from ensue.data.near_copies import headline_copies
 from ensue.data.posts import Corpus
 from ensue.errors import DataError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, drawn_apart, seeds_apart
-from ensue.evaluation.paired_test import PairedTest, paired_tests
-from ensue.evaluation.rows import Row, seed_notes, with_seeds
+from ensue.evaluation.paired_test import paired_tests
+from ensue.evaluation.result import Entry, TaskResult, with_seeds
+from ensue.evaluation.rows import Row, seed_notes
 from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.tasks.link.catalogue import COUNTING
@@ -64,35 +64,11 @@ class LinkCard:
     interval: str
 
 
-@dataclass(frozen=True, slots=True)
-class LinkResult:
-    """A table, its card, and whether a model or counting wins."""
+class LinkResult(TaskResult[LinkCard]):
+    """A table, its card, and whether a model or counting wins, by each measure of ``RIVAL``."""
 
-    protocol: LinkCard
-    rows: tuple[Row, ...]
-    duels: tuple[PairedTest, ...]
-    """One for each measure of ``RIVAL``."""
-
-    @property
-    def beats_counting(self) -> bool:
-        """Whether a model wins by MRR."""
-        return self.duels[0].winner is not None and self.duels[0].winner == self.duels[0].model
-
-    @property
-    def verdict(self) -> str:
-        """The line under the table."""
-        return "; ".join(duel.sentence for duel in self.duels)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON object that ``evaluate --json`` and ``compare --json`` print."""
-        return {
-            "task": "link",
-            "protocol": asdict(self.protocol),
-            "rows": [row.to_dict() for row in self.rows],
-            "duels": [duel.to_dict() for duel in self.duels],
-            "beats_counting": self.beats_counting,
-            "verdict": self.verdict,
-        }
+    __slots__ = ()
+    task = "link"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,26 +115,20 @@ def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus) -> LinkRes
         DataError: nothing to score.
     """
     asked, first = Asked(data), entries[0][0]
-    names, runs = [], []
+    lines = []
     for seeds in entries:
-        names.append(seeds[0].model_name)
-        runs.append([score(own, asked) for own in seeds])
+        numbers = [own.seed for own in seeds]
+        lines.append(Entry(seeds[0].model_name, [score(own, asked) for own in seeds], numbers))
         if _pulls(seeds[0]):
-            names.append(f"{names[-1]}{ALONE}")
-            runs.append([score(own, asked, pulled=False) for own in seeds])
-    for name in COUNTING:
-        if name not in names:
-            names.append(name)
-            runs.append([score(first, asked, name)])
-    kept = [[own.seed for own in seeds] for seeds in entries for _ in range(1 + _pulls(seeds[0]))]
-    kept += [[first.seed]] * (len(names) - len(kept))
-    found = [_resample(scored, asked) for scored in runs]
-    rows = tuple(
-        _row(name, scored, seed_notes(numbers, own), asked, own)
-        for name, scored, numbers, own in zip(names, runs, kept, found, strict=True)
-    )
-    duels = paired_tests(RIVAL, COUNTING, names, found)
-    return LinkResult(with_seeds(_card(first, asked), entries), rows, duels)
+            alone = [score(own, asked, pulled=False) for own in seeds]
+            lines.append(Entry(f"{seeds[0].model_name}{ALONE}", alone, numbers))
+    names = [line.name for line in lines]
+    for name in (name for name in COUNTING if name not in names):
+        lines.append(Entry(name, [score(first, asked, name)], [first.seed]))
+    found = [_resample(line.runs, asked) for line in lines]
+    rows = tuple(_row(line, asked, own) for line, own in zip(lines, found, strict=True))
+    duels = paired_tests(RIVAL, COUNTING, [line.name for line in lines], found)
+    return LinkResult(with_seeds(_card(first, asked), lines), rows, duels)
 
 
 def _pulls(predictor: LinkPredictor) -> bool:
@@ -241,14 +211,15 @@ def _resampled_pool(scores: Floats, true: Mask, weights: Floats, at: Sequence[in
     return found
 
 
-def _row(name: str, runs: Sequence[LinkScored], notes: dict[str, Any], asked: Asked, found: BootstrapResult) -> Row:
+def _row(entry: Entry[LinkScored], asked: Asked, found: BootstrapResult) -> Row:
+    runs, notes = entry.runs, seed_notes(entry.seeds, found)
     run = runs[0]
     pool, true = run.scores[:, asked.pool], asked.related[:, asked.pool]
     notes["precision_at"] = {str(r): value for r, value in precision_curve(pool, true).items()}
     if run.cut is not None and np.isfinite(run.cut):
         notes["even"] = asdict(at_cut(pool, true, run.cut))
     seconds = 1000 * sum(own.seconds for own in runs) / (len(runs) * len(asked.data))
-    return Row(name, found.by_name(), found.interval(), seconds, notes)
+    return Row(entry.name, found.by_name(), found.interval(), seconds, notes)
 
 
 def _card(predictor: LinkPredictor, asked: Asked) -> LinkCard:

@@ -20,8 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +30,9 @@ from ensue.data.histories import Histories
 from ensue.data.sequences.check import fingerprints
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, p_value_above, resample
-from ensue.evaluation.rows import Row, seed_notes, with_seeds
+from ensue.evaluation.paired_test import paired_tests
+from ensue.evaluation.result import Entry, TaskResult, with_seeds
+from ensue.evaluation.rows import Json, Row, seed_notes
 from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.tasks.next.catalogue import COUNTING
@@ -59,39 +60,31 @@ class Card:
     leaked: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A table, its card, and whether the first rows beat counting."""
+class Result(TaskResult[Card]):
+    """A table, its card, and whether the first rows beat counting, by MRR."""
 
-    protocol: Card
-    rows: tuple[Row, ...]
-    best_counting: str
-    beats_counting: bool
-    p_value: float
-    model: str | None = None
-    """The best network; ``None`` where only counting models were scored."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON object that ``evaluate --json`` and ``compare --json`` print."""
-        return {
-            "task": "next",
-            "protocol": asdict(self.protocol),
-            "rows": [row.to_dict() for row in self.rows],
-            "best_counting": self.best_counting,
-            "beats_counting": self.beats_counting,
-            "p_value": None if self.model is None else self.p_value,
-            "verdict": self.verdict,
-        }
+    __slots__ = ()
+    task = "next"
 
     @property
     def verdict(self) -> str:
         """The line under the table."""
         if self.model is None:
-            best = next(row.figures["mrr"] for row in self.rows if row.model == self.best_counting)
+            best = self.duels[0].figures[1]
             return f"no network among these rows; {self.best_counting} is the best counting row, MRR {100 * best:.2f}"
         word = "yes" if self.beats_counting else "no"
         rival = f"the best counting baseline ({self.best_counting}, by MRR)"
         return f"{self.model} beats {rival}: {word} (p = {self.p_value:.3f})"
+
+    @property
+    def shown(self) -> list[str]:
+        """MRR and hits."""
+        return [name for name in self.rows[0].figures if name == "mrr" or name.startswith("hit")]
+
+    def outcome(self) -> Json:
+        """Who wins, as JSON."""
+        level = None if self.model is None else self.p_value
+        return {"best_counting": self.best_counting, "beats_counting": self.beats_counting, "p_value": level}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,31 +124,18 @@ def compare(
     asked = protocol
     if protocol == "paper":
         protocol = "sampled" if first.model_name in SAMPLED_IN_PAPER else "macro"
-    names, runs = [], []
-    for seeds in entries:
-        names.append(seeds[0].model_name)
-        runs.append([score(predictor, data, protocol) for predictor in seeds])
-    for name in first.baselines:
-        if name not in names:
-            names.append(name)
-            runs.append([score(first, data, protocol, counting=name)])
-    kept = [[predictor.seed for predictor in seeds] for seeds in entries]
-    kept += [[first.seed]] * (len(names) - len(entries))
-    table = [[_sums(run, len(data), at) for run in seeds] for seeds in runs]
-    found = _resample(table, at, macro=protocol == "macro")
-    rows = tuple(
-        _row(name, seeds, at, own, _candidates(first, protocol), numbers)
-        for name, seeds, own, numbers in zip(names, runs, found, kept, strict=True)
-    )
-    counted = [index for index, name in enumerate(names) if name in COUNTING]
-    networks = [index for index in range(len(names)) if index not in counted]
-    rival = max(counted, key=lambda index: found[index].figures[0])
-    ours = max(networks, key=lambda index: found[index].figures[0], default=rival)
-    p_value = p_value_above(found[ours].ahead(found[rival], "mrr"))
-    card = with_seeds(_card(first, data, asked, protocol, runs[0][0]), entries)
-    return Result(
-        card, rows, names[rival], bool(ours != rival and p_value < 0.05), p_value, names[ours] if networks else None
-    )
+    lines = [
+        Entry(seeds[0].model_name, [score(own, data, protocol) for own in seeds], [own.seed for own in seeds])
+        for seeds in entries
+    ]
+    names = [line.name for line in lines]
+    for name in (name for name in first.baselines if name not in names):
+        lines.append(Entry(name, [score(first, data, protocol, counting=name)], [first.seed]))
+    found = _resample([line.runs for line in lines], len(data), at, macro=protocol == "macro")
+    candidates = _candidates(first, protocol)
+    rows = tuple(_row(line, at, own, candidates) for line, own in zip(lines, found, strict=True))
+    duels = paired_tests(("mrr",), COUNTING, [line.name for line in lines], found, p_value_above)
+    return Result(with_seeds(_card(first, data, asked, protocol, lines[0].runs[0]), lines), rows, duels)
 
 
 def evaluate_alone(
@@ -174,8 +154,8 @@ def evaluate_alone(
         DataError: the data holds nothing to score.
     """
     run = score(predictor, data, protocol, counting)
-    (found,) = _resample([[_sums(run, len(data), at)]], at, macro=protocol == "macro")
-    row = _row(run.model, [run], at, found, _candidates(predictor, protocol), [predictor.seed])
+    (found,) = _resample([[run]], len(data), at, macro=protocol == "macro")
+    row = _row(Entry(run.model, [run], [predictor.seed]), at, found, _candidates(predictor, protocol))
     return row, _card(predictor, data, protocol, protocol, run)
 
 
@@ -184,18 +164,11 @@ def _candidates(predictor: NextPredictor, protocol: str) -> int:
     return min(SAMPLED + 1, values) if protocol == "sampled" else values
 
 
-def _row(
-    name: str,
-    runs: Sequence[Scored],
-    at: Sequence[int],
-    found: BootstrapResult,
-    candidates: int,
-    seeds: Sequence[int],
-) -> Row:
+def _row(entry: Entry[Scored], at: Sequence[int], found: BootstrapResult, candidates: int) -> Row:
     figures, interval = found.by_name(), found.interval()
-    seconds = 1000 * sum(run.seconds for run in runs) / max(1, sum(len(run.rank) for run in runs))
-    notes = seed_notes(seeds, found)
-    return Row(name, figures, interval, seconds, notes, _warning(name, figures, interval, min(at), candidates))
+    seconds = 1000 * sum(run.seconds for run in entry.runs) / max(1, sum(len(run.rank) for run in entry.runs))
+    warning = _warning(entry.name, figures, interval, min(at), candidates)
+    return Row(entry.name, figures, interval, seconds, seed_notes(entry.seeds, found), warning)
 
 
 def _warning(
@@ -232,12 +205,14 @@ def _hides(predictor: NextPredictor, protocol: str) -> bool:
     return protocol == "full" and not predictor.metadata.repeats
 
 
-def _sums(run: Scored, num_sequences: int, at: Sequence[int]) -> tuple[Floats, Floats]:
-    return metrics.per_sequence(metrics.values(run.rank, at), run.sequence, num_sequences)
-
-
-def _resample(table: list[list[tuple[Floats, Floats]]], at: Sequence[int], *, macro: bool) -> list[BootstrapResult]:
+def _resample(
+    runs: Sequence[Sequence[Scored]], num_sequences: int, at: Sequence[int], *, macro: bool
+) -> list[BootstrapResult]:
     """Figures of each model, and the same for resampled sequences."""
+    table = [
+        [metrics.per_sequence(metrics.values(run.rank, at), run.sequence, num_sequences) for run in seeds]
+        for seeds in runs
+    ]
     counts = table[0][0][1]
     used = counts > 0
     counts = np.ones(int(used.sum())) if macro else counts[used]

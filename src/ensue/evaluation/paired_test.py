@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ensue.evaluation.bootstrap import BootstrapResult, p_value
+from ensue.metrics import Floats
 
 SURE = 0.05
 """A difference is called one where its p-value is below this."""
@@ -49,7 +50,11 @@ class PairedTest:
 
 
 def paired_tests(
-    asked: Sequence[str], counting: Collection[str], names: Sequence[str], found: Sequence[BootstrapResult]
+    asked: Sequence[str],
+    counting: Collection[str],
+    names: Sequence[str],
+    found: Sequence[BootstrapResult],
+    level: Callable[[Floats], float] = p_value,
 ) -> tuple[PairedTest, ...]:
     """A duel for each measure that is asked.
 
@@ -58,6 +63,7 @@ def paired_tests(
         counting: which models count.
         names: the models.
         found: of each model, on the same resampled data.
+        level: the p-value of (resamples,) differences.
     """
     tests = []
     counted = [index for index, name in enumerate(names) if name in counting]
@@ -66,7 +72,7 @@ def paired_tests(
         figures = [own.by_name()[measure] for own in found]
         rival = max(counted, key=figures.__getitem__)
         ours = max(others, key=figures.__getitem__, default=rival)
-        sure = p_value(found[ours].ahead(found[rival], measure))
+        sure = level(found[ours].ahead(found[rival], measure))
         model = names[ours] if others else None
         tests.append(PairedTest(measure, model, names[rival], (figures[ours], figures[rival]), sure))
     return tuple(tests)

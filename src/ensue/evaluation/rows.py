@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 
 from ensue.evaluation.bootstrap import BootstrapResult
 
+Json = dict[str, Any]
+"""What a JSON object holds."""
 PLAIN = ("log_loss",)
 """Measures that are no fractions: shown as they are, the others x 100."""
 
@@ -26,25 +28,11 @@ class Row:
     warning: str = ""
     """Says so where the figures are not above those of a random order (of texts: of the most frequent label)."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Flat JSON form: ``{"model", "mrr", …, "interval": {…}}``; ``"below_chance": true`` where a warning stands."""
         below = {"below_chance": True} if self.warning else {}
         speed = {} if self.seconds_per_1000 is None else {"seconds_per_1000": self.seconds_per_1000}
         return {"model": self.model, **self.figures, "interval": dict(self.interval), **speed, **self.notes, **below}
-
-
-class Intervals(Protocol):
-    """A card that says what its intervals resample."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def interval(self) -> str:
-        """What is resampled, for people."""
-        ...
-
-
-CARD = TypeVar("CARD", bound=Intervals)
 
 
 class Rows(Protocol):
@@ -56,7 +44,7 @@ class Rows(Protocol):
         ...
 
 
-def seed_notes(seeds: Sequence[int], found: BootstrapResult) -> dict[str, Any]:
+def seed_notes(seeds: Sequence[int], found: BootstrapResult) -> Json:
     """Notes on a model that was trained with several seeds: each one's figures, and their standard deviation."""
     if len(seeds) < 2:
         return {}
@@ -66,12 +54,6 @@ def seed_notes(seeds: Sequence[int], found: BootstrapResult) -> dict[str, Any]:
     ]
     spread = dict(zip(found.names, np.std(found.by_seed, axis=0, ddof=1).tolist(), strict=True))
     return {"seeds": len(seeds), "by_seed": each, "spread": spread}
-
-
-def with_seeds(card: CARD, entries: Sequence[Sequence[object]]) -> CARD:
-    """The card, which says so where intervals resample seeds too."""
-    several = any(len(seeds) > 1 for seeds in entries)
-    return replace(card, interval=f"{card.interval}; seeds are resampled too") if several else card
 
 
 def cell(row: Row, name: str, between: str = " ± ") -> str:

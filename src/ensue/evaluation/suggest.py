@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from ensue import metrics
@@ -30,14 +30,17 @@ from ensue.data.queries import Queries, prefixes
 from ensue.data.queries.rules import PAPER_RULES, normalise
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, resample
-from ensue.evaluation.paired_test import PairedTest, paired_tests
-from ensue.evaluation.rows import Row, seed_notes, with_seeds
+from ensue.evaluation.paired_test import paired_tests
+from ensue.evaluation.result import Entry, TaskResult, with_seeds
+from ensue.evaluation.rows import Row, seed_notes
 from ensue.lines import plural
 from ensue.metrics import STOP_WORDS, Floats
 from ensue.tasks.suggest.catalogue import COUNTING
 from ensue.tasks.suggest.dataset import prints
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.vocabulary import FIRST, Vocabulary
+
+Mask = npt.NDArray[np.bool_]
 
 PROTOCOLS = ("full", "paper")
 SHOWN = 10
@@ -70,35 +73,11 @@ class SuggestCard:
     interval: str
 
 
-@dataclass(frozen=True, slots=True)
-class SuggestResult:
-    """A table, its card, and whether a network or counting wins."""
+class SuggestResult(TaskResult[SuggestCard]):
+    """A table, its card, and whether a model or counting wins, by each measure of ``RIVAL``."""
 
-    protocol: SuggestCard
-    rows: tuple[Row, ...]
-    duels: tuple[PairedTest, ...]
-    """One for each measure of ``RIVAL``."""
-
-    @property
-    def beats_counting(self) -> bool:
-        """Whether a network wins by BLEU."""
-        return self.duels[0].winner is not None and self.duels[0].winner == self.duels[0].model
-
-    @property
-    def verdict(self) -> str:
-        """The line under the table."""
-        return "; ".join(duel.sentence for duel in self.duels)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON object that ``evaluate --json`` and ``compare --json`` print."""
-        return {
-            "task": "suggest",
-            "protocol": asdict(self.protocol),
-            "rows": [row.to_dict() for row in self.rows],
-            "duels": [duel.to_dict() for duel in self.duels],
-            "beats_counting": self.beats_counting,
-            "verdict": self.verdict,
-        }
+    __slots__ = ()
+    task = "suggest"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,23 +125,23 @@ def compare(entries: Sequence[Sequence[SuggestPredictor]], data: Queries, protoc
     first = entries[0][0]
     data, part = _scored_part(data)
     asked = _Asked(data, protocol, first.shared.turns)
-    names, runs = [], []
-    for seeds in entries:
-        names.append(seeds[0].model_name)
-        runs.append([_score(own, asked, own.model_name if own.schedule is None else None) for own in seeds])
-    for name in COUNTING:
-        if name not in names:
-            names.append(name)
-            runs.append([_score(first, asked, name)])
-    kept = [[own.seed for own in seeds] for seeds in entries] + [[first.seed]] * (len(names) - len(entries))
-    found = resampled([[run.counts for run in seeds] for seeds in runs], asked.owners, asked.num_sessions, RESAMPLES)
+    lines = [
+        Entry(
+            seeds[0].model_name,
+            [_score(own, asked, own.model_name if own.schedule is None else None) for own in seeds],
+            [own.seed for own in seeds],
+        )
+        for seeds in entries
+    ]
+    names = [line.name for line in lines]
+    for name in (name for name in COUNTING if name not in names):
+        lines.append(Entry(name, [_score(first, asked, name)], [first.seed]))
+    counts = [[run.counts for run in line.runs] for line in lines]
+    found = resampled(counts, asked.owners, asked.num_sessions, RESAMPLES)
     seen = np.isin(asked.prints, first.train_prints.numpy())
-    rows = tuple(
-        _row(name, scored, numbers, asked, seen, own)
-        for name, scored, numbers, own in zip(names, runs, kept, found, strict=True)
-    )
-    duels = paired_tests(RIVAL, COUNTING, names, found)
-    return SuggestResult(with_seeds(_card(first, asked, protocol, seen, part), entries), rows, duels)
+    rows = tuple(_row(line, asked, seen, own) for line, own in zip(lines, found, strict=True))
+    duels = paired_tests(RIVAL, COUNTING, [line.name for line in lines], found)
+    return SuggestResult(with_seeds(_card(first, asked, protocol, seen, part), lines), rows, duels)
 
 
 def _scored_part(data: Queries) -> tuple[Queries, str]:
@@ -254,33 +233,24 @@ def resampled(
     return [BootstrapResult(MEASURES, own, draws) for own, draws in zip(by_seed, drawn, strict=True)]
 
 
-def _row(
-    name: str,
-    runs: Sequence[SuggestScored],
-    seeds: Sequence[int],
-    asked: _Asked,
-    seen: np.ndarray[Any, Any],
-    found: BootstrapResult,
-) -> Row:
-    notes = seed_notes(seeds, found)
+def _row(entry: Entry[SuggestScored], asked: _Asked, seen: Mask, found: BootstrapResult) -> Row:
+    runs, notes = entry.runs, seed_notes(entry.seeds, found)
     notes["by_length"] = {
         label: _part(runs, asked.typed == place) for place, label in enumerate(_LENGTHS) if (asked.typed == place).any()
     }
     notes["by_pair"] = {"seen": _part(runs, seen), "unseen": _part(runs, ~seen)}
     seconds = 1000 * sum(run.seconds for run in runs) / sum(len(run.counts) for run in runs)
-    return Row(name, found.by_name(), found.interval(), seconds, notes)
+    return Row(entry.name, found.by_name(), found.interval(), seconds, notes)
 
 
-def _part(seeds: Sequence[SuggestScored], chosen: np.ndarray[Any, Any]) -> dict[str, float]:
+def _part(seeds: Sequence[SuggestScored], chosen: Mask) -> dict[str, float]:
     """The measures over some of the targets, and how many those are."""
     count = np.array(chosen.sum(), np.float64)
     found = np.mean([figures_of(run.counts[chosen].sum(0), count) for run in seeds], 0)
     return {"targets": int(count), **dict(zip(MEASURES, found.tolist(), strict=True))}
 
 
-def _card(
-    predictor: SuggestPredictor, asked: _Asked, protocol: str, seen: np.ndarray[Any, Any], part: str
-) -> SuggestCard:
+def _card(predictor: SuggestPredictor, asked: _Asked, protocol: str, seen: Mask, part: str) -> SuggestCard:
     num_targets, floor = len(asked.true), predictor.floor
     passing = int(floor.allowed(asked.true).sum())
     stored = int(np.isin(asked.true.to_list(), predictor.following.queries.to_list()).sum())

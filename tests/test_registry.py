@@ -22,7 +22,7 @@ EVERY = [(task, name) for task, package in PACKAGES.items() for name in package.
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 def test_what_a_task_names_is_there(task: Task) -> None:
-    for reference in (task.catalogue, task.predictor, task.evaluator, task.update, task.command):
+    for reference in (task.catalogue, task.predictor, task.evaluator, task.update, task.command, task.service):
         assert named(reference)
     assert task.record.from_fields(task.example, "example")
 

@@ -1,4 +1,4 @@
-"""What the verbs ask of a task at the command line; a module is one."""
+"""What the verbs ask of a task at the command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ensue.tasks.base import Task, named
 
 
 class Command(Protocol):
-    """What the verbs ask of a task; a module is one."""
+    """What the verbs ask of a task: a module, or a class that is made of the task."""
 
     WRITES_EVIDENCE: bool
     """Whether what an answer leaned on stands in the tables that ``predict --output`` writes."""
@@ -68,5 +68,6 @@ class Command(Protocol):
 
 def command_of(task: Task) -> Command:
     """The commands of a task."""
-    found: Command = named(task.command)
-    return found
+    found = named(task.command)
+    command: Command = found(task) if isinstance(found, type) else found
+    return command

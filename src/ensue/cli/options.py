@@ -11,17 +11,15 @@ from pathlib import Path
 from shutil import disk_usage, rmtree
 from stat import S_ISFIFO
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from ensue.data.packed import Opening
 from ensue.errors import DataError, SettingError
 from ensue.registry import require_task
 from ensue.settings import parse
 from ensue.tasks.own import add_named
-
-if TYPE_CHECKING:
-    from ensue.data.packed import Opening
 
 _STEP = 2**20
 

@@ -10,13 +10,13 @@ import io
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import polars as pl
+
+from ensue.data.table import JSON
 from ensue.errors import SettingError
 from ensue.lines import printable
-
-if TYPE_CHECKING:  # the place is looked at before anything is read
-    import polars as pl
+from ensue.store.folder import write_file
 
 FORMATS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 _LISTED = (".jsonl", ".ndjson")
@@ -56,11 +56,6 @@ def write(frame: pl.DataFrame, path: Path, *, byte_order_mark: bool = False) -> 
     Raises:
         ModelFolderError: the place cannot be written.
     """
-    import polars as pl
-
-    from ensue.data.table import JSON
-    from ensue.store.folder import write_file
-
     buffer = io.BytesIO()
     if is_listed(path) and frame.columns == [JSON]:
         buffer.write("".join(f"{line}\n" for line in frame[JSON]).encode())
@@ -77,8 +72,6 @@ def write(frame: pl.DataFrame, path: Path, *, byte_order_mark: bool = False) -> 
 
 def harmless(column: pl.Series) -> pl.Series:
     """A column of cells that no program runs; numbers stay numbers, lists become JSON."""
-    import polars as pl
-
     if column.dtype.is_nested():
         values = column.to_list()
         column = pl.Series(
@@ -93,8 +86,6 @@ def harmless(column: pl.Series) -> pl.Series:
 
 
 def _safe(texts: pl.Series) -> pl.Series:
-    import polars as pl
-
     if texts.str.contains(_STEERS).any():
         texts = pl.Series(texts.name, [None if text is None else printable(text) for text in texts], pl.String)
     formula = texts.str.contains(_FORMULA) & ~texts.str.contains(_NUMBER)

@@ -36,6 +36,8 @@ class Task:
     """What is asked about."""
     example: dict[str, object]
     """A record, as JSON; its first field must be there."""
+    reader: str
+    """A function of a path and of what is said of it, that returns the data and a report."""
     catalogue: str
     """A module with MODELS, SHARED, ABOUT, COUNTING and BEST as literals; :mod:`ensue.registry` reads its source."""
     predictor: str

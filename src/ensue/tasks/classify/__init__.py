@@ -8,6 +8,7 @@ TASK = Task(
     question="which label fits this text, or this pair of texts",
     record=Text,
     example={"texts": ["a text"]},
+    reader="ensue.data.texts:read_texts",
     catalogue="ensue.tasks.classify.catalogue",
     predictor="ensue.tasks.classify.predictor:ClassifyPredictor",
     evaluator="ensue.evaluation.classify",

@@ -8,6 +8,7 @@ TASK = Task(
     question="which posts discuss this article, and which articles a post is about",
     record=Post,
     example={"text": "a post"},
+    reader="ensue.data.posts:read_corpus",
     catalogue="ensue.tasks.link.catalogue",
     predictor="ensue.tasks.link.predictor:LinkPredictor",
     evaluator="ensue.evaluation.link",

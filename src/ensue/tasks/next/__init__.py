@@ -8,6 +8,7 @@ TASK = Task(
     question="which id comes next in a timed sequence",
     record=History,
     example={"values": ["a", "b"]},
+    reader="ensue.data.sequences:read",
     catalogue="ensue.tasks.next.catalogue",
     predictor="ensue.tasks.next.predictor:NextPredictor",
     evaluator="ensue.evaluation.next_event",

@@ -8,6 +8,7 @@ TASK = Task(
     question="which query will be typed next",
     record=History,
     example={"values": ["a", "b"]},
+    reader="ensue.data.queries:read_queries",
     catalogue="ensue.tasks.suggest.catalogue",
     predictor="ensue.tasks.suggest.predictor:SuggestPredictor",
     evaluator="ensue.evaluation.suggest",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # of four tasks the one that is asked for is imported
     from ensue.tasks.link.predictor import LinkPredictor
     from ensue.tasks.next.predictor import NextPredictor
     from ensue.tasks.suggest.predictor import SuggestPredictor
-    from ensue.training.loop import Report
+    from ensue.training.report import Report
 
 Data = TypeVar("Data", contravariant=True)
 Record = TypeVar("Record", contravariant=True)

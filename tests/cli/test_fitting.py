@@ -12,7 +12,7 @@ import pytest
 from ensue import load
 from ensue.store import versions
 from ensue.store.lock import only_writer
-from ensue.training.loop import Report
+from ensue.training.report import Report
 from tests.cli.conftest import SMALL, Ensue, Logs
 
 COUNTED = ("--model", "popularity")

@@ -12,7 +12,7 @@ from ensue.cli import show, show_events
 from ensue.evaluation import Card, Result, Row
 from ensue.evaluation.paired_test import PairedTest
 from ensue.metrics import names
-from ensue.training.loop import Report
+from ensue.training.report import Report
 
 AT = (10, 20, 50, 100)
 WIDTHS = (40, 60, 80, 200, None)

@@ -41,7 +41,7 @@ class Longer:
     explain = predict
 
 
-TASK = Task("words", "?", Word, {"word": "a"}, "", "", "", "", "", "ensue.serve.tasks.plain:PlainService")
+TASK = Task("words", "?", Word, {"word": "a"}, "", "", "", "", "", "", "ensue.serve.tasks.plain:PlainService")
 LIMITS = ServeSettings(records=2, words=3, characters=20, most=5)
 
 

@@ -23,7 +23,7 @@ from ensue.studies.ast_sets import find_sets, find_vectors
 from ensue.studies.provenance import Study
 from ensue.tasks.link.catalogue import COUNTING
 from ensue.tasks.link.predictor import LinkPredictor
-from ensue.training.loop import Report
+from ensue.training.report import Report
 from tests.encoders import install
 
 CHOSEN = ("ast", "cnn", "best")

@@ -25,7 +25,7 @@ from ensue.studies.centrality_sets import find_sets
 from ensue.studies.provenance import Study
 from ensue.tasks.classify.catalogue import COUNTING
 from ensue.tasks.classify.predictor import ClassifyPredictor
-from ensue.training.loop import Report
+from ensue.training.report import Report
 from ensue.version import __version__
 
 MODELS = ("centrality", "self-attention")

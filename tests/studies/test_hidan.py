@@ -24,7 +24,7 @@ from ensue.studies.provenance import Study
 from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.training.loop import Report
+from ensue.training.report import Report
 
 CHOSEN = ("att-lstm", "hidan", "cascade-blend")
 TINY = hidan.Plan(options={"epochs": 1, "dim": 8, "table_dim": 8}, resamples=60, beside=2)

@@ -24,7 +24,7 @@ from ensue.studies.provenance import Study
 from ensue.studies.runner import Trainings
 from ensue.tasks.suggest.catalogue import COUNTING, MODELS
 from ensue.tasks.suggest.predictor import SuggestPredictor
-from ensue.training.loop import Report
+from ensue.training.report import Report
 from ensue.version import __version__
 
 ROOMS = (Path(os.environ.get("ENSUE_DATA", Path(__file__).parents[3] / "shared" / "data")) / "queries").resolve()

@@ -15,7 +15,7 @@ from ensue.studies import PAPERS, sansr
 from ensue.studies.provenance import Study
 from ensue.studies.sansr_paper import MEASURES, YOOCHOOSE
 from ensue.tasks.next.catalogue import COUNTING
-from ensue.training.loop import Report
+from ensue.training.report import Report
 from ensue.version import __version__
 
 MODELS = ("bpr-mf", "sansr", "sansr-rc")

@@ -16,10 +16,10 @@ from rich.text import Text
 from ensue.answers import Choice
 from ensue.data.report import ReadReport
 from ensue.lines import CONTROLS, plural, printable
+from ensue.training.report import Report
 
 if TYPE_CHECKING:
     from ensue.evaluation import Row
-    from ensue.training.loop import Report
 
 out = Console(soft_wrap=True, emoji=False)
 remarks = Console(stderr=True, soft_wrap=True, emoji=False)

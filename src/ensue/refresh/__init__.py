@@ -24,7 +24,7 @@ from ensue.store.lock import only_writer
 from ensue.store.swap import sweep
 from ensue.tasks import TASKS
 from ensue.tasks.base import named
-from ensue.training.loop import Report
+from ensue.training.report import Report
 
 MAX_DROP = 0.05
 STREAM = ("stream.json", "stream.safetensors")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensue.metrics import Floats
-from ensue.training.loop import Report
+from ensue.training.report import Report
 
 LABELS = {"mrr": "MRR", "mrr@10": "MRR@10", "accuracy": "accuracy"}
 

@@ -17,7 +17,7 @@ from ensue import figures
 from ensue.store.folder import write_file
 from ensue.studies.result_file import write_result
 from ensue.studies.rows import Row, Tables
-from ensue.training.loop import Report
+from ensue.training.report import Report
 from ensue.version import __version__
 
 Log = Callable[[str], None]

@@ -13,7 +13,7 @@ from ensue.evaluation.bootstrap import BootstrapResult
 from ensue.studies.cached_runs import CachedRun, CachedRuns
 from ensue.studies.provenance import Log, Progress
 from ensue.studies.rows import Row, Rows, Tables, Values
-from ensue.training.loop import Report
+from ensue.training.report import Report
 
 P = TypeVar("P")
 

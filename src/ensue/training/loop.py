@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -35,6 +35,7 @@ from ensue.schedule import Schedule
 from ensue.training.checkpoint import load_state, save_state
 from ensue.training.distributed import here, highest, mean_over_ranks, share, sum_gradients
 from ensue.training.optimizer import by_row
+from ensue.training.report import Report
 
 Index = npt.NDArray[np.int64]
 STUCK = 4
@@ -68,26 +69,6 @@ class Source(Protocol):
     def batch(self, index: Index) -> Any:
         """One batch on the CPU (:class:`TrainingBatch`)."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Where training stands. Losses are means in nats; ``valid``, the watched figure, is set after an epoch's check.
-
-    ``watch`` names that figure: ``loss``, ``accuracy`` or ``mrr``.
-    """
-
-    stage: str
-    epoch: int
-    epochs: int
-    step: int
-    steps: int
-    loss: float
-    seconds: float
-    valid: float | None = None
-    best: float | None = None
-    stopped: bool = False
-    watch: str = "loss"
 
 
 class Trained(NamedTuple):

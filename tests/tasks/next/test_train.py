@@ -15,7 +15,7 @@ from ensue.store.tensors import tensor_bytes
 from ensue.tasks.next import train
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.train import mean_reciprocal_rank
-from ensue.training.loop import Report
+from ensue.training.report import Report
 
 SMALL = {"dim": 8, "epochs": 2, "batch_size": 16}
 

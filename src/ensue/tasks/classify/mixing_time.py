@@ -18,7 +18,8 @@ from ensue.tasks.classify.dataset import Passages
 from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.state import ClassifyState
 from ensue.training.distributed import here
-from ensue.training.loop import Report, Trained
+from ensue.training.loop import Trained
+from ensue.training.report import Report
 
 COLLAPSED = 0.05
 """Where |lambda_2| is smaller on average, a step of the walk forgets where it started: it is self-attention."""

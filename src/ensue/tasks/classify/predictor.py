@@ -19,7 +19,7 @@ from ensue.store.folder import read_model
 from ensue.tasks.classify import explain, infer, save, train, update
 from ensue.tasks.classify.dataset import Sides, codes
 from ensue.tasks.classify.state import ClassifyState
-from ensue.training.loop import Report
+from ensue.training.report import Report
 
 
 class ClassifyPredictor(ClassifyState):

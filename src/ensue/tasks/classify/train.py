@@ -31,7 +31,8 @@ from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.classify.remembered import chosen
 from ensue.tasks.classify.state import ClassifyState
 from ensue.text.tokens import split_words
-from ensue.training.loop import Report, train
+from ensue.training.loop import train
+from ensue.training.report import Report
 
 DOCUMENT = (64, 3)
 """Texts of more words and sentences than this on average are documents."""

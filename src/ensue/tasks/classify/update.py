@@ -13,8 +13,9 @@ from ensue.tasks.classify.dataset import codes, prints
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.classify.state import ClassifyState
 from ensue.tasks.state import require_trained
-from ensue.training.loop import Report, train
+from ensue.training.loop import train
 from ensue.training.optimizer import optimizer_tensors, restore_optimizer
+from ensue.training.report import Report
 
 
 def update(state: ClassifyState, data: Texts) -> Report:

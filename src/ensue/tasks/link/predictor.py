@@ -18,7 +18,7 @@ from ensue.store.folder import read_model, write_folder
 from ensue.tasks.link import encode, explain, infer, save, scores, train, update
 from ensue.tasks.link.scores import LinkScores
 from ensue.tasks.link.state import LinkState
-from ensue.training.loop import Report
+from ensue.training.report import Report
 
 
 class LinkPredictor(LinkState):

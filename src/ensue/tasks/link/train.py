@@ -31,7 +31,8 @@ from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.state import LinkState, State
 from ensue.tasks.state import module_of
 from ensue.text.encoder import Encoder
-from ensue.training.loop import Report, train
+from ensue.training.loop import train
+from ensue.training.report import Report
 
 SAMPLE = 512
 """Posts by which a trained network is compared with the untrained one."""

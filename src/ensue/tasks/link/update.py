@@ -14,8 +14,9 @@ from ensue.tasks.link.encode import vectors_of
 from ensue.tasks.link.state import LinkState
 from ensue.tasks.link.train import links, training_hashes
 from ensue.tasks.state import module_of
-from ensue.training.loop import Report, train
+from ensue.training.loop import train
 from ensue.training.optimizer import optimizer_tensors, restore_optimizer
+from ensue.training.report import Report
 
 
 def update(state: LinkState, data: Corpus) -> Report:

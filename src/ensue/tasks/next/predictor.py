@@ -19,7 +19,7 @@ from ensue.tasks.next.batch import Output
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.state import NextState
-from ensue.training.loop import Report
+from ensue.training.report import Report
 
 
 class NextPredictor(NextState):

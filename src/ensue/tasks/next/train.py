@@ -23,8 +23,9 @@ from ensue.tasks.next.save import fingerprint
 from ensue.tasks.next.state import NextState
 from ensue.tasks.state import module_of
 from ensue.training.distributed import here, mean_over_ranks
-from ensue.training.loop import Report, mean_loss, train
+from ensue.training.loop import mean_loss, train
 from ensue.training.optimizer import make_optimizer
+from ensue.training.report import Report
 from ensue.vocabulary import FIRST, Vocabulary
 
 DATED = 1e8

@@ -20,7 +20,8 @@ from ensue.tasks.next.model import Observes, Remembers
 from ensue.tasks.next.reservoir import Reservoir, joined
 from ensue.tasks.next.state import NextState
 from ensue.tasks.state import module_of
-from ensue.training.loop import Report, one_pass, train
+from ensue.training.loop import one_pass, train
+from ensue.training.report import Report
 from ensue.vocabulary import FIRST
 
 

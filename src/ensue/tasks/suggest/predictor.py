@@ -15,7 +15,7 @@ from ensue.store.folder import read_model
 from ensue.tasks.suggest import explain, infer, save, train, update
 from ensue.tasks.suggest.baselines.counting import Suggestions
 from ensue.tasks.suggest.state import SuggestState
-from ensue.training.loop import Report
+from ensue.training.report import Report
 
 
 class SuggestPredictor(SuggestState):

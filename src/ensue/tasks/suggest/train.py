@@ -21,8 +21,9 @@ from ensue.tasks.suggest.ensembles.reranker import learn_order
 from ensue.tasks.suggest.metadata import Metadata
 from ensue.tasks.suggest.privacy import Floor
 from ensue.tasks.suggest.state import SuggestState
-from ensue.training.loop import Report, mean_loss, train
+from ensue.training.loop import mean_loss, train
 from ensue.training.optimizer import make_optimizer
+from ensue.training.report import Report
 from ensue.vocabulary import FIRST
 
 DATED = 1e8

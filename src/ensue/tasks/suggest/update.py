@@ -17,7 +17,8 @@ from ensue.tasks.suggest.dataset import prints
 from ensue.tasks.suggest.privacy import Floor
 from ensue.tasks.suggest.state import SuggestState
 from ensue.tasks.suggest.train import note_cuts, require_pairs
-from ensue.training.loop import Report, train
+from ensue.training.loop import train
+from ensue.training.report import Report
 
 
 def update(state: SuggestState, data: Queries) -> Report:

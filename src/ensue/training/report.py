@@ -1,0 +1,25 @@
+"""Where a training stands, for who watches it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Where training stands. Losses are means in nats; ``valid``, the watched figure, is set after an epoch's check.
+
+    ``watch`` names that figure: ``loss``, ``accuracy`` or ``mrr``.
+    """
+
+    stage: str
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    loss: float
+    seconds: float
+    valid: float | None = None
+    best: float | None = None
+    stopped: bool = False
+    watch: str = "loss"

@@ -1,22 +1,22 @@
 """The evaluator: a protocol card, counting rows beside every model, 95 % intervals, and one sentence on who wins.
 
-``next_event`` scores rankings, ``classify`` labels, ``suggest`` queries and ``link`` posts with articles; here the
-predictor's task chooses between them.
+``next_event`` scores rankings, ``classify`` labels, ``suggest`` queries and ``link`` posts with articles; a task names
+its own (:class:`~ensue.evaluation.evaluator.Evaluator`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import cast, overload
 
 from ensue.data.histories import Histories
 from ensue.data.posts import Corpus
 from ensue.data.queries import Queries
 from ensue.data.texts import Texts
-from ensue.evaluation import classify, link, next_event, suggest
 from ensue.evaluation.bootstrap import RESAMPLES
 from ensue.evaluation.cards import describe, scores_of
 from ensue.evaluation.classify import TextCard, TextResult
+from ensue.evaluation.evaluator import Evaluator, evaluator_of
 from ensue.evaluation.link import LinkCard, LinkResult
 from ensue.evaluation.next_event import AT, PROTOCOLS, SAMPLED, Card, Result, Scored, chance, evaluate_alone, score
 from ensue.evaluation.rows import Row, table
@@ -33,6 +33,7 @@ __all__ = [
     "RESAMPLES",
     "SAMPLED",
     "Card",
+    "Evaluator",
     "LinkCard",
     "LinkResult",
     "Result",
@@ -124,7 +125,5 @@ def compare(
 def _compare(
     entries: Sequence[Sequence[AnyPredictor]], data: Data, protocol: str | None, at: Sequence[int] | None
 ) -> AnyResult:
-    evaluator: Any = {"next": next_event, "classify": classify, "suggest": suggest, "link": link}[entries[0][0].task]
     given = {name: value for name, value in (("protocol", protocol), ("at", at)) if value is not None}
-    found: AnyResult = evaluator.compare(entries, data, **given)
-    return found
+    return cast("AnyResult", evaluator_of(entries[0][0].task).compare(entries, data, **given))

@@ -134,6 +134,20 @@ def compare(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> Text
     return TextResult(with_seeds(_card(first, data, labels, interval), lines), rows, duels)
 
 
+def kept(summary: Json) -> list[str]:
+    """What a card says of the texts that were learned: single words may be personal data."""
+    num = int(summary["settings"].get("remembered", 0))
+    words = (
+        "- every word of the training texts in `vocabulary.json` (`ensue fit --set min_count=5`: those seen 5 times)"
+    )
+    prints = "a 64-bit fingerprint of each text in `counting.safetensors`, to find test texts that were trained on"
+    lines = [f"{words}, and {prints}."]
+    if num:
+        what = f"up to {num:,} held-out texts as numbers of those words, with their labels, in `remembered.safetensors`"
+        lines.append(f"- {what}, to test updates on; `ensue fit --set remembered=0` keeps none.")
+    return lines
+
+
 def score(
     predictor: ClassifyPredictor, data: Texts, labels: Sequence[str] | None = None, counting: str | None = None
 ) -> TextScored:

@@ -25,7 +25,7 @@ from ensue.errors import DataError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, drawn_apart, seeds_apart
 from ensue.evaluation.paired_test import paired_tests
 from ensue.evaluation.result import Entry, TaskResult, with_seeds
-from ensue.evaluation.rows import Row, seed_notes
+from ensue.evaluation.rows import Json, Row, seed_notes
 from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.tasks.link.catalogue import COUNTING
@@ -129,6 +129,19 @@ def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus) -> LinkRes
     rows = tuple(_row(line, asked, own) for line, own in zip(lines, found, strict=True))
     duels = paired_tests(RIVAL, COUNTING, [line.name for line in lines], found)
     return LinkResult(with_seeds(_card(first, asked), lines), rows, duels)
+
+
+def kept(summary: Json) -> list[str]:
+    """What a card says of the articles and posts that were learned."""
+    articles = "- every article whole, in `articles.parquet`, and its terms as numbers in `counting.safetensors`"
+    posts = "- of posts a 64-bit fingerprint each, and of networks every word of theirs in `vocabulary.json`; no text"
+    vectors = "- beside the folder, in `NAME.posts`, vectors of the posts that `ensue link --folder` last ranked"
+    lines = [f"{articles}.", f"{posts}.", f"{vectors}."]
+    if num := int(summary["facts"].get("remembered", 0)):
+        what = f"{plural(num, 'held-out post')} as numbers of their words, with their articles, in"
+        lines.append(f"- {what} `remembered.safetensors`, to test updates on; whoever guesses a word can look for it;")
+        lines.append("  `ensue fit --set remembered=0` keeps none.")
+    return lines
 
 
 def _pulls(predictor: LinkPredictor) -> bool:

@@ -35,8 +35,9 @@ from ensue.evaluation.result import Entry, TaskResult, with_seeds
 from ensue.evaluation.rows import Json, Row, seed_notes
 from ensue.lines import plural
 from ensue.metrics import Floats
-from ensue.tasks.next.catalogue import COUNTING
+from ensue.tasks.next.catalogue import BEST, COUNTING
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.reservoir import LATEST
 from ensue.vocabulary import FIRST
 
 PROTOCOLS = ("full", "paper", "macro", "sampled")
@@ -136,6 +137,30 @@ def compare(
     rows = tuple(_row(line, at, own, candidates) for line, own in zip(lines, found, strict=True))
     duels = paired_tests(("mrr",), COUNTING, [line.name for line in lines], found, p_value_above)
     return Result(with_seeds(_card(first, data, asked, protocol, lines[0].runs[0]), lines), rows, duels)
+
+
+def kept(summary: Json) -> list[str]:
+    """What a card says of past histories in the folder: they may be personal data."""
+    sums = "how often each value occurs, what follows what, how long histories and pauses are"
+    if not (summary["schedule"] or summary["settings"]).get("replay", 1):
+        one = "a pair of values that one history alone holds is among them"
+        return [f"- nothing of a single history: weights, and sums over all of them ({sums}); {one}."]
+    num, lines = summary["facts"]["remembered"], []
+    if num:
+        many = plural(num, "past history", "past histories")
+        what = f"{many} (ids and times, no names; of each the latest {LATEST} events)"
+        lines.append(f"- {what} in `reservoir.safetensors`, for updates to learn anew.")
+    lines.append(
+        "- of every value the latest sessions that hold it, as sets of ids, for VS-kNN, and a 64-bit fingerprint of "
+        "each history, to find test histories that were trained on, in `counting.safetensors`."
+    )
+    if summary["model"] in BEST:
+        held = "such sessions" if summary["model"] == "blend" else "past cascades whole (ids and times, no names)"
+        lines.append(f"- {held} in `model.safetensors`: the model looks them up.")
+    lines.append(f"- sums over all histories: {sums}.")
+    if summary["model"] != "vsknn":
+        lines.append("- `ensue fit --set replay=0` keeps weights and sums alone.")
+    return lines
 
 
 def evaluate_alone(

@@ -26,7 +26,8 @@ class Card(Protocol):
         ...
 
 
-CARD = TypeVar("CARD", bound=Card)
+CARD = TypeVar("CARD", bound=Card, covariant=True)
+OWN = TypeVar("OWN", bound=Card)
 RUN = TypeVar("RUN")
 
 
@@ -100,7 +101,7 @@ class TaskResult(Generic[CARD]):
         }
 
 
-def with_seeds(card: CARD, entries: Sequence[Entry[RUN]]) -> CARD:
+def with_seeds(card: OWN, entries: Sequence[Entry[RUN]]) -> OWN:
     """The card, which says so where intervals resample seeds too."""
     several = any(len(entry.seeds) > 1 for entry in entries)
     return replace(card, interval=f"{card.interval}; seeds are resampled too") if several else card

@@ -32,7 +32,7 @@ from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, resample
 from ensue.evaluation.paired_test import paired_tests
 from ensue.evaluation.result import Entry, TaskResult, with_seeds
-from ensue.evaluation.rows import Row, seed_notes
+from ensue.evaluation.rows import Json, Row, seed_notes
 from ensue.lines import plural
 from ensue.metrics import STOP_WORDS, Floats
 from ensue.tasks.suggest.catalogue import COUNTING
@@ -142,6 +142,14 @@ def compare(entries: Sequence[Sequence[SuggestPredictor]], data: Queries, protoc
     rows = tuple(_row(line, asked, seen, own) for line, own in zip(lines, found, strict=True))
     duels = paired_tests(RIVAL, COUNTING, [line.name for line in lines], found)
     return SuggestResult(with_seeds(_card(first, asked, protocol, seen, part), lines), rows, duels)
+
+
+def kept(summary: Json) -> list[str]:
+    """What a card says of the queries that were learned."""
+    queries = "- the queries and words that reach the privacy floor, in `floor.json`, `counting.safetensors` and"
+    prints = "`tokenizer.json`; a 32-bit hash of each pair of queries that followed each other, for the evaluator"
+    weights = "- what the weights hold of the words above the floor; the words below it were never shown to the network"
+    return [f"{queries} {prints}.", f"{weights}."]
 
 
 def _scored_part(data: Queries) -> tuple[Queries, str]:

@@ -26,8 +26,9 @@ from torch import Tensor, nn
 
 from ensue.schedule import Schedule
 from ensue.studies.provenance import provenance
-from ensue.training.loop import Index, train
+from ensue.training.loop import train
 from ensue.training.optimizer import make_optimizer
+from ensue.training.source import Index
 
 
 class Batch:

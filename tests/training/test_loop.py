@@ -36,9 +36,10 @@ from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.train import learn_values, train_once
 from ensue.training import distributed as group
 from ensue.training.checkpoint import save_state
-from ensue.training.loop import Index, Trained, mean_loss, one_pass, train
+from ensue.training.loop import Trained, mean_loss, one_pass, train
 from ensue.training.optimizer import make_optimizer, optimizer_tensors
 from ensue.training.report import Report
+from ensue.training.source import Index
 from tests.processes import PLAIN, Started
 
 SMALL = HiDANSettings(dim=8, table_dim=4)

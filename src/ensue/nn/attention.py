@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, cast
+from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from ensue.nn.autograd import Context, apply
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
@@ -65,12 +67,16 @@ def additive_scores(queries: Tensor, keys: Tensor, vector: Tensor, length: int) 
     Returns:
         (batch, step, event) scores.
     """
-    return cast(Tensor, cast(Any, _AdditiveScores).apply(queries, keys, vector, length))
+    return apply(_AdditiveScores, queries, keys, vector, length)
+
+
+class _Distances(Context, Protocol):
+    distances: int
 
 
 class _AdditiveScores(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, queries: Tensor, keys: Tensor, vector: Tensor, length: int) -> Tensor:
+    def forward(ctx: _Distances, queries: Tensor, keys: Tensor, vector: Tensor, length: int) -> Tensor:
         ctx.save_for_backward(queries, keys, vector)
         ctx.distances = min(length, queries.shape[1])
         time = queries.shape[1]
@@ -82,7 +88,7 @@ class _AdditiveScores(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _Distances, grad: Tensor) -> tuple[Tensor | None, ...]:
         queries, keys, vector = ctx.saved_tensors
         grads = [torch.zeros_like(tensor) for tensor in (queries, keys, vector)]
         time = queries.shape[1]

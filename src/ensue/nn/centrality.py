@@ -23,7 +23,7 @@ projection keeps p . u at 0; without one the series diverges.
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Literal, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -31,6 +31,7 @@ from torch.autograd.function import once_differentiable
 
 from ensue.errors import SettingError
 from ensue.nn.attention import masked_mean, masked_softmax
+from ensue.nn.autograd import Context, apply
 
 Method = Literal["solve", "power", "series"]
 
@@ -83,9 +84,9 @@ def centrality(
         raise SettingError(f"centrality method is {method!r}; it must be solve, power or series")
     tolerance = 32 * torch.finfo(matrix.dtype).eps if tolerance is None else tolerance
     if method == "solve":
-        return cast(Tensor, cast(Any, _Solve).apply(matrix, mask))
+        return apply(_Solve, matrix, mask)
     if method == "series":
-        return cast(Tensor, cast(Any, _Series).apply(matrix, mask, tolerance, cap, cap if steps is None else steps))
+        return apply(_Series, matrix, mask, tolerance, cap, cap if steps is None else steps)
     matrix = _among_words(matrix, mask)
     with torch.no_grad():
         share, _ = _iterate(matrix, mask, tolerance, cap)
@@ -102,7 +103,7 @@ class _Solve(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, matrix: Tensor, mask: Tensor) -> Tensor:
+    def forward(ctx: Context, matrix: Tensor, mask: Tensor) -> Tensor:
         uniform = masked_mean(mask, matrix.dtype)
         system = (uniform[:, None] * mask[..., None]).sub_(_among_words(matrix, mask))
         system.diagonal(0, 1, 2).add_(1 + 8 * torch.finfo(matrix.dtype).eps)
@@ -115,18 +116,23 @@ class _Solve(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         factors, pivots, share, mask = ctx.saved_tensors
         errors = _project(grad.masked_fill(~mask, 0), share, mask)
         back = torch.linalg.lu_solve(factors, pivots, errors[..., None], adjoint=True)[..., 0]
         return _project(back, share, mask)[..., None] * share[:, None], None
 
 
+class _Steps(Context, Protocol):
+    steps: int
+    tolerance: float
+
+
 class _Series(torch.autograd.Function):
     """Theorem 2: u = sum over k of (A')^k (g - (g . p) 1), each term made from the one before it."""
 
     @staticmethod
-    def forward(ctx: Any, matrix: Tensor, mask: Tensor, tolerance: float, cap: int, steps: int) -> Tensor:
+    def forward(ctx: _Steps, matrix: Tensor, mask: Tensor, tolerance: float, cap: int, steps: int) -> Tensor:
         matrix = _among_words(matrix, mask)
         share, _ = _iterate(matrix, mask, tolerance, cap)
         share /= _sums(share, mask)
@@ -136,7 +142,7 @@ class _Series(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _Steps, grad: Tensor) -> tuple[Tensor | None, ...]:
         matrix, share, mask = ctx.saved_tensors
         term = _project(grad.masked_fill(~mask, 0), share, mask)
         total = term.clone()

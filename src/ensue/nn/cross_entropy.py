@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
+
+from ensue.nn.autograd import Context, apply
 
 BLOCK = 2**21
 """Scores held at once (8 MB in float32): a block stays in the processor's cache from product to gradient."""
@@ -36,12 +36,12 @@ def linear_cross_entropy(
     bias = torch.zeros_like(weight[:, 0]) if bias is None else bias
     if hidden.is_cuda:
         return functional.cross_entropy(functional.linear(hidden, weight[first:], bias[first:]), targets - first)
-    return cast(Tensor, cast(Any, _LinearCrossEntropy).apply(hidden, weight, bias, targets, first))
+    return apply(_LinearCrossEntropy, hidden, weight, bias, targets, first)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, first: int) -> Tensor:
+    def forward(ctx: Context, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, first: int) -> Tensor:
         num_targets, learning = len(targets), any(ctx.needs_input_grad)
         total, choices = hidden.new_zeros(()), weight[first:]
         grads = [torch.empty_like(tensor) for tensor in (hidden, weight, bias)] if learning else []
@@ -72,5 +72,5 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         return (*(saved.mul(grad) for saved in ctx.saved_tensors), None, None)

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Any, cast
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
+
+from ensue.nn.autograd import Context, apply
 
 
 def gru_states(gru: nn.GRU, vectors: Tensor, index: Tensor, mask: Tensor) -> Tensor:
@@ -41,7 +43,7 @@ def gru_states(gru: nn.GRU, vectors: Tensor, index: Tensor, mask: Tensor) -> Ten
     projected = functional.linear(vectors, inward, inward_bias)
     gates = functional.embedding(index[order].T, projected)
     running = (len(lengths) - torch.bincount(lengths, minlength=mask.shape[1] + 1).cumsum(0))[:-1].tolist()
-    states: Tensor = cast(Any, _GRU).apply(gates, weight, bias, running)
+    states: Tensor = apply(_GRU, gates, weight, bias, running)
     return states.transpose(0, 1)[order.argsort()]
 
 
@@ -55,9 +57,13 @@ def _spans(running: list[int], tables: tuple[Tensor, ...]) -> Iterator[tuple[Ten
         low = high
 
 
+class _Rows(Context, Protocol):
+    running: list[int]
+
+
 class _GRU(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, gates: Tensor, weight: Tensor, bias: Tensor, running: list[int]) -> Tensor:
+    def forward(ctx: _Rows, gates: Tensor, weight: Tensor, bias: Tensor, running: list[int]) -> Tensor:
         """(length, rows, 3 x units) W x + b to (length, rows, units) states; 0 where a row has ended."""
         units = weight.shape[1]
         own = gates + bias
@@ -77,7 +83,7 @@ class _GRU(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _Rows, grad: Tensor) -> tuple[Tensor | None, ...]:
         own, new, states, weight = ctx.saved_tensors
         (length, rows, units), running = states.shape, ctx.running
         reset, update, part = own.chunk(3, dim=2)

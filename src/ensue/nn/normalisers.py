@@ -19,7 +19,7 @@ every pass runs along the rows; scores that come so are not copied, and weights 
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,7 @@ from torch.autograd.function import once_differentiable
 
 from ensue.errors import SettingError
 from ensue.nn.attention import masked_softmax
+from ensue.nn.autograd import Context, apply
 
 FEW = 16
 """Up to so many keys are sorted, or laid out with the keys slowest."""
@@ -59,12 +60,12 @@ def entmax(scores: Tensor, alpha: float | Tensor, mask: Tensor | None = None) ->
     if scores.dtype in (torch.float16, torch.bfloat16):
         scores = scores.float()
     if isinstance(alpha, Tensor):
-        return cast(Tensor, cast(Any, _Entmax).apply(scores, alpha.to(scores.dtype), mask))
+        return apply(_Entmax, scores, alpha.to(scores.dtype), mask)
     if not 1 <= alpha <= 2:
         raise SettingError(f"alpha is {alpha}; it must be between 1 (softmax) and 2 (sparsemax)")
     if alpha == 1:
         return scores.softmax(-1) if mask is None else masked_softmax(scores, mask)
-    return cast(Tensor, cast(Any, _Entmax).apply(scores, alpha, mask))
+    return apply(_Entmax, scores, alpha, mask)
 
 
 def sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -98,9 +99,14 @@ class Alphas(nn.Module):
         return alphas + (alphas.clamp(LEAST, MOST) - alphas).detach()
 
 
+class _Cases(Context, Protocol):
+    easy: float | None
+    alpha: float | None
+
+
 class _Entmax(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> Tensor:
+    def forward(ctx: _Cases, scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> Tensor:
         hidden = _laid_out(scores if mask is None else scores.masked_fill(~mask, torch.finfo(scores.dtype).min))
         gaps = hidden - hidden.amax(-1, keepdim=True)
         rows = gaps.flatten(0, -2) if gaps.dim() > 1 else gaps[None]
@@ -116,19 +122,21 @@ class _Entmax(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _Cases, grad: Tensor) -> tuple[Tensor | None, ...]:
         weights, grad = ctx.saved_tensors[0], _laid_out(grad)
         if ctx.easy is not None:
             slopes = weights.sqrt() if ctx.easy == 0.5 else weights.sign()
             return _through(slopes, grad).mul_(slopes), None, None
         alpha = ctx.alpha if ctx.alpha is not None else ctx.saved_tensors[1]
-        power, learned = _power(alpha, weights), ctx.needs_input_grad[1]
+        power = _power(alpha, weights)
         # -p log(w): at most 85 p in float32, for exp(85) is a number, and exp(85) x 0 is 0.
         exponents = weights.clamp(min=torch.finfo(weights.dtype).tiny * 1e2).log_().mul_(-power)
         growth = exponents.expm1()
         slopes = torch.addcmul(weights, weights, growth)  # w^(2 - alpha) = w exp(-p log(w))
         errors = _through(slopes, grad)
-        to_alpha = _to_alpha(exponents, growth, weights, errors, power).sum_to_size(alpha.shape) if learned else None
+        to_alpha = None
+        if isinstance(alpha, Tensor) and ctx.needs_input_grad[1]:
+            to_alpha = _to_alpha(exponents, growth, weights, errors, power).sum_to_size(alpha.shape)
         return errors.mul_(slopes), to_alpha, None
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Generic, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -40,7 +40,7 @@ class Kept(nn.Module, Generic[Made]):
     def __init__(self, make: Callable[[], Made]) -> None:
         super().__init__()
         self.make = make
-        self.key: tuple[Any, ...] = ()
+        self.key: tuple[object, ...] = ()
         self.found: Made | None = None
 
     def get(self, parameters: Iterable[Tensor]) -> Made:
@@ -56,7 +56,7 @@ class Kept(nn.Module, Generic[Made]):
         self.found = None
         return super().train(mode)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Kept[Made]:
+    def __deepcopy__(self, memo: dict[int, object]) -> Kept[Made]:
         """Of a copied module, whose own ``make`` it then has; nothing made is copied."""
         return Kept(copy.deepcopy(self.make, memo))
 

@@ -8,11 +8,13 @@ w . tanh(a_i + b_j). Written with r = 1 / (1 + exp(2 a_i) exp(2 b_j)), tanh(a_i 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+from ensue.nn.autograd import Context, apply
 
 BLOCK = 2**18
 """Numbers held at once (1 MB in float32): a block stays in the processor's cache from product to sum."""
@@ -87,7 +89,7 @@ def additive_scores(receiving: Tensor, giving: Tensor, vector: Tensor, mask: Ten
         (batch, words, words); pairs with padding hold some finite number. Their gradient must be 0, as it is after
         ``connections``.
     """
-    return cast(Tensor, cast(Any, _AdditiveScores).apply(receiving, giving, vector, mask))
+    return apply(_AdditiveScores, receiving, giving, vector, mask)
 
 
 class _Block(NamedTuple):
@@ -107,9 +109,13 @@ def _blocks(lengths: list[int], dim: int, most: int) -> Iterator[_Block]:
         first += texts
 
 
+class _Blocks(Context, Protocol):
+    blocks: list[_Block]
+
+
 class _AdditiveScores(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, receiving: Tensor, giving: Tensor, vector: Tensor, mask: Tensor) -> Tensor:
+    def forward(ctx: _Blocks, receiving: Tensor, giving: Tensor, vector: Tensor, mask: Tensor) -> Tensor:
         places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
         lengths, falling = (mask * places).amax(1).sort(descending=True, stable=True)
         order = falling if (falling.diff() < 0).any() else None
@@ -123,7 +129,7 @@ class _AdditiveScores(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _Blocks, grad: Tensor) -> tuple[Tensor | None, ...]:
         receiving, giving, vector, order = ctx.saved_tensors
         (errors,), to_vector = _sorted(order, grad), torch.zeros_like(vector)
         to_receiving, to_giving = torch.zeros_like(receiving), torch.zeros_like(giving)

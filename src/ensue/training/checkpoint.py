@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -39,6 +39,15 @@ BLOCK = 2**22
 _MODEL, _OPTIMIZER = "model.", "optimizer."
 
 
+class _Opened(TypedDict, total=False):
+    """What the first rank found in a file, or why it cannot be used."""
+
+    metadata: dict[str, str]
+    tensors: dict[str, tuple[str, list[int]]]
+    setting: str
+    damaged: str
+
+
 def state_tensors(model: nn.Module, optimizer: Adam) -> dict[str, Tensor]:
     """The weights and the optimiser's moments themselves, not copies."""
     weights = {f"{_MODEL}{name}": tensor for name, tensor in model.state_dict().items()}
@@ -48,7 +57,7 @@ def state_tensors(model: nn.Module, optimizer: Adam) -> dict[str, Tensor]:
 
 def tensor_chunks(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:
     """The bytes of a safetensors file, one tensor at a time."""
-    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    header: dict[str, object] = {"__metadata__": dict(metadata)}
     end = 0
     for name, tensor in tensors.items():
         begin, end = end, end + tensor.numel() * tensor.element_size()
@@ -89,7 +98,7 @@ def load_state(
         ModelFolderError: the file is damaged, on every rank.
         SettingError: it is of another run, on every rank.
     """
-    found: dict[str, Any] = {}
+    found: _Opened = {}
     if here()[0] == 0:
         try:
             with safe_open(path, "pt") as file:
@@ -112,8 +121,7 @@ def load_state(
             tensor.copy_(arriving[_MODEL + name])
     optimizer.state.clear()  # or the old moments would be held beside the new ones
     restore_optimizer(model, optimizer, arriving.under(_OPTIMIZER))
-    metadata: dict[str, str] = found["metadata"]
-    return metadata
+    return found["metadata"]
 
 
 def _described(file: Any, model: nn.Module) -> dict[str, tuple[str, list[int]]]:

@@ -7,12 +7,14 @@ import json
 import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, distributed, nn
+
+Shared = TypeVar("Shared")
 
 
 @contextmanager
@@ -47,14 +49,14 @@ def broadcast(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def share(value: dict[str, Any]) -> dict[str, Any]:
+def share(value: Shared) -> Shared:
     """What the first rank gives, on every rank; it must be made of what JSON knows."""
     if here()[1] == 1:
         return value
     text = torch.tensor([*json.dumps(value).encode()], dtype=torch.uint8, device=_device())
     length = broadcast(torch.tensor(len(text), device=_device()))
     found = broadcast(text if here()[0] == 0 else text.new_empty(int(length)))
-    shared: dict[str, Any] = json.loads(bytes(found.tolist()))
+    shared: Shared = json.loads(bytes(found.tolist()))
     return shared
 
 

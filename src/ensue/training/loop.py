@@ -15,14 +15,13 @@ import math
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, cast
+from typing import NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, distributed, nn
 from torch.optim import Adam
@@ -36,39 +35,10 @@ from ensue.training.checkpoint import load_state, save_state
 from ensue.training.distributed import here, highest, mean_over_ranks, share, sum_gradients
 from ensue.training.optimizer import by_row
 from ensue.training.report import Report
+from ensue.training.source import Index, Learner, Source
 
-Index = npt.NDArray[np.int64]
 STUCK = 4
 """How many times its patience a run has while it has hardly learned anything."""
-
-
-class TrainingBatch(Protocol):
-    """A batch: tensors that can be moved, and the number of terms in its mean loss."""
-
-    @property
-    def num_targets(self) -> int:
-        """Number of targets."""
-        ...
-
-    def to(self, device: torch.device) -> TrainingBatch:
-        """The same batch on another device."""
-        ...
-
-
-class Source(Protocol):
-    """Training data: a shuffled plan an epoch, and batches on demand."""
-
-    def plan(self, size: int, seed: int | tuple[int, ...]) -> list[Index]:
-        """The batches of an epoch, as index arrays; the same for the same seed."""
-        ...
-
-    def groups(self, targets: int) -> Iterator[Index]:
-        """All the data once, in groups of about this many targets."""
-        ...
-
-    def batch(self, index: Index) -> Any:
-        """One batch on the CPU (:class:`TrainingBatch`)."""
-        ...
 
 
 class Trained(NamedTuple):
@@ -201,8 +171,8 @@ def mean_loss(model: nn.Module, source: Source, targets: int = 4096) -> float:
     with torch.no_grad():
         for number, index in enumerate(source.groups(targets)):
             if number % world == rank:
-                batch: TrainingBatch = source.batch(index).to(device)
-                sums += torch.tensor([float(cast(Any, model).loss(batch)) * batch.num_targets, batch.num_targets])
+                batch = source.batch(index).to(device)
+                sums += torch.tensor([float(cast(Learner, model).loss(batch)) * batch.num_targets, batch.num_targets])
     model.train(was_training)
     if world > 1:
         sums = sums.to(device)
@@ -273,11 +243,11 @@ class _Run:
         self.model.train()
         if not len(part := index[rank::world]):
             return None, 0
-        batch: TrainingBatch = data.batch(part).to(self.device)
+        batch = data.batch(part).to(self.device)
         shared_seed = int(np.random.SeedSequence([self.seed, step]).generate_state(1)[0])
         bfloat16 = torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
         with drawn_together(self.model, shared_seed) if world > 1 else nullcontext(), bfloat16:
-            loss: Tensor = cast(Any, self.model).loss(batch)
+            loss = cast(Learner, self.model).loss(batch)
         return loss, batch.num_targets
 
     def require_learned(self, data: Source, schedule: Schedule) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -49,9 +48,6 @@ def restored(tensors: Mapping[str, Tensor]) -> tuple[Sides, Index]:
     """What :func:`tensors_of` gave."""
     num = 1 + max(int(name[0]) for name in tensors if name[0].isdecimal())
 
-    def part(side: int, name: str) -> np.ndarray[Any, Any]:
-        found: np.ndarray[Any, Any] = tensors[f"{side}.{name}"].numpy()
-        return found
-
-    sides = tuple(Tokens(part(side, "ids"), part(side, "sentences"), part(side, "texts")) for side in range(num))
+    parts = ([tensors[f"{side}.{name}"].numpy() for name in ("ids", "sentences", "texts")] for side in range(num))
+    sides = tuple(Tokens(ids, sentences, texts) for ids, sentences, texts in parts)
     return sides, tensors["targets"].numpy()

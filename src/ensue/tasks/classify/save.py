@@ -23,22 +23,19 @@ from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.model import Baseline
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.classify.state import ClassifyState
-from ensue.tasks.state import require_trained
+from ensue.tasks.state import require_trained, summary_of
 from ensue.text.tokens import Tokenizer
 from ensue.training.optimizer import FILE, optimizer_tensors, saved_optimizer
 from ensue.vocabulary import FIRST
 
 
-def summary(state: ClassifyState) -> dict[str, Any]:
+def summary(state: ClassifyState) -> dict[str, object]:
     """What was learned from what, and how: goes into ``settings.json`` and the card."""
-    return {
-        "task": state.task,
-        "model": state.model_name,
-        "settings": {**asdict(state.settings), **asdict(state.shared)},
-        "schedule": asdict(state.schedule) if state.schedule else None,
-        "seed": state.seed,
-        "facts": {**state.metadata.to_dict(), "words": len(state.tokenizer.vocabulary) - FIRST},
-    }
+    return summary_of(
+        state,
+        {**asdict(state.settings), **asdict(state.shared)},
+        {**state.metadata.to_dict(), "words": len(state.tokenizer.vocabulary) - FIRST},
+    )
 
 
 def save(state: ClassifyState, folder: Path, card: str) -> None:

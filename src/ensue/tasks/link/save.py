@@ -26,7 +26,7 @@ from ensue.tasks.link.measures import Calibration
 from ensue.tasks.link.metadata import Metadata
 from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.state import LinkState
-from ensue.tasks.state import module_of
+from ensue.tasks.state import module_of, summary_of
 from ensue.text.encoder import Encoder
 from ensue.text.tokens import Tokenizer
 from ensue.training.optimizer import FILE, optimizer_tensors, saved_optimizer
@@ -36,23 +36,17 @@ _RANKING = {"weights", "nothing", "pull", "calibration"}
 _COLUMNS = ("bodies", "titles", "ids")
 
 
-def summary(state: LinkState) -> dict[str, Any]:
+def summary(state: LinkState) -> dict[str, object]:
     """What was learned from what, and how: goes into ``settings.json`` and the card."""
     own = asdict(state.settings) if state.settings is not None else {}
-    return {
-        "task": state.task,
-        "model": state.model_name,
-        "settings": {**own, **asdict(state.shared)},
-        "schedule": asdict(state.schedule) if state.schedule else None,
-        "seed": state.seed,
-        "facts": {
-            **state.metadata.to_dict(),
-            "weights": state.weights,
-            "nothing": state.null_logit,
-            "pull": state.prior_strength,
-            "calibration": asdict(state.calibration) if state.calibration else None,
-        },
+    facts = {
+        **state.metadata.to_dict(),
+        "weights": state.weights,
+        "nothing": state.null_logit,
+        "pull": state.prior_strength,
+        "calibration": asdict(state.calibration) if state.calibration else None,
     }
+    return summary_of(state, {**own, **asdict(state.shared)}, facts)
 
 
 def files(state: LinkState, card: str) -> dict[str, bytes]:

@@ -20,7 +20,7 @@ from ensue.store.tensors import read_tensors, tensor_bytes
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.state import NextState
-from ensue.tasks.state import module_of
+from ensue.tasks.state import module_of, summary_of
 from ensue.training.optimizer import FILE, make_optimizer, optimizer_tensors, saved_optimizer
 from ensue.vocabulary import Vocabulary
 
@@ -50,16 +50,9 @@ def files(state: NextState, card: str) -> dict[str, bytes]:
     return found
 
 
-def summary(state: NextState) -> dict[str, Any]:
+def summary(state: NextState) -> dict[str, object]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.summary`."""
-    return {
-        "task": state.task,
-        "model": state.model_name,
-        "settings": asdict(state.settings),
-        "schedule": asdict(state.schedule) if state.schedule else None,
-        "seed": state.seed,
-        "facts": {**state.metadata.to_dict(), "remembered": len(state.reservoir)},
-    }
+    return summary_of(state, asdict(state.settings), {**state.metadata.to_dict(), "remembered": len(state.reservoir)})
 
 
 def fill(state: NextState, path: Path, facts: Mapping[str, Any]) -> None:

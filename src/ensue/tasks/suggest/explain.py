@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ensue.answers import Answer, Choice, Heed, QueryExplanation
-from ensue.data.histories import Histories
+from ensue.data.histories import Histories, Index
 from ensue.errors import SettingError
 from ensue.metrics import Floats
 from ensue.records import History
@@ -162,7 +161,7 @@ def attributions(state: SuggestState, batch: Batch, candidates: Tensor) -> Tenso
     return evaluating(state.network).attributions(batch, candidates.to(state.device)).double().cpu()
 
 
-def _without(state: SuggestState, batch: Batch, lists: Lists, tested: Sequence[np.ndarray[Any, Any]]) -> list[Floats]:
+def _without(state: SuggestState, batch: Batch, lists: Lists, tested: Sequence[Index]) -> list[Floats]:
     """For each session (tested, choices) what each score falls by when the network does not read that query."""
     owners = torch.tensor([row for row, turns in enumerate(tested) for _ in turns])
     gone = torch.tensor([turn for turns in tested for turn in turns.tolist()])

@@ -17,7 +17,7 @@ from ensue.data.queries.tokens import QueryTokenizer
 from ensue.errors import DataError
 from ensue.store.folder import described, read_file, write_folder
 from ensue.store.tensors import read_tensors, tensor_bytes
-from ensue.tasks.state import require_trained
+from ensue.tasks.state import require_trained, summary_of
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.dataset import Sessions
 from ensue.tasks.suggest.metadata import Metadata
@@ -28,17 +28,10 @@ from ensue.training.optimizer import FILE, make_optimizer, optimizer_tensors, sa
 PRINTS = "train_prints"
 
 
-def summary(state: SuggestState) -> dict[str, Any]:
+def summary(state: SuggestState) -> dict[str, object]:
     """What was learned from what, and how: goes into ``settings.json`` and the card."""
     own = asdict(state.settings) if state.settings is not None else {}
-    return {
-        "task": state.task,
-        "model": state.model_name,
-        "settings": {**own, **asdict(state.shared)},
-        "schedule": asdict(state.schedule) if state.schedule else None,
-        "seed": state.seed,
-        "facts": {**state.metadata.to_dict(), "floor": state.floor.facts},
-    }
+    return summary_of(state, {**own, **asdict(state.shared)}, {**state.metadata.to_dict(), "floor": state.floor.facts})
 
 
 def save(state: SuggestState, folder: Path, card: str) -> None:

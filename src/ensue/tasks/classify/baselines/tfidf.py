@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -32,7 +33,7 @@ class _Grams(NamedTuple):
     """Whose."""
     places: Index
     """Where its last word stands, counted through all words of all sides."""
-    pairs: np.ndarray[Any, np.dtype[np.bool_]]
+    pairs: npt.NDArray[np.bool_]
     """Whether it has two words."""
 
 
@@ -57,7 +58,7 @@ class _Rows(NamedTuple):
     """(texts,) what each was divided by."""
     columns: Index
     """Of the n-grams that are known."""
-    known: np.ndarray[Any, np.dtype[np.bool_]]
+    known: npt.NDArray[np.bool_]
     """Which of the n-grams those are."""
 
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from typing import Annotated, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -153,7 +153,7 @@ class Level(nn.Module):
 
     def forward(self, look: Callable[[Tensor], Tensor], blocks: Sequence[Block], rows: int) -> _Encoded:
         """All blocks, whose items ``look`` turns from (rows, length) numbers into (rows, length, dim) vectors."""
-        pooled = [cast(Pooled, cast(Any, self.pool)(self._read(look, block), block.mask)) for block in blocks]
+        pooled: list[Pooled] = [self.pool(self._read(look, block), block.mask) for block in blocks]
         if not pooled:
             return _Encoded(torch.zeros(rows, self.pool.width, device=next(self.parameters()).device), [])
         order = torch.cat([block.rows for block in blocks]).argsort()

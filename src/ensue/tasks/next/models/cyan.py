@@ -32,7 +32,7 @@ user i the alignment of the step before it is shown: what the decoder looked at 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, cast
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +40,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from ensue.nn.attention import masked_softmax
+from ensue.nn.autograd import Context, apply
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import with_rows_of
 from ensue.nn.item_head import item_loss, item_scores
@@ -86,20 +87,20 @@ def alignment_scores(query: Tensor, keys: Tensor, covered: Tensor, project: Tens
         (batch, time).
     """
     same = (tensor.to(query.dtype) for tensor in (keys, covered, project, vector))
-    return cast(Tensor, cast(Any, _AlignmentScores).apply(query, *same))
+    return apply(_AlignmentScores, query, *same)
 
 
 class _AlignmentScores(torch.autograd.Function):
     """Keeps what it was given and makes the (batch, time, dim) in between anew on the way back."""
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, keys: Tensor, covered: Tensor, project: Tensor, vector: Tensor) -> Tensor:
+    def forward(ctx: Context, query: Tensor, keys: Tensor, covered: Tensor, project: Tensor, vector: Tensor) -> Tensor:
         ctx.save_for_backward(query, keys, covered, project, vector)
         return (covered @ project.T).add_(keys).add_(query[:, None]).tanh_() @ vector
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, ...]:
         query, keys, covered, project, vector = ctx.saved_tensors
         inside = (covered @ project.T).add_(keys).add_(query[:, None]).tanh_()
         vector_grad = grad.flatten() @ inside.flatten(0, 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,9 @@ import polars as pl
 
 from ensue.data.histories import Ids, Index
 from ensue.metrics import Floats
+
+Arrays = dict[str, npt.NDArray[Any]]
+"""Columns by name, as a folder holds them: whole numbers or figures."""
 
 FADE, REACH = 0.8, 8
 """A pair counts ``FADE`` to the number of queries between them; of more than ``REACH`` places apart not at all."""
@@ -91,12 +93,12 @@ class CoOccurrence:
         scaled: Floats = self.weights / np.sqrt(np.repeat(sums, lengths)) / totals[self.others] ** 0.25
         return scaled
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """All of it, read back by :meth:`restore`."""
         return {"beside_rows": self.rows, "beside_others": self.others, "beside_weights": self.weights}
 
     @classmethod
-    def restore(cls, arrays: Mapping[str, npt.NDArray[Any]], number: int) -> CoOccurrence:
+    def restore(cls, arrays: Arrays, number: int) -> CoOccurrence:
         """Put back what :meth:`arrays` gave.
 
         Raises:

@@ -12,11 +12,9 @@ What does not pass the privacy floor is neither counted nor kept, and what follo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,10 +23,10 @@ import polars as pl
 from ensue.data.histories import Histories, Ids, Index, ranges
 from ensue.data.queries.rows import first_arrival
 from ensue.metrics import Floats
+from ensue.tasks.suggest.baselines.co_occurrence import Arrays
 from ensue.vocabulary import FIRST, Vocabulary
 
 Mask = npt.NDArray[np.bool_]
-Arrays = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +180,7 @@ class MostFrequentNext:
         return {**pack_texts(self.queries), **counts}
 
     @classmethod
-    def restore(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> MostFrequentNext:
+    def restore(cls, arrays: Arrays) -> MostFrequentNext:
         """Put back what :meth:`arrays` gave.
 
         Raises:
@@ -228,7 +226,7 @@ def pack_texts(texts: pl.Series) -> Arrays:
     return {"bytes": np.frombuffer(data, np.uint8), "offsets": np.concatenate([np.zeros(1, np.int64), ends])}
 
 
-def unpack_texts(arrays: Mapping[str, npt.NDArray[Any]]) -> pl.Series:
+def unpack_texts(arrays: Arrays) -> pl.Series:
     """The texts of :func:`pack_texts`.
 
     Raises:

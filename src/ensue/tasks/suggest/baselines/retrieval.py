@@ -13,18 +13,16 @@ Scores are rounded to six decimals; ties go to the query that came first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from ensue.data.histories import Histories, Ids, Index, ranges
 from ensue.data.queries.rows import WORDS, distinct_texts, words_of
 from ensue.metrics import Floats
-from ensue.tasks.suggest.baselines.co_occurrence import FADE, CoOccurrence
-from ensue.tasks.suggest.baselines.counting import Arrays, Mask, MostFrequentNext, last_places
+from ensue.tasks.suggest.baselines.co_occurrence import FADE, Arrays, CoOccurrence
+from ensue.tasks.suggest.baselines.counting import Mask, MostFrequentNext, last_places
 from ensue.text.postings import Postings
 from ensue.text.weights import bm25_idf, bm25_saturation
 from ensue.vocabulary import FIRST, Vocabulary
@@ -160,7 +158,7 @@ class Retrieval:
         return {**self.following.arrays(), **self.co_occurrence.arrays()}
 
     @classmethod
-    def restore(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Retrieval:
+    def restore(cls, arrays: Arrays) -> Retrieval:
         """Put back what :meth:`arrays` gave.
 
         Raises:
@@ -177,7 +175,7 @@ def _asked(sessions: Histories, places: Index, chosen: Index, latest: int) -> li
     return [places[end - length : end][::-1] for end, length in zip(ends, lengths, strict=True)]
 
 
-def _of_highest(sums: npt.NDArray[Any]) -> Floats:
+def _of_highest(sums: Floats | Index) -> Floats:
     """Shares of the highest; all 0 where nothing was added up."""
     scaled: Floats = sums / (sums.max(initial=0) or 1)
     return scaled

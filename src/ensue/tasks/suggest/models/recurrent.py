@@ -24,7 +24,7 @@ ways, as in the MTN paper. M-NSRF is left without its ranking part, as there.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -117,7 +117,9 @@ class RecurrentWriter(nn.Module):
         entropy: weight of p log p in the loss.
     """
 
-    def __init__(self, settings: Any, num_ids: int, *, attends: bool, entropy: float = 0.0) -> None:
+    def __init__(
+        self, settings: Seq2SeqSettings | HLSTMSettings, num_ids: int, *, attends: bool, entropy: float = 0.0
+    ) -> None:
         super().__init__()
         dim, embedding = settings.dim, settings.embedding
         self.words = Words(num_ids, embedding, dim, tied=settings.tied, smoothing=settings.smoothing)

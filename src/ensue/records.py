@@ -51,14 +51,14 @@ class History:
         return cls.from_fields(_read_object(line, where, "values", '{"values": ["a", "b"]}'), where)
 
     @classmethod
-    def from_fields(cls, found: Mapping[str, object], where: str = "record") -> History:
+    def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> History:
         """The record in a decoded JSON object; unknown fields are refused.
 
         Raises:
             DataError: naming ``where``, the field and what to do.
         """
-        _refuse_unknown(found, ("values", "times", "id"), "a history has values, times and id", where)
-        values, times = found.get("values", []), found.get("times", [])
+        _refuse_unknown(fields, ("values", "times", "id"), "a history has values, times and id", where)
+        values, times = fields.get("values", []), fields.get("times", [])
         if not isinstance(values, list) or not all(
             isinstance(v, str | int) and not isinstance(v, bool) for v in values
         ):
@@ -67,7 +67,7 @@ class History:
             isinstance(t, int | float) and not isinstance(t, bool) for t in times
         ):
             raise DataError(f'{where}: field "times" must be a list of numbers (seconds)')
-        name = str(found.get("id", ""))
+        name = str(fields.get("id", ""))
         _whole("".join([name, *map(str, values)]), where)
         try:
             return cls(tuple(map(str, values)), tuple(map(float, times)), name)
@@ -103,22 +103,22 @@ class Text:
         return cls.from_fields(_read_object(line, where, "texts", '{"texts": ["a text"]}'), where)
 
     @classmethod
-    def from_fields(cls, found: Mapping[str, object], where: str = "record") -> Text:
+    def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Text:
         """The record in a decoded JSON object; unknown fields are refused.
 
         Raises:
             DataError: naming ``where``, the field and what to do.
         """
-        _refuse_unknown(found, ("texts", "label", "id"), "a text has texts, label and id", where)
-        texts, label = found.get("texts", []), found.get("label")
+        _refuse_unknown(fields, ("texts", "label", "id"), "a text has texts, label and id", where)
+        texts, label = fields.get("texts", []), fields.get("label")
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise DataError(f'{where}: field "texts" must be a list of one or two texts')
         if label is not None and (not isinstance(label, str | int) or isinstance(label, bool)):
             raise DataError(f'{where}: field "label" must be a text or a whole number')
-        name, known = str(found.get("id", "")), None if label is None else str(label)
-        _whole("".join([name, known or "", *texts]), where)
+        name, label_text = str(fields.get("id", "")), None if label is None else str(label)
+        _whole("".join([name, label_text or "", *texts]), where)
         try:
-            return cls(tuple(texts), known, name)
+            return cls(tuple(texts), label_text, name)
         except DataError as error:
             raise DataError(f"{where}: {error}") from error
 
@@ -145,18 +145,18 @@ class Post:
         return cls.from_fields(_read_object(line, where, "text", '{"text": "a post"}'), where)
 
     @classmethod
-    def from_fields(cls, found: Mapping[str, object], where: str = "record") -> Post:
+    def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Post:
         """The record in a decoded JSON object; unknown fields are refused.
 
         Raises:
             DataError: naming ``where``, the field and what to do.
         """
-        _refuse_unknown(found, ("text", "id", "about"), "a post has text, id and about", where)
-        about = found.get("about", [])
+        _refuse_unknown(fields, ("text", "id", "about"), "a post has text, id and about", where)
+        about = fields.get("about", [])
         if not isinstance(about, list) or not all(_is_name(name) for name in about):
             raise DataError(f'{where}: field "about" must be a list of ids of articles')
         names = tuple(_whole(str(name), where) for name in about)
-        return cls(_read_text(found, "text", where), _whole(str(found.get("id", "")), where), names)
+        return cls(_read_text(fields, "text", where), _whole(str(fields.get("id", "")), where), names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,35 +181,35 @@ class Article:
         return cls.from_fields(_read_object(line, where, "body", '{"body": "an article"}'), where)
 
     @classmethod
-    def from_fields(cls, found: Mapping[str, object], where: str = "record") -> Article:
+    def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Article:
         """The record in a decoded JSON object; unknown fields are refused.
 
         Raises:
             DataError: naming ``where``, the field and what to do.
         """
-        _refuse_unknown(found, ("body", "id", "title"), "an article has body, id and title", where)
-        title = _read_text(found, "title", where) if "title" in found else ""
-        return cls(_read_text(found, "body", where), _whole(str(found.get("id", "")), where), title)
+        _refuse_unknown(fields, ("body", "id", "title"), "an article has body, id and title", where)
+        title = _read_text(fields, "title", where) if "title" in fields else ""
+        return cls(_read_text(fields, "body", where), _whole(str(fields.get("id", "")), where), title)
 
 
 def _read_object(line: str, where: str, needed: str, example: str) -> dict[str, object]:
     try:
-        found = json.loads(line)
+        fields = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where}: not JSON ({quoted(error)}); expected {example}") from error
-    if not isinstance(found, dict) or needed not in found:
+    if not isinstance(fields, dict) or needed not in fields:
         raise DataError(f'{where}: field "{needed}" is missing; expected {example}')
-    return found
+    return fields
 
 
-def _refuse_unknown(found: Mapping[str, object], known: tuple[str, ...], sentence: str, where: str) -> None:
-    unknown = sorted(set(found) - set(known))
+def _refuse_unknown(fields: Mapping[str, object], names: tuple[str, ...], sentence: str, where: str) -> None:
+    unknown = sorted(set(fields) - set(names))
     if unknown:
         raise DataError(f"{where}: field {quoted(unknown[0])} is not known; {sentence}")
 
 
-def _read_text(found: Mapping[str, object], name: str, where: str) -> str:
-    text = found.get(name, "")
+def _read_text(fields: Mapping[str, object], name: str, where: str) -> str:
+    text = fields.get(name, "")
     if not isinstance(text, str):
         raise DataError(f'{where}: field "{name}" must be a text')
     return _whole(text, where)

@@ -83,8 +83,8 @@ def is_number(text: object) -> bool:
 
 def named_unit(name: str) -> str | None:
     """The unit that a column's name ends with, as in ``time_ms``."""
-    found = _SUFFIX.search(name)
-    return UNITS[(found.lastindex or 1) - 1] if found else None
+    match = _SUFFIX.search(name)
+    return UNITS[(match.lastindex or 1) - 1] if match else None
 
 
 def format_time(seconds: float, unit: str, absolute: bool) -> str:
@@ -105,12 +105,12 @@ def _parse_dates(column: pl.Series, where: Where) -> tuple[Times, str]:
     how = WORDS["iso"]
     if column.dtype.is_numeric():
         column = column.cast(pl.String)
-    if column.dtype == pl.String and (found := read_dates(column.str.strip_chars(), where)) is not None:
-        dates, how = found[0], f"dates as {found[1]}"
+    if column.dtype == pl.String and (parsed := read_dates(column.str.strip_chars(), where)) is not None:
+        dates, how = parsed[0], f"dates as {parsed[1]}"
         if dates.null_count():
             place = _first(dates.is_null())
             raise DataError(
-                f"{where(place)}: time {quoted(column[place])} is no date as {found[1]}, as which others are read"
+                f"{where(place)}: time {quoted(column[place])} is no date as {parsed[1]}, as which others are read"
             )
     elif column.dtype == pl.String:
         dates = column.str.strip_chars().str.to_datetime(strict=False, time_zone="UTC", time_unit="us")
@@ -123,8 +123,8 @@ def _parse_dates(column: pl.Series, where: Where) -> tuple[Times, str]:
 
 def _parse_mixed_dates(column: pl.Series, where: Where) -> pl.Series:
     """Dates in more than one ISO form, each distinct text once."""
-    known = {text: _iso(text.strip()) for text in column.unique()}
-    dates = column.replace_strict(known, return_dtype=pl.Datetime("us", "UTC"))
+    dates_of = {text: _iso(text.strip()) for text in column.unique()}
+    dates = column.replace_strict(dates_of, return_dtype=pl.Datetime("us", "UTC"))
     if dates.null_count():
         _refuse_text(column, dates, where)
     return dates

@@ -67,10 +67,10 @@ def mend_halves(data: bytes | mmap.mmap) -> tuple[bytes | mmap.mmap, int]:
         return data, 0
     count = 0
 
-    def mend(found: re.Match[bytes]) -> bytes:
+    def mend(half: re.Match[bytes]) -> bytes:
         nonlocal count
-        if found[1] is None:
-            return found[0]
+        if half[1] is None:
+            return half[0]
         count += 1
         return b"\\ufffd"
 
@@ -85,8 +85,8 @@ def mended(count: int) -> tuple[str, ...]:
 
 def _known(encoding: str) -> str:
     try:
-        found = codecs.lookup(encoding or "utf-8")
+        codec = codecs.lookup(encoding or "utf-8")
         "".encode(encoding or "utf-8")  # refuses what turns bytes into bytes, such as base64
     except (LookupError, ValueError) as error:
         raise SettingError(f"encoding {encoding!r} is not known; cp1252, latin-1 and utf-16 are") from error
-    return found.name
+    return codec.name

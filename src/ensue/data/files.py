@@ -98,10 +98,10 @@ class Content:
         if self.parquet:
             return list(self.schema())
         rows = (row for _, row in self.rows(separator or self.separator))
-        found = next((row for row in rows if any(row)), [])
-        while found and not found[-1].strip():
-            found.pop()
-        return found
+        header = next((row for row in rows if any(row)), [])
+        while header and not header[-1].strip():
+            header.pop()
+        return header
 
     def schema(self) -> pl.Schema:
         """The columns of Parquet.

@@ -57,14 +57,14 @@ class Histories:
         """
         kept = list(records)
         flat = [value for record in kept for value in record.values]
-        known = Vocabulary(flat) if vocabulary is None else vocabulary
+        shared = Vocabulary(flat) if vocabulary is None else vocabulary
         lengths = np.array([len(record.values) for record in kept], np.int64)
         timed = all(record.times for record in kept if record.values)
         times = np.array([t for record in kept for t in record.times] if timed else [], np.float64)
         return cls(
-            known.ids(flat),
-            _offsets(lengths),
-            known,
+            shared.ids(flat),
+            offsets_of(lengths),
+            shared,
             times,
             pl.Series([record.id for record in kept], dtype=pl.String),
         )
@@ -87,14 +87,17 @@ class Histories:
         if np.array_equal(index, every):
             return self
         lengths = self.lengths[index]
-        offsets = _offsets(lengths)
+        offsets = offsets_of(lengths)
         events = ranges(self.offsets[index], lengths)
         names = self.names.gather(index) if len(self.names) else self.names
         times = self.times[events] if self.timed else self.times
         return Histories(self.ids[events], offsets, self.vocabulary, times, names)
 
     def keep(self, events: npt.NDArray[np.bool_]) -> Histories:
-        """The same histories without the events that are ``False`` (some may become empty)."""
+        """The same histories without the events that are ``False`` (some may become empty).
+
+        Of the events 1 0 1 | 0 1 the running sums are 0 1 1 2 2 3; those at the offsets 0 3 5 are the new ones, 0 2 3.
+        """
         ends = np.concatenate([[0], np.cumsum(events)])
         times = self.times[events] if self.timed else self.times
         return Histories(self.ids[events], ends[self.offsets].astype(np.int64), self.vocabulary, times, self.names)
@@ -106,6 +109,7 @@ class Histories:
         """
         recoded = self
         if vocabulary is not self.vocabulary:
+            # One look-up an event: table[5] is the other id of the value that has id 5 here.
             table = np.concatenate([[PADDING, UNKNOWN], vocabulary.ids(self.vocabulary.values)]).astype(np.int32)
             recoded = Histories(table[self.ids], self.offsets, vocabulary, self.times, self.names)
         return recoded.keep(recoded.ids != UNKNOWN) if drop_unknown else recoded
@@ -116,7 +120,11 @@ class Histories:
 
 
 def ranges(starts: Index, lengths: Index) -> Index:
-    """All the ranges ``start, start + 1, …`` of the given lengths, one after the other, without a loop."""
+    """All the ranges ``start, start + 1, …`` of the given lengths, one after the other, without a loop.
+
+    Of starts 5 0 and lengths 2 3 it is 5 6 | 0 1 2: the count 0 1 2 3 4, moved by 5 for the first two and by -2 for
+    the others.
+    """
     ends = np.cumsum(lengths)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
 
@@ -129,5 +137,6 @@ def scrambled(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def _offsets(lengths: Index) -> Index:
+def offsets_of(lengths: Index | list[int]) -> Index:
+    """(lengths + 1,) where each of some parts begins, and the end of all: of lengths 2 3, 0 2 5."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])

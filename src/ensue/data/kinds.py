@@ -70,15 +70,15 @@ def _kind_of(path: Path, stated: set[str], phrases: bool, opening: Opening) -> K
         return "posts"
     if _is_queries(content):
         return "queries"
-    found = _as_texts(content)
-    if found is None:
+    table = _as_texts(content)
+    if table is None:
         return "sequences"
-    if found.layout in _NO_HEADER:
+    if table.layout in _NO_HEADER:
         return "texts"
-    if found.layout == "labelled lines":
+    if table.layout == "labelled lines":
         header = content.head(1)[0].split("\t")
         return "sequences" if recognise(content) is not None or _is_log(header) else "texts"
-    return "texts" if "label" in found.columns or not _is_log(_names(content)) else "sequences"
+    return "texts" if "label" in table.columns or not _is_log(_names(content)) else "sequences"
 
 
 def is_articles(path: Path, columns: Mapping[str, str] | None = None, **opening: Unpack[Opening]) -> bool:

@@ -31,11 +31,11 @@ def strip_markup(texts: pl.Series) -> tuple[pl.Series, int]:
     places = (tagged | coded).arg_true()
     if not len(places):
         return texts, 0
-    found = texts.gather(places)
+    marked = texts.gather(places)
     plain = pl.Series(
-        [_words(text) if tag else unescape(text) for text, tag in zip(found, tagged.gather(places), strict=True)]
+        [_words(text) if tag else unescape(text) for text, tag in zip(marked, tagged.gather(places), strict=True)]
     )
-    return texts.clone().scatter(places, plain), int((plain != found).sum())
+    return texts.clone().scatter(places, plain), int((plain != marked).sum())
 
 
 def only_links(texts: pl.Series) -> pl.Series:

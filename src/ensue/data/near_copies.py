@@ -37,12 +37,14 @@ def near_copies(texts: pl.Series) -> Index:
     key = key.zip_with(~silent, "\0" + texts.fill_null("").str.replace_all(r"\s+", ""))
     frame = pl.DataFrame({"key": key}).with_row_index("row")
     first = frame.select(pl.col("row").min().over("key")).to_series().to_numpy().astype(np.int64)
+    # Of texts a b a c where c is near b: first is 0 1 0 3, the distinct ones are 0 1 3, of which the third is near
+    # the second (0 1 1), so that the table says 0 1 - 1 and the groups are 0 1 0 1.
     distinct = np.unique(first)
     near = _near(key.gather(distinct))
     table = np.empty(len(texts), np.int64)
     table[distinct] = distinct[near]
-    found: Index = table[first]
-    return found
+    groups: Index = table[first]
+    return groups
 
 
 def headline_copies(posts: pl.Series, titles: pl.Series) -> Index:
@@ -52,17 +54,17 @@ def headline_copies(posts: pl.Series, titles: pl.Series) -> Index:
     owners, runs = _distinct(owners, runs)
     frame = pl.DataFrame({"text": owners, "run": runs})
     long = pl.DataFrame({"text": np.flatnonzero(words >= _LEAST_WORDS)})
-    asked = frame.filter(pl.col("text") >= len(posts)).join(long, on="text")
-    sizes = asked.group_by("text").len()
-    both = frame.filter(pl.col("text") < len(posts)).join(asked, on="run", suffix="_title")
+    headlines = frame.filter(pl.col("text") >= len(posts)).join(long, on="text")
+    sizes = headlines.group_by("text").len()
+    both = frame.filter(pl.col("text") < len(posts)).join(headlines, on="run", suffix="_title")
     shared = both.group_by("text", "text_title").len().join(sizes, left_on="text_title", right_on="text")
     shared = shared.with_columns(share=pl.col("len") / pl.col("len_right")).filter(pl.col("share") >= HELD)
     best = shared.sort(["share", "text_title"], descending=[True, False]).unique(
         "text", keep="first", maintain_order=True
     )
-    found = np.full(len(posts), -1, np.int64)
-    found[best["text"].to_numpy()] = best["text_title"].to_numpy() - len(posts)
-    return found
+    copied = np.full(len(posts), -1, np.int64)
+    copied[best["text"].to_numpy()] = best["text_title"].to_numpy() - len(posts)
+    return copied
 
 
 def plain_words(texts: pl.Series) -> pl.Series:
@@ -72,7 +74,10 @@ def plain_words(texts: pl.Series) -> pl.Series:
 
 
 def components(first: Index, second: Index, size: int) -> Index:
-    """(size,) the smallest number that each is joined to by pairs, over any number of steps."""
+    """(size,) the smallest number that each is joined to by pairs, over any number of steps.
+
+    The pairs 3 1, 1 0 and 5 4 of six join 0 1 3 and 4 5: 0 0 2 0 4 4.
+    """
     labels = np.arange(size)
     while True:
         low = np.minimum(labels[first], labels[second])
@@ -98,18 +103,19 @@ def _near(texts: pl.Series) -> Index:
         for row in range(_ROWS):
             mixed = scrambled(runs ^ scrambled(np.array([band * _ROWS + row], np.uint64)))
             signature = scrambled(signature ^ np.minimum.reduceat(mixed, offsets[long]))
+        # Signatures 7 9 7 start at 0 1 and have the codes 0 1 0: the third text is compared with the first.
         _, starts, codes = np.unique(signature, return_index=True, return_inverse=True)
         mates = np.flatnonzero(starts[codes] != np.arange(len(long)))
         pairs.append(np.stack([long[starts[codes[mates]]], long[mates]], axis=1))
-    asked = np.unique(np.concatenate(pairs), axis=0)
-    joined = asked[_overlap(runs, offsets, asked) >= NEAR]
+    candidates = np.unique(np.concatenate(pairs), axis=0)
+    joined = candidates[_overlap(runs, offsets, candidates) >= NEAR]
     return components(joined[:, 0], joined[:, 1], len(texts))
 
 
 def _overlap(runs: npt.NDArray[np.uint64], offsets: Index, pairs: Index) -> npt.NDArray[np.float64]:
     """(pairs,) Jaccard overlap of the sets of runs of two texts, a block of pairs at a time."""
     lengths = np.diff(offsets)
-    found = np.empty(len(pairs))
+    shares = np.empty(len(pairs))
     for low in range(0, len(pairs), _BLOCK):
         block = pairs[low : low + _BLOCK]
         sides = [runs[ranges(offsets[side], lengths[side])] for side in block.T]
@@ -117,12 +123,15 @@ def _overlap(runs: npt.NDArray[np.uint64], offsets: Index, pairs: Index) -> npt.
         every = pl.DataFrame({"pair": owners, "run": np.concatenate(sides)})
         union = every.unique().group_by("pair").len().sort("pair")["len"].to_numpy()
         total = lengths[block].sum(1)
-        found[low : low + _BLOCK] = (total - union) / union
-    return found
+        shares[low : low + _BLOCK] = (total - union) / union
+    return shares
 
 
 def _runs(texts: pl.Series) -> tuple[Index, npt.NDArray[np.uint64], Index]:
-    """Whose and which run of three words (of fewer, all), and (texts,) numbers of words."""
+    """Whose and which run of three words (of fewer, all), and (texts,) numbers of words.
+
+    "a b c d" and "e f" have the runs abc, bcd and ef, whose are 0 0 1, and 4 and 2 words.
+    """
     lists = texts.str.split(" ").list.eval(pl.element().filter(pl.element() != ""))
     lengths = lists.list.len().to_numpy().astype(np.int64)
     owners = np.repeat(np.arange(len(texts)), lengths)

@@ -28,9 +28,9 @@ def extended(originals: pl.DataFrame, added: pl.DataFrame) -> pl.DataFrame:
     if originals.columns != [JSON]:
         names = _free(added.columns, set(originals.columns))
         return originals.hstack(added.rename(dict(zip(added.columns, names, strict=True))))
-    found = [json.loads(line) for line in originals[JSON]]
-    names = _free(added.columns, {name for fields in found for name in fields})
-    merged = (fields | dict(zip(names, row, strict=True)) for fields, row in zip(found, added.rows(), strict=True))
+    objects = [json.loads(line) for line in originals[JSON]]
+    names = _free(added.columns, {name for fields in objects for name in fields})
+    merged = (fields | dict(zip(names, row, strict=True)) for fields, row in zip(objects, added.rows(), strict=True))
     return pl.DataFrame({JSON: [json.dumps(fields, ensure_ascii=False) for fields in merged]})
 
 

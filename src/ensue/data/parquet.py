@@ -88,19 +88,19 @@ class _Struct:
 
     def all(self, place: tuple[int, ...]) -> list[int]:
         """The numbers of one place, in as many structs as there are."""
-        return [number for own, number in self.numbers if own == place]
+        return [number for owner, number in self.numbers if owner == place]
 
     def structs(self, place: tuple[int, ...]) -> Iterator[dict[int, int]]:
         """The numbers of each struct of one place, by their fields, which never fall within a struct."""
-        found: dict[int, int] = {}
-        for own, number in self.numbers:
-            if own[:-1] == place:
-                if found and own[-1] < max(found):
-                    yield found
-                    found = {}
-                found[own[-1]] = number
-        if found:
-            yield found
+        numbers: dict[int, int] = {}
+        for owner, number in self.numbers:
+            if owner[:-1] == place:
+                if numbers and owner[-1] < max(numbers):
+                    yield numbers
+                    numbers = {}
+                numbers[owner[-1]] = number
+        if numbers:
+            yield numbers
 
     def read_struct(self, place: tuple[int, ...], deep: int) -> None:
         """Every field of a struct; ``place`` are the numbers of the fields that lead to it."""
@@ -135,18 +135,18 @@ class _Struct:
             self._read(kind, place, deep + 1)
 
     def _byte(self) -> int:
-        found = self.data[self.at]
+        byte = self.data[self.at]
         self.at += 1
-        return found
+        return byte
 
     def _varint(self) -> int:
-        found = shift = 0
+        number = shift = 0
         while True:
             byte = self._byte()
-            found |= (byte & 127) << shift
+            number |= (byte & 127) << shift
             shift += 7
             if byte < 128:
-                return found
+                return number
             if shift > 70:
                 raise IndexError
 

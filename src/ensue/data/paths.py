@@ -45,12 +45,12 @@ class Paths:
         """
         items, path = self.items, self.paths[interest]
         open_: Times = np.array([item in allowed and item not in done for item in items], np.float64)
-        own: Times = open_ * np.array([item in path for item in items], float)
+        onwards: Times = open_ * np.array([item in path for item in items], float)
         even: Times = open_ / open_.sum()
-        if not own.any():
+        if not onwards.any():
             return even
         chances: Times = even * (1 - AHEAD - OWN)
-        chances += own / own.sum() * OWN
+        chances += onwards / onwards.sum() * OWN
         chances[items.index(self._ahead(path, done, allowed))] += AHEAD
         return chances
 
@@ -63,8 +63,8 @@ class Paths:
             interest: share * self._likelihood(interest, done, allowed) for interest, share in self.shares.items()
         }
         whole = sum(weights.values())
-        found: Times = np.sum([w / whole * self.step(name, done, allowed) for name, w in weights.items()], axis=0)
-        return found
+        mean: Times = np.sum([w / whole * self.step(name, done, allowed) for name, w in weights.items()], axis=0)
+        return mean
 
     def walk(
         self, interest: str, steps: int, allowed: Collection[str], generator: np.random.Generator

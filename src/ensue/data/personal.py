@@ -85,8 +85,8 @@ def looks_personal(texts: pl.Series) -> Mask:
     )
     personal: Mask = frame["found"].to_numpy().copy()
     for row in np.flatnonzero(frame["doubtful"].to_numpy() & ~personal).tolist():
-        own = frame["text"][row]
-        personal[row] = _holds_number(own) or _holds_card(own) or _holds_account(own) or _holds_secret(own)
+        query = frame["text"][row]
+        personal[row] = _holds_number(query) or _holds_card(query) or _holds_account(query) or _holds_secret(query)
     return personal
 
 

@@ -48,34 +48,34 @@ class Roles:
             SettingError: one column in two roles.
         """
         require_columns(path, names, stated)
-        found, notes, free = {**stated, **paired}, list[str](), list(among) or names
+        columns, notes, free = {**stated, **paired}, list[str](), list(among) or names
         for role, words in self.known.items():
             fitting = [
-                name for word in words for name in free if self.plain(name) == word and name not in found.values()
+                name for word in words for name in free if self.plain(name) == word and name not in columns.values()
             ]
-            if role not in found and fitting:
-                found[role] = fitting.pop(0)
+            if role not in columns and fitting:
+                columns[role] = fitting.pop(0)
             if role in self.doubted and role not in stated:
                 notes += [
-                    f"{role} is {quoted(found[role])}; {quoted(name)} would fit too, choose with --columns"
+                    f"{role} is {quoted(columns[role])}; {quoted(name)} would fit too, choose with --columns"
                     for name in fitting[: self.doubts]
                 ]
-        if not found.keys() & set(self.needed):
+        if not columns.keys() & set(self.needed):
             raise DataError(
                 f"{path}: no column is known as the {self.needed[0]}; the columns are {listed(names)}; name them with "
                 f"--columns {self.example}"
             )
-        return {role: found[role] for role in self.known if role in found}, tuple(notes)
+        return {role: columns[role] for role in self.known if role in columns}, tuple(notes)
 
 
-def require_roles(stated: Mapping[str, str], known: Iterable[str]) -> None:
+def require_roles(stated: Mapping[str, str], allowed: Iterable[str]) -> None:
     """Refuse a stated role that a kind of record does not have.
 
     Raises:
         SettingError: naming it.
     """
     for role in stated:
-        if role not in (roles := tuple(known)):
+        if role not in (roles := tuple(allowed)):
             raise SettingError(f"columns: role {role!r} is not known; the roles are {', '.join(roles)}")
 
 

@@ -134,8 +134,8 @@ def _measure(stream: IO[bytes], total: int, limit: int) -> tuple[int, int]:
     kept, right, low, high = b"", 1, 2**40, 0
     while (step := stream.read(_STEP)) and total <= limit:
         total += len(step)
-        found = _CELL.findall(kept + step)
-        columns, rows = {column for column, _ in found}, {int(row) for _, row in found}
+        cells = _CELL.findall(kept + step)
+        columns, rows = {column for column, _ in cells}, {int(row) for _, row in cells}
         right = max([right, *map(_number, columns)])
         low, high = min([low, *rows]), max([high, *rows])
         kept = step[-64:]

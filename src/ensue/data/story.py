@@ -161,7 +161,7 @@ def make_story(*, seed: int = 0, num_posts: int = 3000, num_reads: int = 3400, n
         Paths({name: tuple(one[key]) for name, one in town["interests"].items()}, shares)
         for key in ("reads", "searches")
     )
-    wordings = {aim: tuple(found) for aim, found in town["searches"].items()}
+    wordings = {aim: tuple(phrases) for aim, phrases in town["searches"].items()}
     base = Story(
         town["title"], town["summary"], begins, people, articles, published,
         {one["id"]: one["interest"] for one in town["articles"]},
@@ -204,7 +204,7 @@ def _posts(
     # Posts begin when the bridge closes: on day 1 in the evening.
     times = np.sort(generator.uniform(begins + 1.75 * DAY, begins + town["days"] * DAY, len(authors)))
     moods = {one["id"]: generator.dirichlet([MIXED] * len(town["feelings"])) for one in town["articles"]}
-    found = []
+    posts = []
     for number, (author, time) in enumerate(zip(authors, times.tolist(), strict=True)):
         day = int((time - begins) // DAY)
         article, feeling = _subject(town, people[author], day, moods, generator)
@@ -213,8 +213,8 @@ def _posts(
         if feeling is not None and generator.random() < MISREAD:
             label = str(generator.choice([one for one in town["feelings"] if one != feeling]))
         about = (article["id"],) if article else ()
-        found.append(Written(Post(text, f"p{number:04d}", about), author, time, feeling, label))
-    return tuple(found)
+        posts.append(Written(Post(text, f"p{number:04d}", about), author, time, feeling, label))
+    return tuple(posts)
 
 
 def _subject(
@@ -247,12 +247,15 @@ def _text(town: Town, article: Town | None, feeling: str | None, generator: np.r
     if feeling is None:
         said, words = [str(generator.choice(town["neutral" if article else "chatter"]))], {}
     else:
-        own, common = town["feelings"][feeling], town["sentences"]
+        mood, common = town["feelings"][feeling], town["sentences"]
         others = [word for name, other in town["feelings"].items() if name != feeling for word in other["mood"]]
         kinds = ["about", *["remarks"] * int(generator.choice(len(REMARKS), p=REMARKS))]
-        said = [str(generator.choice((common if generator.random() < own["common"] else own)[kind])) for kind in kinds]
+        said = []
+        for kind in kinds:
+            source = common if generator.random() < mood["common"] else mood
+            said.append(str(generator.choice(source[kind])))
         generator.shuffle(said)
-        words = {**town["words"], **own, "other": others}
+        words = {**town["words"], **mood, "other": others}
     said = [_filled(sentence, {**words, "topic": [topic]}, generator) for sentence in said]
     return " ".join(part for part in (opener, *said, closer) if part)
 
@@ -260,8 +263,8 @@ def _text(town: Town, article: Town | None, feeling: str | None, generator: np.r
 def _filled(sentence: str, words: Mapping[str, Sequence[str]], generator: np.random.Generator) -> str:
     """A sentence with one of the words in place of each {name}, its first letter large where the name's is."""
 
-    def fill(found: re.Match[str]) -> str:
-        name = found[1]
+    def fill(match: re.Match[str]) -> str:
+        name = match[1]
         word = str(generator.choice(words[name.lower()]))
         return word[0].upper() + word[1:] if name[0].isupper() else word
 
@@ -273,10 +276,10 @@ def _renamed(world: World, names: list[str], posts: tuple[Written, ...]) -> Worl
     vocabulary, low = Vocabulary(names), 0
     parts = []
     for part in (world.train, world.valid, world.test):
-        own = posts[low : low + len(part)]
+        written = posts[low : low + len(part)]
         low += len(part)
-        starts = np.repeat([one.time for one in own], part.lengths)
-        labels = pl.Series([one.post.id for one in own], dtype=pl.String)
+        starts = np.repeat([one.time for one in written], part.lengths)
+        labels = pl.Series([one.post.id for one in written], dtype=pl.String)
         parts.append(replace(part, vocabulary=vocabulary, times=part.times + starts, names=labels))
     edges = frozenset((names[int(a[1:])], names[int(b[1:])]) for a, b in world.edges)
     train, valid, test = parts
@@ -286,63 +289,63 @@ def _renamed(world: World, names: list[str], posts: tuple[Written, ...]) -> Worl
 def _interest_shares(people: Mapping[str, str]) -> dict[str, float]:
     """How common each interest is among all sessions: those of loyal people, and those of all others."""
     kinds = list(people.values())
-    known = dict.fromkeys(kinds)
-    return {name: LOYAL * kinds.count(name) / len(kinds) + (1 - LOYAL) / len(known) for name in known}
+    distinct = dict.fromkeys(kinds)
+    return {name: LOYAL * kinds.count(name) / len(kinds) + (1 - LOYAL) / len(distinct) for name in distinct}
 
 
 def _reading(story: Story, number: int, generator: np.random.Generator) -> tuple[Session, ...]:
     """Three to seven articles in a row."""
-    found = []
+    visits = []
     for person, interest, time in _visits(story, number, 2, generator):
         day = story.day_of(time)
         values = story.read_paths.walk(interest, int(generator.integers(3, 8)), story.allowed(day), generator)
-        found.append((person, interest, time, values))
-    return _sessions(story, found, "r", (20.0, 240.0), generator)
+        visits.append((person, interest, time, values))
+    return _sessions(story, visits, "r", (20.0, 240.0), generator)
 
 
 def _searching(story: Story, number: int, private: list[str], generator: np.random.Generator) -> tuple[Session, ...]:
     """Two to five queries in a row; one in a hundred sessions ends with something that is nobody else's business."""
-    found = []
+    visits = []
     for person, interest, time in _visits(story, number, 2, generator):
         aims = story.search_paths.walk(interest, int(generator.integers(2, 6)), story.search_paths.items, generator)
         typed = [str(generator.choice(story.wordings[aim], p=_shares(len(story.wordings[aim])))) for aim in aims]
-        found.append((person, interest, time, tuple(typed)))
+        visits.append((person, interest, time, tuple(typed)))
     some = defaultdict(list)
-    for place, (person, *_) in enumerate(found):
+    for place, (person, *_) in enumerate(visits):
         some[person].append(place)
     for query, person in zip(private, generator.choice(list(some), len(private), replace=False), strict=True):
         place = some[str(person)][0]
-        found[place] = (*found[place][:3], (*found[place][3], query))
-    return _sessions(story, found, "s", (8.0, 60.0), generator)
+        visits[place] = (*visits[place][:3], (*visits[place][3], query))
+    return _sessions(story, visits, "s", (8.0, 60.0), generator)
 
 
 def _visits(story: Story, number: int, first_day: int, generator: np.random.Generator) -> list[tuple[str, str, float]]:
     """Who comes, with which interest, and when: between seven in the morning and eleven at night."""
     names, interests = list(story.people), list(story.read_paths.paths)
     days = np.sort(generator.integers(first_day, 14, number))
-    found = []
+    visits = []
     for day in days.tolist():
         person = str(generator.choice(names))
         interest = story.people[person] if generator.random() < LOYAL else str(generator.choice(interests))
-        found.append((person, interest, story.begins + day * DAY + float(generator.uniform(7, 23)) * HOUR))
-    return sorted(found, key=lambda visit: visit[2])
+        visits.append((person, interest, story.begins + day * DAY + float(generator.uniform(7, 23)) * HOUR))
+    return sorted(visits, key=lambda visit: visit[2])
 
 
 def _sessions(
     story: Story,
-    found: list[tuple[str, str, float, tuple[str, ...]]],
+    visits: list[tuple[str, str, float, tuple[str, ...]]],
     letter: str,
     pause: tuple[float, float],
     generator: np.random.Generator,
 ) -> tuple[Session, ...]:
     """With times: so many seconds between one value and the next."""
-    made = []
-    for number, (person, interest, time, values) in enumerate(found):
+    sessions = []
+    for number, (person, interest, time, values) in enumerate(visits):
         pauses = generator.uniform(*pause, len(values) - 1) if len(values) > 1 else np.empty(0)
         times = tuple((time + np.concatenate([[0.0], np.cumsum(pauses)])).round().tolist())
         history = History(values, times, f"{letter}{number:04d}")
-        made.append(Session(history, person, story.day_of(time), interest))
-    return tuple(made)
+        sessions.append(Session(history, person, story.day_of(time), interest))
+    return tuple(sessions)
 
 
 def _shares(count: int) -> list[float]:

@@ -213,12 +213,12 @@ def read_object(line: str, where: str) -> dict[str, object]:
         DataError: the line is none.
     """
     try:
-        found = json.loads(line)
+        fields = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where}: not JSON ({quoted(error)}); expected one object a line") from error
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         raise DataError(f"{where}: is not a JSON object; expected one object a line")
-    return found
+    return fields
 
 
 def by_role(frame: pl.DataFrame, columns: Mapping[str, str]) -> pl.DataFrame:

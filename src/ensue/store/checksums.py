@@ -23,10 +23,10 @@ _LINE = re.compile(r"([0-9a-f]{64})  (\S+)")
 
 def digest(parts: Iterable[bytes]) -> str:
     """The checksum of bytes that come in parts, in hexadecimal."""
-    found = hashlib.blake2b(digest_size=32)
+    hashed = hashlib.blake2b(digest_size=32)
     for part in parts:
-        found.update(part)
-    return found.hexdigest()
+        hashed.update(part)
+    return hashed.hexdigest()
 
 
 def lines_of(files: Mapping[str, bytes]) -> bytes:
@@ -81,10 +81,10 @@ def sum_of(folder: Path, name: str) -> str | None:
     Raises:
         ModelFolderError: ``B2SUMS`` is damaged, or lacks the file.
     """
-    known = sums_of(folder)
-    if known and name not in known and name not in FREE:
+    sums = sums_of(folder)
+    if sums and name not in sums and name not in FREE:
         raise ModelFolderError(f"{folder}/{name}: has no checksum in {FILE}; copy the folder anew")
-    return known.get(name)
+    return sums.get(name)
 
 
 def require_sum(folder: Path, name: str, expected: str | None, parts: Iterable[bytes]) -> None:

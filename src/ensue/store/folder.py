@@ -131,19 +131,19 @@ def read_settings(folder: Path) -> Settings:
     if not folder.is_dir() and not put_back(folder):
         raise ModelFolderError(f"{folder}: no such model folder; make one with `ensue fit TASK DATA -o {folder}`")
     try:
-        found = json.loads(read_file(folder, "settings.json"))
+        settings = json.loads(read_file(folder, "settings.json"))
     except (ValueError, RecursionError) as error:
         raise ModelFolderError(f"{folder}/settings.json: not JSON ({error}); the folder is damaged") from error
-    if not isinstance(found, dict) or not set(found) >= _KEYS:
+    if not isinstance(settings, dict) or not set(settings) >= _KEYS:
         raise ModelFolderError(f"{folder}/settings.json: not written by ensue; name a folder made by `ensue fit`")
-    if not isinstance(found["format"], int) or found["format"] > FORMAT:
+    if not isinstance(settings["format"], int) or settings["format"] > FORMAT:
         raise ModelFolderError(
-            f"{folder}: written by ensue {found['ensue']} in format {found['format']}, this one reads up to {FORMAT}; "
-            "update ensue"
+            f"{folder}: written by ensue {settings['ensue']} in format {settings['format']}, this one reads up to "
+            f"{FORMAT}; update ensue"
         )
-    if "checksums" in found and not (folder / checksums.FILE).exists():
+    if "checksums" in settings and not (folder / checksums.FILE).exists():
         raise ModelFolderError(f"{folder}: {checksums.FILE} is missing; copy the folder anew")
-    return found
+    return settings
 
 
 def read_model(folder: Path, make: Callable[..., T], fill: Callable[[T, Path, Settings], None]) -> T:
@@ -159,14 +159,15 @@ def read_model(folder: Path, make: Callable[..., T], fill: Callable[[T, Path, Se
     """
 
     def read() -> T:
-        found = read_settings(folder)
+        settings = read_settings(folder)
         with damage(folder):
-            made = make(found["model"], settings={**found["settings"], **(found["schedule"] or {})}, seed=found["seed"])
-            facts = found["facts"]
+            chosen = {**settings["settings"], **(settings["schedule"] or {})}
+            predictor = make(settings["model"], settings=chosen, seed=settings["seed"])
+            facts = settings["facts"]
             if not isinstance(facts, dict):
                 raise TypeError("the facts in settings.json are no object")
-            fill(made, folder, facts)
-        return made
+            fill(predictor, folder, facts)
+        return predictor
 
     return read_unchanged(folder, read)
 
@@ -180,13 +181,13 @@ def read_unchanged(folder: Path, read: Callable[[], T]) -> T:
     while True:
         before = _identity(folder)
         try:
-            found = read()
+            content = read()
         except ModelFolderError:
             if _identity(folder) == before:
                 raise
         else:
             if _identity(folder) == before:
-                return found
+                return content
 
 
 def read_file(folder: Path, name: str) -> bytes:
@@ -280,10 +281,10 @@ def _new_sibling(folder: Path) -> Iterator[Path]:
 
 def _identity(folder: Path) -> tuple[int, int] | None:
     try:
-        found = folder.stat()
+        status = folder.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 def _is_model(folder: Path) -> bool:

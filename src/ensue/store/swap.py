@@ -65,8 +65,8 @@ def put_back(folder: Path) -> bool:
 def _old(place: Path) -> list[Path]:
     """What was moved aside from this place; a folder whose name goes on with a dot has others of its own."""
     begin, end = f".{place.name}.", ".old"
-    found = place.parent.glob(f"{glob.escape(begin)}*{end}")
-    return [left for left in found if "." not in left.name.removeprefix(begin).removesuffix(end)]
+    aside = place.parent.glob(f"{glob.escape(begin)}*{end}")
+    return [left for left in aside if "." not in left.name.removeprefix(begin).removesuffix(end)]
 
 
 @contextmanager

@@ -21,10 +21,10 @@ def current(folder: Path) -> int:
         ModelFolderError: not a whole model folder.
     """
     facts = read_settings(folder).get("facts")
-    found = facts.get("version", 1) if isinstance(facts, dict) else 1
-    if not isinstance(found, int) or found < 1:
-        raise ModelFolderError(f"{folder}/settings.json: version {found!r} is not a number from 1")
-    return found
+    version = facts.get("version", 1) if isinstance(facts, dict) else 1
+    if not isinstance(version, int) or version < 1:
+        raise ModelFolderError(f"{folder}/settings.json: version {version!r} is not a number from 1")
+    return version
 
 
 def kept(folder: Path) -> list[int]:
@@ -74,22 +74,22 @@ def roll_back(folder: Path, number: int | None = None) -> tuple[int, int]:
         SettingError: no such version.
         ModelFolderError: it is damaged, or the disk is full; what stands is unchanged.
     """
-    found, standing = kept(folder), current(folder)
+    versions, standing = kept(folder), current(folder)
     if number is None:
-        older = [version for version in found if version < standing]
+        older = [version for version in versions if version < standing]
         if not older:
-            raise SettingError(f"{folder}: no older version than {standing} is kept{_list(found)}")
+            raise SettingError(f"{folder}: no older version than {standing} is kept{_list(versions)}")
         number = older[-1]
-    elif number not in found:
-        raise SettingError(f"{folder}: version {number} is not kept{_list(found)}")
+    elif number not in versions:
+        raise SettingError(f"{folder}: version {number} is not kept{_list(versions)}")
     require_whole(_at(folder, number))
     replaced = keep(folder)
     clone_folder(_at(folder, number), folder)
     return number, replaced
 
 
-def _list(found: list[int]) -> str:
-    return f"; kept: {', '.join(map(str, found))}" if found else "; `ensue update` keeps what it replaces"
+def _list(versions: list[int]) -> str:
+    return f"; kept: {', '.join(map(str, versions))}" if versions else "; `ensue update` keeps what it replaces"
 
 
 def _place(folder: Path) -> Path:

@@ -63,11 +63,11 @@ class Encoder:
                 self._known.update(zip(part, self._encode(part), strict=True))
                 if self.follow is not None:
                     self.follow(low + len(part), len(new))
-            found = torch.from_numpy(np.stack([self._known[text] for text in texts]))
-            most = KEPT // (4 * found.shape[1])
+            vectors = torch.from_numpy(np.stack([self._known[text] for text in texts]))
+            most = KEPT // (4 * vectors.shape[1])
             for text in list(islice(self._known, max(0, len(self._known) - most))):
                 del self._known[text]
-        return found
+        return vectors
 
     @property
     def dim(self) -> int:
@@ -84,8 +84,8 @@ class Encoder:
         Raises:
             SettingError: it is another one, it is missing, or it cannot be read.
         """
-        own = self.probe()
-        if len(own) != len(probe) or not np.allclose(own, probe, rtol=0, atol=0.02 * np.abs(probe).max()):
+        numbers = self.probe()
+        if len(numbers) != len(probe) or not np.allclose(numbers, probe, rtol=0, atol=0.02 * np.abs(probe).max()):
             raise SettingError(f"encoder {self.name!r} is not the one this model was trained with; put that one back")
 
     def _encode(self, texts: list[str]) -> np.ndarray[Any, np.dtype[np.float32]]:

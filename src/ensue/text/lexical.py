@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.histories import Index, ranges
+from ensue.data.histories import Index, offsets_of, ranges
 from ensue.errors import SettingError
 from ensue.metrics import Floats
 from ensue.text.postings import Postings
@@ -88,7 +88,7 @@ class Lexical:
         lengths = np.diff(self.offsets)[index]
         cells = ranges(self.offsets[index], lengths)
         self.keys, self.counts = self.keys[cells], self.counts[cells]
-        self.offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        self.offsets = offsets_of(lengths)
         self._index = None
 
     def scores(self, texts: pl.Series) -> npt.NDArray[np.float32]:

@@ -47,14 +47,14 @@ _WRAPPED = 40
 
 def sentences(text: str) -> list[str]:
     """The sentences of a text, in order, none empty; together they hold all of it but the spaces between."""
-    found, start, number = list[str](), 0, 0
+    parts, start, number = list[str](), 0, 0
     cased = [line != line.lower() for line in text.split("\n")]
     for mark in _MARK.finditer(text):
         if mark.end() > start and _ends(text, start, mark, cased=cased[number]):
-            found.append(text[start : mark.end()].strip())
+            parts.append(text[start : mark.end()].strip())
             start = mark.end()
         number += (mark["line"] or "").count("\n")
-    return [part for part in [*found, text[start:].strip()] if part]
+    return [part for part in [*parts, text[start:].strip()] if part]
 
 
 def _ends(text: str, start: int, mark: re.Match[str], *, cased: bool) -> bool:

@@ -51,5 +51,5 @@ def sparse_rows(rows: Index, columns: Index, values: Floats, shape: tuple[int, i
     """
     from scipy.sparse import csr_array
 
-    made: SparseRows = csr_array((values, columns, np.searchsorted(rows, np.arange(shape[0] + 1))), shape=shape)
-    return made
+    matrix: SparseRows = csr_array((values, columns, np.searchsorted(rows, np.arange(shape[0] + 1))), shape=shape)
+    return matrix

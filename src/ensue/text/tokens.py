@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.histories import Ids, Index, ranges
+from ensue.data.histories import Ids, Index, offsets_of, ranges
 from ensue.errors import DataError, SettingError
 from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
 
@@ -118,7 +118,7 @@ class Tokens:
         num_words = np.diff(self.sentences)[kept]
         places = ranges(self.sentences[kept], num_words)
         words = None if self.words is None else self.words.gather(places)
-        return Tokens(self.ids[places], _offsets(num_words), _offsets(num_sentences), words=words)
+        return Tokens(self.ids[places], offsets_of(num_words), offsets_of(num_sentences), words=words)
 
 
 class Tokenizer:
@@ -197,8 +197,8 @@ class Tokenizer:
     def _ids(self, words: pl.Series) -> Ids:
         """(words,) ids, looked up once a distinct word."""
         distinct = words.unique()
-        found = pl.Series(self.vocabulary.ids(distinct.to_list()))
-        ids: Ids = words.replace_strict(distinct, found, default=UNKNOWN, return_dtype=pl.Int32).to_numpy()
+        ids_of = pl.Series(self.vocabulary.ids(distinct.to_list()))
+        ids: Ids = words.replace_strict(distinct, ids_of, default=UNKNOWN, return_dtype=pl.Int32).to_numpy()
         return ids
 
     def to_json(self) -> str:
@@ -214,12 +214,12 @@ class Tokenizer:
             DataError: naming ``where`` (a file) and what is wrong.
         """
         try:
-            found = json.loads(text)
+            saved = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{where}: not JSON ({error}); save the tokenizer again") from error
-        if not isinstance(found, dict) or found.get("format") != FORMAT:
+        if not isinstance(saved, dict) or saved.get("format") != FORMAT:
             raise DataError(f"{where}: is no tokenizer of format {FORMAT}; save it again with this version")
-        words, lower = found.get("words"), found.get("lower")
+        words, lower = saved.get("words"), saved.get("lower")
         if not isinstance(lower, bool) or not isinstance(words, list) or not all(isinstance(w, str) for w in words):
             raise DataError(f'{where}: expected "lower" true or false and "words" a list of texts; save it again')
         tokenizer = cls(words, lower=lower)
@@ -248,21 +248,22 @@ def split_words(column: pl.Series, *, lower: bool = True, sentences: bool = Fals
     lengths = words.list.len().to_numpy().astype(np.int64)
     if sentences:
         # Empty sentences go, but for the first of a text that has no words at all.
+        # Sentences of 2 0 words and of 0 0: owners 0 0 1 1 and lengths 2 0 0 0, of which the first and the third stay.
         first = np.concatenate([[True], owners[1:] != owners[:-1]])[: len(owners)]
         silent = np.bincount(owners, lengths, minlength=1)[owners] == 0 if len(owners) else np.zeros(0, bool)
         kept = (lengths > 0) | (first & silent)
         owners, lengths = owners[kept], lengths[kept]
     num_texts = int(owners[-1]) + 1 if len(owners) else 0
     flat = words.explode().drop_nulls()
-    return Words(flat, _offsets(lengths), _offsets(np.bincount(owners, minlength=num_texts)))
+    return Words(flat, offsets_of(lengths), offsets_of(np.bincount(owners, minlength=num_texts)))
 
 
 def _sentences(column: pl.Series) -> pl.Series:
     """(texts,) lists of sentences."""
     held = column.str.replace_all(_HOLD, f"${{1}}.{_HELD}")
-    found = held.str.replace_all(_END, f"${{1}} {BREAK} ").str.replace_all(_HELD, " ", literal=True)
+    ended = held.str.replace_all(_END, f"${{1}} {BREAK} ").str.replace_all(_HELD, " ", literal=True)
     marked = column.str.contains(BREAK, literal=True)
-    return column.zip_with(marked, found).str.split(BREAK)
+    return column.zip_with(marked, ended).str.split(BREAK)
 
 
 def _words(column: pl.Series, tokenised: pl.Series, lower: bool) -> pl.Series:
@@ -285,7 +286,7 @@ def _cut(tokens: Tokens, max_words: int | None, max_sentences: int | None) -> To
     short = num_words[kept] if max_words is None else np.minimum(num_words[kept], max_words)
     places = ranges(tokens.sentences[kept], short)
     ids = tokens.ids[places]
-    left = Tokens(ids, _offsets(short), _offsets(few))
+    left = Tokens(ids, offsets_of(short), offsets_of(few))
     return Tokens(
         ids,
         left.sentences,
@@ -295,7 +296,3 @@ def _cut(tokens: Tokens, max_words: int | None, max_sentences: int | None) -> To
         cut_texts=int((tokens.lengths > left.lengths).sum()),
         words=None if tokens.words is None else tokens.words.gather(places),
     )
-
-
-def _offsets(lengths: Index) -> Index:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])

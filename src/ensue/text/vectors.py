@@ -162,13 +162,13 @@ def _read_npz(path: Path, places: Places, num_words: int) -> Vectors:
         raise DataError(f"{path}: expected vectors (words, dim) of numbers and words as texts; write it again")
     if listed.ndim == 0:
         text = listed.item()
-        found = (text if isinstance(text, bytes) else text.encode()).split(b"\n")
+        words = (text if isinstance(text, bytes) else text.encode()).split(b"\n")
     else:
-        found = [word if isinstance(word, bytes) else word.encode() for word in listed.ravel().tolist()]
-    if len(found) != len(table):
-        raise DataError(f"{path}: {len(found)} words but {len(table)} vectors; write it again")
+        words = [word if isinstance(word, bytes) else word.encode() for word in listed.ravel().tolist()]
+    if len(words) != len(table):
+        raise DataError(f"{path}: {len(words)} words but {len(table)} vectors; write it again")
     matrix, known = np.zeros((num_words, table.shape[1]), np.float32), np.zeros(num_words, bool)
-    for row, word in enumerate(found):
+    for row, word in enumerate(words):
         rows = places.get(word)
         if rows is not None and not known[rows[0]]:
             matrix[rows] = table[row]

@@ -45,10 +45,10 @@ class Corpus:
     @property
     def related(self) -> npt.NDArray[np.bool_]:
         """(posts, articles) whether a post is about an article."""
-        found = np.zeros((len(self.posts), len(self.articles)), bool)
+        related = np.zeros((len(self.posts), len(self.articles)), bool)
         articles, posts = self.pairs.T
-        found[posts, articles] = True
-        return found
+        related[posts, articles] = True
+        return related
 
     def select(self, chosen: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Corpus:
         """The chosen posts, in the order chosen, and all articles."""
@@ -133,13 +133,13 @@ def find_file(folder: Path, kind: str) -> Path:
     Raises:
         DataError: none, or more than one.
     """
-    found = _fitting(folder, kind)
-    if len(found) != 1:
-        some = f"{len(found)} files are" if found else "no file is"
+    files = _fitting(folder, kind)
+    if len(files) != 1:
+        some = f"{len(files)} files are" if files else "no file is"
         raise DataError(
             f"{folder}: {some} named {' or '.join(_NAMES[kind])}; give one, such as {kind}.jsonl, or name both files"
         )
-    return found[0]
+    return files[0]
 
 
 def _fitting(folder: Path, kind: str) -> list[Path]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue.data.files import Content, answering
-from ensue.data.histories import Index, ranges
+from ensue.data.histories import Index, offsets_of, ranges
 from ensue.data.markup import only_links, strip_markup
 from ensue.data.originals import extended, nothing
 from ensue.data.packed import Opening
@@ -67,7 +67,7 @@ class Posts:
         kept = list(records)
         ids = _named([record.id for record in kept], "post")
         about = [name for record in kept for name in record.about]
-        offsets = _offsets([len(record.about) for record in kept])
+        offsets = offsets_of([len(record.about) for record in kept])
         texts = pl.Series([record.text for record in kept], dtype=pl.String)
         return cls(texts, ids, pl.Series(about, dtype=pl.String), offsets, rows=np.arange(len(kept)))
 
@@ -89,7 +89,7 @@ class Posts:
             texts=self.texts.gather(index),
             ids=self.ids.gather(index),
             about=self.about.gather(ranges(self.offsets[index], lengths)),
-            offsets=_offsets(lengths),
+            offsets=offsets_of(lengths),
             parts=None if self.parts is None else self.parts.gather(index),
             rows=self.rows[index] if len(self.rows) else self.rows,
         )
@@ -98,9 +98,9 @@ class Posts:
         """(pairs, 2) numbers of an article and of a post about it; and how many links name no article that is there."""
         table = pl.DataFrame({"about": articles.ids, "article": np.arange(len(articles))})
         owners = np.repeat(np.arange(len(self)), np.diff(self.offsets))
-        found = pl.DataFrame({"about": self.about, "post": owners}).join(table, on="about", maintain_order="left")
-        kept = found.select("article", "post").unique(maintain_order=True)
-        return kept.to_numpy().astype(np.int64).reshape(-1, 2), len(self.about) - len(found)
+        links = pl.DataFrame({"about": self.about, "post": owners}).join(table, on="about", maintain_order="left")
+        kept = links.select("article", "post").unique(maintain_order=True)
+        return kept.to_numpy().astype(np.int64).reshape(-1, 2), len(self.about) - len(links)
 
     def extended(self, added: pl.DataFrame) -> pl.DataFrame:
         """The columns of the file these posts were read from, and others beside them.
@@ -118,8 +118,8 @@ class Posts:
         if not flat or self.flat is None:
             return self.extended(added)
         kept = self.flat()[self.rows]
-        own = [column.alias(name) for name, column in (("id", self.ids), ("text", self.texts)) if name not in kept]
-        return extended(pl.DataFrame([*own, *kept]), added)
+        lacking = [column.alias(name) for name, column in (("id", self.ids), ("text", self.texts)) if name not in kept]
+        return extended(pl.DataFrame([*lacking, *kept]), added)
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,10 +255,10 @@ def _posts(path: str | Path, content: Content, rows: Table, every: bool) -> tupl
     links = pl.Series(dtype=pl.String) if about is None else about.explode(empty_as_null=False).drop_nulls()
     lengths = np.zeros(len(kept), np.int64) if about is None else about.list.len().fill_null(0).to_numpy()
     parts = frame["part"].fill_null("").gather(kept) if "part" in frame.columns else None
-    found = Posts(
-        texts.gather(kept), ids.gather(kept), links, _offsets(lengths), parts, kept, rows.originals or nothing
+    posts = Posts(
+        texts.gather(kept), ids.gather(kept), links, offsets_of(lengths), parts, kept, rows.originals or nothing
     )
-    return replace(found, flat=partial(flat_posts, content)) if is_json(content) else found, report
+    return replace(posts, flat=partial(flat_posts, content)) if is_json(content) else posts, report
 
 
 def read_articles(
@@ -299,8 +299,8 @@ def _articles(path: str | Path, content: Content, rows: Table) -> tuple[Articles
 
 
 def _text(frame: pl.DataFrame, role: str) -> pl.Series:
-    found = frame[role] if role in frame.columns else pl.Series([""]).new_from_index(0, len(frame))
-    return found.fill_null("").str.strip_chars()
+    column = frame[role] if role in frame.columns else pl.Series([""]).new_from_index(0, len(frame))
+    return column.fill_null("").str.strip_chars()
 
 
 def _or_title(texts: pl.Series, titles: pl.Series, what: str, notes: list[str]) -> pl.Series:
@@ -371,7 +371,3 @@ def _named(ids: list[str], what: str) -> pl.Series:
     for name in named.filter(named.is_duplicated())[:1]:
         raise DataError(f"{what} {quoted(name)}: the id stands twice; give each {what} its own")
     return named
-
-
-def _offsets(lengths: Index | list[int]) -> Index:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])

@@ -96,7 +96,7 @@ def flat(posts: Iterable[Found]) -> pl.DataFrame:
     Args:
         posts: as :func:`ensue.data.posts.platforms.objects` gives them.
     """
-    rows = [collected(found) or _plain(found) for found in posts]
+    rows = [collected(post) or _plain(post) for post in posts]
     names = list(dict.fromkeys(name for row in rows for name in row))
     if set(FIELDS) <= set(names) or set(names) <= set(FIELDS):
         names = [*(name for name in FIELDS if name in names), *(name for name in names if name not in FIELDS)]
@@ -111,18 +111,18 @@ def beside(originals: Callable[[], pl.DataFrame], added: pl.DataFrame, as_table:
     return extended(kept, added)
 
 
-def collected(found: Found) -> Found | None:
+def collected(post: Found) -> Found | None:
     """``FIELDS`` of an object as a collector writes it; ``None`` of any other."""
-    layout, rest = layout_of(found), Found()
+    layout, rest = layout_of(post), Found()
     if layout in READERS:
-        text, name = READERS[layout](found)
-    elif any(found.keys() >= known for known in _STORIES):
-        text, name = str(found.get("text") or found["title"] or ""), str(found.get("stories_id", found.get("id", "")))
-        rest = _plain({key: value for key, value in found.items() if key not in _RENAMED})
+        text, name = READERS[layout](post)
+    elif any(post.keys() >= columns for columns in _STORIES):
+        text, name = str(post.get("text") or post["title"] or ""), str(post.get("stories_id", post.get("id", "")))
+        rest = _plain({key: value for key, value in post.items() if key not in _RENAMED})
         rest = {key: value for key, value in rest.items() if key not in FIELDS and value != text}
     else:
         return None
-    inner = found["data"] if layout == "zeeschuimer" and isinstance(found.get("data"), dict) else found
+    inner = post["data"] if layout == "zeeschuimer" and isinstance(post.get("data"), dict) else post
     fields: Found = {"id": name, "text": text}
     for field, paths in _PATHS.items():
         values = (dig(inner, path) for path in paths)
@@ -132,7 +132,7 @@ def collected(found: Found) -> Found | None:
         fields[field] = _count(fields[field])
     fields["author"] = None if fields["author"] is None else str(fields["author"])
     if not str(fields["url"] or "").startswith("http"):
-        fields["url"] = _address(found, inner, layout, fields)
+        fields["url"] = _address(post, inner, layout, fields)
     return fields | rest
 
 
@@ -157,8 +157,8 @@ def moment(value: object) -> str | None:
     return when.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _address(found: Found, inner: Found, layout: str, fields: Found) -> str | None:
-    platform = dig(found, "source_platform") or dig(found, "__import_meta.source_platform") or layout
+def _address(post: Found, inner: Found, layout: str, fields: Found) -> str | None:
+    platform = dig(post, "source_platform") or dig(post, "__import_meta.source_platform") or layout
     name = str(platform).lower().removesuffix(".com").removeprefix("www.").split()[0]
     pattern = _ADDRESSES.get({"twarc": "twitter"}.get(name, name))
     code = next(
@@ -181,11 +181,11 @@ def _count(value: object) -> int | None:
     return int(value) if isinstance(value, str) and value.isdigit() else None
 
 
-def _plain(found: Found) -> Found:
+def _plain(post: Found) -> Found:
     """The fields of any object; what holds more than a text or a number stays JSON."""
     return {
         name: json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
-        for name, value in found.items()
+        for name, value in post.items()
         if not name.startswith(("__includes", "__users"))
     }
 

@@ -66,7 +66,7 @@ _SAMPLES = 100
 def collector_of(names: Sequence[str]) -> str | None:
     """The collector that writes a table with these columns, or ``None``."""
     plain = set(map(plain_name, names))
-    return next((name for name, known in _COLLECTORS.items() if any(plain >= columns for columns in known)), None)
+    return next((name for name, layouts in _COLLECTORS.items() if any(plain >= columns for columns in layouts)), None)
 
 
 def read_post_rows(content: Content, stated: Mapping[str, str], roles: Roles, *, every: bool = False) -> Table:
@@ -121,28 +121,28 @@ def _nested_parquet(content: Content, find: Callable[[Sequence[str]], Found]) ->
     return Table(content.layout, frame, content.place, roles, notes, content.table)
 
 
-def _json(content: Content, stated: Mapping[str, str], known: Roles) -> Table:
+def _json(content: Content, stated: Mapping[str, str], accepted: Roles) -> Table:
     """Objects, each with a text at the place of its platform, or with the fields of the roles."""
-    samples = [found for _, found in islice(objects(content), _SAMPLES)]
+    samples = [post for _, post in islice(objects(content), _SAMPLES)]
     if not samples:
         raise DataError(f"{content.path}: holds no post; is the list empty?")
-    layout = Counter(map(layout_of, samples)).most_common(1)[0][0] if known is POST_ROLES and not stated else "jsonl"
+    layout = Counter(map(layout_of, samples)).most_common(1)[0][0] if accepted is POST_ROLES and not stated else "jsonl"
     roles, notes = dict[str, str](), tuple[str, ...]()
     if layout == "jsonl":
         names = names_of(samples)
         paths = [path for path in stated.values() if any(dig(sample, path) is not None for sample in samples)]
-        roles, notes = known.find(content.path, [*names, *(path for path in paths if path not in names)], stated)
+        roles, notes = accepted.find(content.path, [*names, *(path for path in paths if path not in names)], stated)
     rows: dict[str, list[object]] = {role: [] for role in roles or ("text", "id")}
     numbers, other = [], 0
-    for number, found in objects(content):
+    for number, post in objects(content):
         numbers.append(number)
         if layout == "jsonl":
             for role, path in roles.items():
-                rows[role].append(_value(found[path] if path in found else dig(found, path), role))
+                rows[role].append(_value(post[path] if path in post else dig(post, path), role))
             continue
-        own = layout_of(found)
-        other += own != layout
-        text, name = READERS.get(own, READERS[layout])(found)
+        post_layout = layout_of(post)
+        other += post_layout != layout
+        text, name = READERS.get(post_layout, READERS[layout])(post)
         rows["text"].append(text)
         rows["id"].append(name)
     if other:
@@ -155,15 +155,15 @@ def _json(content: Content, stated: Mapping[str, str], known: Roles) -> Table:
 
 def _json_originals(content: Content) -> pl.DataFrame:
     plain = (
-        {name: value for name, value in found.items() if name not in ("__includes", "__users")}
-        for _, found in objects(content)
+        {name: value for name, value in post.items() if name not in ("__includes", "__users")}
+        for _, post in objects(content)
     )
-    return pl.DataFrame({JSON: [json.dumps(found, ensure_ascii=False) for found in plain]})
+    return pl.DataFrame({JSON: [json.dumps(post, ensure_ascii=False) for post in plain]})
 
 
 def flat_posts(content: Content) -> pl.DataFrame:
     """The fields of the objects of a file, as columns."""
-    return flat(found for _, found in objects(content))
+    return flat(post for _, post in objects(content))
 
 
 def _value(value: object, role: str) -> object:

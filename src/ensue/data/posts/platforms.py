@@ -34,16 +34,16 @@ _RETWEETS = ("legacy.retweeted_status_result.result", "tweet.legacy.retweeted_st
 _PAGES = ("posts", "stories", "feed", "thread", "data", "statuses", "items", "results")
 
 
-def dig(found: object, path: str) -> Any:
+def dig(value: object, path: str) -> Any:
     """What stands at ``a.b.0.c``, or ``None``."""
     for step in path.split("."):
-        if isinstance(found, dict):
-            found = found.get(step)
-        elif isinstance(found, list) and step.isdigit() and int(step) < len(found):
-            found = found[int(step)]
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list) and step.isdigit() and int(step) < len(value):
+            value = value[int(step)]
         else:
             return None
-    return found
+    return value
 
 
 def is_json(content: Content) -> bool:
@@ -61,68 +61,68 @@ def objects(content: Content) -> Iterator[tuple[int, Found]]:
     """
     if _is_document(content):
         try:
-            found = json.loads(content.data[:].decode("utf-8-sig"))
+            document = json.loads(content.data[:].decode("utf-8-sig"))
         except (ValueError, RecursionError) as error:
             why = quoted(error)
             raise DataError(f"{content.path}: is not JSON ({why}); give JSON Lines, or one whole document") from error
-        yield from ((1, post) for post in _unpaged(found))
+        yield from ((1, post) for post in _unpaged(document))
         return
     for number, line in content.filled():
         yield from ((number, post) for post in _unpaged(read_object(line, f"{content.path}:{number}")))
 
 
-def layout_of(found: Found) -> str:
+def layout_of(post: Found) -> str:
     """The name of the layout that an object has."""
-    if isinstance(found.get("record"), dict) or isinstance(dig(found, "commit.record"), dict):
+    if isinstance(post.get("record"), dict) or isinstance(dig(post, "commit.record"), dict):
         return "bluesky"
-    if isinstance(found.get("data"), dict) and {"source_platform", "item_id", "nav_index"} & found.keys():
+    if isinstance(post.get("data"), dict) and {"source_platform", "item_id", "nav_index"} & post.keys():
         return "zeeschuimer"
-    if "__import_meta" in found:
+    if "__import_meta" in post:
         return "zeeschuimer"
-    if "id_str" in found and ({"full_text", "text"} & found.keys()) and "user" in found:
+    if "id_str" in post and ({"full_text", "text"} & post.keys()) and "user" in post:
         return "twarc v1"
-    if {"id", "text"} <= found.keys() and {"author_id", "public_metrics", "edit_history_tweet_ids"} & found.keys():
+    if {"id", "text"} <= post.keys() and {"author_id", "public_metrics", "edit_history_tweet_ids"} & post.keys():
         return "twarc v2"
     return "jsonl"
 
 
-def read_zeeschuimer(found: Found) -> tuple[str, str]:
+def read_zeeschuimer(post: Found) -> tuple[str, str]:
     """(text, id) of an object of Zeeschuimer or 4CAT."""
-    data = found["data"] if isinstance(found.get("data"), dict) else found
+    data = post["data"] if isinstance(post.get("data"), dict) else post
     shared = next((inner for path in _RETWEETS if isinstance(inner := dig(data, path), dict)), None)
     text = _first(data, _ZEESCHUIMER)
     if shared is not None:
         text = _repeated(text, _first(shared, _ZEESCHUIMER))
-    return text, _name(_either(found.get("item_id"), data.get("rest_id"), data.get("id_str"), data.get("id")))
+    return text, _name(_either(post.get("item_id"), data.get("rest_id"), data.get("id_str"), data.get("id")))
 
 
-def read_twarc_v1(found: Found) -> tuple[str, str]:
+def read_twarc_v1(post: Found) -> tuple[str, str]:
     """(text, id) of a tweet of the first API."""
     paths = ("extended_tweet.full_text", "full_text", "text")
-    text = _first(found, paths)
-    shared = found.get("retweeted_status")
+    text = _first(post, paths)
+    shared = post.get("retweeted_status")
     if isinstance(shared, dict):
         text = _repeated(text, _first(shared, paths))
-    return text, _name(found.get("id_str"))
+    return text, _name(post.get("id_str"))
 
 
-def read_twarc_v2(found: Found) -> tuple[str, str]:
+def read_twarc_v2(post: Found) -> tuple[str, str]:
     """(text, id) of a tweet of the second API, flattened or with what its page includes."""
-    text = _first(found, ("note_tweet.text", "text"))
-    for reference in found.get("referenced_tweets") or []:
+    text = _first(post, ("note_tweet.text", "text"))
+    for reference in post.get("referenced_tweets") or []:
         if isinstance(reference, dict) and reference.get("type") == "retweeted":
-            shared = dig(found, "__includes") or {}
+            shared = dig(post, "__includes") or {}
             whole = reference if "text" in reference else shared.get(reference.get("id"), {})
             text = _repeated(text, _first(whole, ("note_tweet.text", "text")))
-    return text, _name(found.get("id"))
+    return text, _name(post.get("id"))
 
 
-def read_bluesky(found: Found) -> tuple[str, str]:
+def read_bluesky(post: Found) -> tuple[str, str]:
     """(text, id) of a post view, or of an event of the jetstream."""
-    if isinstance(found.get("record"), dict):
-        return _first(found, ("record.text", "record.value.text")), _name(found.get("uri"))
-    key = f"at://{found.get('did', '')}/{dig(found, 'commit.collection')}/{dig(found, 'commit.rkey')}"
-    return _first(found, ("commit.record.text",)), key
+    if isinstance(post.get("record"), dict):
+        return _first(post, ("record.text", "record.value.text")), _name(post.get("uri"))
+    key = f"at://{post.get('did', '')}/{dig(post, 'commit.collection')}/{dig(post, 'commit.rkey')}"
+    return _first(post, ("commit.record.text",)), key
 
 
 READERS: Mapping[str, Callable[[Found], tuple[str, str]]] = {
@@ -145,35 +145,35 @@ def _is_document(content: Content) -> bool:
     return False
 
 
-def _unpaged(found: object) -> Iterator[Found]:
+def _unpaged(value: object) -> Iterator[Found]:
     """The posts of a page, a feed or a list; an object that is none of these is a post."""
-    if isinstance(found, list):
-        for inner in found:
+    if isinstance(value, list):
+        for inner in value:
             yield from _unpaged(inner)
         return
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         return
-    page = next((found[name] for name in _PAGES if isinstance(found.get(name), list) and "text" not in found), None)
+    page = next((value[name] for name in _PAGES if isinstance(value.get(name), list) and "text" not in value), None)
     if page is None:
-        inner = found.get("post")
-        yield inner if isinstance(inner, dict) and "record" in inner else found
+        inner = value.get("post")
+        yield inner if isinstance(inner, dict) and "record" in inner else value
         return
-    included = dig(found, "includes.tweets")
+    included = dig(value, "includes.tweets")
     shared = (
         {tweet.get("id"): tweet for tweet in included if isinstance(tweet, dict)} if isinstance(included, list) else {}
     )
-    authors = dig(found, "includes.users")
+    authors = dig(value, "includes.users")
     users = {user.get("id"): user for user in authors if isinstance(user, dict)} if isinstance(authors, list) else {}
     for inner in page:
         for post in _unpaged(inner):
-            own = {"__includes": shared} if shared else {}
+            context = {"__includes": shared} if shared else {}
             if (author := users.get(post.get("author_id"))) is not None:
-                own["__users"] = {"author": author}
-            yield post | own if own else post
+                context["__users"] = {"author": author}
+            yield post | context if context else post
 
 
-def _first(found: object, paths: tuple[str, ...]) -> str:
-    texts = (dig(found, path) for path in paths)
+def _first(post: object, paths: tuple[str, ...]) -> str:
+    texts = (dig(post, path) for path in paths)
     return next((text for text in texts if isinstance(text, str) and text.strip()), "")
 
 

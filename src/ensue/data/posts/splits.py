@@ -62,8 +62,8 @@ def given_part(posts: Posts, name: str) -> Posts:
         DataError: the file has no such part.
     """
     if posts.parts is None or name not in posts.parts:
-        known = "none" if posts.parts is None else ", ".join(map(repr, posts.parts.unique().sort()))
-        raise DataError(f"there is no part {name!r}; the file has {known}")
+        names = "none" if posts.parts is None else ", ".join(map(repr, posts.parts.unique().sort()))
+        raise DataError(f"there is no part {name!r}; the file has {names}")
     return posts.select((posts.parts == name).to_numpy())
 
 
@@ -87,8 +87,8 @@ class LinkLeaks:
 
 def link_leaks(train: Posts, other: Posts) -> LinkLeaks:
     """Count articles and near-copies that stand on both sides."""
-    known = train.about.unique()
-    shared = other.about.is_in(known.implode()).to_numpy()
+    linked = train.about.unique()
+    shared = other.about.is_in(linked.implode()).to_numpy()
     owners = np.repeat(np.arange(len(other)), np.diff(other.offsets))
     groups = near_copies(pl.concat([train.texts, other.texts]))
     copies = np.flatnonzero(groups[len(train) :] < len(train))

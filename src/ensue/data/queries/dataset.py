@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue.data.files import answering
-from ensue.data.histories import Histories, Ids, Index, ranges
+from ensue.data.histories import Histories, Ids, Index, offsets_of, ranges
 from ensue.data.packed import Opening
 from ensue.data.personal import looks_personal
 from ensue.data.queries.formats import Log, read_log
@@ -76,8 +76,8 @@ class Queries:
             DataError: the file has no such part, or marks nothing as novel.
         """
         if name not in self.parts:
-            known = listed(self.parts.unique().sort()) or "none"
-            raise DataError(f"there is no part {quoted(name)}; the file has {known}")
+            names = listed(self.parts.unique().sort()) or "none"
+            raise DataError(f"there is no part {quoted(name)}; the file has {names}")
         if novel and not len(self.novel):
             raise DataError("the file marks no session as novel; leave novel out")
         chosen: Mask = (self.parts == name).to_numpy()
@@ -209,13 +209,14 @@ def prefixes(sessions: Histories, latest: int = 64) -> tuple[Histories, Ids]:
         latest: how many queries before each target are kept at most, so that a long session does not grow squarely.
 
     Returns:
-        (targets) histories without names, and (targets,) ids in the same vocabulary.
+        (targets) histories without names, and (targets,) ids in the same vocabulary: of a session a b c, the targets
+        are b and c, and the histories a and a b.
     """
     place = np.arange(len(sessions.ids)) - np.repeat(sessions.offsets[:-1], sessions.lengths)
     targets = np.flatnonzero(place > 0)
     lengths = np.minimum(place[targets], latest)
     events = ranges(targets - lengths, lengths)
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    offsets = offsets_of(lengths)
     times = sessions.times[events] if sessions.timed else sessions.times
     return Histories(sessions.ids[events], offsets, sessions.vocabulary, times), sessions.ids[targets]
 
@@ -250,7 +251,7 @@ def _collect(log: Log, rows: Rows, sessions: Histories, first: Index) -> Queries
     """
     kept, codes = first_arrival(sessions.ids)
     histories = replace(sessions, ids=codes + np.int32(FIRST), vocabulary=Vocabulary(rows.values.gather(kept)))
-    found = Queries(replace(histories, names=pl.Series(dtype=pl.String)))
+    queries = Queries(replace(histories, names=pl.Series(dtype=pl.String)))
     if rows.users is not None:
         typed = rows.why.is_null().to_numpy()[rows.histories.ids]
         ids, users = rows.histories.ids[typed].astype(np.int64), rows.users[typed]
@@ -258,9 +259,9 @@ def _collect(log: Log, rows: Rows, sessions: Histories, first: Index) -> Queries
         named = looks_personal(rows.values)[ids]
         words, word_users = count_words(rows.values, ids[~named], users[~named])
         counts = np.bincount(pairs, minlength=len(rows.values))[kept]
-        found = replace(found, users=counts, words=words, word_users=word_users)
+        queries = replace(queries, users=counts, words=words, word_users=word_users)
     if log.parts is not None:
-        found = replace(found, parts=log.parts.gather(first).fill_null("").rename("part"))
+        queries = replace(queries, parts=log.parts.gather(first).fill_null("").rename("part"))
     if log.novel is not None:
-        found = replace(found, novel=log.novel.gather(first).fill_null(False).to_numpy())
-    return found
+        queries = replace(queries, novel=log.novel.gather(first).fill_null(False).to_numpy())
+    return queries

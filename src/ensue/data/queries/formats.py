@@ -111,7 +111,7 @@ def is_query_log(line: str, names: Sequence[str]) -> bool:
     plain = set(map(_plain, names))
     if plain >= _AOL or names == ["_source"]:
         return True
-    named = {role for role, known in _KNOWN.items() if plain & set(known)}
+    named = {role for role, spellings in _KNOWN.items() if plain & set(spellings)}
     return "query" in named and bool(named & {"user", "session"}) and not plain & _OTHERS
 
 
@@ -194,7 +194,7 @@ def _histories(content: Content) -> Log:
 def _is_table(head: Sequence[str]) -> bool:
     """Whether the first line names columns: it has a known name, or numbers and dates stand below it."""
     fields = [line.split("\t") for line in head[:2]]
-    if any(_plain(name) in known for name in fields[0] for known in _KNOWN.values()):
+    if any(_plain(name) in spellings for name in fields[0] for spellings in _KNOWN.values()):
         return True
     below = fields[1] if len(fields) > 1 else []
     return len(below) == len(fields[0]) and any(is_number(text) or re.match(r"\d{4}-\d\d-\d\d", text) for text in below)
@@ -221,11 +221,11 @@ def _find(content: Content, names: Sequence[str], stated: Mapping[str, str]) -> 
     Raises:
         DataError: a column that is missing, none for the query, or nothing that tells one session from the next.
     """
-    found, notes = _COLUMNS.find(content.path, names, stated)
-    if "session" not in found and not {"user", "time"} <= found.keys():
-        lacking = " and no ".join(role for role in ("user", "time") if role not in found)
+    columns, notes = _COLUMNS.find(content.path, names, stated)
+    if "session" not in columns and not {"user", "time"} <= columns.keys():
+        lacking = " and no ".join(role for role in ("user", "time") if role not in columns)
         raise DataError(
             f"{content.path}: there is no {lacking}, and no session column either, so nothing tells where a session "
             f"ends; the columns are {listed(names)}; name them with --columns {_STATE}, or session=…"
         )
-    return found, notes
+    return columns, notes

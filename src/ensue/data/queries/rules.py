@@ -83,8 +83,8 @@ _MANY = {"query": "queries"}
 def sentences(dropped: Mapping[str, int], rules: QueryRules) -> list[str]:
     """One line for people a reason, those that never came up left out."""
     fields = vars(rules)
-    found = ((count, *_REASONS[reason]) for reason, count in dropped.items() if count)
-    return [f"{plural(count, one, _MANY.get(one, ''))} {what.format(**fields)}" for count, one, what in found]
+    counted = ((count, *_REASONS[reason]) for reason, count in dropped.items() if count)
+    return [f"{plural(count, one, _MANY.get(one, ''))} {what.format(**fields)}" for count, one, what in counted]
 
 
 def normalise_ascii(text: str, normalisation: Normalisation = "plain") -> str:

@@ -91,8 +91,8 @@ class QueryTokenizer:
     @cached_property
     def tokens(self) -> Sequence[str]:
         """The tokens in order of their ids, as they stand in the file."""
-        known = self.backend.get_vocab()
-        return sorted(known, key=known.__getitem__)
+        vocabulary = self.backend.get_vocab()
+        return sorted(vocabulary, key=vocabulary.__getitem__)
 
     def encode(self, texts: pl.Series) -> tuple[Ids, Index]:
         """Ids of many queries, neither begun nor ended.
@@ -142,21 +142,21 @@ class QueryTokenizer:
         """
         try:
             model = json.loads(text)["model"]
-            kind, known = model["type"], dict(model["vocab"])
+            kind, ids = model["type"], dict(model["vocab"])
             merges = [(first, second) for first, second in model.get("merges", ())]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(f"{where}: is no tokenizer ({type(error).__name__}: {error}); save it again") from error
-        ordered = sorted(known, key=lambda token: str(known[token]))
-        whole = {*known.values()} == {*range(len(known))} and all(isinstance(id, int) for id in known.values())
-        if kind not in ("WordLevel", "BPE") or not whole or [known.get(name) for name in SPECIAL] != [0, 1, 2, 3]:
+        ordered = sorted(ids, key=lambda token: str(ids[token]))
+        whole = {*ids.values()} == {*range(len(ids))} and all(isinstance(id, int) for id in ids.values())
+        if kind not in ("WordLevel", "BPE") or not whole or [ids.get(name) for name in SPECIAL] != [0, 1, 2, 3]:
             raise DataError(f"{where}: is no tokenizer of queries, or its ids have gaps; save it again")
         if kind == "WordLevel":
-            return cls(_word_pipeline(known))
-        if any(not {first, second, first + second} <= known.keys() for first, second in merges):
+            return cls(_word_pipeline(ids))
+        if any(not {first, second, first + second} <= ids.keys() for first, second in merges):
             raise DataError(f"{where}: a merge makes a token that has no id; save it again")
         if not set(pre_tokenizers.ByteLevel.alphabet()) <= set(ordered):
             raise DataError(f"{where}: a byte has no token; save it again")
-        return cls(_pair_pipeline(known, merges))
+        return cls(_pair_pipeline(ids, merges))
 
 
 def _count(texts: pl.Series, counts: npt.NDArray[np.integer] | None) -> pl.DataFrame:
@@ -172,8 +172,8 @@ def _words(words: pl.DataFrame, min_count: int) -> tokenizers.Tokenizer:
     return _word_pipeline({token: id for id, token in enumerate([*SPECIAL, *kept])})
 
 
-def _word_pipeline(known: dict[str, int]) -> tokenizers.Tokenizer:
-    backend = tokenizers.Tokenizer(models.WordLevel(known, unk_token=SPECIAL[UNKNOWN]))
+def _word_pipeline(ids: dict[str, int]) -> tokenizers.Tokenizer:
+    backend = tokenizers.Tokenizer(models.WordLevel(ids, unk_token=SPECIAL[UNKNOWN]))
     backend.pre_tokenizer = pre_tokenizers.Split(" ", "removed")
     return backend
 
@@ -189,12 +189,12 @@ def _pairs(words: pl.DataFrame, size: int) -> tokenizers.Tokenizer:
     backend.train_from_iterator(_repeated(words), trainer)
     model = json.loads(backend.to_str())["model"]
     learned = sorted(model["vocab"], key=model["vocab"].__getitem__)
-    known = {token: id for id, token in enumerate([*SPECIAL, *learned])}
-    return _pair_pipeline(known, [(first, second) for first, second in model["merges"]])
+    ids = {token: id for id, token in enumerate([*SPECIAL, *learned])}
+    return _pair_pipeline(ids, [(first, second) for first, second in model["merges"]])
 
 
-def _pair_pipeline(known: dict[str, int], merges: list[tuple[str, str]]) -> tokenizers.Tokenizer:
-    backend = tokenizers.Tokenizer(models.BPE(known, merges))
+def _pair_pipeline(ids: dict[str, int], merges: list[tuple[str, str]]) -> tokenizers.Tokenizer:
+    backend = tokenizers.Tokenizer(models.BPE(ids, merges))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     backend.decoder = decoders.ByteLevel()
     return backend

@@ -39,33 +39,33 @@ def find_columns(path: Path, names: Sequence[str], stated: Mapping[str, str]) ->
             raise DataError(f"{path}: column {quoted(name)} ({role}) is missing; the columns are {listed(names)}")
     if len(set(stated.values())) < len(stated):
         raise SettingError(f"columns: {listed(stated.values())} names one column twice; give each role its own")
-    found = dict(stated)
+    columns = dict(stated)
 
-    def fill(role: str, known: tuple[str, ...]) -> None:
-        fitting = [name for name in _named(names, known) if name not in found.values()]
-        if role not in found and fitting:
-            found[role] = fitting[0]
+    def fill(role: str, candidates: tuple[str, ...]) -> None:
+        fitting = [name for name in _named(names, candidates) if name not in columns.values()]
+        if role not in columns and fitting:
+            columns[role] = fitting[0]
 
     fill("sequence", _SESSIONS + _STORIES + (_USERS + _PAGES if _named(names, _ITEMS) else _PAGES + _USERS))
-    story = found.get("sequence") in _named(names, _STORIES + _PAGES)
-    visit = _plain(found.get("sequence", "")) in _SESSIONS[:2]
+    story = columns.get("sequence") in _named(names, _STORIES + _PAGES)
+    visit = _plain(columns.get("sequence", "")) in _SESSIONS[:2]
     fill("value", _USERS + _ITEMS if story else _ITEMS + _PAGES + (() if visit else _USERS))
     fill("time", _TIMES)
     for role in ROLES[:2]:
-        if role not in found:
+        if role not in columns:
             raise DataError(
                 f"{path}: no column is known as the {role}; the columns are {listed(names)}; name them with --columns "
                 "sequence=…,value=…,time=…"
             )
-    if "time" not in stated and (within := _within(names, found)):
+    if "time" not in stated and (within := _within(names, columns)):
         day, offset = within
-        roles = {"sequence": found["sequence"], "value": found["value"], "time": day, WITHIN: offset}
+        roles = {"sequence": columns["sequence"], "value": columns["value"], "time": day, WITHIN: offset}
         return roles, (f"time is the day {quoted(day)} plus {quoted(offset)}, milliseconds within the session",)
-    others = [name for name in _named(names, _TIMES) if name not in found.values()]
+    others = [name for name in _named(names, _TIMES) if name not in columns.values()]
     doubt = tuple(
-        f"time is {quoted(found['time'])}; {quoted(name)} would fit too, choose with --columns" for name in others
+        f"time is {quoted(columns['time'])}; {quoted(name)} would fit too, choose with --columns" for name in others
     )
-    return {role: found[role] for role in ROLES if role in found}, () if "time" in stated else doubt
+    return {role: columns[role] for role in ROLES if role in columns}, () if "time" in stated else doubt
 
 
 def is_user_log(columns: Mapping[str, str]) -> bool:
@@ -94,17 +94,18 @@ def is_typed(names: Sequence[str], where: str) -> bool:
     return all(typed)
 
 
-def _within(names: Sequence[str], found: Mapping[str, str]) -> tuple[str, str] | None:
+def _within(names: Sequence[str], columns: Mapping[str, str]) -> tuple[str, str] | None:
     """Diginetica's day and its milliseconds within the session."""
     days, offsets = _named(names, ("eventdate",)), _named(names, ("timeframe",))
-    session = _plain(found["sequence"]) in _SESSIONS and not {*days, *offsets} & {found["sequence"], found["value"]}
+    taken = {columns["sequence"], columns["value"]}
+    session = _plain(columns["sequence"]) in _SESSIONS and not {*days, *offsets} & taken
     return (days[0], offsets[0]) if days and offsets and session else None
 
 
-def _named(names: Sequence[str], known: Sequence[str]) -> list[str]:
+def _named(names: Sequence[str], candidates: Sequence[str]) -> list[str]:
     """The names that are known, in the order of the known ones."""
     plain = {name: _plain(name) for name in names}
-    return [name for word in known for name in names if plain[name] == word]
+    return [name for word in candidates for name in names if plain[name] == word]
 
 
 def _plain(name: str) -> str:

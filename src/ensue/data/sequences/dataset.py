@@ -20,7 +20,7 @@ import polars as pl
 from ensue.data.clock import Clock, Where, is_number, read_clock
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content, answering
-from ensue.data.histories import Histories, Ids, Index
+from ensue.data.histories import Histories, Ids, Index, offsets_of
 from ensue.data.packed import Opening
 from ensue.data.report import Clocked, ReadReport
 from ensue.data.roles import Found
@@ -102,7 +102,7 @@ def read(
 
 def _histories(events: Events, clock: Clock | None, sort: bool) -> tuple[Histories, tuple[str, ...]]:
     ids, distinct = _first_arrival(events.values)
-    offsets = np.concatenate([[0], np.cumsum(events.lengths)]).astype(np.int64)
+    offsets = offsets_of(events.lengths)
     histories = Histories(ids + np.int32(FIRST), offsets, Vocabulary(distinct), names=events.names)
     return (histories, ()) if clock is None else _in_order(histories, clock, events.where, sort or events.unordered)
 
@@ -228,7 +228,10 @@ def _group(content: Content, table: Table) -> Events:
 
 
 def _runs(sequences: pl.Series) -> tuple[Index | None, Index, pl.Series]:
-    """The order that brings equal sequences together (``None``: they are already), their lengths and names."""
+    """The order that brings equal sequences together (``None``: they are already), their lengths and names.
+
+    Of rows a a b a the runs are a b a with the lengths 2 1 1, the order is 0 1 3 2, and a has 3 rows, b has 1.
+    """
     runs = sequences.rle().struct.unnest()
     lengths, names = runs["len"].to_numpy().astype(np.int64), runs["value"]
     if names.n_unique() == len(names):
@@ -244,6 +247,7 @@ def _first_arrival(values: pl.Series) -> tuple[Ids, pl.Series]:
     """Codes from 0 in order of first arrival, and the texts behind them."""
     distinct = values.unique(maintain_order=True)
     physical = values.to_physical().to_numpy()
+    # Categories may be numbered by an earlier file: of the physical codes 7 4 7 the table says 4 -> 1 and 7 -> 0.
     table = np.zeros(int(physical.max()) + 1, np.int32)
     table[distinct.to_physical().to_numpy()] = np.arange(len(distinct), dtype=np.int32)
     return table[physical], distinct.cast(pl.String)
@@ -253,7 +257,7 @@ def _in_order(histories: Histories, clock: Clock, where: Where, sort: bool) -> t
     """The histories with their times, sorted where that is wanted and needed."""
     times = clock.seconds
     back = times[1:] < times[:-1]
-    back[histories.offsets[1:-1] - 1] = False
+    back[histories.offsets[1:-1] - 1] = False  # a sequence may begin before the one above it ends
     timed = replace(histories, times=times)
     if not back.any():
         return timed, ()

@@ -254,11 +254,11 @@ def _refuse(texts: pl.Series, wrong: pl.Series, content: Content, numbers: Index
 
 def _require_history(line: str, where: str) -> None:
     """Refuse what is no history; whether its times are in order is not asked here."""
-    found = read_object(line, where)
-    times = found.get("times")
+    fields = read_object(line, where)
+    times = fields.get("times")
     if isinstance(times, list) and all(isinstance(time, int | float) and math.isfinite(time) for time in times):
-        found["times"] = sorted(times)
-    History.from_fields(found, where)
+        fields["times"] = sorted(times)
+    History.from_fields(fields, where)
 
 
 def _events(

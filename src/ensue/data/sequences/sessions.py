@@ -42,6 +42,8 @@ def cut(histories: Histories, gap: float) -> Histories:
         histories: with times, none of them empty.
         gap: minutes.
     """
+    # Of u with 4 events and v with 2, and a pause after the second: starts 0 2 4, owners 0 0 1, parts 2 1, and names
+    # u#1 u#2 v#1.
     begins = np.ones(len(histories.ids), np.bool_)
     begins[1:] = np.diff(histories.times) > 60 * gap + _SLACK
     begins[histories.offsets[:-1]] = True
@@ -63,6 +65,7 @@ def drop_prefixes(histories: Histories) -> Histories:
     if not len(histories.names) or histories.names.n_unique() == len(histories):
         return histories
     codes, lengths = histories.names.rank("dense").to_numpy(), histories.lengths
+    # In order of name, then of length, each history is compared with the next: of a, a b and a b c the first two go.
     order = np.lexsort((lengths, codes))
     short, long = order[:-1], order[1:]
     together = codes[short] == codes[long]

@@ -74,7 +74,7 @@ def read_rows(content: Content, stated: Mapping[str, str], phrases: bool, *, eve
     lists = {"fasttext": first.startswith("__label__"), "trees": is_tree(first)}
     if phrases and not lists["trees"]:
         raise SettingError(f"{content.path}: only trees have labelled phrases; leave phrases out")
-    for layout in (layout for layout, found in lists.items() if found):
+    for layout in (layout for layout, fits in lists.items() if fits):
         if stated:
             raise SettingError(f"{content.path}: the layout {layout} has no columns; leave --columns out")
         return _trees(content, phrases) if layout == "trees" else _fasttext(content)
@@ -103,8 +103,8 @@ def _fasttext(content: Content) -> Table:
     halves = lines.str.extract_groups(r"^\s*((?:__label__\S*(?:\s+|$))*)(.*)$").struct.unnest()
     counts = halves["1"].str.count_matches(r"__label__\S*")
     for row in (counts > 1).arg_true()[:1]:
-        found = f"{counts[row]} labels in one line; keep one"
-        raise DataError(f"{content.path}:{numbers[row]}: {found}, as in __label__good a fine film")
+        problem = f"{counts[row]} labels in one line; keep one"
+        raise DataError(f"{content.path}:{numbers[row]}: {problem}, as in __label__good a fine film")
     label = halves["1"].str.strip_chars().str.strip_prefix("__label__")
     frame = pl.DataFrame({"text": halves["2"], "label": label})
     return Table("fasttext", frame, lambda row: f"{content.path}:{numbers[row]}", {}, notes)
@@ -137,17 +137,17 @@ def _headless(content: Content, first: str, stated: Mapping[str, str]) -> Table:
     if layout == "imdb":
         frame = frame.with_columns(polarity=pl.col("id").str.split("/").list.first())
     require_columns(content.path, frame.columns, stated)
-    own = {role: {**roles, **stated}[role] for role in ROLES if role in {**roles, **stated}}
-    return Table(layout, by_role(frame, own), lambda row: f"{content.path}:{numbers[row]}", own, notes)
+    columns = {role: {**roles, **stated}[role] for role in ROLES if role in {**roles, **stated}}
+    return Table(layout, by_role(frame, columns), lambda row: f"{content.path}:{numbers[row]}", columns, notes)
 
 
 def _trees(content: Content, phrases: bool) -> Table:
     """Whole sentences, or every phrase once for each label it bears, in the group of its first sentence."""
-    found: list[tuple[str, str, str]] = []
+    rows: list[tuple[str, str, str]] = []
     for number, line in content.filled():
         spans = phrases_of(line, f"{content.path}:{number}")
-        found += [(text, label, str(number)) for text, label in (spans if phrases else spans[:1])]
-    every = pl.DataFrame(found, schema=dict.fromkeys(("text", "label", "group"), pl.String), orient="row")
+        rows += [(text, label, str(number)) for text, label in (spans if phrases else spans[:1])]
+    every = pl.DataFrame(rows, schema=dict.fromkeys(("text", "label", "group"), pl.String), orient="row")
     frame = every.unique(["text", "label"], keep="first", maintain_order=True) if phrases else every
     repeated = len(every) - len(frame)
     repeats = f"{plural(len(every), 'phrase')}; left out as copies with the same label: {repeated:,}"

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from ensue import Text
 from ensue.answers import Choice, Deletion, TextAnswer
-from ensue.cli import show, show_texts
+from ensue.cli import show, show_results, show_texts
 from ensue.evaluation import Row, TextCard, TextResult
 from ensue.evaluation.classify import MEASURES
 from ensue.evaluation.paired_test import PairedTest
@@ -261,7 +261,7 @@ def test_the_table_fits_80_columns_and_cuts_nothing_off(monkeypatch: pytest.Monk
     monkeypatch.setattr(
         show, "out", Console(file=text, width=80, force_terminal=True, color_system=None, soft_wrap=True, emoji=False)
     )
-    show_texts.result(
+    show_results.of_texts(
         TextResult(card, rows, (PairedTest("accuracy", "centrality-bilinear", "tfidf", (1.0, 1.0), 1.0),))
     )
     lines = text.getvalue().splitlines()

@@ -8,7 +8,7 @@ import re
 import pytest
 from rich.console import Console
 
-from ensue.cli import show, show_events
+from ensue.cli import show, show_results
 from ensue.evaluation import Card, Result, Row
 from ensue.evaluation.paired_test import PairedTest
 from ensue.metrics import names
@@ -42,7 +42,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, width: int | None, at: tuple[int, ...
     rows = (Row("cooccurrence", figures, interval, 123.45, warning=warning), Row("vsknn", figures, interval, 1.0))
     card = Card("full", "data", "targets", "all", "kept", "micro")
     text = terminal(monkeypatch, width)
-    show_events.result(Result(card, rows, (PairedTest("mrr", "hidan", "vsknn", (0.1, 0.2), 1.0),)), at)
+    show_results.of_events(Result(card, rows, (PairedTest("mrr", "hidan", "vsknn", (0.1, 0.2), 1.0),)), at)
     return text.getvalue()
 
 
@@ -127,7 +127,7 @@ def test_seeds_have_their_mean_and_spread(monkeypatch: pytest.MonkeyPatch, width
     interval = {"mrr": (0.4, 0.6), "log_loss": (0.2, 0.3)}
     rows = (Row("hidan", figures, interval, notes=notes), Row("popularity", figures, interval))
     text = terminal(monkeypatch, width)
-    show.figures(rows, {"mrr": "MRR", "log_loss": "log loss"}, "figures")
+    show_results.figures(rows, {"mrr": "MRR", "log_loss": "log loss"}, "figures")
     _, below = text.getvalue().split("over seeds: the mean and the standard deviation of a figure\n")
     assert "0, 1, 2" in below and "50.00 sd 1.50" in below and "0.250 sd 0.500" in below
     assert "popularity" not in below

@@ -13,7 +13,6 @@ import polars as pl
 from ensue.answers import TextAnswer, TextExplanation
 from ensue.cli import show, show_texts, stdin
 from ensue.cli.asked import Asked
-from ensue.cli.learning import learn
 from ensue.cli.options import Reading
 from ensue.data.files import open_file
 from ensue.data.kinds import is_plain
@@ -94,7 +93,9 @@ def scoring(protocol: str, at: str) -> dict[str, Any]:
 
 def show_result(found: TextResult, scoring: Mapping[str, Any]) -> None:
     """The table, its card and the verdict."""
-    show_texts.result(found)
+    from ensue.cli import show_results  # the evaluator
+
+    show_results.of_texts(found)
 
 
 def records(source: str, reading: Reading, predictor: ClassifyPredictor) -> Asked:
@@ -183,5 +184,7 @@ def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, ke
         texts = read(new, reading)
         require_like(texts, new, predictor)
         return texts
+
+    from ensue.cli.learning import learn  # torch
 
     learn(folder, read_like, max_drop, keep, json, lambda texts, _: {"texts": len(texts)})

@@ -8,7 +8,12 @@ from typing import Any
 
 import typer
 
+from ensue.cli import show
+from ensue.data.histories import Histories
 from ensue.lines import plural
+from ensue.refresh import Refreshed, refresh
+from ensue.refresh.next_event import AT
+from ensue.store.versions import current, kept
 
 
 def learn(
@@ -32,10 +37,6 @@ def learn(
     Raises:
         Exit: with code 1, refused.
     """
-    from ensue.cli import show
-    from ensue.refresh import refresh
-    from ensue.store.versions import current, kept
-
     told: dict[str, int] = {}
 
     def look(predictor: Any) -> Any:
@@ -64,3 +65,35 @@ def learn(
         if not found.slices:
             why = "as told" if max_drop is None else "the folder keeps no examples; fit anew to have some"
             show.remark(f"note: it was not tested ({why}); `ensue evaluate` tells what it is worth")
+
+
+def learn_histories(folder: Path, data: Histories, max_drop: float | None, keep: int, json: bool) -> None:
+    """Learn histories unless that makes the model worse; the pass has a bar, and the test a table.
+
+    Raises:
+        Exit: with code 1, refused.
+    """
+    found = refresh(folder, data, max_drop=max_drop, keep=keep, follow=show.training)
+    show.put_json({"folder": str(folder), **found.to_dict()}) if json else _show_refreshed(found)
+    if not found.accepted:
+        show.remark(f"{folder}: {found.verdict}")
+        raise typer.Exit(1)
+
+
+def _show_refreshed(found: Refreshed) -> None:
+    """Old model beside new on the slices an update was tested on."""
+    rows = []
+    for part in found.slices:
+        hits = [f"{100 * figures[f'hit@{AT}']:.2f}" for figures in (part.old, part.new)]
+        ranked = [f"{100 * figures['mrr']:.2f}" for figures in (part.old, part.new)]
+        counted = f"{100 * part.counting['mrr']:.2f} ({part.best_counting})"
+        rows.append((part.name, f"{part.targets:,}", *ranked, f"{100 * part.change:+.1f} %", *hits, counted))
+    heads = ("slice", "targets", "old mrr", "new mrr", "change", f"old hit@{AT}", f"new hit@{AT}", "best counting mrr")
+    if rows:
+        show.table(heads, rows, title="full ranking, figures x 100")
+    if found.held:
+        show.line(f"  newest: {found.held} of the new log, held out of the training for this test")
+    if found.max_drop is not None and all(part.name != "remembered" for part in found.slices):
+        show.line("  remembered: none, the model keeps no past histories; forgetting was not tested")
+    if found.accepted:
+        show.line(found.verdict)

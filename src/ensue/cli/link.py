@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from ensue.answers import LinkAnswer
 from ensue.cli import show, show_links, stdin
 from ensue.cli.asked import Asked
-from ensue.cli.learning import learn
 from ensue.cli.options import Reading
 from ensue.data.kinds import is_articles
 from ensue.data.posts import Corpus, PostsReport, read_articles, read_corpus, read_posts
@@ -105,7 +104,9 @@ def scoring(protocol: str, at: str) -> dict[str, Any]:
 
 def show_result(found: LinkResult, scoring: Mapping[str, Any]) -> None:
     """The table, its card and the verdict."""
-    show_links.result(found)
+    from ensue.cli import show_results  # the evaluator
+
+    show_results.of_links(found)
 
 
 def records(source: str, reading: Reading, predictor: LinkPredictor) -> Asked:
@@ -161,5 +162,7 @@ def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, ke
 
     def counts(corpus: Corpus, predictor: LinkPredictor) -> dict[str, int]:
         return {"new_articles": len(predictor.article_index.joined(corpus.articles)[2]), "posts": len(corpus)}
+
+    from ensue.cli.learning import learn  # torch
 
     learn(folder, lambda _: read(new, reading), max_drop, keep, json, counts)

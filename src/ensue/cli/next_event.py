@@ -7,8 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from ensue.answers import Answer, Explanation, Forecast
 from ensue.cli import show, show_events, stdin
 from ensue.cli.asked import Asked
@@ -93,7 +91,9 @@ def scoring(protocol: str, at: str) -> dict[str, Any]:
 
 def show_result(found: Result, scoring: Mapping[str, Any]) -> None:
     """The table with its cut-offs."""
-    show_events.result(found, scoring["at"])
+    from ensue.cli import show_results  # the evaluator
+
+    show_results.of_events(found, scoring["at"])
 
 
 def records(source: str, reading: Reading, predictor: NextPredictor) -> Asked:
@@ -131,10 +131,6 @@ def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, ke
     Raises:
         Exit: with code 1, refused.
     """
-    from ensue.refresh import refresh
+    from ensue.cli.learning import learn_histories  # torch
 
-    found = refresh(folder, read(new, reading), max_drop=max_drop, keep=keep, follow=show.training)
-    show.put_json({"folder": str(folder), **found.to_dict()}) if json else show_events.refreshed(found)
-    if not found.accepted:
-        show.remark(f"{folder}: {found.verdict}")
-        raise typer.Exit(1)
+    learn_histories(folder, read(new, reading), max_drop, keep, json)

@@ -10,7 +10,6 @@ from typing import Any
 
 from ensue.cli import show, stdin
 from ensue.cli.asked import Asked
-from ensue.cli.learning import learn
 from ensue.cli.options import Reading
 from ensue.data.report import ReadReport
 from ensue.errors import DataError, SettingError
@@ -74,8 +73,10 @@ class PlainCommand:
 
     def show_result(self, found: Any, scoring: Mapping[str, Any]) -> None:
         """The table of the evaluator's figures, and its verdict."""
+        from ensue.cli import show_results  # the evaluator
+
         measures = {name: name for name in found.rows[0].figures}
-        show.figures(found.rows, measures, "figures x 100, ± 95 %")
+        show_results.figures(found.rows, measures, "figures x 100, ± 95 %")
         show.line(found.verdict)
 
     def records(self, source: str, reading: Reading, predictor: Any) -> Asked:
@@ -118,4 +119,6 @@ class PlainCommand:
         """Learn a file on top of a model, and show what came of it."""
         read = self.read(new, reading)
         self.require(read, new, learn=True)
+        from ensue.cli.learning import learn  # torch
+
         learn(folder, lambda _: read, max_drop, keep, json, lambda data, _: {"records": len(data)})

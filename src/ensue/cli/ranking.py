@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ensue.cli import show, show_links, writing
+from ensue.cli import show, show_ranked, writing
 from ensue.cli.options import Reading
 from ensue.data.posts import Corpus, read_corpus
 from ensue.lines import plural
@@ -50,9 +50,9 @@ def rank_posts(
     if review:
         found = _review(found, posts, labels)
     if as_json:
-        show.put_json(show_links.ranked_json(found, k))
+        show.put_json(show_ranked.ranked_json(found, k))
     else:
-        show_links.ranked(found, k)
+        show_ranked.ranked(found, k)
     if output is not None:
         frame = found.written(flat=not writing.is_listed(output))
         writing.write(frame, output, byte_order_mark=understood[1].byte_order_mark)
@@ -112,9 +112,9 @@ def _ask(found: RankedCorpus, asked: npt.NDArray[np.int64], kept: Labels) -> npt
 
     given: list[bool] = []
     for row in asked.tolist():
-        show_links.asked(found, row)
+        show_ranked.asked(found, row)
         while (word := (sys.stdin.readline() or "q").strip().lower()) not in ("y", "yes", "n", "no", "q", "quit"):
-            show_links.again()
+            show_ranked.again()
         if word[0] == "q":
             break
         given.append(word[0] == "y")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -17,9 +17,6 @@ from ensue.answers import Choice
 from ensue.data.report import ReadReport
 from ensue.lines import CONTROLS, plural, printable
 from ensue.training.report import Report
-
-if TYPE_CHECKING:
-    from ensue.evaluation import Row
 
 out = Console(soft_wrap=True, emoji=False)
 remarks = Console(stderr=True, soft_wrap=True, emoji=False)
@@ -160,33 +157,6 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, wraps: Collect
 
 def _width(text: str) -> int:
     return max((cell_len(part) for part in text.split("\n")), default=0)
-
-
-def figures(rows: Sequence[Row], measures: Mapping[str, str], title: str) -> None:
-    """A row a model, a column a measure (by its name in the rows, and its head), then what is not above chance."""
-    from ensue.evaluation.rows import cell, figure
-
-    cells = []
-    for row in rows:
-        seconds = row.seconds_per_1000
-        speed = "" if seconds is None else f"{seconds:.2f}" if seconds < 10 else f"{seconds:.0f}"
-        model = f"{row.model}\nchance!" if row.warning else row.model
-        cells.append([model, *(cell(row, name, " ±") for name in measures), speed])
-    table(["model", *measures.values(), "s / 1,000"], cells, title=title)
-    several = [row for row in rows if "by_seed" in row.notes]
-    if several:
-        spread = []
-        for row in several:
-            each = [own["seed"] for own in row.notes["by_seed"]]
-            found = (
-                f"{figure(row.figures[name], name)} sd {figure(row.notes['spread'][name], name)}" for name in measures
-            )
-            spread.append([row.model, ", ".join(map(str, each)), *found])
-        title = "over seeds: the mean and the standard deviation of a figure"
-        table(["model", "seeds", *measures.values()], spread, title=title)
-    for row in rows:
-        if row.warning:
-            warning("  warning:", row.warning)
 
 
 def attended(choice: Choice) -> str:

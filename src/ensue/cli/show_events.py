@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from ensue.answers import Answer, Explanation, Forecast
 from ensue.cli import show
 from ensue.data.sequences.check import Findings
 from ensue.lines import plural
-
-if TYPE_CHECKING:
-    from ensue.evaluation import Result
-    from ensue.refresh import Refreshed
 
 
 def findings(found: Findings) -> None:
@@ -29,16 +22,6 @@ def findings(found: Findings) -> None:
     heads = ("sequence", "values", "times (s)")
     show.table(heads, rows, wraps=heads, title="the first three, as understood")
     show.spoiling(found.warnings)
-
-
-def result(found: Result, at: Sequence[int]) -> None:
-    """A table of figures with its protocol card and verdict."""
-    measures = ["mrr", *(f"hit@{k}" for k in at), *(f"ndcg@{k}" for k in at[: 2 if len(at) < 3 else 1])]
-    card = found.protocol
-    show.figures(found.rows, dict(zip(measures, measures, strict=True)), f"protocol {card.name}: figures x 100, ± 95 %")
-    for name in ("data", "targets", "candidates", "repeats", "averaging", "ties", "interval", "leaked"):
-        show.line(f"  {name}: {getattr(card, name)}")
-    show.line(found.verdict)
 
 
 def answer(found: Answer) -> None:
@@ -88,24 +71,3 @@ def explanation(found: Explanation) -> None:
         heads = ("event", "leaned most on", "weight")
         show.table(heads, rows, wraps=heads[:2], title="weights: what the model leaned on, not causes")
     answer(found.answer)
-
-
-def refreshed(found: Refreshed) -> None:
-    """Old model beside new on the slices an update was tested on."""
-    from ensue.refresh.next_event import AT
-
-    rows = []
-    for part in found.slices:
-        hits = [f"{100 * figures[f'hit@{AT}']:.2f}" for figures in (part.old, part.new)]
-        ranked = [f"{100 * figures['mrr']:.2f}" for figures in (part.old, part.new)]
-        counted = f"{100 * part.counting['mrr']:.2f} ({part.best_counting})"
-        rows.append((part.name, f"{part.targets:,}", *ranked, f"{100 * part.change:+.1f} %", *hits, counted))
-    heads = ("slice", "targets", "old mrr", "new mrr", "change", f"old hit@{AT}", f"new hit@{AT}", "best counting mrr")
-    if rows:
-        show.table(heads, rows, title="full ranking, figures x 100")
-    if found.held:
-        show.line(f"  newest: {found.held} of the new log, held out of the training for this test")
-    if found.max_drop is not None and all(part.name != "remembered" for part in found.slices):
-        show.line("  remembered: none, the model keeps no past histories; forgetting was not tested")
-    if found.accepted:
-        show.line(found.verdict)

@@ -9,18 +9,8 @@ from ensue.cli import show
 from ensue.lines import plural
 
 if TYPE_CHECKING:
-    from ensue.evaluation import SuggestResult
     from ensue.tasks.suggest.check import QueryFindings
 
-_MEASURES = {
-    "bleu": "BLEU",
-    **{f"precision@{n}": f"{n}-gram" for n in range(1, 5)},
-    "content@1": "content",
-    "exact": "exact",
-    "mrr@10": "MRR@10",
-    "recall@10": "recall@10",
-}
-_PARTS = ("bleu", "content@1", "mrr@10", "recall@10")
 _HEEDED = 3
 
 
@@ -42,23 +32,6 @@ def findings(found: QueryFindings) -> None:
     for name, share in found.splits.items():
         show.line(f"  {name}: {100 * share:.1f} % of its pairs stand here too")
     show.spoiling(found.warnings)
-
-
-def result(found: SuggestResult) -> None:
-    """The table, the same by length of the session and by pair, the card and the verdict."""
-    card = found.protocol
-    show.figures(found.rows, _MEASURES, f"protocol {card.name}: figures x 100, ± 95 %")
-    rows = []
-    for row in found.rows:
-        parts = {f"{name} typed": own for name, own in row.notes["by_length"].items()}
-        parts |= {f"a pair {name} in training": own for name, own in row.notes["by_pair"].items()}
-        for name, own in parts.items():
-            if own["targets"]:
-                rows.append((row.model, name, f"{own['targets']:,}", *(f"{100 * own[key]:.2f}" for key in _PARTS)))
-    show.table(("model", "targets that follow", "number", *(_MEASURES[name] for name in _PARTS)), rows)
-    for name in ("data", "targets", "words", "ranks", "floor", "counting", "leaked", "interval"):
-        show.line(f"  {name}: {getattr(card, name)}")
-    show.line(found.verdict)
 
 
 def answer(found: Answer) -> None:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from rich.text import Text
 
 from ensue.answers import TextAnswer, TextExplanation
 from ensue.cli import show
 from ensue.lines import plural, printable
-
-if TYPE_CHECKING:
-    from ensue.evaluation import TextResult
-    from ensue.tasks.classify.check import TextFindings
+from ensue.tasks.classify.check import TextFindings
 
 _LABELS = 20
-_MEASURES = {"accuracy": "accuracy", "macro_f1": "macro-F1", "calibration_error": "ECE", "log_loss": "log loss"}
 
 
 def findings(found: TextFindings) -> None:
@@ -33,15 +27,6 @@ def findings(found: TextFindings) -> None:
     for name, leak in found.splits.items():
         show.line(f"  {name}: {plural(leak.other_rows, kind)}, {leak.shared:,} of them here too")
     show.spoiling(found.warnings)
-
-
-def result(found: TextResult) -> None:
-    """A table of figures with its protocol card and verdict."""
-    show.figures(found.rows, _MEASURES, "figures x 100 but for the log loss, ± 95 %")
-    card = found.protocol
-    for name in ("data", "labels", "averaging", "leaked", "unknown", "interval", "ties"):
-        show.line(f"  {name}: {getattr(card, name)}")
-    show.line(found.verdict)
 
 
 def answer(found: TextAnswer) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from ensue.answers import Answer, QueryExplanation
 from ensue.cli import show, show_queries, stdin
 from ensue.cli.asked import Asked
-from ensue.cli.learning import learn
 from ensue.cli.options import Reading
 from ensue.data.queries import Queries, QueriesReport, read_queries
 from ensue.data.queries.rules import PAPER_RULES, QueryRules
@@ -120,7 +119,9 @@ def scoring(protocol: str, at: str) -> dict[str, Any]:
 
 def show_result(found: SuggestResult, scoring: Mapping[str, Any]) -> None:
     """The tables, their card and the verdict."""
-    show_queries.result(found)
+    from ensue.cli import show_results  # the evaluator
+
+    show_results.of_queries(found)
 
 
 def records(source: str, reading: Reading, predictor: SuggestPredictor) -> Asked:
@@ -166,5 +167,7 @@ def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, ke
         queries = read(new, reading)
         require_like(queries, new, predictor)
         return queries
+
+    from ensue.cli.learning import learn  # torch
 
     learn(folder, read_like, max_drop, keep, json, lambda queries, _: {"sessions": len(queries)})

@@ -1,0 +1,85 @@
+"""How posts that were ranked for a story look in a terminal, and those that a review asks about."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from ensue.cli import show
+from ensue.cli.show_links import cut, share
+from ensue.lines import plural
+from ensue.tasks.link.measures import AtCut
+from ensue.tasks.link.ranked import RankedCorpus
+
+
+def cut_in_words(found: AtCut, what: str) -> str:
+    """What a threshold catches, with both intervals."""
+    return (
+        f"{plural(found.retrieved, what)}, precision {share(found.precision)} [{share(found.precision_interval[0])}, "
+        f"{share(found.precision_interval[1])}], recall {share(found.recall)} [{share(found.recall_interval[0])}, "
+        f"{share(found.recall_interval[1])}]"
+    )
+
+
+def ranked(found: RankedCorpus, k: int) -> None:
+    """The best posts of a story, what repeats them below them, and what the even cut catches."""
+    rows = found.order[found.copies[found.order] == found.order][:k]
+    sure = found.probabilities
+    frame = found.table_of(rows)
+    copies = found.repeats()
+    lines = []
+    for rank, row in enumerate(rows.tolist(), 1):
+        value, article, sentence, _ = frame.row(rank - 1)
+        text = cut(found.posts.texts[row])
+        if more := copies.get(row, 0):
+            text += f"\n(and {more:,} that {'repeats' if more == 1 else 'repeat'} it)"
+        lines.append((str(rank), f"{value:.3f}", text, show.one_line(article), cut(sentence)))
+    texts = ("post", "article", "closest sentence")
+    show.table(("#", "score" if sure is None else "P", *texts), lines, wraps=texts, title="posts")
+    show.line(
+        f"{plural(len(found.posts), 'post')}, {plural(len(found.articles), 'article')}; copies of another post: "
+        f"{sum(copies.values()):,}"
+    )
+    if sure is not None:
+        show.line(f"probabilities {found.source}; {plural(int((sure >= 0.5).sum()), 'post')} at P of at least .5")
+    if found.cut is not None:
+        show.line(f"at P = .5, by the labels of this file: {cut_in_words(found.cut, 'post')}")
+
+
+def ranked_json(found: RankedCorpus, k: int) -> dict[str, Any]:
+    """The JSON object of ``ensue link --json``."""
+    rows = found.order[found.copies[found.order] == found.order][:k]
+    copies = found.repeats()
+    best = [
+        {"id": found.posts.ids[row], "text": found.posts.texts[row], **own, "repeated_by": copies.get(row, 0)}
+        for row, own in zip(rows.tolist(), found.table_of(rows).drop("copy_of").to_dicts(), strict=True)
+    ]
+    return {
+        "task": "link",
+        "posts": len(found.posts),
+        "articles": len(found.articles),
+        "repeat_another": sum(copies.values()),
+        "probabilities": found.source or None,
+        "cut": asdict(found.cut) if found.cut is not None else None,
+        "best": best,
+    }
+
+
+def asked(found: RankedCorpus, row: int) -> None:
+    """One post of a review, with the article that suits it best."""
+    import numpy as np
+
+    frame = found.table_of(np.array([row]))
+    show.line("")
+    show.line(found.posts.texts[row])
+    value, article, sentence, _ = frame.row(0)
+    title = found.articles.titles[int(found.columns[row])]
+    show.line(
+        f"  {value:.3f}  {article}{f' ({cut(title)})' if title else ''}{f': {cut(sentence)}' if sentence else ''}"
+    )
+    show.out.print("  y/n/q? ", end="", markup=False, highlight=False)
+
+
+def again() -> None:
+    """Asked for another answer."""
+    show.out.print("  y, n or q? ", end="", markup=False, highlight=False)

@@ -199,23 +199,18 @@ def _by_day(found: Iterable[Any], day: Callable[[Any], int]) -> list[tuple[Any, 
 def _row(part: Part, predictor: Any, test: Any, truth: float) -> Row:
     """The evaluator's figures: the model, and the best of the rows that count."""
     result = evaluate(predictor, test)
-    own, *others = result.rows
-    counted = [row for row in others if row.model in _COUNTING[part.task]]
-    best = max(counted, key=lambda row: row.figures[part.measure])
+    own = result.rows[0]
+    duel = next(duel for duel in result.duels if duel.measure == part.measure)
     low, high = own.interval[part.measure]
     half, score = (high - low) / 2, own.figures[part.measure]
     return Row(
-        part.name, part.question, part.task, predictor.model_name, part.measure, _asked(part, test),
-        score, half, best.model, best.figures[part.measure], truth, result.verdict,
+        part.name, part.question, part.task, predictor.model_name, part.measure, ASKED[part.name](test),
+        score, half, duel.counting, duel.figures[1], truth, result.verdict,
     )  # fmt: skip
 
 
-def _asked(part: Part, test: Any) -> int:
-    if part.task == "link":
-        return len(test.linked())
-    if part.task == "classify":
-        return len(test)
-    histories: Histories = test.histories if part.task == "suggest" else test
+def _targets(histories: Histories) -> int:
+    """Every event after the first of its history."""
     return len(histories.ids) - len(histories)
 
 
@@ -272,12 +267,14 @@ CEILINGS: Mapping[str, Callable[[Story], float]] = {
     "reading": _of_reading,
     "searching": _of_searching,
 }
-_COUNTING = {
-    "next": ("popularity", "markov", "rules", "cooccurrence", "vsknn"),
-    "classify": ("tfidf", "majority"),
-    "suggest": ("most-frequent-next", "repeat-last"),
-    "link": ("tfidf", "bm25"),
+ASKED: Mapping[str, Callable[[Any], int]] = {
+    "posts": lambda corpus: len(corpus.linked()),
+    "stance": len,
+    "sharing": _targets,
+    "reading": _targets,
+    "searching": lambda queries: _targets(queries.histories),
 }
+"""How many questions the data of a part asks."""
 
 
 def recovery(predictor: NextPredictor, test: Histories, world: World) -> Recovery:

@@ -20,9 +20,9 @@ from ensue.tasks.next.models.cyan import CYANRNNSettings
 from ensue.tasks.next.models.recurrent import RecurrentSettings
 from ensue.tasks.next.models.rmtpp import RMTPPSettings
 from ensue.vocabulary import FIRST, Vocabulary
-from tests.oracles import softmax
-from tests.oracles.sessions import Loss
-from tests.tasks.next.models.test_hidan import HOUR, NUM_IDS, everywhere, pad, ragged, sine_ramp
+from tests.oracles import promises, softmax
+from tests.oracles.promises import Loss
+from tests.tasks.next.batches import HOUR, NUM_IDS, everywhere, pad, ragged, sine_ramp
 
 Weights = Mapping[str, Tensor]
 Scorer = Callable[[Any, Weights, Sequence[int], Sequence[float]], Tensor]
@@ -200,34 +200,11 @@ def equals_the_equations(model: Any, scores: Scorer) -> None:
 
 
 def hides_padding(model: Any) -> None:
-    cascades = ragged(3)
-    batch = everywhere(pad(cascades, extra=4))
-    together = model(batch)
-    assert torch.isfinite(together.scores[:, FIRST:]).all() and (together.scores[:, :FIRST] == -torch.inf).all()
-    alone = [model(everywhere(pad([cascade]))) for cascade in cascades]
-    torch.testing.assert_close(together.scores, torch.cat([output.scores for output in alone]), rtol=0, atol=1e-12)
-    for row, output in enumerate(alone):
-        size = len(cascades[row][0])
-        for mine, other in zip(together.weights, output.weights, strict=True):
-            torch.testing.assert_close(mine[row, :size, :size], other[0], rtol=0, atol=1e-12)
-            assert (mine[row, :, size:] == 0).all()
-    junk = batch._replace(ids=batch.ids.masked_fill(~batch.mask, 7), times=batch.times.masked_fill(~batch.mask, 1e9))
-    torch.testing.assert_close(model(junk).scores, together.scores, rtol=0, atol=1e-12)
-    asked = pad(cascades, extra=4)
-    torch.testing.assert_close(
-        model.loss(asked._replace(ids=junk.ids, times=junk.times)), model.loss(pad(cascades)), rtol=0, atol=1e-12
-    )
-
-
-def knows_no_future(model: Any) -> None:
-    ((ids, times),) = ragged(4, [9])
-    before = model(everywhere(pad([(ids, times)]))).scores
-    for step in range(1, 9):
-        changed = ids[:step] + [FIRST + (id - FIRST + 1) % (NUM_IDS - FIRST) for id in ids[step:]]
-        later = times[:step] + [time + 1000 * HOUR for time in times[step:]]
-        after = model(everywhere(pad([(changed, later)]))).scores
-        torch.testing.assert_close(after[:step], before[:step], rtol=0, atol=1e-12)
-        assert not torch.allclose(after[step], before[step]), "the step itself must change"
+    """From the scores, and from the loss."""
+    promises.hides_padding(model)
+    batch = pad(ragged(3), extra=4)
+    junk = promises.with_junk(batch)
+    torch.testing.assert_close(model.loss(junk), model.loss(pad(ragged(3))), rtol=0, atol=1e-12)
 
 
 def has_exact_gradients(model: Any) -> None:

@@ -25,8 +25,9 @@ from ensue.tasks.next.models.stamp import STAMPSettings
 from ensue.training.loop import train
 from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
+from tests.oracles.promises import Loss
+from tests.tasks.next.batches import NUM_IDS, Largest, everywhere, pad, ragged, sine_ramp
 from tests.tasks.next.contract import crowds, walks
-from tests.tasks.next.models.test_hidan import NUM_IDS, Largest, everywhere, pad, ragged, sine_ramp
 
 Weights = Mapping[str, Tensor]
 Scorer = Callable[[Any, Weights, Sequence[int]], Tensor]
@@ -167,31 +168,6 @@ def equals_the_equations(model: Any, scores: Scorer) -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
 
 
-def hides_padding(model: Any) -> None:
-    sessions = ragged(3)
-    batch = everywhere(pad(sessions, extra=4))
-    together = model(batch)
-    assert torch.isfinite(together.scores[:, FIRST:]).all() and (together.scores[:, :FIRST] == -torch.inf).all()
-    alone = [model(everywhere(pad([session]))) for session in sessions]
-    torch.testing.assert_close(together.scores, torch.cat([output.scores for output in alone]), rtol=0, atol=1e-12)
-    for row, output in enumerate(alone):
-        size = len(sessions[row][0])
-        torch.testing.assert_close(together.weights[0][row, :size, :size], output.weights[0][0], rtol=0, atol=1e-12)
-        assert (together.weights[0][row, :, size:] == 0).all()
-    junk = batch._replace(ids=batch.ids.masked_fill(~batch.mask, 7))
-    torch.testing.assert_close(model(junk).scores, together.scores, rtol=0, atol=1e-12)
-
-
-def knows_no_future(model: Any) -> None:
-    ((ids, times),) = ragged(4, [9])
-    before = model(everywhere(pad([(ids, times)]))).scores
-    for step in range(1, 9):
-        changed = ids[:step] + [FIRST + (id - FIRST + 1) % (NUM_IDS - FIRST) for id in ids[step:]]
-        after = model(everywhere(pad([(changed, times)]))).scores
-        torch.testing.assert_close(after[:step], before[:step], rtol=0, atol=1e-12)
-        assert not torch.allclose(after[step], before[step]), "the step itself must change"
-
-
 def weighs_what_came_before(model: Any) -> None:
     batch = everywhere(pad(ragged(6)))
     (weights,) = model(batch).weights
@@ -213,17 +189,6 @@ def reads_pieces_as_the_whole(model: Any, num_pieces: int) -> None:
     last = model(Windows(data, model.reach, last_only=True).batch(np.arange(1))).scores
     every = model(everywhere(pad([(ids, [0.0] * 400)]))).scores
     torch.testing.assert_close(last, every[-1:], rtol=0, atol=1e-10)
-
-
-class Loss(nn.Module):
-    """``model.loss`` as a forward pass."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, batch: Any) -> Any:
-        return self.model.loss(batch)
 
 
 def has_exact_gradients(model: Any) -> None:

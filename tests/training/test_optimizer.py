@@ -24,7 +24,7 @@ from ensue.training.optimizer import (
     restore_optimizer,
     saved_optimizer,
 )
-from tests.tasks.next.models.test_hidan import pad
+from tests.tasks.next.batches import pad
 
 ROWS, DIM, RATE = 9, 3, 0.05
 PLAIN = Schedule(learning_rate=RATE, weight_decay=0.0)

@@ -12,8 +12,9 @@ from ensue.errors import SettingError
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.models.cyan import CYANRNN, CYANRNNSettings
 from tests.oracles import cascades as oracles
+from tests.oracles import promises
 from tests.oracles.sessions import loss_curve, ramped
-from tests.tasks.next.models.test_hidan import HOUR, NUM_IDS, everywhere, pad, ragged
+from tests.tasks.next.batches import HOUR, NUM_IDS, everywhere, pad, ragged
 
 CELLS = pytest.mark.parametrize("cell", ["rnn", "gru"])
 
@@ -68,7 +69,7 @@ def test_padding_is_invisible() -> None:
 
 
 def test_the_future_changes_nothing_earlier() -> None:
-    oracles.knows_no_future(ramped(small()))
+    promises.knows_no_future(ramped(small()))
 
 
 def test_a_long_history_is_read_whole() -> None:

@@ -11,8 +11,9 @@ import torch
 from ensue.errors import SettingError
 from ensue.schedule import Schedule
 from ensue.tasks.next.models.factors import BPRMF, FPMC, FPMC_SCHEDULE, SCHEDULE, BPRMFSettings, FPMCSettings
+from tests.oracles import promises
 from tests.oracles import sessions as oracles
-from tests.tasks.next.models.test_hidan import NUM_IDS, everywhere, pad, ragged
+from tests.tasks.next.batches import NUM_IDS, everywhere, pad, ragged
 
 MODELS: dict[str, Any] = {"bpr-mf": BPRMF, "fpmc": FPMC}
 SETTINGS: dict[str, Any] = {"bpr-mf": BPRMFSettings, "fpmc": FPMCSettings}
@@ -32,12 +33,12 @@ def test_equals_the_literal_equations(name: str, length: int) -> None:
 
 @BOTH
 def test_padding_is_invisible(name: str) -> None:
-    oracles.hides_padding(oracles.ramped(small(name, length=3)))
+    promises.hides_padding(oracles.ramped(small(name, length=3)))
 
 
 @BOTH
 def test_the_future_changes_nothing_earlier(name: str) -> None:
-    oracles.knows_no_future(oracles.ramped(small(name, length=3)))
+    promises.knows_no_future(oracles.ramped(small(name, length=3)))
 
 
 @BOTH

@@ -12,8 +12,9 @@ from ensue.errors import SettingError
 from ensue.schedule import Schedule
 from ensue.tasks.next.models.gru4rec import GRU4Rec, GRU4RecSettings, bpr_max
 from ensue.vocabulary import FIRST
+from tests.oracles import promises
 from tests.oracles import sessions as oracles
-from tests.tasks.next.models.test_hidan import NUM_IDS, everywhere, pad, ragged
+from tests.tasks.next.batches import NUM_IDS, everywhere, pad, ragged
 
 LOSSES = pytest.mark.parametrize("loss", ["bpr-max", "ce"])
 
@@ -28,11 +29,11 @@ def test_equals_the_literal_equations() -> None:
 
 
 def test_padding_is_invisible() -> None:
-    oracles.hides_padding(oracles.ramped(small()))
+    promises.hides_padding(oracles.ramped(small()))
 
 
 def test_the_future_changes_nothing_earlier() -> None:
-    oracles.knows_no_future(oracles.ramped(small()))
+    promises.knows_no_future(oracles.ramped(small()))
 
 
 def test_a_long_history_is_read_whole() -> None:

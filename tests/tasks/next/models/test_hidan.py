@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch import Tensor
 
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.records import History
-from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import STEPS, Windows
 from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
 from ensue.vocabulary import FIRST, Vocabulary
 from tests.oracles import hidan as oracles
+from tests.oracles import promises
+from tests.oracles.promises import Loss
+from tests.tasks.next.batches import HOUR, NUM_IDS, Largest, everywhere, pad, ragged, sine_ramp
 
-HOUR = 3600.0
-NUM_IDS = 11
 SMALL = HiDANSettings(dim=6, table_dim=4, dropout=0.0)
 VARIANTS = {
     "full": {},
@@ -32,15 +29,6 @@ VARIANTS = {
     "nca": {"cascade_attention": False},
     "nt": {"time_decay": False},
 }
-Cascade = tuple[list[int], list[float]]
-
-
-def sine_ramp(module: nn.Module, size: float = 0.3) -> None:
-    """Weights that no random number generator can change."""
-    with torch.no_grad():
-        for number, parameter in enumerate(module.parameters()):
-            ramp = torch.arange(parameter.numel(), dtype=torch.float64)
-            parameter.copy_((size * torch.sin(0.37 * ramp + number)).view(parameter.shape))
 
 
 def ramped(settings: HiDANSettings = SMALL, num_ids: int = NUM_IDS, *, size: float = 1.0) -> HiDAN:
@@ -51,36 +39,6 @@ def ramped(settings: HiDANSettings = SMALL, num_ids: int = NUM_IDS, *, size: flo
 
 def variant(name: str, window: int) -> HiDANSettings:
     return replace(SMALL, window=window, **VARIANTS[name])
-
-
-def ragged(seed: int, lengths: Sequence[int] = (9, 2, 5, 1, 7)) -> list[Cascade]:
-    """Random cascades; gaps of minutes up to days, ties and exact multiples of the interval among them."""
-    random = np.random.default_rng(seed)
-    cascades = []
-    for length in lengths:
-        gaps = random.choice([0, 60, 3 * HOUR, 3 * HOUR + 1, 7.5 * HOUR, 50 * HOUR], length)
-        gaps[0] = 0
-        cascades.append((random.integers(FIRST, NUM_IDS, length).tolist(), gaps.cumsum().tolist()))
-    return cascades
-
-
-def pad(cascades: Sequence[Cascade], *, extra: int = 0) -> Batch:
-    """A batch that asks every step with a successor; ``times`` in float64."""
-    time = max(len(ids) for ids, _ in cascades) + extra
-    ids, times = torch.zeros(len(cascades), time, dtype=torch.int64), torch.zeros(len(cascades), time).double()
-    mask, asked = ids.bool(), ids.bool()
-    targets: list[int] = []
-    for row, (own, clock) in enumerate(cascades):
-        ids[row, : len(own)], mask[row, : len(own)] = torch.tensor(own), True
-        times[row, : len(own)] = torch.tensor(clock, dtype=torch.float64)
-        asked[row, : len(own) - 1] = True
-        targets += own[1:]
-    return Batch(ids, mask, times, asked, torch.tensor(targets, dtype=torch.int64))
-
-
-def everywhere(batch: Batch) -> Batch:
-    """The same batch, asked at every event."""
-    return batch._replace(target_mask=batch.mask)
 
 
 @pytest.mark.parametrize("window", [0, 1, 3, 30])
@@ -140,35 +98,13 @@ def test_variants_have_no_idle_parameters(name: str, missing: int) -> None:
 @pytest.mark.parametrize("window", [0, 3])
 @pytest.mark.parametrize("name", VARIANTS)
 def test_padding_is_invisible(name: str, window: int) -> None:
-    model, cascades = ramped(variant(name, window)), ragged(3)
-    together = model(everywhere(pad(cascades, extra=4)))
-    assert torch.isfinite(together.scores[:, FIRST:]).all()
-    alone = [model(everywhere(pad([cascade]))) for cascade in cascades]
-    torch.testing.assert_close(together.scores, torch.cat([output.scores for output in alone]), rtol=0, atol=1e-12)
-    for row, output in enumerate(alone):
-        size = len(cascades[row][0])
-        for mine, other in zip(together.weights, output.weights, strict=True):
-            torch.testing.assert_close(mine[row, :size, :size], other[0], rtol=0, atol=1e-12)
-            assert (mine[row, :, size:] == 0).all()
-
-
-def test_what_stands_in_the_padding_does_not_matter() -> None:
-    model, batch = ramped(), everywhere(pad(ragged(3)))
-    junk = batch._replace(ids=batch.ids.masked_fill(~batch.mask, 7), times=batch.times.masked_fill(~batch.mask, 1e9))
-    torch.testing.assert_close(model(junk).scores, model(batch).scores, rtol=0, atol=1e-12)
+    promises.hides_padding(ramped(variant(name, window)))
 
 
 @pytest.mark.parametrize("window", [0, 3])
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_future_changes_nothing_earlier(name: str, window: int) -> None:
-    model, (cascade,) = ramped(variant(name, window)), ragged(4, [9])
-    before = model(everywhere(pad([cascade]))).scores
-    for step in range(1, 9):
-        ids = cascade[0][:step] + [FIRST + (id - FIRST + 1) % (NUM_IDS - FIRST) for id in cascade[0][step:]]
-        times = cascade[1][:step] + [time + 1000 * HOUR for time in cascade[1][step:]]
-        after = model(everywhere(pad([(ids, times)]))).scores
-        torch.testing.assert_close(after[:step], before[:step], rtol=0, atol=1e-12)
-        assert not torch.allclose(after[step], before[step]), "the step itself must change"
+    promises.knows_no_future(ramped(variant(name, window)))
 
 
 def test_the_weights_are_distributions_over_what_came_before() -> None:
@@ -181,17 +117,6 @@ def test_the_weights_are_distributions_over_what_came_before() -> None:
         torch.testing.assert_close(sums[~starts[mask]], torch.ones_like(sums[~starts[mask]]))
         assert (sums[starts[mask]] == first).all()
     assert (influence.triu(1) == 0).all() and (model_weights[0].triu(0) == 0).all()
-
-
-class Loss(nn.Module):
-    """``model.loss`` as a forward pass."""
-
-    def __init__(self, model: HiDAN) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, batch: Batch) -> Tensor:
-        return self.model.loss(batch)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -295,18 +220,6 @@ def test_growing_changes_no_old_score() -> None:
 def test_padding_and_unknown_are_no_answers() -> None:
     scores = ramped()(pad(ragged(2))).scores
     assert (scores[:, :FIRST] == -torch.inf).all()
-
-
-class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Records the size of the largest tensor any operation made."""
-
-    numel = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        sizes = (leaf.numel() for leaf in tree_leaves(made) if isinstance(leaf, Tensor))
-        self.numel = max(self.numel, *sizes, 0)
-        return made
 
 
 def test_no_tensor_of_time_by_time_by_dim() -> None:

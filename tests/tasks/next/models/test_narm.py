@@ -10,8 +10,9 @@ import torch
 from ensue.errors import SettingError
 from ensue.schedule import Schedule
 from ensue.tasks.next.models.narm import NARM, NARMSettings
+from tests.oracles import promises
 from tests.oracles import sessions as oracles
-from tests.tasks.next.models.test_hidan import NUM_IDS, pad, ragged
+from tests.tasks.next.batches import NUM_IDS, pad, ragged
 
 LOSSES = pytest.mark.parametrize("loss", ["ce", "sampled"])
 
@@ -27,11 +28,11 @@ def test_equals_the_literal_equations(length: int) -> None:
 
 
 def test_padding_is_invisible() -> None:
-    oracles.hides_padding(oracles.ramped(small(length=3)))
+    promises.hides_padding(oracles.ramped(small(length=3)))
 
 
 def test_the_future_changes_nothing_earlier() -> None:
-    oracles.knows_no_future(oracles.ramped(small(length=3)))
+    promises.knows_no_future(oracles.ramped(small(length=3)))
 
 
 def test_a_long_history_is_read_whole() -> None:

@@ -11,8 +11,9 @@ from ensue.errors import SettingError
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.models.recurrent import Recurrent, RecurrentSettings
 from tests.oracles import cascades as oracles
+from tests.oracles import promises
 from tests.oracles.sessions import largest_tensor, loss_curve, ramped, weighs_what_came_before
-from tests.tasks.next.models.test_hidan import NUM_IDS, everywhere, pad, ragged
+from tests.tasks.next.batches import NUM_IDS, everywhere, pad, ragged
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "rnn": {},
@@ -42,7 +43,7 @@ def test_padding_is_invisible(name: str) -> None:
 
 @EACH
 def test_the_future_changes_nothing_earlier(name: str) -> None:
-    oracles.knows_no_future(ramped(small(name)))
+    promises.knows_no_future(ramped(small(name)))
 
 
 @EACH

@@ -16,8 +16,9 @@ from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.models.rmtpp import RMTPP, SMALL, RMTPPSettings, delay, log_density, total_hazard
 from ensue.vocabulary import FIRST
 from tests.oracles import cascades as oracles
+from tests.oracles import promises
 from tests.oracles.sessions import loss_curve, ramped, weighs_what_came_before
-from tests.tasks.next.models.test_hidan import HOUR, NUM_IDS, everywhere, pad, ragged
+from tests.tasks.next.batches import HOUR, NUM_IDS, everywhere, pad, ragged
 
 RATES = pytest.mark.parametrize("log_rate", [-3.0, 0.0, math.log(2)])
 TRENDS = pytest.mark.parametrize("trend", [-2.0, -0.3, 0.0, 0.04, 0.5])
@@ -164,7 +165,7 @@ def test_padding_is_invisible() -> None:
 
 
 def test_the_future_changes_nothing_earlier() -> None:
-    oracles.knows_no_future(ramped(small()))
+    promises.knows_no_future(ramped(small()))
 
 
 def test_a_long_history_is_read_whole() -> None:

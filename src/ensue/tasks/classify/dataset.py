@@ -15,6 +15,7 @@ from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.tasks.classify.batch import Batch, Block
 from ensue.text.tokens import Tokens
+from ensue.training.plans import epoch_batches, evaluation_batches
 
 CHUNK = 256
 """Items that are pooled together at most: a longer text (or sentence, or document) is cut into equal stretches."""
@@ -29,6 +30,9 @@ Sides = tuple[Tokens, ...]
 
 class Chunks:
     """Ranges of items, each cut into as few equal parts of at most so many as it takes; an empty one has no part.
+
+    With ``most`` 4, offsets [0 10 10 13] are cut at 0 3 6 and 10: starts [0 3 6 10], lengths [3 3 4 3], owners
+    [0 0 0 2].
 
     Attributes:
         starts: (parts,) where each begins.
@@ -63,6 +67,8 @@ class Passages:
         self.targets = np.empty(0, np.int64) if targets is None else targets
         self.ids: Ids = np.concatenate([side.ids for side in sides])
         offsets, texts = _joined([side.sentences for side in sides]), _joined([side.texts for side in sides])
+        # Two texts of 2 and 1 sentences, texts [0 2 3], of which the first sentence is cut in two: passages 0 1 2 | 3,
+        # owners [0 0 0 1], first [0 3 4].
         cut = Chunks(offsets, self.chunk)
         self.starts, self.sizes = cut.starts, cut.lengths
         owners = np.repeat(np.arange(len(texts) - 1), np.diff(texts))[cut.owners]
@@ -78,18 +84,12 @@ class Passages:
 
     def plan(self, size: int, seed: int | tuple[int, ...]) -> list[Index]:
         """A shuffled epoch: batches of ``size`` records of like length, in random order; the same for the same seed."""
-        random = np.random.default_rng(seed)
-        order = random.permutation(len(self))
-        pool = np.arange(len(order)) // (size * 64)
-        order = order[np.lexsort((self.lengths[order], pool))]
-        batches = [order[low : low + size] for low in range(0, len(order), size)]
-        return [batches[i] for i in random.permutation(len(batches))]
+        return epoch_batches([self.lengths], size, seed)
 
     def groups(self, targets: int = WORDS) -> Iterator[Index]:
         """All records once, shortest first, in groups of about so many words."""
         order = np.argsort(self.lengths, kind="stable")
-        group = np.cumsum(np.maximum(self.lengths[order], 1)) // max(targets, 1)
-        return (part for part in np.split(order, np.flatnonzero(np.diff(group)) + 1) if len(part))
+        return evaluation_batches(order, np.maximum(self.lengths, 1), targets)
 
     def texts(self, index: Index) -> Index:
         """The numbers of the texts of some records: first texts, then second ones."""
@@ -177,6 +177,7 @@ def _joined(offsets: list[Index]) -> Index:
 
 def _blocks(starts: Index, lengths: Index, values: npt.NDArray[np.integer]) -> tuple[Block, ...]:
     """Ranges of ``values`` as padded blocks, in each of which no row is half as long as the longest, or shorter."""
+    # Lengths [3 9 4 8]: blocks of the rows [1 3] (9 and 8 items) and [2 0] (4 and 3).
     order = np.argsort(-lengths, kind="stable")
     falling, blocks, low = lengths[order], [], 0
     while low < len(order):

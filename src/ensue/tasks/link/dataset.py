@@ -68,6 +68,7 @@ class Links:
         random = np.random.default_rng(seed)
         order = random.permutation(len(self))
         order = order[np.argsort(self.pairs[order, 0], kind="stable")]
+        # Articles [0 0 0 1] with POSTS 2: starts [0 3], counts [3 1], groups [0 0 1 3], which need not be without gaps.
         _, starts, counts = np.unique(self.pairs[order, 0], return_index=True, return_counts=True)
         group = np.repeat(starts, counts) + ranges(np.zeros_like(counts), counts) // POSTS
         groups, first = np.unique(group, return_index=True)
@@ -108,6 +109,7 @@ def text_blocks(tokens: Tokens, index: Index, words: int = WORDS) -> tuple[Block
     Returns:
         Blocks; texts without a word are in none.
     """
+    # Lengths [2 0 9 8]: blocks of the texts [2 3] (9 and 8 words) and [0]; text 1, which has none, is in none.
     starts, lengths = tokens.sentences[tokens.texts[index]], tokens.lengths[index]
     order = np.argsort(-lengths, kind="stable")
     order = order[: int((lengths > 0).sum())]

@@ -12,6 +12,7 @@ from torch import Tensor
 from ensue.data.histories import Histories, Index, ranges, scrambled
 from ensue.data.sequences.check import fingerprints
 from ensue.tasks.next.batch import Batch
+from ensue.training.plans import epoch_batches, evaluation_batches
 from ensue.vocabulary import FIRST
 
 STEPS = 128
@@ -20,6 +21,12 @@ STEPS = 128
 
 class Windows:
     """The target steps of encoded histories, cut so that no tensor is longer than needed.
+
+    A window is three places in ``histories.ids``: it reads from ``starts``, its targets are what follows each event
+    from ``target_starts`` to before ``stops``. With a history at places 0 to 5, ``reach`` 1 and ``STEPS`` 2::
+
+        places 0 1 2 3 4 5     windows  starts 0 1 3   target_starts 0 2 4   stops 2 4 5
+                               reads    0 1 | 1 2 3 | 3 4     targets at 1 2 | 3 4 | 5
 
     Args:
         histories: encoded in the model's vocabulary, without unknown values.
@@ -55,20 +62,12 @@ class Windows:
 
     def plan(self, size: int, seed: int | tuple[int, ...]) -> list[Index]:
         """A shuffled epoch: batches of ``size`` windows of like length, in random order; the same for the same seed."""
-        random = np.random.default_rng(seed)
-        order = random.permutation(len(self))
-        lengths = (self.stops - self.starts)[order]
-        pool = np.arange(len(order)) // (size * 64)
-        order = order[np.lexsort((lengths, pool))]
-        batches = [order[low : low + size] for low in range(0, len(order), size)]
-        return [batches[i] for i in random.permutation(len(batches))]
+        return epoch_batches([self.stops - self.starts], size, seed)
 
     def groups(self, targets: int) -> Iterator[Index]:
         """All windows once, shortest first, in groups of about ``targets`` target steps (at least one window)."""
         order = np.argsort(self.stops - self.starts, kind="stable")
-        group = np.cumsum((self.stops - self.target_starts)[order]) // max(targets, 1)
-        cuts = np.flatnonzero(np.diff(group)) + 1
-        return (part for part in np.split(order, cuts) if len(part))
+        return evaluation_batches(order, self.stops - self.target_starts, targets)
 
     def positions(self, index: Index) -> Index:
         """(targets,) where in ``histories.ids`` each target step of these windows stands, in row order."""
@@ -105,6 +104,7 @@ def hide_seen(scores: Tensor, histories: Histories, positions: Index) -> Tensor:
     Returns:
         ``scores``, seen ids at -inf.
     """
+    # A history at places 5 to 8, asked at 7: its row has the columns ids[5], ids[6], ids[7].
     starts = histories.offsets[np.searchsorted(histories.offsets, positions, side="right") - 1]
     lengths = positions - starts + 1
     rows = np.repeat(np.arange(len(positions)), lengths)
@@ -127,6 +127,7 @@ def draw_negatives(targets: Tensor, positions: Index, num_ids: int, sampled: int
     Returns:
         (targets, sampled) ids.
     """
+    # Of ids 2 to 5 (four values) and target 4, steps 0, 1 and 2 on from the next one are 5, 2 and 3: never 4 itself.
     places = positions.astype(np.uint64)[:, None] * np.uint64(2**16) + np.arange(sampled).astype(np.uint64)
     draws = scrambled(places)
     values = num_ids - FIRST

@@ -13,10 +13,9 @@ import polars as pl
 from ensue.data.histories import Histories, Ids, Index, ranges, scrambled
 from ensue.data.queries.tokens import QueryTokenizer
 from ensue.tasks.suggest.batch import UNKNOWN, Batch, look_up
+from ensue.training.plans import epoch_batches, evaluation_batches
 from ensue.vocabulary import FIRST
 
-POOL = 64
-"""Batches whose windows are put in order of size before they are cut."""
 CELLS = 2**14
 """Places for tokens in a group of windows, about."""
 
@@ -46,7 +45,8 @@ def spell_out(tokenizer: QueryTokenizer, texts: pl.Series) -> Spelled:
 class Sessions:
     """Sessions as training data: windows of at most ``turns`` queries.
 
-    Two windows of a long session share one query, so that every query but the first is a target once.
+    Two windows of a long session share one query, so that every query but the first is a target once: with ``turns`` 3
+    a session of five queries has the windows 0 1 2 and 2 3 4, and one query alone has none.
 
     Args:
         sessions: ids stand for the queries that are spelled, in their order.
@@ -62,6 +62,7 @@ class Sessions:
         owners = np.repeat(np.arange(len(sessions)), parts)
         self.starts: Index = sessions.offsets[:-1][owners] + ranges(np.zeros_like(parts), parts) * (turns - 1)
         self.lengths: Index = np.minimum(sessions.offsets[1:][owners] - self.starts, turns)
+        # The largest size in each window: reduceat over (begin, end) pairs, of whose results every second is of a gap.
         sizes = np.diff(spelled.offsets)[self.queries]
         bounds = np.stack([self.starts, self.starts + self.lengths], axis=1).ravel()
         widest = np.maximum.reduceat(np.append(sizes, 0), bounds)[::2] if len(bounds) else bounds
@@ -74,18 +75,12 @@ class Sessions:
 
     def plan(self, size: int, seed: int | tuple[int, ...]) -> list[Index]:
         """A shuffled epoch: batches of ``size`` windows of like size, in random order; the same for the same seed."""
-        random = np.random.default_rng(seed)
-        order = random.permutation(len(self))
-        pool = np.arange(len(order)) // (size * POOL)
-        order = order[np.lexsort((self.widths[order], self.lengths[order], pool))]
-        batches = [order[low : low + size] for low in range(0, len(order), size)]
-        return [batches[place] for place in random.permutation(len(batches))]
+        return epoch_batches([self.widths, self.lengths], size, seed)
 
     def groups(self, targets: int = CELLS) -> Iterator[Index]:
         """All windows once, shortest first, in groups of about so many places for tokens."""
         order = np.lexsort((self.widths, self.lengths))
-        group = np.cumsum((self.lengths * self.widths)[order]) // max(targets, 1)
-        return (part for part in np.split(order, np.flatnonzero(np.diff(group)) + 1) if len(part))
+        return evaluation_batches(order, self.lengths * self.widths, targets)
 
     def batch(self, index: Index) -> Batch:
         """The windows ``index`` as padded tensors on the CPU."""
@@ -94,6 +89,7 @@ class Sessions:
 
 def rows_of(values: Index, starts: Index, lengths: Index) -> npt.NDArray[np.int64]:
     """(rows, longest) ranges of ``values`` side by side, -1 at padding."""
+    # starts [0 3], lengths [3 1]: rows [v0 v1 v2] and [v3 -1 -1].
     table = np.full((len(starts), max(1, int(lengths.max(initial=1)))), -1, np.int64)
     there = np.arange(table.shape[1]) < lengths[:, None]
     table[there] = values[ranges(starts, lengths)]

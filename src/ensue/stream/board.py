@@ -118,6 +118,6 @@ class Board:
 
 
 def _tally(times: Times, weights: Floats | None) -> list[tuple[int, float]]:
-    """(hour, sum) of some weights, or of how many there are."""
+    """(hour, sum) of some weights, or of how many there are: times 10 3599 3600 give (0, 2) and (1, 1)."""
     hours, places = np.unique(np.floor(times / HOUR).astype(np.int64), return_inverse=True)
     return list(zip(hours.tolist(), np.bincount(places, weights, len(hours)).tolist(), strict=True))

@@ -33,6 +33,8 @@ def model_ranks(predictor: NextPredictor, histories: Histories, context: Index, 
         context: (sessions,) how many leading events are old.
         table: (ids,) the predictor's id of each of the stream's ids, ``UNKNOWN`` where it has none.
     """
+    # A session x a b with b fresh, of which the model does not know x: it is asked about a b, where b stands at 1, and
+    # the rank goes back to place 2. ``passed`` is 0 0 1 2: how many events before each place the model knows.
     places = targets(histories, context)
     own = table[histories.ids]
     kept = own != UNKNOWN
@@ -46,6 +48,7 @@ def model_ranks(predictor: NextPredictor, histories: Histories, context: Index, 
     ranks = np.full(len(own), MISS)
     ranks[np.flatnonzero(kept)[inside_places]] = inside_ranks
     owner = histories.sequence_index()[places]
+    # of x | a the model knows the target and nothing before it: plain popularity answers
     blind = places[kept[places] & (passed[places] == passed[starts[owner]])]
     if len(blind):
         totals = predictor.counting["popularity"].totals.numpy()
@@ -113,6 +116,8 @@ class RecentPopularity:
         ranks = np.full(len(places), MISS)
         ranks[old] = _count_ranks(counts, ids[old])
         if hide and len(places):
+            # Of a b | c with the target c: row 0 holds a and b, which are ruled out. Each that counts as much as c or
+            # more stood above it, so c moves up by one for each; if c itself was held, it is a miss.
             starts = histories.offsets[:-1][histories.sequence_index()[places]]
             rows = np.repeat(np.arange(len(places)), places - starts)
             seen = np.unique(np.stack([rows, histories.ids[ranges(starts, places - starts)]]), axis=1)
@@ -133,12 +138,12 @@ class RecentPopularity:
 
 
 def _count_ranks(counts: np.ndarray, ids: Ids) -> Floats:
-    """Ranks of some ids by a table of counts."""
+    """Ranks of some ids by a table of counts: of counts 5 3 3 0 the ranks are 1 3 3 4, ties against the target."""
     order = np.sort(counts[FIRST:])
     return (len(order) - np.searchsorted(order, counts[ids], side="left")).astype(np.float64)
 
 
 def _with_unknown(table: np.ndarray, histories: Histories) -> Ids:
-    """The table, long enough for the ids of some histories."""
+    """The table, long enough for the ids of some histories: new ids are ``UNKNOWN`` in it."""
     missing = max(0, int(histories.ids.max(initial=0)) + 1 - len(table))
     return np.concatenate([table, np.full(missing, UNKNOWN)]).astype(np.int32)

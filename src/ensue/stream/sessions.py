@@ -47,7 +47,11 @@ CLOCK = 15
 
 @dataclass
 class SessionColumns:
-    """Sessions with fresh events, in columns: history i is ``context[i]`` events of context, then the fresh ones."""
+    """Sessions with fresh events, in columns: history i is ``context[i]`` events of context, then the fresh ones.
+
+    Of one session a b | c and one of d | e f (fresh after the bar):
+    ``ids`` a b c d e f, ``lengths`` 3 3, ``context`` 2 1.
+    """
 
     ids: list[int] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
@@ -232,13 +236,17 @@ class OpenSessions:
 
 
 def targets(histories: Histories, context: Index) -> Index:
-    """(targets,) where in ``histories.ids`` the fresh events stand that follow something."""
+    """(targets,) where in ``histories.ids`` the fresh events stand that follow something.
+
+    Sessions a b | c and | d e (fresh after the bar) have offsets 0 3 5 and context 2 0:
+    the places are 2 (c) and 4 (e); d is fresh too, but follows nothing.
+    """
     first = np.maximum(context, 1)
     return ranges(histories.offsets[:-1] + first, np.maximum(histories.lengths - first, 0))
 
 
 def joined(parts: Sequence[tuple[Histories, Index]]) -> tuple[Histories, Index]:
-    """Histories of one vocabulary, one after the other, and how much of each is context."""
+    """Histories of one vocabulary, one after the other, and (histories,) how many events of each are context."""
     return reduce(reservoir.joined, (histories for histories, _ in parts)), np.concatenate(
         [context for _, context in parts]
     )

@@ -23,16 +23,16 @@ export function ranked(answer, kind, name, truth, chosen) {
 }
 
 // What really came, where the story tells it.
-export function outcome(answer, kind, name, asked) {
-  if (!asked.truth) return null;
+export function outcome(answer, kind, name, question) {
+  if (!question.truth) return null;
   const lines = [];
-  if (!asked.truth.length) lines.push(kind.none || "");
-  for (const value of asked.truth) {
+  if (!question.truth.length) lines.push(kind.none || "");
+  for (const value of question.truth) {
     const at = answer.choices.findIndex((choice) => choice.value === value);
     const where = at < 0 ? `not among these ${answer.choices.length}` : at === 0 ? "ranked first" : `ranked ${ordinal(at + 1)}`;
     lines.push(`The truth of this made-up event: ${name(value)}, ${where}.`);
   }
-  if (asked.through) lines.push(`It came through ${asked.through}.`);
+  if (question.through) lines.push(`It came through ${question.through}.`);
   return make("p", { class: "outcome" }, lines.join(" "));
 }
 

@@ -37,9 +37,9 @@ async function ask(address, options = {}) {
 }
 
 function refusal(status, body) {
-  const said = body && typeof body.error === "string" ? body.error : `The service answered ${status}.`;
+  const message = body && typeof body.error === "string" ? body.error : `The service answered ${status}.`;
   const hint = body && typeof body.hint === "string" ? body.hint : undefined;
-  return new Refused(status, said, hint);
+  return new Refused(status, message, hint);
 }
 
 function post(address, body, signal) {

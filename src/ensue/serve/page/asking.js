@@ -6,9 +6,9 @@ import { make, unique } from "./dom.js";
 export function picks(legend, items, describe, chosen) {
   const group = unique("pick");
   const cards = items.map((item, at) => {
-    const [said, by] = describe(item);
+    const [text, by] = describe(item);
     const radio = make("input", { type: "radio", name: group, value: String(at), class: "unseen", onchange: () => chosen(item) });
-    return make("label", { class: "card" }, radio, make("span", { class: "said" }, said), make("span", { class: "by" }, by));
+    return make("label", { class: "card" }, radio, make("span", { class: "said" }, text), make("span", { class: "by" }, by));
   });
   const field = make("fieldset", { class: "picks" }, make("legend", {}, legend), make("div", { class: "cards" }, cards));
   const radios = () => [...field.querySelectorAll("input")];
@@ -29,25 +29,25 @@ export function texts(kind, paired, ask) {
     });
     return { area, label: make("label", { for: id }, name) };
   });
-  const said = make("p", { class: "note", role: "status" });
+  const note = make("p", { class: "note", role: "status" });
   const send = () => {
-    const found = areas.map(({ area }) => area.value.trim());
-    said.textContent = found.every(Boolean) ? "" : "Write something first.";
-    if (found.every(Boolean)) ask(found);
+    const written = areas.map(({ area }) => area.value.trim());
+    note.textContent = written.every(Boolean) ? "" : "Write something first.";
+    if (written.every(Boolean)) ask(written);
   };
   const form = make("form", { class: "own", onsubmit: (event) => { event.preventDefault(); send(); } },
-    areas.flatMap(({ label, area }) => [label, area]), make("button", { type: "submit" }, "Ask"), said);
+    areas.flatMap(({ label, area }) => [label, area]), make("button", { type: "submit" }, "Ask"), note);
   return form;
 }
 
 // Steps as chips, and a field to add one. `typed` is told of each letter, for suggestions as one types.
-export function trail(kind, known, name, changed, typed) {
+export function trail(kind, offered, name, changed, typed) {
   const state = { values: [], times: [] };
   const list = make("ol", { class: "steps", "aria-label": kind.steps });
   const id = unique("add");
   const field = make("input", { id, autocomplete: "off", spellcheck: "false", enterkeyhint: "enter" });
-  const said = make("p", { class: "unseen", role: "status" });
-  const names = new Map(known.map((value) => [name(value).toLowerCase(), value]));
+  const status = make("p", { class: "unseen", role: "status" });
+  const names = new Map(offered.map((value) => [name(value).toLowerCase(), value]));
   const show = () => {
     list.replaceChildren(...state.values.map((value, at) =>
       make("li", {}, make("span", {}, name(value)),
@@ -57,7 +57,7 @@ export function trail(kind, known, name, changed, typed) {
   const drop = (at) => {
     const [value] = state.values.splice(at, 1);
     if (state.times.length) state.times.splice(at, 1);
-    said.textContent = `${name(value)} taken away`;
+    status.textContent = `${name(value)} taken away`;
     show();
     (list.querySelectorAll(".drop")[Math.max(0, at - 1)] || field).focus();
     changed(state);
@@ -67,19 +67,19 @@ export function trail(kind, known, name, changed, typed) {
     if (state.times.length) state.times.push(state.times[state.times.length - 1] + kind.pause);
     state.values.push(names.get(value.toLowerCase()) || value);
     field.value = "";
-    said.textContent = `${value} added`;
+    status.textContent = `${value} added`;
     show();
     changed(state);
   };
   const form = make("form", { class: "add", onsubmit: (event) => { event.preventDefault(); add(field.value.trim()); } },
     make("label", { for: id }, kind.add), make("div", { class: "add-row" }, field, make("button", { type: "submit", class: "quiet" }, "Add")));
   if (typed) field.addEventListener("input", () => typed(field.value));
-  else if (known.length) {
+  else if (offered.length) {
     const options = unique("known");
     field.setAttribute("list", options);
-    form.append(make("datalist", { id: options }, known.map((value) => make("option", { value: name(value) }))));
+    form.append(make("datalist", { id: options }, offered.map((value) => make("option", { value: name(value) }))));
   }
-  const box = make("div", { class: "trail" }, make("p", { class: "label", "aria-hidden": "true" }, kind.steps), list, said, form);
+  const box = make("div", { class: "trail" }, make("p", { class: "label", "aria-hidden": "true" }, kind.steps), list, status, form);
   const set = (values, times = []) => {
     state.values = [...values];
     state.times = times.length === values.length ? [...times] : [];

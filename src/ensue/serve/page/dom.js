@@ -1,15 +1,15 @@
 // Elements from plain values. Text is only ever set as text, so nothing that is typed or served becomes markup.
 
 export function make(tag, fields = {}, ...children) {
-  const found = document.createElement(tag);
+  const node = document.createElement(tag);
   for (const [name, value] of Object.entries(fields)) {
     if (value === undefined || value === null || value === false) continue;
-    if (name === "class") found.className = value;
-    else if (name.startsWith("on")) found.addEventListener(name.slice(2), value);
-    else found.setAttribute(name, value === true ? "" : value);
+    if (name === "class") node.className = value;
+    else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : value);
   }
-  found.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
-  return found;
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
+  return node;
 }
 
 export function hidden(text) {
@@ -45,9 +45,9 @@ export function unique(stem) {
 
 export function later(wait, action) {
   let timer = 0;
-  return (...given) => {
+  return (...values) => {
     clearTimeout(timer);
-    timer = setTimeout(() => action(...given), wait);
+    timer = setTimeout(() => action(...values), wait);
   };
 }
 

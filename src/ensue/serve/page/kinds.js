@@ -52,8 +52,8 @@ export const KINDS = [
 
 // Which models stand in which panel: those that the story names in theirs, others by their view.
 export function panelsOf(models, story) {
-  const told = (name) => Boolean(story) && name in story.panels;
-  const parts = new Set(KINDS.map((kind) => kind.part).filter(told));
-  const fits = (kind) => (model) => model.view === kind.view && (kind.part ? told(kind.part) && model.name === kind.part : !parts.has(model.name));
+  const inStory = (name) => Boolean(story) && name in story.panels;
+  const parts = new Set(KINDS.map((kind) => kind.part).filter(inStory));
+  const fits = (kind) => (model) => model.view === kind.view && (kind.part ? inStory(kind.part) && model.name === kind.part : !parts.has(model.name));
   return KINDS.map((kind) => ({ kind, models: models.filter(fits(kind)) })).filter((part) => part.models.length);
 }

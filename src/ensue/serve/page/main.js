@@ -49,11 +49,11 @@ function tell(story) {
 }
 
 function show(parts, story) {
-  const made = parts.map(({ kind, models }) => panel(kind, models, story));
-  const bar = tabs(made, "Questions", (at) => made[at].open());
-  place.replaceChildren(bar.list, ...made.map((one) => one.panel));
-  const asked = made.findIndex((one) => `#${one.key}` === location.hash);
-  bar.choose(Math.max(asked, 0), false);
+  const panels = parts.map(({ kind, models }) => panel(kind, models, story));
+  const bar = tabs(panels, "Questions", (at) => panels[at].open());
+  place.replaceChildren(bar.list, ...panels.map((one) => one.panel));
+  const wanted = panels.findIndex((one) => `#${one.key}` === location.hash);
+  bar.choose(Math.max(wanted, 0), false);
 }
 
 begin();

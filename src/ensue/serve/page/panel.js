@@ -10,9 +10,9 @@ const K = 5;
 
 export function panel(kind, models, story) {
   const own = story ? story.panels : {};
-  const told = own[kind.part || models.find((model) => own[model.name])?.name];
-  const items = told || (story ? [] : (models[0].examples || []).map((record) => ({ record })));
-  const view = { kind, models, story, items, model: models[0], asked: null, answer: null, turn: 0, look: null };
+  const scenes = own[kind.part || models.find((model) => own[model.name])?.name];
+  const items = scenes || (story ? [] : (models[0].examples || []).map((record) => ({ record })));
+  const view = { kind, models, story, items, model: models[0], question: null, answer: null, turn: 0, look: null };
   const titles = new Map((story?.articles || []).map((article) => [article.id, article.title]));
   view.name = (value) => titles.get(value) || value;
   view.answers = make("div", { class: "answers", "aria-live": "polite", "aria-busy": "false" });
@@ -23,8 +23,8 @@ export function panel(kind, models, story) {
   const left = make("div", { class: "asking" }, models.length > 1 ? selector(view) : null, story ? null : view.facts);
   const right = make("div", { class: "answering" }, make("h2", {}, kind.question), view.subject, view.answers, view.evidence);
   view.section = make("section", { class: "panel", role: "tabpanel", id: `panel-${kind.key}`, "aria-labelledby": `tab-${kind.key}`, tabindex: "0" }, left, right);
-  const legend = told ? kind.pick : "Examples of what it knows";
-  const describe = (item) => (told ? kind.card(item, view.name) : [shown(item.record), kind.example || `a ${kind.unit[0]}`]);
+  const legend = scenes ? kind.pick : "Examples of what it knows";
+  const describe = (item) => (scenes ? kind.card(item, view.name) : [shown(item.record), kind.example || `a ${kind.unit[0]}`]);
   const pick = items.length ? picks(legend, items, describe, (item) => choose(view, item)) : null;
   if (pick) left.append(pick.field);
   if (kind.form === "text") withText(view, left, pick);
@@ -62,17 +62,17 @@ function selector(view) {
   select.addEventListener("change", () => {
     view.model = view.models[Number(select.value)];
     if (!view.story) about(view);
-    if (view.asked) ask(view, view.asked);
+    if (view.question) ask(view, view.question);
   });
   return make("div", { class: "selector" }, make("label", { for: id }, "Model"), select);
 }
 
 function withText(view, left, pick) {
   const paired = Boolean(view.model.paired);
-  const form = texts(view.kind, paired, (found) => {
+  const form = texts(view.kind, paired, (written) => {
     if (pick) pick.clear();
-    const record = paired ? { texts: found } : view.kind.record(found[0]);
-    quote(view, found.join("\n"), "your own");
+    const record = paired ? { texts: written } : view.kind.record(written[0]);
+    quote(view, written.join("\n"), "your own");
     ask(view, { record });
   });
   const open = !pick || matchMedia("(min-width: 821px)").matches;
@@ -85,7 +85,7 @@ function quote(view, text, by) {
 
 function withTrail(view, left, pick) {
   const { kind, story } = view;
-  const known = !story ? [] : kind.part === "sharing" ? Object.keys(story.people) : kind.part === "reading" ? story.articles.map((one) => one.id) : [];
+  const offered = !story ? [] : kind.part === "sharing" ? Object.keys(story.people) : kind.part === "reading" ? story.articles.map((one) => one.id) : [];
   const changed = (state) => {
     if (pick) pick.clear();
     follow({ values: state.values, times: state.times }, "");
@@ -96,7 +96,7 @@ function withTrail(view, left, pick) {
     else ask(view, { record: structuredClone(record), prefix, live: Boolean(prefix) });
   };
   const suggest = kind.typed ? later(110, (prefix) => { if (pick) pick.clear(); follow(view.steps.state, prefix); }) : null;
-  view.steps = trail(kind, known, view.name, changed, suggest);
+  view.steps = trail(kind, offered, view.name, changed, suggest);
   view.caption = make("div", { class: "caption" });
   view.subject.replaceChildren(view.caption, view.steps.box);
   if (suggest) view.steps.field.addEventListener("keydown", (event) => {
@@ -115,7 +115,7 @@ function choose(view, item) {
 
 function rest(view) {
   view.turn += 1;
-  view.asked = null;
+  view.question = null;
   view.answers.replaceChildren(make("p", { class: "state" }, view.steps ? `Add ${view.kind.unit[1]}, and the ranking follows.` : "Write a text, and ask."));
   clear(view);
 }
@@ -126,27 +126,27 @@ function clear(view) {
   view.evidence.setAttribute("aria-busy", "false");
 }
 
-async function ask(view, asked) {
+async function ask(view, question) {
   const turn = (view.turn += 1);
-  view.asked = asked;
+  view.question = question;
   view.look?.abort();
   view.look = new AbortController();
   for (const part of [view.answers, view.evidence]) part.setAttribute("aria-busy", "true");
   if (!view.answers.querySelector(".ranked")) view.answers.replaceChildren(waiting("Asking the model…"));
   try {
-    const prefix = view.kind.typed ? asked.prefix || "" : undefined;
-    const answer = await api.predict(view.model.name, asked.record, K, prefix, view.look.signal);
-    if (turn === view.turn) show(view, asked, answer);
+    const prefix = view.kind.typed ? question.prefix || "" : undefined;
+    const answer = await api.predict(view.model.name, question.record, K, prefix, view.look.signal);
+    if (turn === view.turn) show(view, question, answer);
   } catch (error) {
     if (error.name === "AbortError" || turn !== view.turn) return;
     clear(view);
-    view.answers.replaceChildren(problem(error, () => { view.answers.replaceChildren(); ask(view, asked); }));
+    view.answers.replaceChildren(problem(error, () => { view.answers.replaceChildren(); ask(view, question); }));
   } finally {
     if (turn === view.turn) view.answers.setAttribute("aria-busy", "false");
   }
 }
 
-function show(view, asked, answer) {
+function show(view, question, answer) {
   const { kind, name } = view;
   view.answer = answer;
   if (!answer.choices.length) {
@@ -154,8 +154,8 @@ function show(view, asked, answer) {
     clear(view);
     return;
   }
-  const list = ranked(answer, kind, name, asked.truth || [], (at) => inspect(view, asked, answer, at));
-  const notes = [outcome(answer, kind, name, asked), remark(answer, kind)].filter(Boolean);
+  const list = ranked(answer, kind, name, question.truth || [], (at) => inspect(view, question, answer, at));
+  const notes = [outcome(answer, kind, name, question), remark(answer, kind)].filter(Boolean);
   view.answers.replaceChildren(list.field, ...notes);
   list.pick(0);
 }
@@ -165,7 +165,7 @@ function inspect(view, ...rest) {
   look(view, ...rest);
 }
 
-const look = later(60, async (view, asked, answer, at) => {
+const look = later(60, async (view, question, answer, at) => {
   const turn = view.turn;
   const plot = make("div", { class: "plot", role: "img", "aria-label": view.kind.evidence }, waiting("Drawing…"));
   const words = make("p", { class: "words" });
@@ -178,16 +178,16 @@ const look = later(60, async (view, asked, answer, at) => {
   view.evidence.style.minHeight = `${height}px`;
   view.evidence.replaceChildren(head, make("div", { class: "evidence-grid" }, test, drawing));
   try {
-    const found = await api.figure(view.model.name, asked.record, K, at, asked.prefix, view.look.signal);
+    const picture = await api.figure(view.model.name, question.record, K, at, question.prefix, view.look.signal);
     if (turn !== view.turn || view.looking !== plot) return;
     plot.replaceChildren();
-    await draw(plot, found.figure, view.name);
-    plot.setAttribute("aria-label", found.words);
-    words.textContent = found.words;
+    await draw(plot, picture.figure, view.name);
+    plot.setAttribute("aria-label", picture.words);
+    words.textContent = picture.words;
   } catch (error) {
     if (error.name === "AbortError" || turn !== view.turn || view.looking !== plot) return;
     plot.removeAttribute("role");
-    plot.replaceChildren(problem(error, () => inspect(view, asked, answer, at)));
+    plot.replaceChildren(problem(error, () => inspect(view, question, answer, at)));
   } finally {
     if (view.looking === plot) {
       view.evidence.style.minHeight = "";

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from backports import zstd
 
 from ensue.data.sequences import read
 from ensue.errors import DataError, SettingError
-
-from .sequences.test_dataset import CLICKS, write, zstd
+from tests.data.files import PACKERS, write
+from tests.data.sequences.test_dataset import CLICKS
 
 HEAD = "session,item,time\n"
 
@@ -136,7 +137,7 @@ def test_message(tmp_path: Path, content: str | bytes, expected: str) -> None:
 def test_message_of_packed_file(tmp_path: Path, name: str, packed: str) -> None:
     content, expected = LINES[name]
     raw = content.encode() if isinstance(content, str) else content
-    message = refusal(write(tmp_path, gzip.compress(raw) if packed == "gzip" else zstd(raw, tmp_path)))
+    message = refusal(write(tmp_path, gzip.compress(raw) if packed == "gzip" else zstd.compress(raw)))
     assert message.startswith(expected)
 
 
@@ -157,8 +158,7 @@ def test_message_of_packed_file(tmp_path: Path, name: str, packed: str) -> None:
 )
 def test_out_of_order_unsorted(tmp_path: Path, content: str, expected: str, packed: str) -> None:
     raw = content.encode()
-    packing = {"gzip": gzip.compress, "zst": lambda plain: zstd(plain, tmp_path)}
-    path = write(tmp_path, packing.get(packed, bytes)(raw))
+    path = write(tmp_path, PACKERS.get(packed, bytes)(raw))
     with pytest.raises(DataError) as caught:
         read(path, sort=False)
     end = " in the same sequence; times must not decrease: leave --no-sort out"
@@ -168,7 +168,7 @@ def test_out_of_order_unsorted(tmp_path: Path, content: str, expected: str, pack
 
 
 def test_truncated_zst(tmp_path: Path) -> None:
-    cut = zstd(np.random.default_rng(0).bytes(9999).hex().encode(), tmp_path)[:500]
+    cut = zstd.compress(np.random.default_rng(0).bytes(9999).hex().encode())[:500]
     expected = ": the zst data is truncated or damaged; fetch or pack the file again"
     assert refusal(write(tmp_path, cut)) == expected
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
-import lzma
 import os
 import re
 import threading
 import zipfile
-from collections.abc import Callable
 from datetime import date, datetime
 from pathlib import Path
 from typing import Literal
@@ -18,7 +16,6 @@ import numpy as np
 import polars as pl
 import pytest
 import xlsxwriter
-from backports import zstd
 
 from ensue.data.packed import RATIO, memory_at_hand
 from ensue.data.parquet import require_small
@@ -29,18 +26,7 @@ from ensue.data.texts import read_texts
 from ensue.errors import DataError
 from ensue.records import History
 from ensue.text.vectors import read_vectors
-
-from .sequences.test_dataset import records, write
-
-PACKERS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "xz": lzma.compress, "zst": zstd.compress}
-LOG = "session,item,time\n1,a,5\n1,b,6\n"
-
-
-def refusal(path: Path) -> str:
-    with pytest.raises(DataError) as caught:
-        read(path)
-    return str(caught.value).removeprefix(str(path))
-
+from tests.data.files import LOG, PACKERS, records, refusal, write
 
 # --- packed ----------------------------------------------------------------------------------------------------------
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import lzma
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,18 +17,7 @@ from ensue.data.sequences import read
 from ensue.data.texts import read_texts
 from ensue.errors import DataError, SettingError
 from ensue.records import History
-
-from .sequences.test_dataset import records, write
-
-PACKERS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "xz": lzma.compress, "zst": zstd.compress}
-LOG = "session,item,time\n1,a,5\n1,b,6\n"
-
-
-def refusal(path: Path) -> str:
-    with pytest.raises(DataError) as caught:
-        read(path)
-    return str(caught.value).removeprefix(str(path))
-
+from tests.data.files import LOG, records, refusal, write
 
 # --- encodings -------------------------------------------------------------------------------------------------------
 

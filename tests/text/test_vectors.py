@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ensue.errors import DataError
 from ensue.text.vectors import Vectors, read_vectors
-from tests.data.sequences.test_dataset import write
+from tests.data.files import write
 
 GLOVE = "the 0.5 -1 2e-1\n, 1 2 3\n. . . 4 5 6\nfilm 7 8 9\nthe 9 9 9\n"
 

@@ -16,7 +16,7 @@ from ensue.data.markup import only_links, strip_markup
 from ensue.data.posts import Articles, Posts, read_articles, read_posts
 from ensue.errors import DataError, SettingError
 from ensue.records import Article, Post
-from tests.data.sequences.test_dataset import write
+from tests.data.files import write
 
 DATA = Path(os.environ.get("ENSUE_DATA", Path(__file__).parents[3] / "../shared/data")) / "links"
 real = pytest.mark.skipif(not DATA.is_dir(), reason=f"no real links at {DATA}; set ENSUE_DATA")

@@ -23,7 +23,7 @@ from ensue.data.queries.rows import WORDS, words_of
 from ensue.data.queries.rules import PAPER_RULES, Normalisation, QueryRules, normalise, normalise_ascii
 from ensue.errors import DataError, SettingError
 from ensue.records import History
-from tests.data.sequences.test_dataset import write
+from tests.data.files import write
 
 DATA = Path(os.environ.get("ENSUE_DATA", Path(__file__).parents[3] / "../shared/data")) / "queries"
 START = 1_400_000_000

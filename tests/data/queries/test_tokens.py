@@ -173,3 +173,5 @@ def test_twenty_thousand_queries() -> None:
     tokenizer = QueryTokenizer.fit(texts, kind="bpe", size=280)
     ids, offsets = tokenizer.encode(texts)
     assert len(offsets) == 20_001 and ids.dtype == np.int32 and offsets.dtype == np.int64
+    alone, _ = tokenizer.encode(texts[:200])
+    np.testing.assert_array_equal(ids, np.tile(alone, 100))

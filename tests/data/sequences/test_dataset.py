@@ -5,33 +5,22 @@ import gzip
 import json
 import lzma
 import random
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from backports import zstd
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ensue.data.histories import Histories
 from ensue.data.sequences import read
 from ensue.records import History
+from tests.data.files import records, write
 
 CLICKS = "session_id,item_id,timestamp\ns2,007,1400000000\ns1,7,1400000005\ns2,7,1400000010\n"
 SINCE_1970 = "seconds since 1970 (inferred: values near 1.4e9), 2014-05-13 16:53 to 2014-05-13 16:53"
-
-
-def write(folder: Path, text: str | bytes, name: str = "clicks.csv") -> Path:
-    path = folder / name
-    path.write_bytes(text.encode() if isinstance(text, str) else text)
-    return path
-
-
-def records(histories: Histories) -> list[History]:
-    return list(histories.records())
 
 
 def test_csv_by_hand(tmp_path: Path) -> None:
@@ -56,16 +45,8 @@ def test_extensions_lie(tmp_path: Path, packed: str, name: str) -> None:
     packs: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "xz": lzma.compress}
     path = write(tmp_path, packs[packed](CLICKS.encode()) if packed in packs else CLICKS, name)
     if packed == "zst":
-        path.write_bytes(zstd(CLICKS.encode(), tmp_path))
+        path.write_bytes(zstd.compress(CLICKS.encode()))
     assert records(read(path)[0]) == expected
-
-
-def zstd(data: bytes, folder: Path) -> bytes:
-    tool = shutil.which("zstd")
-    if tool is None:
-        pytest.skip("the zstd program is not installed")
-    (folder / "unpacked").write_bytes(data)
-    return subprocess.run([tool, "-qc", str(folder / "unpacked")], check=True, capture_output=True).stdout
 
 
 def test_empty_rows_quotes_and_mark(tmp_path: Path) -> None:

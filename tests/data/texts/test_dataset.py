@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from backports import zstd
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ from ensue.data.report import ReadReport
 from ensue.data.texts import Texts, read_texts
 from ensue.errors import DataError, SettingError
 from ensue.records import Text
-from tests.data.sequences.test_dataset import write, zstd
+from tests.data.files import write
 
 SNLI = (
     '{"gold_label":"neutral","sentence1":"A man.","sentence2":"He runs.","captionID":"c1","pairID":"c1#0"}\n'
@@ -61,7 +62,7 @@ def test_labelled_pairs_by_hand(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["reviews.csv", "reviews.txt", "reviews.parquet", "reviews.gz"])
 def test_extensions_lie(tmp_path: Path, packed: str, name: str) -> None:
     content = b'label,text\n1,"a, ""b"""\n0,"two\nlines"\n'
-    packing = {"plain": lambda: content, "gzip": lambda: gzip.compress(content), "zst": lambda: zstd(content, tmp_path)}
+    packing = {"plain": lambda: content, "gzip": lambda: gzip.compress(content), "zst": lambda: zstd.compress(content)}
     path = tmp_path / name
     path.write_bytes(packing[packed]())
     texts, understood = read_texts(path)

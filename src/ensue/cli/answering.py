@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from ensue.answers import Link, TextAnswer
 from ensue.cli import show, writing
 from ensue.cli.asked import Asked
 from ensue.cli.command import command_of
@@ -113,7 +114,7 @@ def _says_something(record: History | Text | Post, source: str) -> bool:
 
 def _none(answer: Any) -> Any:
     """The answer to a row that holds no text: no choices, rather than the most frequent ones."""
-    return replace(answer, choices=(), **({"deletion": None} if hasattr(answer, "deletion") else {}))
+    return replace(answer, choices=(), **({"deletion": None} if isinstance(answer, TextAnswer) else {}))
 
 
 def _table(asked: Asked, answers: Sequence[Any], output: Path) -> pl.DataFrame:
@@ -131,8 +132,8 @@ def _columns(answers: Sequence[Any]) -> list[pl.Series]:
     """
     every = [answer.choices for answer in answers]
     sure = any(getattr(choice, "probability", None) is not None for choices in every for choice in choices)
-    linked = any(hasattr(choice, "sentence") for choices in every for choice in choices)
-    likely = sure or any(hasattr(answer, "deletion") for answer in answers)
+    linked = any(isinstance(choice, Link) for choices in every for choice in choices)
+    likely = sure or any(isinstance(answer, TextAnswer) for answer in answers)
     found = []
     for rank in range(max([1, *map(len, every)])):
         ends = f"_{rank + 1}" if rank else ""

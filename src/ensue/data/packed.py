@@ -84,7 +84,7 @@ def allowed(packed: int, stated: float | None) -> tuple[int, str]:
 
 def memory_at_hand() -> int:
     """Bytes that this process can still get: of the machine, of its container, of its own limit."""
-    free = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 if hasattr(os, "sysconf") else 4 * 2**30]
+    free = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 if os.name == "posix" else 4 * 2**30]
     for line in _lines("/proc/meminfo"):
         if line.startswith("MemAvailable:"):
             free = [int(line.split()[1]) * 1024]

@@ -11,6 +11,7 @@ from ensue.data.histories import Histories, Index, ranges
 from ensue.metrics import Floats
 from ensue.studies.cached_runs import CachedRun
 from ensue.tasks.next.dataset import Windows
+from ensue.tasks.next.model import Credits
 from ensue.tasks.next.predictor import NextPredictor
 
 GROUP = 2000
@@ -39,7 +40,7 @@ def sources(predictor: NextPredictor, test: Histories, edges: frozenset[tuple[st
     for index in windows.groups(GROUP):
         batch = windows.batch(index)
         tables = {"weight": predictor.scores(windows, index)[0].weights[0]}
-        if hasattr(network, "credit"):
+        if isinstance(network, Credits):
             with torch.no_grad():
                 tables["credit"] = network.credit(batch.to(predictor.device)).cpu()
         first = (windows.target_starts - windows.starts)[index]

@@ -114,6 +114,15 @@ class Observes(Protocol):
 
 
 @runtime_checkable
+class Credits(Protocol):
+    """A model whose score is a sum over earlier events."""
+
+    def credit(self, batch: Batch) -> Tensor:
+        """(batch, time, earlier) what each earlier event adds to the score that an event had before it came."""
+        ...
+
+
+@runtime_checkable
 class Places(Protocol):
     """A model that chooses where new ids start."""
 

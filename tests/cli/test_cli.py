@@ -14,6 +14,7 @@ import pytest
 from ensue import History, __version__, load, read
 from ensue.studies import PAPERS
 from ensue.studies.provenance import Study
+from ensue.studies.runner import Request
 from ensue.tasks.next import catalogue as next_event
 from tests.cli.conftest import SMALL, Ensue, Logs
 from tests.studies.small_demo import shrink
@@ -434,21 +435,21 @@ def test_reproduce_refuses_what_it_does_not_know(ensue: Ensue, tmp_path: Path) -
 def test_reproduce_keeps_finished_cells_beside_its_json(
     ensue: Ensue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[dict[str, Any]] = []
+    asked: list[Request] = []
 
-    def study(data: Path, **options: Any) -> Study:
+    def study(data: Path, options: Request) -> Study:
         asked.append(options)
         return Study("sansr", {"overall": [{"hit@10": 0.5}]}, "# a page")
 
     monkeypatch.setitem(PAPERS, "sansr", study)
     ran = ensue("reproduce", "sansr", "--data", tmp_path, "--models=narm,sansr", "--json", tmp_path / "out.json")
     assert ran.code == 0 and "# a page" in ran.out
-    assert asked[0]["kept"] == tmp_path / "out.cells.json" and asked[0]["models"] == ["narm", "sansr"]
+    assert asked[0].kept == tmp_path / "out.cells.json" and asked[0].models == ["narm", "sansr"]
     found = json.loads((tmp_path / "out.json").read_text())
     assert list(found) == ["paper", "command", "commit", "machine", "tables"]
     assert (tmp_path / "out.md").read_text() == "# a page" and not (tmp_path / "out.html").exists()
     ensue("reproduce", "sansr", "--data", tmp_path)
-    assert asked[1]["kept"] is None
+    assert asked[1].kept is None
 
 
 def test_a_name_with_brackets_is_that_file_and_no_other(ensue: Ensue, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from ensue.studies.ast_measures import drawn, lengths_line, sparse_weights
 from ensue.studies.ast_paper import OVERALL, PRECISION
 from ensue.studies.ast_sets import find_sets, find_vectors
 from ensue.studies.provenance import Study
+from ensue.studies.runner import Request
 from ensue.tasks.link.catalogue import COUNTING
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.training.report import Report
@@ -85,7 +86,7 @@ def run(data: Path, kept: Path | None = None, **options: Any) -> tuple[Study, Wa
     chosen = {"models": CHOSEN, "quick": False, "seeds": 1, **options}
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(ast, "FULL", TINY)
-        return ast.run(data, **chosen, log=watcher.log, progress=watcher.progress, kept=kept), watcher
+        return ast.run(data, Request(**chosen, log=watcher.log, progress=watcher.progress, kept=kept)), watcher
 
 
 @pytest.fixture(scope="module")

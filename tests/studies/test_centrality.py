@@ -23,6 +23,7 @@ from ensue.studies.centrality_measures import MEASURES, Answers, by_length, conv
 from ensue.studies.centrality_paper import RESULTS, SETTINGS, STATISTICS, half, printed
 from ensue.studies.centrality_sets import find_sets
 from ensue.studies.provenance import Study
+from ensue.studies.runner import Request
 from ensue.tasks.classify.catalogue import COUNTING
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.training.report import Report
@@ -101,7 +102,7 @@ def run(
     monkeypatch.setattr(centrality, "FULL", TINY)
     watcher = Watcher()
     chosen = {"models": MODELS, "quick": False, "seeds": 1, **options}
-    found = centrality.run(data, **chosen, log=watcher.log, progress=watcher.progress, kept=kept)  # type: ignore[arg-type]
+    found = centrality.run(data, Request(**chosen, log=watcher.log, progress=watcher.progress, kept=kept))  # type: ignore[arg-type]
     return found, watcher
 
 

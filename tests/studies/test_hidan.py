@@ -21,6 +21,7 @@ from ensue.studies.hidan_measures import NAMES, PROTOCOLS, of_cells, resample, s
 from ensue.studies.hidan_sets import find_sets
 from ensue.studies.hidan_sources import sources, without_each
 from ensue.studies.provenance import Study
+from ensue.studies.runner import Request
 from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.predictor import NextPredictor
@@ -102,7 +103,7 @@ def run(data: Path, monkeypatch: pytest.MonkeyPatch, kept: Path | None, **option
     monkeypatch.setattr(hidan, "FULL", TINY)
     watcher = Watcher()
     chosen = {"models": CHOSEN, "quick": False, "seeds": 1, **options}
-    found = hidan.run(data, **chosen, log=watcher.log, progress=watcher.progress, kept=kept)  # type: ignore[arg-type]
+    found = hidan.run(data, Request(**chosen, log=watcher.log, progress=watcher.progress, kept=kept))  # type: ignore[arg-type]
     return found, watcher
 
 

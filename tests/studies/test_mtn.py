@@ -21,7 +21,7 @@ from ensue.studies.mtn_measures import kept, pack, part, resample, step_times
 from ensue.studies.mtn_paper import BLEU, DEPTHS
 from ensue.studies.mtn_sets import PLACES, Targets, find_sets
 from ensue.studies.provenance import Study
-from ensue.studies.runner import Trainings
+from ensue.studies.runner import Request, Trainings
 from ensue.tasks.suggest.catalogue import COUNTING, MODELS
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.training.report import Report
@@ -94,7 +94,7 @@ def run(
     monkeypatch.setattr(mtn, "FULL", TINY)
     watcher = Watcher()
     chosen = {"models": CHOSEN, "quick": False, "seeds": 1, **options}
-    found = mtn.run(data, **chosen, log=watcher.log, progress=watcher.progress, kept=kept)  # type: ignore[arg-type]
+    found = mtn.run(data, Request(**chosen, log=watcher.log, progress=watcher.progress, kept=kept))  # type: ignore[arg-type]
     return found, watcher
 
 

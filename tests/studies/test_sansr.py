@@ -13,6 +13,7 @@ import pytest
 from ensue.errors import DataError, SettingError
 from ensue.studies import PAPERS, sansr
 from ensue.studies.provenance import Study
+from ensue.studies.runner import Request
 from ensue.studies.sansr_paper import MEASURES, YOOCHOOSE
 from ensue.tasks.next.catalogue import COUNTING
 from ensue.training.report import Report
@@ -70,7 +71,7 @@ def run(
     monkeypatch.setattr(sansr, "FULL", TINY)
     watcher = Watcher()
     chosen = {"models": MODELS, "quick": False, "seeds": 1, **options}
-    found = sansr.run(data, **chosen, log=watcher.log, progress=watcher.progress, kept=kept)  # type: ignore[arg-type]
+    found = sansr.run(data, Request(**chosen, log=watcher.log, progress=watcher.progress, kept=kept))  # type: ignore[arg-type]
     return found, watcher
 
 
@@ -170,7 +171,7 @@ def test_an_interrupted_run_keeps_what_was_finished(
 
     stops = Stops()
     with pytest.raises(KeyboardInterrupt):
-        sansr.run(data, models=MODELS, quick=False, seeds=1, log=stops.log, progress=stops.progress, kept=kept)
+        sansr.run(data, Request(models=MODELS, quick=False, seeds=1, log=stops.log, progress=stops.progress, kept=kept))
     done = [json.loads(name)["model"] for name in json.loads(kept.read_text())["cells"]]
     assert done == [*COUNTING, MODELS[0]]
 

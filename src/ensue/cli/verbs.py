@@ -157,10 +157,12 @@ def reproduce(
     require_paper(paper)
     from ensue.cli import show
     from ensue.studies import PAPERS
+    from ensue.studies.runner import Request
 
     kept = json.with_suffix(".cells.json") if json else None
     names, log, progress = _names(models), show.remark, show.training
-    found = PAPERS[paper](data, models=names, quick=quick, seeds=seeds, log=log, progress=progress, kept=kept)
+    request = Request(models=names, quick=quick, seeds=seeds, log=log, progress=progress, kept=kept)
+    found = PAPERS[paper](data, request)
     show.line(found.page)
     if json:
         found.write(json)

@@ -22,9 +22,9 @@ from ensue.studies.ast_measures import drawn, measured, post_map, require_map, s
 from ensue.studies.ast_paper import OVERALL, PRECISION
 from ensue.studies.ast_sets import LinkSet, find_sets, find_vectors
 from ensue.studies.cached_runs import CachedRun
-from ensue.studies.provenance import Log, Progress, Study
+from ensue.studies.provenance import Study
 from ensue.studies.rows import Row, Tables, Values
-from ensue.studies.runner import Trainings, add, mean_of, require_rows, spent, verdicts
+from ensue.studies.runner import Request, Trainings, add, mean_of, require_rows, spent, verdicts
 from ensue.tasks.link.catalogue import COUNTING, MODELS
 from ensue.tasks.link.model import LearnsAlphas
 from ensue.tasks.link.predictor import LinkPredictor
@@ -60,52 +60,41 @@ QUICK = Plan(
 """All posts, for the networks learn hardly anything from fewer; of each article its first words."""
 
 
-def run(
-    data: Path,
-    *,
-    models: Sequence[str],
-    quick: bool,
-    seeds: int,
-    log: Log,
-    progress: Progress,
-    kept: Path | None = None,
-) -> Study:
+def run(data: Path, request: Request) -> Study:
     """Rebuild the tables and the figures.
 
     Args:
         data: the folder with ``politifact`` and ``clickbait22``, or the folder above it. One of the two is enough;
             word vectors are ``vectors/sgns100.npz`` there, above it, or under ``text``.
-        models: which trained models get a row; none for all. ``sbert=NAME``, the name or folder of an installed
-            sentence-transformers model, adds its row and that of ``best`` with it.
-        quick: few epochs, one training a network, and of each article its first words; not the paper's figures.
-        seeds: trainings a network; of the large set one.
-        log: takes a line of progress.
-        progress: shows a training.
-        kept: where finished cells are kept.
+        request: ``models``: which trained models get a row; none for all. ``sbert=NAME``, the name or folder of an
+            installed sentence-transformers model, adds its row and that of ``best`` with it. ``quick``: few epochs, one
+            training a network, and of each article its first words; not the paper's figures. ``seeds``: trainings a
+            network; of the large set one.
 
     Raises:
         DataError: no data set is there, or the file of cells is something else.
         SettingError: a model that has no row, an encoder that cannot be read, or scikit-learn is missing.
     """
-    encoders = [name.removeprefix("sbert=") for name in models if name.startswith("sbert=")]
-    named = [name for name in models if not name.startswith("sbert=")]
+    encoders = [name.removeprefix("sbert=") for name in request.models if name.startswith("sbert=")]
+    named = [name for name in request.models if not name.startswith("sbert=")]
     require_rows(named, TRAINED, ", and sbert=NAME for an installed sentence-transformers model")
     require_map()
     for name in encoders[:1]:
         Encoder(name, find_device(None)).probe()  # what cannot be read is said now, not after hours
-    plan, chosen = QUICK if quick else FULL, (*named, *(ENCODED if encoders else ())) if models else TRAINED
+    plan = QUICK if request.quick else FULL
+    chosen = (*named, *(ENCODED if encoders else ())) if request.models else TRAINED
     vectors = find_vectors(data)
-    study = _Study(plan, Trainings(kept, log, progress), vectors, encoders[0] if encoders else "")
+    study = _Study(plan, request.trainings(), vectors, encoders[0] if encoders else "")
     names = ("statistics", "overall", "precision", "verdicts", "heads", "cuts", "map")
     tables: Tables = {name: [] for name in names}
     tables["weights"] = sparse_weights()
     sets, absent = find_sets(data)
     for own in sets:
-        log(f"{own.name}: {len(own.data.posts):,} posts, {len(own.data.articles):,} articles")
+        request.log(f"{own.name}: {len(own.data.posts):,} posts, {len(own.data.articles):,} articles")
         tables["statistics"] += own.statistics()
-        add(tables, study.tables(own, chosen, seeds))
+        add(tables, study.tables(own, chosen, request.seeds))
     amounts = page.Amounts(vectors is not None, Path(encoders[0]).name if encoders else "")
-    about = page.about([own.name for own in sets], absent, amounts, quick=quick)
+    about = page.about([own.name for own in sets], absent, amounts, quick=request.quick)
     return Study("ast", tables, page.write(about, tables), page.draw(tables))
 
 

@@ -25,9 +25,9 @@ from ensue.studies.cached_runs import CachedRun
 from ensue.studies.centrality_measures import Answers, convergence, owners, resample, step_times
 from ensue.studies.centrality_paper import SETTINGS, SETTINGS_NAMES, printed
 from ensue.studies.centrality_sets import READERS, VECTORS, TextSet, find_sets, text_folder
-from ensue.studies.provenance import Log, Progress, Study
+from ensue.studies.provenance import Study
 from ensue.studies.rows import Row, Rows, Tables, Values
-from ensue.studies.runner import Trainings, add, mean_of, means, require_rows, spent
+from ensue.studies.runner import Request, Trainings, add, mean_of, means, require_rows, spent
 from ensue.studies.sets import planned
 from ensue.tasks.classify.catalogue import COUNTING, MODELS
 from ensue.tasks.classify.dataset import codes
@@ -132,49 +132,36 @@ QUICK = Plan(
 pooling shows what a seed does, not which is better."""
 
 
-def run(
-    data: Path,
-    *,
-    models: Sequence[str],
-    quick: bool,
-    seeds: int,
-    log: Log,
-    progress: Progress,
-    kept: Path | None = None,
-) -> Study:
+def run(data: Path, request: Request) -> Study:
     """Rebuild the tables and the figure.
 
     Args:
         data: the folder with any of ``sst1``, ``sst2``, ``sst_trees``, ``trec``, ``imdb50k`` and ``snli`` (with
             ``snli_cad`` beside it), or the folder above it; word vectors are ``vectors/sgns100.npz`` there.
-        models: which poolings get a row; none for all.
-        quick: two sets, few epochs and small networks; not the paper's figures.
-        seeds: trainings a pooling; of large sets fewer, see ``Plan.seeds``.
-        log: takes a line of progress.
-        progress: shows a training.
-        kept: where finished cells are kept.
+        request: ``models``: which poolings get a row; none for all. ``quick``: two sets, few epochs and small networks;
+            not the paper's figures. ``seeds``: trainings a pooling; of large sets fewer, see ``Plan.seeds``.
 
     Raises:
         DataError: no data set is there, or half of one, or the file of cells is something else.
         SettingError: a model that is no pooling.
     """
-    require_rows(models, TRAINED)
+    require_rows(request.models, TRAINED)
     vectors = text_folder(data) / VECTORS
-    plan = QUICK if quick else FULL
-    study = _Study(plan, Trainings(kept, log, progress), vectors if vectors.is_file() else None)
+    plan = QUICK if request.quick else FULL
+    study = _Study(plan, request.trainings(), vectors if vectors.is_file() else None)
     names = ("statistics", "leaks", "settings", "overall", "verdicts", "curves", "convergence", "cost")
     tables: Tables = {name: [] for name in names}
     found, absent = find_sets(data)
     sets, left = planned(found, plan.sets)
     for texts in sets:
-        log(f"{texts.name}: {len(texts.train):,} texts to learn, {len(texts.test):,} to score")
+        request.log(f"{texts.name}: {len(texts.train):,} texts to learn, {len(texts.test):,} to score")
         tables["statistics"] += texts.statistics()
         tables["leaks"].append(texts.leaked())
-        chosen = tuple(models) or plan.rows.get(texts.name, TRAINED)
-        add(tables, study.tables(texts, chosen, seeds))
-    tables["cost"] = study.cost(tuple(models) or TRAINED)
-    amounts = study.amounts(seeds, left)
-    about = page.about({texts.name: texts.about for texts in sets}, absent, amounts, quick=quick)
+        chosen = tuple(request.models) or plan.rows.get(texts.name, TRAINED)
+        add(tables, study.tables(texts, chosen, request.seeds))
+    tables["cost"] = study.cost(tuple(request.models) or TRAINED)
+    amounts = study.amounts(request.seeds, left)
+    about = page.about({texts.name: texts.about for texts in sets}, absent, amounts, quick=request.quick)
     return Study("centrality", tables, page.write(about, tables), page.draw(tables))
 
 

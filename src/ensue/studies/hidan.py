@@ -21,9 +21,9 @@ from ensue.studies.hidan_measures import END, PROTOCOLS, of_cells, resample, sum
 from ensue.studies.hidan_paper import ELSEWHERE, PARAMETERS, printed, seconds
 from ensue.studies.hidan_sets import GRAPH, LATER, CascadeSet, find_sets
 from ensue.studies.hidan_sources import sources
-from ensue.studies.provenance import Log, Progress, Study
+from ensue.studies.provenance import Study
 from ensue.studies.rows import Row, Rows, Tables, Values
-from ensue.studies.runner import Trainings, add, means, require_rows
+from ensue.studies.runner import Request, Trainings, add, means, require_rows
 from ensue.studies.sets import planned
 from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.predictor import NextPredictor
@@ -80,47 +80,35 @@ QUICK = Plan(
 """All of the memes, for about as many epochs as HiDAN takes on them (13 to 24 in the full study)."""
 
 
-def run(
-    data: Path,
-    *,
-    models: Sequence[str],
-    quick: bool,
-    seeds: int,
-    log: Log,
-    progress: Progress,
-    kept: Path | None = None,
-) -> Study:
+def run(data: Path, request: Request) -> Study:
     """Rebuild the tables and the figure.
 
     Args:
         data: the folder with ``hidan``, ``twitter``, ``memetracker`` and ``hc-exp``, any of them, or the folder above
             it; or the one that holds HiDAN's own files.
-        models: which trained models get a row; none for those of ``Plan.rows``.
-        quick: two sets, fewer rows and epochs; not the paper's figures.
-        seeds: trainings of HiDAN and of the rivals it is judged against; of the other models at most ``Plan.beside``.
-        log: takes a line of progress.
-        progress: shows a training.
-        kept: where finished cells are kept.
+        request: ``models``: which trained models get a row; none for those of ``Plan.rows``. ``quick``: two sets, fewer
+            rows and epochs; not the paper's figures. ``seeds``: trainings of HiDAN and of the rivals it is judged
+            against; of the other models at most ``Plan.beside``.
 
     Raises:
         DataError: no data set is there, or half of one, or the file of cells is something else.
         SettingError: a model that has no row.
     """
-    require_rows(models, TRAINED)
-    plan = QUICK if quick else FULL
-    study = _Study(plan, Trainings(kept, log, progress))
+    require_rows(request.models, TRAINED)
+    plan = QUICK if request.quick else FULL
+    study = _Study(plan, request.trainings())
     names = ("statistics", "prediction", "verdicts", "cost", "sources")
     tables: Tables = {name: [] for name in names}
     found, absent = find_sets(data)
     sets, _ = planned(found, plan.sets)
     for whole in sets:
         own = whole.few(plan.learned, plan.tested)
-        log(f"{own.name}: {len(own.train):,} cascades to learn, {len(own.test):,} to score")
+        request.log(f"{own.name}: {len(own.train):,} cascades to learn, {len(own.test):,} to score")
         tables["statistics"] += own.statistics()
-        chosen = tuple(models) or plan.rows.get(own.name, TRAINED)
-        add(tables, study.tables(own, whole, chosen, seeds))
-    amounts = page.Amounts(plan.learned, plan.tested, seeds, min(seeds, plan.beside))
-    about = page.about([own.name for own in sets], absent, amounts, quick=quick)
+        chosen = tuple(request.models) or plan.rows.get(own.name, TRAINED)
+        add(tables, study.tables(own, whole, chosen, request.seeds))
+    amounts = page.Amounts(plan.learned, plan.tested, request.seeds, min(request.seeds, plan.beside))
+    about = page.about([own.name for own in sets], absent, amounts, quick=request.quick)
     return Study("hidan", tables, page.write(about, tables), page.draw(tables))
 
 

@@ -24,9 +24,9 @@ from ensue.studies.cached_runs import CachedRun
 from ensue.studies.mtn_measures import kept, pack, part, resample, step_times
 from ensue.studies.mtn_paper import DEPTHS
 from ensue.studies.mtn_sets import PLACES, TURNS, QuerySet, Targets, find_sets
-from ensue.studies.provenance import Log, Progress, Study
+from ensue.studies.provenance import Study
 from ensue.studies.rows import Row, Rows, Tables, Values
-from ensue.studies.runner import Trainings, add, mean_of, means, require_rows, spent, verdicts
+from ensue.studies.runner import Request, Trainings, add, mean_of, means, require_rows, spent, verdicts
 from ensue.tasks.suggest.catalogue import COUNTING
 from ensue.tasks.suggest.predictor import SuggestPredictor
 
@@ -107,45 +107,34 @@ QUICK = Plan(
 """Enough for MTN to write more than the commonest words: half the sessions at half the width, smaller steps of more."""
 
 
-def run(
-    data: Path,
-    *,
-    models: Sequence[str],
-    quick: bool,
-    seeds: int,
-    log: Log,
-    progress: Progress,
-    kept: Path | None = None,
-) -> Study:
+def run(data: Path, request: Request) -> Study:
     """Rebuild the tables.
 
     Args:
         data: the folder with ``msmarco/sessions.tsv`` and ``sqa/sequences.tsv`` (plain, .gz or .xz), or the folder
             above it. One of the two is enough.
-        models: which trained models get a row; none for all, or those of ``Plan.rows``.
-        quick: a part of the sessions, fewer rows and epochs, small networks; not the paper's figures.
-        seeds: trainings a model, but for what ``Plan.once`` names.
-        log: takes a line of progress.
-        progress: shows a training.
-        kept: where finished cells are kept.
+        request: ``models``: which trained models get a row; none for all, or those of ``Plan.rows``. ``quick``: a part
+            of the sessions, fewer rows and epochs, small networks; not the paper's figures. ``seeds``: trainings a
+            model, but for what ``Plan.once`` names.
 
     Raises:
         DataError: no data set is there, or half of one, or the file of cells is something else.
         SettingError: a model that has no row.
     """
-    require_rows(models, TRAINED)
-    plan, named = QUICK if quick else FULL, tuple(models)
-    study = _Study(plan, Trainings(kept, log, progress))
+    require_rows(request.models, TRAINED)
+    plan, named = QUICK if request.quick else FULL, tuple(request.models)
+    study = _Study(plan, request.trainings())
     names = ("statistics", "floors", "overall", "verdicts", "depths", "lengths", "pairs", "cost", "examples")
     tables: Tables = {name: [] for name in names}
     sets, absent = find_sets(data)
     for whole in sets:
         own = whole.few(plan.learned, plan.tested)
-        log(f"{own.name}: {len(own.train):,} sessions to learn, {len(own.targets):,} pairs to score")
+        request.log(f"{own.name}: {len(own.train):,} sessions to learn, {len(own.targets):,} pairs to score")
         tables["statistics"] += own.statistics()
-        add(tables, study.tables(own, whole, named or plan.rows.get(own.name, TRAINED), seeds))
+        add(tables, study.tables(own, whole, named or plan.rows.get(own.name, TRAINED), request.seeds))
     tables["cost"] = study.cost(sets[0].targets, named or plan.rows.get(sets[0].name, TRAINED))
-    about = page.about([own.name for own in sets], absent, page.Amounts(plan.learned, seeds), quick=quick)
+    amounts = page.Amounts(plan.learned, request.seeds)
+    about = page.about([own.name for own in sets], absent, amounts, quick=request.quick)
     return Study("mtn", tables, page.write(about, tables), page.draw(tables))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -70,6 +71,31 @@ class Trainings:
 
         found: Rows = self.cells.get(key, make)["rows"]
         return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What somebody asks of a study.
+
+    Args:
+        models: which trained models get a row; none for those of the study's plan.
+        quick: fewer of everything; not the paper's figures.
+        seeds: trainings a model, of those that the study judges.
+        log: takes a line of progress.
+        progress: shows a training.
+        kept: where finished cells are kept.
+    """
+
+    models: Sequence[str]
+    quick: bool
+    seeds: int
+    log: Log
+    progress: Progress
+    kept: Path | None = None
+
+    def trainings(self) -> Trainings:
+        """Those that are finished, and the way to more."""
+        return Trainings(self.kept, self.log, self.progress)
 
 
 def require_rows(models: Sequence[str], known: Collection[str], more: str = "") -> None:

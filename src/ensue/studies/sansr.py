@@ -17,9 +17,9 @@ from ensue.errors import DataError
 from ensue.evaluation import evaluate_alone
 from ensue.studies import sansr_page as page
 from ensue.studies.cached_runs import CachedRun
-from ensue.studies.provenance import Log, Progress, Study
+from ensue.studies.provenance import Study
 from ensue.studies.rows import Row, Rows, Tables, Values
-from ensue.studies.runner import Trainings, require_rows
+from ensue.studies.runner import Request, Trainings, require_rows
 from ensue.studies.sansr_paper import AT, DIGINETICA, STATISTICS, YOOCHOOSE, impossible
 from ensue.studies.sets import columns_of, fingerprint, planned
 from ensue.tasks.next.catalogue import COUNTING, MODELS
@@ -94,47 +94,35 @@ class Sessions:
         return self.train.select(slice(len(self.train) - len(self.train) // share, None))
 
 
-def run(
-    data: Path,
-    *,
-    models: Sequence[str],
-    quick: bool,
-    seeds: int,
-    log: Log,
-    progress: Progress,
-    kept: Path | None = None,
-) -> Study:
+def run(data: Path, request: Request) -> Study:
     """Rebuild the tables and figures.
 
     Args:
         data: the folder with ``diginetica`` and ``yoochoose-1-64``, each ``{train,test}.txt.gz``, or the folder above
             it. One of the two is enough.
-        models: which trained models get a row; none for the paper's and ours. Table 3 and figure 4 come with ``sansr``.
-        quick: a slice of one set, few epochs and no cells; not the paper's figures.
-        seeds: trainings a model for Table 1.
-        log: takes a line of progress.
-        progress: shows a training.
-        kept: where finished cells are kept.
+        request: ``models``: which trained models get a row; none for the paper's and ours. Table 3 and figure 4 come
+            with ``sansr``. ``quick``: a slice of one set, few epochs and no cells; not the paper's figures. ``seeds``:
+            trainings a model for Table 1.
 
     Raises:
         DataError: no data set is there, or the file of cells is something else.
         SettingError: a model that does not exist or is not trained.
     """
-    require_rows(models, [name for name, (_, _, schedule) in MODELS.items() if schedule is not None])
-    study = _Study(QUICK if quick else FULL, Trainings(kept, log, progress))
+    require_rows(request.models, [name for name, (_, _, schedule) in MODELS.items() if schedule is not None])
+    study = _Study(QUICK if request.quick else FULL, request.trainings())
     tables: Tables = {"overall": [], "statistics": [], "grid": [], "sizes": []}
     tables["impossible"] = impossible()
     sets, left = planned(_sets(data), study.plan.sets)
     for sessions in sets:
-        log(f"{sessions.name}: {len(sessions.train):,} sessions to learn, {len(sessions.test):,} to score")
+        request.log(f"{sessions.name}: {len(sessions.train):,} sessions to learn, {len(sessions.test):,} to score")
         tables["statistics"] += _statistics(sessions.name, sessions.train, sessions.test)
-        tables["overall"] += study.overall(sessions, tuple(models) or study.plan.rows, seeds)
-        if not models or "sansr" in models:
+        tables["overall"] += study.overall(sessions, tuple(request.models) or study.plan.rows, request.seeds)
+        if not request.models or "sansr" in request.models:
             tables["grid"] += study.grid(sessions)
             tables["sizes"] += study.sizes(sessions)
     plan = study.plan
     left += [name for name in TRAINED if name not in plan.rows]
-    about = page.about(plan.whole, plan.tested, None if quick else (plan.slice, plan.sliced["epochs"]), left)
+    about = page.about(plan.whole, plan.tested, None if request.quick else (plan.slice, plan.sliced["epochs"]), left)
     return Study("sansr", tables, page.write(about, tables), page.draw(tables))
 
 

@@ -15,15 +15,17 @@ from io import StringIO
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
 from ensue.errors import SettingError
 
+Vectors = npt.NDArray[np.float32]
 AT_ONCE = 2**10
 """Texts that are handed over at once."""
 KEPT = 2**28
@@ -32,6 +34,13 @@ OLDEST = 6
 """The version from which ``trust_remote_code=False`` holds for local folders too."""
 PROBE = "the encoder that is asked must be the one that was learned with ."
 """What a folder remembers its encoder by."""
+
+
+class SentenceModel(Protocol):
+    """What is used of a ``SentenceTransformer``."""
+
+    def encode(self, texts: list[str], *, show_progress_bar: bool, convert_to_numpy: bool) -> Vectors:
+        """(texts, dim) their vectors."""
 
 
 class Encoder:
@@ -46,8 +55,8 @@ class Encoder:
         self.name, self.device = name, device
         self.follow: Callable[[int, int], None] | None = None
         """Called with how many texts are encoded, and how many have to be."""
-        self._model: Any = None
-        self._known: dict[str, np.ndarray[Any, np.dtype[np.float32]]] = {}
+        self._model: SentenceModel | None = None
+        self._encoded: dict[str, Vectors] = {}
         self._lock = Lock()
 
     def vectors(self, texts: Sequence[str]) -> Tensor:
@@ -57,16 +66,16 @@ class Encoder:
             SettingError: the package is missing, or the model cannot be read.
         """
         with self._lock:
-            new = [text for text in dict.fromkeys(texts) if text not in self._known]
+            new = [text for text in dict.fromkeys(texts) if text not in self._encoded]
             for low in range(0, len(new), AT_ONCE):
                 part = new[low : low + AT_ONCE]
-                self._known.update(zip(part, self._encode(part), strict=True))
+                self._encoded.update(zip(part, self._encode(part), strict=True))
                 if self.follow is not None:
                     self.follow(low + len(part), len(new))
-            vectors = torch.from_numpy(np.stack([self._known[text] for text in texts]))
+            vectors = torch.from_numpy(np.stack([self._encoded[text] for text in texts]))
             most = KEPT // (4 * vectors.shape[1])
-            for text in list(islice(self._known, max(0, len(self._known) - most))):
-                del self._known[text]
+            for text in list(islice(self._encoded, max(0, len(self._encoded) - most))):
+                del self._encoded[text]
         return vectors
 
     @property
@@ -88,13 +97,13 @@ class Encoder:
         if len(numbers) != len(probe) or not np.allclose(numbers, probe, rtol=0, atol=0.02 * np.abs(probe).max()):
             raise SettingError(f"encoder {self.name!r} is not the one this model was trained with; put that one back")
 
-    def _encode(self, texts: list[str]) -> np.ndarray[Any, np.dtype[np.float32]]:
+    def _encode(self, texts: list[str]) -> Vectors:
         if self._model is None:
             self._model = _read(self.name, self.device)
         return np.asarray(self._model.encode(texts, show_progress_bar=False, convert_to_numpy=True), np.float32)
 
 
-def _read(name: str, device: torch.device) -> Any:
+def _read(name: str, device: torch.device) -> SentenceModel:
     """The model, in evaluation mode."""
     try:
         import sentence_transformers
@@ -120,4 +129,5 @@ def _read(name: str, device: torch.device) -> Any:
             f"encoder {name!r} cannot be read ({reason}); give the folder or the name of a sentence-transformers model "
             "with safetensors weights"
         ) from error
-    return model.eval()
+    encoder: SentenceModel = model.eval()
+    return encoder

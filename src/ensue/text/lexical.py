@@ -12,7 +12,7 @@ N and n count the articles, and texts that were only observed: five articles say
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -142,7 +142,7 @@ class Lexical:
         arrays = {name: getattr(self, name) for name in ("offsets", "keys", "counts", "terms", "seen")}
         return arrays | {"num_seen": np.array(self.num_seen)}
 
-    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def restore(self, arrays: Arrays) -> None:
         """Put back what :meth:`arrays` gave.
 
         Raises:

@@ -18,7 +18,7 @@ SESSIONS = {
     "dim": 16,
     "dropout": 0.0,
     "loss": "ce",
-    "epochs": 30,
+    "epochs": 20,
     "learning_rate": 0.02,
     "decay": False,
     "batch_size": 8,
@@ -121,12 +121,12 @@ class TestSANSRWithoutResiduals(NextContract):
     short = {"length": 2}  # noqa: RUF012
 
 
-RIVALS = {"dim": 16, "epochs": 20, "learning_rate": 0.02, "batch_size": 8, "patience": 30, "refit": True}
+RIVALS = {"dim": 16, "epochs": 14, "learning_rate": 0.02, "batch_size": 8, "patience": 30, "refit": True}
 
 
 class TestCORE(NextContract):
     model = "core"
-    options = {**RIVALS, "negatives": 32}  # noqa: RUF012
+    options = {**RIVALS, "epochs": 20, "negatives": 32}  # noqa: RUF012
     short = {"length": 2}  # noqa: RUF012
 
 

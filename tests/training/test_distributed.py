@@ -18,7 +18,7 @@ import sys
 import torch
 from safetensors.torch import save_file
 from torch import distributed, nn
-from ensue.training.distributed import here, ranks, sum_gradients
+from ensue.training.distributed import rank_and_size, ranks, sum_gradients
 
 sent = []
 for name in ("all_reduce", "all_gather"):

@@ -827,7 +827,7 @@ def test_two_nodes_without_a_shared_disk_go_on_from_the_first_ones_checkpoint(
 
 
 def test_here_is_alone_outside_a_group() -> None:
-    assert group.here() == (0, 1)
+    assert group.rank_and_size() == (0, 1)
 
 
 class Picked(NamedTuple):

@@ -58,9 +58,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
             if learning:  # what the sums divide is done to the narrow side of each product
                 each = 1 / (sums * num_targets)
                 torch.mm(shares, choices, out=grads[0][low : low + rows]).mul_(each)
-                told, told_bias, more = grads[1][first:], grads[2][first:], float(low > 0)
-                torch.addmm(told, shares.T, part * each, beta=more, out=told)
-                torch.addmv(told_bias, shares.T, each[:, 0], beta=more, out=told_bias)
+                weight_grad, bias_grad, more = grads[1][first:], grads[2][first:], float(low > 0)
+                torch.addmm(weight_grad, shares.T, part * each, beta=more, out=weight_grad)
+                torch.addmv(bias_grad, shares.T, each[:, 0], beta=more, out=bias_grad)
         if learning:
             for grad in grads[1:]:
                 grad[:first] = 0.0

@@ -19,9 +19,9 @@ def find_device(name: str | None) -> torch.device:
     """
     gpu = torch.cuda.is_available()
     with suppress(RuntimeError):
-        found = torch.device(name or ("cuda" if gpu else "cpu"))
-        if gpu or found.type != "cuda":
-            return found
+        device = torch.device(name or ("cuda" if gpu else "cpu"))
+        if gpu or device.type != "cuda":
+            return device
     raise SettingError(f"device {name!r} is not at hand; choose from cpu{', cuda' if gpu else ''}")
 
 

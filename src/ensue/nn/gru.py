@@ -98,11 +98,11 @@ class _GRU(torch.autograd.Function):
         flat, back = errors.flatten(2)[..., : 3 * units], weight.roll(units, 0)
         parts = (side[:, :, low : low + size] for low, size in ((2, 2), (0, 2)) for side in (moved, errors))
         tables = grad, update, *parts, errors[:, :, 3:], flat
-        for given, share, of_state, first, of_new, second, fresh, told in reversed([*_spans(running, tables)]):
-            held = later[: len(given)].add_(given)
+        for error, share, of_state, first, of_new, second, fresh, flat_errors in reversed([*_spans(running, tables)]):
+            held = later[: len(error)].add_(error)
             torch.mul(held[:, None], of_state, out=first)
             torch.mul(fresh, of_new, out=second)
-            held.mul_(share).addmm_(told, back)
-        told = flat.flatten(0, 1)
-        totals = (told.T @ before.flatten(0, 1)).roll(-units, 0), told.sum(0).roll(-units)
+            held.mul_(share).addmm_(flat_errors, back)
+        flat_errors = flat.flatten(0, 1)
+        totals = (flat_errors.T @ before.flatten(0, 1)).roll(-units, 0), flat_errors.sum(0).roll(-units)
         return errors.flatten(2)[..., units:], *totals, None

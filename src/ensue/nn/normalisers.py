@@ -171,12 +171,12 @@ def _newton(gaps: Tensor, power: Tensor, easy: float | None) -> Tensor:
     tolerance = torch.finfo(gaps.dtype).eps * (8 + math.log(max(gaps.shape[-1], 1)))  # u alone rounds by log(keys)
     most = torch.expm1(-power * math.log(gaps.shape[-1])) / -power  # u where all scores are equal
     steep, u = gaps.mul_(power), torch.zeros_like(power)
-    found = weights = torch.empty_like(steep)
+    result = weights = torch.empty_like(steep)
     slopes, chosen = torch.empty_like(steep), None
     for number in range(_STEPS):
         _powers(torch.sub(steep, power * u, out=weights).clamp_(min=-1), slopes, power, easy)
         if chosen is not None:
-            found.index_copy_(0, chosen, weights)
+            result.index_copy_(0, chosen, weights)
         total = weights.sum(-1, keepdim=True)
         moving = (total - 1).abs_() > tolerance * 2 ** max(0, number - 6)  # rounding may leave more
         count = int(moving.sum())
@@ -189,7 +189,7 @@ def _newton(gaps: Tensor, power: Tensor, easy: float | None) -> Tensor:
             chosen = left if chosen is None else chosen[left]
             steep, power, u, most = (part.index_select(0, left) for part in (steep, power, u, most))
             weights, slopes = torch.empty_like(steep), torch.empty_like(steep)
-    return found
+    return result
 
 
 def _powers(bases: Tensor, slopes: Tensor, power: Tensor, easy: float | None) -> None:
@@ -228,8 +228,8 @@ def _sorted(gaps: Tensor, power: float) -> Tensor:
             threshold = torch.maximum(threshold, (total - 1) / number)
             continue
         squares, mean = torch.addcmul(squares, key, key), total / number
-        found = mean - torch.addcmul((1 - squares) / number, mean, mean).clamp_(min=0).sqrt_()
-        threshold = torch.where(found <= key, found, threshold)
+        candidate = mean - torch.addcmul((1 - squares) / number, mean, mean).clamp_(min=0).sqrt_()
+        threshold = torch.where(candidate <= key, candidate, threshold)
     weights = steep.sub_(threshold[:, None]).clamp_(min=0)
     return weights if power == 1 else weights.square_()
 

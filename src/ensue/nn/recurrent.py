@@ -60,13 +60,13 @@ class BiLSTM(nn.Module):
         turned = _turned(mask)
         where = torch.stack([2 * index, 2 * index.gather(1, turned) + 1]).permute(2, 0, 1).reshape(length, -1)
         cells = states = vectors.new_zeros(2, rows, hidden)  # twice the cells, half the states: powers of two are exact
-        found = vectors.new_empty(2, length, rows, hidden)
+        outputs = vectors.new_empty(2, length, rows, hidden)
         for step in range(length):
             gates = projected.index_select(0, where[step]).view(2, rows, 4 * hidden)
             inlet, forget, new, outlet = gates.baddbmm_(states, recurrent).sigmoid_().chunk(4, dim=2)
             cells = (cells * forget).addcmul_(inlet, new, value=4).sub_(inlet, alpha=2)
-            states = torch.sigmoid(cells, out=found[:, step]).sub_(0.5).mul_(outlet)
-        forth, back = found.mul_(2).transpose(1, 2)
+            states = torch.sigmoid(cells, out=outputs[:, step]).sub_(0.5).mul_(outlet)
+        forth, back = outputs.mul_(2).transpose(1, 2)
         return torch.cat([forth, back.gather(1, turned[..., None].expand_as(back))], dim=2)
 
     def _gates(self) -> tuple[Tensor, Tensor, Tensor]:

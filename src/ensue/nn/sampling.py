@@ -30,7 +30,7 @@ class Sampler(nn.Module):
         self.power = power
         self.register_buffer("totals", torch.ones(num_ids))
         self.totals: Tensor
-        self._known: tuple[Tensor, int, Tensor, Tensor] | None = None
+        self._cached: tuple[Tensor, int, Tensor, Tensor] | None = None
         self._together: torch.Generator | None = None
 
     def count(self, totals: Tensor) -> None:
@@ -49,13 +49,13 @@ class Sampler(nn.Module):
 
     def _read(self) -> tuple[Tensor, Tensor]:
         """(ids,) the shares and (ids,) their running sum, made anew only when the counts have changed."""
-        known, totals = self._known, self.totals
-        if known is None or known[0] is not totals or known[1] != totals._version:
+        cached, totals = self._cached, self.totals
+        if cached is None or cached[0] is not totals or cached[1] != totals._version:
             raised = totals.pow(self.power)
             raised[:FIRST] = 0
             shares = raised / raised.sum()
-            self._known = known = totals, totals._version, shares, shares.double().cumsum(0)
-        return known[2], known[3]
+            self._cached = cached = totals, totals._version, shares, shares.double().cumsum(0)
+        return cached[2], cached[3]
 
 
 @contextmanager

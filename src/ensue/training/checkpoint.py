@@ -19,7 +19,7 @@ from torch.optim import Adam
 
 from ensue.errors import ModelFolderError, SettingError
 from ensue.store.folder import write_chunks
-from ensue.training.distributed import broadcast, here, share
+from ensue.training.distributed import broadcast, rank_and_size, share
 from ensue.training.optimizer import FIELDS, optimizer_tensors, restore_optimizer
 
 DTYPES = {
@@ -99,7 +99,7 @@ def load_state(
         SettingError: it is of another run, on every rank.
     """
     found: _Opened = {}
-    if here()[0] == 0:
+    if rank_and_size()[0] == 0:
         try:
             with safe_open(path, "pt") as file:
                 found = {"metadata": file.metadata() or {}}
@@ -169,7 +169,7 @@ class _Arriving(Mapping[str, Tensor]):
     def __getitem__(self, name: str) -> Tensor:
         """A tensor on the device of the model."""
         dtype, shape = self.described[self.prefix + name]
-        if here()[0] == 0:
+        if rank_and_size()[0] == 0:
             with safe_open(self.path, "pt") as file:  # opened anew, so that what was read before is not held
                 tensor: Tensor = file.get_tensor(self.prefix + name).to(self.device)
         else:

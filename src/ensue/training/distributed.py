@@ -36,7 +36,7 @@ def ranks() -> Iterator[tuple[int, int]]:
         distributed.destroy_process_group()
 
 
-def here() -> tuple[int, int]:
+def rank_and_size() -> tuple[int, int]:
     """(rank, ranks) of this process; (0, 1) outside a group."""
     joined = distributed.is_available() and distributed.is_initialized()
     return (distributed.get_rank(), distributed.get_world_size()) if joined else (0, 1)
@@ -44,34 +44,34 @@ def here() -> tuple[int, int]:
 
 def broadcast(tensor: Tensor) -> Tensor:
     """The first rank's tensor on every rank, in the memory of the one given."""
-    if here()[1] > 1:
+    if rank_and_size()[1] > 1:
         distributed.broadcast(tensor, 0)
     return tensor
 
 
 def share(value: Shared) -> Shared:
     """What the first rank gives, on every rank; it must be made of what JSON knows."""
-    if here()[1] == 1:
+    if rank_and_size()[1] == 1:
         return value
     text = torch.tensor([*json.dumps(value).encode()], dtype=torch.uint8, device=_device())
     length = broadcast(torch.tensor(len(text), device=_device()))
-    found = broadcast(text if here()[0] == 0 else text.new_empty(int(length)))
-    shared: Shared = json.loads(bytes(found.tolist()))
+    received = broadcast(text if rank_and_size()[0] == 0 else text.new_empty(int(length)))
+    shared: Shared = json.loads(bytes(received.tolist()))
     return shared
 
 
-def highest(number: int) -> int:
+def max_over_ranks(number: int) -> int:
     """The highest number that any rank gives, on every rank."""
-    if here()[1] == 1:
+    if rank_and_size()[1] == 1:
         return number
-    found = torch.tensor(number, device=_device())
-    distributed.all_reduce(found, distributed.ReduceOp.MAX)
-    return int(found)
+    maximum = torch.tensor(number, device=_device())
+    distributed.all_reduce(maximum, distributed.ReduceOp.MAX)
+    return int(maximum)
 
 
 def mean_over_ranks(values: npt.NDArray[np.float64]) -> float:
     """The mean of what all ranks hold together; the same on every rank."""
-    if here()[1] == 1:
+    if rank_and_size()[1] == 1:
         return float(values.mean())
     sums = torch.tensor([values.sum(), len(values)], dtype=torch.float64, device=_device())
     distributed.all_reduce(sums)

@@ -32,7 +32,7 @@ from ensue.nn.device import in_order, memory_for
 from ensue.nn.sampling import drawn_together
 from ensue.schedule import Schedule
 from ensue.training.checkpoint import load_state, save_state
-from ensue.training.distributed import here, highest, mean_over_ranks, share, sum_gradients
+from ensue.training.distributed import max_over_ranks, mean_over_ranks, rank_and_size, share, sum_gradients
 from ensue.training.optimizer import by_row
 from ensue.training.report import Report
 from ensue.training.source import Index, Learner, Source
@@ -93,7 +93,7 @@ def train(
             checkpoint was written first.
     """
     with _Run(model, optimizer, seed, checkpoint) as run, whole_steps():
-        run.start(f"{fingerprint} {json.dumps(asdict(schedule))} {seed} {here()[1]}", resume=resume)
+        run.start(f"{fingerprint} {json.dumps(asdict(schedule))} {seed} {rank_and_size()[1]}", resume=resume)
         return (yield from _epochs(run, data, valid, schedule, stage, every_seconds, hardly))
 
 
@@ -117,21 +117,21 @@ def _epochs(
         plan = data.plan(schedule.batch(run.halvings), (seed, run.epoch))
         for number in range(run.step, len(plan)):
             run.set_rate(schedule.rate(run.taken, schedule.epochs * len(plan)))
-            asked = run.learn(data, plan[number], run.taken)
+            signalled = run.learn(data, plan[number], run.taken)
             run.step, run.taken = number + 1, run.taken + 1
-            run.keep(0.0 if asked else every_seconds)
-            if asked:
-                raise Interruption(asked)
+            run.keep(0.0 if signalled else every_seconds)
+            if signalled:
+                raise Interruption(signalled)
             yield report(run.epoch + 1, run.step, len(plan), run.mean, None, False)
         checked = (run.epoch + 1) % schedule.check_every == 0 or run.epoch + 1 == schedule.epochs
-        found = share({"valid": valid()})["valid"] if checked and valid is not None else None
-        mean = run.close_epoch(found, better=schedule.better)
+        figure = share({"valid": valid()})["valid"] if checked and valid is not None else None
+        mean = run.close_epoch(figure, better=schedule.better)
         over = run.epoch == schedule.epochs or run.waited >= run.patience(schedule, hardly)
-        asked = highest(end_asked())
-        run.keep(0.0 if over or asked else every_seconds)
-        if asked:
-            raise Interruption(asked)
-        yield report(run.epoch, len(plan), len(plan), mean, found, over)
+        signalled = max_over_ranks(end_asked())
+        run.keep(0.0 if over or signalled else every_seconds)
+        if signalled:
+            raise Interruption(signalled)
+        yield report(run.epoch, len(plan), len(plan), mean, figure, over)
     best, seconds = run.restore_best(), (time.monotonic() - begun) / max(1, run.epoch - first)
     run.require_learned(data, schedule)
     return Trained(best, seconds)
@@ -163,7 +163,7 @@ def one_pass(
 
 def mean_loss(model: nn.Module, source: Source, targets: int = 4096) -> float:
     """Mean loss over all targets of a source, in evaluation mode, shared among the ranks."""
-    rank, world = here()
+    rank, world = rank_and_size()
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
@@ -218,7 +218,7 @@ class _Run:
 
     def learn(self, data: Source, index: Index, step: int) -> int:
         """One step of the optimiser on this rank's part of a batch; returns a signal that asks for the end, or 0."""
-        world, asked = here()[1], end_asked()
+        world, signalled = rank_and_size()[1], end_asked()
         self.optimizer.zero_grad()
         with in_order(self.device), memory_for(f"a batch of {len(index):,} with these settings"):
             loss, targets = self._loss(data, index, step)
@@ -226,18 +226,18 @@ class _Run:
                 torch.autograd.backward(loss * targets if world > 1 else loss)
         total = torch.tensor([0.0 if loss is None else loss.item() * targets, targets], dtype=torch.float64)
         if world > 1:
-            total, asked = self._average(total, asked)
+            total, signalled = self._average(total, signalled)
         self._require_number(float(total[0]))
         if self.first_loss is None:
             self.first_loss = float(total[0] / total[1])
         self.loss_sum += float(total[0])
         self.loss_count += float(total[1])
         self.optimizer.step()
-        return asked
+        return signalled
 
     def _loss(self, data: Source, index: Index, step: int) -> tuple[Tensor | None, int]:
         """The mean loss of this rank's part of a batch and its targets; ``None`` and 0 where it has no part."""
-        rank, world = here()
+        rank, world = rank_and_size()
         state = np.random.SeedSequence([self.seed, step, rank]).generate_state(1, np.uint64)
         torch.manual_seed(int(state[0] >> np.uint64(1)))
         self.model.train()
@@ -259,21 +259,21 @@ class _Run:
             return
         with torch.no_grad():
             loss, targets = self._loss(data, data.plan(schedule.batch(0), (self.seed, 0))[0], 0)
-        found = mean_over_ranks(np.full(targets, 0.0 if loss is None else loss.item()))
-        if not found <= self.first_loss + max(1.0, abs(self.first_loss)):
+        later = mean_over_ranks(np.full(targets, 0.0 if loss is None else loss.item()))
+        if not later <= self.first_loss + max(1.0, abs(self.first_loss)):
             raise SettingError(
-                f"training made the model worse: its loss rose from {self.first_loss:.4g} to {found:.4g} on what it "
+                f"training made the model worse: its loss rose from {self.first_loss:.4g} to {later:.4g} on what it "
                 f"learned first; learning_rate is {schedule.learning_rate:g}, try a smaller one"
             )
 
-    def _average(self, total: Tensor, asked: int) -> tuple[Tensor, int]:
+    def _average(self, total: Tensor, signalled: int) -> tuple[Tensor, int]:
         """Sum the gradients of all ranks and divide by the number of targets; all ranks are asked to end, or none."""
         parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        sums = sum_gradients(parameters, by_row(self.model), torch.tensor([*total, asked], dtype=torch.float64))
+        sums = sum_gradients(parameters, by_row(self.model), torch.tensor([*total, signalled], dtype=torch.float64))
         for parameter in parameters:
             if parameter.grad is not None:
                 parameter.grad /= float(sums[1])
-        return sums[:2], asked or (int(signal.SIGTERM) if sums[2] else 0)
+        return sums[:2], signalled or (int(signal.SIGTERM) if sums[2] else 0)
 
     def close_epoch(self, valid: float | None, better: Callable[[float, float], bool]) -> float:
         """Count the epoch, remember the weights if they are the best so far; returns the mean training loss."""
@@ -282,7 +282,7 @@ class _Run:
         self.epoch, self.step, self.loss_sum, self.loss_count = self.epoch + 1, 0, 0.0, 0.0
         if valid is not None and (self.best is None or better(valid, self.best)):
             self.best, self.waited, self.best_epoch = valid, 0, self.epoch
-            if here()[0] == 0:
+            if rank_and_size()[0] == 0:
                 save_state(self._best_file(self.epoch), self.model, self.optimizer, {})
         elif valid is not None:
             self.waited, self.halvings = self.waited + 1, self.halvings + 1
@@ -311,7 +311,7 @@ class _Run:
     def start(self, fingerprint: str, *, resume: bool) -> None:
         """Start from the beginning, or go on from the checkpoint that the first rank has."""
         self.fingerprint = fingerprint
-        if highest(share({"fingerprint": fingerprint})["fingerprint"] != fingerprint):
+        if max_over_ranks(share({"fingerprint": fingerprint})["fingerprint"] != fingerprint):
             raise SettingError("the ranks were given other data or settings; start them all with the same command")
         if resume and share({"there": self.checkpoint is not None and self.checkpoint.exists()})["there"]:
             assert self.checkpoint is not None
@@ -327,7 +327,7 @@ class _Run:
 
     def keep(self, every_seconds: float) -> None:
         """Save if there is a file for it and the last time is so long ago (first rank only)."""
-        if self.checkpoint is None or time.monotonic() - self.saved < every_seconds or here()[0]:
+        if self.checkpoint is None or time.monotonic() - self.saved < every_seconds or rank_and_size()[0]:
             return
         names = (
             "epoch",

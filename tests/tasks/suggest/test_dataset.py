@@ -9,7 +9,7 @@ from ensue.data.histories import Histories
 from ensue.data.queries.tokens import QueryTokenizer
 from ensue.records import History
 from ensue.tasks.suggest.batch import UNKNOWN
-from ensue.tasks.suggest.dataset import Sessions, asked, latest, rows_of, spell_out
+from ensue.tasks.suggest.dataset import Sessions, latest, rows_of, spell_out
 
 
 def sessions(*lengths: int) -> Histories:
@@ -66,11 +66,6 @@ def test_a_text_without_a_token_is_one_unknown_token() -> None:
     assert tokens.tolist() == [boat, UNKNOWN, red, red, UNKNOWN] and offsets.tolist() == [0, 1, 2, 4, 5]
 
 
-def test_the_latest_queries_are_asked() -> None:
-    tokenizer = QueryTokenizer.fit(pl.Series(["a b c"]))
+def test_the_latest_queries_of_each_session() -> None:
     histories = Histories.of([History(("a", "b", "c")), History(()), History(("c b",))])
     assert [record.values for record in latest(histories, 2).records()] == [("b", "c"), (), ("c b",)]
-    batch = asked(latest(histories, 2), tokenizer, 1)
-    b, c = tokenizer.tokens.index("b"), tokenizer.tokens.index("c")
-    assert batch.words.tolist() == [[[b], [c]], [[0], [0]], [[c], [0]]]
-    assert batch.lengths.tolist() == [[1, 1], [0, 0], [1, 0]]

@@ -17,7 +17,7 @@ from ensue.tasks.classify.batch import Block
 from ensue.tasks.classify.dataset import Passages
 from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.state import ClassifyState
-from ensue.training.distributed import here
+from ensue.training.distributed import rank_and_size
 from ensue.training.loop import Trained
 from ensue.training.report import Report
 
@@ -54,7 +54,7 @@ class Log:
                 return trained
             if report.valid is not None:
                 self.epochs[report.epoch] = {"accuracy": report.valid, "loss": report.loss, **measure()}
-                if self.path is not None and not here()[0]:
+                if self.path is not None and not rank_and_size()[0]:
                     write_file(self.path, json.dumps(self.epochs).encode())
             yield report
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ensue.answers import Answer, Choice, Heed
 from ensue.data.histories import Histories, Index
-from ensue.nn.highest import highest
+from ensue.nn.topk import topk
 from ensue.records import History
 from ensue.vocabulary import UNKNOWN, Vocabulary
 
@@ -92,7 +92,7 @@ def answers(
     """The ``k`` likeliest next values of each record; with ``evidence``, what each attended to and a deletion test."""
     histories, positions = encode_records(records, vocabulary)
     scored = score(histories, histories)
-    _, best = highest(scored.scores, k)
+    _, best = topk(scored.scores, k)
     shares = scored.shares(best)
     tests = _deletions(histories, scored, score, best) if evidence else [[] for _ in records]
     for row, record in enumerate(records):

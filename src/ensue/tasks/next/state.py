@@ -48,8 +48,8 @@ class NextState:
     ) -> None:
         MODELS.require(model, "best")
         names = BEST if model == "best" else (model,)
-        found = changed(settings or {}, *(part for name in names for part in MODELS[name][1:]))
-        self.candidates = {name: (found[2 * at], found[2 * at + 1]) for at, name in enumerate(names)}
+        parts = changed(settings or {}, *(part for name in names for part in MODELS[name][1:]))
+        self.candidates = {name: (parts[2 * at], parts[2 * at + 1]) for at, name in enumerate(names)}
         """The models that may be chosen from, each with its settings and schedule."""
         if any(schedule is not None and schedule.watch == "accuracy" for _, schedule in self.candidates.values()):
             raise SettingError("watch is 'accuracy'; task next knows loss and mrr")
@@ -122,8 +122,8 @@ class NextState:
         """A counting model that has counted nothing, on the CPU."""
         make, settings, _ = MODELS[name]
         with room_for(name):
-            made: Baseline = make(self.settings if name == self.model_name else settings, len(self.vocabulary))
-        return made
+            baseline: Baseline = make(self.settings if name == self.model_name else settings, len(self.vocabulary))
+        return baseline
 
     def count_negatives(self) -> None:
         """Tell a network that draws negatives how often each id occurs."""

@@ -22,7 +22,7 @@ from ensue.tasks.next.model import Finishes
 from ensue.tasks.next.save import fingerprint
 from ensue.tasks.next.state import NextState
 from ensue.tasks.state import module_of
-from ensue.training.distributed import here, mean_over_ranks
+from ensue.training.distributed import mean_over_ranks, rank_and_size
 from ensue.training.loop import mean_loss, train
 from ensue.training.optimizer import make_optimizer
 from ensue.training.report import Report
@@ -82,7 +82,7 @@ def learn_values(state: NextState, data: Histories) -> None:
 
 def count_baselines(state: NextState, data: Histories) -> None:
     """Count what stands beside the model in a table of figures, once a fit; of several ranks the first one alone."""
-    if here()[0] == 0:
+    if rank_and_size()[0] == 0:
         data = data.encode(state.vocabulary, drop_unknown=True)
         for name in state.baselines:
             _count(state, name, data)
@@ -177,7 +177,7 @@ def mean_reciprocal_rank(state: NextState, valid: Histories, counting: str | Non
 
     Each rank of a group scores its share of the histories.
     """
-    rank, world = here()
+    rank, world = rank_and_size()
     part = valid.select(np.arange(rank, len(valid), world)) if world > 1 else valid
     found, *_ = ranks(state, part, hide=not state.metadata.repeats, counting=counting)
     return mean_over_ranks(metrics.reciprocal_rank(found))

@@ -110,9 +110,9 @@ def spell(words: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """
     width = int(lengths.max()) if len(lengths) else 0
     words, begin = words[:, :width], words.new_full((len(words), 1), BEGIN)
-    said = torch.cat([words, torch.zeros_like(begin)], dim=1).scatter(1, lengths[:, None], END)
+    targets = torch.cat([words, torch.zeros_like(begin)], dim=1).scatter(1, lengths[:, None], END)
     read = torch.cat([begin, words], dim=1)
-    return read * (said != PADDING), said
+    return read * (targets != PADDING), targets
 
 
 def next_queries(batch: Batch) -> tuple[Tensor, Tensor]:

@@ -104,15 +104,6 @@ def latest(sessions: Histories, turns: int) -> Histories:
     return Histories(sessions.ids[places], offsets, sessions.vocabulary)
 
 
-def asked(sessions: Histories, tokenizer: QueryTokenizer, width: int) -> Batch:
-    """Whole sessions as one batch; only the queries that occur are spelled, the vocabulary may be far larger."""
-    used, codes = np.unique(sessions.ids, return_inverse=True)
-    values = sessions.vocabulary.values
-    texts = pl.Series("query", [values[id - FIRST] for id in used.tolist()], dtype=pl.String)
-    table = rows_of(codes.astype(np.int64), sessions.offsets[:-1], sessions.lengths)
-    return look_up(*spell_out(tokenizer, texts), table, width)
-
-
 def prints(sessions: Histories) -> npt.NDArray[np.int32]:
     """(pairs,) fingerprints of each query with the one before it, in order.
 

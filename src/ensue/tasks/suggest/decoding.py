@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ensue.nn.highest import highest
+from ensue.nn.topk import topk
 from ensue.settings import NonNegative, Settings, Size
 from ensue.tasks.suggest.batch import BEGIN, END, PADDING, UNKNOWN, Batch
 from ensue.tasks.suggest.model import Stepwise, Written
@@ -120,7 +120,7 @@ def beam_search(
             totals.masked_fill_(~here, -torch.inf)
         ends = _ends(totals[..., END].numpy(force=True), beams, lengths, step)
         totals[..., END] = -torch.inf
-        sums, places = (found.numpy(force=True) for found in highest(totals.view(len(rows), -1), search.beam))
+        sums, places = (part.numpy(force=True) for part in topk(totals.view(len(rows), -1), search.beam))
         if search.beam == 1 and step < search.longest:
             ends = np.where(ends < sums, -np.inf, ends)
             sums = np.where(ends > -np.inf, -np.inf, sums)

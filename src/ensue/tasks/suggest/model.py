@@ -30,8 +30,8 @@ State = TypeVar("State", bound=Written)
 class Likelihood(Protocol[Read]):
     """What scores whole queries."""
 
-    def likelihood(self, memory: Read, read: Tensor, said: Tensor) -> Tensor:
-        """(rows, length) log-probability of each token of ``said`` after those of ``read``; 0 at padding."""
+    def likelihood(self, memory: Read, read: Tensor, targets: Tensor) -> Tensor:
+        """(rows, length) log-probability of each token of ``targets`` after those of ``read``; 0 at padding."""
         ...
 
 

@@ -152,8 +152,8 @@ class CORE(nn.Module):
         scores = queries @ keys.transpose(-1, -2) / queries.shape[-1] ** 0.5 + self.by_distance[:-1, distance]
         heads = masked_softmax(scores, visible[:, None]) @ values
         seen = vectors + self.dropout(self.joined(heads.transpose(1, 2).flatten(2)))
-        found: Tensor = seen + self.dropout(self.narrow(functional.gelu(self.wide(self.after(seen)))))
-        return found
+        contexts: Tensor = seen + self.dropout(self.narrow(functional.gelu(self.wide(self.after(seen)))))
+        return contexts
 
     def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Unit vectors of the target steps, (targets, dim), and the weights of the events, (batch, time, time)."""

@@ -102,7 +102,7 @@ class Retrieval:
         wanted = k + (np.zeros_like(sessions.lengths) if typed else sessions.lengths)
         owners, followers, _ = self.following.follow(last, wanted)
         open_ = np.flatnonzero((np.bincount(owners, minlength=len(sessions)) < wanted) & (last != NONE))
-        close = [*self._nearest(_asked(sessions, places, open_, latest), texts, 2 * wanted[open_])]
+        close = [*self._nearest(_latest_places(sessions, places, open_, latest), texts, 2 * wanted[open_])]
         ends = np.searchsorted(owners, np.arange(len(sessions) + 1))
         near = dict(zip(open_.tolist(), close, strict=True))
         table = np.full((len(sessions), k), NONE, np.int32)
@@ -168,7 +168,7 @@ class Retrieval:
         return cls(following, CoOccurrence.restore(arrays, len(following.queries)))
 
 
-def _asked(sessions: Histories, places: Index, chosen: Index, latest: int) -> list[Index]:
+def _latest_places(sessions: Histories, places: Index, chosen: Index, latest: int) -> list[Index]:
     """The places of the latest queries of some sessions that are not empty, the latest first."""
     ends = sessions.offsets[1:][chosen].tolist()
     lengths = np.minimum(sessions.lengths[chosen], latest).tolist()

@@ -209,12 +209,12 @@ class MTN(nn.Module):
         far = (near.sum(3) @ read.lean)[..., None] * parts[:, None]
         return (near + far) / 2
 
-    def _remember(self, batch: Batch, asked: Tensor) -> Memory:
-        return self._gather(batch, asked, self._read(batch, asked))
+    def _remember(self, batch: Batch, ends: Tensor) -> Memory:
+        return self._gather(batch, ends, self._read(batch, ends))
 
-    def _read(self, batch: Batch, asked: Tensor, *, weigh: bool = False) -> _Read:
-        """Encode the queries up to the last asked one of each row, each once."""
-        kept = asked.flip(1).cumsum(1).flip(1) > 0
+    def _read(self, batch: Batch, ends: Tensor, *, weigh: bool = False) -> _Read:
+        """Encode the queries up to the last end of each row, each once."""
+        kept = ends.flip(1).cumsum(1).flip(1) > 0
         row, turn = kept.nonzero(as_tuple=True)
         mask = batch.mask[row, turn]
         rows = Rows.of(mask)
@@ -251,9 +251,9 @@ class MTN(nn.Module):
             lean = None if lean is None else (cast(Tensor, leans[number]) + lean) / 2
         return vectors, None if lean is None else lean.expand(len(vectors), -1, -1)
 
-    def _gather(self, batch: Batch, asked: Tensor, read: _Read) -> Memory:
-        """A row for each asked query: its tokens, or those of its session so far."""
-        row, turn = asked.nonzero(as_tuple=True)
+    def _gather(self, batch: Batch, ends: Tensor, read: _Read) -> Memory:
+        """A row for each end of a context: its tokens, or those of its session so far."""
+        row, turn = ends.nonzero(as_tuple=True)
         _, turns, width = batch.words.shape
         places = torch.arange(turns * width, device=row.device).view(turns, width)
         keys = self.writer.remember(read.tokens, read.rows)

@@ -151,23 +151,23 @@ class RecurrentWriter(nn.Module):
         context = (shares @ memory.states).view(hidden.shape)
         return self.drop(self.joined(torch.cat([context, hidden], dim=2)).tanh()), after, shares.view(*read.shape, -1)
 
-    def loss(self, memory: Memory, read: Tensor, said: Tensor) -> Tensor:
-        """The mean over all tokens of ``said`` that are not padding, in nats."""
-        there = said != PADDING
+    def loss(self, memory: Memory, read: Tensor, targets: Tensor) -> Tensor:
+        """The mean over all tokens of ``targets`` that are not padding, in nats."""
+        there = targets != PADDING
         vectors = self.states(memory, read, self.start(memory))[0][there]
-        loss = self.words.loss(vectors, said[there])
+        loss = self.words.loss(vectors, targets[there])
         if self.entropy and self.training:
             loss = loss + self.entropy * self.words.negative_entropy(vectors).sum() / max(1, len(vectors))
         return loss
 
-    def likelihood(self, memory: Memory, read: Tensor, said: Tensor) -> Tensor:
-        """(rows, length) log-probability of each token of ``said``; 0 at padding."""
-        there, rows = said != PADDING, len(said) // max(1, len(memory.start))
+    def likelihood(self, memory: Memory, read: Tensor, targets: Tensor) -> Tensor:
+        """(rows, length) log-probability of each token of ``targets``; 0 at padding."""
+        there, rows = targets != PADDING, len(targets) // max(1, len(memory.start))
         start = self.start(memory)
         past = State(start.state.repeat_interleave(rows, 0), start.cell.repeat_interleave(rows, 0))
         vectors = self.states(memory, read, past)[0]
-        log_shares = self.words.log_likelihood(vectors[there], said[there])
-        return vectors.new_zeros(said.shape).masked_scatter(there, log_shares)
+        log_shares = self.words.log_likelihood(vectors[there], targets[there])
+        return vectors.new_zeros(targets.shape).masked_scatter(there, log_shares)
 
     def start(self, memory: Memory) -> State:
         """Nothing is written yet."""
@@ -221,8 +221,8 @@ class Seq2Seq(nn.Module):
         shares = self.teller.states(memory, read, self.teller.start(memory))[2][:, :-1] * (read[:, 1:, None] != PADDING)
         return scoring.put_in_place(shares, memory.places, (batch.words.shape[1], batch.words.shape[2]))
 
-    def _remember(self, batch: Batch, asked: Tensor) -> Memory:
-        row, turn = asked.nonzero(as_tuple=True)
+    def _remember(self, batch: Batch, ends: Tensor) -> Memory:
+        row, turn = ends.nonzero(as_tuple=True)
         words, mask = batch.words[row, turn], batch.mask[row, turn]
         states = self.reader(self.teller.look(words), mask)
         places = turn[:, None] * words.shape[1] + torch.arange(words.shape[1], device=turn.device)
@@ -271,23 +271,23 @@ class HLSTM(nn.Module):
         Returns:
             (rows, longest, turns, source width); sums to 1 over both last axes, or to 0 after a suggestion's end.
         """
-        read, said = spell(candidates, (candidates != PADDING).sum(1))
+        read, targets = spell(candidates, (candidates != PADDING).sum(1))
         found = []
         with torch.enable_grad():
             vectors = self.teller.look(batch.words).detach().requires_grad_()
-            scores = self.teller.likelihood(self._sessions(batch, batch.last, vectors), read, said)
-            for place in range(said.shape[1] - 1):
+            scores = self.teller.likelihood(self._sessions(batch, batch.last, vectors), read, targets)
+            for place in range(targets.shape[1] - 1):
                 (slope,) = torch.autograd.grad(scores[:, place].sum(), vectors, retain_graph=True)
                 found.append((slope * vectors).sum(3).abs().detach() * batch.mask)
         sizes = torch.stack(found, dim=1) if found else vectors.new_zeros(len(read), 0, *batch.words.shape[1:])
         sizes = sizes * (read[:, 1:, None, None] != PADDING)
         return sizes / sizes.sum((2, 3), keepdim=True).clamp(min=torch.finfo(sizes.dtype).tiny)
 
-    def _remember(self, batch: Batch, asked: Tensor) -> Memory:
-        return self._sessions(batch, asked, self.teller.look(batch.words))
+    def _remember(self, batch: Batch, ends: Tensor) -> Memory:
+        return self._sessions(batch, ends, self.teller.look(batch.words))
 
-    def _sessions(self, batch: Batch, asked: Tensor, vectors: Tensor) -> Memory:
-        kept = asked.flip(1).cumsum(1).flip(1) > 0
+    def _sessions(self, batch: Batch, ends: Tensor, vectors: Tensor) -> Memory:
+        kept = ends.flip(1).cumsum(1).flip(1) > 0
         row, turn = kept.nonzero(as_tuple=True)
         mask, lengths = batch.mask[row, turn], batch.lengths[row, turn]
         states = self.reader(vectors[row, turn], mask)
@@ -296,9 +296,9 @@ class HLSTM(nn.Module):
         else:
             queries = last_states(states, lengths)
         placed = queries.new_zeros(*kept.shape, self.settings.dim).index_put((row, turn), queries)
-        start = self.teller.begin(self.teller.drop(self.sessions(placed)[0][asked]))
+        start = self.teller.begin(self.teller.drop(self.sessions(placed)[0][ends]))
         empty = start.new_zeros(len(start), 0, self.settings.dim)
-        nothing = asked.new_zeros(len(start), 0)
+        nothing = ends.new_zeros(len(start), 0)
         return Memory(empty, nothing, nothing.long(), start)
 
 

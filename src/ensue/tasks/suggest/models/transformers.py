@@ -105,8 +105,8 @@ class Transformer(nn.Module):
         shares = self.writer.attention(memory, read)[:, :-1] * (read[:, 1:, None] != PADDING)
         return scoring.put_in_place(shares, memory.places, shape)
 
-    def _remember(self, batch: Batch, asked: Tensor) -> Memory:
-        words, mask, places = join(batch, asked, self.settings.window)
+    def _remember(self, batch: Batch, ends: Tensor) -> Memory:
+        words, mask, places = join(batch, ends, self.settings.window)
         rows = Rows.of(mask)
         tokens = self.writer.look(words, rows)
         for layer in self.layers:
@@ -114,16 +114,16 @@ class Transformer(nn.Module):
         return Memory(self.writer.remember(tokens, rows), mask, words, places)
 
 
-def join(batch: Batch, asked: Tensor, window: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The latest queries up to each asked one as one text, each query closed by the end token.
+def join(batch: Batch, ends: Tensor, window: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The latest queries up to each end as one text, each query closed by the end token.
 
     Args:
         batch: the sessions.
-        asked: (batch, turns) bool.
+        ends: (batch, turns) True at queries that end a context.
         window: how many queries.
 
     Returns:
-        (asked, longest) ids; (asked, longest) True where a token stands; (asked, longest) its place in turns x width,
+        (ends, longest) ids; (ends, longest) True where a token stands; (ends, longest) its place in turns x width,
         -1 for an end token.
     """
     rows, turns, width = batch.words.shape
@@ -132,7 +132,7 @@ def join(batch: Batch, asked: Tensor, window: int) -> tuple[Tensor, Tensor, Tens
     there &= (lengths > 0)[:, None]
     words = torch.cat([batch.words.view(rows * turns, width), batch.words.new_zeros(rows * turns, 1)], dim=1)
     words = words.scatter(1, lengths[:, None], END)
-    row, turn = asked.nonzero(as_tuple=True)
+    row, turn = ends.nonzero(as_tuple=True)
     steps = torch.arange(turns, device=turn.device)
     read = (steps <= turn[:, None]) & (steps > turn[:, None] - window)
     mask = (there.view(rows, turns, -1)[row] & read[:, :, None]).flatten(1)

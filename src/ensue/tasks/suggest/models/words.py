@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.cross_entropy import BLOCK, linear_cross_entropy
-from ensue.nn.steps import Kept
+from ensue.nn.incremental import DerivedCache
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN
 
 
@@ -33,7 +33,7 @@ class Words(nn.Module):
         self.narrow = nn.Linear(dim, embedding, bias=False) if tied and dim != embedding else nn.Identity()
         self.weight = None if tied else nn.Parameter(torch.randn(num_ids, dim) * dim**-0.5)
         self.bias = nn.Parameter(torch.zeros(num_ids))
-        self.kept = Kept(self._turned)
+        self.kept = DerivedCache(self._turned)
 
     def forward(self, ids: Tensor) -> Tensor:
         """(…) ids to (…, embedding)."""

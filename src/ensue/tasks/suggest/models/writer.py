@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.dropout import Dropout
-from ensue.nn.steps import Folded, Kept, Past, Steps
+from ensue.nn.incremental import DerivedCache, Folded, IncrementalDecoder, Past
 from ensue.nn.transformer import DecoderLayer, Rows, sinusoids
 from ensue.tasks.suggest.batch import PADDING
 from ensue.tasks.suggest.models.tree import Tree
@@ -53,7 +53,7 @@ class State(NamedTuple):
         place: the position of the next token.
     """
 
-    steps: Steps
+    steps: IncrementalDecoder
     memory: tuple[Folded, ...]
     same: Tensor | None
     layers: tuple[Past, ...]
@@ -90,7 +90,7 @@ class Writer(nn.Module):
         self.layers = nn.ModuleList(DecoderLayer(dim, heads, wide, dropout) for _ in range(layers))
         self.gate = nn.Linear(dim, 1) if copy else None
         self.drop = Dropout(dropout)
-        self.kept = Kept(self._steps)
+        self.kept = DerivedCache(self._steps)
 
     def look(self, ids: Tensor, rows: Rows) -> Tensor:
         """Tokens times sqrt(dim) and the codes of their positions.
@@ -138,39 +138,39 @@ class Writer(nn.Module):
             vectors, weights = layer(vectors, rows, memory.keys[:, number], memory.mask, seen=seen, weigh=last)
         return vectors, weights
 
-    def loss(self, memory: Memory, read: Tensor, said: Tensor) -> Tensor:
-        """The mean over all tokens of ``said`` that are not padding, in nats."""
-        there, copying = said != PADDING, self.gate is not None
+    def loss(self, memory: Memory, read: Tensor, targets: Tensor) -> Tensor:
+        """The mean over all tokens of ``targets`` that are not padding, in nats."""
+        there, copying = targets != PADDING, self.gate is not None
         vectors, weights = self.states(memory, read, Rows.of(there), weigh=copying)
         if weights is None:
-            return self.words.loss(vectors, said[there])
-        written, share = self.words.log_likelihood(vectors, said[there]), self.words.smoothing
-        mixed = self._mixed(written, self._copied(memory, weights, said), vectors)
+            return self.words.loss(vectors, targets[there])
+        written, share = self.words.log_likelihood(vectors, targets[there]), self.words.smoothing
+        mixed = self._mixed(written, self._copied(memory, weights, targets), vectors)
         # The part that is spread evenly is the vocabulary's alone: a share of -log p has no lower bound otherwise.
         log_shares = (1 - share) * mixed + share * written
-        return self.words.smooth(vectors, said[there]) - log_shares.sum() / max(1, len(log_shares))
+        return self.words.smooth(vectors, targets[there]) - log_shares.sum() / max(1, len(log_shares))
 
-    def likelihood(self, memory: Memory, read: Tensor, said: Tensor) -> Tensor:
-        """(rows, length) log-probability of each token of ``said``; 0 at padding.
+    def likelihood(self, memory: Memory, read: Tensor, targets: Tensor) -> Tensor:
+        """(rows, length) log-probability of each token of ``targets``; 0 at padding.
 
         Where no gradient is asked for, what several rows of a source begin with is read once.
         """
-        there = said != PADDING
-        if len(said) > len(memory.words) and not torch.is_grad_enabled():
-            return memory.keys.new_zeros(said.shape).masked_scatter(there, self._branches(memory, read, said))
+        there = targets != PADDING
+        if len(targets) > len(memory.words) and not torch.is_grad_enabled():
+            return memory.keys.new_zeros(targets.shape).masked_scatter(there, self._branches(memory, read, targets))
         vectors, weights = self.states(memory, read, Rows.of(there), weigh=self.gate is not None)
         if weights is None:
-            log_shares = self.words.log_likelihood(vectors, said[there])
+            log_shares = self.words.log_likelihood(vectors, targets[there])
         else:
-            written = self.words.log_likelihood(vectors, said[there])
-            log_shares = self._mixed(written, self._copied(memory, weights, said), vectors)
-        return vectors.new_zeros(said.shape).masked_scatter(there, log_shares)
+            written = self.words.log_likelihood(vectors, targets[there])
+            log_shares = self._mixed(written, self._copied(memory, weights, targets), vectors)
+        return vectors.new_zeros(targets.shape).masked_scatter(there, log_shares)
 
-    def _copied(self, memory: Memory, weights: Tensor, said: Tensor) -> Tensor:
-        """(tokens,) what attention gives each token of ``said`` in the source; weights (rows, length, source)."""
-        sources = len(memory.words)
-        same = memory.words[:, None, None] == said.view(sources, len(said) // max(1, sources), said.shape[1], 1)
-        copied: Tensor = (weights * same.view(weights.shape)).sum(2)[said != PADDING]
+    def _copied(self, memory: Memory, weights: Tensor, targets: Tensor) -> Tensor:
+        """(tokens,) what attention gives each token of ``targets`` in the source; weights (rows, length, source)."""
+        rows = len(targets) // max(1, len(memory.words))
+        same = memory.words[:, None, None] == targets.view(len(memory.words), rows, targets.shape[1], 1)
+        copied: Tensor = (weights * same.view(weights.shape)).sum(2)[targets != PADDING]
         return copied
 
     def _mixed(self, written: Tensor, copied: Tensor, vectors: Tensor) -> Tensor:
@@ -179,22 +179,22 @@ class Writer(nn.Module):
         gate = self.gate(vectors).view(-1, *[1] * (written.dim() - 1))
         return torch.logaddexp(written + functional.logsigmoid(gate), _log(copied) + functional.logsigmoid(-gate))
 
-    def _branches(self, memory: Memory, read: Tensor, said: Tensor) -> Tensor:
-        """(tokens,) log-probability of all tokens of ``said``, row by row."""
+    def _branches(self, memory: Memory, read: Tensor, targets: Tensor) -> Tensor:
+        """(tokens,) log-probability of all tokens of ``targets``, row by row."""
         tree = Tree.of(read, len(memory.words))
         vectors, state = tree.rows.pad(self._look(tree.ids, tree.depths, read.shape[1])), self.start(memory)
         itself = torch.eye(tree.rows.length, dtype=torch.bool, device=read.device)  # padding too, or it is not finite
         seen = torch.zeros_like(tree.seen, dtype=vectors.dtype).masked_fill_(~(tree.seen | itself), -torch.inf)
         copying = self.gate is not None
         vectors, _, weights = state.steps.step(vectors, state.memory, state.layers, seen, weigh=copying)
-        vectors, there = tree.rows.pack(vectors), said != PADDING
-        nodes, targets = tree.nodes[there], said[there]
-        written = self.words.log_likelihood(vectors, targets, nodes)
+        vectors, there = tree.rows.pack(vectors), targets != PADDING
+        nodes, flat = tree.nodes[there], targets[there]
+        written = self.words.log_likelihood(vectors, flat, nodes)
         if weights is None:
             return written
         places = nodes if tree.rows.places is None else tree.rows.places[nodes]
         own = torch.div(places, tree.rows.length, rounding_mode="floor")
-        copied = (weights.mean(2).flatten(0, 1)[places] * (memory.words[own] == targets[:, None])).sum(1)
+        copied = (weights.mean(2).flatten(0, 1)[places] * (memory.words[own] == flat[:, None])).sum(1)
         return self._mixed(written, copied, vectors[nodes])
 
     def start(self, memory: Memory) -> State:
@@ -209,8 +209,8 @@ class Writer(nn.Module):
             same = same.to(memory.keys.dtype)
         return State(steps, folded, same, tuple(empty for _ in self.layers), none)
 
-    def _steps(self) -> Steps:
-        return Steps([cast(DecoderLayer, layer) for layer in self.layers])
+    def _steps(self) -> IncrementalDecoder:
+        return IncrementalDecoder([cast(DecoderLayer, layer) for layer in self.layers])
 
     @torch.no_grad()
     def step(self, memory: Memory, state: State, tokens: Tensor) -> tuple[Tensor, State]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ensue.nn.highest import highest
+from ensue.nn.topk import topk
 
 
 @pytest.mark.parametrize(("rows", "width"), [(1, 3), (2, 640), (1, 1300), (9, 5000), (1, 40_000), (4, 21_260)])
@@ -13,8 +13,8 @@ from ensue.nn.highest import highest
 def test_the_highest_are_those_that_sorting_finds(rows: int, width: int, k: int) -> None:
     scores = torch.randn(rows, width, generator=torch.Generator().manual_seed(width + k))
     scores[:, ::7] = -torch.inf
-    best, places = highest(scores, k)
+    best, places = topk(scores, k)
     assert torch.equal(best, scores.sort(descending=True).values[:, :k])
     assert torch.equal(scores.gather(1, places), best)
     nothing = torch.full((1, width), -torch.inf)
-    assert torch.equal(highest(nothing, k)[0], nothing[:, : min(k, width)])
+    assert torch.equal(topk(nothing, k)[0], nothing[:, : min(k, width)])

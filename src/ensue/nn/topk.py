@@ -10,7 +10,7 @@ _BRIEF = 2**15
 """So many scores are looked through before the columns are laid out."""
 
 
-def highest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def topk(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The ``k`` highest of each row, falling, and their places; all of them where there are fewer.
 
     A row is laid out as 64 lines of columns, and the highest of each column comes first: only the ``k`` columns whose

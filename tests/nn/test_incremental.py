@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ensue.nn.steps import Kept, Past, Steps
+from ensue.nn.incremental import DerivedCache, IncrementalDecoder, Past
 from ensue.nn.transformer import DecoderLayer, Rows
 
 DIM, HEADS, WIDE, LAYERS = 8, 2, 6, 2
@@ -65,7 +65,7 @@ def test_who_goes_on_from_an_earlier_past_disturbs_no_later_one() -> None:
 @torch.no_grad()
 def one_by_one(layers: nn.ModuleList, items: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """The same for one row a source, a token at a time."""
-    steps = Steps([*layers])
+    steps = IncrementalDecoder([*layers])
     folded, past, parts, shares = steps.fold(memory, mask), none_yet(len(items)), [], []
     for place in range(items.shape[1]):
         seen = torch.zeros(len(items), 1, place + 1, dtype=torch.float64)
@@ -98,7 +98,7 @@ def test_rows_of_a_source_are_branches_that_see_their_own_path() -> None:
     """One beginning and two ends, as a tree in one row, equal the two rows written out."""
     layers, mask = decoder(), MASK[:1]
     memory, (first, left, right) = memory_of(layers, mask), vectors(3)
-    steps = Steps([*layers])
+    steps = IncrementalDecoder([*layers])
     seen = torch.tensor([[[0.0, -torch.inf, -torch.inf], [0.0, 0.0, -torch.inf], [0.0, -torch.inf, 0.0]]]).double()
     tree = torch.stack([first, left, right])[None]
     with torch.no_grad():
@@ -111,7 +111,7 @@ def test_rows_of_a_source_are_branches_that_see_their_own_path() -> None:
 @pytest.mark.parametrize("change", ["in place", "another"])
 def test_what_is_kept_follows_the_weights(change: str) -> None:
     layer, made = nn.Linear(2, 2), []
-    kept = Kept(lambda: made.append(1) or layer.weight.detach().clone())  # type: ignore[func-returns-value]
+    kept = DerivedCache(lambda: made.append(1) or layer.weight.detach().clone())  # type: ignore[func-returns-value]
     kept.get(layer.parameters())
     assert torch.equal(kept.get(layer.parameters()), layer.weight) and len(made) == 1
     if change == "in place":
@@ -128,7 +128,7 @@ class Doubled(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layer = nn.Linear(2, 2)
-        self.kept = Kept(self.make)
+        self.kept = DerivedCache(self.make)
 
     def make(self) -> Tensor:
         return 2 * self.layer.weight

@@ -27,7 +27,7 @@ _NEVER = -1e30
 """The score of what is masked; finite, so that a row that may attend to nothing has no NaN."""
 
 
-class Kept(nn.Module, Generic[Made]):
+class DerivedCache(nn.Module, Generic[Made]):
     """What was made of some parameters, made anew once one of them has changed. It is no part of a saved state.
 
     A part of the module whose parameters they are: going to training and back forgets it too, for a fused optimiser
@@ -41,27 +41,27 @@ class Kept(nn.Module, Generic[Made]):
         super().__init__()
         self.make = make
         self.key: tuple[object, ...] = ()
-        self.found: Made | None = None
+        self.value: Made | None = None
 
     def get(self, parameters: Iterable[Tensor]) -> Made:
         """It, as the parameters are now."""
         key = tuple((part.data_ptr(), part._version, part.shape) for part in parameters)
-        if self.found is None or key != self.key:
+        if self.value is None or key != self.key:
             with torch.inference_mode(False), torch.no_grad():
-                self.key, self.found = key, self.make()
-        return self.found
+                self.key, self.value = key, self.make()
+        return self.value
 
     def train(self, mode: bool = True) -> Self:
         """Forget it."""
-        self.found = None
+        self.value = None
         return super().train(mode)
 
-    def __deepcopy__(self, memo: dict[int, object]) -> Kept[Made]:
+    def __deepcopy__(self, memo: dict[int, object]) -> DerivedCache[Made]:
         """Of a copied module, whose own ``make`` it then has; nothing made is copied."""
-        return Kept(copy.deepcopy(self.make, memo))
+        return DerivedCache(copy.deepcopy(self.make, memo))
 
 
-class Turned(NamedTuple):
+class TransposedLinear(NamedTuple):
     """A linear map as ``torch.addmm`` reads it.
 
     Attributes:
@@ -73,7 +73,7 @@ class Turned(NamedTuple):
     weight: Tensor
 
     @classmethod
-    def of(cls, layer: nn.Linear) -> Turned:
+    def of(cls, layer: nn.Linear) -> TransposedLinear:
         """From (out, in) weights."""
         return cls(layer.bias.detach(), layer.weight.detach().t().contiguous())
 
@@ -93,14 +93,14 @@ class _Norm(NamedTuple):
 
 
 class _Layer(NamedTuple):
-    inward: Turned  # of the queries over sqrt(dim / heads)
-    outward: Turned
-    asked: Tensor  # (heads, dim / heads, dim) W_Q of the attention over the memory, over sqrt(dim / heads)
-    asked_bias: Tensor  # (heads, dim / heads, 1)
-    told: Tensor  # (heads, dim / heads, dim) its W_O
-    told_bias: Tensor  # (dim,)
-    wide: Turned
-    narrow: Turned
+    inward: TransposedLinear  # of the queries over sqrt(dim / heads)
+    outward: TransposedLinear
+    query: Tensor  # (heads, dim / heads, dim) W_Q of the attention over the memory, over sqrt(dim / heads)
+    query_bias: Tensor  # (heads, dim / heads, 1)
+    output: Tensor  # (heads, dim / heads, dim) its W_O
+    output_bias: Tensor  # (dim,)
+    wide: TransposedLinear
+    narrow: TransposedLinear
     written: _Norm
     read: _Norm
     fed: _Norm
@@ -108,14 +108,15 @@ class _Layer(NamedTuple):
     @classmethod
     def of(cls, layer: DecoderLayer) -> _Layer:
         own, other = layer.own, layer.other
-        asked, asked_bias, told = _folds(other)
-        inward, scale = Turned.of(own.inward), (own.dim // own.heads) ** -0.5
+        query, query_bias, output = _folds(other)
+        inward, scale = TransposedLinear.of(own.inward), (own.dim // own.heads) ** -0.5
         bias, weight = inward.bias.clone(), inward.weight
         bias[: own.dim] *= scale
         weight[:, : own.dim] *= scale
         return cls(
-            Turned(bias, weight), Turned.of(own.outward), asked, asked_bias, told, other.outward.bias.detach(),
-            Turned.of(layer.feed.wide), Turned.of(layer.feed.narrow),
+            TransposedLinear(bias, weight), TransposedLinear.of(own.outward),
+            query, query_bias, output, other.outward.bias.detach(),
+            TransposedLinear.of(layer.feed.wide), TransposedLinear.of(layer.feed.narrow),
             _Norm.of(layer.written), _Norm.of(layer.read), _Norm.of(layer.fed),
         )  # fmt: skip
 
@@ -123,10 +124,10 @@ class _Layer(NamedTuple):
 def _folds(attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
     dim, heads = attention.dim, attention.heads
     scale = (dim // heads) ** -0.5
-    asked = attention.inward.weight[:dim].detach().view(heads, dim // heads, dim) * scale
+    query = attention.inward.weight[:dim].detach().view(heads, dim // heads, dim) * scale
     bias = attention.inward.bias[:dim].detach().view(heads, dim // heads, 1) * scale
-    told = attention.outward.weight.detach().t().reshape(heads, dim // heads, dim)
-    return asked, bias, told
+    output = attention.outward.weight.detach().t().reshape(heads, dim // heads, dim)
+    return query, bias, output
 
 
 class Folded(NamedTuple):
@@ -184,7 +185,7 @@ class Past(NamedTuple):
         return Past(room, size)
 
 
-class Steps:
+class IncrementalDecoder:
     """The layers as they are read one token at a time.
 
     Args:
@@ -204,14 +205,14 @@ class Steps:
         """
         sources, length = mask.shape
         wall = torch.where(mask, 0.0, _NEVER).to(memory.dtype)[:, None]
-        found = []
+        folds = []
         for number, layer in enumerate(self.layers):
             keys, values = memory[:, number].unbind(1)
-            scores = (keys @ layer.asked).permute(0, 3, 1, 2).reshape(sources, self.dim, self.heads * length)
-            base = ((keys @ layer.asked_bias).squeeze(3) + wall).view(sources, 1, self.heads * length)
-            told = (values * mask[:, None, :, None]) @ layer.told
-            found.append(Folded(scores, base, told.reshape(sources, self.heads * length, self.dim)))
-        return tuple(found)
+            scores = (keys @ layer.query).permute(0, 3, 1, 2).reshape(sources, self.dim, self.heads * length)
+            base = ((keys @ layer.query_bias).squeeze(3) + wall).view(sources, 1, self.heads * length)
+            output = (values * mask[:, None, :, None]) @ layer.output
+            folds.append(Folded(scores, base, output.reshape(sources, self.heads * length, self.dim)))
+        return tuple(folds)
 
     def step(
         self, items: Tensor, folded: Sequence[Folded], past: Sequence[Past], seen: Tensor, *, weigh: bool
@@ -244,10 +245,10 @@ class Steps:
             items = flat.view(sources, rows, dim)
             weights = torch.baddbmm(fold.base, items, fold.scores).view(sources, rows, heads, -1).softmax(3)
             read = torch.baddbmm(items, weights.view(sources, rows, -1), fold.values)
-            flat = layer.read(read + layer.told_bias).view(-1, dim)
+            flat = layer.read(read + layer.output_bias).view(-1, dim)
             flat = layer.fed(flat + _map(layer.narrow, _map(layer.wide, flat).relu_()))
         return flat.view(sources, rows, dim), tuple(kept), weights if weigh else None
 
 
-def _map(turned: Turned, items: Tensor) -> Tensor:
-    return torch.addmm(turned.bias, items, turned.weight)
+def _map(linear: TransposedLinear, items: Tensor) -> Tensor:
+    return torch.addmm(linear.bias, items, linear.weight)

@@ -7,6 +7,16 @@ from dataclasses import dataclass
 from ensue.lines import line_of
 
 
+class Line:
+    """What is written as a line of JSON."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """One line of JSON, all fields as they stand."""
+        return line_of(self)
+
+
 @dataclass(frozen=True, slots=True)
 class Heed:
     """One earlier event an answer leaned on.
@@ -31,17 +41,13 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Line):
     """The choices for one record, best first, and how many of its values the model knows."""
 
     choices: tuple[Choice, ...]
     known: int = 0
     given: int = 0
     id: str = ""
-
-    def to_json(self) -> str:
-        """One line of JSON."""
-        return line_of(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,7 @@ class Foreseen:
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(Line):
     """A history rolled forward, step by step; each step takes the first choice of the one before as having come."""
 
     steps: tuple[Foreseen, ...]
@@ -65,13 +71,9 @@ class Forecast:
     given: int = 0
     id: str = ""
 
-    def to_json(self) -> str:
-        """One line of JSON."""
-        return line_of(self)
-
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Line):
     """What a model leaned on inside one history.
 
     ``dependency[j][k]`` is how much event j leaned on the earlier event k (rows sum to 1, or to 0 for the first);
@@ -85,13 +87,9 @@ class Explanation:
     influence: tuple[float, ...]
     answer: Answer
 
-    def to_json(self) -> str:
-        """One line of JSON."""
-        return line_of(self)
-
 
 @dataclass(frozen=True, slots=True)
-class QueryExplanation:
+class QueryExplanation(Line):
     """Which of the latest queries' words each suggested word leaned on: weights, not causes.
 
     ``weights[i]``: of suggested word (or piece) i a share for each word of all queries; empty where none was read.
@@ -102,10 +100,6 @@ class QueryExplanation:
     suggested: tuple[str, ...]
     weights: tuple[tuple[float, ...], ...]
     answer: Answer
-
-    def to_json(self) -> str:
-        """One line of JSON."""
-        return line_of(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +117,7 @@ class Deletion:
 
 
 @dataclass(frozen=True, slots=True)
-class TextAnswer:
+class TextAnswer(Line):
     """The labels for one text or pair, likeliest first, and how many of its words the model knows.
 
     A :class:`Heed` of a choice is a word; its position counts the words, and goes on in the second text of a pair.
@@ -134,10 +128,6 @@ class TextAnswer:
     given: int = 0
     id: str = ""
     deletion: Deletion | None = None
-
-    def to_json(self) -> str:
-        """One line of JSON."""
-        return line_of(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,17 +147,13 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkAnswer:
+class LinkAnswer(Line):
     """What belongs to one article or to one post, best first, and how many of its words the model knows."""
 
     choices: tuple[Link, ...]
     known: int = 0
     given: int = 0
     id: str = ""
-
-    def to_json(self) -> str:
-        """One line of JSON."""
-        return line_of(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +173,7 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
-class TextExplanation:
+class TextExplanation(Line):
     """What a model leaned on inside one text or pair, passage by passage.
 
     ``graph`` is between the passages of a document, as that of a passage is between its words; empty where there is
@@ -199,13 +185,9 @@ class TextExplanation:
     graph: tuple[tuple[float, ...], ...]
     answer: TextAnswer
 
-    def to_json(self) -> str:
-        """One line of JSON."""
-        return line_of(self)
-
 
 @dataclass(frozen=True, slots=True)
-class LinkExplanation:
+class LinkExplanation(Line):
     """What the best article for a post leaned on.
 
     ``lost[i]`` is how far the score of the best article falls when word i of the post is taken out: a deletion test.
@@ -218,7 +200,3 @@ class LinkExplanation:
     lost: tuple[float, ...]
     sentences: tuple[tuple[str, float], ...]
     answer: LinkAnswer
-
-    def to_json(self) -> str:
-        """One line of JSON."""
-        return line_of(self)

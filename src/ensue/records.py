@@ -4,19 +4,56 @@ from __future__ import annotations
 
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar, Self
 
 from ensue.errors import DataError
 from ensue.lines import line_of, quoted
 
 
+class Record(ABC):
+    """What all records have: lines of JSON."""
+
+    __slots__: tuple[str, ...] = ()
+    NEEDED: ClassVar[str]
+    """The field that is never left out."""
+    EXAMPLE: ClassVar[str]
+    """A line that an error shows."""
+
+    def to_json(self) -> str:
+        """One line of JSON, read back by :meth:`from_json`; other fields than the needed one are left out if empty."""
+        return line_of(self, self.NEEDED)
+
+    @classmethod
+    def from_json(cls, line: str, where: str = "record") -> Self:
+        """Read what :meth:`to_json` wrote.
+
+        Raises:
+            DataError: naming ``where`` (a file and line), the field and what to do.
+        """
+        return cls.from_fields(_read_object(line, where, cls.NEEDED, cls.EXAMPLE), where)
+
+    @classmethod
+    @abstractmethod
+    def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Self:
+        """The record in a decoded JSON object; unknown fields are refused.
+
+        Raises:
+            DataError: naming ``where``, the field and what to do.
+        """
+
+
 @dataclass(frozen=True, slots=True)
-class History:
+class History(Record):
     """One timed sequence: a cascade of users, a session of clicks.
 
     ``values`` are raw ids, oldest first. ``times`` are seconds, non-decreasing, as many as values or none at all.
     """
+
+    NEEDED: ClassVar[str] = "values"
+    EXAMPLE: ClassVar[str] = '{"values": ["a", "b"]}'
 
     values: tuple[str, ...]
     times: tuple[float, ...] = ()
@@ -37,26 +74,9 @@ class History:
                     "times must not decrease"
                 )
 
-    def to_json(self) -> str:
-        """One line of JSON, read back by :meth:`from_json`."""
-        return line_of(self, "values")
-
     @classmethod
-    def from_json(cls, line: str, where: str = "record") -> History:
-        """Read ``{"values": […], "times": […], "id": "…"}``.
-
-        Raises:
-            DataError: naming ``where`` (a file and line), the field and what to do.
-        """
-        return cls.from_fields(_read_object(line, where, "values", '{"values": ["a", "b"]}'), where)
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> History:
-        """The record in a decoded JSON object; unknown fields are refused.
-
-        Raises:
-            DataError: naming ``where``, the field and what to do.
-        """
+    def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Self:
+        """See :meth:`Record.from_fields`."""
         _refuse_unknown(fields, ("values", "times", "id"), "a history has values, times and id", where)
         values, times = fields.get("values", []), fields.get("times", [])
         if not isinstance(values, list) or not all(
@@ -76,8 +96,11 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class Text(Record):
     """One text, or a pair of texts, and maybe its label: a review, a question, a premise and its hypothesis."""
+
+    NEEDED: ClassVar[str] = "texts"
+    EXAMPLE: ClassVar[str] = '{"texts": ["a text"]}'
 
     texts: tuple[str, ...]
     label: str | None = None
@@ -89,26 +112,9 @@ class Text:
         if self.label == "":
             raise DataError(f"text {quoted(self.id)}: label is empty; name one, or leave it out")
 
-    def to_json(self) -> str:
-        """One line of JSON, read back by :meth:`from_json`."""
-        return line_of(self, "texts")
-
     @classmethod
-    def from_json(cls, line: str, where: str = "record") -> Text:
-        """Read ``{"texts": […], "label": "…", "id": "…"}``.
-
-        Raises:
-            DataError: naming ``where`` (a file and line), the field and what to do.
-        """
-        return cls.from_fields(_read_object(line, where, "texts", '{"texts": ["a text"]}'), where)
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Text:
-        """The record in a decoded JSON object; unknown fields are refused.
-
-        Raises:
-            DataError: naming ``where``, the field and what to do.
-        """
+    def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Self:
+        """See :meth:`Record.from_fields`."""
         _refuse_unknown(fields, ("texts", "label", "id"), "a text has texts, label and id", where)
         texts, label = fields.get("texts", []), fields.get("label")
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
@@ -124,33 +130,19 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
+class Post(Record):
     """One post: what somebody wrote, and the ids of the articles it is known to be about."""
+
+    NEEDED: ClassVar[str] = "text"
+    EXAMPLE: ClassVar[str] = '{"text": "a post"}'
 
     text: str
     id: str = ""
     about: tuple[str, ...] = ()
 
-    def to_json(self) -> str:
-        """One line of JSON, read back by :meth:`from_json`."""
-        return line_of(self, "text")
-
     @classmethod
-    def from_json(cls, line: str, where: str = "record") -> Post:
-        """Read ``{"text": "…", "id": "…", "about": ["…"]}``.
-
-        Raises:
-            DataError: naming ``where`` (a file and line), the field and what to do.
-        """
-        return cls.from_fields(_read_object(line, where, "text", '{"text": "a post"}'), where)
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Post:
-        """The record in a decoded JSON object; unknown fields are refused.
-
-        Raises:
-            DataError: naming ``where``, the field and what to do.
-        """
+    def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Self:
+        """See :meth:`Record.from_fields`."""
         _refuse_unknown(fields, ("text", "id", "about"), "a post has text, id and about", where)
         about = fields.get("about", [])
         if not isinstance(about, list) or not all(_is_name(name) for name in about):
@@ -160,33 +152,19 @@ class Post:
 
 
 @dataclass(frozen=True, slots=True)
-class Article:
+class Article(Record):
     """One article: its body, all of it, and its title."""
+
+    NEEDED: ClassVar[str] = "body"
+    EXAMPLE: ClassVar[str] = '{"body": "an article"}'
 
     body: str
     id: str = ""
     title: str = ""
 
-    def to_json(self) -> str:
-        """One line of JSON, read back by :meth:`from_json`."""
-        return line_of(self, "body")
-
     @classmethod
-    def from_json(cls, line: str, where: str = "record") -> Article:
-        """Read ``{"body": "…", "id": "…", "title": "…"}``.
-
-        Raises:
-            DataError: naming ``where`` (a file and line), the field and what to do.
-        """
-        return cls.from_fields(_read_object(line, where, "body", '{"body": "an article"}'), where)
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Article:
-        """The record in a decoded JSON object; unknown fields are refused.
-
-        Raises:
-            DataError: naming ``where``, the field and what to do.
-        """
+    def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Self:
+        """See :meth:`Record.from_fields`."""
         _refuse_unknown(fields, ("body", "id", "title"), "an article has body, id and title", where)
         title = _read_text(fields, "title", where) if "title" in fields else ""
         return cls(_read_text(fields, "body", where), _whole(str(fields.get("id", "")), where), title)

@@ -14,10 +14,10 @@ from ensue.cli.options import Reading
 from ensue.data.histories import Histories
 from ensue.data.sequences import SequencesReport
 from ensue.data.sequences import read as read_log
-from ensue.data.sequences.check import check as look
-from ensue.data.sequences.check import require_targets
 from ensue.errors import SettingError
 from ensue.records import History
+from ensue.tasks.next.check import check as look
+from ensue.tasks.next.check import require_targets
 
 if TYPE_CHECKING:
     from ensue.evaluation import Result

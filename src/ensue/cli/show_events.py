@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ensue.answers import Answer, Explanation, Forecast
 from ensue.cli import show
-from ensue.data.sequences.check import Findings
 from ensue.lines import plural
+from ensue.tasks.next.check import Findings
 
 
 def findings(found: Findings) -> None:

@@ -1,1 +1,1 @@
-"""Files in, columns out: readers, splits, checks and the synthetic world. Knows no torch."""
+"""Files in, columns out: readers, splits and the synthetic world. Knows no torch."""

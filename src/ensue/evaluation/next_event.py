@@ -27,7 +27,6 @@ import numpy.typing as npt
 
 from ensue import metrics
 from ensue.data.histories import Histories
-from ensue.data.sequences.check import fingerprints
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, p_value_above, resample
 from ensue.evaluation.paired_test import paired_tests
@@ -36,6 +35,7 @@ from ensue.evaluation.rows import Json, Row, seed_notes
 from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.tasks.next.catalogue import BEST, COUNTING
+from ensue.tasks.next.check import fingerprints
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.reservoir import LATEST
 from ensue.vocabulary import FIRST

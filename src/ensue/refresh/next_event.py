@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from ensue import metrics
 from ensue.data.histories import Histories
-from ensue.data.sequences.check import require_targets
 from ensue.data.splits import hold_out
 from ensue.evaluation import score
 from ensue.refresh.trial import Ask, Slice, Trial, standard_error
+from ensue.tasks.next.check import require_targets
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.train import DATED
 from ensue.tasks.next.update import passes

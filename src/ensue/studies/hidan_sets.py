@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from ensue.data.histories import Histories
 from ensue.data.sequences import read
-from ensue.data.sequences.check import fingerprints
 from ensue.errors import DataError
 from ensue.studies.hidan_paper import STATISTICS
 from ensue.studies.rows import Rows
 from ensue.studies.sets import columns_of, evenly, fingerprint
+from ensue.tasks.next.check import fingerprints
 
 LONGEST = 200
 """Events of a cascade that are read in the later papers' sets, as those papers do; the rest is cut off."""

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Histories, Index, ranges, scrambled
-from ensue.data.sequences.check import fingerprints
 from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.check import fingerprints
 from ensue.training.plans import epoch_batches, evaluation_batches
 from ensue.vocabulary import FIRST
 

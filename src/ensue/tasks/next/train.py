@@ -11,10 +11,10 @@ import torch
 
 from ensue import metrics
 from ensue.data.histories import Histories
-from ensue.data.sequences.check import require_targets
 from ensue.data.splits import hold_out
 from ensue.schedule import Schedule
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
+from ensue.tasks.next.check import require_targets
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
 from ensue.tasks.next.infer import ranks
 from ensue.tasks.next.metadata import Metadata

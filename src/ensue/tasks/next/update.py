@@ -12,8 +12,8 @@ from dataclasses import replace
 import torch
 
 from ensue.data.histories import Histories, Ids, Index
-from ensue.data.sequences.check import require_targets
 from ensue.metrics import Floats
+from ensue.tasks.next.check import require_targets
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
 from ensue.tasks.next.grow import add_values
 from ensue.tasks.next.model import Observes, Remembers

@@ -9,9 +9,9 @@ import pytest
 
 from ensue.data.histories import Histories
 from ensue.data.sequences import SequencesReport
-from ensue.data.sequences.check import Findings, check, require_targets
 from ensue.errors import DataError
 from ensue.records import History
+from ensue.tasks.next.check import Findings, check, require_targets
 
 
 def understood(absolute: bool = True) -> SequencesReport:

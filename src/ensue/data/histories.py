@@ -129,6 +129,15 @@ def ranges(starts: Index, lengths: Index) -> Index:
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
 
 
+def entries_of(offsets: Index, rows: Index) -> tuple[Index, Index]:
+    """(entries,) which of some rows each entry is of, and its place: row r has those from offsets[r] to offsets[r + 1].
+
+    For instance with offsets [0 2 2 5] the rows [2 0] have owners [0 0 0 1 1] and places [2 3 4 0 1].
+    """
+    starts, lengths = offsets[rows], offsets[rows + 1] - offsets[rows]
+    return np.repeat(np.arange(len(rows)), lengths), ranges(starts, lengths)
+
+
 def scrambled(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """A well mixed 64-bit number for each number: splitmix64 (Steele, Lea & Flood 2014)."""
     mixed = numbers + np.uint64(0x9E3779B97F4A7C15)

@@ -4,7 +4,7 @@ Vaswani et al., Attention is all you need, NeurIPS 2017: section 3.1 is the laye
 ``sinusoids``. With the same weights the layers equal torch's ``TransformerEncoderLayer`` and
 ``TransformerDecoderLayer``. What those lack: rows that share what they read, zeros, not NaN, for a row that may attend
 to nothing, and no work at padding: only attention sees padded rows, all else works on the items alone. To read one
-token at a time, see :mod:`ensue.nn.steps`.
+token at a time, see :mod:`ensue.nn.incremental`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ensue.data.histories import Histories, Ids, Index, ranges
+from ensue.data.histories import Histories, Ids, Index, entries_of, ranges
 from ensue.metrics import Floats
 from ensue.nn.attention import band
 from ensue.settings import Count, Positive, Settings, Size
@@ -202,15 +202,14 @@ class Cooccurrence(Popularity):
 
     def _add_sparse(self, scores: Tensor, target: Tensor, value: Tensor, weight: Tensor) -> None:
         """Add the same sums over the kept entries alone."""
-        starts, stops = self.rows[value].numpy(), self.rows[value + 1].numpy()
-        entry = torch.from_numpy(ranges(starts, stops - starts))
-        pair = torch.from_numpy(np.repeat(np.arange(len(value)), stops - starts))
+        pair, entry = map(torch.from_numpy, entries_of(self.rows.numpy(), value.numpy()))
         at = (target * len(self.totals))[pair] + self.columns[entry]
         scores.view(-1).index_add_(0, at, weight[pair] * self.counts[entry])
 
 
 def _sums(ids: Ids, places: Index, followed: Index, num_ids: int) -> tuple[Index, Floats]:
     """The pairs of some events with so many that follow each, in order, and the sum of 1 / gap of each pair."""
+    # Ids 5 7 5, each with all that follow: followed [2 1 0], gaps [1 2 1], pairs 5-7, 5-5, 7-5 as first x ids + second.
     gap, far = ranges(np.ones_like(followed), followed), int(followed.max(initial=0)) + 1
     pairs = np.repeat(ids[places].astype(np.int64) * num_ids, followed) + ids[np.repeat(places, followed) + gap]
     keys = np.sort(pairs * far + gap)  # the gap goes with its pair, so that no order of sums depends on the log's

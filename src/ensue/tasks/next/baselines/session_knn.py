@@ -33,7 +33,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ensue.data.histories import Histories, Ids, Index, ranges
+from ensue.data.histories import Histories, Ids, Index, entries_of, ranges
 from ensue.settings import NonNegative, Positive, Settings, Size, variant_of
 from ensue.tasks.next.batch import Batch, Output
 
@@ -213,9 +213,8 @@ class VSKNN(nn.Module):
         similarity *= similar
 
         pairs = similarity.nonzero()[:, 0]
-        starts, stops = (self.starts[meetings.session[pairs] + end].numpy() for end in (0, 1))
-        entry = self.items[torch.from_numpy(ranges(starts, stops - starts))].long()
-        pair = pairs[torch.from_numpy(np.repeat(np.arange(len(pairs)), stops - starts))]
+        owner, place = map(torch.from_numpy, entries_of(self.starts.numpy(), meetings.session[pairs].numpy()))
+        entry, pair = self.items[place].long(), pairs[owner]
         row, shares = meetings.row[pair], similarity[pair] * self.rarity()[entry]
         shares /= torch.zeros(int(clicks.row[-1]) + 1).index_add_(0, row, shares)[row]
         return row * len(self.totals) + entry, shares
@@ -240,6 +239,7 @@ class VSKNN(nn.Module):
 
     def _clicks(self, batch: Batch) -> Clicks:
         """The latest ``window`` clicks of every target step, an item that comes again at its latest place alone."""
+        # After clicks a b a the places looked at are 2 1 0, hence a b a; the last of these is a again and is left out.
         row, step = batch.target_mask.nonzero(as_tuple=True)
         away = torch.arange(min(self.settings.window, batch.ids.shape[1]))
         where = step[:, None] - away
@@ -287,5 +287,5 @@ def _distinct(histories: Histories, num_ids: int) -> tuple[Index, Ids]:
 
 
 def _places(rows: Tensor) -> Tensor:
-    """(n,) the place of each entry within its row, 0 first; ``rows`` are in order."""
+    """(n,) the place of each entry within its row, 0 first; ``rows`` are in order: of [3 3 7 7 7] it is [0 1 0 1 2]."""
     return torch.arange(len(rows)) - torch.searchsorted(rows, rows)

@@ -37,7 +37,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue import metrics
-from ensue.data.histories import Histories, Index, ranges
+from ensue.data.histories import Histories, Index, entries_of
 from ensue.settings import Size
 from ensue.tasks.next.baselines.counting import CountingSettings, Markov
 from ensue.tasks.next.baselines.session_knn import VSKNN, VSKNNSettings
@@ -201,9 +201,7 @@ class Blend(nn.Module):
     def _follow(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Row x ids + item of what followed the latest event in the past, and what it adds at step 1."""
         latest, counts = batch.ids[batch.target_mask].cpu(), self.following.cpu()
-        starts, stops = counts.rows[latest].numpy(), counts.rows[latest + 1].numpy()
-        entry = torch.from_numpy(ranges(starts, stops - starts))
-        row = torch.from_numpy(np.repeat(np.arange(len(latest)), stops - starts))
+        row, entry = map(torch.from_numpy, entries_of(counts.rows.numpy(), latest.numpy()))
         share = counts.counts[entry] / counts.row_totals()[latest][row]
         cell = row * len(counts.totals) + counts.columns[entry]
         return cell.to(batch.ids.device), share.div_(STEP_FLOOR).log1p_().to(batch.ids.device)

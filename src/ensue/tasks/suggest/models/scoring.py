@@ -41,6 +41,7 @@ def put_in_place(shares: Tensor, places: Tensor, shape: tuple[int, int]) -> Tens
     Returns:
         (rows, width, turns, source width); each (turns x source width) sums to 1, or to 0 where there was nothing.
     """
+    # Places [4 5 -1] in 3 turns x 4 words are words 0 and 1 of turn 1; what the end token got goes to these two.
     rows, width, _ = shares.shape
     shares = shares * (places >= 0)[:, None]
     shares = shares / shares.sum(2, keepdim=True).clamp(min=torch.finfo(shares.dtype).tiny)

@@ -126,6 +126,7 @@ def join(batch: Batch, ends: Tensor, window: int) -> tuple[Tensor, Tensor, Tenso
         (ends, longest) ids; (ends, longest) True where a token stands; (ends, longest) its place in turns x width,
         -1 for an end token.
     """
+    # Queries "a b" and "c" of a width of 2: tokens [a b END c END], places [0 1 -1 2 -1].
     rows, turns, width = batch.words.shape
     lengths = batch.lengths.flatten()
     there = torch.arange(width + 1, device=lengths.device) <= lengths[:, None]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, resample
 from ensue.evaluation.paired_test import paired_tests
-from ensue.evaluation.result import Entry, TaskResult, with_seeds
+from ensue.evaluation.result import Entry, TaskResult, beside_counting, with_seeds
 from ensue.evaluation.rows import Json, Row, seed_notes
 from ensue.lines import plural
 from ensue.metrics import Floats
@@ -59,16 +60,20 @@ class TextResult(TaskResult[TextCard]):
     task = "classify"
 
     @property
+    def accuracy(self) -> tuple[float, float]:
+        """Of the network (or of the best counting row again) and of the best counting row."""
+        return self.duels[0].figures
+
+    @property
     def verdict(self) -> str:
         """The line under the table."""
-        accuracy = self.duels[0].figures
         names = (self.model, f"the best counting row ({self.best_counting})")
-        shares = [f"right on {100 * share:.2f} %" for share in accuracy]
+        shares = [f"right on {100 * share:.2f} %" for share in self.accuracy]
         if self.model is None:
             return f"no network among these rows; {self.best_counting} is the best counting row, {shares[1]}"
-        if accuracy[0] == accuracy[1]:
+        if self.accuracy[0] == self.accuracy[1]:
             return f"neither wins: {names[0]} and {names[1]} are both {shares[0]}"
-        first = int(accuracy[1] > accuracy[0])
+        first = int(self.accuracy[1] > self.accuracy[0])
         ahead, behind = (f"{names[place]} is {shares[place]}" for place in (first, 1 - first))
         if self.winner is None:
             return f"neither wins: {ahead} and {behind}, which may be chance (p = {self.p_value:.3f})"
@@ -120,11 +125,9 @@ def compare(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> Text
     for seeds in entries:
         parts = {seeds[0].model_name: None} | ({NETWORK: NETWORK} if seeds[0].metadata.blend is not None else {})
         for name, part in parts.items():
-            runs = [score(predictor, data, labels, part) for predictor in seeds]
-            lines.append(Entry(name, runs, [predictor.seed for predictor in seeds]))
-    names = [line.name for line in lines]
-    for name in (name for name in COUNTING if name in first.counting and name not in names):
-        lines.append(Entry(name, [score(first, data, labels, name)], [first.seed]))
+            lines.append(Entry.of(seeds, partial(score, data=data, labels=labels, counting=part), name))
+    counting = [name for name in COUNTING if name in first.counting]
+    lines = beside_counting(lines, counting, lambda name: score(first, data, labels, name), first.seed)
     names = [line.name for line in lines]
     owners, interval = _owners(data)
     found = _resample([line.runs for line in lines], owners, len(labels))

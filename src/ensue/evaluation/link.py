@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from ensue.data.posts import Corpus
 from ensue.errors import DataError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, drawn_apart, seeds_apart
 from ensue.evaluation.paired_test import paired_tests
-from ensue.evaluation.result import Entry, TaskResult, with_seeds
+from ensue.evaluation.result import Entry, TaskResult, beside_counting, with_seeds
 from ensue.evaluation.rows import Json, Row, seed_notes
 from ensue.lines import plural
 from ensue.metrics import Floats
@@ -117,14 +118,11 @@ def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus) -> LinkRes
     asked, first = Asked(data), entries[0][0]
     lines = []
     for seeds in entries:
-        numbers = [own.seed for own in seeds]
-        lines.append(Entry(seeds[0].model_name, [score(own, asked) for own in seeds], numbers))
+        lines.append(Entry.of(seeds, partial(score, asked=asked)))
         if _pulls(seeds[0]):
-            alone = [score(own, asked, pulled=False) for own in seeds]
-            lines.append(Entry(f"{seeds[0].model_name}{ALONE}", alone, numbers))
-    names = [line.name for line in lines]
-    for name in (name for name in COUNTING if name not in names):
-        lines.append(Entry(name, [score(first, asked, name)], [first.seed]))
+            alone = f"{seeds[0].model_name}{ALONE}"
+            lines.append(Entry.of(seeds, partial(score, asked=asked, pulled=False), alone))
+    lines = beside_counting(lines, COUNTING, lambda name: score(first, asked, name), first.seed)
     found = [_resample(line.runs, asked) for line in lines]
     rows = tuple(_row(line, asked, own) for line, own in zip(lines, found, strict=True))
     duels = paired_tests(RIVAL, COUNTING, [line.name for line in lines], found)

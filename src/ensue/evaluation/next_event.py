@@ -30,7 +30,7 @@ from ensue.data.histories import Histories
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, p_value_above, resample
 from ensue.evaluation.paired_test import paired_tests
-from ensue.evaluation.result import Entry, TaskResult, with_seeds
+from ensue.evaluation.result import Entry, TaskResult, beside_counting, with_seeds
 from ensue.evaluation.rows import Json, Row, seed_notes
 from ensue.lines import plural
 from ensue.metrics import Floats
@@ -125,13 +125,12 @@ def compare(
     asked = protocol
     if protocol == "paper":
         protocol = "sampled" if first.model_name in SAMPLED_IN_PAPER else "macro"
-    lines = [
-        Entry(seeds[0].model_name, [score(own, data, protocol) for own in seeds], [own.seed for own in seeds])
-        for seeds in entries
-    ]
-    names = [line.name for line in lines]
-    for name in (name for name in first.baselines if name not in names):
-        lines.append(Entry(name, [score(first, data, protocol, counting=name)], [first.seed]))
+    lines = beside_counting(
+        (Entry.of(seeds, lambda predictor: score(predictor, data, protocol)) for seeds in entries),
+        first.baselines,
+        lambda name: score(first, data, protocol, counting=name),
+        first.seed,
+    )
     found = _resample([line.runs for line in lines], len(data), at, macro=protocol == "macro")
     candidates = _candidates(first, protocol)
     rows = tuple(_row(line, at, own, candidates) for line, own in zip(lines, found, strict=True))

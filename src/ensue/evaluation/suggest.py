@@ -31,7 +31,7 @@ from ensue.data.queries.rules import PAPER_RULES, normalise
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, resample
 from ensue.evaluation.paired_test import paired_tests
-from ensue.evaluation.result import Entry, TaskResult, with_seeds
+from ensue.evaluation.result import Entry, TaskResult, beside_counting, with_seeds
 from ensue.evaluation.rows import Json, Row, seed_notes
 from ensue.lines import plural
 from ensue.metrics import STOP_WORDS, Floats
@@ -125,17 +125,13 @@ def compare(entries: Sequence[Sequence[SuggestPredictor]], data: Queries, protoc
     first = entries[0][0]
     data, part = _scored_part(data)
     asked = _Asked(data, protocol, first.shared.turns)
-    lines = [
-        Entry(
-            seeds[0].model_name,
-            [_score(own, asked, own.model_name if own.schedule is None else None) for own in seeds],
-            [own.seed for own in seeds],
-        )
-        for seeds in entries
-    ]
-    names = [line.name for line in lines]
-    for name in (name for name in COUNTING if name not in names):
-        lines.append(Entry(name, [_score(first, asked, name)], [first.seed]))
+
+    def scored(predictor: SuggestPredictor) -> SuggestScored:
+        return _score(predictor, asked, predictor.model_name if predictor.schedule is None else None)
+
+    lines = beside_counting(
+        (Entry.of(seeds, scored) for seeds in entries), COUNTING, lambda name: _score(first, asked, name), first.seed
+    )
     counts = [[run.counts for run in line.runs] for line in lines]
     found = resampled(counts, asked.owners, asked.num_sessions, RESAMPLES)
     seen = np.isin(asked.prints, first.train_prints.numpy())

@@ -30,7 +30,7 @@ class Postings:
     weights: npt.NDArray[np.float32]
     num_documents: int
 
-    def scores(self, texts: Index, terms: Index, weights: Floats, num_texts: int) -> Floats:
+    def scores(self, texts: Index, terms: Index, weights: Floats | None, num_texts: int) -> Floats:
         """(texts, documents) sums of products over the terms that a text and a document share.
 
         With two documents, term 0 in document 1 and term 1 in both (``offsets`` 0 1 3, ``documents`` 1 0 1), the cells
@@ -39,7 +39,7 @@ class Postings:
         Args:
             texts: (cells,) whose, not decreasing.
             terms: (cells,) which term.
-            weights: (cells,) how much it weighs in the text.
+            weights: (cells,) how much it weighs in the text; 1 unless given.
             num_texts: rows of the result.
         """
         lengths = self.offsets[terms + 1] - self.offsets[terms]
@@ -52,7 +52,11 @@ class Postings:
             part = slice(low, high)
             entries = ranges(self.offsets[terms[part]], lengths[part])
             cells = np.repeat(texts[part] * self.num_documents, lengths[part]) + self.documents[entries]
-            products = np.repeat(weights[part], lengths[part]) * self.weights[entries]
+            held = self.weights[entries]
+            products = held if weights is None else np.repeat(weights[part], lengths[part]) * held
+            if high - low == len(terms):  # all at once: nothing is added to
+                sums = np.bincount(cells, products, len(sums)).astype(np.float64, copy=False)
+                break
             first, last = int(texts[low]) * self.num_documents, (int(texts[high - 1]) + 1) * self.num_documents
             sums[first:last] += np.bincount(cells - first, products, last - first)
             low = high

@@ -121,7 +121,7 @@ class Retrieval:
         owners = np.repeat(np.arange(len(texts)), [len(own) for own in lists])
         words = self.words.ids([word for own in lists for word in own]).astype(np.int64) - FIRST
         owners, words = owners[words >= 0], words[words >= 0]
-        return self.postings.scores(owners, words, np.ones(len(words)), len(texts))
+        return self.postings.scores(owners, words, None, len(texts))
 
     def _nearest(self, typed: Sequence[Index], texts: pl.Series, most: Index) -> Iterator[Index]:
         """For each list of typed queries (places in ``texts``, the latest first) up to so many, by the score."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -58,12 +59,12 @@ def test_resume_goes_on_with_what_was_to_replace_a_model(
     before = contents(own)
     command = ("fit", "next", logs.train, "-o", own, "--replace", *SMALL)
 
-    def stop(reports: Iterator[Report]) -> None:
-        for _ in reports:
-            os.kill(os.getpid(), signal.SIGTERM)
+    @contextmanager
+    def stop() -> Iterator[Callable[[Report], None]]:
+        yield lambda report: os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patch:
-        patch.setattr("ensue.cli.show.training", stop)
+        patch.setattr("ensue.cli.show.epochs", stop)
         assert ensue(*command).code == 128 + signal.SIGTERM
     assert contents(own) == before and own.with_name(f".{own.name}.checkpoint").exists()
     assert ensue(*command, "--resume").code == 0

@@ -583,7 +583,7 @@ def test_refit_learns_everything_for_as_many_epochs_as_were_best(
     alone = NextPredictor("hidan", settings={**SETTINGS, "epochs": best}, device="cpu")
     assert alone.schedule is not None
     learn_values(alone, world.train)
-    for _ in train_once(alone, world.train, None, "refit", alone.schedule, None, False):
+    for _ in train_once(alone, world.train, None, "refit", None, False):
         pass
     assert tensor_bytes(alone.network.state_dict()) == files["model.safetensors"]
 

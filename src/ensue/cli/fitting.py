@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -42,10 +42,11 @@ def fit(
     device: Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used when there is one")] = None,
     min_users: MinUsers = None,
     *,
-    reading: Reading,
     json: Json = False,
+    **options: Any,
 ) -> None:
     """Train a model (or count) and write its folder."""
+    reading = Reading(**options)
     chosen = tasks.chosen(task, context)
     model = require_model(task, model)
     settings = settings_of(set_, min_users)

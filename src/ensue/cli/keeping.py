@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -37,14 +37,15 @@ def update(
     ] = False,
     model: Own = "",
     *,
-    reading: Reading,
     json: Json = False,
+    **options: Any,
 ) -> None:
     """Learn what is new on top of a model; or put an old version back.
 
     The model is tested before and after, on examples its folder keeps, and an update that makes it worse is refused
     (exit code 1).
     """
+    reading = Reading(**options)
     from ensue.store.versions import current
 
     if rollback:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -35,10 +35,11 @@ def link(
         Path | None, typer.Option(help="of a review: the file of labels; beside the posts if none")
     ] = None,
     *,
-    reading: Reading,
     json: Json = False,
+    **options: Any,
 ) -> None:
     """Rank posts for a story of one or many articles, with the sentence that each matches and what repeats it."""
+    reading = Reading(**options)
     if k < 1:
         raise SettingError(f"-k {k}: show at least 1 post")
     if review and json:

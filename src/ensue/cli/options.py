@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from shutil import disk_usage, rmtree
@@ -196,14 +195,9 @@ TABLES = (
 
 
 def reads(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a verb options of :class:`Reading`, by name, in the place of its parameter ``reading``."""
+    """Give a verb options of :class:`Reading`, by name, in the place of its ``**options``."""
 
-    def decorate(verb: Callable[..., None]) -> Callable[..., None]:
-        @wraps(verb)
-        def call(**given: Any) -> None:
-            reading = Reading(**{name: given.pop(name) for name in names})
-            verb(**given, reading=reading)
-
+    def declare(verb: Callable[..., None]) -> Callable[..., None]:
         hints = get_type_hints(Reading, include_extras=True)
         parameters = []
         for parameter in signature(verb, eval_str=True).parameters.values():
@@ -211,12 +205,13 @@ def reads(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
                 Parameter(name, Parameter.KEYWORD_ONLY, default=getattr(Reading, name), annotation=hints[name])
                 for name in names
             ]
-            parameters += own if parameter.name == "reading" else [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
-        call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        return call
+            several = parameter.kind is Parameter.VAR_KEYWORD
+            parameters += own if several else [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
+        verb.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        verb.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        return verb
 
-    return decorate
+    return declare
 
 
 def settings_of(pairs: list[str] | None, min_users: int | None) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -44,10 +44,11 @@ def predict(
     steps: Annotated[int | None, typer.Option(help="of next: roll forward so far, who and when and whether")] = None,
     model: Own = "",
     *,
-    reading: Reading,
     json: Json = False,
+    **options: Any,
 ) -> None:
     """Rank what comes next after each history, or the labels of each text: one answer a row; new values are welcome."""
+    reading = Reading(**options)
     if output is not None and steps is not None:
         raise SettingError("-o and --steps: a forecast has no row a sequence; give --json and > instead of -o")
     chosen = tasks.of_folder(folder, context)
@@ -72,10 +73,11 @@ def explain(
     k: Annotated[int, typer.Option("-k", help="choices an answer")] = 3,
     model: Own = "",
     *,
-    reading: Reading,
     json: Json = False,
+    **options: Any,
 ) -> None:
     """Show what an answer leaned on inside each history or text, and what it loses without that."""
+    reading = Reading(**options)
     chosen = tasks.of_folder(folder, context)
     from ensue.cli.answering import explain as account  # polars
 

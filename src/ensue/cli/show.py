@@ -76,9 +76,19 @@ def read_report(report: ReadReport) -> None:
 
 def training(reports: Iterable[Report]) -> None:
     """Run a training loop to its end under a live bar; a log, which shows no bar, gets a line an epoch."""
+    with epochs() as shown:
+        for report in reports:
+            shown(report)
+
+
+@contextmanager
+def epochs() -> Iterator[Callable[[Report], None]]:
+    """See :func:`training`: what it gives is called with each report."""
     with _bar() as progress:
         task, last = progress.add_task("preparing", total=None), (0, 0)
-        for report in reports:
+
+        def shown(report: Report) -> None:
+            nonlocal last
             watched = "MRR" if report.watch == "mrr" else report.watch
             best = f", best validation {watched} {report.best:.4f}" if report.best is not None else ""
             progress.update(
@@ -90,10 +100,12 @@ def training(reports: Iterable[Report]) -> None:
             closed = last == (report.epoch, report.step)  # an epoch's last step is reported again after its check
             last = report.epoch, report.step
             if report.stopped:
-                epochs = plural(report.epoch, "epoch")
-                remark(f"{report.stage}: {epochs}, {report.seconds:.0f} s, loss {report.loss:.4f}{best}")
+                passes = plural(report.epoch, "epoch")
+                remark(f"{report.stage}: {passes}, {report.seconds:.0f} s, loss {report.loss:.4f}{best}")
             elif closed and not remarks.is_terminal:
                 remark(f"{report.stage}: epoch {report.epoch}, {report.seconds:.0f} s, loss {report.loss:.4f}{best}")
+
+        yield shown
 
 
 @contextmanager

@@ -56,7 +56,9 @@ def train(
         command.require(known, data, learn=True)
         held = command.read(valid, reading) if valid else None
         reports = predictor.fit(known, held, checkpoint=checkpoint, resume=resume)
-        show.training(reports) if rank == 0 else [None for _ in reports]
+        with show.epochs() if rank == 0 else nullcontext(lambda report: None) as shown:
+            for report in reports:
+                shown(report)
         if rank == 0:
             _save(predictor, output)
             _finish(predictor, output, checkpoint, command.told(predictor), as_json=as_json)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -65,11 +65,12 @@ def check(
         typer.Option(callback=all_present, help="another split, to look for leaks; may be repeated"),
     ] = None,
     *,
-    reading: Reading,
     task: Annotated[str, typer.Option(help="next, classify, suggest or link; found out unless stated")] = "",
     json: Json = False,
+    **options: Any,
 ) -> None:
     """Show what was understood of a file, and what in it would spoil a result."""
+    reading = Reading(**options)
     chosen = tasks.chosen(task, context) if task else tasks.of_file(data, reading, context)
     from ensue.cli.command import command_of  # polars
 
@@ -89,10 +90,11 @@ def evaluate(
     at: At = "10,20,50,100",
     model: Own = "",
     *,
-    reading: Reading,
     json: Json = False,
+    **options: Any,
 ) -> None:
     """Score a model on data it has not seen, counting beside it; the table also goes into its CARD.md."""
+    reading = Reading(**options)
     chosen = tasks.of_folder(folder, context)
     from ensue.cli.scoring import evaluate as score  # the evaluator, which imports every task
 
@@ -114,10 +116,11 @@ def compare(
     protocol: Protocol = "full",
     at: At = "10,20,50,100",
     *,
-    reading: Reading,
     json: Json = False,
+    **options: Any,
 ) -> None:
     """Train several models on the same data and score them side by side, counting always among them."""
+    reading = Reading(**options)
     chosen, names = tasks.chosen(task, context), _names(models) or ["best"]
     if seeds < 1:
         raise SettingError(f"--seeds {seeds}: give at least 1")

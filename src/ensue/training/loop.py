@@ -15,8 +15,8 @@ import math
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -35,7 +35,7 @@ from ensue.training.checkpoint import load_state, save_state
 from ensue.training.distributed import max_over_ranks, mean_over_ranks, rank_and_size, share, sum_gradients
 from ensue.training.optimizer import by_row
 from ensue.training.report import Report
-from ensue.training.source import Index, Learner, Source
+from ensue.training.source import Index, Learner, Source, TrainingBatch
 
 STUCK = 4
 """How many times its patience a run has while it has hardly learned anything."""
@@ -92,13 +92,15 @@ def train(
         Interruption: a signal asked for the end, where :func:`ensue.interruption.signals_heard` waits for one; a
             checkpoint was written first.
     """
-    with _Run(model, optimizer, seed, checkpoint) as run, whole_steps():
-        run.start(f"{fingerprint} {json.dumps(asdict(schedule))} {seed} {rank_and_size()[1]}", resume=resume)
-        return (yield from _epochs(run, data, valid, schedule, stage, every_seconds, hardly))
+    fingerprint = f"{fingerprint} {json.dumps(asdict(schedule))} {seed} {rank_and_size()[1]}"
+    run = _Run(model, optimizer, seed, checkpoint)
+    return _epochs(run, fingerprint, resume, data, valid, schedule, stage, every_seconds, hardly)
 
 
 def _epochs(
     run: _Run,
+    fingerprint: str,
+    resume: bool,
     data: Source,
     valid: Callable[[], float] | None,
     schedule: Schedule,
@@ -107,34 +109,38 @@ def _epochs(
     hardly: float | None,
 ) -> Generator[Report, None, Trained]:
     """See :func:`train`."""
-    first, begun, seed = run.epoch, time.monotonic(), run.seed
+    with run, whole_steps():
+        run.start(fingerprint, resume=resume)
+        first, begun, seed = run.epoch, time.monotonic(), run.seed
 
-    def report(epoch: int, step: int, steps: int, loss: float, valid: float | None, stopped: bool) -> Report:
-        since = time.monotonic() - begun
-        return Report(stage, epoch, schedule.epochs, step, steps, loss, since, valid, run.best, stopped, schedule.watch)
+        def report(epoch: int, step: int, steps: int, loss: float, valid: float | None, stopped: bool) -> Report:
+            since = time.monotonic() - begun
+            return Report(
+                stage, epoch, schedule.epochs, step, steps, loss, since, valid, run.best, stopped, schedule.watch
+            )
 
-    while run.epoch < schedule.epochs and run.waited < run.patience(schedule, hardly):
-        plan = data.plan(schedule.batch(run.halvings), (seed, run.epoch))
-        for number in range(run.step, len(plan)):
-            run.set_rate(schedule.rate(run.taken, schedule.epochs * len(plan)))
-            signalled = run.learn(data, plan[number], run.taken)
-            run.step, run.taken = number + 1, run.taken + 1
-            run.keep(0.0 if signalled else every_seconds)
+        while run.epoch < schedule.epochs and run.waited < run.patience(schedule, hardly):
+            plan = data.plan(schedule.batch(run.halvings), (seed, run.epoch))
+            for number in range(run.step, len(plan)):
+                run.set_rate(schedule.rate(run.taken, schedule.epochs * len(plan)))
+                signalled = run.learn(data, plan[number], run.taken)
+                run.step, run.taken = number + 1, run.taken + 1
+                run.keep(0.0 if signalled else every_seconds)
+                if signalled:
+                    raise Interruption(signalled)
+                yield report(run.epoch + 1, run.step, len(plan), run.mean, None, False)
+            checked = (run.epoch + 1) % schedule.check_every == 0 or run.epoch + 1 == schedule.epochs
+            figure = share({"valid": valid()})["valid"] if checked and valid is not None else None
+            mean = run.close_epoch(figure, better=schedule.better)
+            over = run.epoch == schedule.epochs or run.waited >= run.patience(schedule, hardly)
+            signalled = max_over_ranks(end_asked())
+            run.keep(0.0 if over or signalled else every_seconds)
             if signalled:
                 raise Interruption(signalled)
-            yield report(run.epoch + 1, run.step, len(plan), run.mean, None, False)
-        checked = (run.epoch + 1) % schedule.check_every == 0 or run.epoch + 1 == schedule.epochs
-        figure = share({"valid": valid()})["valid"] if checked and valid is not None else None
-        mean = run.close_epoch(figure, better=schedule.better)
-        over = run.epoch == schedule.epochs or run.waited >= run.patience(schedule, hardly)
-        signalled = max_over_ranks(end_asked())
-        run.keep(0.0 if over or signalled else every_seconds)
-        if signalled:
-            raise Interruption(signalled)
-        yield report(run.epoch, len(plan), len(plan), mean, figure, over)
-    best, seconds = run.restore_best(), (time.monotonic() - begun) / max(1, run.epoch - first)
-    run.require_learned(data, schedule)
-    return Trained(best, seconds)
+            yield report(run.epoch, len(plan), len(plan), mean, figure, over)
+        best, seconds = run.restore_best(), (time.monotonic() - begun) / max(1, run.epoch - first)
+        run.require_learned(data, schedule)
+        return Trained(best, seconds)
 
 
 def one_pass(
@@ -221,7 +227,9 @@ class _Run:
         world, signalled = rank_and_size()[1], end_asked()
         self.optimizer.zero_grad()
         with in_order(self.device), memory_for(f"a batch of {len(index):,} with these settings"):
-            loss, targets = self._loss(data, index, step)
+            with self._drawn(data, index, step) as batch:
+                loss = None if batch is None else cast(Learner, self.model).loss(batch)
+            targets = 0 if batch is None else batch.num_targets
             if loss is not None:
                 torch.autograd.backward(loss * targets if world > 1 else loss)
         total = torch.tensor([0.0 if loss is None else loss.item() * targets, targets], dtype=torch.float64)
@@ -235,20 +243,21 @@ class _Run:
         self.optimizer.step()
         return signalled
 
-    def _loss(self, data: Source, index: Index, step: int) -> tuple[Tensor | None, int]:
-        """The mean loss of this rank's part of a batch and its targets; ``None`` and 0 where it has no part."""
+    @contextmanager
+    def _drawn(self, data: Source, index: Index, step: int) -> Iterator[TrainingBatch | None]:
+        """The part of a batch that this rank has, with the random state of its step; ``None`` where it has no part."""
         rank, world = rank_and_size()
         state = np.random.SeedSequence([self.seed, step, rank]).generate_state(1, np.uint64)
         torch.manual_seed(int(state[0] >> np.uint64(1)))
         self.model.train()
         if not len(part := index[rank::world]):
-            return None, 0
+            yield None
+            return
         batch = data.batch(part).to(self.device)
         shared_seed = int(np.random.SeedSequence([self.seed, step]).generate_state(1)[0])
         bfloat16 = torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
         with drawn_together(self.model, shared_seed) if world > 1 else nullcontext(), bfloat16:
-            loss = cast(Learner, self.model).loss(batch)
-        return loss, batch.num_targets
+            yield batch
 
     def require_learned(self, data: Source, schedule: Schedule) -> None:
         """Refuse a model whose loss on its first batch is above twice that of the untrained one, and a nat above it.
@@ -257,9 +266,10 @@ class _Run:
         """
         if self.first_loss is None:
             return
-        with torch.no_grad():
-            loss, targets = self._loss(data, data.plan(schedule.batch(0), (self.seed, 0))[0], 0)
-        later = mean_over_ranks(np.full(targets, 0.0 if loss is None else loss.item()))
+        first = data.plan(schedule.batch(0), (self.seed, 0))[0]
+        with torch.no_grad(), self._drawn(data, first, 0) as batch:
+            loss = 0.0 if batch is None else cast(Learner, self.model).loss(batch).item()
+        later = mean_over_ranks(np.full(0 if batch is None else batch.num_targets, loss))
         if not later <= self.first_loss + max(1.0, abs(self.first_loss)):
             raise SettingError(
                 f"training made the model worse: its loss rose from {self.first_loss:.4g} to {later:.4g} on what it "

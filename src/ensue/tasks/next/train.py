@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch.optim import Adam
 
 from ensue import metrics
 from ensue.data.histories import Histories
 from ensue.data.splits import hold_out
-from ensue.schedule import Schedule
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.check import require_targets
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
 from ensue.tasks.next.infer import ranks
 from ensue.tasks.next.metadata import Metadata
-from ensue.tasks.next.model import Finishes
+from ensue.tasks.next.model import Finishes, Model
 from ensue.tasks.next.save import fingerprint
 from ensue.tasks.next.state import NextState
 from ensue.tasks.state import module_of
@@ -49,15 +50,26 @@ def fit(
     if held_out is None:
         part, held_out, rule = hold_out(data, by_time=data.timed and float(data.times.min()) > DATED)
     learn_values(state, part)
-    yield from _choose(state, part, held_out, checkpoint, resume)
+    names = _candidates(state)
+    trained: dict[str, _Trained] = {}
+    for name in names:
+        state.select_model(name)
+        stage, place = (f"fit {name}", _sibling(checkpoint, name)) if len(names) > 1 else ("fit", checkpoint)
+        yield from train_once(state, part, held_out, stage, place, resume)
+        trained[name] = _Trained(state.model, state.optimizer, state.metadata.epochs, state.seconds_an_epoch)
+        if len(names) > 1:
+            sample = _evaluation_sample(held_out.encode(state.vocabulary, drop_unknown=True))
+            trained[name] = trained[name]._replace(mrr=mean_reciprocal_rank(state, sample))
+    if len(names) > 1:
+        _select_best(state, trained)
     if rule is None:
         count_baselines(state, part)
         return
     validation_mrr = state.metadata.validation_mrr
     if state.schedule.refit:
-        again = replace(state.schedule, epochs=state.metadata.epochs)
+        epochs = state.metadata.epochs
         learn_values(state, data)
-        yield from train_once(state, data, None, "refit", again, _sibling(checkpoint, "refit"), resume)
+        yield from train_once(state, data, None, "refit", _sibling(checkpoint, "refit"), resume, epochs)
     count_baselines(state, data if state.schedule.refit else part)
     state.metadata.held_out = rule
     if validation_mrr:
@@ -93,35 +105,29 @@ def _count(state: NextState, name: str, data: Histories) -> None:
     state.counting[name].count(data)
 
 
-def _choose(
-    state: NextState, part: Histories, held_out: Histories, checkpoint: Path | None, resume: bool
-) -> Iterator[Report]:
-    """Train every candidate that can win; the one that ranks the held-out part best stays.
-
-    The cascade blend is for cascades, timed and without repeats: elsewhere it is not tried.
-    """
+def _candidates(state: NextState) -> list[str]:
+    """Those that can win: the cascade blend is for cascades, timed and without repeats; elsewhere it is not tried."""
     cascades = state.metadata.timed and not state.metadata.repeats
     names = [name for name in state.candidates if name != "cascade-blend" or cascades]
-    names = names or list(state.candidates)
-    if len(names) == 1:
-        state.select_model(names[0])
-        assert state.schedule is not None
-        yield from train_once(state, part, held_out, "fit", state.schedule, checkpoint, resume)
-        return
-    mrrs, trained = {}, {}
-    sample = _evaluation_sample(held_out.encode(state.vocabulary, drop_unknown=True))
-    for name in names:
-        state.select_model(name)
-        assert state.schedule is not None
-        place = _sibling(checkpoint, name)
-        yield from train_once(state, part, held_out, f"fit {name}", state.schedule, place, resume)
-        mrrs[name] = mean_reciprocal_rank(state, sample)
-        trained[name] = state.model, state.optimizer, state.metadata.epochs, state.seconds_an_epoch
-    best = max(mrrs, key=lambda name: mrrs[name])
+    return names or list(state.candidates)
+
+
+class _Trained(NamedTuple):
+    """A candidate."""
+
+    model: Model | None
+    optimizer: Adam | None
+    epochs: int
+    seconds_an_epoch: float | None
+    mrr: float = 0.0
+
+
+def _select_best(state: NextState, trained: Mapping[str, _Trained]) -> None:
+    """Go on with the candidate that ranks the held-out part best."""
+    best = max(trained, key=lambda name: trained[name].mrr)
     state.select_model(best)
-    state.model, state.optimizer, epochs, state.seconds_an_epoch = trained[best]
-    state.metadata.epochs = epochs
-    state.metadata.validation_mrr = {name: round(mrr, 4) for name, mrr in mrrs.items()}
+    state.model, state.optimizer, state.metadata.epochs, state.seconds_an_epoch, _ = trained[best]
+    state.metadata.validation_mrr = {name: round(one.mrr, 4) for name, one in trained.items()}
 
 
 def train_once(
@@ -129,11 +135,13 @@ def train_once(
     data: Histories,
     valid: Histories | None,
     stage: str,
-    schedule: Schedule,
     checkpoint: Path | None,
     resume: bool,
+    epochs: int | None = None,
 ) -> Generator[Report, None, None]:
-    """Train the predictor's model from its beginning; it ends with its best weights."""
+    """Train the predictor's model from its beginning; it ends with its best weights, or after so many ``epochs``."""
+    assert state.schedule is not None
+    schedule = state.schedule if epochs is None else replace(state.schedule, epochs=epochs)
     torch.manual_seed(state.seed)
     earlier = state.model
     state.model = network = state.new_network()

@@ -202,17 +202,17 @@ def require_k(k: int, most: int | None = None) -> None:
         raise SettingError(f"k is {k}; ask for at most {most:,} choices")
 
 
-def meanings(settings: Any) -> dict[str, str]:
+def meanings(settings: object) -> dict[str, str]:
     """What each field of a dataclass is: the text below it in the source, on one line; inherited ones too."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for kind in reversed(type(settings).__mro__[:-1]):
         (made,) = ast.parse(dedent(getsource(kind))).body
         assert isinstance(made, ast.ClassDef)
         for field, below in pairwise(made.body):
             match field, below:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    found[name] = " ".join(text.replace("``", "`").split())
-    return found
+                    texts[name] = " ".join(text.replace("``", "`").split())
+    return texts
 
 
 def parse(pairs: list[str]) -> dict[str, str]:

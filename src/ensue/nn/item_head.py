@@ -19,11 +19,7 @@ def item_scores(hidden: Tensor, weight: Tensor, bias: Tensor | None = None) -> T
         weight: (ids, dim) a vector an id.
         bias: (ids,), or none.
     """
-    return without_special(functional.linear(hidden, weight, bias))
-
-
-def without_special(scores: Tensor) -> Tensor:
-    """The same scores (targets, ids), in place, with padding and unknown at -inf."""
+    scores = functional.linear(hidden, weight, bias)
     scores[:, :FIRST] = -torch.inf
     return scores
 

@@ -16,7 +16,7 @@ class Noted(Protocol):
 
 
 class Metadata:
-    """Typed attributes; those that are unset or ``None`` are not written, the others in the order they were set in."""
+    """Typed attributes; those that were never set are not written, the others in the order in which they were set."""
 
     REQUIRED: ClassVar[frozenset[str]]
     """Keys that every folder of the task holds."""
@@ -36,7 +36,11 @@ class Metadata:
 
     def to_dict(self) -> dict[str, Any]:
         """As ``settings.json`` holds it under "facts"."""
-        return {self.KEYS.get(name, name): value for name, value in vars(self).items() if value is not None}
+        return {self.KEYS.get(name, name): value for name, value in vars(self).items()}
+
+    def unset(self, name: str) -> None:
+        """Forget an attribute, as if it had never been set."""
+        vars(self).pop(name, None)
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:

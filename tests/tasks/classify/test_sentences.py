@@ -219,7 +219,7 @@ def test_best_gives_way_to_counting_and_then_needs_no_encoder(tmp_path: Path, mo
     assert {"network", "tfidf"} <= set(made.metadata.validation_accuracy)
     made.select_model("tfidf", made.architecture)
     made.model, made.optimizer = made.counting["tfidf"], None
-    made.metadata.blend = None
+    made.metadata.unset("blend")
     made.save(tmp_path / "model")
     missing(monkeypatch)
     loaded = ClassifyPredictor.load(tmp_path / "model", device="cpu")

@@ -27,5 +27,5 @@ def test_fields_come_back_as_they_were() -> None:
 
 def test_what_is_set_is_written() -> None:
     predictor = NextPredictor("markov")
-    predictor.metadata.version, predictor.metadata.validation_mrr = 4, None
+    predictor.metadata.version = 4
     assert predictor.summary()["facts"] == {"version": 4, "remembered": 0}

@@ -269,4 +269,4 @@ def _decide(state: ClassifyState) -> None:
     )
     if len(state.names) > 1:
         state.select_model(best)
-        state.metadata.blend = None
+        state.metadata.unset("blend")

@@ -91,11 +91,11 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
 
 def told(predictor: SuggestPredictor) -> list[str]:
     """What may be shown, how the pools were weighed, and what was noted."""
-    floor, metadata = predictor.floor.facts, predictor.metadata
-    queries, words = plural(floor["queries"], "query", "queries"), plural(floor["words"], "word")
-    below, personal = floor.get("below", 0), floor.get("personal", 0)
+    floor, metadata = predictor.floor, predictor.metadata
+    queries, words = plural(len(floor.queries), "query", "queries"), plural(len(floor.words), "word")
+    below, personal = floor.left_out.get("below", 0), floor.left_out.get("personal", 0)
     lines = [
-        f"may be shown: {queries}, and what is made of {words}; {floor['rule']}",
+        f"may be shown: {queries}, and what is made of {words}; {floor.rule}",
         f"distinct queries below that floor: {below:,}; personal by looks: {personal:,}",
     ]
     if metadata.validation_mrr is not None:

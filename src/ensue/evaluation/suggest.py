@@ -268,7 +268,7 @@ def _card(predictor: SuggestPredictor, asked: _Asked, protocol: str, seen: Mask,
         "first suggestion against the target, by the words between spaces; n-grams add up over targets; content@1 "
         "leaves out stop words; a target without a suggestion counts",
         f"the target's place among {SHOWN} suggestions; queries of the session {typed}",
-        str(floor.facts["rule"]),
+        floor.rule,
         "repeat-last shows people their own queries, whatever the floor; most-frequent-next repeats the last query "
         "where nothing ever followed it",
         f"{_share(int(seen.sum()), num_targets)} of the targets follow the same query in the training data",

@@ -20,8 +20,8 @@ def current(folder: Path) -> int:
     Raises:
         ModelFolderError: not a whole model folder.
     """
-    facts = read_settings(folder).get("facts")
-    version = facts.get("version", 1) if isinstance(facts, dict) else 1
+    saved = read_settings(folder).get("facts")
+    version = saved.get("version", 1) if isinstance(saved, dict) else 1
     if not isinstance(version, int) or version < 1:
         raise ModelFolderError(f"{folder}/settings.json: version {version!r} is not a number from 1")
     return version

@@ -63,9 +63,9 @@ def files(state: ClassifyState, card: str) -> dict[str, bytes]:
     return contents
 
 
-def fill(state: ClassifyState, path: Path, facts: Mapping[str, Any]) -> None:
+def fill(state: ClassifyState, path: Path, saved: Mapping[str, Any]) -> None:
     """Give a new predictor what :func:`files` kept."""
-    state.metadata = metadata = Metadata.from_dict({key: value for key, value in facts.items() if key != "words"})
+    state.metadata = metadata = Metadata.from_dict({key: value for key, value in saved.items() if key != "words"})
     if state.encoder is not None and metadata.encoder is None:
         raise ValueError("facts are missing in settings.json")
     try:
@@ -73,7 +73,7 @@ def fill(state: ClassifyState, path: Path, facts: Mapping[str, Any]) -> None:
     except DataError as error:
         raise ValueError(str(error)) from error
     num_words = len(state.tokenizer.vocabulary)
-    if facts["words"] != num_words - FIRST:
+    if saved["words"] != num_words - FIRST:
         raise ValueError("vocabulary.json is not of this model")
     counts = read_tensors(path, "counting.safetensors")
     state.train_prints = counts.pop("train_prints")

@@ -55,10 +55,10 @@ def summary(state: NextState) -> dict[str, object]:
     return summary_of(state, asdict(state.settings), {**state.metadata.to_dict(), "remembered": len(state.reservoir)})
 
 
-def fill(state: NextState, path: Path, facts: Mapping[str, Any]) -> None:
+def fill(state: NextState, path: Path, saved: Mapping[str, Any]) -> None:
     """Give a new predictor what :func:`files` kept."""
-    state.metadata = Metadata.from_dict({key: value for key, value in facts.items() if key != "remembered"})
-    remembered = facts.get("remembered", 0)  # folders of before there was a reservoir lack it
+    state.metadata = Metadata.from_dict({key: value for key, value in saved.items() if key != "remembered"})
+    remembered = saved.get("remembered", 0)  # folders of before there was a reservoir lack it
     state.vocabulary = _vocabulary(read_file(path, "vocabulary.json"))
     counts = read_tensors(path, "counting.safetensors")
     prints = counts.pop("train_prints")

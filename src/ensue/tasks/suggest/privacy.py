@@ -81,16 +81,21 @@ class Floor:
         )
 
     @property
+    def rule(self) -> str:
+        """What may be shown, in words."""
+        stand_in = "" if self.counted == "users" else "; sessions stand in for users, whom the log does not know"
+        return f"typed by at least {self.min_users} {self.counted}, or made of words that were{stand_in}"
+
+    @property
     def facts(self) -> dict[str, Any]:
         """What to say of it, for cards and folders."""
-        stand_in = "" if self.counted == "users" else "; sessions stand in for users, whom the log does not know"
         return {
             "min_users": self.min_users,
             "counted": self.counted,
             "queries": len(self.queries),
             "words": len(self.words),
             **self.left_out,
-            "rule": f"typed by at least {self.min_users} {self.counted}, or made of words that were{stand_in}",
+            "rule": self.rule,
         }
 
     def allowed(self, candidates: Sequence[str] | pl.Series) -> Mask:

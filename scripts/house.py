@@ -64,14 +64,22 @@ def imports(tree: ast.Module, modules: dict[str, int]) -> Iterator[tuple[str, bo
                     break
 
 
+def parents(module: str) -> list[str]:
+    """``ensue.data.queries`` and ``ensue.data`` of ``ensue.data.queries.rules``."""
+    parts = module.split(".")
+    return [".".join(parts[:size]) for size in range(len(parts) - 1, 1, -1)]
+
+
 def circles(trees: dict[str, ast.Module], numbers: dict[str, int]) -> list[list[str]]:
-    """Groups of modules that import each other, at any depth and at any time."""
-    edges = [
-        (numbers[name], numbers[other])
-        for name, tree in trees.items()
-        for other, _ in imports(tree, numbers)
-        if other != name
-    ]
+    """Groups of modules that import each other, at any depth and at any time; a package is imported before its modules.
+
+    ``data.personal`` that imports ``data.queries.rules`` imports ``data.queries`` too, and all that it imports.
+    """
+    edges = []
+    for name, tree in trees.items():
+        for other, late in imports(tree, numbers):
+            packages = () if late else (package for package in parents(other) if package not in parents(name))
+            edges += [(numbers[name], numbers[found]) for found in (other, *packages) if found != name]
     rows, columns = np.array(edges).T
     graph = coo_array((np.ones(len(edges)), (rows, columns)), shape=(len(trees), len(trees)))
     labels = connected_components(graph, connection="strong")[1]

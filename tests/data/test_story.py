@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ensue.data.near_copies import near_copies
-from ensue.data.personal import looks_personal
+from ensue.data.queries.personal import looks_personal
 from ensue.data.story import MISREAD, VALID_DAY, Story, histories_of, make_story, queries_of, texts_of
 from ensue.vocabulary import FIRST
 from tests.studies.small_demo import small_story

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from ensue.data.histories import Histories
-from ensue.data.personal import looks_personal
 from ensue.data.queries import Queries, read_queries
+from ensue.data.queries.personal import looks_personal
 from ensue.data.queries.tokens import QueryTokenizer
 from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.records import History

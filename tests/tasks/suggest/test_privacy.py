@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ensue.data.histories import Histories
-from ensue.data.personal import is_harmless, looks_personal
 from ensue.data.queries import Queries, read_queries
+from ensue.data.queries.personal import is_harmless, looks_personal
 from ensue.data.queries.rules import normalise, normalise_ascii
 from ensue.data.queries.tokens import QueryTokenizer
 from ensue.errors import DataError, SettingError

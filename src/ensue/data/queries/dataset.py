@@ -18,8 +18,8 @@ import polars as pl
 from ensue.data.files import answering
 from ensue.data.histories import Histories, Ids, Index, offsets_of, ranges
 from ensue.data.packed import Opening
-from ensue.data.personal import looks_personal
 from ensue.data.queries.formats import Log, read_log
+from ensue.data.queries.personal import looks_personal
 from ensue.data.queries.rows import Rows, count_words, first_arrival, once, order_rows
 from ensue.data.queries.rules import QueryRules, sentences
 from ensue.data.report import Clocked, ReadReport

@@ -2,8 +2,8 @@
 
 A text may be shown if at least ``min_users`` users typed it, or at least so many typed each of its words; k-anonymity
 in the sense of Samarati & Sweeney (1998), applied to queries. Whatever the counts, a text that looks personal is never
-shown (:mod:`ensue.data.personal`), and the words of a query that does count for nothing: half a hundred addresses at
-one host would else make every name beside it a frequent word.
+shown (:mod:`ensue.data.queries.personal`), and the words of a query that does count for nothing: half a hundred
+addresses at one host would else make every name beside it a frequent word.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.personal import is_harmless, looks_personal
 from ensue.data.queries import Queries
+from ensue.data.queries.personal import is_harmless, looks_personal
 from ensue.data.queries.rows import WORDS, count_words, words_of
 from ensue.data.queries.rules import normalise, normalise_ascii, normalised
 from ensue.data.queries.tokens import SPECIAL, QueryTokenizer

@@ -134,7 +134,7 @@ def compare(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> Text
     base = found[names.index("majority")]
     rows = tuple(_row(labels, line, own, base) for line, own in zip(lines, found, strict=True))
     duels = paired_tests(("accuracy",), COUNTING, names, found)
-    return TextResult(with_seeds(_card(first, data, labels, interval), lines), rows, duels)
+    return TextResult(with_seeds(_card(first, data, labels, interval), lines), rows, duels, tuple(found))
 
 
 def kept(summary: Json) -> list[str]:

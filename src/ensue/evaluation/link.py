@@ -126,7 +126,7 @@ def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus) -> LinkRes
     found = [_resample(line.runs, asked) for line in lines]
     rows = tuple(_row(line, asked, own) for line, own in zip(lines, found, strict=True))
     duels = paired_tests(RIVAL, COUNTING, [line.name for line in lines], found)
-    return LinkResult(with_seeds(_card(first, asked), lines), rows, duels)
+    return LinkResult(with_seeds(_card(first, asked), lines), rows, duels, tuple(found))
 
 
 def kept(summary: Json) -> list[str]:

@@ -135,7 +135,7 @@ def compare(
     candidates = _candidates(first, protocol)
     rows = tuple(_row(line, at, own, candidates) for line, own in zip(lines, found, strict=True))
     duels = paired_tests(("mrr",), COUNTING, [line.name for line in lines], found, p_value_above)
-    return Result(with_seeds(_card(first, data, asked, protocol, lines[0].runs[0]), lines), rows, duels)
+    return Result(with_seeds(_card(first, data, asked, protocol, lines[0].runs[0]), lines), rows, duels, tuple(found))
 
 
 def kept(summary: Json) -> list[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
+from ensue.evaluation.bootstrap import BootstrapResult
 from ensue.evaluation.paired_test import PairedTest
 from ensue.evaluation.rows import Json, Row
 
@@ -82,6 +83,8 @@ class TaskResult(Generic[CARD]):
     rows: tuple[Row, ...]
     duels: tuple[PairedTest, ...]
     """One for each measure that the verdict goes by."""
+    drawn: tuple[BootstrapResult, ...] = field(default=(), repr=False, compare=False)
+    """What resampling found of each row, on the same draws."""
 
     @property
     def model(self) -> str | None:

@@ -137,7 +137,7 @@ def compare(entries: Sequence[Sequence[SuggestPredictor]], data: Queries, protoc
     seen = np.isin(asked.prints, first.train_prints.numpy())
     rows = tuple(_row(line, asked, seen, own) for line, own in zip(lines, found, strict=True))
     duels = paired_tests(RIVAL, COUNTING, [line.name for line in lines], found)
-    return SuggestResult(with_seeds(_card(first, asked, protocol, seen, part), lines), rows, duels)
+    return SuggestResult(with_seeds(_card(first, asked, protocol, seen, part), lines), rows, duels, tuple(found))
 
 
 def kept(summary: Json) -> list[str]:

@@ -1,0 +1,118 @@
+"""The values a history already holds: how far back each stands, and how often one that far back comes again.
+
+The share of a distance is counted, one pass over the log: of the target steps before which some value stood last at
+that distance, how many had it as their target. Distances are in classes (exact up to 16, then eight to a doubling).
+Counting more data later simply adds. The same is counted of values that no other history holds: it is what is known of
+a value that a model has never seen (Good 1953 and Katz 1987 leave mass to the unseen in the same way, by counts of 1).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ensue.data.histories import Histories, Index
+from ensue.tasks.next.baselines.length_delay import PRIOR, SIZES, sizes
+from ensue.tasks.next.batch import Batch
+
+
+def own_values(batch: Batch, num_ids: int, window: int) -> tuple[Tensor, Tensor]:
+    """The values among the latest ``window`` events of every target step, each at its latest place alone.
+
+    Args:
+        batch: on the CPU.
+        num_ids: size of the catalogue.
+        window: how many of the latest events are looked at.
+
+    Returns:
+        row x ids + value of each, rows in order of the target steps and the latest value first, and its distance from
+        the target, 1 for the latest event: after a b a these are a at 1 and b at 2.
+    """
+    row, step = batch.target_mask.nonzero(as_tuple=True)
+    where = step[:, None] - torch.arange(min(window, batch.ids.shape[1]))
+    event = where.clamp(min=0)
+    # An event is the latest of its value up to a step if that value comes again only after the step.
+    kept = (where >= 0) & (_next_place(batch.ids)[row[:, None], event] > step[:, None])
+    number, away = kept.nonzero(as_tuple=True)
+    return number * num_ids + batch.ids[row[number], event[number, away]], away + 1
+
+
+def _next_place(ids: Tensor) -> Tensor:
+    """(batch, time) where each value stands next in its row, the row's length where it does not: 5 7 5 has 2 3 3."""
+    time = ids.shape[1]
+    order = ids.argsort(dim=1, stable=True)
+    values = ids.gather(1, order)
+    follows = torch.full_like(order, time)
+    follows[:, :-1] = torch.where(values[:, 1:] == values[:, :-1], order[:, 1:], time)
+    return torch.empty_like(order).scatter_(1, order, follows)
+
+
+class RepeatShares(nn.Module):
+    """Counted: the share of target steps that repeat a value, by how far back it stood."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("again", "offered", "lone_again", "lone_offered"):
+            self.register_buffer(name, torch.zeros(SIZES))
+        self.again: Tensor
+        self.offered: Tensor
+        self.lone_again: Tensor
+        self.lone_offered: Tensor
+
+    def count(self, histories: Histories, totals: Tensor) -> None:
+        """Add whole encoded histories.
+
+        Args:
+            histories: to add.
+            totals: (ids,) how often each value occurs in all that was counted, these histories among them.
+        """
+        owner, ids = histories.sequence_index(), histories.ids
+        span, again, own = _spans(histories, owner)
+        lone = own == totals.numpy()[ids]
+        for chosen, repeated, offered in (
+            (np.ones_like(lone), self.again, self.offered),
+            (lone, self.lone_again, self.lone_offered),
+        ):
+            repeated += _counts(sizes(span[chosen & again]))
+            # An event with a span of 3 is offered at 1, 2 and 3.
+            spans = np.bincount(span[chosen], minlength=2)[::-1].cumsum()[::-1][1:]
+            offered += _counts(sizes(np.arange(1, len(spans) + 1)), spans)
+
+    def shares(self, distance: Tensor, *, lone: bool = False) -> Tensor:
+        """The share of each distance; with ``lone`` of values that no history held before."""
+        table = self._smoothed(self.again, self.offered, float(self.again.sum() / self.offered.sum().clamp(min=1)))
+        if lone:
+            table = self._smoothed(self.lone_again, self.lone_offered, table)
+        return table[torch.from_numpy(sizes(distance.numpy()))]
+
+    @staticmethod
+    def _smoothed(again: Tensor, offered: Tensor, expected: Tensor | float) -> Tensor:
+        return (again + PRIOR * expected) / (offered + PRIOR)
+
+    def score(self, batch: Batch, num_ids: int, window: int) -> tuple[Tensor, Tensor]:
+        """Row x ids + value of what each target step's history holds, and the share of its distance."""
+        cell, distance = own_values(batch, num_ids, window)
+        return cell, self.shares(distance)
+
+
+def _counts(classes: Index, weights: Index | None = None) -> Tensor:
+    return torch.from_numpy(np.bincount(classes, weights, SIZES)).float()
+
+
+def _spans(histories: Histories, owner: Index) -> tuple[Index, np.ndarray, Index]:
+    """Of each event how long it is the latest of its value, whether that comes again, and how often it occurs there.
+
+    The history 5 7 5 9 has spans 2 2 1 0: at the third step both 5 and 7 stand before the target, two and one away.
+    """
+    ids, events = histories.ids, np.arange(len(histories.ids))
+    keys = owner * max(1, len(histories.vocabulary)) + ids
+    order = np.argsort(keys, kind="stable")
+    _, group, sizes_of = np.unique(keys[order], return_inverse=True, return_counts=True)
+    again = np.zeros(len(ids), np.bool_)
+    follows = histories.offsets[1:][owner] - 1  # the last event is no target's own past
+    again[order[:-1]] = group[1:] == group[:-1]
+    follows[order[:-1][again[order[:-1]]]] = order[1:][group[1:] == group[:-1]]
+    own = np.empty(len(ids), np.int64)
+    own[order] = sizes_of[group]
+    return follows - events, again, own

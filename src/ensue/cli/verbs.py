@@ -146,7 +146,7 @@ app.command()(serving.serve)
 
 @app.command()
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="the paper: hidan, sansr, mtn, centrality or ast")],
+    paper: Annotated[str, typer.Argument(help="hidan, sansr, mtn, centrality or ast; or anywhere, our own study")],
     data: Annotated[Path, typer.Option(callback=present, help="the folder with the paper's data sets")],
     quick: Annotated[bool, typer.Option("--quick", help="fewer models and epochs: an impression in minutes")] = False,
     models: Annotated[str, typer.Option(help="only these rows; names, separated by commas")] = "",

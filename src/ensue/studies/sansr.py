@@ -112,7 +112,7 @@ def run(data: Path, request: Request) -> Study:
     study = _Study(QUICK if request.quick else FULL, request.trainings())
     tables: Tables = {"overall": [], "statistics": [], "grid": [], "sizes": []}
     tables["impossible"] = impossible()
-    sets, left = planned(_sets(data), study.plan.sets)
+    sets, left = planned(find_sets(data), study.plan.sets)
     for sessions in sets:
         request.log(f"{sessions.name}: {len(sessions.train):,} sessions to learn, {len(sessions.test):,} to score")
         tables["statistics"] += _statistics(sessions.name, sessions.train, sessions.test)
@@ -221,7 +221,12 @@ def _statistics(name: str, train: Histories, test: Histories) -> Rows:
     return [{"data": name, "row": "here", **found}, {"data": name, "row": "paper", **STATISTICS[name]}]
 
 
-def _sets(data: Path) -> list[Sessions]:
+def find_sets(data: Path) -> list[Sessions]:
+    """The sets at hand.
+
+    Raises:
+        DataError: neither is there, or half of one.
+    """
     found = []
     for name in (DIGINETICA, YOOCHOOSE):
         folder = next((place for place in (data / name, data / "sessions" / name) if place.is_dir()), None)

@@ -1,0 +1,104 @@
+"""The page and the figure of the study ``anywhere``, from its tables alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+
+from ensue import figures
+from ensue.studies.rows import Row, Rows, distinct
+
+OUTCOMES = ("leads", "draws", "loses")
+
+
+def write(tables: Mapping[str, Rows], absent: Sequence[str], *, quick: bool) -> str:
+    """The page as Markdown."""
+    verdicts = tables["verdicts"]
+    lines = ["# Is best best anywhere?", ""]
+    if quick:
+        lines += ["**Quick run**: the smallest cut of each set, few of what is scored, no rivals. An impression.", ""]
+    lines += [
+        "Every set is cut into what people have, and `best` learns each cut with its defaults and nothing else. Beside "
+        "it stands everything that counts, and of these the one that scores best on the test part is the floor it is "
+        "judged by. ± and the difference: 95 % over resampled test data, the same for all, and over seeds where there "
+        "are several. Full ranking, micro average; what is known already is ruled out where the training data never "
+        "repeats a value.",
+        "",
+    ]
+    if absent:
+        lines += [f"Not at hand: {', '.join(absent)}.", ""]
+    lines += ["## In short", "", *_summary(verdicts), ""]
+    for task in distinct(verdicts, "task"):
+        own = [row for row in verdicts if row["task"] == task]
+        lines += [f"## {task}: `best` beside its best floor, {own[0]['measure']} x 100", "", *_verdicts(own), ""]
+    for task in distinct(tables["rows"], "task"):
+        lines += [f"## {task}: every row", "", *_rows([row for row in tables["rows"] if row["task"] == task]), ""]
+    return "\n".join(lines)
+
+
+def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
+    """How far ``best`` is ahead of its best floor, a figure a task."""
+    found = []
+    for task in distinct(tables["verdicts"], "task"):
+        own = [row for row in tables["verdicts"] if row["task"] == task]
+        names = [f"{row['data']}, {row['part']}" for row in own]
+        ends = {name: [100 * row[name] for row in own] for name in ("low", "difference", "high")}
+        found.append(figures.lines(f"{task}: ahead of the best floor", f"{own[0]['measure']} x 100", names, ends))
+    return tuple(found)
+
+
+def _summary(verdicts: Rows) -> list[str]:
+    """How often it leads, draws and loses, and the most it takes where it only draws."""
+    lines = [f"| task | cuts | {' | '.join(OUTCOMES)} | at most x the floor's time where it draws |", "|---" * 6 + "|"]
+    for task in distinct(verdicts, "task"):
+        own = [row for row in verdicts if row["task"] == task]
+        counts = [str(sum(row["outcome"] == outcome for row in own)) for outcome in OUTCOMES]
+        drawn = [_times(row) for row in own if row["outcome"] == "draws"]
+        lines.append(f"| {task} | {len(own)} | {' | '.join(counts)} | {f'{max(drawn):.0f}' if drawn else ''} |")
+    return lines
+
+
+def _times(row: Row) -> float:
+    """Seconds of ``best`` over those of the floor."""
+    return float(row["seconds"]) / max(float(row["seconds_of_the_floor"]), 0.01)
+
+
+def _verdicts(rows: Rows) -> list[str]:
+    head = ("data", "learned", "chosen", "best", "best floor", "ahead by", "outcome", "seconds", "of the floor")
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for row in rows:
+        floor = f"{row['floor']} {100 * row['of_the_floor']:.2f}"
+        ahead = f"{100 * row['difference']:+.2f} ({100 * row['low']:+.2f} to {100 * row['high']:+.2f})"
+        cells = (
+            row["data"],
+            row["part"],
+            row["chosen"],
+            f"{100 * row['best']:.2f}",
+            floor,
+            ahead,
+            f"**{row['outcome']}**" if row["outcome"] != "draws" else "draws",
+            f"{row['seconds']:.1f}",
+            f"{row['seconds_of_the_floor']:.1f}",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _rows(rows: Rows) -> list[str]:
+    """A line a cut: every model with its first two figures, the highest first."""
+    measures = [name for name in rows[0] if name in rows[0]["interval"]]
+    lines = [f"| data | learned | {', '.join(measures)} x 100 |", "|---" * 3 + "|"]
+    for data, part in dict.fromkeys((row["data"], row["part"]) for row in rows):
+        own = [row for row in rows if (row["data"], row["part"]) == (data, part)]
+        own.sort(key=lambda row: -row[measures[0]])
+        said = "; ".join(_said(row, measures) for row in own)
+        lines.append(f"| {data} | {part} | {said} |")
+    return lines
+
+
+def _said(row: Row, measures: Sequence[str]) -> str:
+    low, high = row["interval"][measures[0]]
+    name = f"**{row['model']}**" if row["kind"] == "best" else row["model"]
+    others = "".join(f", {100 * row[name]:.2f}" for name in measures[1:])
+    return f"{name} {100 * row[measures[0]]:.2f} ± {50 * (high - low):.2f}{others}"

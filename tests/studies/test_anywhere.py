@@ -1,0 +1,191 @@
+"""The study of cuts on made-up sets: what each cut holds, who is judged by whom, and that nothing is trained twice."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ensue.data.histories import Histories
+from ensue.data.posts import Corpus
+from ensue.errors import DataError, SettingError
+from ensue.studies import anywhere
+from ensue.studies.anywhere_cuts import Sizes, find_cuts
+from ensue.studies.provenance import Study
+from ensue.studies.runner import Request
+from ensue.studies.sansr_paper import YOOCHOOSE
+from ensue.tasks.next.catalogue import COUNTING
+from ensue.training.report import Report
+
+SIZES = Sizes(sessions=(40, None), labels=(20, None), queries=(10,), posts=(4, None), tested=30)
+TINY = anywhere.Plan(sizes=SIZES, rivals={**dict.fromkeys(anywhere.RIVALS, ()), "next": ("bpr-mf",)}, rivals_up_to=40)
+
+
+def write_sessions(folder: Path) -> None:
+    """Walks round a circle of 30 items, which what followed what tells all of."""
+    folder.mkdir(parents=True)
+    for part, num in (("train", 90), ("test", 40)):
+        random = np.random.default_rng(num)
+        walks = (
+            (start + np.arange(length)) % 30 + 100
+            for start, length in zip(random.integers(0, 30, num), random.integers(2, 6, num), strict=True)
+        )
+        with gzip.open(folder / f"{part}.txt.gz", "wt") as file:
+            file.writelines(" ".join(map(str, walk)) + "\n" for walk in walks)
+
+
+def write_log(folder: Path) -> None:
+    """Users of a log with a clock, not in the order of their time."""
+    folder.mkdir(parents=True)
+    rows = [
+        f"u{user},{1.5e9 + 1e5 * (user * 7 % 60) + step},i{(user + step) % 9}" for user in range(60) for step in (0, 1)
+    ]
+    (folder / "clicks.csv").write_text("\n".join(["session,time_s,item", *rows]) + "\n")
+
+
+def write_links(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    articles = [{"id": f"a{n}", "title": f"topic{n}", "body": f"topic{n} word{n} thing{n}"} for n in range(6)]
+    posts = [
+        {"id": f"p{n}", "text": f"about topic{n % 6} and {n}", "articles": [f"a{n % 6}"], "split": split}
+        for n, split in enumerate(["train"] * 12 + ["valid"] * 3 + ["test"] * 3)
+    ]
+    for name, rows in (("articles", articles), ("posts", posts)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three of the five kinds."""
+    folder = tmp_path_factory.mktemp("data")
+    write_sessions(folder / "sessions" / YOOCHOOSE)
+    write_log(folder / "sessions" / "globo")
+    write_links(folder / "links" / "politifact")
+    return folder
+
+
+def test_a_cut_is_the_newest_part_and_all_are_scored_on_the_same(data: Path) -> None:
+    cuts, absent = find_cuts(data, SIZES)
+    assert absent == ["cascades", "text", "queries"]
+    sessions = {cut.part: cut for cut in cuts if cut.data == YOOCHOOSE}
+    assert list(sessions) == ["newest 40 sessions", "all 90 sessions"]
+    few, every = (cut.train for cut in sessions.values())
+    assert isinstance(few, Histories) and isinstance(every, Histories)
+    assert [len(cut.test) for cut in sessions.values()] == [30, 30]
+    assert few.ids.tolist() == every.ids[every.offsets[50] :].tolist()
+
+
+def test_where_there_is_a_clock_the_newest_are_the_latest(data: Path) -> None:
+    few, every = (cut for cut in find_cuts(data, SIZES)[0] if cut.data == "globo")
+    for cut in (few, every):
+        assert isinstance(cut.train, Histories) and isinstance(cut.test, Histories)
+        assert float(cut.train.times.max()) < float(cut.test.times.min())
+    assert isinstance(few.train, Histories) and isinstance(every.train, Histories)
+    starts = np.sort(every.train.times[every.train.offsets[:-1]])
+    assert float(few.train.times.min()) == starts[-40]
+
+
+def test_posts_are_cut_by_number_and_by_article_and_those_scored_are_not_among_them(data: Path) -> None:
+    cuts = {cut.part: cut for cut in find_cuts(data, SIZES)[0] if cut.task == "link"}
+    halves = ["posts of the first half of the articles", "posts of the second half of the articles"]
+    assert list(cuts) == ["4 labelled posts", "12 labelled posts", *halves]
+    about = []
+    for cut in cuts.values():
+        assert isinstance(cut.train, Corpus) and isinstance(cut.test, Corpus)
+        assert cut.train.posts.parts is None  # as of a file without parts
+        assert not {*cut.train.posts.ids} & {*cut.test.posts.ids} and len(cut.train.articles) == 6
+        about.append({*cut.train.posts.about})
+    assert about[2] == {"a0", "a2", "a4"} and about[3] == {"a1", "a3", "a5"}
+
+
+class Watcher:
+    """Counts the trainings."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.trained = 0
+
+    def log(self, line: str) -> None:
+        self.told.append(line)
+
+    def progress(self, reports: Iterable[Report]) -> None:
+        self.trained += bool(list(reports))
+
+
+def run(data: Path, kept: Path | None, models: tuple[str, ...] = ()) -> tuple[Study, Watcher]:
+    watcher = Watcher()
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(anywhere, "FULL", TINY)
+        asked = Request(models=models, quick=False, seeds=2, log=watcher.log, progress=watcher.progress, kept=kept)
+        return anywhere.run(data, asked), watcher
+
+
+@pytest.fixture(scope="module")
+def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Path]:
+    """The study of one set alone, so that it takes seconds."""
+    folder = tmp_path_factory.mktemp("few")
+    (folder / "sessions").mkdir()
+    (folder / "sessions" / YOOCHOOSE).symlink_to(data / "sessions" / YOOCHOOSE)
+    return run(folder, folder / "anywhere.cells.json")[0], folder
+
+
+def test_best_is_judged_by_the_floor_that_scores_best(finished: tuple[Study, Path]) -> None:
+    tables = finished[0].tables
+    assert [row["part"] for row in tables["verdicts"]] == ["newest 40 sessions", "all 90 sessions"]
+    for verdict in tables["verdicts"]:
+        own = [row for row in tables["rows"] if row["part"] == verdict["part"]]
+        first, *others = own
+        assert first["kind"] == "best" and first["mrr"] == verdict["best"] and len(first["seconds"]) == 2
+        floors = {row["model"]: row["mrr"] for row in others if row["kind"] == "floor"}
+        assert {*floors} | {first["model"]} >= {*COUNTING}
+        assert verdict["of_the_floor"] == max(
+            [*floors.values(), *([first["mrr"]] if first["model"] in COUNTING else [])]
+        )
+        assert verdict["outcome"] == anywhere.outcome(verdict["low"], verdict["high"])
+        assert verdict["low"] <= verdict["difference"] <= verdict["high"]
+        assert verdict["difference"] == pytest.approx(verdict["best"] - verdict["of_the_floor"], abs=1e-5)
+        assert max(floors, key=floors.__getitem__) != "popularity"  # the walk is told by what followed what
+
+
+def test_rivals_are_trained_where_the_cut_is_small(finished: tuple[Study, Path]) -> None:
+    rows = finished[0].tables["rows"]
+    assert [row["part"] for row in rows if row["model"] == "bpr-mf"] == ["newest 40 sessions"]
+
+
+def test_an_outcome_is_one_where_the_interval_leaves_nothing_open() -> None:
+    assert [anywhere.outcome(*ends) for ends in ((0.01, 0.02), (-0.01, 0.02), (-0.02, -0.01))] == [
+        "leads",
+        "draws",
+        "loses",
+    ]
+
+
+def test_finished_cuts_are_not_trained_again(finished: tuple[Study, Path]) -> None:
+    study, folder = finished
+    again, watcher = run(folder, folder / "anywhere.cells.json")
+    assert watcher.trained == 0 and watcher.told == [] and again.tables == study.tables
+    other, watcher = run(folder, folder / "anywhere.cells.json", ("best",))  # no rivals: the small cut is another cell
+    assert watcher.told == [f"{YOOCHOOSE}, newest 40 sessions: best"]
+    assert "bpr-mf" not in {row["model"] for row in other.tables["rows"]}
+
+
+def test_the_page_says_how_often_it_leads_and_what_is_not_there(finished: tuple[Study, Path], tmp_path: Path) -> None:
+    study, _ = finished
+    outcomes = [row["outcome"] for row in study.tables["verdicts"]]
+    counts = " | ".join(str(outcomes.count(outcome)) for outcome in ("leads", "draws", "loses"))
+    assert f"| next | 2 | {counts} |" in study.page
+    assert "Not at hand: cascades, text, queries, links." in study.page and "Quick run" not in study.page
+    assert [figure.layout.title.text for figure in study.drawn] == ["next: ahead of the best floor"]
+    study.write(tmp_path / "anywhere.json")
+    assert (tmp_path / "anywhere.md").read_text() == study.page
+
+
+def test_what_is_not_there_is_said(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="none of the folders sessions, cascades, text, queries, links is there"):
+        run(tmp_path, None)
+    with pytest.raises(SettingError, match="model 'markov' has no row here"):
+        run(data, None, ("markov",))

@@ -163,7 +163,11 @@ def test_labels_give_probabilities_and_a_cut(ensue: Ensue, files: Files) -> None
     assert found["cut"]["relevant"] == 13 and found["cut"]["recall_interval"][0] <= found["cut"]["recall"]
     assert 0.5 < found["best"][0]["probability"] <= 1 and found["repeat_another"] == 1
     shown = ensue("link", files.story, files.posts)
-    assert "at P = .5, by the labels of this file: " in shown.out and "precision" in shown.out
+    assert (
+        "at P = .5, by the labels of this file, of each fold of the posts by what the other folds taught, " in shown.out
+    )
+    assert "probabilities by the labels of this file: 13 posts of the story, 60 that count as outside it" in shown.err
+    assert found["labels"] == {"story": 13, "learned": 0, "taught": True}
 
 
 def test_link_asks_a_folder(ensue: Ensue, files: Files, tmp_path: Path) -> None:

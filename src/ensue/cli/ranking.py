@@ -16,7 +16,7 @@ from ensue.cli.options import Reading
 from ensue.data.posts import Corpus, read_corpus
 from ensue.lines import plural
 from ensue.tasks.link.predictor import LinkPredictor
-from ensue.tasks.link.ranked import SHOWN, RankedCorpus, rank
+from ensue.tasks.link.ranked import SHOWN, RankedCorpus, labels_of, rank
 from ensue.tasks.link.review.labels import Labels, labels_file
 from ensue.tasks.link.review.review import review as review_posts
 from ensue.tasks.link.sync import index_of, sync
@@ -65,8 +65,17 @@ def _predictor(corpus: Corpus, folder: Path | None, model: str, encoder: str) ->
     if folder is None:
         found = LinkPredictor.untrained(corpus.articles, corpus.posts, model, encoder)
         scores = "lexical scores" + (f" and {encoder}" if encoder and model == "best" else "")
+        labels = labels_of(found, corpus.articles, corpus.posts)
+        sure = (
+            "no probabilities unless posts are labelled"
+            if labels is None
+            else (
+                f"probabilities by the labels of this file: {plural(labels.story, 'post')} of the story, "
+                f"{len(corpus) - labels.story:,} that count as outside it"
+            )
+        )
         show.remark(
-            f"no model folder: {encoder if model == 'sbert' else scores}, no probabilities unless posts are labelled; "
+            f"no model folder: {encoder if model == 'sbert' else scores}, {sure}; "
             "`ensue fit link` learns weights and probabilities"
         )
         return found

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from ensue.cli import show
 from ensue.cli.show_links import cut, share
 from ensue.lines import plural
 from ensue.tasks.link.measures import AtCut
-from ensue.tasks.link.ranked import RankedCorpus
+from ensue.tasks.link.ranked import EVEN, RankedCorpus
 
 
 def cut_in_words(found: AtCut, what: str) -> str:
@@ -41,9 +43,12 @@ def ranked(found: RankedCorpus, k: int) -> None:
         f"{sum(copies.values()):,}"
     )
     if sure is not None:
-        show.line(f"probabilities {found.source}; {plural(int((sure >= 0.5).sum()), 'post')} at P of at least .5")
-    if found.cut is not None:
-        show.line(f"at P = .5, by the labels of this file: {cut_in_words(found.cut, 'post')}")
+        show.line(f"probabilities {found.source}; {plural(int((sure >= EVEN).sum()), 'post')} at P of at least .5")
+    if found.cut is not None and found.labels is not None:
+        how = "of each fold of the posts by what the other folds taught, " if found.labels.taught else ""
+        if found.labels.learned:
+            how = f"of which the model learned {found.labels.learned:,} of {found.labels.story:,}, "
+        show.line(f"at P = .5, by the labels of this file, {how}{cut_in_words(found.cut, 'post')}")
 
 
 def ranked_json(found: RankedCorpus, k: int) -> dict[str, Any]:
@@ -61,14 +66,13 @@ def ranked_json(found: RankedCorpus, k: int) -> dict[str, Any]:
         "repeat_another": sum(copies.values()),
         "probabilities": found.source or None,
         "cut": asdict(found.cut) if found.cut is not None else None,
+        "labels": asdict(found.labels) if found.labels is not None else None,
         "best": best,
     }
 
 
 def asked(found: RankedCorpus, row: int) -> None:
     """One post of a review, with the article that suits it best."""
-    import numpy as np
-
     frame = found.table_of(np.array([row]))
     show.line("")
     show.line(found.posts.texts[row])

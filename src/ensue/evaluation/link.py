@@ -79,7 +79,7 @@ class LinkScored:
     scores: Floats
     seconds: float
     cut: float | None
-    """The score that the model calls even; ``None`` for counting."""
+    """The score that the model calls even; ``None`` for counting, and where every score has one probability."""
 
 
 class Asked:
@@ -227,7 +227,7 @@ def _row(entry: Entry[LinkScored], asked: Asked, found: BootstrapResult) -> Row:
     run = runs[0]
     pool, true = run.scores[:, asked.pool], asked.related[:, asked.pool]
     notes["precision_at"] = {str(r): value for r, value in precision_curve(pool, true).items()}
-    if run.cut is not None and np.isfinite(run.cut):
+    if run.cut is not None:
         notes["even"] = asdict(at_cut(pool, true, run.cut))
     seconds = 1000 * sum(own.seconds for own in runs) / (len(runs) * len(asked.data))
     return Row(entry.name, found.by_name(), found.interval(), seconds, notes)

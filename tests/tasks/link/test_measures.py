@@ -16,6 +16,7 @@ from ensue.tasks.link.measures import (
     average_precision,
     by_row,
     calibrate,
+    cross_fitted,
     precision_curve,
     wilson,
 )
@@ -133,7 +134,19 @@ def test_scores_that_say_nothing_or_the_contrary() -> None:
         found = calibrate(scores, related)
         # Platt's targets: 3 of 4/5 and 7 of 1/9, in the mean .3178.
         assert found.slope == 0.0 and found.probabilities(scores)[0] == pytest.approx((3 * 0.8 + 7 / 9) / 10)
-        assert found.cut(0.5) == np.inf
+        assert found.cut(0.5) is None
+
+
+def test_no_post_is_told_a_probability_that_it_taught() -> None:
+    scores, folds = np.arange(12.0), np.arange(12) % 3
+    related = scores >= 6
+    found = cross_fitted(scores, related, folds)
+    for fold in range(3):
+        others = calibrate(scores[folds != fold], related[folds != fold])
+        assert found[folds == fold].tolist() == others.probabilities(scores[folds == fold]).tolist()
+    # A label that is turned round moves the probabilities of the other folds alone.
+    other = cross_fitted(scores, related ^ (scores == 0), folds)
+    assert ((found == other) == (folds == 0)).all()
 
 
 def test_a_perfect_scorer_is_calibrated_to_finite_numbers() -> None:

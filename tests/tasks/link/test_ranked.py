@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from ensue.cli.show_ranked import ranked_json
 from ensue.data.posts import Posts
+from ensue.records import Post
 from ensue.tasks.link import scores as scoring
-from ensue.tasks.link.measures import at_cut
+from ensue.tasks.link.folds import folds_of
+from ensue.tasks.link.measures import at_cut, calibrate, cross_fitted
 from ensue.tasks.link.predictor import LinkPredictor
-from ensue.tasks.link.ranked import rank
+from ensue.tasks.link.ranked import FileLabels, rank
 from tests.tasks.link.checks import NAMES, planted, post
 
 
@@ -30,5 +36,33 @@ def test_the_best_article_of_each_post_whatever_the_blocks(monkeypatch: pytest.M
     own = np.where(related.any(1), related.argmax(1), whole.argmax(1))
     placed = np.full(whole.shape, -np.inf)
     placed[np.arange(len(whole)), own] = whole.max(1)
+    taught = np.where(related.any(1), 1, 0)
+    sure = cross_fitted(whole.max(1), taught == 1, folds_of(posts, taught == 1))
     assert found.cut is not None
-    assert found.cut == at_cut(placed, related, found.cut.cut)
+    assert replace(found.cut, cut=0.5) == at_cut(np.where(placed > -np.inf, sure[:, None], 0), related, 0.5)
+    assert found.cut.cut == calibrate(whole.max(1), taught == 1).cut(0.5)
+    assert found.labels == FileLabels(36, 0, taught=True)
+
+
+def test_labels_against_the_order_give_one_probability_and_no_cut() -> None:
+    """Half of the posts are labelled, and only those that share no word with the story."""
+    articles = planted().articles.select(np.array([0]))
+    posts = Posts.of(
+        [*(Post(f"ferry {n}", f"a{n}") for n in range(9)), *(Post(f"x{n}", f"b{n}", ("ferry",)) for n in range(9))]
+    )
+    found = rank(LinkPredictor.untrained(articles, posts), articles, posts)
+    assert found.cut is None and found.probabilities is not None
+    assert np.ptp(found.probabilities) == 0
+    assert found.source == (
+        "learned from the labels of this file; they are flat, 0.50 for every post, because labels do not rise with "
+        "scores"
+    )
+    assert "Infinity" not in json.dumps(ranked_json(found, 3)) and ranked_json(found, 3)["cut"] is None
+
+
+def test_a_folder_says_which_of_the_labelled_posts_it_learned() -> None:
+    predictor = LinkPredictor("tfidf")
+    list(predictor.fit(planted(), planted(num=2, first=20)))
+    posts = Posts.of([post("ferry", 0), Post("a ferry at night", "n", ("ferry",)), post("storm", 1)])
+    found = rank(predictor, planted(("ferry",)).articles.select(np.array([0])), posts)
+    assert found.labels == FileLabels(2, 1, taught=False) and found.source == "learned from held-out posts"

@@ -35,7 +35,7 @@ def hold_out_posts(posts: Posts, share: float = 0.1, seed: int = 0) -> tuple[Pos
     linked = np.diff(posts.offsets) > 0
     if not linked.any():
         raise DataError("no post is about an article; name their column with --columns about=…")
-    groups = _groups(posts)
+    groups = groups_of(posts)
     members = np.bincount(groups[linked], minlength=len(posts))
     roots = np.flatnonzero(members)
     if len(roots) < 2:
@@ -102,7 +102,7 @@ def link_leaks(train: Posts, other: Posts) -> LinkLeaks:
     )
 
 
-def _groups(posts: Posts) -> Index:
+def groups_of(posts: Posts) -> Index:
     """(posts,) the first post that each hangs together with by articles or near-copies."""
     owners = np.repeat(np.arange(len(posts)), np.diff(posts.offsets))
     frame = pl.DataFrame({"about": posts.about, "post": owners})

@@ -37,7 +37,7 @@ def learn_probabilities(state: LinkState, held: Corpus) -> None:
     """Turn scores into probabilities by held-out posts, and note what a cut at one half gives there."""
     scores, related = scores_of(state, held.posts).whole(), held.related
     state.calibration = calibrate(scores, related)
-    even = at_cut(scores, related, state.calibration.cut(EVEN))
+    even = at_cut(state.calibration.probabilities(scores), related, EVEN)
     state.metadata.validation = Validation(
         mrr=float(by_row(scores, related)[:, 0].mean()),
         precision=even.precision,

@@ -90,7 +90,8 @@ def wilson(hits: float, trials: float) -> tuple[float, float]:
 class AtCut:
     """What a threshold catches."""
 
-    cut: float
+    cut: float | None
+    """The threshold; ``None`` where no score has it."""
     retrieved: int
     """Pairs that score at least the cut."""
     right: int
@@ -117,14 +118,14 @@ def at_cut(scores: Scores, related: Mask, cut: float, seed: int = 0) -> AtCut:
     return at_counts(cut, (chosen & related).sum(0), chosen.sum(0), related.sum(0), seed)
 
 
-def at_counts(cut: float, right_pairs: Index, chosen_pairs: Index, related_pairs: Index, seed: int = 0) -> AtCut:
+def at_counts(cut: float | None, right_pairs: Index, chosen_pairs: Index, related_pairs: Index, seed: int = 0) -> AtCut:
     """Precision and recall of chosen pairs.
 
     Intervals resample articles with all their posts, because posts about one article succeed and fail together; and
     they are at least as wide as Wilson's, which also covers shares of 0 and of 1, and a single article.
 
     Args:
-        cut: the threshold they were chosen by.
+        cut: the threshold they were chosen by, if any.
         right_pairs: (articles,) chosen pairs that are related.
         chosen_pairs: (articles,).
         related_pairs: (articles,).
@@ -160,9 +161,26 @@ class Calibration:
         sure: Floats = 1 / (1 + np.exp(-np.clip(self.slope * scores.astype(np.float64) + self.intercept, -500, 500)))
         return sure
 
-    def cut(self, probability: float) -> float:
-        """The score that has a probability; infinite where every score has the same."""
-        return (np.log(probability / (1 - probability)) - self.intercept) / self.slope if self.slope else np.inf
+    def cut(self, probability: float) -> float | None:
+        """The score that has a probability; ``None`` where every score has the same one."""
+        if not self.slope:
+            return None
+        return float((np.log(probability / (1 - probability)) - self.intercept) / self.slope)
+
+
+def cross_fitted(scores: Floats, related: Mask, folds: Index) -> Floats:
+    """Probabilities of the shape of the scores, of each fold by a calibration that the other folds taught.
+
+    Args:
+        scores: (posts, …).
+        related: of the same shape.
+        folds: (posts,) the number of each post's fold; at least two folds.
+    """
+    sure = np.empty(scores.shape)
+    for fold in np.unique(folds):
+        own = folds == fold
+        sure[own] = calibrate(scores[~own], related[~own]).probabilities(scores[own])
+    return sure
 
 
 def calibrate(scores: Scores, related: Mask) -> Calibration:

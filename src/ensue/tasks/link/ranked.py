@@ -17,11 +17,13 @@ from ensue.data.near_copies import near_copies
 from ensue.data.posts import Articles, Posts
 from ensue.metrics import Floats
 from ensue.tasks.link.encode import joined
+from ensue.tasks.link.folds import folds_of
 from ensue.tasks.link.infer import similarities
-from ensue.tasks.link.measures import AtCut, Mask, at_counts, calibrate
+from ensue.tasks.link.measures import AtCut, Calibration, Mask, at_counts, calibrate, cross_fitted
 from ensue.tasks.link.review.reranker import Reranker
 from ensue.tasks.link.scores import scores_of
 from ensue.tasks.link.state import LinkState
+from ensue.tasks.link.train import training_hashes
 from ensue.text.lexical import Lexical
 from ensue.text.sentences import sentences
 from ensue.text.sparse import SparseRows
@@ -31,6 +33,19 @@ SHOWN = 1000
 COLUMNS = ("probability", "article", "sentence", "copy_of")
 """What the output has beside the input's columns; ``score`` where there are no probabilities."""
 EVEN = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class FileLabels:
+    """What labels in a file of posts are to its ranking; one that names no article of the story counts as a no."""
+
+    story: int
+    """Posts that are labelled as about the story."""
+    learned: int
+    """Those among them that the model was trained on."""
+    taught: bool
+    """Whether the probabilities were learned from these labels; what a cut catches is then told of each fold of the
+    posts by a calibration that the other folds taught."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +60,9 @@ class RankedCorpus:
         columns: (posts,) number of that article.
         probabilities: (posts,) P(relevant), or ``None`` where nothing was labelled to learn it from.
         copies: (posts,) number of the best ranked post that says the same; its own where that is itself.
-        cut: what a probability of one half catches, where posts have labels.
+        cut: what a probability of one half catches, where posts have labels and probabilities differ.
         source: where the probabilities come from, for people.
+        labels: what the labels of the file are to all this; ``None`` where none tells one post from another.
     """
 
     articles: Articles
@@ -58,6 +74,7 @@ class RankedCorpus:
     copies: Index
     cut: AtCut | None
     source: str
+    labels: FileLabels | None = None
 
     def table(self, num: int | None = None) -> pl.DataFrame:
         """The best posts as the four columns: probability (or score), article, sentence, copy_of."""
@@ -116,7 +133,9 @@ class RankedCorpus:
         order = np.lexsort((-self.scores, -odds))
         copies = _copies(order, self.copies)
         source = f"after {len(read):,} labels, {int(labels.sum()):,} of them yes"
-        return replace(self, scores=odds, order=order, probabilities=sure, copies=copies, source=source, cut=None)
+        return replace(
+            self, scores=odds, order=order, probabilities=sure, copies=copies, source=source, cut=None, labels=None
+        )
 
     def _sentences(self, rows: Index) -> list[str]:
         parts = [sentences(text) for text in self.articles.texts]
@@ -142,38 +161,49 @@ def rank(state: LinkState, articles: Articles, posts: Posts, *, grouped: bool = 
     scores, columns = scores_of(whole, posts).best(places)
     order = np.argsort(-scores, kind="stable")
     related = _related(articles, posts)
+    labels = labels_of(state, articles, posts)
     calibration, source = state.calibration, "learned from held-out posts"
-    labelled = bool(related.any()) and not bool(related.all())
-    if calibration is None and labelled:
-        calibration, source = calibrate(scores[:, None], related), "learned from the labels of this file"
-    sure = None if calibration is None else calibration.probabilities(scores)
+    if labels is not None and labels.taught:
+        calibration, source = calibrate(scores, related), "learned from the labels of this file"
     groups = near_copies(posts.texts) if grouped and len(posts) else np.arange(len(posts))
-    cut = None
-    if calibration is not None and labelled:
-        cut = _at_cut(scores, columns, articles, posts, calibration.cut(EVEN))
-    return RankedCorpus(
-        articles, posts, order, scores, columns, sure, _copies(order, groups), cut,
-        source if calibration is not None else "",
-    )  # fmt: skip
+    copies = _copies(order, groups)
+    if calibration is None:
+        return RankedCorpus(articles, posts, order, scores, columns, None, copies, None, "", labels)
+    sure, cut = calibration.probabilities(scores), None
+    if not calibration.slope:
+        source += f"; they are flat, {sure[0]:.2f} for every post, because labels do not rise with scores"
+    elif labels is not None:
+        counted = cross_fitted(scores, related, folds_of(posts, related, state.seed)) if labels.taught else sure
+        cut = _at_cut(counted >= EVEN, columns, articles, posts, calibration)
+    return RankedCorpus(articles, posts, order, scores, columns, sure, copies, cut, source, labels)
+
+
+def labels_of(state: LinkState, articles: Articles, posts: Posts) -> FileLabels | None:
+    """What labels of posts are to a ranking of them for a story; ``None`` where none tells one post from another."""
+    related = _related(articles, posts)
+    if not related.any() or related.all():
+        return None
+    learned = np.isin(training_hashes(posts.select(related)), state.train_prints.numpy())
+    return FileLabels(int(related.sum()), int(learned.sum()), state.calibration is None)
 
 
 def _related(articles: Articles, posts: Posts) -> Mask:
-    """(posts, 1) whether a post is labelled as about any article of the story."""
-    related = np.zeros((len(posts), 1), bool)
+    """(posts,) whether a post is labelled as about any article of the story."""
+    related = np.zeros(len(posts), bool)
     related[posts.pairs(articles)[0][:, 1]] = True
     return related
 
 
-def _at_cut(scores: Floats, columns: Index, articles: Articles, posts: Posts, cut: float) -> AtCut:
+def _at_cut(chosen: Mask, columns: Index, articles: Articles, posts: Posts, calibration: Calibration) -> AtCut:
     """A post counts once: under the article it is about, or under the one that suits it best."""
     numbers, rows = posts.pairs(articles)[0].T
     own = np.full(len(posts), len(articles))
     np.minimum.at(own, rows, numbers)  # the first of those it is about
     related = own < len(articles)
-    own, chosen = np.where(related, own, columns), scores >= cut
+    own = np.where(related, own, columns)
     size = len(articles)
     return at_counts(
-        cut,
+        calibration.cut(EVEN),
         np.bincount(own[chosen & related], minlength=size),
         np.bincount(own[chosen], minlength=size),
         np.bincount(own[related], minlength=size),

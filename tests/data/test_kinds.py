@@ -25,6 +25,10 @@ TEXTS = {
     "fasttext": "__label__pos a fine film\n",
     "trees": "(3 (2 fine) (2 film))\n",
     "ss": "u1\t\tp1\t\t5\t\ta fine film <sssss> yes\n",
+    "labelled words": "DESC:manner How did it begin ?\nENTY:cremat What films ?\nDESC:def What is it ?\nENTY:a Who ?\n",
+    "labelled words, numbers": "1 a fine film\n0 a dull one\n1 fine\n0 dull\n",
+    "labelled csv": '"3","A title","a text, and more"\n',
+    "sick": "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n1\ta\tb\t3\tNEUTRAL\n",
     "imdb": "pos/17\ttt01\t9\ta fine film\n",
 }
 LOGS = {

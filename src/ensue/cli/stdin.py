@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterator
 
 from ensue.cli import show
+from ensue.data.arrays import json_lines_of
 from ensue.data.encodings import mend_halves, mended
 from ensue.errors import DataError
 
@@ -18,7 +20,7 @@ def lines() -> Iterator[tuple[int, str]]:
     """
     halves = 0
     try:
-        for number, line in enumerate(sys.stdin, 1):
+        for number, line in enumerate(_records(), 1):
             if not line.lstrip().startswith("{") or "\\u" not in line:
                 yield number, line
                 continue
@@ -29,3 +31,17 @@ def lines() -> Iterator[tuple[int, str]]:
         raise DataError(f"-: not UTF-8 ({error.reason} at byte {error.start}); send UTF-8") from error
     for note in mended(halves):
         show.remark(f"-: {note}")
+
+
+def _records() -> Iterator[str]:
+    """The lines of stdin; of a JSON array its records."""
+    for line in sys.stdin:
+        if line.lstrip().startswith("["):
+            rest = sys.stdin.read()
+            listed = json_lines_of("-", f"{line}{rest}".encode())
+            yield from io.StringIO(f"{line}{rest}" if listed is None else listed[0].decode())
+            return
+        yield line
+        if line.strip():
+            break
+    yield from sys.stdin

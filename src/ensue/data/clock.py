@@ -24,7 +24,7 @@ WORDS = {"s": "seconds", "ms": "milliseconds", "h": "hours", "iso": "ISO dates"}
 _SUFFIX = re.compile(r"_(?:(s|sec|seconds?)|(ms|millis|milliseconds?)|(h|hours?))$", re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 # Numbers of 1973 and later: seconds since 1970 up to the year 5138, milliseconds from there on.
-_SECONDS, MILLISECONDS = 1e8, 1e11
+SINCE_1970, MILLISECONDS = 1e8, 1e11
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def read_clock(column: pl.Series, layout: str, where: Where, stated: str | None 
             f"{where(int(seconds.argmax()))}: time {numbers.max():g} cannot be {WORDS[unit]} ({reason}); state the "
             "unit with --time-unit"
         )
-    absolute = bool(seconds.min() >= _SECONDS)
+    absolute = bool(seconds.min() >= SINCE_1970)
     since = " since 1970" if absolute else " from 0" if seconds.min() == 0 else ""
     return Clock(column, seconds, unit, absolute, f"{WORDS[unit]}{since} ({reason}), {_range(seconds, unit, absolute)}")
 
@@ -157,7 +157,7 @@ def _refuse_text(column: pl.Series, parsed: pl.Series, where: Where) -> None:
 
 
 def _refuse_mixture(numbers: Times, where: Where) -> None:
-    if not _SECONDS <= numbers.min() < MILLISECONDS <= numbers.max():
+    if not SINCE_1970 <= numbers.min() < MILLISECONDS <= numbers.max():
         return
     coarse = numbers < MILLISECONDS
     place = int(np.argmax(coarse != coarse[0]))
@@ -177,11 +177,11 @@ def _unit(numbers: Times, name: str, layout: str, stated: str | None) -> tuple[s
         return named, f"by the column's name {quoted(name)}"
     if layout.endswith("histories"):
         return "s", "the record's convention"
-    if low >= _SECONDS:
+    if low >= SINCE_1970:
         return "s" if low < MILLISECONDS else "ms", f"inferred: values near {low:.1e}".replace("e+", "e").replace(
             "e0", "e"
         )
-    if layout == "forest" and low >= 2e5 and high <= 7e5:
+    if layout in ("forest", "ms-hgat", "topo-lstm") and low >= 2e5 and high <= 7e5:
         return "h", f"inferred: values near {low:.0f}"
     if layout == "hidan":
         return "h", "the layout's convention"

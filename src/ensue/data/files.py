@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ensue.data.arrays import json_lines_of
 from ensue.data.encodings import MARKS, decode, mend_halves, mended
 from ensue.data.packed import Opening, allowed, memory_at_hand, packing, unpack
 from ensue.data.parquet import require_small
@@ -268,6 +269,8 @@ def open_file(path: Path, **opening: Unpack[Opening]) -> Content:
     halves = 0
     if _begins(text) in (b"{", b"["):
         text, halves = mend_halves(text[3:] if text[:3] == MARKS[0] else text)  # JSON knows no mark
+        if (listed := json_lines_of(path, text)) is not None:
+            text, notes = listed[0], (*notes, listed[1])
     content = Content(path, text, (*notes, *mended(halves)), marked, first_line=first_line)
     _check_text(content)
     return content

@@ -18,11 +18,11 @@ from ensue.data.sequences.columns import find_columns
 from ensue.data.sequences.formats import recognise
 from ensue.data.table import Table, read_object
 from ensue.data.texts.formats import ROLES as TEXT_ROLES
-from ensue.data.texts.formats import read_rows
+from ensue.data.texts.formats import is_labelled, read_rows
 from ensue.errors import DataError
 
 Kind = Literal["sequences", "texts", "queries", "posts"]
-_NO_HEADER = ("fasttext", "trees", "ss", "imdb", "snli", "jsonl texts")
+_NO_HEADER = ("fasttext", "trees", "ss", "imdb", "snli", "jsonl texts", "labelled csv")
 
 
 def kind_of(
@@ -72,7 +72,8 @@ def _kind_of(path: Path, stated: set[str], phrases: bool, opening: Opening) -> K
         return "queries"
     table = _as_texts(content)
     if table is None:
-        return "sequences"
+        labelled = not content.parquet and is_labelled(content.head()) and recognise(content) is None
+        return "texts" if labelled else "sequences"
     if table.layout in _NO_HEADER:
         return "texts"
     if table.layout == "labelled lines":
@@ -104,7 +105,7 @@ def is_plain(path: str | Path, **opening: Unpack[Opening]) -> bool:
         content = open_file(Path(path), **opening)
         if content.parquet or content.json or "\t" in content.head(1)[0]:
             return False
-        return _as_texts(content) is None
+        return _as_texts(content) is None and not is_labelled(content.head())
 
 
 def _is_collected(content: Content) -> bool:

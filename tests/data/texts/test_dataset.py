@@ -278,8 +278,8 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     "late header": ("\ntext,label\na,1\n", ":1: is empty, the header stands in line 2; delete the lines before it"),
     "no names": (
         "\nfoo,bar\na,1\n",
-        ":2: 'foo,bar' begins no known layout of texts; give label TAB text, or a header whose names are known or "
-        "stated with --columns text=…,label=…",
+        ":2: 'foo,bar' begins no known layout of texts; give label TAB text, NUMBER text, or a header whose names "
+        "are known or stated with --columns text=…,label=…",
     ),
     "encoding": (
         b"1\ta\n2\tb\xff\n",
@@ -377,3 +377,69 @@ def test_select() -> None:
     assert list(texts.select(np.array([False, True, True])).records()) == expected[1:]
     kept = texts.select(slice(1, 3))
     assert kept.groups is not None and kept.groups.to_list() == ["g", "h"]
+
+
+def test_a_label_before_a_space_by_hand(tmp_path: Path) -> None:
+    text = "DESC:manner How did it begin ?\nENTY:cremat What films ?\n\nDESC:manner How ?\nENTY:cremat Which ?\n"
+    texts, understood = read_texts(write(tmp_path, text))
+    assert understood.layout == "labelled words"
+    assert understood.notes == ("1 empty line skipped", "the label is what stands before the first space of a line")
+    assert [(record.label, *record.texts) for record in texts.records()][:2] == [
+        ("DESC:manner", "How did it begin ?"),
+        ("ENTY:cremat", "What films ?"),
+    ]
+    texts, _ = read_texts(write(tmp_path, "4 a  fine film\n-1 a dull one\n4 fine\n-1 dull\n"))
+    assert texts.labels is not None and texts.labels.to_list() == ["4", "-1", "4", "-1"]
+    assert texts.texts[0][0] == "a  fine film"
+
+
+def test_numbered_lines_have_no_labels(tmp_path: Path) -> None:
+    path = write(tmp_path, "1 the first\n2 the second\n3 the third\n4 the fourth\n")
+    with pytest.raises(DataError, match="give label TAB text, NUMBER text, or a header"):
+        read_texts(path)
+    with pytest.raises(DataError, match=r":121: 'five' has no label before its text; .* such as '1 one'"):
+        read_texts(write(tmp_path, "1 one\n0 two\n" * 60 + "five\n"))
+    with pytest.raises(DataError, match="begins no known layout"):
+        read_texts(write(tmp_path, "1 one\n0 two\n1 three\n0 four\nfive\n"))
+
+
+def test_quoted_columns_without_a_header_by_hand(tmp_path: Path) -> None:
+    rows = '"3","Oil, again","Prices ""rise"",\nthey say"\n"1","Votes","A count"\n'
+    texts, understood = read_texts(write(tmp_path, rows))
+    assert (understood.layout, understood.columns) == ("labelled csv", {"text": "title + text", "label": "label"})
+    assert understood.notes == (
+        "no header: the columns are read as label, title, text; title and text are one text: choose others with "
+        "--columns label=label,text=text",
+    )
+    assert [(record.label, *record.texts) for record in texts.records()] == [
+        ("3", 'Oil, again Prices "rise",\nthey say'),
+        ("1", "Votes A count"),
+    ]
+    pairs, _ = read_texts(write(tmp_path, rows), columns={"label": "label", "text": "title", "second": "text"})
+    assert pairs.record(1).texts == ("Votes", "A count")
+    texts, understood = read_texts(write(tmp_path, '2,"a fine film"\n1,"a dull one"\n'))
+    assert [*texts.texts[0]] == ["a fine film", "a dull one"]
+    assert understood.notes == ("no header: the columns are read as label, text",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('"3","a","b"\n"3","a"\n', ":2: 2 fields, but the layout has 3"),
+        ('"3","a","b","c","d"\n', ":1: 5 fields without a header; give label,text or label,title,text"),
+    ],
+)
+def test_quoted_columns_that_do_not_fit(tmp_path: Path, text: str, message: str) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(DataError) as caught:
+        read_texts(path)
+    assert str(caught.value).startswith(f"{path}{message}")
+
+
+def test_sick_by_hand(tmp_path: Path) -> None:
+    header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+    texts, understood = read_texts(write(tmp_path, f"{header}7\tA man rests\tA man sleeps\t4.1\tNEUTRAL\n"))
+    assert texts.record(0) == Text(("A man rests", "A man sleeps"), "NEUTRAL", "7")
+    assert understood.columns == {
+        "text": "sentence_A", "second": "sentence_B", "label": "entailment_judgment", "id": "pair_ID",
+    }  # fmt: skip

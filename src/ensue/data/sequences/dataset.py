@@ -25,7 +25,8 @@ from ensue.data.packed import Opening
 from ensue.data.report import Clocked, ReadReport
 from ensue.data.roles import Found
 from ensue.data.sequences.columns import WITHIN, find_columns, is_retailrocket, is_typed, is_user_log
-from ensue.data.sequences.formats import READERS, Events, list_events, read_lists_of_parquet, recognise
+from ensue.data.sequences.events import Events
+from ensue.data.sequences.formats import READERS, list_events, read_lists_of_parquet, recognise
 from ensue.data.sequences.sessions import GAP, add_offsets, check_gap, cut, drop_prefixes, find_lists, read_lists
 from ensue.data.table import ReadOptions, Table, read_delimited, read_json, read_parquet
 from ensue.errors import DataError, SettingError

@@ -12,7 +12,8 @@ import polars as pl
 from ensue.data.clock import Where
 from ensue.data.files import Content
 from ensue.data.histories import Histories, ranges
-from ensue.data.sequences.formats import Events, list_events, split_ids
+from ensue.data.sequences.events import Events
+from ensue.data.sequences.formats import list_events, split_ids
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural, quoted
 

@@ -2,6 +2,9 @@
 
 ===============  ==========================================================================
 labelled lines   ``label TAB text``, or ``label TAB text TAB text`` for pairs; quotes mean nothing
+labelled words   ``4 text`` or ``DESC:manner text``: the label is the first word, a number or an upper-case word with a
+                 colon in it (SST, TREC)
+labelled csv     ``"3","title","text"`` without a header: a number, then one text or two, which are read as one
 csv, tsv         a header that names a text, and one row a text; so do jsonl and parquet
 snli             JSON Lines with ``gold_label``, ``sentence1`` and ``sentence2``
 jsonl texts      ``{"texts": […], "label": "…", "id": "…"}``
@@ -31,15 +34,21 @@ from ensue.errors import DataError, SettingError
 from ensue.lines import plural, quoted
 from ensue.records import Text
 
-_PAIRS = (("premise", "hypothesis"), *((f"{word}1", f"{word}2") for word in ("sentence", "text", "question")))
+_PAIRS = (
+    *(("premise", "hypothesis"), ("sentencea", "sentenceb"), ("1string", "2string")),
+    *((f"{word}1", f"{word}2") for word in ("sentence", "text", "question")),
+)
 _COLUMNS = Roles(
     known={
         "text": (
             *("text", "review", "reviewtext", "reviewbody", "sentence", "content", "body", "document", "comment"),
-            *("tweet", "question", "message", *(first for first, _ in _PAIRS)),
+            *("tweet", "question", "message", *(first for first, _ in _PAIRS), "description"),
         ),
         "second": (),
-        "label": ("goldlabel", "label", "sentiment", "category", "class", "stars", "rating", "polarity", "target"),
+        "label": (
+            *("goldlabel", "label", "entailmentjudgment", "entailmentlabel", "sentiment", "category", "class"),
+            *("classindex", "stars", "rating", "polarity", "target", "isduplicate", "quality"),
+        ),
         "id": ("id", "pairid", "textid", "reviewid", "uid"),
         "group": (
             *("group", "groupid", "movie", "movieid", "product", "productid", "businessid", "captionid", "promptid"),
@@ -53,6 +62,9 @@ _COLUMNS = Roles(
 ROLES = tuple(_COLUMNS.known)
 _NAMES = {name for names in (*_COLUMNS.known.values(), *_PAIRS) for name in names}
 _IMDB = re.compile(r"(pos|neg|unsup)/\d+\t[^\t]*\t\d+\t")
+_MARK = r"[-+]?\d+(?:\.\d+)?|[A-Z][A-Z_]*:\w+"
+_WORDS = re.compile(rf"\s*({_MARK}) +\S.*")
+_CSV = re.compile(r'"?[-+]?\d+"?,"')
 _SS = re.compile(r"[^\t]+\t\t[^\t]+\t\t[\d.]+\t\t")
 
 
@@ -91,6 +103,10 @@ def _table(content: Content, first: str, stated: Mapping[str, str]) -> Table:
         table = read_table(content, find)
         return replace(table, layout="snli") if "gold_label" in table.columns.values() else table
     separator = _separator(content, first, stated)
+    if separator is None and _CSV.match(first):
+        return _labelled_csv(content, stated)
+    if separator is None and is_labelled(content.head()):
+        return _labelled_words(content, stated)
     if separator is None:
         return _headless(content, first, stated)
     delimited = Delimited.of(content, separator)
@@ -110,6 +126,62 @@ def _fasttext(content: Content) -> Table:
     return Table("fasttext", frame, lambda row: f"{content.path}:{numbers[row]}", {}, notes)
 
 
+def is_labelled(head: Sequence[str]) -> bool:
+    """Whether the first lines are ``label text``: a number or an upper-case word with a colon, few of them different.
+
+    Of a list whose lines are numbered each has a number of its own.
+    """
+    marks = [found[1].partition(":")[0] if (found := _WORDS.fullmatch(line)) else None for line in head]
+    return None not in marks and len(set(marks)) <= len(marks) / 2
+
+
+def _labelled_words(content: Content, stated: Mapping[str, str]) -> Table:
+    if stated:
+        raise SettingError(f"{content.path}: the layout labelled words has no columns; leave --columns out")
+    lines, numbers, notes = content.filled_lines()
+    found = lines.str.extract_groups(rf"^\s*({_MARK})\s+(.*)$").struct.unnest()
+    for row in found["1"].is_null().arg_true()[:1]:
+        problem = f"{quoted(lines[row], 40)} has no label before its text"
+        raise DataError(f"{content.path}:{numbers[row]}: {problem}; the file begins with lines such as {_shape(lines)}")
+    frame = found.rename({"1": "label", "2": "text"}).select("text", "label")
+    note = "the label is what stands before the first space of a line"
+    return Table("labelled words", frame, lambda row: f"{content.path}:{numbers[row]}", {}, (*notes, note))
+
+
+def _shape(lines: pl.Series) -> str:
+    return quoted(lines[0], 20)
+
+
+def _labelled_csv(content: Content, stated: Mapping[str, str]) -> Table:
+    """A number and one text, or a title and a text, which are one text unless columns are stated."""
+    width = len(next(row for _, row in content.rows(",") if any(row)))
+    if not 2 <= width <= 4:
+        raise DataError(
+            f"{content.path}:1: {plural(width, 'field')} without a header; give label,text or label,title,text, or a "
+            "header whose names are known or stated with --columns text=…,label=…"
+        )
+    names = ("label", "text") if width == 2 else ("label", "title", "text", "more")[:width]
+    require_columns(content.path, names, stated)
+    delimited = Delimited(content, ",", given=names)
+    if stated:
+        table = read_delimited(delimited, {role: stated[role] for role in ROLES if role in stated}, ())
+        return replace(table, layout="labelled csv")
+    table = read_delimited(delimited, {name: name for name in names}, ())
+    text = pl.concat_str([pl.col(name).fill_null("") for name in names[1:]], separator=" ").str.strip_chars()
+    read = " and ".join(names[1:])
+    note = f"no header: the columns are read as {', '.join(names)}"
+    if width > 2:
+        note = f"{note}; {read} are one text: choose others with --columns label=label,text=text"
+    frame = table.frame.select(text.alias("text"), "label")
+    return replace(
+        table,
+        layout="labelled csv",
+        frame=frame,
+        columns={"text": " + ".join(names[1:]), "label": "label"},
+        notes=(note,),
+    )
+
+
 def _headless(content: Content, first: str, stated: Mapping[str, str]) -> Table:
     """Fields between tabs that no header names."""
     lines, numbers, notes = content.filled_lines()
@@ -126,7 +198,7 @@ def _headless(content: Content, first: str, stated: Mapping[str, str]) -> Table:
     else:
         raise DataError(
             f"{content.path}:{numbers[0]}: {quoted(first, 40)} begins no known layout of texts; give label TAB text, "
-            "or a header whose names are known or stated with --columns text=…,label=…"
+            "NUMBER text, or a header whose names are known or stated with --columns text=…,label=…"
         )
     counts = lines.str.count_matches(between, literal=True) + 1
     for row in (counts != len(names)).arg_true()[:1]:

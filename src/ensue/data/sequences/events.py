@@ -1,0 +1,119 @@
+"""What a file of sequences holds before its clock is understood, and how readers of lines put it together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from ensue.data.clock import Where
+from ensue.data.files import Content
+from ensue.data.histories import Index
+from ensue.errors import DataError
+from ensue.lines import quoted
+
+
+@dataclass(frozen=True)
+class Events:
+    """What a file holds, sequence after sequence, before its clock is understood."""
+
+    values: pl.Series
+    """(events,) categorical."""
+    times: pl.Series | None
+    """(events,) numbers, dates or texts of either."""
+    lengths: Index
+    """(sequences,) number of events of each."""
+    names: pl.Series
+    """(sequences,) texts, or empty."""
+    where: Where
+    """The place of an event in the file."""
+    columns: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    unordered: bool = False
+    """Whether the layout is known to keep events in no order of time."""
+
+
+def filled_lines(content: Content) -> tuple[pl.Series, Index, tuple[str, ...]]:
+    """As :meth:`Content.filled_lines`, without spaces around them."""
+    lines, numbers, notes = content.filled_lines()
+    return lines.str.strip_chars(), numbers, notes
+
+
+def refuse(texts: pl.Series, wrong: pl.Series, content: Content, numbers: Index, expected: str) -> None:
+    """Raise at the first text that is wrong.
+
+    Args:
+        texts: the texts.
+        wrong: which of them are.
+        content: their file.
+        numbers: the line of each.
+        expected: what to do.
+
+    Raises:
+        DataError: one of them is.
+    """
+    places = wrong.arg_true()
+    if len(places):
+        shown = quoted(texts[places[0]], 40)
+        raise DataError(f"{content.path}:{numbers[places[0]]}: {shown} does not fit; {expected}")
+
+
+def events_of(
+    content: Content,
+    values: pl.Series,
+    times: pl.Series | None,
+    numbers: Index,
+    notes: tuple[str, ...],
+    names: pl.Series | None = None,
+) -> Events:
+    """Events of a list of values, and maybe one of times, a line; see :func:`flat_events`."""
+    lengths = values.list.len().to_numpy()
+    at = np.repeat(numbers, lengths)
+    flat_times = None if times is None else times.explode()
+    return flat_events(content, values.explode(), flat_times, lengths, at, notes, names)
+
+
+def flat_events(
+    content: Content,
+    values: pl.Series,
+    times: pl.Series | None,
+    lengths: Index,
+    at: Index,
+    notes: tuple[str, ...],
+    names: pl.Series | None = None,
+) -> Events:
+    """Events of a file of lines.
+
+    Args:
+        content: the file.
+        values: (events,) texts.
+        times: (events,) or ``None``.
+        lengths: (sequences,) number of events of each.
+        at: (events,) the line of each.
+        notes: for the report.
+        names: (sequences,) or ``None``.
+
+    Raises:
+        DataError: an empty value.
+    """
+
+    def where(event: int) -> str:
+        return f"{content.path}:{at[event]}"
+
+    named = pl.Series(dtype=pl.String) if names is None else names
+    return Events(
+        categorical(values.str.strip_chars(), where), times, lengths.astype(np.int64), named, where, notes=notes
+    )
+
+
+def categorical(values: pl.Series, where: Where) -> pl.Series:
+    """Values as categories.
+
+    Raises:
+        DataError: one is empty.
+    """
+    empty = (values.is_null() | (values == "")).arg_true()
+    if len(empty):
+        raise DataError(f"{where(empty[0])}: a value is empty; every event needs one")
+    return values.cast(pl.Categorical)

@@ -1,0 +1,63 @@
+"""A JSON array is read wherever JSON Lines are, with the same outcome."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensue.data.kinds import kind_of
+from ensue.data.posts import read_articles, read_posts
+from ensue.data.queries import read_queries
+from ensue.data.sequences import read
+from ensue.data.texts import read_texts
+from ensue.errors import DataError
+from tests.data.files import write
+
+FILES: dict[str, tuple[str, Callable[[Path], Any], list[dict[str, Any]]]] = {
+    "histories": ("sequences", lambda path: [*read(path)[0].records()], [{"values": ["a", "b"]}, {"values": ["c"]}]),
+    "events": (
+        *("sequences", lambda path: [*read(path)[0].records()]),
+        [{"session": 1, "item": "x ]", "time": 5}, {"session": 1, "item": "{y", "time": 6}],
+    ),
+    "texts": (
+        *("texts", lambda path: [*read_texts(path)[0].records()]),
+        [{"text": 'a "fine"\nfilm', "label": "pos"}, {"text": "\\", "label": "neg"}],
+    ),
+    "queries": (
+        *("queries", lambda path: [*read_queries(path)[0].histories.records()]),
+        [{"user": 1, "session": 1, "query": "films"}, {"user": 1, "session": 1, "query": "fine films"}],
+    ),
+    "posts": ("texts", lambda path: [*read_posts(path)[0].records()], [{"id": "1", "text": "a post", "about": ["7"]}]),
+    "articles": ("texts", lambda path: [*read_articles(path)[0].records()], [{"id": "7", "body": "an article"}]),
+}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize(("kind", "reader", "rows"), FILES.values(), ids=FILES.keys())
+def test_as_json_lines(
+    tmp_path: Path, kind: str, reader: Callable[[Path], Any], rows: list[dict[str, Any]], indent: int | None
+) -> None:
+    lines = write(tmp_path, "".join(f"{json.dumps(row)}\n" for row in rows), "lines.jsonl")
+    listed = write(tmp_path, json.dumps(rows, indent=indent), "array.json")
+    assert reader(listed) == reader(lines)
+    assert kind_of(listed) == kind_of(lines) == kind
+
+
+def test_the_report_says_so_and_messages_count_records(tmp_path: Path) -> None:
+    path = write(tmp_path, '[\n {"values": ["a"]},\n\n {"values": ["b",\n "c"]}\n]\n')
+    _, understood = read(path)
+    assert understood.notes == ("a JSON array of 2 records: messages name a record by its number in place of a line",)
+    path = write(tmp_path, '[\n {"values": ["a"]},\n\n {"values": [""]}\n]\n')
+    with pytest.raises(DataError, match=":2: a value is empty"):
+        read(path)
+
+
+@pytest.mark.parametrize("text", ['[{"values": ["a"]}', '[{"values": ["a"}]', '[{"values": ["a"]} {}]', '[{"a": 1},]'])
+def test_a_broken_array_is_no_json(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(DataError, match=r"is not JSON .*; give JSON Lines, or one whole document"):
+        read(path)

@@ -11,6 +11,7 @@ import pytest
 
 from ensue.cli import suggest
 from ensue.evaluation import suggest as evaluator
+from ensue.tasks.suggest.catalogue import COUNTING
 from tests.cli.conftest import Ensue, Ran, run
 from tests.test_figures import fetches
 
@@ -141,7 +142,7 @@ def test_evaluate_writes_the_card(ensue: Ensue, files: Files) -> None:
     card = (files.model / "CARD.md").read_text()
     assert "| model | bleu | precision@1 |" in card and "most-frequent-next" in card and "## What it keeps" in card
     found = json.loads(ensue("evaluate", files.model, files.test, "--json").out)
-    assert [row["model"] for row in found["rows"]] == ["mtn", "most-frequent-next", "repeat-last"]
+    assert [row["model"] for row in found["rows"]] == ["mtn", *COUNTING]
     assert found["rows"][0]["by_length"]["1"]["targets"] == 12
     ran = ensue("evaluate", files.model, files.test, "--protocol", "paper")
     assert "data: 1 session, 3 queries, sessions of 3 to 5 queries of at most 10 words" in ran.out
@@ -158,7 +159,7 @@ def test_compare_counts_beside(ensue: Ensue, files: Files) -> None:
     )
     assert ran.code == 0, ran.err
     found = json.loads(ran.out)
-    assert [row["model"] for row in found["rows"]] == ["most-frequent-next", "repeat-last"]
+    assert [row["model"] for row in found["rows"]] == [*COUNTING]
     assert found["rows"][0]["mrr@10"] > 0.8 and found["verdict"].startswith("by BLEU no network among these rows; ")
 
 

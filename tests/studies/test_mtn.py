@@ -183,7 +183,7 @@ def test_finished_cells_are_not_trained_again(
     assert watcher.trained == 0
     assert [row["bleu"] for row in again.tables["overall"]] == [row["bleu"] for row in study.tables["overall"]]
     cells = json.loads(copy.read_text())["cells"]
-    assert len(cells) == 4 + 2 + 2 + 1 and all(cell["ensue"] == __version__ for cell in cells.values())
+    assert len(cells) == 4 + 2 + len(COUNTING) + 1 and all(cell["ensue"] == __version__ for cell in cells.values())
     gone = next(name for name in cells if json.loads(name).get("model") == "seq2seq")
     copy.write_text(json.dumps({"cells": {name: cell for name, cell in cells.items() if name != gone}}))
     once, watcher = run(data, monkeypatch, copy, seeds=2)
@@ -290,7 +290,7 @@ def test_the_floors_are_those_that_are_known() -> None:
     watcher = Watcher()
     study = mtn._Study(TINY, Trainings(None, watcher.log, watcher.progress))
     rows = {(row["caps"], row["model"]): round(100 * row["bleu"], 2) for row in study._floors(sets[0])}
-    assert rows["none", "repeat-last"] == 8.33 and rows["none", "most-frequent-next"] == 7.82
+    assert rows["none", "repeat-last"] == 8.33 and rows["none", "most-frequent-next"] == 6.29
     assert rows["the paper's", "repeat-last"] == 7.96
     assert not sets[0].targets.seen.any() and 0.6 < sets[0].targets.known.mean() < 0.75
 

@@ -9,9 +9,8 @@ gives MRR and recall.
 queries of at most 10 words, sessions of 3 to 5 queries.
 
 Models answer as they serve: nothing below the privacy floor, and no query of the session again unless ``repeats`` is
-set. ``repeat-last`` shows people their own queries, which needs no floor; ``most-frequent-next`` repeats the last query
-where nothing ever followed it, as in the papers. Intervals resample whole sessions. The verdict is two-sided and
-paired: the best network against the best counting row, by BLEU and by MRR.
+set. ``repeat-last`` shows people their own queries, which needs no floor. Intervals resample whole sessions. The
+verdict is two-sided and paired: the best network against the best counting row, by BLEU and by MRR.
 """
 
 from __future__ import annotations
@@ -269,8 +268,7 @@ def _card(predictor: SuggestPredictor, asked: _Asked, protocol: str, seen: Mask,
         "leaves out stop words; a target without a suggestion counts",
         f"the target's place among {SHOWN} suggestions; queries of the session {typed}",
         floor.rule,
-        "repeat-last shows people their own queries, whatever the floor; most-frequent-next repeats the last query "
-        "where nothing ever followed it",
+        "repeat-last shows people their own queries, whatever the floor; the others go on with what is typed most",
         f"{_share(int(seen.sum()), num_targets)} of the targets follow the same query in the training data",
         f"95 %, {RESAMPLES} resamples of whole sessions; the verdict is paired and two-sided",
     )

@@ -66,8 +66,7 @@ def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick
         f"sessions, and seeds where there are several. {sizes}; all have the same tokens (words seen three times), and "
         "the same loop, which stops by the loss on validation sessions; nothing was chosen on test sessions. "
         "Suggestions come from a beam of 10 that looks on until nothing open can come in; a query of the session is "
-        "not suggested again, except by repeat-last, and by most-frequent-next where nothing ever followed the last "
-        "query, as in the paper.",
+        "not suggested again, except by repeat-last.",
         "",
         "The privacy floor is 1 here, for every row: these are published questions, and no user stands in the files. "
         "`best` is MTN that reads and may copy the words of all queries so far; queries of the log are looked up "

@@ -51,6 +51,19 @@ class TestMostFrequentNext(SuggestContract):
     model = "most-frequent-next"
 
 
+class TestPopular(SuggestContract):
+    model = "popular"
+    learns = 0.0
+
+
+class TestCoOccurrence(SuggestContract):
+    model = "co-occurrence"
+
+
+class TestAfterWords(SuggestContract):
+    model = "after-words"
+
+
 class TestRepeatLast(SuggestContract):
     model = "repeat-last"
     learns = 0.0

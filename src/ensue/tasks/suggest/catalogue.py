@@ -10,6 +10,7 @@ from typing import Any
 
 from ensue.tasks.own import Models
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast
+from ensue.tasks.suggest.baselines.shares import Shares
 from ensue.tasks.suggest.models import mtn, recurrent
 from ensue.tasks.suggest.models.mtn import MTN, MTNSettings
 from ensue.tasks.suggest.models.recurrent import HLSTM, HLSTMSettings, Seq2Seq, Seq2SeqSettings
@@ -31,6 +32,9 @@ MODELS = Models(
         "h-lstm": (HLSTM, HLSTMSettings(**_LSTM), recurrent.SCHEDULE),
         "m-nsrf": (HLSTM, HLSTMSettings(**_LSTM, pooling="max", entropy=0.1), recurrent.SCHEDULE),
         "most-frequent-next": (MostFrequentNext, None, None),
+        "popular": (Shares, None, None),
+        "co-occurrence": (Shares, None, None),
+        "after-words": (Shares, None, None),
         "repeat-last": (RepeatLast, None, None),
     },
 )
@@ -43,11 +47,14 @@ ABOUT: dict[str, tuple[str, str]] = {
     "seq2seq": ("LSTMs with attention, on the last query", "Luong, Pham & Manning, EMNLP 2015"),
     "h-lstm": ("an LSTM over words, one over queries", "Sordoni et al., CIKM 2015"),
     "m-nsrf": ("the same, queries by the maximum over their words", "Ahmad, Chang & Wang, ICLR 2018"),
-    "most-frequent-next": ("what followed the last query most often", ""),
+    "most-frequent-next": ("what followed the last query most often, then what is typed most", ""),
+    "popular": ("what is typed most", ""),
+    "co-occurrence": ("what stood near the session's queries, the nearer the more", ""),
+    "after-words": ("what came after the words of the session's queries, the rarer the more", ""),
     "repeat-last": ("the queries of the session again", ""),
 }
 """What each is, in a line, and where it was published."""
-COUNTING = ("most-frequent-next", "repeat-last")
+COUNTING = ("most-frequent-next", "popular", "co-occurrence", "after-words", "repeat-last")
 """Learned beside every network."""
 BEST: tuple[str, dict[str, object]] = (
     "mtn",

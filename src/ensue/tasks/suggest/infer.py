@@ -47,15 +47,23 @@ def clean_prefix(prefix: str, normalisation: Normalisation) -> str:
 
 def suggest(state: SuggestState, sessions: Histories, k: int, counting: str | None) -> Suggestions:
     """See :meth:`ensue.tasks.suggest.predictor.SuggestPredictor.suggest`."""
-    if counting == "repeat-last":
-        return RepeatLast().suggest(sessions, k)
     if counting is not None:
-        return state.following.suggest(sessions, k, typed=True)
+        return count(state, counting, sessions, k)
     lists = list(ranked(state, sessions, k, [""] * len(sessions)))
     flat = [choice for own in lists for choice in own]
     offsets = np.concatenate([[0], np.cumsum([len(own) for own in lists])]).astype(np.int64)
     texts = pl.Series("query", [text for text, _ in flat], dtype=pl.String)
     return Suggestions(texts, np.array([score for _, score in flat], np.float64), offsets)
+
+
+def count(state: SuggestState, name: str, sessions: Histories, k: int) -> Suggestions:
+    """What one of the counting models suggests; ``repeat-last`` alone shows what stands below the privacy floor."""
+    typed = state.shared.repeats
+    if name == "repeat-last":
+        return RepeatLast().suggest(sessions, k)
+    if name == "most-frequent-next":
+        return state.following.suggest(sessions, k, typed=typed)
+    return state.shares.suggest(name, sessions, k, typed=typed)
 
 
 def ranked(
@@ -222,11 +230,11 @@ def _counted(
     following, typed = state.following, state.shared.repeats
     if not len(sessions):
         return
-    suggestions = following.suggest(sessions, k, typed=typed)
+    suggestions = count(state, state.model_name if state.schedule is None else "popular", sessions, k)
     lists = [suggestions.of(row) for row in range(len(sessions))]
     if state.model_name == "repeat-last":
-        own = RepeatLast().suggest(sessions, k)
-        lists = [own.of(row) if sessions.lengths[row] else popular for row, popular in enumerate(lists)]
+        popular = count(state, "popular", sessions, k)
+        lists = [own if sessions.lengths[row] else popular.of(row) for row, own in enumerate(lists)]
     fine = state.floor.shows((text for choices in lists for text, _ in choices))
     for row, choices in enumerate(lists):
         kept = {text: score for text, score in choices if text in fine and text.startswith(prefixes[row])}

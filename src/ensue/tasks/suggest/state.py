@@ -17,6 +17,7 @@ from ensue.settings import changed, require_seed
 from ensue.tasks.state import module_of, require_trained
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
+from ensue.tasks.suggest.baselines.shares import Shares
 from ensue.tasks.suggest.catalogue import BEST, MODELS, SHARED
 from ensue.tasks.suggest.dataset import Sessions, Spelled, spell_out
 from ensue.tasks.suggest.metadata import Metadata
@@ -72,6 +73,8 @@ class SuggestState:
     """(distinct pairs of queries,) their hashes, so that a test can say which of its pairs were learned."""
     rules: Rules | None
     """What the search may write; made by :meth:`search_rules` when it is first needed."""
+    expected: Shares | None
+    """What counting expects; made by :attr:`shares` when it is first needed."""
 
     def __init__(
         self,
@@ -97,6 +100,7 @@ class SuggestState:
         self.train_prints = torch.zeros(0, dtype=torch.int32)
         self.optimizer = None
         self.rules = None
+        self.expected = None
 
     @property
     def network(self) -> AnyModel:
@@ -120,6 +124,15 @@ class SuggestState:
         require_trained(self.model)
         assert self.retrieval is not None
         return self.retrieval.following
+
+    @property
+    def shares(self) -> Shares:
+        """What counting expects; made once for what was counted last."""
+        require_trained(self.model)
+        assert self.retrieval is not None
+        if self.expected is None or self.expected.retrieval is not self.retrieval:
+            self.expected = Shares(self.retrieval)
+        return self.expected
 
     def search_rules(self) -> Rules:
         """What the search may write; made once."""

@@ -89,7 +89,7 @@ def learn_words(state: SuggestState, data: Queries) -> None:
     state.tokenizer = QueryTokenizer.fit(
         common, counts, kind=_kind(own.tokens), min_count=own.min_count, size=own.vocabulary_size
     )
-    state.retrieval = Retrieval.fit(histories, floor.kept(values))
+    state.retrieval = Retrieval.fit(histories, floor.kept(values), floor.words)
     state.rules = None
     state.train_prints = torch.from_numpy(np.unique(prints(histories)))
     used = values.gather(np.unique(histories.ids).astype(np.int64) - FIRST)

@@ -34,7 +34,7 @@ def update(state: SuggestState, data: Queries) -> Report:
     state.floor = floor = _joined(state.floor, new)
     histories = data.histories
     values = pl.Series("query", histories.vocabulary.values, dtype=pl.String)
-    counted, former = Retrieval.fit(histories, floor.kept(values)), state.retrieval
+    counted, former = Retrieval.fit(histories, floor.kept(values), floor.words), state.retrieval
     assert former is not None
     state.retrieval = former.with_(counted, added(former.following, counted.following))
     state.rules = None

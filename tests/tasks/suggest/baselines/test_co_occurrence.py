@@ -7,12 +7,13 @@ import pytest
 
 from ensue.data.histories import Histories
 from ensue.records import History
-from ensue.tasks.suggest.baselines.co_occurrence import REACH, CoOccurrence
+from ensue.tasks.suggest.baselines.co_occurrence import REACH, count_beside, scaled
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, added
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
+from ensue.tasks.suggest.baselines.table import Table
 
 
-def table(beside: CoOccurrence, row: int) -> dict[int, float]:
+def table(beside: Table, row: int) -> dict[int, float]:
     part = slice(*beside.rows[row : row + 2])
     return dict(zip(beside.others[part].tolist(), beside.weights[part].tolist(), strict=True))
 
@@ -20,29 +21,29 @@ def table(beside: CoOccurrence, row: int) -> dict[int, float]:
 def test_weights_by_hand() -> None:
     # Sessions 0 1 2 0 and 1 0, and then without the fourth of the first.
     places, owners = np.array([0, 1, 2, 0, 1, 0]), np.array([0, 0, 0, 0, 1, 1])
-    beside = CoOccurrence.fit(places, owners, 3)
+    beside = count_beside(places, owners, 3)
     # 0 and 1: next to each other twice, and with one query between once: 2 + 0.8. 0 and 2: with one between, and next
     # to each other: 0.8 + 1. 1 and 2: next to each other. Never 0 and 0.
     assert table(beside, 0) == pytest.approx({1: 2.8, 2: 1.8})
     assert table(beside, 1) == pytest.approx({0: 2.8, 2: 1.0}) and table(beside, 2) == pytest.approx({0: 1.8, 1: 1.0})
     # 0 was typed 3 times and 1 twice: 2.8 / (2.8 + 1.8)^(1/2) / 2^(1/4) is 1's share beside 0.
-    assert beside.shares(np.array([3, 2, 1]))[0] == pytest.approx(2.8 / 4.6**0.5 / 2**0.25)
-    without = CoOccurrence.fit(np.array([0, 1, 2, -1, 1, 0]), owners, 3)
+    assert scaled(beside, np.array([3, 2, 1]))[0] == pytest.approx(2.8 / 4.6**0.5 / 2**0.25)
+    without = count_beside(np.array([0, 1, 2, -1, 1, 0]), owners, 3)
     assert table(without, 0) == pytest.approx({1: 2.0, 2: 0.8})  # what is not kept still stands between
 
 
 def test_reach() -> None:
     places = np.arange(REACH + 2)
-    beside = CoOccurrence.fit(places, np.zeros_like(places), len(places))
+    beside = count_beside(places, np.zeros_like(places), len(places))
     assert [*table(beside, 0)] == list(range(1, REACH + 1))
     assert table(beside, 0)[REACH] == pytest.approx(0.8 ** (REACH - 1))
 
 
 def test_nothing_at_all() -> None:
     none = np.empty(0, np.int64)
-    beside = CoOccurrence.fit(none, none, 0)
-    assert (len(beside.rows), len(beside.others), len(beside.shares(none))) == (1, 0, 0)
-    alone = CoOccurrence.fit(np.array([0]), np.array([0]), 2)
+    beside = count_beside(none, none, 0)
+    assert (len(beside.rows), len(beside.others), len(scaled(beside, none))) == (1, 0, 0)
+    alone = count_beside(np.array([0]), np.array([0]), 2)
     assert table(alone, 0) == table(alone, 1) == {}
 
 

@@ -19,8 +19,9 @@ from ensue.data.queries import prefixes, read_queries
 from ensue.data.queries.rules import PAPER_RULES, QueryRules
 from ensue.metrics import bleu, hit, ngram_counts, ngram_precision, reciprocal_rank, text_ranks
 from ensue.records import History
-from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast, Suggestions, pack_texts, unpack_texts
+from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast, Suggestions
 from ensue.tasks.suggest.baselines.retrieval import CLOSE, NONE, Retrieval
+from ensue.tasks.suggest.baselines.texts import pack_texts, unpack_texts
 
 DATA = Path(os.environ.get("ENSUE_DATA", Path(__file__).parents[3] / "../shared/data")) / "queries"
 real = pytest.mark.skipif(not DATA.is_dir(), reason=f"no real queries at {DATA}; set ENSUE_DATA")

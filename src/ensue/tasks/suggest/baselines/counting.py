@@ -3,9 +3,10 @@
 ``MostFrequentNext`` answers, in this order, with
 
 1. the queries that followed the last one, the most frequent first, ties as they came in the log;
-2. where nothing ever followed it, the last query itself, but only if typed queries may be suggested: the baseline of
-   the papers, whose precision a random frequent query would spoil;
-3. the queries typed most often.
+2. the queries typed most often.
+
+Where typed queries may be suggested and nothing ever followed the last one, it stands between the two: so the baseline
+of the papers.
 
 What does not pass the privacy floor is neither counted nor kept, and what followed it did not follow what came before.
 """
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,8 @@ import polars as pl
 from ensue.data.histories import Histories, Ids, Index, ranges
 from ensue.data.queries.rows import first_arrival
 from ensue.metrics import Floats
-from ensue.tasks.suggest.baselines.co_occurrence import Arrays
+from ensue.tasks.suggest.baselines.table import Arrays
+from ensue.tasks.suggest.baselines.texts import pack_texts, unpack_texts
 from ensue.vocabulary import FIRST, Vocabulary
 
 Mask = npt.NDArray[np.bool_]
@@ -122,6 +123,12 @@ class MostFrequentNext:
         """(queries,) the most frequent first, ties in order of arrival."""
         return np.argsort(-self.totals, kind="stable").astype(np.int64)
 
+    @cached_property
+    def shares(self) -> Floats:
+        """(queries,) the share of each of all that were typed, and of one more."""
+        found: Floats = self.totals / (self.totals.sum() + 1)
+        return found
+
     def suggest(self, sessions: Histories, k: int = 10, *, typed: bool = False) -> Suggestions:
         """Up to ``k`` queries a session.
 
@@ -140,17 +147,15 @@ class MostFrequentNext:
         if typed:
             unseen = np.flatnonzero((sessions.lengths > 0) & ~np.isin(np.arange(len(sessions)), owners))
             parts.append(pl.DataFrame({"session": unseen, "id": last[unseen], "score": np.ones(len(unseen))}))
-        sizes = np.minimum(2 * k + sessions.lengths, len(self.queries))
-        top = self.by_frequency[ranges(np.zeros_like(sizes), sizes)]
-        every = np.repeat(np.arange(len(sessions)), sizes)
-        shares = self.totals[top] / (self.totals.sum() + 1)
-        parts.append(pl.DataFrame({"session": every, "id": top, "score": shares}))
+        every, top = self.popular(k + sessions.lengths)
+        parts.append(pl.DataFrame({"session": every, "id": top, "score": self.shares[top]}))
         frame = pl.concat([part.cast({"session": pl.Int64, "id": pl.Int64}) for part in parts])
-        frame = frame.sort("session", maintain_order=True)
-        if not typed:
-            held = pl.DataFrame({"session": sessions.sequence_index(), "id": places})
-            frame = frame.join(held, on=["session", "id"], how="anti", maintain_order="left")
-        return _lists(frame, sessions, k, texts)
+        return best(frame.sort("session", maintain_order=True), sessions, places, k, texts, typed=typed)
+
+    def popular(self, sizes: Index) -> tuple[Index, Index]:
+        """So many of the queries typed most for each of some sessions: whose, and which."""
+        sizes = np.minimum(sizes, len(self.queries))
+        return np.repeat(np.arange(len(sizes)), sizes), self.by_frequency[ranges(np.zeros_like(sizes), sizes)]
 
     def follow(self, last: Index, most: Index) -> tuple[Index, Index, Index]:
         """Followers of some queries: whose, which, and how often, the most frequent first.
@@ -219,26 +224,6 @@ def added(old: MostFrequentNext, new: MostFrequentNext) -> MostFrequentNext:
     return MostFrequentNext(queries.rename("query"), totals, rows, followers, counts)
 
 
-def pack_texts(texts: pl.Series) -> Arrays:
-    """Texts as two arrays: their bytes in UTF-8 and where each begins."""
-    data = "".join(texts).encode()
-    ends = np.cumsum(texts.str.len_bytes().to_numpy(), dtype=np.int64)
-    return {"bytes": np.frombuffer(data, np.uint8), "offsets": np.concatenate([np.zeros(1, np.int64), ends])}
-
-
-def unpack_texts(arrays: Arrays) -> pl.Series:
-    """The texts of :func:`pack_texts`.
-
-    Raises:
-        ValueError: the arrays do not fit together, or are not UTF-8.
-    """
-    data, offsets = arrays["bytes"].tobytes(), arrays["offsets"].tolist()
-    if not offsets or offsets[0] or offsets[-1] != len(data) or offsets != sorted(offsets):
-        raise ValueError("the texts are not as long as their offsets say")
-    texts = [data[low:high].decode() for low, high in pairwise(offsets)]
-    return pl.Series("query", texts, dtype=pl.String)
-
-
 def _typed(sessions: Histories) -> tuple[pl.Series, Index]:
     """The distinct queries that occur in some sessions, and (events,) which of them each is.
 
@@ -256,6 +241,25 @@ def last_places(sessions: Histories, places: Index) -> Index:
     filled = sessions.lengths > 0
     last[filled] = places[sessions.offsets[1:][filled] - 1]
     return last
+
+
+def best(
+    frame: pl.DataFrame, sessions: Histories, places: Index, k: int, texts: pl.Series, *, typed: bool
+) -> Suggestions:
+    """The first ``k`` of each session's rows that it does not hold itself.
+
+    Args:
+        frame: columns ``session``, ``id`` and ``score``, best first in each session.
+        sessions: what was typed so far.
+        places: (events,) the id of each query of theirs.
+        k: length of the lists.
+        texts: what ids are places in.
+        typed: whether a query that the session holds may be suggested all the same.
+    """
+    if not typed:
+        held = pl.DataFrame({"session": sessions.sequence_index(), "id": places})
+        frame = frame.join(held, on=["session", "id"], how="anti", maintain_order="left")
+    return _lists(frame, sessions, k, texts)
 
 
 def _lists(frame: pl.DataFrame, sessions: Histories, k: int, texts: pl.Series) -> Suggestions:

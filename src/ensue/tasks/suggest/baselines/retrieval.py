@@ -6,14 +6,14 @@ sum of what its latest queries, each ``FADE`` less than the one after it, give t
     ``CLOSENESS`` x C(q) / max C + N(q) / max N,    N(q) = sum over c of C(c) beside(c, q)
 
 C(c) is the square of BM25 (:mod:`ensue.text.weights`) of c for the words of the typed query over the highest there is,
-of the ``CLOSE`` highest queries, and 0 elsewhere; each word counts once. ``beside`` is :meth:`.CoOccurrence.shares`:
+of the ``CLOSE`` highest queries, and 0 elsewhere; each word counts once. ``beside`` is :func:`.scaled`:
 what stood near c in sessions, before or after it.
 Scores are rounded to six decimals; ties go to the query that came first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 import numpy as np
 import polars as pl
@@ -21,8 +21,10 @@ import polars as pl
 from ensue.data.histories import Histories, Ids, Index, ranges
 from ensue.data.queries.rows import WORDS, distinct_texts, words_of
 from ensue.metrics import Floats
-from ensue.tasks.suggest.baselines.co_occurrence import FADE, Arrays, CoOccurrence
+from ensue.tasks.suggest.baselines.after import After
+from ensue.tasks.suggest.baselines.co_occurrence import FADE, count_beside, scaled
 from ensue.tasks.suggest.baselines.counting import Mask, MostFrequentNext, last_places
+from ensue.tasks.suggest.baselines.table import Arrays, Table
 from ensue.text.postings import Postings
 from ensue.text.weights import bm25_idf, bm25_saturation
 from ensue.vocabulary import FIRST, Vocabulary
@@ -42,11 +44,12 @@ class Retrieval:
     Args:
         following: the queries of the log, and what followed each.
         co_occurrence: what stood near each.
+        after: what came after words, and at which place.
     """
 
-    def __init__(self, following: MostFrequentNext, co_occurrence: CoOccurrence) -> None:
-        self.following, self.co_occurrence = following, co_occurrence
-        self.shares = co_occurrence.shares(following.totals)
+    def __init__(self, following: MostFrequentNext, co_occurrence: Table, after: After) -> None:
+        self.following, self.co_occurrence, self.after = following, co_occurrence, after
+        self.shares = scaled(co_occurrence, following.totals)
         lists = following.queries.str.extract_all(WORDS)
         lengths = lists.list.len().to_numpy().astype(np.int64)
         words, codes = distinct_texts(lists.explode(empty_as_null=False))
@@ -63,25 +66,28 @@ class Retrieval:
         self.postings = Postings(offsets, holders, weights, len(lengths))
 
     @classmethod
-    def fit(cls, sessions: Histories, allowed: Mask | None = None) -> Retrieval:
+    def fit(cls, sessions: Histories, allowed: Mask | None = None, words: Set[str] | None = None) -> Retrieval:
         """Index the sessions of a log.
 
         Args:
             sessions: to learn from.
             allowed: (values,) which values of their vocabulary pass the privacy floor; all unless stated.
+            words: that pass it; all unless stated.
         """
         following = MostFrequentNext.fit(sessions, allowed)
         values = pl.Series("query", sessions.vocabulary.values, dtype=pl.String)
         table = following.vocabulary.ids(values).astype(np.int64) - FIRST
         places = table[sessions.ids.astype(np.int64) - FIRST] if len(values) else np.empty(0, np.int64)
-        return cls(following, CoOccurrence.fit(places, sessions.sequence_index(), len(following.queries)))
+        beside = count_beside(places, sessions.sequence_index(), len(following.queries))
+        return cls(following, beside, After.fit(sessions, places, words))
 
     def with_(self, new: Retrieval, following: MostFrequentNext) -> Retrieval:
         """The indexes of two logs together, whose counts together are ``following``."""
         own, other = (
             following.vocabulary.ids(part.queries).astype(np.int64) - FIRST for part in (self.following, new.following)
         )
-        return Retrieval(following, self.co_occurrence.with_(new.co_occurrence, own, other, len(following.queries)))
+        beside = self.co_occurrence.with_(new.co_occurrence, (own, own), (other, other), len(following.queries))
+        return Retrieval(following, beside, self.after.with_(new.after, own, other))
 
     @property
     def queries(self) -> pl.Series:
@@ -155,7 +161,7 @@ class Retrieval:
 
     def arrays(self) -> Arrays:
         """All that was counted, read back by :meth:`restore`; the postings are made of it anew."""
-        return {**self.following.arrays(), **self.co_occurrence.arrays()}
+        return {**self.following.arrays(), **self.co_occurrence.arrays("beside"), **self.after.arrays()}
 
     @classmethod
     def restore(cls, arrays: Arrays) -> Retrieval:
@@ -165,7 +171,9 @@ class Retrieval:
             ValueError: the arrays do not fit together.
         """
         following = MostFrequentNext.restore(arrays)
-        return cls(following, CoOccurrence.restore(arrays, len(following.queries)))
+        number = len(following.queries)
+        beside = Table.restore(arrays, "beside", "what stands beside each query", number, number)
+        return cls(following, beside, After.restore(arrays, number))
 
 
 def _latest_places(sessions: Histories, places: Index, chosen: Index, latest: int) -> list[Index]:

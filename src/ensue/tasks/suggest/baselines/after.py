@@ -1,0 +1,117 @@
+"""Which query came after which words, and at which place of a session.
+
+Queries are new more often than their words are: what follows a word is known where nothing ever followed the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from ensue.data.histories import Histories, Index, ranges
+from ensue.data.queries.rows import WORDS, distinct_texts
+from ensue.tasks.suggest.baselines.co_occurrence import FADE
+from ensue.tasks.suggest.baselines.table import Arrays, Table
+from ensue.tasks.suggest.baselines.texts import pack_texts, unpack_texts
+from ensue.vocabulary import FIRST, Vocabulary
+
+LATEST = 3
+"""Queries before another whose words count, each ``FADE`` less than the one after it."""
+TURNS = 6
+"""Places in a session that are told apart; the last stands for all later ones."""
+NAME = "word_"
+
+
+@dataclass(frozen=True, eq=False)
+class After:
+    """What came after words and places.
+
+    Attributes:
+        words: those that are given, all above the privacy floor.
+        by_word: (words) which query came after each.
+        by_turn: (``TURNS``) which query came after so many queries, from one on.
+    """
+
+    words: Vocabulary
+    by_word: Table
+    by_turn: Table
+
+    @classmethod
+    def none(cls) -> After:
+        """Nothing was counted: of folders of before."""
+        return cls(Vocabulary(), Table.none(), Table.none(TURNS))
+
+    @classmethod
+    def fit(cls, sessions: Histories, places: Index, allowed: Set[str] | None = None) -> After:
+        """Count the sessions of a log.
+
+        Args:
+            sessions: to learn from.
+            places: (events,) which query was typed; below 0 for one that is not kept.
+            allowed: words that pass the privacy floor; all unless stated.
+        """
+        owners, ids = sessions.sequence_index(), sessions.ids.astype(np.int64) - FIRST
+        lists = pl.Series(sessions.vocabulary.values, dtype=pl.String).str.extract_all(WORDS).list.unique()
+        lengths = lists.list.len().to_numpy().astype(np.int64)
+        words, codes = distinct_texts(lists.explode(empty_as_null=False))
+        ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        parts = []
+        for apart in range(1, min(LATEST + 1, len(ids))):
+            near = np.flatnonzero((owners[:-apart] == owners[apart:]) & (places[apart:] >= 0))
+            entries = ranges(ends[ids[near]], lengths[ids[near]])
+            came = np.repeat(places[near + apart], lengths[ids[near]])
+            parts.append((codes[entries], came, FADE ** (apart - 1)))
+        used = np.unique(np.concatenate([np.empty(0, np.int64), *(given for given, _, _ in parts)]))
+        shown = used if allowed is None else used[words.gather(used).is_in([*allowed]).to_numpy()]
+        order = shown[words.gather(shown).arg_sort().to_numpy()]
+        table = np.full(len(words), -1, np.int64)
+        table[order] = np.arange(len(order))
+        kept = [(table[given][table[given] >= 0], came[table[given] >= 0], weight) for given, came, weight in parts]
+        before = np.arange(len(ids)) - np.repeat(sessions.offsets[:-1], sessions.lengths)
+        there = (before > 0) & (places >= 0)
+        turns = Table.of([(np.minimum(before[there], TURNS) - 1, places[there], 1.0)], TURNS)
+        return cls(Vocabulary(words.gather(order)), Table.of(kept, len(order)), turns)
+
+    def with_(self, new: After, old_queries: Index, new_queries: Index) -> After:
+        """What was counted of two logs together.
+
+        Args:
+            new: of the other log.
+            old_queries: (own queries,) where each stands among all.
+            new_queries: (its queries,) the same.
+        """
+        words = Vocabulary(sorted({*self.words.values, *new.words.values}))
+        one, other = (words.ids(own.words.values).astype(np.int64) - FIRST for own in (self, new))
+        every = np.arange(TURNS)
+        return After(
+            words,
+            self.by_word.with_(new.by_word, (one, old_queries), (other, new_queries), len(words) - FIRST),
+            self.by_turn.with_(new.by_turn, (every, old_queries), (every, new_queries), TURNS),
+        )
+
+    def arrays(self) -> Arrays:
+        """All of it, read back by :meth:`restore`; nothing where nothing was counted."""
+        if not len(self.by_turn.others) and not len(self.words) - FIRST:
+            return {}
+        texts = pack_texts(pl.Series(self.words.values, dtype=pl.String))
+        named = {f"{NAME}{name}": column for name, column in texts.items()}
+        return {**named, **self.by_word.arrays("after_word"), **self.by_turn.arrays("after_turn")}
+
+    @classmethod
+    def restore(cls, arrays: Arrays, queries: int) -> After:
+        """Put back what :meth:`arrays` gave.
+
+        Raises:
+            ValueError: the arrays do not fit together.
+        """
+        if f"{NAME}bytes" not in arrays:
+            return cls.none()
+        words = Vocabulary(unpack_texts({name: arrays[f"{NAME}{name}"] for name in ("bytes", "offsets")}))
+        return cls(
+            words,
+            Table.restore(arrays, "after_word", "what came after each word", len(words) - FIRST, queries),
+            Table.restore(arrays, "after_turn", "what came at each place of a session", TURNS, queries),
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, overload
 
 import numpy as np
@@ -36,11 +37,13 @@ class SparseRows(Protocol):
     def __getitem__(self, rows: Index) -> SparseRows:
         """Some of the rows."""
 
-    def toarray(self) -> Floats:
-        """The same with its zeros."""
+    def toarray(self, *, out: npt.NDArray[np.floating] | None = None) -> Floats:
+        """The same with its zeros; written to ``out`` if given."""
 
 
-def sparse_rows(rows: Index, columns: Index, values: Floats, shape: tuple[int, int]) -> SparseRows:
+def sparse_rows(
+    rows: Index, columns: npt.NDArray[np.integer], values: npt.NDArray[np.floating], shape: tuple[int, int]
+) -> SparseRows:
     """Sparse rows of their cells.
 
     Args:
@@ -49,7 +52,29 @@ def sparse_rows(rows: Index, columns: Index, values: Floats, shape: tuple[int, i
         values: (cells,).
         shape: of the matrix.
     """
+    return sparse_between(np.searchsorted(rows, np.arange(shape[0] + 1)), columns, values, shape[1])
+
+
+def sparse_between(
+    stops: Index, columns: npt.NDArray[np.integer], values: npt.NDArray[np.floating], width: int
+) -> SparseRows:
+    """Sparse rows of their cells, row after row.
+
+    Args:
+        stops: (rows + 1,) where each row's cells begin, and the end of all.
+        columns: (cells,).
+        values: (cells,).
+        width: number of columns.
+    """
     from scipy.sparse import csr_array
 
-    matrix: SparseRows = csr_array((values, columns, np.searchsorted(rows, np.arange(shape[0] + 1))), shape=shape)
+    matrix: SparseRows = csr_array((values, columns, stops), shape=(len(stops) - 1, width))
+    return matrix
+
+
+def stacked(parts: Sequence[SparseRows]) -> SparseRows:
+    """The rows of several matrices of one width, one below the other."""
+    from scipy.sparse import vstack
+
+    matrix: SparseRows = vstack(parts, format="csr")
     return matrix

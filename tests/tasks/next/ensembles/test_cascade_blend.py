@@ -50,18 +50,15 @@ def test_every_part_knows_what_its_module_says() -> None:
         known, _ = model._features(batch, own.scores)
     expected = dict.fromkeys(PARTS, torch.zeros_like(own.scores))
     heard, alike = CoParticipation(model.memory).score(batch), Neighbours(model.memory).score(batch)
-    whole = {"alike": alike}
-    for name, said in (("near", heard.near), ("far", heard.far)):
-        whole[name] = torch.zeros_like(own.scores).index_copy_(1, heard.candidates, said)
-    for name, said in whole.items():
+    for name, found_there in (("near", heard.near), ("far", heard.far), ("alike", alike)):
+        said = torch.from_numpy(found_there.toarray())
         share = said / said.sum(1, keepdim=True)
         expected |= {name: (1 + share / FLOOR).log(), f"{name} high": (1 + share / HIGH).log()}
     often = torch.tensor([0.0, 0.0, 3.0, 3.0, 2.0, 2.0, 1.0, 1.0])  # a, b, c, d, e, f after padding and unknown
     length = torch.arange(1.0, len(own.scores) + 1).log1p()[:, None].expand_as(own.scores)
     expected |= {"network": own.scores, "length": length, "frequent": -often.log1p().expand_as(own.scores)}
-    for name, (cell, gain) in zip(CLOCKS, TemporalPreference(model.memory).score(batch), strict=True):
-        expected[name] = torch.zeros_like(own.scores)
-        expected[name].view(-1)[cell] = gain
+    for name, (gains, which) in zip(CLOCKS, TemporalPreference(model.memory).score(batch), strict=True):
+        expected[name] = gains[which]
     for place, name in enumerate(PARTS):
         torch.testing.assert_close(known[place, :, FIRST:], expected[name][:, FIRST:])
     torch.testing.assert_close(found.scores[:, FIRST:], model.mixture(known)[:, FIRST:])
@@ -92,11 +89,11 @@ def test_neither_a_cut_nor_company_changes_a_score(monkeypatch: pytest.MonkeyPat
     model.mixture.outer.copy_(torch.linspace(-1, 1, len(model.mixture.outer)))
     asked = Histories.of([cascade(length) for length in (300, 4, 17)], vocabulary)
     rows = []
-    for reach, cells in ((model.reach, 2**20), (model.reach, 1), (None, 2**20)):
-        monkeypatch.setattr("ensue.tasks.next.ensembles.cascade_blend.CELLS", cells)
+    for reach, taken in ((model.reach, 2**24), (model.reach, 1), (None, 2**24)):
+        monkeypatch.setattr("ensue.tasks.next.ensembles.cascade_blend.BYTES", taken)
         windows, scores = Windows(asked, reach), torch.zeros(len(asked.ids), len(vocabulary))
         with torch.no_grad():
-            for index in [np.arange(len(windows))] if cells == 1 else [np.array([i]) for i in range(len(windows))]:
+            for index in [np.arange(len(windows))] if taken == 1 else [np.array([i]) for i in range(len(windows))]:
                 scores[torch.from_numpy(windows.positions(index))] = model(windows.batch(index)).scores
         rows.append(scores)
     torch.testing.assert_close(rows[0], rows[1], rtol=1e-4, atol=1e-4)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from ensue.data.histories import Histories
+from ensue.data.histories import Histories, Index
+from ensue.metrics import Floats
 from ensue.records import History
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles import co_participation
 from ensue.tasks.next.ensembles.cascade_store import CascadeStore
 from ensue.tasks.next.ensembles.co_participation import BACK, DAY, DAYS, FAR, STEEP, CoParticipation
+from ensue.text.sparse import SparseRows, sparse_rows
 from ensue.vocabulary import Vocabulary
 
 VALUES = "abcdefgh"
@@ -74,11 +75,10 @@ def test_are_the_sums_over_past_cascades() -> None:
     model, vocabulary = memory()
     batch = Windows(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
     heard = model.score(batch)
-    names = [vocabulary.value(int(id)) for id in heard.candidates]
     for number, (row, step) in enumerate(batch.target_mask.nonzero().tolist()):
         for close, sums in ((True, heard.near), (False, heard.far)):
             expected, by_event = said(ASKED[row], step, close=close)
-            found = {name: value for name, value in zip(names, sums[number].tolist(), strict=True) if value}
+            found = {vocabulary.value(id): value for id, value in enumerate(sums.toarray()[number].tolist()) if value}
             assert found == pytest.approx({name: value for name, value in expected.items() if value}, rel=1e-5)
             if close:
                 whole = sum(by_event) or 1.0
@@ -94,30 +94,38 @@ def test_one_record_is_heard_as_among_others() -> None:
     for row in range(len(ASKED)):
         alone = model.score(whole.batch(np.array([row])))
         for among, own in ((every.near, alone.near), (every.far, alone.far)):
-            full = torch.zeros(2, len(vocabulary))
-            full[0, every.candidates], full[1, alone.candidates] = among[row], own[0]
-            torch.testing.assert_close(full[0], full[1])
+            np.testing.assert_allclose(among.toarray()[row], own.toarray()[0], rtol=1e-5)
 
 
-@pytest.mark.parametrize("pairs", [1, 40, 200])
-def test_little_is_held_at_once_and_the_sums_are_the_same(monkeypatch: pytest.MonkeyPatch, pairs: int) -> None:
+@pytest.mark.parametrize("places", [1, 7, 40])
+def test_little_is_held_at_once_and_the_sums_are_the_same(monkeypatch: pytest.MonkeyPatch, places: int) -> None:
     model, vocabulary = memory()
     batch = Windows(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
     whole = model.score(batch)
-    monkeypatch.setattr(co_participation, "PAIRS", pairs)
-    held, pairs_of = list[int](), CoParticipation._pairs
+    monkeypatch.setattr(co_participation, "PLACES", places)
+    monkeypatch.setattr(co_participation, "EVENTS", places)
+    held = list[int]()
 
-    def counted(self: CoParticipation, *given: Any) -> Any:
-        found = pairs_of(self, *given)
-        held.append(len(found[0]))
-        return found
+    def counted(rows: Index, columns: Index, values: Floats, shape: tuple[int, int]) -> SparseRows:
+        if shape[1] == len(model.past.values):
+            held.append(len(values))
+        return sparse_rows(rows, columns, values, shape)
 
-    monkeypatch.setattr(CoParticipation, "_pairs", counted)
-    found = model.score(batch)
-    assert len(held) > 1 and max(held) <= pairs + 40  # one event may bring that many
-    assert torch.equal(found.candidates, whole.candidates)
-    for mine, theirs in zip(found[1:], whole[1:], strict=True):
-        torch.testing.assert_close(mine, theirs)
+    monkeypatch.setattr(co_participation, "sparse_rows", counted)
+    few, vocabulary = memory()
+    found = few.score(batch)
+    assert len(held) > 1 and max(held) <= places + len(PAST)  # one event may have all of that
+    for mine, theirs in ((found.near, whole.near), (found.far, whole.far)):
+        np.testing.assert_allclose(mine.toarray(), theirs.toarray(), rtol=1e-5)
+    torch.testing.assert_close(found.shares, whole.shares)
+
+
+def test_what_is_far_away_in_time_is_not_looked_up_again() -> None:
+    model, vocabulary = memory()
+    gone = [History(record.values, tuple(time + 900 * DAY for time in record.times)) for record in ASKED]
+    batch = Windows(Histories.of(gone, vocabulary), 6).batch(np.arange(len(gone)))
+    heard = model.score(batch)
+    np.testing.assert_allclose(heard.near.toarray(), FAR * heard.far.toarray(), rtol=1e-6)
 
 
 def test_a_user_is_looked_up_in_the_latest_cascades_alone() -> None:
@@ -126,17 +134,19 @@ def test_a_user_is_looked_up_in_the_latest_cascades_alone() -> None:
     latest = next(past for past in reversed(PAST) if "a" in past.values)
     question = Histories.of([History(("a",), (1e9,))], vocabulary)
     batch = Windows(question, 6, last_only=True).batch(np.arange(1))
-    heard = {vocabulary.value(int(id)) for id in few.score(batch).candidates}
+    heard = {vocabulary.value(int(id)) for id in few.score(batch).far.toarray()[0].nonzero()[0]}
     assert heard == {value for value, _ in beside(latest, "a")}
-    assert heard < {vocabulary.value(int(id)) for id in whole.score(batch).candidates}
+    assert heard < {vocabulary.value(int(id)) for id in whole.score(batch).far.toarray()[0].nonzero()[0]}
 
 
 def test_grows_and_says_the_same() -> None:
     model, vocabulary = memory()
     batch = Windows(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
     grown = CoParticipation(model.past.grow(len(vocabulary) + 3), window=WINDOW)
-    for old, new in zip(model.score(batch), grown.score(batch), strict=True):
-        assert torch.equal(old, new)
+    old, new = model.score(batch), grown.score(batch)
+    assert torch.equal(old.shares, new.shares)
+    for mine, theirs in ((old.near, new.near), (old.far, new.far)):
+        assert np.array_equal(mine.toarray(), theirs.toarray()[:, : len(vocabulary)])
 
 
 def test_what_is_counted_later_is_heard() -> None:
@@ -144,7 +154,7 @@ def test_what_is_counted_later_is_heard() -> None:
     batch = Windows(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
     before = model.score(batch)
     model.past.count(Histories.of(PAST[:3], vocabulary))
-    assert not torch.equal(before.far, model.score(batch).far)
+    assert not np.array_equal(before.far.toarray(), model.score(batch).far.toarray())
 
 
 def test_nobody_known_says_nothing() -> None:
@@ -156,4 +166,4 @@ def test_nobody_known_says_nothing() -> None:
         torch.empty(0, dtype=torch.int64),
     )
     heard = CoParticipation(CascadeStore(6)).score(batch)
-    assert heard.candidates.numel() == 0 and heard.near.shape == (2, 0) and float(heard.shares.sum()) == 0
+    assert heard.near.shape == (2, 6) and not heard.near.toarray().any() and float(heard.shares.sum()) == 0

@@ -59,9 +59,8 @@ def test_gains_are_those_of_the_formula() -> None:
     batch = Windows(Histories.of(ASKED, vocabulary), 60).batch(np.arange(len(ASKED)))
     heard = list(model.score(batch))
     assert len(heard) == len(CLOCKS)
-    for clock, (cell, gain) in enumerate(heard):
-        table = torch.zeros(int(batch.target_mask.sum()), len(vocabulary))
-        table.view(-1)[cell] = gain
+    for clock, (gained, which) in enumerate(heard):
+        table = gained[which]
         for number, (row, step) in enumerate(batch.target_mask.nonzero().tolist()):
             found = {user: float(table[number, vocabulary.id(user)]) for user in VALUES}
             assert found == pytest.approx(gains(clock, ASKED[row].times[: step + 1]), rel=1e-5)
@@ -82,10 +81,8 @@ def test_a_cut_of_a_long_cascade_changes_no_gain() -> None:
         for index in range(len(windows)):
             own = np.array([index])
             at = torch.from_numpy(windows.positions(own))
-            for clock, (cell, gain) in enumerate(habits.score(windows.batch(own))):
-                rows = torch.zeros(len(at), len(vocabulary))
-                rows.view(-1)[cell] = gain
-                table[clock, at] = rows
+            for clock, (gained, which) in enumerate(habits.score(windows.batch(own))):
+                table[clock, at] = gained[which]
         found.append(table)
     assert torch.equal(*found)
     assert bool((found[0].sum((1, 2)) > 0).all())
@@ -94,5 +91,5 @@ def test_a_cut_of_a_long_cascade_changes_no_gain() -> None:
 def test_nothing_past_says_nothing() -> None:
     _, vocabulary = memory()
     batch = Windows(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))
-    for cell, gain in TemporalPreference(CascadeStore(len(vocabulary))).score(batch):
-        assert cell.numel() == 0 and gain.numel() == 0
+    for gained, which in TemporalPreference(CascadeStore(len(vocabulary))).score(batch):
+        assert gained[which].shape == (batch.num_targets, len(vocabulary)) and not gained.any()

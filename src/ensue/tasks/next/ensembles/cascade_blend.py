@@ -51,10 +51,12 @@ FLOOR, HIGH = 1e-4, 1e-2
 """Shares of what the counts say well below these count as nothing, or as little."""
 TRIED = 10_000
 """Held-out targets, drawn at random, from which the mixture is learned."""
+AT_ONCE = 16
+"""Held-out windows that are looked at at once."""
 CANDIDATES = 300
 """Candidates with which a target is compared then: the highest, and as many of the others, which stand for all."""
-CELLS = 2**20
-"""So many candidates are looked at at once, over all target steps: some 300 MB."""
+BYTES = 2**24
+"""So much memory is taken at once, about, by what the parts know: a part of the target steps after the other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,17 +114,16 @@ class CascadeBlend(nn.Module):
         if not float(self.mixed):
             return expected
         mixture, (dependency, influence) = self.mixture.cpu(), expected.weights
-        scores, shares = [], []
-        for part, network in self._rows(batch, expected.scores):
-            features, heard = self._features(part, network)
-            found = mixture(features)
-            found[:, :FIRST] = -torch.inf
-            scores.append(found)
-            shares.append(heard)
+        scores, said = expected.scores, torch.zeros_like(influence, device="cpu")
+        for targets, rows, part in self._parts(batch):
+            features, heard = self._features(part, scores[targets].cpu())
+            scores[targets] = mixture(features).to(scores.device)
+            said[rows] += heard
+        scores[:, :FIRST] = -torch.inf
         # Half of the say in who was leaned on to what stood beside them, as far as anything did.
-        said = torch.cat(shares).to(influence.device)
+        said = said.to(influence.device)
         mixed = (influence + said) / (1 + said.sum(-1, keepdim=True)).clamp(min=1e-30)
-        return Output(torch.cat(scores).to(influence.device), (dependency, mixed))
+        return Output(scores, (dependency, mixed))
 
     def finish(self, learned: Histories, valid: Histories | None, earlier: Model | None) -> None:
         """Remember what the network was trained on, and learn the mixture.
@@ -143,19 +144,25 @@ class CascadeBlend(nn.Module):
         """Add past cascades to the memory."""
         self.memory.cpu().count(histories)
 
-    def _rows(self, batch: Batch, scores: Tensor) -> Iterator[tuple[Batch, Tensor]]:
-        """The batch and its scores on the CPU, a few histories at a time."""
-        batch, scores = batch.to(torch.device("cpu")), scores.cpu()
-        targets = batch.target_mask.sum(1)
-        group = (targets.cumsum(0) * scores.shape[1]) // CELLS
+    def _parts(self, batch: Batch) -> Iterator[tuple[slice, slice, Batch]]:
+        """A few target steps after the other: which they are, the histories they are of, and these on the CPU."""
+        batch, past, window = batch.to(torch.device("cpu")), self.memory.cpu(), self.settings.window or 30
+        row, step = batch.target_mask.nonzero(as_tuple=True)
+        held = torch.from_numpy(past.totals())[batch.ids].mul_(batch.mask).cumsum(1)
+        alike = held[row, step] - torch.where(step < window, 0.0, held[row, (step - window).clamp(min=0)])
+        alike.clamp_(max=len(past.starts) - 1)  # so many past cascades at most are compared
+        taken = (4 * len(PARTS) * past.num_ids + 8 * alike).cumsum(0) // BYTES
         begun = 0
-        for size in torch.unique_consecutive(group, return_counts=True)[1].tolist():
-            rows = slice(begun, begun + size)
-            first, last = int(targets[:begun].sum()), int(targets[: begun + size].sum())
-            own = Batch(
-                batch.ids[rows], batch.mask[rows], batch.times[rows], batch.target_mask[rows], batch.targets[:0]
+        for size in torch.unique_consecutive(taken, return_counts=True)[1].tolist():
+            targets = slice(begun, begun + size)
+            rows = slice(int(row[targets][0]), int(row[targets][-1]) + 1)
+            asked = torch.zeros_like(batch.target_mask)
+            asked[row[targets], step[targets]] = True
+            yield (
+                targets,
+                rows,
+                Batch(batch.ids[rows], batch.mask[rows], batch.times[rows], asked[rows], batch.targets[:0]),
             )
-            yield own, scores[first:last]
             begun += size
 
     def _features(self, batch: Batch, network: Tensor) -> tuple[Tensor, Tensor]:
@@ -168,18 +175,17 @@ class CascadeBlend(nn.Module):
         features = dict(zip(PARTS, whole, strict=True))
         features["network"].copy_(network)
         heard = CoParticipation(past, window=window).score(batch)
-        features["near"][:, heard.candidates] = heard.near
-        features["far"][:, heard.candidates] = heard.far
-        features["alike"].copy_(Neighbours(past, window=window).score(batch))
-        for name in ("near", "far", "alike"):
-            share = features[name].div_(features[name].sum(1, keepdim=True).clamp_(min=1e-30))
-            torch.log1p(share / HIGH, out=features[f"{name} high"])
-            share.div_(FLOOR).log1p_()
+        alike = Neighbours(past, window=window).score(batch)
+        for name, said in (("near", heard.near), ("far", heard.far), ("alike", alike)):
+            share = said.data / np.repeat(np.maximum(said @ np.ones(said.shape[1]), 1e-30), np.diff(said.indptr))
+            for part, floor in ((name, FLOOR), (f"{name} high", HIGH)):
+                said.data = np.log1p(share / floor, dtype=np.float32)
+                said.toarray(out=features[part].numpy())
         features["frequent"].copy_(-torch.from_numpy(past.totals()).log1p())
         before = (batch.target_mask.nonzero()[:, 1] + 1).clamp(max=None if self.reach is None else self.reach + 1)
         features["length"].copy_(before[:, None].log1p())
-        for name, (cell, gain) in zip(CLOCKS, TemporalPreference(past, window=window).score(batch), strict=True):
-            features[name].view(-1)[cell] = gain
+        for name, (gains, which) in zip(CLOCKS, TemporalPreference(past, window=window).score(batch), strict=True):
+            torch.index_select(gains, 0, which, out=features[name])
         whole[..., :FIRST] = 0.0
         return whole, heard.shares
 
@@ -188,22 +194,28 @@ class CascadeBlend(nn.Module):
         """Learn the mixture from what was held out."""
         self.eval()
         windows, hidden = Windows(valid, self.reach), valid if hide else None
+        num_targets, num_ids, filled = min(windows.targets, TRIED), self.memory.num_ids, 0
+        width = 1 + min(CANDIDATES, num_ids) + CANDIDATES
+        features, added = torch.empty(len(PARTS), num_targets, width), torch.empty(num_targets, width)
+        generator = torch.Generator().manual_seed(0)
         order = np.random.default_rng(0).permutation(len(windows))
-        generator, tried, num_targets = torch.Generator().manual_seed(0), [], 0
-        for number in order:
-            index = np.array([number])
+        for low in range(0, len(order), AT_ONCE):
+            index = order[low : low + AT_ONCE]
             batch = windows.batch(index)
             network = self.network(batch.to(self.mixed.device)).scores.cpu()
-            features, _ = self._features(batch, network)
             ruled_out = torch.zeros_like(network)
             ruled_out[:, :FIRST] = -torch.inf
             if hidden is not None:
                 hide_seen(ruled_out, hidden, windows.positions(index))
-            tried.append(_candidates(features, ruled_out, batch.targets, generator))
-            num_targets += batch.num_targets
-            if num_targets >= TRIED:
+            for targets, _, part in self._parts(batch):
+                known, _ = self._features(part, network[targets])
+                found = _candidates(known, ruled_out[targets], batch.targets[targets], generator)
+                size = min(num_targets - filled, len(found[1]))
+                features[:, filled : filled + size], added[filled : filled + size] = found[0][:, :size], found[1][:size]
+                filled += size
+            if filled == num_targets:
                 break
-        self.mixture.cpu().learn(torch.cat([own for own, _ in tried], 1), torch.cat([own for _, own in tried]))
+        self.mixture.cpu().learn(features, added)
         self.mixed.fill_(1.0)
 
 

@@ -8,8 +8,11 @@ the cascades themselves, so that what stood beside a user this morning can weigh
              of 1 / gap ** ``STEEP`` x (``FAR`` + exp(-|t_j - t_p| / ``DAYS``))
 
 with i the step that is asked. What came before u_j counts ``BACK`` times as much as what followed. Beside it comes the
-same sum without the last factor, which is right where the clock says nothing. Each event of a cascade is looked up
-once, whatever the number of steps that are asked about.
+same sum without the last factor, which is right where the clock says nothing.
+
+Both are products of sparse matrices, (targets x events asked) by (events asked x past events) by (past events x ids):
+each event of a cascade is looked up once, whatever the number of steps that are asked about, and of its user's past
+only what is close in time is looked at again.
 
 The constants were chosen on validation cascades of FOREST's Twitter and Memetracker.
 """
@@ -20,25 +23,22 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ensue.data.histories import Index, ranges
+from ensue.data.histories import Index, offsets_of, ranges
 from ensue.metrics import Floats
-from ensue.nn.attention import band
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.ensembles.cascade_store import CascadeStore
-
-Weights = npt.NDArray[np.float32]
-Pairs = tuple[Index, Index, Weights, Weights]
-"""(found,) the event, what stood beside it, and how much that says, close in time first and all times alike."""
+from ensue.text.sparse import SparseRows, sparse_between, sparse_rows, stacked
 
 DAY = 86_400.0
 DAYS = 0.3
 """How close in time what counts most may be."""
 FAR = 0.1
 """What a pair counts, beside one of the same moment, that is far away in time."""
+GONE = 20.0
+"""Past so many times ``DAYS`` an exponential adds less to ``FAR`` than float32 can tell."""
 STEEP = 0.7
 """How fast what stood further apart counts less."""
 BACK = 0.1
@@ -47,44 +47,44 @@ POWER = 0.7
 """Totals are divided out to this power."""
 KEEP = 2000
 """How often a user is looked up at most, the latest cascades first."""
-PAIRS = 2**22
-"""So many pairs of an event and what stood beside its user are held at once: some 400 MB."""
+EVENTS = 2**14
+"""What stands beside so many past events is listed at once."""
+PLACES = 2**18
+"""So many past events are looked up at once, or those of one user: some 10 MB."""
 
 
 class CoParticipationScores(NamedTuple):
     """What past cascades say.
 
     Attributes:
-        candidates: (candidates,) the ids of which anything is said.
-        near: (targets, candidates) M, what is close in time first.
-        far: (targets, candidates) the same, all times alike.
+        near: (targets, ids) M, what is close in time first.
+        far: (targets, ids) the same, all times alike.
         shares: (batch, time, time) each event's part of ``near``: rows that sum to 1 or hold nothing.
     """
 
-    candidates: Tensor
-    near: Tensor
-    far: Tensor
+    near: SparseRows
+    far: SparseRows
     shares: Tensor
 
 
 class Postings(NamedTuple):
-    """Where ids stand in past cascades.
+    """Where ids stand in past cascades, and what stands beside each place.
 
     Attributes:
-        order: (events,) places by id, those of one id oldest first.
-        stops: (ids + 1,) where each id's begin in ``order``.
-        begins: (events,) where each place's cascade begins, and
-        ends: where it ends.
-        totals: (ids,) what all that stood beside an id weighs together, without closeness in time.
-        pairs: (events + 1,) how much stands beside all places in ``order`` before each.
+        places: (kept,) which events are looked up, by id, those of one id by time.
+        moments: (moments,) the times at which anything happened, in order.
+        keys: (kept,) id x (moments + 1) + which of ``moments``, in order.
+        stops: (ids + 1,) where each id's begin in ``places``.
+        beside: (events, ids) what stands beside each event, and how much that weighs.
+        totals: (ids,) what all that stood beside an id weighs together.
     """
 
-    order: Index
+    places: Index
+    moments: Floats
+    keys: Index
     stops: Index
-    begins: Index
-    ends: Index
+    beside: SparseRows
     totals: Floats
-    pairs: Index
 
 
 class CoParticipation:
@@ -105,86 +105,81 @@ class CoParticipation:
         Args:
             batch: on the CPU; times as in the past cascades.
         """
+        found = self.past.cached(f"postings {self.window} {self.keep}", self._postings)
         size, time = batch.mask.shape
-        steps = torch.arange(time)
-        gaps = (steps[:, None] - steps[None, :] + 1).clamp(min=1)
-        visible = band(time, reach=self.window, own=True) & batch.mask[:, None, :] & batch.target_mask[:, :, None]
-        heeded = visible / gaps**STEEP
-        needed = heeded.amax(1) > 0
-        event, value, moment, ever = self._look_up(batch.ids[needed].numpy(), batch.times[needed].numpy())
-        present = torch.zeros(self.past.num_ids, dtype=torch.bool)
-        present[value] = True
-        candidates = present.nonzero()[:, 0]
-        cell = event * len(candidates) + present.cumsum(0)[value] - 1
-        near, far = torch.zeros(2, size, time, len(candidates))
-        for places, part in ((near, moment), (far, ever)):
-            rows = torch.zeros(int(needed.sum()), len(candidates))
-            rows.view(-1).index_add_(0, cell, part)
-            places[needed] = rows
-        mass = heeded * near.sum(2)[:, None, :]
-        shares = mass / mass.sum(2, keepdim=True).clamp(min=1e-30)
-        near, far = (torch.bmm(heeded, places)[batch.target_mask] for places in (near, far))
-        return CoParticipationScores(candidates, near, far, shares)
+        row, step = (place.numpy() for place in batch.target_mask.nonzero(as_tuple=True))
+        lengths = np.minimum(step + 1, self.window)
+        target, ends = np.repeat(np.arange(len(row)), lengths), np.repeat(row * time + step, lengths)
+        event = ranges(row * time + step + 1 - lengths, lengths)
+        asked, number = np.unique(event, return_inverse=True)
+        ids, times = batch.ids.flatten().numpy()[asked], batch.times.flatten().numpy()[asked]
+        users, user = np.unique(ids, return_inverse=True)
+        said = self._said(found, users, ids, times)
+        heeded = (ends + 1.0 - event) ** -STEEP * found.totals[ids[number]] ** -POWER
+        cells, shape = np.stack([user[number], len(users) + number], 1), (len(row), len(users) + len(asked))
+        near = (heeded[:, None] * [FAR, 1.0]).astype(np.float32)
+        far_of = sparse_rows(target, cells[:, 0], near[:, 1], shape)
+        near_of = sparse_rows(np.repeat(target, 2), cells.ravel(), near.ravel(), shape)
+        mass = (near * (said @ np.ones(self.past.num_ids))[cells]).sum(1)
+        mass /= np.maximum(np.bincount(target, mass, len(row)), 1e-30)[target]
+        shares = torch.zeros(size * time, time)
+        shares[torch.from_numpy(ends), torch.from_numpy(event % time)] = torch.from_numpy(mass).float()
+        return CoParticipationScores(near_of @ said, far_of @ said, shares.view(size, time, time))
 
-    def _look_up(self, ids: Index, times: Floats) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(found,) the event, what stood beside it, and how much that says, close in time first and all times alike."""
-        found = self.past.cached(f"postings {self.window}", self._postings)
-        lengths = np.minimum(found.stops[ids + 1] - found.stops[ids], self.keep)
-        pairs = found.pairs[found.stops[ids + 1]] - found.pairs[found.stops[ids + 1] - lengths]
-        stops = np.flatnonzero(np.diff(np.cumsum(pairs) // PAIRS)) + 1
-        bounds = [0, *stops.tolist(), len(ids)]
+    def _said(self, found: Postings, users: Index, ids: Index, times: Floats) -> SparseRows:
+        """(users + events, ids) what stood beside each user ever; then what stood beside each event's, close in time.
+
+        Args:
+            found: where ids stand.
+            users: (users,) ids.
+            ids: (events,) of events, and
+            times: (events,) when they came.
+        """
+        far = GONE * DAY * DAYS
+        first, last = np.searchsorted(found.moments, times - far), np.searchsorted(found.moments, times + far, "right")
+        low, high = (np.searchsorted(found.keys, ids * (len(found.moments) + 1) + at) for at in (first, last))
+        starts = np.concatenate([found.stops[users], low])
+        lengths = np.concatenate([found.stops[users + 1], high]) - starts
+        moment = np.concatenate([np.full(len(users), np.nan), times])  # a user has none: all it did weighs 1
+        bounds = [0, *(np.flatnonzero(np.diff(np.cumsum(lengths) // PLACES)) + 1).tolist(), len(starts)]
         parts = []
-        for low, high in itertools.pairwise(bounds):
-            part = self._pairs(found, ids[low:high], times[low:high], lengths[low:high])
-            parts.append(self._summed(low, *part) if len(bounds) > 2 else part)
-        event, value, moment, ever = (np.concatenate(own) for own in zip(*parts, strict=True))
-        return torch.from_numpy(event), torch.from_numpy(value), torch.from_numpy(moment), torch.from_numpy(ever)
-
-    def _pairs(self, found: Postings, ids: Index, times: Floats, lengths: Index) -> Pairs:
-        """As :meth:`_look_up`, an entry each time that something stood beside a user."""
-        event = np.repeat(np.arange(len(ids)), lengths)
-        place = found.order[ranges(found.stops[ids + 1] - lengths, lengths)]
-        said = found.totals[ids[event]] ** -POWER
-        close = FAR + np.exp(-np.abs(times[event] - self.past.times.numpy()[place]) / (DAY * DAYS))
-        after = self._beside(place, np.minimum(found.ends[place] - place - 1, self.window), 1)
-        before = self._beside(place, np.minimum(place - found.begins[place], self.window), -1)
-        which, value, near = (np.concatenate(sides) for sides in zip(after, before, strict=True))
-        ever = (said[which] * near).astype(np.float32)
-        return event[which], value, ever * close[which].astype(np.float32), ever
-
-    def _summed(self, begun: int, event: Index, value: Index, moment: Weights, ever: Weights) -> Pairs:
-        """One entry for each event, counted from ``begun``, and what stood beside its user."""
-        present = np.zeros(self.past.num_ids, bool)
-        present[value] = True
-        candidates = np.flatnonzero(present)
-        cell = event * len(candidates) + present.cumsum()[value] - 1
-        there = np.flatnonzero(np.bincount(cell))
-        moment, ever = (np.bincount(cell, own)[there].astype(np.float32) for own in (moment, ever))
-        return begun + there // len(candidates), candidates[there % len(candidates)], moment, ever
-
-    def _beside(self, place: Index, number: Index, side: int) -> tuple[Index, Index, Floats]:
-        """So many events on one side of some places: the number of the place, the id, and what it weighs."""
-        gap = ranges(np.ones_like(number), number)
-        which: Index = np.repeat(np.arange(len(place)), number)
-        value: Index = self.past.values.numpy()[place[which] + side * gap].astype(np.int64)
-        near: Floats = _by_gap(self.window)[gap - 1] * (1.0 if side > 0 else BACK)
-        return which, value, near
+        for part in itertools.starmap(slice, itertools.pairwise(bounds)):
+            row = np.repeat(np.arange(len(starts[part])), lengths[part])
+            place = found.places[ranges(starts[part], lengths[part])]
+            apart = np.abs(moment[part][row] - self.past.times.numpy()[place])
+            weights = np.nan_to_num(np.exp(-apart / (DAY * DAYS)), nan=1.0).astype(np.float32)
+            shape = (len(starts[part]), len(self.past.values))
+            parts.append(sparse_rows(row, place, weights, shape) @ found.beside)
+        return stacked(parts)
 
     def _postings(self) -> Postings:
         """Where each id stands."""
-        ids, starts, num_ids = self.past.values.numpy(), self.past.starts.numpy(), self.past.num_ids
-        stops = np.concatenate([[0], np.cumsum(np.bincount(ids, minlength=num_ids))])
-        begins, ends = (np.repeat(bound, np.diff(starts)) for bound in (starts[:-1], starts[1:]))
-        places = np.arange(len(ids))
-        sums = np.concatenate([[0.0], np.cumsum(_by_gap(self.window))])
-        after, before = (np.minimum(far, self.window) for far in (ends - places - 1, places - begins))
-        totals = np.bincount(ids, sums[after] + BACK * sums[before], num_ids)
+        ids, times, num_ids = self.past.values.numpy(), self.past.times.numpy(), self.past.num_ids
         order = np.argsort(ids, kind="stable")
-        pairs = np.concatenate([[0], np.cumsum((after + before)[order])])
-        return Postings(order, stops, begins, ends, np.maximum(totals, 1e-9), pairs)
+        stops = offsets_of(np.bincount(ids, minlength=num_ids))
+        latest = order[stops[ids[order] + 1] - np.arange(len(order)) <= self.keep]
+        moments, moment = np.unique(times, return_inverse=True)
+        keys = ids[latest] * np.int64(len(moments) + 1) + moment[latest]
+        by_time = np.argsort(keys, kind="stable")
+        beside = self._beside()
+        totals = np.bincount(ids, beside @ np.ones(num_ids), num_ids)
+        stops = offsets_of(np.bincount(ids[latest], minlength=num_ids))
+        return Postings(latest[by_time], moments, keys[by_time], stops, beside, np.maximum(totals, 1e-9))
 
-
-def _by_gap(window: int) -> Floats:
-    """(window,) what stands so far apart weighs."""
-    near: Floats = np.arange(1.0, window + 1) ** -STEEP
-    return near
+    def _beside(self) -> SparseRows:
+        """(events, ids) what stands at most ``window`` away in the same cascade; an event itself weighs nothing."""
+        values, starts = self.past.values.numpy(), self.past.starts.numpy()
+        places = np.arange(len(values))
+        begins, ends = (np.repeat(bound, np.diff(starts)) for bound in (starts[:-1], starts[1:]))
+        first = np.maximum(begins, places - self.window)
+        lengths = np.minimum(ends, places + self.window + 1) - first
+        near = np.arange(1.0, self.window + 1) ** -STEEP
+        by_gap = np.concatenate([BACK * near[::-1], [0.0], near]).astype(np.float32)
+        stops = offsets_of(lengths)
+        columns, weights = np.empty(stops[-1], np.int32), np.empty(stops[-1], np.float32)
+        for low, high in itertools.pairwise([*range(0, len(values), EVENTS), len(values)]):
+            place = ranges(first[low:high], lengths[low:high])
+            columns[stops[low] : stops[high]] = values[place]
+            gap = place - np.repeat(places[low:high], lengths[low:high])
+            weights[stops[low] : stops[high]] = by_gap[gap + self.window]
+        return sparse_between(stops, columns, weights, self.past.num_ids)

@@ -57,19 +57,20 @@ class TemporalPreference:
         self.past, self.window = past, window
 
     def score(self, batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
-        """For each of ``CLOCKS`` row x ids + id of who gains after the target steps, and how much."""
+        """For each of ``CLOCKS`` (readings, ids) what users gain at a reading, and (targets,) which one a step has."""
         row, step = (found.numpy() for found in batch.target_mask.nonzero(as_tuple=True))
         times = batch.times.numpy()
         begun = np.maximum(step - self.window + 1, 0)
         readings = _read(times[row, step], times[row, begun], times[row, np.maximum(step - 1, 0)], step > 0)
         tables = self.past.cached(f"habits {self.window}", self._tables)
         for table, read in zip(tables, readings, strict=True):
-            place = np.searchsorted(table.readings, read).clip(max=max(0, len(table.readings) - 1))
-            counted = table.readings[place] == read if len(table.readings) else np.zeros(len(read), np.bool_)
-            lengths = np.where(counted, np.diff(table.starts)[place] if len(table.readings) else 0, 0)
+            distinct, which = np.unique(read, return_inverse=True)
+            _, place, at = np.intersect1d(table.readings, distinct, assume_unique=True, return_indices=True)
+            lengths = np.diff(table.starts)[place]
             entry = ranges(table.starts[place], lengths)
-            cell = np.repeat(np.arange(len(read)), lengths) * self.past.num_ids + table.values[entry]
-            yield torch.from_numpy(cell), torch.from_numpy(table.gains[entry].astype(np.float32))
+            gains = np.zeros((len(distinct), self.past.num_ids), np.float32)
+            gains[np.repeat(at, lengths), table.values[entry]] = table.gains[entry]
+            yield torch.from_numpy(gains), torch.from_numpy(which)
 
     def _tables(self) -> list[Table]:
         """One for each clock."""

@@ -87,6 +87,9 @@ def test_where_there_is_a_clock_the_newest_are_the_latest(data: Path) -> None:
     assert isinstance(few.train, Histories) and isinstance(every.train, Histories)
     starts = np.sort(every.train.times[every.train.offsets[:-1]])
     assert float(few.train.times.min()) == starts[-40]
+    whole, part = (find_cuts(data, Sizes(sessions=(None,), tested=num))[0][1].test for num in (6, 2))
+    assert isinstance(whole, Histories) and isinstance(part, Histories)
+    assert (len(whole), len(part)) == (6, 2) and float(part.times.max()) < np.sort(whole.times)[4]  # those that follow
 
 
 def test_posts_are_cut_by_number_and_by_article_and_those_scored_are_not_among_them(data: Path) -> None:

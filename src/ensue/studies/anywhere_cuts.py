@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ensue.data.histories import Histories
+from ensue.data.histories import Histories, Index
 from ensue.data.posts import Corpus
 from ensue.data.queries import Queries
 from ensue.data.sequences import read
@@ -124,10 +124,8 @@ def _cascades(data: Path, sizes: Sizes) -> Iterator[Cut]:
 
 def _newest(what: str, name: str, train: Histories, test: Histories, seen: str, sizes: Sizes) -> Iterator[Cut]:
     """The newest sessions or cascades of a set: by the time of their first event where there is a clock."""
-    order, dated = np.arange(len(train)), train.timed and float(train.times.min()) > DATED
-    if dated:
-        order = np.argsort(train.times[train.offsets[:-1]], kind="stable")
-    tested = test.select(slice(max(0, len(test) - sizes.tested), None))
+    order = _by_start(train)
+    tested = test.select(np.sort(_by_start(test)[: sizes.tested]))  # what comes next, not what comes weeks later
     for size in _smaller(sizes.sessions, min(len(train), sizes.most)):
         chosen = np.sort(order[-size:])
         every = size == len(train)
@@ -141,6 +139,13 @@ def _newest(what: str, name: str, train: Histories, test: Histories, seen: str, 
             test=tested,
             fingerprint=seen,
         )
+
+
+def _by_start(histories: Histories) -> Index:
+    """Numbers of histories, the oldest first; where no clock counts from 1970, as they stand."""
+    if not histories.timed or float(histories.times.min()) <= DATED:
+        return np.arange(len(histories))
+    return np.argsort(histories.times[histories.offsets[:-1]], kind="stable")
 
 
 def _texts(data: Path, sizes: Sizes) -> Iterator[Cut]:

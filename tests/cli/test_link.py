@@ -236,6 +236,37 @@ def test_compare_counts_beside(ensue: Ensue, files: Files) -> None:
     assert [row["model"] for row in json.loads(ran.out)["rows"]] == ["bm25", "tfidf"]
 
 
+def test_queries_judgements_and_documents_in_three_files(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    rows = pl.read_csv(files.posts)
+    queries, train, test = (tmp_path / name for name in ("queries.tsv", "train.txt", "test.txt"))
+    queries.write_text("".join(f"q{row}\t{text}\n" for row, text in enumerate(rows["text"])))
+    judged = [f"q{row} 0 {about} 1\n" for row, about in enumerate(rows["about"])]
+    train.write_text("".join(judged[:-6]))
+    test.write_text("".join(judged[-6:]))
+    named = ("--queries", queries, "--documents", files.articles)
+    for options in (("--qrels", train, *named), (train, *named), (queries, "--qrels", train, *named[2:])):
+        ran = ensue("check", *options, "--json")
+        assert ran.code == 0 and json.loads(ran.out)["links"] == len(judged) - 6, ran.err
+    fitted = ensue("fit", "link", *named, "--qrels", train, "-o", tmp_path / "m", "--model=tfidf")
+    assert fitted.code == 0, fitted.err
+    ran = ensue("evaluate", tmp_path / "m", test, *named, "--json")
+    assert ran.code == 0 and json.loads(ran.out)["protocol"]["data"].startswith("6 posts"), ran.err
+    ran = ensue("compare", "link", train, "--test", test, *named, "--models=tfidf", "--json")
+    assert ran.code == 0, ran.err
+    check_refused(
+        ensue("check", "--qrels", train, "--queries", queries),
+        "--queries and --qrels: name the documents too, with --documents FILE",
+    )
+    check_refused(
+        ensue("evaluate", tmp_path / "m", test, *named, "--qrels", train),
+        f"{test}: with --queries the file of each part is its judgements; leave --qrels out",
+    )
+    check_refused(ensue("check"), "no data is named: give a file, or of task link --queries, --qrels and --documents")
+    check_refused(
+        ensue("fit", "next", "-o", tmp_path / "n", *named), "--articles means nothing to task next; leave it out"
+    )
+
+
 def test_a_part_that_is_scored_is_not_trained_on(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     """One file for both: the part is of what is scored, and training takes the file's own part."""
     split = tmp_path / "split.csv"

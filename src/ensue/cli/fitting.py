@@ -9,6 +9,7 @@ import typer
 
 from ensue.cli import tasks
 from ensue.cli.options import (
+    LINKED,
     TABLES,
     Data,
     Json,
@@ -25,12 +26,12 @@ from ensue.predictor import make
 from ensue.registry import require_model, require_settings
 
 
-@reads(*TABLES, "articles")
+@reads(*TABLES, *LINKED)
 def fit(
     context: typer.Context,
     task: Task,
-    data: Data,
     output: Annotated[Path, typer.Option("--output", "-o", help="the model folder to write")],
+    data: Data = None,
     model: Annotated[str, typer.Option(help="a model's name, best, or FILE.py:CLASS of your own")] = "best",
     valid: Valid = None,
     set_: Set = None,
@@ -54,4 +55,4 @@ def fit(
     predictor = make(task, model, settings=settings, seed=seed, device=device)
     from ensue.cli.training import train  # the evaluator, which imports every task
 
-    train(chosen, predictor, data, valid, output, reading, resume=resume, replace=replace, as_json=json)
+    train(chosen, predictor, reading.data(data), valid, output, reading, resume=resume, replace=replace, as_json=json)

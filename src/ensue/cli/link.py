@@ -33,7 +33,10 @@ def read(path: Path, reading: Reading) -> Corpus:
 
 
 def _read(path: Path, reading: Reading) -> tuple[Corpus, tuple[PostsReport, PostsReport]]:
-    corpus, understood = read_corpus(path, reading.articles, columns=reading.roles, **reading.opening)
+    posts, judgements = reading.judged(path)
+    corpus, understood = read_corpus(
+        posts, reading.articles, judgements=judgements, columns=reading.roles, **reading.opening
+    )
     for one in understood:
         show.read_report(one)
     return corpus, understood
@@ -61,7 +64,7 @@ def require_like(data: Corpus, path: Path, predictor: LinkPredictor) -> None:
 
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
     """Show what was understood of articles and posts, and what in them would spoil a result."""
-    if reading.articles is None and not path.is_dir():
+    if reading.articles is None and reading.judged(path)[1] is None and not path.is_dir():
         _check_alone(path, others, reading, json)
         return
     corpus, understood = _read(path, reading)

@@ -96,10 +96,12 @@ Folder = Annotated[Path, typer.Argument(help="a model folder made by `ensue fit`
 
 
 Data = Annotated[
-    Path,
+    Path | None,
     typer.Argument(
         callback=present,
-        help="a log, queries or labelled texts: CSV, TSV, Excel, JSON Lines, Parquet, or a layout known by its shape",
+        help="a log, queries or labelled texts: CSV, TSV, Excel, JSON Lines, Parquet, or a layout known by its "
+        "shape; of link left out where --queries and --qrels name all there is",
+        show_default=False,
     ),
 ]
 Valid = Annotated[Path | None, typer.Option(callback=present, help="data for early stopping; else a tenth is held out")]
@@ -166,7 +168,20 @@ class Reading:
     articles: Annotated[
         Path | None,
         _option(
-            "--articles", callback=present, help="of posts: the file of articles; a folder holds both files itself"
+            *("--articles", "--documents"),
+            callback=present,
+            help="of posts: the file of articles; a folder holds both files itself",
+        ),
+    ] = None
+    queries: Annotated[
+        Path | None, _option("--queries", callback=present, help="of link: the posts; DATA then is their --qrels")
+    ] = None
+    qrels: Annotated[
+        Path | None,
+        _option(
+            "--qrels",
+            callback=present,
+            help="of link: lines of query 0 document relevance, or query document relevance",
         ),
     ] = None
     min_users: MinUsers = None
@@ -187,11 +202,41 @@ class Reading:
         """
         return parse(self.columns.split(",")) if self.columns else None
 
+    def data(self, given: Path | None) -> Path:
+        """The file that a verb reads; that of the judgements where the options name all there is.
+
+        Raises:
+            SettingError: none is named, or a third beside two that are all.
+        """
+        if given is None and self.qrels is not None and self.queries is not None:
+            return self.qrels
+        if given is None:
+            raise SettingError("no data is named: give a file, or of task link --queries, --qrels and --documents")
+        return given
+
+    def judged(self, path: Path) -> tuple[Path, Path | None]:
+        """The posts and their judgements, if these stand in a file of their own; one of them is ``path``.
+
+        Raises:
+            SettingError: no articles, or all named by options and another file beside them.
+        """
+        if self.queries is None and self.qrels is None:
+            return path, None
+        if self.articles is None:
+            raise SettingError("--queries and --qrels: name the documents too, with --documents FILE")
+        if self.queries is not None and self.qrels is not None and path != self.qrels:
+            raise SettingError(f"{path}: with --queries the file of each part is its judgements; leave --qrels out")
+        return self.queries or path, self.qrels or path
+
 
 TABLES = (
     "columns", "time_unit", "sort", "gap", "encoding", "sheet", "max_unpacked", "phrases", "rules", "part",
 )  # fmt: skip
 """The options of a verb that reads logs, texts or queries."""
+
+
+LINKED = ("articles", "queries", "qrels")
+"""Those of one that reads posts too."""
 
 
 def reads(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -46,6 +46,6 @@ def of_file(path: Path, reading: Reading, context: typer.Context | None = None) 
     """
     from ensue.data.kinds import kind_of
 
-    beside = reading.articles is not None
+    beside = bool(reading.articles or reading.queries or reading.qrels)
     kind = kind_of(path, reading.roles, phrases=reading.phrases, articles=beside, **reading.opening)
     return chosen(next(name for name, task in TASKS.items() if kind in task.kinds), context)

@@ -9,6 +9,7 @@ import typer
 
 from ensue.cli import demonstration, fitting, keeping, linking, listing, predicting, serving, streaming, tasks
 from ensue.cli.options import (
+    LINKED,
     TABLES,
     Data,
     Folder,
@@ -56,10 +57,10 @@ def _names(models: str) -> list[str]:
 
 
 @app.command()
-@reads(*TABLES, "articles", "min_users")
+@reads(*TABLES, *LINKED, "min_users")
 def check(
     context: typer.Context,
-    data: Data,
+    data: Data = None,
     other: Annotated[
         list[Path] | None,
         typer.Option(callback=all_present, help="another split, to look for leaks; may be repeated"),
@@ -71,6 +72,7 @@ def check(
 ) -> None:
     """Show what was understood of a file, and what in it would spoil a result."""
     reading = Reading(**options)
+    data = reading.data(data)
     chosen = tasks.chosen(task, context) if task else tasks.of_file(data, reading, context)
     from ensue.cli.command import command_of  # polars
 
@@ -81,11 +83,11 @@ app.command(cls=listing.OfTask)(fitting.fit)
 
 
 @app.command()
-@reads(*TABLES, "articles")
+@reads(*TABLES, *LINKED)
 def evaluate(
     context: typer.Context,
     folder: Folder,
-    data: Data,
+    data: Data = None,
     protocol: Protocol = "full",
     at: At = "10,20,50,100",
     model: Own = "",
@@ -98,16 +100,16 @@ def evaluate(
     chosen = tasks.of_folder(folder, context)
     from ensue.cli.scoring import evaluate as score  # the evaluator, which imports every task
 
-    score(chosen, folder, data, protocol, at, reading, as_json=json)
+    score(chosen, folder, reading.data(data), protocol, at, reading, as_json=json)
 
 
 @app.command()
-@reads(*TABLES, "articles")
+@reads(*TABLES, *LINKED)
 def compare(
     context: typer.Context,
     task: Task,
-    data: Data,
     test: Annotated[Path, typer.Option(callback=present, help="what the models are scored on")],
+    data: Data = None,
     models: Annotated[str, typer.Option(help="names, separated by commas")] = "best",
     seeds: Annotated[int, typer.Option(help="trainings a model, with seeds 0, 1, …")] = 1,
     valid: Valid = None,
@@ -131,7 +133,7 @@ def compare(
     entries = [[make(task, name, settings=settings, seed=seed) for seed in range(seeds)] for name in names]
     from ensue.cli.scoring import compare as score  # the evaluator, which imports every task
 
-    score(chosen, entries, data, test, valid, protocol, at, reading, as_json=json)
+    score(chosen, entries, reading.data(data), test, valid, protocol, at, reading, as_json=json)
 
 
 app.command()(predicting.predict)

@@ -35,7 +35,7 @@ class Delimited:
     def of(cls, content: Content, separator: str | None = None) -> Delimited:
         """A table as it comes: with tabs, quotes are looked at before they are trusted."""
         between = separator or content.separator
-        return cls(content, between, quoted=between != "\t" or _is_quoted(content))
+        return cls(content, between, quoted=between != "\t" or is_quoted(content))
 
     @cached_property
     def names(self) -> list[str]:
@@ -129,7 +129,7 @@ class Delimited:
                     raise DataError(f"{where}: time {quoted(row[place])} is not a number or an ISO date")
 
 
-def _is_quoted(content: Content) -> bool:
+def is_quoted(content: Content) -> bool:
     """Whether quotes in a table with tabs are CSV's: every field that opens with one closes with one.
 
     Otherwise they are part of the text, as in the files of GLUE.

@@ -95,13 +95,14 @@ def test_collected_posts_are_known_by_their_shape(tmp_path: Path) -> None:
         (
             lambda place: ((place / "articles.jsonl").unlink(), read_corpus(place)),
             DataError,
-            "{place}: no file is named articles or stories or news; give one, such as articles.jsonl, or name both "
-            "files",
+            "{place}: no file is named articles or stories or news or corpus or documents or collection; give one, "
+            "such as articles.jsonl, or name both files",
         ),
         (
             lambda place: ((place / "tweets.csv").write_text("text\na\n"), read_corpus(place)),
             DataError,
-            "{place}: 2 files are named posts or tweets or comments; give one, such as posts.jsonl, or name both files",
+            "{place}: 2 files are named posts or tweets or comments or queries; give one, such as posts.jsonl, or name "
+            "both files",
         ),
         (
             lambda place: read_corpus(place, columns={"label": "x"}),

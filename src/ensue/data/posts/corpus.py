@@ -9,16 +9,23 @@ from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from ensue.data.packed import Opening
 from ensue.data.posts.dataset import Articles, Pairs, Posts, PostsReport, read_articles, read_posts
+from ensue.data.posts.judgements import judged, read_judgements
 from ensue.data.posts.splits import given_part, hold_out_posts
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
 
 ROLES = {"body": "body", "article_id": "id", "article_title": "title", "summary": "summary"}
 """What names a column of the articles, and its role there; every other role is one of the posts."""
-_NAMES = {"articles": ("articles", "stories", "news"), "posts": ("posts", "tweets", "comments")}
+_NAMES = {
+    "articles": ("articles", "stories", "news", "corpus", "documents", "collection"),
+    "posts": ("posts", "tweets", "comments", "queries"),
+}
+_QRELS = "qrels"
+_PARTS = {"dev": "valid", "validation": "valid"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +96,7 @@ def read_corpus(
     path: str | Path,
     articles: str | Path | None = None,
     *,
+    judgements: str | Path | None = None,
     columns: Mapping[str, str] | None = None,
     **opening: Unpack[Opening],
 ) -> tuple[Corpus, tuple[PostsReport, PostsReport]]:
@@ -97,6 +105,8 @@ def read_corpus(
     Args:
         path: a file of posts, or a folder with a file of articles and one of posts.
         articles: the file of articles, where ``path`` is one of posts.
+        judgements: a file that says which posts, or queries, are about which articles, or documents; posts that it
+            does not name are left out.
         columns: of posts ``text``, ``id``, ``title``, ``about`` and ``part``; of articles ``body``, ``summary``,
             ``article_id`` and ``article_title``.
         opening: of both files ``encoding``, ``sheet`` and ``max_unpacked``, see
@@ -113,13 +123,41 @@ def read_corpus(
     if articles is None:
         if not source.is_dir():
             raise SettingError(f"{path}: these are posts; name the file of articles with --articles FILE")
-        articles, source = (find_file(source, name) for name in _NAMES)
+        found, articles, source = judgement_files(source), *(find_file(source, name) for name in _NAMES)
+    else:
+        found = {} if judgements is None else {"": Path(judgements)}
     given = columns or {}
     ours = {ROLES[role]: name for role, name in given.items() if role in ROLES}
     theirs = {role: name for role, name in given.items() if role not in ROLES}
     stories, understood = read_articles(articles, columns=ours, **opening)
     posts, said = read_posts(source, columns=theirs, **opening)
+    if found:
+        posts, notes = _judged(posts, found, stories, opening)
+        said = replace(said, notes=(*said.notes, *notes))
     return Corpus(stories, posts), (understood, said)
+
+
+def judgement_files(folder: Path) -> dict[str, Path]:
+    """The files of judgements in a folder by the part each is of: ``qrels/test.tsv``, or ``qrels.tsv`` of no part."""
+    inside = sorted((folder / _QRELS).iterdir()) if (folder / _QRELS).is_dir() else []
+    parts = {_PARTS.get(name := path.name.lower().split(".")[0], name): path for path in inside}
+    alone = sorted(folder.glob(f"{_QRELS}.*"))
+    return parts or ({"": alone[0]} if alone else {})
+
+
+def _judged(posts: Posts, files: Mapping[str, Path], articles: Articles, opening: Opening) -> tuple[Posts, list[str]]:
+    """Posts about what files of judgements say, each in the part of the first file that names it."""
+    frames, notes = list[pl.DataFrame](), list[str]()
+    for part, path in files.items():
+        frame, more = read_judgements(path, **opening)
+        frames.append(frame.with_columns(part=pl.lit(part)))
+        notes += [f"about by {path}", *more]
+    whole = pl.concat(frames)
+    found, more = judged(posts, whole, str(next(iter(files.values()))), articles.ids)
+    if "" not in files:
+        parts = dict(whole.unique("query", keep="first").select("query", "part").iter_rows())
+        found = replace(found, parts=found.ids.replace_strict(parts, return_dtype=pl.String))
+    return found, [*notes, *more]
 
 
 def is_corpus(path: Path) -> bool:

@@ -14,22 +14,34 @@ from itertools import islice
 
 import polars as pl
 
+from ensue.data.delimited import Delimited, is_quoted
 from ensue.data.files import Content
 from ensue.data.posts.fields import flat
 from ensue.data.posts.platforms import READERS, dig, is_json, layout_of, objects
 from ensue.data.roles import Found, Roles, plain_name, require_distinct, require_roles
-from ensue.data.table import JSON, Table, names_of, read_table
+from ensue.data.table import JSON, Table, names_of, read_delimited, read_table
 from ensue.errors import DataError
 from ensue.lines import plural, quoted
 
 _POSTS: Mapping[str, tuple[str, ...]] = {
     "text": (
         *("text", "fulltext", "body", "tweet", "tweettext", "posttext", "message", "content", "comment", "caption"),
-        *("status", "selftext", "post", "description"),
+        *("status", "selftext", "post", "description", "tweetcontent", "query", "querytext", "claim"),
     ),
-    "id": ("id", "idstr", "postid", "tweetid", "itemid", "messageid", "commentid", "statusid", "uri"),
+    "id": ("id", "idstr", "postid", "tweetid", "itemid", "messageid", "commentid", "statusid", "uri", "queryid", "qid"),
     "title": ("title", "subject", "headline"),
-    "about": ("about", "articles", "article", "articleids", "articleid", "stories", "storyid", "storiesid"),
+    "about": (
+        "about",
+        "articles",
+        "article",
+        "articleids",
+        "articleid",
+        "stories",
+        "storyid",
+        "storiesid",
+        "vclaimid",
+        "corduid",
+    ),
     "part": ("split", "part", "fold"),
 }
 _ARTICLES: Mapping[str, tuple[str, ...]] = {
@@ -43,10 +55,15 @@ _ARTICLES: Mapping[str, tuple[str, ...]] = {
         "maintext",
         "storytext",
         "paragraphs",
+        "passage",
+        "document",
     ),
-    "id": ("id", "articleid", "storiesid", "storyid", "guid", "url", "link"),
+    "id": (
+        *("id", "articleid", "storiesid", "storyid", "docid", "documentid", "corpusid", "passageid", "pid", "vclaimid"),
+        *("corduid", "guid", "url", "link"),
+    ),
     "title": ("title", "headline", "storytitle", "articletitle"),
-    "summary": ("summary", "claim", "claimreviewed", "lead", "standfirst", "abstract", "teaser", "subtitle"),
+    "summary": ("summary", "claim", "vclaim", "claimreviewed", "lead", "standfirst", "abstract", "teaser", "subtitle"),
 }
 POST_ROLES = Roles(known=_POSTS, needed=("text", "title"), doubted=("text",), example="text=…,id=…", plain=plain_name)
 ARTICLE_ROLES = Roles(
@@ -60,6 +77,7 @@ _COLLECTORS: Mapping[str, tuple[set[str], ...]] = {
     "zeeschuimer csv": ({"itemid", "sourceplatform", "navindex"},),
     "media cloud": ({"storiesid", "title", "url"}, {"title", "url", "publishdate"}),
 }
+_COLLECTIONS = {2: ("id", "text"), 3: ("id", "title", "text"), 4: ("id", "url", "title", "text")}
 _SAMPLES = 100
 
 
@@ -91,10 +109,29 @@ def read_post_rows(content: Content, stated: Mapping[str, str], roles: Roles, *,
         raise DataError(f"{content.path}: has one line, a header at best; give a header and a row for each text")
     if content.parquet and any(content.schema()[name].is_nested() for name in find(content.names())[0].values()):
         return _nested_parquet(content, find)
+    if not stated and (given := _headless(content, roles)):
+        delimited = Delimited(content, "\t", quoted=is_quoted(content), given=given)
+        table = read_delimited(delimited, find(given)[0], (f"no header: the columns are read as {', '.join(given)}",))
+        return replace(table, originals=partial(delimited.whole, [*given])).filled(content.path, "text", every=every)
     table = read_table(content, find).filled(content.path, "text", every=every)
     if "about" in table.columns:
         table = replace(table, frame=table.frame.with_columns(_ids("about")))
     return replace(table, layout=collector_of(content.names()) or table.layout)
+
+
+def _headless(content: Content, roles: Roles) -> tuple[str, ...]:
+    """The columns of ``id TAB text`` and the like, as collections and queries are published; empty for other tables.
+
+    No name of the first line is known, ids hold no space, and of every line the last field does.
+    """
+    if content.parquet:
+        return ()
+    rows = [line.split("\t") for line in content.head()]
+    known = {word for words in roles.known.values() for word in words}
+    if set(map(plain_name, rows[0])) & known or any(len(row) != len(rows[0]) for row in rows):
+        return ()
+    fits = all(" " not in row[0].strip() and " " in row[-1].strip() for row in rows)
+    return _COLLECTIONS.get(len(rows[0]), ()) if fits else ()
 
 
 def _ids(name: str) -> pl.Expr:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from ensue.errors import SettingError
 from ensue.settings import Count, NonNegative, Positive, Settings, Share, Size, must_be, one_of
 
 WARM_UP = 200
-"""Steps in which a decaying step size first rises."""
+"""Steps in which a decaying step size first rises, at most."""
+RISING = 10
+"""It rises in one of so many steps at most: by fewer steps than ``WARM_UP`` where there are few in all."""
+LEAST_ROWS = 16
+"""Rows to which ``least_steps`` cuts a batch at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +37,10 @@ class Schedule(Settings):
     """The step size is multiplied by this every ``decay_steps`` steps, in equal parts a step."""
     decay_steps: Size = 1000
     """Steps in which ``decay_rate`` is reached once."""
+    least_steps: Count = 0
+    """Where set, the batch halves, down to 16, until an epoch has so many steps: few rows teach little in few steps."""
+    most_epochs: Size | None = None
+    """Where that still gives fewer than ``epochs`` x ``least_steps`` steps in all, more epochs, so many at most."""
     smallest_batch: Size | None = None
     """Where set, the batch size halves after every check without a better validation figure, down to this."""
     weight_decay: NonNegative = 5e-5
@@ -45,7 +53,8 @@ class Schedule(Settings):
     check_every: Size = 1
     """Epochs between two checks on the validation data."""
     refit: bool = True
-    """Where no validation data was given: after early stopping, train anew on everything for as many epochs."""
+    """After early stopping, train anew for as many epochs on what was held out too; and on validation data that was
+    given, where it is later than the training data."""
     replay: Count = 20_000
     """Past histories kept in the model folder (ids and times, no names), for updates to learn anew; 0 keeps none,
     and nothing else of a single history."""
@@ -62,7 +71,26 @@ class Schedule(Settings):
             return rate * min((step + 1) / self.warm_up, math.sqrt(self.warm_up / (step + 1)))
         if not self.decay:
             return rate
-        return rate * min(1.0, (step + 1) / WARM_UP) * (0.5 + 0.5 * math.cos(math.pi * step / steps))
+        return rate * min(1.0, (step + 1) / self.rising(steps)) * (0.5 + 0.5 * math.cos(math.pi * step / steps))
+
+    def rising(self, steps: int) -> int:
+        """Of ``steps`` in all, those in which the step size first rises."""
+        if self.warm_up is not None:
+            return self.warm_up
+        return max(1, min(WARM_UP, steps // RISING)) if self.decay else 0
+
+    def fitted(self, rows: int) -> Schedule:
+        """The same schedule for so many rows: the largest batch with ``least_steps`` steps an epoch, or more epochs.
+
+        An optimiser's step moves a weight by about the step size, whatever the batch: a log of few rows needs as many
+        steps as a larger one before its weights are where they should be (Hoffer, Hubara & Soudry 2017, "Train longer,
+        generalize better", section 5).
+        """
+        size, wanted = self.batch_size, self.epochs * self.least_steps
+        while size >= 2 * LEAST_ROWS and rows < size * self.least_steps:
+            size //= 2
+        longer = min(wanted // max(1, -(-rows // size)), self.most_epochs or 0)
+        return replace(self, batch_size=size, epochs=max(self.epochs, longer))
 
     def batch(self, halvings: int) -> int:
         """The batch size after so many checks without a better figure."""
@@ -81,6 +109,6 @@ def require_fixed(schedule: Schedule | None, task: str, watch: str) -> None:
     Raises:
         SettingError: one of them was set to something else.
     """
-    for name, only in (("watch", watch), ("refit", False), ("replay", 0)):
+    for name, only in (("watch", watch), ("refit", False), ("replay", 0), ("least_steps", 0)):
         if schedule is not None and getattr(schedule, name) != only:
             raise SettingError(f"{name} is {getattr(schedule, name)!r}; task {task} knows only {only!r}")

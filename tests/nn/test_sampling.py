@@ -8,7 +8,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ensue.nn.sampling import PAIRS, Sampler, drawn_together, pairwise_softmax_loss, sampled_pairwise_loss
+from ensue.nn.sampling import (
+    PAIRS,
+    Sampler,
+    drawn_together,
+    pairwise_softmax_loss,
+    sampled_cross_entropy,
+    sampled_pairwise_loss,
+)
 from ensue.vocabulary import FIRST
 
 Loss = Callable[[Tensor, nn.Embedding, Tensor, Sampler], Tensor]
@@ -53,6 +60,19 @@ def test_a_catalogue_of_one_has_no_pairs_and_costs_nothing(loss: Loss) -> None:
     found.backward()  # type: ignore[no-untyped-call]
     assert hidden.grad is not None and items.weight.grad is not None
     assert (hidden.grad == 0).all() and (items.weight.grad == 0).all()
+
+
+def test_a_catalogue_of_no_more_than_would_be_drawn_is_gone_through_whole() -> None:
+    torch.manual_seed(3)
+    items, hidden, targets = nn.Embedding(9, 4, sparse=True), torch.randn(5, 4), torch.tensor([2, 8, 3, 3, 5])
+    full = nn.functional.cross_entropy((hidden @ items.weight.T)[:, FIRST:], targets - FIRST)
+    before = torch.get_rng_state()
+    found = sampled_cross_entropy(hidden, items, targets, Sampler(9), 7)
+    torch.testing.assert_close(found, full)
+    assert torch.equal(torch.get_rng_state(), before)  # nothing was drawn
+    assert not torch.allclose(sampled_cross_entropy(hidden, items, targets, Sampler(9), 6), full)
+    found.backward()  # type: ignore[no-untyped-call]
+    assert items.weight.grad is not None and items.weight.grad.coalesce().indices()[0].tolist() == [*range(FIRST, 9)]
 
 
 def test_shares_follow_the_counts() -> None:

@@ -591,7 +591,7 @@ def test_refit_learns_everything_for_as_many_epochs_as_were_best(
 def test_without_refit_there_is_one_stage(world: World) -> None:
     _, reports = predictor_run(world.train, settings={**SETTINGS, "refit": False})
     assert {report.stage for report in reports} == {"fit"}
-    _, reports = predictor_run(world.train, valid=world.valid)
+    _, reports = predictor_run(world.train, valid=world.valid, settings={**SETTINGS, "refit": False})
     assert {report.stage for report in reports} == {"fit"}
 
 

@@ -36,6 +36,9 @@ def fit(
     valid: Valid = None,
     set_: Set = None,
     seed: Seed = 0,
+    no_refit: Annotated[
+        bool, typer.Option("--no-refit", help="next: never learn what was held out or given as --valid")
+    ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="continue a run that was interrupted")] = False,
     replace: Annotated[
         bool, typer.Option("--replace", help="take the place of the model there, which is kept as a version")
@@ -50,7 +53,7 @@ def fit(
     reading = Reading(**options)
     chosen = tasks.chosen(task, context)
     model = require_model(task, model)
-    settings = settings_of(set_, min_users)
+    settings = settings_of(set_, min_users) | ({"refit": "false"} if no_refit else {})
     require_settings(task, model, settings)
     predictor = make(task, model, settings=settings, seed=seed, device=device)
     from ensue.cli.training import train  # the evaluator, which imports every task

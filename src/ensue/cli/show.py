@@ -101,7 +101,8 @@ def epochs() -> Iterator[Callable[[Report], None]]:
             last = report.epoch, report.step
             if report.stopped:
                 passes = plural(report.epoch, "epoch")
-                remark(f"{report.stage}: {passes}, {report.seconds:.0f} s, loss {report.loss:.4f}{best}")
+                more = ", the last one the best: more may rank better" if report.improving else ""
+                remark(f"{report.stage}: {passes}, {report.seconds:.0f} s, loss {report.loss:.4f}{best}{more}")
             elif closed and not remarks.is_terminal:
                 remark(f"{report.stage}: epoch {report.epoch}, {report.seconds:.0f} s, loss {report.loss:.4f}{best}")
 

@@ -82,7 +82,8 @@ def sampled_cross_entropy(
     """Softmax over the target and ``drawn`` negatives shared by the batch, a negative less log(its expected draws).
 
     So the sum over the negatives has the mean of the sum over the catalogue without the target (Bengio & Senécal 2008);
-    a negative that is a row's own target is left out of that row.
+    a negative that is a row's own target is left out of that row. A catalogue that holds no more ids than would be
+    drawn is gone through whole: the exact softmax is cheaper then.
 
     Args:
         hidden: (targets, dim).
@@ -94,6 +95,10 @@ def sampled_cross_entropy(
     Returns:
         The mean over targets, in nats.
     """
+    num_ids = len(sampler.totals)
+    if num_ids - FIRST <= drawn:
+        every = torch.arange(FIRST, num_ids, device=hidden.device)
+        return functional.cross_entropy(hidden @ items(every).T, targets - FIRST)
     negatives = sampler.draw(drawn)
     expected = (sampler.shares()[negatives] * drawn).log()
     own = (hidden * items(targets)).sum(1, keepdim=True)

@@ -42,10 +42,16 @@ STUCK = 4
 
 
 class Trained(NamedTuple):
-    """How a finished run went: the epochs behind the best weights, and seconds an epoch, checks included."""
+    """How a finished run went."""
 
     best_epoch: int
+    """Epochs behind the best weights."""
     seconds_an_epoch: float
+    """Checks included."""
+    improving: bool
+    """Whether the last epoch there was came out best."""
+    steps: int
+    """Steps taken in all."""
 
 
 def train(
@@ -115,8 +121,20 @@ def _epochs(
 
         def report(epoch: int, step: int, steps: int, loss: float, valid: float | None, stopped: bool) -> Report:
             since = time.monotonic() - begun
+            improving = stopped and run.improving(schedule)
             return Report(
-                stage, epoch, schedule.epochs, step, steps, loss, since, valid, run.best, stopped, schedule.watch
+                stage,
+                epoch,
+                schedule.epochs,
+                step,
+                steps,
+                loss,
+                since,
+                valid,
+                run.best,
+                stopped,
+                schedule.watch,
+                improving,
             )
 
         while run.epoch < schedule.epochs and run.waited < run.patience(schedule, hardly):
@@ -140,7 +158,7 @@ def _epochs(
             yield report(run.epoch, len(plan), len(plan), mean, figure, over)
         best, seconds = run.restore_best(), (time.monotonic() - begun) / max(1, run.epoch - first)
         run.require_learned(data, schedule)
-        return Trained(best, seconds)
+        return Trained(best, seconds, run.improving(schedule), run.taken)
 
 
 def one_pass(
@@ -216,6 +234,10 @@ class _Run:
         """Checks without a better figure that this run has at most."""
         stuck = hardly is not None and self.best is not None and not schedule.better(self.best, hardly)
         return schedule.patience * (STUCK if stuck else 1)
+
+    def improving(self, schedule: Schedule) -> bool:
+        """Whether all epochs there are were taken, and the last one came out best."""
+        return self.best is not None and self.best_epoch == self.epoch == schedule.epochs
 
     def set_rate(self, rate: float) -> None:
         """The optimiser's step size from here on."""

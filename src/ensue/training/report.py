@@ -23,3 +23,5 @@ class Report:
     best: float | None = None
     stopped: bool = False
     watch: str = "loss"
+    improving: bool = False
+    """Whether the last epoch there was came out best, so that more of them may come out better still."""

@@ -11,6 +11,8 @@ from ensue.data.histories import Histories
 from ensue.data.splits import hold_out
 from ensue.data.world import World, make_world
 from ensue.errors import SettingError
+from ensue.evaluation import describe
+from ensue.records import History
 from ensue.store.tensors import tensor_bytes
 from ensue.tasks.next import train
 from ensue.tasks.next.predictor import NextPredictor
@@ -37,7 +39,7 @@ def test_the_rival_that_ranks_the_held_out_part_best_stays(world: World) -> None
     part, held, _ = hold_out(world.train, by_time=False)
     alone = {}
     for name in ("blend", "cascade-blend"):
-        made = NextPredictor(name, settings=SMALL, seed=2, device="cpu")
+        made = NextPredictor(name, settings=SMALL | {"refit": False}, seed=2, device="cpu")
         assert list(made.fit(part, held))
         alone[name] = mean_reciprocal_rank(made, held.encode(made.vocabulary, drop_unknown=True))
     assert best.metadata.validation_mrr == {name: round(mrr, 4) for name, mrr in alone.items()}
@@ -91,6 +93,72 @@ def test_a_network_that_ranks_hardly_better_than_popularity_has_four_times_the_p
     assert (reports[-1].best or 1.0) < 1.5 * popular
     _, reports = fitted("hidan", world.train, **still | {"watch": "loss"})
     assert reports[-1].epoch < 5
+
+
+@pytest.mark.parametrize("model", ["bpr-mf", "fpmc", "gru4rec", "narm", "stamp"])
+def test_rivals_learn_what_was_held_out_too(world: World, model: str) -> None:
+    made, reports = fitted(model, world.train, epochs=1)
+    assert list(dict.fromkeys(report.stage for report in reports)) == ["fit", "refit"]
+    assert made.metadata.sequences == len(world.train)
+    assert float(made.counting["popularity"].totals.sum()) == len(world.train.ids)
+
+
+def of(*sessions: str, first: float | None = None) -> Histories:
+    """Sessions of one-letter values, a day apart from ``first`` on where there is a clock."""
+    times = [() if first is None else tuple(first + 86_400 * day + at for at in range(9)) for day in range(9)]
+    return Histories.of(History(tuple(text), own[: len(text)]) for text, own in zip(sessions * 3, times, strict=False))
+
+
+@pytest.mark.parametrize(
+    ("learned", "valid", "rule"),
+    [
+        (of("abc", "bcd"), of("abcde"), "3 given, in order of the files, and learned in the end (--no-refit: not)"),
+        (of("abcd", first=1e9), of("abcde", first=2e9), "3 given, later, and learned in the end (--no-refit: not)"),
+        (of("abcd", first=2e9), of("abcde", first=1e9), "3 given, and not learned: not later than the training data"),
+        (
+            of("abcd", first=1e9),
+            of("abcde", first=1e9 + 1),
+            "3 given, and not learned: not later than the training data",
+        ),
+        (of("abcd", first=0.0), of("abcde"), "3 given, and not learned: not later than the training data"),
+    ],
+)
+def test_given_validation_data_is_learned_in_the_end_where_it_is_later(
+    learned: Histories, valid: Histories, rule: str
+) -> None:
+    made = NextPredictor("sansr", settings={"dim": 4, "epochs": 1}, device="cpu")
+    stages = {report.stage for report in made.fit(learned, valid)}
+    whole = "not learned" not in rule
+    assert made.metadata.held_out == rule
+    assert stages == ({"fit", "refit"} if whole else {"fit"})
+    assert ("e" in made.vocabulary) == whole
+    assert made.metadata.sequences == len(learned) + (len(valid) if whole else 0)
+    counted = dict(zip(made.vocabulary.values, made.counting["markov"].totals[2:].tolist(), strict=True))
+    assert counted.get("e", 0.0) == (3.0 if whole else 0.0)
+
+
+def test_without_refit_given_validation_data_is_only_looked_at() -> None:
+    made = NextPredictor("sansr", settings={"dim": 4, "epochs": 1, "refit": False}, device="cpu")
+    assert {report.stage for report in made.fit(of("abc", "bcd"), of("abcde"))} == {"fit"}
+    assert "e" not in made.vocabulary
+    assert made.metadata.held_out == ""
+
+
+def test_a_training_that_was_cut_while_it_got_better_says_so(world: World) -> None:
+    made, reports = fitted("sansr", world.train, epochs=2, learning_rate=3e-3, watch="loss", batch_size=64)
+    assert [report.improving for report in reports if report.stopped] == [True, False]  # the second had no check
+    assert made.summary()["facts"]["ended"] == "its last epoch was the best: more may rank better (--set epochs=N)"
+    still, reports = fitted("sansr", world.train, epochs=6, learning_rate=1e-12, patience=2, refit=False)
+    assert not any(report.improving for report in reports)
+    assert "ended" not in still.summary()["facts"]
+
+
+def test_the_card_says_how_the_schedule_fitted_the_log(world: World) -> None:
+    made = NextPredictor("sansr", settings={"dim": 4, "epochs": 1, "refit": False}, device="cpu")
+    assert list(made.fit(world.train))
+    steps = -(-round(0.9 * len(world.train)) // 16)  # 400 steps an epoch are not to be had: the least batch there is
+    assert made.summary()["facts"]["training"] == {"batch_size": 16, "epochs": 1, "steps": steps, "warm_up": 1}
+    assert f"- training: batch_size 16, epochs 1, steps {steps}, warm_up 1" in describe(made)
 
 
 def test_accuracy_is_no_figure_of_a_ranking() -> None:

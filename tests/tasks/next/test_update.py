@@ -31,7 +31,7 @@ def circles(num: int, seed: int, *, step: int = 1, length: int = 5) -> list[Hist
 
 
 def fitted(model: str = "sansr", num: int = 40, **settings: object) -> NextPredictor:
-    made = NextPredictor(model, settings={**SMALL, **settings}, seed=5, device="cpu")
+    made = NextPredictor(model, settings={**SMALL, "refit": False, **settings}, seed=5, device="cpu")
     for _ in made.fit(Histories.of(circles(num, 0)), Histories.of(circles(4, 1))):
         pass
     return made

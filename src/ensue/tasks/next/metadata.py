@@ -22,5 +22,9 @@ class Metadata(SharedMetadata):
     """Whether events have times."""
     validation_mrr: dict[str, float] | None = None
     """Of each model that was tried, on the held-out part."""
+    training: dict[str, int] | None = None
+    """The batch, the steps in all, and those in which the step size rose: as they fitted the log."""
+    ended: str = ""
+    """How the training ended, where it was cut while the held-out part was still ranked better and better."""
     steps: int = 0
     """Optimiser steps taken in a stream."""

@@ -48,7 +48,7 @@ class NextState:
     ) -> None:
         MODELS.require(model, "best")
         names = BEST if model == "best" else (model,)
-        parts = changed(settings or {}, *(part for name in names for part in MODELS[name][1:]))
+        parts = changed(_by_hand(settings or {}), *(part for name in names for part in MODELS[name][1:]))
         self.candidates = {name: (parts[2 * at], parts[2 * at + 1]) for at, name in enumerate(names)}
         """The models that may be chosen from, each with its settings and schedule."""
         if any(schedule is not None and schedule.watch == "accuracy" for _, schedule in self.candidates.values()):
@@ -130,3 +130,9 @@ class NextState:
         for module in module_of(self.network).modules():
             if isinstance(module, Sampler):
                 module.count(self.counting["popularity"].totals)
+
+
+def _by_hand(settings: Mapping[str, object]) -> dict[str, object]:
+    """Settings with those that keep what a person set from being fitted to the log."""
+    kept = {"batch_size": ("least_steps", 0), "epochs": ("most_epochs", None)}
+    return dict(kept[name] for name in kept if name in settings) | dict(settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -14,12 +15,14 @@ from torch.optim import Adam
 from ensue import metrics
 from ensue.data.histories import Histories
 from ensue.data.splits import hold_out
+from ensue.metrics import Floats
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.check import require_targets
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
 from ensue.tasks.next.infer import ranks
 from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.model import Finishes, Model
+from ensue.tasks.next.reservoir import joined
 from ensue.tasks.next.save import fingerprint
 from ensue.tasks.next.state import NextState
 from ensue.tasks.state import module_of
@@ -30,10 +33,14 @@ from ensue.training.report import Report
 from ensue.vocabulary import FIRST, Vocabulary
 
 DATED = 1e8
-"""Times after this (seconds, 1973) count from 1970, so that histories can be put in order of their start."""
+"""Times after this (seconds, 1973) count from 1970."""
 
 EVALUATION_SAMPLE = 30_000
 """Events at most of the held-out histories that a check ranks: a ranking of all costs as much as learning them."""
+
+
+IMPROVING = "its last epoch was the best: more may rank better (--set epochs=N)"
+"""What is said of a training that was cut while it still got better."""
 
 
 def fit(
@@ -46,34 +53,75 @@ def fit(
         count_baselines(state, data)
         state.model = state.counting[state.model_name]
         return
-    part, held_out, rule = data, valid, None
-    if held_out is None:
-        part, held_out, rule = hold_out(data, by_time=data.timed and float(data.times.min()) > DATED)
-    learn_values(state, part)
+    split = _split(data, valid, refit=state.schedule.refit)
+    learn_values(state, split.learned)
     names = _candidates(state)
     trained: dict[str, _Trained] = {}
     for name in names:
         state.select_model(name)
         stage, place = (f"fit {name}", _sibling(checkpoint, name)) if len(names) > 1 else ("fit", checkpoint)
-        yield from train_once(state, part, held_out, stage, place, resume)
-        trained[name] = _Trained(state.model, state.optimizer, state.metadata.epochs, state.seconds_an_epoch)
-        if len(names) > 1:
-            sample = _evaluation_sample(held_out.encode(state.vocabulary, drop_unknown=True))
+        yield from train_once(state, split.learned, split.held_out, stage, place, resume)
+        trained[name] = _Trained(state.model, state.optimizer, copy(state.metadata), state.seconds_an_epoch)
+        if len(state.candidates) > 1:
+            sample = _evaluation_sample(split.held_out.encode(state.vocabulary, drop_unknown=True))
             trained[name] = trained[name]._replace(mrr=mean_reciprocal_rank(state, sample))
-    if len(names) > 1:
+    if len(state.candidates) > 1:
         _select_best(state, trained)
-    if rule is None:
-        count_baselines(state, part)
-        return
-    validation_mrr = state.metadata.validation_mrr
-    if state.schedule.refit:
-        epochs = state.metadata.epochs
-        learn_values(state, data)
-        yield from train_once(state, data, None, "refit", _sibling(checkpoint, "refit"), resume, epochs)
-    count_baselines(state, data if state.schedule.refit else part)
-    state.metadata.held_out = rule
-    if validation_mrr:
-        state.metadata.validation_mrr = validation_mrr
+    chosen = state.metadata
+    if split.whole is not None:
+        learn_values(state, split.whole)
+        yield from train_once(state, split.whole, None, "refit", _sibling(checkpoint, "refit"), resume, chosen.epochs)
+    count_baselines(state, split.whole or split.learned)
+    if split.rule:
+        state.metadata.held_out = split.rule
+    for name in ("validation_mrr", "ended"):
+        if value := getattr(chosen, name):
+            setattr(state.metadata, name, value)
+
+
+class _Split(NamedTuple):
+    """What is learned when."""
+
+    learned: Histories
+    held_out: Histories
+    """What early stopping, mixtures and the choice of a model look at."""
+    whole: Histories | None
+    """What is learned in the end; ``None``: nothing more."""
+    rule: str
+    """As the card says it."""
+
+
+def _split(data: Histories, valid: Histories | None, *, refit: bool) -> _Split:
+    """The last tenth is held out where nothing is given; in the end all is learned that is in order of time.
+
+    What was given as validation data is later than the training data where both have a clock and none of it began
+    before the last of that did; where they have none, files stand for the order in which they were given.
+    """
+    if valid is None:
+        by_time = _dated(data)
+        part, held_out, rule = hold_out(data, by_time=by_time)
+        return _Split(part, held_out, data if refit else None, rule)
+    if not refit:
+        return _Split(data, valid, None, "")
+    require_targets(valid, "validation data")
+    given = f"{len(valid)} given"
+    if data.timed != valid.timed or (_dated(data) and _dated(valid) and _starts(valid).min() < _starts(data).max()):
+        return _Split(data, valid, None, f"{given}, and not learned: not later than the training data")
+    order = "later" if _dated(data) else "in order of the files"
+    vocabulary = Vocabulary(data.vocabulary.values)
+    vocabulary.add(valid.vocabulary.values)
+    whole = joined(data.encode(vocabulary), valid.encode(vocabulary))
+    return _Split(data, valid, whole, f"{given}, {order}, and learned in the end (--no-refit: not)")
+
+
+def _dated(data: Histories) -> bool:
+    """Whether times count from 1970, so that histories can be put in order of their start."""
+    return data.timed and float(data.times.min()) > DATED
+
+
+def _starts(data: Histories) -> Floats:
+    """When each history that holds anything began."""
+    return data.times[data.offsets[:-1][data.lengths > 0]]
 
 
 def learn_values(state: NextState, data: Histories) -> None:
@@ -117,7 +165,7 @@ class _Trained(NamedTuple):
 
     model: Model | None
     optimizer: Adam | None
-    epochs: int
+    metadata: Metadata
     seconds_an_epoch: float | None
     mrr: float = 0.0
 
@@ -126,7 +174,7 @@ def _select_best(state: NextState, trained: Mapping[str, _Trained]) -> None:
     """Go on with the candidate that ranks the held-out part best."""
     best = max(trained, key=lambda name: trained[name].mrr)
     state.select_model(best)
-    state.model, state.optimizer, state.metadata.epochs, state.seconds_an_epoch, _ = trained[best]
+    state.model, state.optimizer, state.metadata, state.seconds_an_epoch, _ = trained[best]
     state.metadata.validation_mrr = {name: round(one.mrr, 4) for name, one in trained.items()}
 
 
@@ -141,20 +189,22 @@ def train_once(
 ) -> Generator[Report, None, None]:
     """Train the predictor's model from its beginning; it ends with its best weights, or after so many ``epochs``."""
     assert state.schedule is not None
-    schedule = state.schedule if epochs is None else replace(state.schedule, epochs=epochs)
     torch.manual_seed(state.seed)
     earlier = state.model
     state.model = network = state.new_network()
     module = module_of(network)
     state.count_negatives()
-    state.optimizer = make_optimizer(module, schedule)
+    state.optimizer = make_optimizer(module, state.schedule)
     parts = [part.encode(state.vocabulary, drop_unknown=True) for part in (data, valid) if part is not None]
     for part, where in zip(parts, ("training data", "validation data"), strict=False):
         require_targets(part, where)
-    sample = _evaluation_sample(parts[-1])
+    sample, windows = _evaluation_sample(parts[-1]), Windows(parts[0], network.reach)
+    schedule = state.schedule.fitted(len(windows))
+    if epochs is not None:
+        schedule = replace(schedule, epochs=epochs)
     trained = yield from train(
         module,
-        Windows(parts[0], network.reach),
+        windows,
         (lambda: _monitored(state, sample)) if valid is not None else None,
         schedule,
         optimizer=state.optimizer,
@@ -168,6 +218,15 @@ def train_once(
     if isinstance(network, Finishes) and state.keeps_histories:
         network.finish(parts[0], parts[1] if valid is not None else None, earlier)
     state.metadata.epochs = trained.best_epoch
+    warm_up = schedule.rising(schedule.epochs * -(-len(windows) // schedule.batch_size))
+    state.metadata.training = {
+        "batch_size": schedule.batch_size,
+        "epochs": schedule.epochs,
+        "steps": trained.steps,
+        "warm_up": warm_up,
+    }
+    if trained.improving:
+        state.metadata.ended = IMPROVING
     state.seconds_an_epoch = trained.seconds_an_epoch
 
 

@@ -65,13 +65,13 @@ def test_learns_a_planted_pattern(loss: str) -> None:
 
 PINNED: dict[str, list[float]] = {
     "ce": [2.210085, 2.179649, 2.148977, 2.099625, 2.029935],
-    "sampled": [2.222513, 2.192455, 2.163714, 2.11428, 2.03821],
+    "sampled": [2.277876, 2.230144, 2.194999, 2.134475, 2.032662],
 }
 
 
 @LOSSES
 def test_loss_curve(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = small(loss=loss)
+    model = small(loss=loss, negatives=5)
     oracles.fix_draws(model, monkeypatch)
     assert oracles.loss_curve(model) == pytest.approx(PINNED[loss], abs=1e-4)
 

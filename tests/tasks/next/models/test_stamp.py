@@ -63,13 +63,13 @@ def test_learns_a_planted_pattern(loss: str) -> None:
 
 PINNED: dict[str, list[float]] = {
     "ce": [2.207476, 2.198474, 2.19154, 2.184701, 2.176136],
-    "sampled": [2.218042, 2.209455, 2.20225, 2.194659, 2.184968],
+    "sampled": [2.265179, 2.252573, 2.244496, 2.2374, 2.229081],
 }
 
 
 @LOSSES
 def test_loss_curve(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = small(loss=loss)
+    model = small(loss=loss, negatives=5)
     oracles.fix_draws(model, monkeypatch)
     assert oracles.loss_curve(model) == pytest.approx(PINNED[loss], abs=1e-4)
 

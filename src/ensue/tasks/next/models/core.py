@@ -47,7 +47,17 @@ RECENT = 0.5
 FADED = 1e-3
 """What has faded to less than so many events is no longer recent."""
 
-SCHEDULE = Schedule(epochs=8, batch_size=256, learning_rate=2e-3, decay=True, weight_decay=0.0, watch="mrr", patience=8)
+SCHEDULE = Schedule(
+    epochs=8,
+    batch_size=256,
+    least_steps=400,
+    most_epochs=32,
+    learning_rate=2e-3,
+    decay=True,
+    weight_decay=0.0,
+    watch="mrr",
+    patience=8,
+)
 """Chosen on validation data: the last tenth of the training sessions of Diginetica."""
 
 

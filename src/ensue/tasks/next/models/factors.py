@@ -39,7 +39,7 @@ from ensue.settings import NonNegative, Settings, Size
 from ensue.tasks.next.batch import Batch, Output
 from ensue.vocabulary import PADDING
 
-SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, watch="mrr", patience=3, refit=False)
+SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, watch="mrr", patience=3)
 """How BPR-MF is trained."""
 FPMC_SCHEDULE = replace(SCHEDULE, learning_rate=0.01)
 """How FPMC is trained: at the rate that session papers give it."""

@@ -43,7 +43,7 @@ from ensue.settings import DropoutRate, Settings, Size, variant_of
 from ensue.tasks.next.batch import Batch, Output
 from ensue.vocabulary import PADDING
 
-SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, watch="mrr", patience=3, refit=False)
+SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, watch="mrr", patience=3)
 """The authors' epochs and Adam's step, 0.001; 128 sessions are about 512 prefixes."""
 
 

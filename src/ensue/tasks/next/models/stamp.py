@@ -40,9 +40,7 @@ from ensue.settings import Settings, Size, variant_of
 from ensue.tasks.next.batch import Batch, Output
 from ensue.vocabulary import PADDING
 
-SCHEDULE = Schedule(
-    epochs=30, batch_size=128, learning_rate=3e-3, weight_decay=0.0, watch="mrr", patience=3, refit=False
-)
+SCHEDULE = Schedule(epochs=30, batch_size=128, learning_rate=3e-3, weight_decay=0.0, watch="mrr", patience=3)
 """The authors' rate; 128 sessions are about 512 prefixes; early stopping picks the epoch."""
 
 

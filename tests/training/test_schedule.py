@@ -1,0 +1,67 @@
+"""How long and in which steps a log of some size is learned."""
+
+from __future__ import annotations
+
+import pytest
+
+from ensue.errors import SettingError
+from ensue.schedule import Schedule, require_fixed
+from ensue.tasks.next.catalogue import MODELS
+from ensue.tasks.next.predictor import NextPredictor
+
+FITTED = MODELS["core"][2]
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "epochs"),
+    [
+        (168_003, 256, 8),  # Diginetica without the last tenth: 657 steps an epoch
+        (104_550, 256, 8),  # Yoochoose 1/64 likewise: 409
+        (102_400, 256, 8),  # 400, to the row
+        (102_399, 128, 8),
+        (12_800, 32, 8),
+        (12_799, 16, 8),
+        (6_400, 16, 8),
+        (1_800, 16, 28),  # no smaller ones: 113 steps an epoch, 3,164 in all
+        (450, 16, 32),  # 29 steps an epoch, and no more than four times the epochs
+    ],
+)
+def test_the_batch_is_the_largest_with_enough_steps_an_epoch(rows: int, size: int, epochs: int) -> None:
+    assert FITTED is not None
+    assert FITTED.fitted(rows) == Schedule(**vars(FITTED) | {"batch_size": size, "epochs": epochs})
+
+
+def test_a_schedule_without_least_steps_fits_every_log() -> None:
+    schedule = Schedule(batch_size=64)
+    assert schedule.fitted(1) == schedule
+
+
+def test_a_batch_below_the_least_stays() -> None:
+    assert Schedule(batch_size=24, least_steps=400).fitted(100).batch_size == 24
+
+
+def test_the_step_size_rises_in_a_tenth_of_the_steps_at_most() -> None:
+    schedule = Schedule(decay=True, learning_rate=1.0)
+    assert [schedule.rising(steps) for steps in (5, 40, 2000, 5256)] == [1, 4, 200, 200]
+    # Of 40 steps the first four rise, 1/4 each, while the cosine falls: at step 3 it is (1 + cos(3 pi / 40)) / 2.
+    assert schedule.rate(3, 40) == pytest.approx(0.9861849, abs=1e-6)
+    assert schedule.rate(1, 40) == pytest.approx(0.5 * 0.998459, abs=1e-6)
+    assert schedule.rate(99, 5256) == pytest.approx(0.5, rel=1e-3)
+    assert Schedule(warm_up=30).rising(40) == 30
+    assert Schedule().rising(40) == 0
+
+
+def test_what_a_person_sets_is_not_fitted_to_the_log() -> None:
+    by_hand = NextPredictor("core", settings={"batch_size": "128"}).schedule
+    assert by_hand is not None and by_hand.fitted(100).batch_size == 128
+    by_hand = NextPredictor("core", settings={"epochs": 3}).schedule
+    assert by_hand is not None and (by_hand.fitted(100).epochs, by_hand.fitted(100).batch_size) == (3, 16)
+    both = NextPredictor("core", settings={"batch_size": 128, "least_steps": 10}).schedule
+    assert both is not None and both.fitted(640).batch_size == 64
+
+
+def test_a_task_that_does_not_fit_its_schedules_says_so() -> None:
+    only = Schedule(watch="mrr", refit=False, replay=0)
+    require_fixed(only, "link", "mrr")
+    with pytest.raises(SettingError, match="least_steps is 9; task link knows only 0"):
+        require_fixed(Schedule(watch="mrr", refit=False, replay=0, least_steps=9), "link", "mrr")

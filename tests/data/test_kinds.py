@@ -50,6 +50,10 @@ QUERIES = {
     "aol": "AnonID\tQuery\tQueryTime\tItemRank\tClickURL\n1\tfilms\t2006-03-01 07:17:12\t\t\n",
     "ubi": '{"_source": {"user_query": "films", "client_id": "c", "timestamp": 1}}\n',
     "jsonl": '{"user": "u1", "query": "films", "time": 3}\n',
+    "turns": "conversation,turn,text\n1,1,a fine film\n",
+    "conversations": '{"number": 1, "turn": [{"number": 1, "raw_utterance": "a fine film"}]}\n',
+    "messages": '[{"messages": [{"role": "user", "content": "a fine film"}]}]\n',
+    "phrases": '{"values": ["a fine film", "films"]}\n',
     "session lists": "split\tsession\tqueries (tab separated, in order)\ntrain\ts1\ta\tb\n",
 }
 EXPORTS = {

@@ -131,7 +131,7 @@ class Reading:
         _option(
             help="roles to column names: sequence=…,value=…,time=…; of "
             "texts text=…,second=…,label=…,group=…; of query logs "
-            "query=…,user=…,session=…,time=…,part=…; of posts and articles "
+            "query=…,user=…,session=…,turn=…,time=…,part=…; of posts and articles "
             "text=…,id=…,about=…,part=…,body=…,summary=…,article_id=…,article_title=…"
         ),
     ] = ""

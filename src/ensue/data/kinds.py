@@ -12,6 +12,7 @@ from ensue.data.packed import Opening
 from ensue.data.posts.corpus import is_corpus
 from ensue.data.posts.formats import collector_of
 from ensue.data.posts.platforms import READERS, is_json, layout_of, objects
+from ensue.data.queries.conversations import are_queries, list_of_turns
 from ensue.data.queries.formats import is_query_log
 from ensue.data.sequences.columns import ROLES as LOG_ROLES
 from ensue.data.sequences.columns import find_columns
@@ -35,10 +36,11 @@ def kind_of(
 ) -> Kind:
     """What a file holds; one that no reader knows is left to that of sequences.
 
-    A table is a log of queries if it names a query, whose it is, and no label or item; ready-made sessions are one if
-    their header says so. Sessions as ``{"values": […]}`` or without a header could be of anything and stay logs of
-    events. A table is labelled texts if it has a text and a label, or a text and not what a log needs. The first line
-    decides. A folder that holds a file of articles and one of posts, and what a collector exports, are ``posts``.
+    A table is a log of queries if it names a query, whose it is, and no label or item, or a conversation, a turn and a
+    text; ready-made sessions are one if their header says so, and ``{"values": […]}`` whose values are phrases. Other
+    such sessions, and those without a header, could be of anything and stay logs of events. A table is labelled texts
+    if it has a text and a label, or a text and not what a log needs. The first line decides. A folder that holds a file
+    of articles and one of posts, and what a collector exports, are ``posts``.
 
     Args:
         path: the file.
@@ -121,6 +123,8 @@ def _is_collected(content: Content) -> bool:
 
 def _is_queries(content: Content) -> bool:
     try:
+        if content.json and (are_queries(content) or list_of_turns(content)):
+            return True
         return is_query_log("" if content.parquet else content.head(1)[0], _names(content))
     except DataError:  # the reader that gets the file says what is wrong with it
         return False

@@ -7,6 +7,8 @@ ubi               OpenSearch's ``ubi_queries`` as JSON Lines, bare or under ``_s
 session lists     a header that ends in ``queries``; then parts, names, and any number of queries between tabs
 query lists       any number of queries between tabs, a session a line, no header
 histories         ``{"values": […], "times": […]}`` a line, or Parquet with lists of ``values``
+conversations     a table with a conversation, a turn and a text a row; or an object a conversation, with a list of its
+                  turns (:mod:`ensue.data.queries.conversations`)
 ================  ================================================================================
 """
 
@@ -23,6 +25,16 @@ import polars as pl
 from ensue.data.clock import Where, is_number
 from ensue.data.files import Content
 from ensue.data.histories import Index
+from ensue.data.queries.conversations import (
+    CONVERSATIONS,
+    SPEAKERS,
+    TEXTS,
+    TURNS,
+    in_turn,
+    list_of_turns,
+    of_users,
+    read_turns,
+)
 from ensue.data.roles import Found, Roles, require_roles
 from ensue.data.sequences.formats import list_events, read_histories, read_lists_of_parquet
 from ensue.data.table import names_of, read_table, sample_objects
@@ -45,13 +57,15 @@ _KNOWN = {
         *("anonid", "user", "userid", "clientid", "visitorid", "customerid", "uid", "account", "username"),
         *("anonymousid", "deviceid", "cookie", "cookieid"),
     ),
-    "session": ("session", "sessionid", "sid", "visit", "visitid"),
+    "session": ("session", "sessionid", "sid", "visit", "visitid", *CONVERSATIONS),
     "time": ("querytime", "time", "timestamp", "ts", "datetime", "createdat", "date", "eventtime"),
     "part": ("split", "part", "fold"),
+    "turn": TURNS,
+    "speaker": SPEAKERS,
 }
 ROLES = tuple(_KNOWN)
 _STATE = "query=…,user=…,time=…"
-_COLUMNS = Roles(known=_KNOWN, needed=("query",), doubted=ROLES, example=_STATE, plain=_plain, doubts=None)
+_COLUMNS = Roles(known=_KNOWN, needed=("query",), doubted=ROLES[:5], example=_STATE, plain=_plain, doubts=None)
 _AOL = {"anonid", "query", "querytime", "itemrank", "clickurl"}
 # A table with one of these is about what was clicked, or labels texts.
 _OTHERS = {"item", "itemid", "product", "productid", "article", "articleid", "label", "class", "sentiment", "category"}
@@ -96,6 +110,8 @@ def read_log(content: Content, stated: Mapping[str, str]) -> Log:
     names = _names(content)
     if "values" in names and not stated:
         return _histories(content)
+    if not stated and (listed := list_of_turns(content)) is not None:
+        return _conversations(content, listed)
     return _table(content, names, stated)
 
 
@@ -111,6 +127,8 @@ def is_query_log(line: str, names: Sequence[str]) -> bool:
     plain = set(map(_plain, names))
     if plain >= _AOL or names == ["_source"]:
         return True
+    if plain & {*CONVERSATIONS} and plain & {*TURNS} and plain & {*TEXTS, *_KNOWN["query"]}:
+        return True
     named = {role for role, spellings in _KNOWN.items() if plain & set(spellings)}
     return "query" in named and bool(named & {"user", "session"}) and not plain & _OTHERS
 
@@ -123,6 +141,7 @@ def _table(content: Content, names: Sequence[str], stated: Mapping[str, str]) ->
             raise DataError(f"{content.path}: no line has an object under _source; give ubi_queries as JSON Lines")
         names = _names(content)
     table = read_table(content, partial(_find, content, stated=stated)).filled(content.path, "text")
+    table, notes = in_turn(content, of_users(table))
     columns = {role: table.frame[role].rename(name) for role, name in table.columns.items()}
     plain = set(map(_plain, names))
     ubi = nested or {"userquery", "clientid", "queryid"} <= plain
@@ -135,8 +154,15 @@ def _table(content: Content, names: Sequence[str], stated: Mapping[str, str]) ->
         table.where,
         parts=columns.get("part"),
         columns=table.columns,
-        notes=table.notes,
+        notes=notes,
     )
+
+
+def _conversations(content: Content, listed: str) -> Log:
+    frame, places, notes = read_turns(content, listed)
+    log = Log("conversations", frame["text"], None, frame["conversation"], None, lambda row: places(int(row)))
+    users, parts = (frame[name] if frame[name].null_count() < len(frame) else None for name in ("user", "part"))
+    return replace(log, users=users, parts=parts, notes=notes)
 
 
 def _lists(content: Content, stated: Mapping[str, str]) -> Log | None:
@@ -188,7 +214,8 @@ def _histories(content: Content) -> Log:
         events = read_histories(content)
     layout = "parquet histories" if content.parquet else "jsonl histories"
     log = _listed(layout, events.values.cast(pl.String), events.lengths, events.where)
-    return replace(log, times=events.times, notes=events.notes)
+    asked = "values are read as queries; if they are items, name the task: --task next, ensue fit next"
+    return replace(log, times=events.times, notes=(*events.notes, asked))
 
 
 def _is_table(head: Sequence[str]) -> bool:
@@ -221,7 +248,8 @@ def _find(content: Content, names: Sequence[str], stated: Mapping[str, str]) -> 
     Raises:
         DataError: a column that is missing, none for the query, or nothing that tells one session from the next.
     """
-    columns, notes = _COLUMNS.find(content.path, names, stated)
+    paired = {} if "query" in stated else _texts_of_turns(names)
+    columns, notes = _COLUMNS.find(content.path, names, stated, **paired)
     if "session" not in columns and not {"user", "time"} <= columns.keys():
         lacking = " and no ".join(role for role in ("user", "time") if role not in columns)
         raise DataError(
@@ -229,3 +257,12 @@ def _find(content: Content, names: Sequence[str], stated: Mapping[str, str]) -> 
             f"ends; the columns are {listed(names)}; name them with --columns {_STATE}, or session=…"
         )
     return columns, notes
+
+
+def _texts_of_turns(names: Sequence[str]) -> dict[str, str]:
+    """The text that stands beside a conversation and a turn, where nothing is called a query."""
+    plain = {_plain(name): name for name in reversed(names)}
+    if not (plain.keys() & {*CONVERSATIONS} and plain.keys() & {*TURNS}) or plain.keys() & {*_KNOWN["query"]}:
+        return {}
+    text = next((plain[word] for word in TEXTS if word in plain), None)
+    return {} if text is None else {"query": text}

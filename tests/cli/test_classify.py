@@ -64,7 +64,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     pairs = write(place / "pairs.tsv", [(label, f"{text}\tw1 w2 {text}") for label, text in rows(40, 2)])
     found = Files(train, test, pairs, place / "m", place / "paired")
     with pytest.MonkeyPatch.context() as patch:
-        for data, folder, *options in ((train, found.model, *SMALL), (pairs, found.paired, "--model=tfidf")):
+        for data, folder, *options in (
+            (train, found.model, *SMALL, "--model=blend"),
+            (pairs, found.paired, "--model=tfidf"),
+        ):
             ran = run(patch, "fit", "classify", data, "-o", folder, *options)
             assert ran.code == 0, ran.err
     return found
@@ -312,7 +315,7 @@ def test_an_update_is_learned_and_can_be_taken_back(ensue: Ensue, files: Files, 
     ]
     assert (
         "splendid" in ClassifyPredictor.load(folder).tokenizer.vocabulary
-        and ClassifyPredictor.load(folder).metadata.texts == 92
+        and ClassifyPredictor.load(folder).metadata.texts == 102
     )
     ran = ensue("update", folder, new, "--json", "--no-test")
     found = only_json(ran.out)

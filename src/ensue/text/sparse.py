@@ -37,6 +37,15 @@ class SparseRows(Protocol):
     def __getitem__(self, rows: Index) -> SparseRows:
         """Some of the rows."""
 
+    def sign(self) -> SparseRows:
+        """1 where a value is above 0."""
+
+    def multiply(self, other: SparseRows) -> SparseRows:
+        """The product, cell by cell."""
+
+    def sum(self, axis: int) -> Floats:
+        """(rows,) for axis 1, (features,) for axis 0."""
+
     def toarray(self, *, out: npt.NDArray[np.floating] | None = None) -> Floats:
         """The same with its zeros; written to ``out`` if given."""
 

@@ -41,14 +41,14 @@ ABOUT: dict[str, tuple[str, str]] = {
     "max": ("a BiLSTM and the maximum", "rival in Gong et al., SCIS 2020"),
     "routing": ("a BiLSTM and dynamic routing", "Gong et al., COLING 2018"),
     "reverse-routing": ("a BiLSTM and dynamic routing, reversed", "Gong et al., COLING 2018"),
-    "tfidf": ("words and pairs of words under logistic regression", ""),
+    "tfidf": ("words, their characters, and what pairs share, under logistic regression", ""),
     "vectors": ("the mean of word vectors under logistic regression; needs a file of them", ""),
     "majority": ("the shares of the labels, whatever the text", ""),
 }
 """What each is, in a line, and where it was published."""
 COUNTING = ("tfidf", "vectors", "majority")
 """Learned beside every model; ``vectors`` only where there is a file of them."""
-BEST = ("blend", "tfidf", "vectors")
+BEST = ("blend", "tfidf", "vectors", "majority")
 """What ``best`` chooses from: centrality attention pooled with counting, which gives way to counting alone where that
-is right more often on held-out texts. Networks are not tried against each other, for each costs a whole training;
+makes the labels of held-out texts likelier. Networks are not tried against each other, for each costs a whole training;
 ``compare`` does that."""

@@ -45,7 +45,8 @@ def raw_scores(state: ClassifyState, sides: Sides, counting: str | None = None) 
     if name in state.counting:
         return state.counting[name].scores(sides)
     if weights := state.metadata.blend if name != blend.NETWORK else None:
-        return blend.pool({part: raw_scores(state, sides, part) for part in weights}, weights)
+        used = {part: weight for part, weight in weights.items() if weight} or weights
+        return blend.pool({part: raw_scores(state, sides, part) for part in used}, used)
     passages = state.passages(sides)
     totals = torch.zeros(len(passages), len(state.labels))
 

@@ -162,7 +162,7 @@ class ClassifyState:
             sentences=self.documents,
             max_words=self.settings.max_words,
             max_sentences=self.settings.max_sentences if self.documents else None,
-            keep_words=self.encoder is not None,
+            keep_words=True,  # characters of unknown words are read
         )
         return tuple(map(encode, texts.texts))
 
@@ -198,6 +198,6 @@ class ClassifyState:
         if kind is Majority:
             return Majority(num_labels)
         if kind is Tfidf:
-            return Tfidf(num_labels, strength)
+            return Tfidf(num_labels, strength, self.tokenizer.vocabulary)
         matrix = torch.zeros(0, 0) if matrix is None else matrix
         return MeanVectors(num_labels, strength, matrix, 2 if self.metadata.paired else 1)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from ensue.data.histories import Index
 from ensue.data.texts import Texts, hold_out_texts
@@ -20,6 +21,7 @@ from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.settings import CountingSettings
 from ensue.tasks.classify.calibration import calibration_error, temperature
 from ensue.tasks.classify.catalogue import COUNTING
+from ensue.tasks.classify.cross_fitting import FOLDS, Data, Unlearned, count_best, folds_of
 from ensue.tasks.classify.dataset import Sides, codes, prints
 from ensue.tasks.classify.embedding import learn_words, start_vectors
 from ensue.tasks.classify.ensembles import blend
@@ -34,10 +36,9 @@ from ensue.text.tokens import split_words
 from ensue.training.loop import train
 from ensue.training.report import Report
 
+_COUNTED = "counted"
 DOCUMENT = (64, 3)
 """Texts of more words and sentences than this on average are documents."""
-STRENGTHS = (1.0, 10.0)
-"""Strengths of the linear models among which held-out texts decide."""
 
 
 def fit(
@@ -53,18 +54,22 @@ def fit(
         part, held, rule = hold_out_texts(data, seed=state.seed)
     require_labels(part, "training data")
     _require_like(part, held)
-    _learn_words(state, part)
+    _learn_words(state, data if state.schedule is None else part)
     if rule is not None:
         state.metadata.held_out = rule
     sides = state.encode(part)
     _note_cuts(state, sides)
-    _count(state, sides, codes(part, state.labels), held)
+    counted = _count(state, _data(state, sides, part), _data(state, state.encode(held), held))
     if state.schedule is not None:
         yield from _train(state, sides, part, held, checkpoint, resume)
+        nats: dict[str, float] = {}
         if state.model_name == "blend":
-            _blend(state, held)
+            _blend(state, held, counted)
+            nats = _nats(state, held, counted)
         _calibrate(state, state.model_name, held)
-        _decide(state)
+        _decide(state, nats)
+    if rule is not None:
+        _learn_held_out(state, data)
     if state.schedule is None:
         state.model, state.optimizer = state.counting[state.model_name], None
     state.remembered = None
@@ -138,37 +143,53 @@ def _note_cuts(state: ClassifyState, sides: Sides) -> None:
         state.metadata.notes.append(f"the caps cut {plural(cut, 'word')} of {plural(texts, 'training text')}")
 
 
-def _count(state: ClassifyState, sides: Sides, targets: Index, held: Texts) -> None:
-    """Fit what stands beside every model; held-out texts choose the strength of the linear ones."""
-    held_targets = codes(held, state.labels)
-    if missing := int((held_targets < 0).sum()):
+def _data(state: ClassifyState, sides: Sides, texts: Texts) -> Data:
+    return Data(sides, codes(texts, state.labels), folds_of(texts, state.seed))
+
+
+def _count(state: ClassifyState, learned: Data, held: Data) -> dict[str, Unlearned]:
+    """Fit what stands beside every model; returns what each says of texts that it did not learn."""
+    if missing := int((held.targets < 0).sum()):
         state.metadata.notes.append(
             f"validation texts whose labels the training data lacks, which count as wrong: {missing:,}"
         )
     matrix = _matrix(state)
     if matrix is None and state.model_name == "vectors":
         raise SettingError("model vectors is a mean of word vectors and needs a file of them: set vectors=FILE")
-    held_sides, state.counting = state.encode(held), {}
+    state.counting, unlearned = {}, {}
     for name in COUNTING:
         if name == "vectors" and matrix is None:
             continue
-        tried = {}
-        for strength in _strengths(state, name):
-            module = state.new_counting(name, strength, matrix)
-            module.count(sides, targets)
-            tried[strength] = float((module.scores(held_sides).argmax(1).numpy() == held_targets).mean()), module
-        best = max(tried, key=lambda strength: tried[strength][0])
-        state.metadata.strength[name], state.counting[name] = best, tried[best][1]
+        found = count_best(state, name, matrix, learned, held, _strength(state, name))
+        state.metadata.strength[name], state.counting[name] = found.strength, found.model
+        unlearned[name] = found.unlearned
+        if name != "majority":
+            state.metadata.temperature[name] = temperature(*found.unlearned.usable())
     for name in state.counting:
-        _calibrate(state, name, held)
+        _note_accuracy(state, name, held.sides, held.targets)
+    return unlearned
 
 
-def _strengths(state: ClassifyState, name: str) -> tuple[float, ...]:
-    """What is tried for a counting model: what was set for it, or else all of ``STRENGTHS`` if it has one."""
+def _strength(state: ClassifyState, name: str) -> float | None:
+    """What was set for a counting model; 1 for the one that has none."""
     own = state.settings
     if name == state.model_name and isinstance(own, CountingSettings) and state.options.get("strength") is not None:
-        return (own.strength,)
-    return STRENGTHS[:1] if name == "majority" else STRENGTHS
+        return own.strength
+    return 1.0 if name == "majority" else None
+
+
+def _learn_held_out(state: ClassifyState, data: Texts) -> None:
+    """Fit the counting models anew on all texts, those that were held out too, with the strengths found."""
+    sides, targets = state.encode(data), codes(data, state.labels)
+    for name, former in state.counting.items():
+        matrix = former.matrix if isinstance(former, MeanVectors) else None
+        model = state.new_counting(name, state.metadata.strength[name], matrix)
+        model.count(sides, targets)
+        state.counting[name] = model
+    if state.schedule is None:
+        state.model = state.counting[state.model_name]
+    state.train_prints = torch.from_numpy(np.unique(prints(data)))
+    state.metadata.texts = len(data)
 
 
 def _matrix(state: ClassifyState) -> Tensor | None:
@@ -184,18 +205,20 @@ def _matrix(state: ClassifyState) -> Tensor | None:
 
 
 def _calibrate(state: ClassifyState, name: str, held: Texts) -> None:
-    """Find the temperature of a model on held-out texts, and note how right and how sure it is there."""
-    metadata, targets, sides = state.metadata, codes(held, state.labels), state.encode(held)
-    counting = None if name == state.model_name else name
+    """Find the temperature of a network on held-out texts, and note how right and how sure it is there."""
+    targets, sides = codes(held, state.labels), state.encode(held)
     usable = _usable(sides, targets)
-    if name != "majority":
-        scores = infer.raw_scores(state, sides, counting)[torch.from_numpy(usable)]
-        metadata.temperature[name] = temperature(scores, torch.from_numpy(targets[usable]))
-    probabilities = infer.probabilities(state, sides, counting)
+    scores = infer.raw_scores(state, sides, None if name == state.model_name else name)[torch.from_numpy(usable)]
+    state.metadata.temperature[name] = temperature(scores, torch.from_numpy(targets[usable]))
+    _note_accuracy(state, name, sides, targets)
+
+
+def _note_accuracy(state: ClassifyState, name: str, sides: Sides, targets: Index) -> None:
+    probabilities = infer.probabilities(state, sides, None if name == state.model_name else name)
     if not np.isfinite(probabilities).all():
         raise SettingError(f"the probabilities of {name} are no numbers; set it nearer to its defaults")
-    metadata.validation_accuracy[name] = float((probabilities.argmax(1) == targets).mean())
-    metadata.calibration_error[name] = calibration_error(probabilities, targets)
+    state.metadata.validation_accuracy[name] = float((probabilities.argmax(1) == targets).mean())
+    state.metadata.calibration_error[name] = calibration_error(probabilities, targets)
 
 
 def _usable(sides: Sides, targets: Index) -> npt.NDArray[np.bool_]:
@@ -204,14 +227,32 @@ def _usable(sides: Sides, targets: Index) -> npt.NDArray[np.bool_]:
     return usable
 
 
-def _blend(state: ClassifyState, held: Texts) -> None:
-    """Pool the network with the counting models, by what is likeliest on held-out texts."""
+def _blend(state: ClassifyState, held: Texts, counted: Mapping[str, Unlearned]) -> None:
+    """Pool the counting models by what they say of texts they did not learn, and the network with that pool."""
     _calibrate(state, blend.NETWORK, held)
     sides, targets = state.encode(held), codes(held, state.labels)
     usable = torch.from_numpy(_usable(sides, targets))
-    names = [blend.NETWORK, *(name for name in blend.PARTS if name in state.counting)]
+    names = [blend.NETWORK, *(name for name in blend.PARTS if name in counted)]
     scores = {name: infer.raw_scores(state, sides, name)[usable] for name in names}
-    state.metadata.blend = blend.choose_weights(scores, torch.from_numpy(targets)[usable])
+    state.metadata.blend = _weights(scores, torch.from_numpy(targets)[usable], counted)
+
+
+def _weights(scores: Mapping[str, Tensor], targets: Tensor, counted: Mapping[str, Unlearned]) -> dict[str, float]:
+    """The pool of the counting models by all that they did not learn, and its weight beside the network's.
+
+    Args:
+        scores: of the network and the counting models, (texts, labels).
+        targets: (texts,).
+        counted: what each counting model says of texts it did not learn: these texts, and of few those of all folds.
+    """
+    usable = {name: counted[name].usable() for name in blend.PARTS if name in counted}
+    weights = blend.choose_weights({name: own for name, (own, _) in usable.items()}, usable["tfidf"][1])
+    pooled = blend.pool({name: scores[name] for name in weights}, weights)
+    own = blend.choose_weights({blend.NETWORK: scores[blend.NETWORK], _COUNTED: pooled}, targets)
+    return {
+        blend.NETWORK: own[blend.NETWORK],
+        **{name: weight * own[_COUNTED] for name, weight in weights.items()},
+    }
 
 
 def _new_network(state: ClassifyState) -> Network:
@@ -256,17 +297,46 @@ def _train(
     note_collapse(state.metadata, trained.best_epoch)
 
 
-def _decide(state: ClassifyState) -> None:
-    """Say which of the models is right most often on held-out texts; under ``best``, become that one."""
-    accuracy = state.metadata.validation_accuracy
-    candidates = [name for name in accuracy if name in state.names] if len(state.names) > 1 else list(accuracy)
-    best, own = max(candidates, key=lambda name: (accuracy[name], name == state.model_name)), state.model_name
-    if best == own:
+def _decide(state: ClassifyState, nats: Mapping[str, float]) -> None:
+    """Say which of the models is right most often on held-out texts; under ``best``, become the likeliest one.
+
+    Of few held-out texts one more or less right says little; what their labels cost in nats says more.
+    """
+    accuracy, own = state.metadata.validation_accuracy, state.model_name
+    if len(state.names) == 1:
+        best = max(accuracy, key=lambda name: (accuracy[name], name == own))
+        if best != own:
+            state.metadata.notes.append(
+                f"{best} is right more often than {own} on the validation texts: "
+                f"{accuracy[best]:.3f} against {accuracy[own]:.3f}"
+            )
         return
-    state.metadata.notes.append(
-        f"{best} is right more often than {own} on the validation texts: "
-        f"{accuracy[best]:.3f} against {accuracy[own]:.3f}"
-    )
-    if len(state.names) > 1:
+    best = min((name for name in state.names if name in nats), key=lambda name: (nats[name], name != own))
+    if best != own:
+        state.metadata.notes.append(
+            f"{best} alone is the answer: nothing that was tried beats it on the validation texts, where a label "
+            f"costs {nats[best]:.3f} nats with it and {nats[own]:.3f} with {own}"
+        )
         state.select_model(best)
         state.metadata.unset("blend")
+
+
+def _nats(state: ClassifyState, held: Texts, counted: Mapping[str, Unlearned]) -> dict[str, float]:
+    """By model, what a label of the held-out texts costs; of the blend with weights that other folds chose."""
+    sides, targets = state.encode(held), codes(held, state.labels)
+    usable = np.flatnonzero(_usable(sides, targets))
+    if not len(usable):
+        return {state.model_name: 0.0}
+    wanted, folds = torch.from_numpy(targets[usable]), folds_of(held, state.seed)[usable]
+    scores = {name: part.scores[: len(held)][torch.from_numpy(usable)] for name, part in counted.items()}
+    nats = {
+        name: float(cross_entropy(own.double() / state.metadata.temperature.get(name, 1.0), wanted))
+        for name, own in scores.items()
+    }
+    scores[blend.NETWORK] = infer.raw_scores(state, sides, blend.NETWORK)[torch.from_numpy(usable)]
+    pooled = torch.zeros(len(usable), len(state.labels)).double()
+    for fold in range(FOLDS):
+        inside, outside = (torch.from_numpy(np.flatnonzero(chosen)) for chosen in (folds == fold, folds != fold))
+        weights = _weights({name: own[outside] for name, own in scores.items()}, wanted[outside], counted)
+        pooled[inside] = blend.pool({name: scores[name][inside] for name in weights}, weights)
+    return {**nats, state.model_name: float(cross_entropy(pooled, wanted))}

@@ -8,10 +8,14 @@ import pytest
 import torch
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import FeatureUnion
 
 from ensue.errors import SettingError
+from ensue.tasks.classify.baselines.grams import ACROSS, ALONE, CROSSED, KIND, SHARED, SIDE, shared_grams
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
+from ensue.tasks.classify.baselines.overlap import overlaps
 from ensue.tasks.classify.baselines.settings import CountingSettings
+from ensue.tasks.classify.baselines.spelling import Spelling
 from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.dataset import Sides
 from ensue.text import linear
@@ -26,11 +30,11 @@ def texts(num: int, seed: int) -> list[str]:
 
 
 def encoded(tokenizer: Tokenizer, *columns: list[str]) -> Sides:
-    return tuple(tokenizer.encode(pl.Series(column, dtype=pl.String)) for column in columns)
+    return tuple(tokenizer.encode(pl.Series(column, dtype=pl.String), keep_words=True) for column in columns)
 
 
 @pytest.mark.parametrize("num_labels", [2, 3])
-def test_tfidf_is_that_of_scikit_learn(num_labels: int) -> None:
+def test_tfidf_of_former_folders_is_that_of_scikit_learn(num_labels: int) -> None:
     train, test = texts(80, 0), [*texts(30, 1), "w1 never w2", "never"]
     targets = np.array([(len(text.split()) + ("w3 w1" in text)) % num_labels for text in train])
     tokenizer = Tokenizer.fit([pl.Series(train)])
@@ -43,6 +47,78 @@ def test_tfidf_is_that_of_scikit_learn(num_labels: int) -> None:
     np.testing.assert_allclose(found, peer.predict_proba(vectorizer.transform(test)), atol=5e-4)
 
 
+def test_words_and_characters_are_those_of_scikit_learn() -> None:
+    # Each block alone of length 1, counts as 1 + ln, characters inside words; a word that training lacks has them too.
+    train, test = texts(80, 0), [*texts(30, 1), "w1 w99 w2", "w991", "w1 w1 w1 w2"]
+    targets = np.array([(len(text.split()) + ("w3 w1" in text)) % 3 for text in train])
+    tokenizer = Tokenizer.fit([pl.Series(train)])
+    model = Tfidf(3, 2.0, tokenizer.vocabulary)
+    model.count(encoded(tokenizer, train), targets)
+    blocks = FeatureUnion([
+        ("words", TfidfVectorizer(ngram_range=(1, 2), tokenizer=str.split, token_pattern=None, sublinear_tf=True)),
+        ("characters", TfidfVectorizer(ngram_range=(3, 5), analyzer="char_wb", sublinear_tf=True)),
+    ])  # fmt: skip
+    peer = LogisticRegression(C=2.0, tol=1e-8, max_iter=2000).fit(blocks.fit_transform(train), targets)
+    found = model.scores(encoded(tokenizer, test)).softmax(1).numpy()
+    np.testing.assert_allclose(found, peer.predict_proba(blocks.transform(test)), atol=5e-4)
+
+
+def test_what_pairs_share_and_do_not_share_is_counted() -> None:
+    first, second = ["a man sleeps", "a cat", ""], ["a man runs fast", "dog", "a"]
+    tokenizer = Tokenizer.fit([pl.Series(first), pl.Series(second)])
+    name = tokenizer.vocabulary.value
+    found = shared_grams(encoded(tokenizer, first, second))
+    listed = []
+    for key, text, start, end in zip(*(column.tolist() for column in found), strict=True):
+        kind, low, high = key >> KIND & 7, key & (2**31 - 1), key >> 31 & (2**28 - 1)
+        words = f"{name(high)} {name(low)}" if kind == ACROSS else f"{key >> SIDE} {name(low)}"
+        listed.append((text, {SHARED: "shared", ALONE: "alone", ACROSS: "across"}[kind], words, start, end))
+    # Places: a man sleeps a cat | a man runs fast dog a -> 0 1 2, 3 4, 5 6 7 8, 9, 10
+    assert sorted(listed) == sorted([
+        (0, "shared", "0 a", 0, 5), (0, "shared", "0 man", 1, 6), (0, "alone", "0 sleeps", 2, 2),
+        (0, "alone", "1 runs", 7, 7), (0, "alone", "1 fast", 8, 8),
+        (0, "across", "sleeps runs", 2, 7), (0, "across", "sleeps fast", 2, 8),
+        (1, "alone", "0 a", 3, 3), (1, "alone", "0 cat", 4, 4), (1, "alone", "1 dog", 9, 9),
+        (1, "across", "a dog", 3, 9), (1, "across", "cat dog", 4, 9), (2, "alone", "1 a", 10, 10),
+    ])  # fmt: skip
+
+
+def test_no_more_words_of_a_pair_are_crossed_than_so_many() -> None:
+    first, second = " ".join(f"a{i}" for i in range(40)), " ".join(f"b{i}" for i in range(33))
+    tokenizer = Tokenizer.fit([pl.Series([first]), pl.Series([second])])
+    found = shared_grams(encoded(tokenizer, [first], [second]))
+    across = found.keys >> KIND & 7 == ACROSS
+    assert across.sum() == CROSSED**2 and (found.keys >> KIND & 7 == ALONE).sum() == 73
+    assert found.first[across].max() == CROSSED - 1 and found.last[across].max() == 40 + CROSSED - 1
+
+
+def test_the_overlap_of_a_pair_by_hand() -> None:
+    first, second = ["a b c d", "", "x"], ["a b e", "a", "x"]
+    tokenizer = Tokenizer.fit([pl.Series(first), pl.Series(second)])
+    sides = encoded(tokenizer, first, second)
+    idf = np.ones(len(tokenizer.vocabulary))
+    idf[tokenizer.vocabulary.id("a")] = 3.0
+    heights = overlaps(sides, Spelling.of(sides, tokenizer.vocabulary, unknown=True), idf).reshape(3, 15, 6)
+    numbers = heights @ np.linspace(0, 1, 6)
+    # words: 2 of 4, 2 of 3, 2 of 5; weighed: 4 of 6, 4 of 5, 4 of 7; neighbours (a b): 1 of 3, 1 of 2, 1 of 4;
+    # runs " a " and " b " of four, of three, of five
+    shares = [2 / 4, 2 / 3, 2 / 5, 4 / 6, 4 / 5, 4 / 7, 1 / 3, 1 / 2, 1 / 4, 2 / 4, 2 / 3, 2 / 5]
+    lengths = [np.log(5) / 6, np.log(4) / 6, np.log(5 / 4) / 4 + 0.5]
+    assert numbers[0] == pytest.approx([*shares, *lengths])
+    assert numbers[1] == pytest.approx([0] * 13 + [np.log(2) / 6, 0.5 - np.log(2) / 4])
+    assert numbers[2, :6] == pytest.approx(1) and heights.sum(2) == pytest.approx(1) and (heights > 0).sum(2).max() == 2
+
+
+def test_grams_that_few_texts_hold_go_where_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.tasks.classify.baselines.tfidf.MOST", 3)
+    column = ["a b", "a b", "a", "c", "d"]  # held: a 3, b 2, "a b" 2, c 1, d 1; runs " a ", " b ", " c ", " d "
+    tokenizer = Tokenizer.fit([pl.Series(column)])
+    model = Tfidf(2, 1.0, tokenizer.vocabulary)
+    model.count(encoded(tokenizer, column), np.array([0, 0, 0, 1, 1]))
+    assert sorted(model.held.tolist()) == [2, 2, 2, 3, 3]
+    assert model.scores(encoded(tokenizer, ["a", "c"])).shape == (2, 2)
+
+
 def test_each_side_of_a_pair_has_ngrams_of_its_own() -> None:
     first, second = ["a b", "b", "a b", "b"], ["b", "a b", "b", "a b"]
     tokenizer = Tokenizer.fit([pl.Series(first), pl.Series(second)])
@@ -53,19 +129,36 @@ def test_each_side_of_a_pair_has_ngrams_of_its_own() -> None:
     assert shares[0, 0] > 0.5 and shares[1, 1] > 0.5
 
 
-def test_attributions_add_up_to_the_score() -> None:
-    train = texts(60, 0)
-    targets = np.array([("w3" in text) + ("w5" in text) for text in train])
-    tokenizer, model = Tokenizer.fit([pl.Series(train)]), Tfidf(3)
-    model.count(encoded(tokenizer, train), targets)
-    sides, labels = encoded(tokenizer, texts(20, 1)), np.arange(20) % 3
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize("former", [False, True])
+def test_attributions_add_up_to_the_score(former: bool, paired: bool) -> None:
+    train = [[f"{text} w0" for text in texts(60, seed)] for seed in range(1 + paired)]
+    asked = [[f"{text} w7 new" for text in texts(20, seed)] for seed in range(5, 6 + paired)]
+    targets = np.array([("w3" in text) + ("w5" in text) for text in train[-1]])
+    tokenizer = Tokenizer.fit([pl.Series(column) for column in train])
+    model = Tfidf(3, 1.0, None if former else tokenizer.vocabulary)
+    model.count(encoded(tokenizer, *train), targets)
+    sides, labels = encoded(tokenizer, *asked), np.arange(20) % 3
     scores = model.scores(sides)
     moved = model.attributions(sides, labels)
     bias = model.linear.bias - model.linear.bias.mean()
-    bounds = sides[0].sentences[sides[0].texts]
+    owner = np.concatenate([np.repeat(np.arange(20), side.lengths) for side in sides])
     for text, label in enumerate(labels.tolist()):
         whole = float(scores[text, label] - scores[text].mean() - bias[label])
-        assert moved[bounds[text] : bounds[text + 1]].sum() == pytest.approx(whole, abs=1e-6)
+        assert moved[owner == text].sum() == pytest.approx(whole, abs=1e-6)
+
+
+def test_a_saved_row_of_either_form_scores_the_same() -> None:
+    train = texts(60, 0)
+    tokenizer = Tokenizer.fit([pl.Series(train)])
+    for vocabulary in (None, tokenizer.vocabulary):
+        model, again = Tfidf(2, 1.0, vocabulary), Tfidf(2, 1.0, tokenizer.vocabulary)
+        model.count(encoded(tokenizer, train), np.array([("w3" in text) for text in train]).astype(np.int64))
+        again.restore(model.tensors())
+        sides = encoded(tokenizer, texts(9, 1))
+        assert (
+            torch.equal(model.scores(sides), again.scores(sides)) and again.tensors().keys() == model.tensors().keys()
+        )
 
 
 def test_learning_more_counts_texts_and_starts_from_the_weights() -> None:

@@ -1,77 +1,84 @@
-"""Word n-grams under logistic regression.
+"""Words, pairs of neighbours and runs of characters under logistic regression; of pairs of texts, what they share too.
 
-``Tfidf`` is scikit-learn's ``TfidfVectorizer(ngram_range=(1, 2))`` over this library's words, under its
-``LogisticRegression``; ids of n-grams are made of ids of words, so that a text never becomes a list of texts.
+Each kind of gram (``grams``) of each side is a block of its own: (1 + ln tf) times scikit-learn's smooth idf, every
+block of a text of length 1, as in a ``FeatureUnion`` of ``TfidfVectorizer(sublinear_tf=True)``, under its
+``LogisticRegression``. Of pairs, the grams that they share and do not share are blocks too, and ``overlap`` stands
+beside them. A gram of a kind of which there are more than ``MOST`` must stand in so many texts that fewer remain.
+
+Folders of former versions hold words and pairs of neighbours alone, counted as they are, in one block of length 1; they
+go on so (``form`` 0).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
+from ensue.tasks.classify.baselines.grams import KIND, OVERLAP, SIDE, Grams, join, shared_grams, word_grams
+from ensue.tasks.classify.baselines.overlap import HATS, overlaps
+from ensue.tasks.classify.baselines.spelling import Spelling
 from ensue.tasks.classify.dataset import Sides
 from ensue.text import linear
 from ensue.text.linear import Linear, centred
 from ensue.text.sparse import SparseRows, sparse_rows
 from ensue.text.weights import smooth_idf
-from ensue.vocabulary import UNKNOWN
+from ensue.vocabulary import Vocabulary
+
+MOST = 2**18
+"""Grams of a kind: 20 bytes each in a folder, and as many again for every further label."""
+_BLOCKS = 16
+_HATS = np.arange(HATS) + (OVERLAP << KIND)
 
 
-class _Grams(NamedTuple):
-    """The n-grams of some texts whose words are all known, in no order that matters."""
+class _Counts(NamedTuple):
+    """How often the grams of some kinds stand in some texts."""
 
     keys: Index
-    """Which n-gram: side, first word (0 for a single one) and last word as one number."""
+    """(distinct,) increasing."""
     texts: Index
-    """Whose."""
-    places: Index
-    """Where its last word stands, counted through all words of all sides."""
-    pairs: npt.NDArray[np.bool_]
-    """Whether it has two words."""
+    """(cells,)."""
+    codes: Index
+    """(cells,) which of the keys."""
+    counts: Floats
+    """(cells,) how often; the number itself for ``OVERLAP``."""
 
-
-def _grams(sides: Sides) -> _Grams:
-    parts, base = [], 0
-    for side, tokens in enumerate(sides):
-        owner = np.repeat(np.arange(len(tokens)), tokens.lengths)
-        ids, places = tokens.ids.astype(np.int64), np.arange(len(tokens.ids)) + base
-        known = ids != UNKNOWN
-        beside = known[1:] & known[:-1] & (owner[1:] == owner[:-1])
-        keys = np.concatenate([ids[known], ((ids[:-1] << 31) + ids[1:])[beside]]) + (side << 62)
-        owners, ends = (np.concatenate([column[known], column[1:][beside]]) for column in (owner, places))
-        parts.append(_Grams(keys, owners, ends, np.arange(len(keys)) >= known.sum()))
-        base += len(ids)
-    return _Grams(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    @classmethod
+    def of(cls, grams: Grams) -> _Counts:
+        keys, codes = np.unique(grams.keys, return_inverse=True)
+        cells, counts = np.unique(grams.texts * max(len(keys), 1) + codes, return_counts=True)
+        return cls(keys, cells // max(len(keys), 1), cells % max(len(keys), 1), counts.astype(np.float64))
 
 
 class _Rows(NamedTuple):
-    matrix: SparseRows
-    """(texts, features) rows of length 1, or 0."""
-    norms: Floats
-    """(texts,) what each was divided by."""
+    """Texts as rows, cell by cell: texts do not decrease, and columns increase in each."""
+
+    texts: Index
     columns: Index
-    """Of the n-grams that are known."""
-    known: npt.NDArray[np.bool_]
-    """Which of the n-grams those are."""
+    values: Floats
+    counts: Floats
+    """What stood in the cell before it was weighed."""
+    matrix: SparseRows
+    """(texts, features)."""
 
 
 class Tfidf:
-    """Word 1- and 2-grams, weighed by how few texts hold them, under logistic regression.
+    """Grams, weighed by how few texts hold them, under logistic regression.
 
     Args:
         num_labels: number of labels.
         strength: how much the data counts beside the penalty, scikit-learn's ``C``.
+        vocabulary: of the words whose characters are read; without one, the form of former folders.
     """
 
-    def __init__(self, num_labels: int, strength: float = 1.0) -> None:
+    def __init__(self, num_labels: int, strength: float = 1.0, vocabulary: Vocabulary | None = None) -> None:
         self.num_labels, self.strength, self.num_texts = num_labels, strength, 0
+        self.vocabulary = vocabulary
         self.keys, self.held = np.empty(0, np.int64), np.empty(0, np.int64)
         self.linear = linear.zeros(0, num_labels)
 
@@ -82,66 +89,131 @@ class Tfidf:
             sides: the texts, or first and second texts.
             targets: (texts,) codes of the labels.
         """
-        grams = _grams(sides)
-        fresh, codes = np.unique(grams.keys, return_inverse=True)
-        held = np.bincount(np.unique(grams.texts * max(len(fresh), 1) + codes) % max(len(fresh), 1), None, len(fresh))
-        keys = np.union1d(self.keys, fresh)
+        parts = [*self._counts(sides, unknown=False)]
+        held = [np.bincount(part.codes, minlength=len(part.keys)) for part in parts]
+        fresh = [part.keys[own >= _least(own)] for part, own in zip(parts, held, strict=True)]
+        paired = self.vocabulary is not None and len(sides) == 2
+        keys = np.unique(np.concatenate([self.keys, *fresh, *([_HATS] if paired else [])]))
         weight, counts = torch.zeros(len(keys), self.linear.weight.shape[1]).double(), np.zeros(len(keys), np.int64)
-        old, new = np.searchsorted(keys, self.keys), np.searchsorted(keys, fresh)
+        old = np.searchsorted(keys, self.keys)
         weight[torch.from_numpy(old)], counts[old] = self.linear.weight, self.held
-        counts[new] += held
-        seen, start, wanted = self.num_texts, Linear(weight, self.linear.bias), torch.from_numpy(targets)
+        for part, own in zip(parts, held, strict=True):
+            columns, known = _places(keys, part.keys)
+            counts[columns[known]] += own[known]
+        seen, start = self.num_texts, Linear(weight, self.linear.bias)
         self.keys, self.held, self.num_texts = keys, counts, seen + len(targets)
-        rows = self._rows(grams, len(targets)).matrix
+        rows, wanted = self._rows(sides, parts).matrix, torch.from_numpy(targets)
         self.linear = linear.fit(rows, wanted, self.num_labels, strength=self.strength, start=start, seen=seen)
 
     def scores(self, sides: Sides) -> Tensor:
         """(texts, labels) scores before normalising, in float64."""
-        return self.linear.scores(self._rows(_grams(sides), len(sides[0])).matrix)
+        return self.linear.scores(self._rows(sides, self._counts(sides)).matrix)
 
     def attributions(self, sides: Sides, labels: Index) -> Floats:
         """(words of all sides,) how much each word moves the score of its text's label (texts,), up or down.
 
-        Two words share what their 2-gram does.
+        Two words share what their gram does, and all words of a pair what its overlap does.
         """
-        grams, size = _grams(sides), sum(len(tokens.ids) for tokens in sides)
-        rows, weights = self._rows(grams, len(sides[0])), centred(self.linear.weight)
-        texts, places, pairs = (column[rows.known] for column in (grams.texts, grams.places, grams.pairs))
-        moved = self._idf()[rows.columns] * weights[rows.columns, labels[texts]] / rows.norms[texts]
-        moved /= np.where(pairs, 2, 1)
-        sums = np.bincount(places, moved, size) + np.bincount(places[pairs] - 1, moved[pairs], size)
-        return sums.astype(np.float64)
+        rows, size, width = self._rows(sides, self._counts(sides)), sum(len(own.ids) for own in sides), len(self.keys)
+        moved = rows.values * centred(self.linear.weight)[rows.columns, labels[rows.texts]] / rows.counts
+        sums, cells = np.zeros(size), rows.texts * width + rows.columns
+        for grams in self._grams(sides, unknown=True):
+            columns, known = _places(self.keys, grams.keys)
+            own = moved[np.searchsorted(cells, (grams.texts * width + columns)[known])] / 2
+            sums += np.bincount(grams.first[known], own, size) + np.bincount(grams.last[known], own, size)
+        apart = (self.keys[rows.columns] >> KIND) % (1 << SIDE - KIND) == OVERLAP
+        texts = np.concatenate([np.repeat(np.arange(len(own)), own.lengths) for own in sides])
+        whole = np.bincount(rows.texts[apart], (moved * rows.counts)[apart], len(labels))
+        spread: Floats = sums + (whole / np.maximum(np.bincount(texts, minlength=len(labels)), 1))[texts]
+        return spread
 
     def grow(self, num_words: int) -> None:
-        """New words need no room: n-grams get theirs when they are counted."""
+        """New words need no room: grams get theirs when they are counted."""
 
     def tensors(self) -> dict[str, Tensor]:
         """All that was learned."""
         counts = {"keys": torch.from_numpy(self.keys), "held": torch.from_numpy(self.held)}
-        return counts | {"num_texts": torch.tensor(self.num_texts), **self.linear._asdict()}
+        form = {} if self.vocabulary is None else {"form": torch.tensor(1)}
+        return counts | form | {"num_texts": torch.tensor(self.num_texts), **self.linear._asdict()}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Put back what :meth:`tensors` gave."""
-        self.keys, self.held, self.num_texts = (
-            tensors["keys"].numpy(),
-            tensors["held"].numpy(),
-            int(tensors["num_texts"]),
-        )
+        self.keys, self.held = tensors["keys"].numpy(), tensors["held"].numpy()
+        self.num_texts = int(tensors["num_texts"])
+        self.vocabulary = self.vocabulary if "form" in tensors else None
         self.linear = Linear(tensors["weight"], tensors["bias"])
         if not len(self.keys) == len(self.held) == len(self.linear.weight):
             raise ValueError("the n-grams are not as many as their weights")
 
-    def _idf(self) -> Floats:
-        return smooth_idf(self.held, self.num_texts)
+    def _grams(self, sides: Sides, *, unknown: bool) -> Iterator[Grams]:
+        """Every gram at its place."""
+        yield word_grams(sides)
+        if self.vocabulary is not None:
+            yield Spelling.of(sides, self.vocabulary, unknown=unknown).grams(sides)
+            if len(sides) == 2:
+                yield shared_grams(sides)
 
-    def _rows(self, grams: _Grams, num_texts: int) -> _Rows:
-        columns = np.searchsorted(self.keys, grams.keys)
-        known = columns < len(self.keys)
-        known[known] = self.keys[columns[known]] == grams.keys[known]
-        columns, width = columns[known], max(len(self.keys), 1)
-        cells, counts = np.unique(grams.texts[known] * width + columns, return_counts=True)
-        where = np.stack([cells // width, cells % width])
-        values = counts * self._idf()[where[1]]
-        norms = np.sqrt(np.bincount(where[0], values**2, num_texts))
-        matrix = sparse_rows(where[0], where[1], values / norms[where[0]], (num_texts, len(self.keys)))
-        return _Rows(matrix, norms, columns, known)
+    def _counts(self, sides: Sides, *, unknown: bool = True) -> Iterator[_Counts]:
+        """The same, counted."""
+        if self.vocabulary is None:
+            yield _Counts.of(word_grams(sides))
+            return
+        yield _Counts.of(join([word_grams(sides), *([shared_grams(sides)] if len(sides) == 2 else [])]))
+        spelling = Spelling.of(sides, self.vocabulary, unknown=unknown)
+        for side in range(len(sides)):
+            rows = spelling.of_texts(sides, side)
+            texts = np.repeat(np.arange(len(sides[side])), np.diff(rows.indptr))
+            yield _Counts(spelling.keys + (side << SIDE), texts, rows.indices.astype(np.int64), rows.data)
+
+    def _overlap(self, sides: Sides) -> _Counts:
+        """The numbers of :func:`overlaps`, where pairs were learned."""
+        assert self.vocabulary is not None
+        single = (self.keys & ~(1 << SIDE)) < 1 << 31
+        ids = self.keys[single] & ((1 << 31) - 1)
+        held = np.bincount(ids, self.held[single], len(self.vocabulary)).astype(np.int64)
+        spelling = Spelling.of(sides, self.vocabulary, unknown=True)
+        heights = overlaps(sides, spelling, smooth_idf(held, 2 * self.num_texts))
+        texts, codes = heights.nonzero()
+        return _Counts(_HATS, texts, codes, heights[texts, codes])
+
+    def _rows(self, sides: Sides, parts: Iterable[_Counts]) -> _Rows:
+        found, width = [], max(len(self.keys), 1)
+        paired = self.vocabulary is not None and len(sides) == 2
+        for part in (*parts, *([self._overlap(sides)] if paired else [])):
+            columns, known = _places(self.keys, part.keys)
+            kept = known[part.codes]
+            found.append((part.texts[kept] * width + columns[part.codes[kept]], part.counts[kept]))
+        cells, counts = (np.concatenate(column) for column in zip(*found, strict=True))
+        order = np.argsort(cells, kind="stable")
+        cells, counts = cells[order], counts[order]
+        texts, columns = cells // width, cells % width
+        values = self._weighed(texts, columns, counts, len(sides[0]))
+        matrix = sparse_rows(texts, columns, values, (len(sides[0]), len(self.keys)))
+        return _Rows(texts, columns, values, counts, matrix)
+
+    def _weighed(self, texts: Index, columns: Index, counts: Floats, num_texts: int) -> Floats:
+        """(cells,) TF-IDF, each block of a text of length 1; numbers of ``OVERLAP`` stay as they are."""
+        idf = smooth_idf(self.held, self.num_texts)
+        if self.vocabulary is None:
+            values, blocks = counts * idf[columns], texts
+        else:
+            kinds = self.keys >> KIND
+            values, blocks = (1 + np.log(counts)) * idf[columns], texts * _BLOCKS + kinds[columns]
+        norms = np.sqrt(np.bincount(blocks, values**2, num_texts * _BLOCKS))
+        values = values / norms[blocks]
+        return values if self.vocabulary is None else np.where(kinds[columns] == OVERLAP, counts, values)
+
+
+def _places(keys: Index, wanted: Index) -> tuple[Index, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    """Where keys stand among increasing ones, and whether they do."""
+    places = np.searchsorted(keys, wanted)
+    known = places < len(keys)
+    known[known] = keys[places[known]] == wanted[known]
+    return places, known
+
+
+def _least(held: Index) -> int:
+    """In how many texts a gram must stand so that at most ``MOST`` are kept."""
+    if len(held) <= MOST:
+        return 1
+    return int(np.sort(held)[-MOST - 1]) + 1

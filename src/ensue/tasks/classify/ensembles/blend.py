@@ -17,8 +17,8 @@ NETWORK = "network"
 """How the network is called beside the counting models."""
 PARTS = ("tfidf", "vectors")
 """The counting models that may have a part."""
-_MOST = 8.0  # weight of one model
-_ROUNDS, _HALVINGS, _STILL = 50, 24, 1e-4
+_ROUNDS, _HALVINGS, _STILL = 50, 40, 1e-4
+_FURTHEST = 2.0**30  # of scores that do not differ, which any weight suits
 
 
 def pool(scores: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
@@ -42,7 +42,7 @@ def choose_weights(scores: Mapping[str, Tensor], targets: Tensor) -> dict[str, f
         targets: (texts,) codes of the labels.
 
     Returns:
-        A weight from 0 to 8 for each model; 1 for each where there are no texts.
+        A weight of 0 or more for each model, without an upper bound; 1 for each where there are no texts.
     """
     names = list(scores)
     if not len(targets):
@@ -53,13 +53,22 @@ def choose_weights(scores: Mapping[str, Tensor], targets: Tensor) -> dict[str, f
     for _ in range(_ROUNDS):
         before = weights.clone()
         for place in range(len(names)):
-            low, high = 0.0, _MOST
+            low, high = 0.0, 1.0
+            while high < _FURTHEST and _slope(weights, place, high, logs, wanted) < -_STILL:
+                low, high = high, 2 * high
             for _ in range(_HALVINGS):
-                weights[place] = (low + high) / 2
-                shares = torch.einsum("m,mtl->tl", weights, logs).softmax(1)
-                slope = float(((shares - wanted) * logs[place]).sum())
-                low, high = (low, float(weights[place])) if slope > 0 else (float(weights[place]), high)
+                middle = (low + high) / 2
+                low, high = (low, middle) if _slope(weights, place, middle, logs, wanted) > 0 else (middle, high)
+                if high - low < _STILL / 10:
+                    break
             weights[place] = 0.0 if high < _STILL else (low + high) / 2
         if float((weights - before).abs().max()) < _STILL:
             break
     return dict(zip(names, weights.tolist(), strict=True))
+
+
+def _slope(weights: Tensor, place: int, weight: float, logs: Tensor, wanted: Tensor) -> float:
+    """Of the loss in one of the weights, where that stands at ``weight``."""
+    weights[place] = weight
+    shares = torch.einsum("m,mtl->tl", weights, logs).softmax(1)
+    return float(((shares - wanted) * logs[place]).sum())

@@ -1,0 +1,122 @@
+"""What linear models count: words, pairs of words, runs of characters, and of pairs of texts what they share.
+
+A gram is one number of 63 bits, made of ids of words, so that a text never becomes a list of texts::
+
+    bit 62   bits 59 to 61   bits 31 to 58   bits 0 to 30
+    side     kind            first word      last word      (CHARACTERS: a number of 44 bits in place of both)
+
+``WORDS`` holds words (first word 0) and pairs of neighbours. Of pairs of texts, ``SHARED`` are words that both sides
+have, ``ALONE`` those that one side alone has, and ``ACROSS`` each word that only the first side has beside each that
+only the second one has: "a man sleeps" and "a man runs" differ by (sleeps, runs).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ensue.data.histories import Index, offsets_of, ranges
+from ensue.tasks.classify.dataset import Keep, Sides
+from ensue.text.tokens import Tokens
+from ensue.vocabulary import UNKNOWN
+
+WORDS, CHARACTERS, SHARED, ALONE, ACROSS, OVERLAP = range(6)
+KIND, SIDE = 59, 62
+"""The bits at which a gram's kind and side begin."""
+CROSSED = 32
+"""Words of a side, at most, that are put beside those of the other: 1,024 such grams a pair, no more."""
+
+
+class Grams(NamedTuple):
+    """The grams of some texts whose words are all known, each as often as it stands there, in no order that matters."""
+
+    keys: Index
+    """Which."""
+    texts: Index
+    """Whose."""
+    first: Index
+    """Where its first word stands, counted through all words of all sides."""
+    last: Index
+    """Where its last word stands; the same for a single one."""
+
+
+def join(parts: list[Grams]) -> Grams:
+    """All of them."""
+    return Grams(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def word_grams(sides: Sides) -> Grams:
+    """Words and pairs of neighbours, each side's apart; a word that is not known parts its neighbours."""
+    parts, base = [], 0
+    for side, tokens in enumerate(sides):
+        owner = np.repeat(np.arange(len(tokens)), tokens.lengths)
+        ids, places = tokens.ids.astype(np.int64), np.arange(len(tokens.ids)) + base
+        known = ids != UNKNOWN
+        beside = known[1:] & known[:-1] & (owner[1:] == owner[:-1])
+        keys = np.concatenate([ids[known], ((ids[:-1] << 31) + ids[1:])[beside]]) + (side << SIDE)
+        texts, first, last = (
+            np.concatenate([single[known], double[beside]])
+            for single, double in ((owner, owner[1:]), (places, places[:-1]), (places, places[1:]))
+        )
+        parts.append(Grams(keys, texts, first, last))
+        base += len(ids)
+    return join(parts)
+
+
+class Distinct(NamedTuple):
+    """The known words of one side, each once a text."""
+
+    texts: Index
+    """Whose, not decreasing; in a text by id."""
+    ids: Index
+    places: Index
+    """Where each stands first."""
+
+    @classmethod
+    def of(cls, tokens: Tokens, base: int) -> Distinct:
+        """Of a side whose first word stands at ``base``."""
+        owner = np.repeat(np.arange(len(tokens)), tokens.lengths)
+        known = np.flatnonzero(tokens.ids != UNKNOWN)
+        cells, at = np.unique((owner[known] << 31) + tokens.ids[known], return_index=True)
+        return cls(cells >> 31, cells & (2**31 - 1), known[at] + base)
+
+    @property
+    def cells(self) -> Index:
+        """Text and word as one number, increasing."""
+        return (self.texts << 31) + self.ids
+
+    def keep(self, kept: Index | Keep) -> Distinct:
+        """Some of them, in order."""
+        return Distinct(self.texts[kept], self.ids[kept], self.places[kept])
+
+
+def shared_grams(sides: Sides) -> Grams:
+    """Of pairs of texts: what both have, what one alone has, and what one has where the other has something else."""
+    first, second = Distinct.of(sides[0], 0), Distinct.of(sides[1], len(sides[0].ids))
+    common, left, right = np.intersect1d(first.cells, second.cells, assume_unique=True, return_indices=True)
+    both = Grams((common & (2**31 - 1)) + (SHARED << KIND), common >> 31, first.places[left], second.places[right])
+    only = [side.keep(~np.isin(np.arange(len(side.ids)), taken)) for side, taken in ((first, left), (second, right))]
+    alone = [
+        Grams(own.ids + (ALONE << KIND) + (side << SIDE), own.texts, own.places, own.places)
+        for side, own in enumerate(only)
+    ]
+    return join([both, *alone, _across(*(own.keep(_first_few(own, CROSSED)) for own in only), num_texts=len(sides[0]))])
+
+
+def _first_few(words: Distinct, most: int) -> Index:
+    """Which of the words are among the first so many of their text."""
+    order = np.lexsort((words.places, words.texts))
+    offsets = offsets_of(np.bincount(words.texts))
+    rank = np.arange(len(order)) - offsets[words.texts[order]]
+    return np.sort(order[rank < most])
+
+
+def _across(first: Distinct, second: Distinct, *, num_texts: int) -> Grams:
+    """Each word of the one beside each of the other: of 2 and 3 words, 0 0 0 1 1 1 beside 0 1 2 0 1 2."""
+    sizes = [np.bincount(side.texts, minlength=num_texts) for side in (first, second)]
+    starts = offsets_of(sizes[1])[:-1]
+    left = np.repeat(np.arange(len(first.ids)), sizes[1][first.texts])
+    right = ranges(starts[first.texts], sizes[1][first.texts])
+    keys = (first.ids[left] << 31) + second.ids[right] + (ACROSS << KIND)
+    return Grams(keys, first.texts[left], first.places[left], second.places[right])

@@ -61,13 +61,14 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
 
 
 def told(predictor: NextPredictor) -> list[str]:
-    """What ``replay=0`` leaves out; the card says the rest."""
+    """That it is a counting row, and what ``replay=0`` leaves out; the card says the rest."""
     from ensue.tasks.next.catalogue import BEST
 
+    chosen = [f"best is {predictor.metadata.chosen}"] if predictor.metadata.chosen else []
     if predictor.keeps_histories:
-        return []
+        return chosen
     alone = f", so {predictor.model_name} answers by its network alone" if predictor.model_name in BEST else ""
-    return [f"replay=0: nothing of a single history stays in the folder{alone}"]
+    return [*chosen, f"replay=0: nothing of a single history stays in the folder{alone}"]
 
 
 def scoring(protocol: str, at: str) -> dict[str, Any]:

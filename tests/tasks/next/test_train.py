@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ensue.cli.next_event import told
 from ensue.data.histories import Histories
 from ensue.data.splits import hold_out
 from ensue.data.world import World, make_world
@@ -32,6 +34,10 @@ def fitted(model: str, data: Histories, **settings: object) -> tuple[NextPredict
     return made, list(made.fit(data))
 
 
+def known(made: NextPredictor, data: Histories) -> Histories:
+    return data.encode(made.vocabulary, drop_unknown=True)
+
+
 def test_the_rival_that_ranks_the_held_out_part_best_stays(world: World) -> None:
     best, reports = fitted("best", world.train)
     stages = list(dict.fromkeys(report.stage for report in reports))
@@ -41,7 +47,9 @@ def test_the_rival_that_ranks_the_held_out_part_best_stays(world: World) -> None
     for name in ("blend", "cascade-blend"):
         made = NextPredictor(name, settings=SMALL | {"refit": False}, seed=2, device="cpu")
         assert list(made.fit(part, held))
-        alone[name] = mean_reciprocal_rank(made, held.encode(made.vocabulary, drop_unknown=True))
+        alone[name] = mean_reciprocal_rank(made, known(made, held))
+        beside = made.baselines
+        alone |= {row: mean_reciprocal_rank(made, known(made, held), row) for row in beside}
     assert best.metadata.validation_mrr == {name: round(mrr, 4) for name, mrr in alone.items()}
     assert best.model_name == max(alone, key=lambda name: alone[name])
     winner, _ = fitted(best.model_name, world.train)
@@ -52,8 +60,43 @@ def test_the_rival_that_ranks_the_held_out_part_best_stays(world: World) -> None
 def test_the_cascade_blend_is_for_cascades(world: World) -> None:
     timeless = replace(world.train, times=np.empty(0))
     best, reports = fitted("best", timeless)
-    assert best.model_name == "blend"
-    assert {report.stage for report in reports} == {"fit", "refit"}
+    assert {report.stage for report in reports} <= {"fit", "refit"}
+    assert best.metadata.validation_mrr is not None
+    assert "blend" in best.metadata.validation_mrr and "cascade-blend" not in best.metadata.validation_mrr
+
+
+def circle(num: int, length: int = 5) -> Histories:
+    """Walks around a circle of ten values: what follows what is sure."""
+    starts = np.random.default_rng(0).integers(0, 10, num).tolist()
+    return Histories.of(History(tuple(f"v{(start + step) % 10}" for step in range(length))) for start in starts)
+
+
+def test_where_no_network_is_ahead_of_counting_the_model_is_a_counting_row(tmp_path: Path) -> None:
+    data = circle(200)
+    best, reports = fitted("best", data)
+    assert {report.stage for report in reports} == {"fit"}  # nothing is trained anew
+    assert best.model_name == "markov" and best.schedule is None
+    assert best.metadata.validation_mrr is not None
+    assert best.metadata.validation_mrr["markov"] == 1.0 >= best.metadata.validation_mrr["blend"]
+    assert best.metadata.chosen == "markov, a counting row: nothing that is trained ranked the held-out part better"
+    assert f"- chosen: {best.metadata.chosen}" in describe(best)
+    assert told(best) == [f"best is {best.metadata.chosen}"]
+    assert best.metadata.held_out == "the last 20 of 200 in file order"
+    counted = NextPredictor("markov")
+    assert not list(counted.fit(data))
+    assert tensor_bytes(best.network.state_dict()) == tensor_bytes(counted.network.state_dict())
+    best.save(tmp_path / "m")
+    loaded = NextPredictor.load(tmp_path / "m", device="cpu")
+    assert loaded.metadata.chosen == best.metadata.chosen
+    loaded.update(Histories.of([History(("v1", "new"))] * 200))
+    assert loaded.predict([History(("v3", "v1"))], 1)[0].choices[0].value == "new"
+
+
+def test_a_counting_row_keeps_no_history_where_none_may_stay() -> None:
+    best, _ = fitted("best", circle(200), replay=0)
+    assert best.schedule is None and not best.keeps_histories
+    assert "vsknn" not in best.counting
+    assert not len(best.training_hashes)
 
 
 def test_each_rival_takes_the_settings_it_knows() -> None:

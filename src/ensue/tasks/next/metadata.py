@@ -22,6 +22,8 @@ class Metadata(SharedMetadata):
     """Whether events have times."""
     validation_mrr: dict[str, float] | None = None
     """Of each model that was tried, on the held-out part."""
+    chosen: str = ""
+    """Why ``best`` is a counting row, where it is."""
     training: dict[str, int] | None = None
     """The batch, the steps in all, and those in which the step size rose: as they fitted the log."""
     ended: str = ""

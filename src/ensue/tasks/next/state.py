@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from ensue.errors import SettingError
 from ensue.nn.device import find_device, room_for
 from ensue.nn.sampling import Sampler
 from ensue.settings import changed, require_seed
+from ensue.tasks.next.baselines.counting import CountingSettings
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.catalogue import BEST, COUNTING, MODELS
 from ensue.tasks.next.metadata import Metadata
@@ -105,6 +107,13 @@ class NextState:
         self.model_name = name
         self.settings, self.schedule = self.candidates[name]
 
+    def select_baseline(self, name: str) -> None:
+        """Be a counting model; what may stay of single histories stays as it was set."""
+        replay = int(self.keeps_histories)
+        self.model_name, (_, settings, self.schedule) = name, MODELS[name]
+        self.settings = replace(settings, replay=replay) if isinstance(settings, CountingSettings) else settings
+        self.optimizer = self.seconds_an_epoch = None
+
     def new_reservoir(self) -> Reservoir:
         """An empty memory of past histories; counting keeps none, for it forgets nothing."""
         return Reservoir(self.schedule.replay if self.schedule else 0, self.seed, self.vocabulary)
@@ -135,4 +144,7 @@ class NextState:
 def _by_hand(settings: Mapping[str, object]) -> dict[str, object]:
     """Settings with those that keep what a person set from being fitted to the log."""
     kept = {"batch_size": ("least_steps", 0), "epochs": ("most_epochs", None)}
-    return dict(kept[name] for name in kept if name in settings) | dict(settings)
+    return {
+        **settings,
+        **{key: value for name, (key, value) in kept.items() if name in settings and key not in settings},
+    }

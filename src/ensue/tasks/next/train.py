@@ -26,7 +26,7 @@ from ensue.tasks.next.reservoir import joined
 from ensue.tasks.next.save import fingerprint
 from ensue.tasks.next.state import NextState
 from ensue.tasks.state import module_of
-from ensue.training.distributed import mean_over_ranks, rank_and_size
+from ensue.training.distributed import mean_over_ranks, rank_and_size, share
 from ensue.training.loop import mean_loss, train
 from ensue.training.optimizer import make_optimizer
 from ensue.training.report import Report
@@ -66,15 +66,18 @@ def fit(
             sample = _evaluation_sample(split.held_out.encode(state.vocabulary, drop_unknown=True))
             trained[name] = trained[name]._replace(mrr=mean_reciprocal_rank(state, sample))
     if len(state.candidates) > 1:
-        _select_best(state, trained)
-    chosen = state.metadata
-    if split.whole is not None:
-        learn_values(state, split.whole)
-        yield from train_once(state, split.whole, None, "refit", _sibling(checkpoint, "refit"), resume, chosen.epochs)
-    count_baselines(state, split.whole or split.learned)
+        _select_best(state, trained, _floors(state, split.learned, sample))
+    chosen, whole = state.metadata, split.learned if split.whole is None else split.whole
+    if state.schedule is None or split.whole is not None:
+        learn_values(state, whole)
+    if state.schedule is not None and split.whole is not None:
+        yield from train_once(state, whole, None, "refit", _sibling(checkpoint, "refit"), resume, like=chosen)
+    count_baselines(state, whole)
+    if state.schedule is None:
+        state.model = state.counting.get(state.model_name)  # of several ranks the first one alone has it
     if split.rule:
         state.metadata.held_out = split.rule
-    for name in ("validation_mrr", "ended"):
+    for name in ("validation_mrr", "ended", "chosen"):
         if value := getattr(chosen, name):
             setattr(state.metadata, name, value)
 
@@ -170,12 +173,29 @@ class _Trained(NamedTuple):
     mrr: float = 0.0
 
 
-def _select_best(state: NextState, trained: Mapping[str, _Trained]) -> None:
-    """Go on with the candidate that ranks the held-out part best."""
-    best = max(trained, key=lambda name: trained[name].mrr)
+def _floors(state: NextState, data: Histories, sample: Histories) -> dict[str, float]:
+    """MRR of every counting row on the held-out part; the first rank counts, and tells the others."""
+    count_baselines(state, data)
+    found, hide = {}, not state.metadata.repeats
+    if rank_and_size()[0] == 0:
+        for name in state.counting:
+            found[name] = float(metrics.reciprocal_rank(ranks(state, sample, hide=hide, counting=name)[0]).mean())
+    return share(found)
+
+
+def _select_best(state: NextState, trained: Mapping[str, _Trained], floors: Mapping[str, float]) -> None:
+    """Go on with what ranks the held-out part best; where no network is ahead of every counting row, with a row.
+
+    A mixture's numbers were chosen on the same targets, so a network that only draws is not the better one.
+    """
+    best, floor = max(trained, key=lambda name: trained[name].mrr), max(floors, key=lambda name: floors[name])
     state.select_model(best)
-    state.model, state.optimizer, state.metadata, state.seconds_an_epoch, _ = trained[best]
-    state.metadata.validation_mrr = {name: round(one.mrr, 4) for name, one in trained.items()}
+    state.model, state.optimizer, state.metadata, state.seconds_an_epoch, mrr = trained[best]
+    found = {name: one.mrr for name, one in trained.items()} | dict(floors)
+    state.metadata.validation_mrr = {name: round(own, 4) for name, own in found.items()}
+    if floors[floor] >= mrr:
+        state.select_baseline(floor)
+        state.metadata.chosen = f"{floor}, a counting row: nothing that is trained ranked the held-out part better"
 
 
 def train_once(
@@ -185,9 +205,9 @@ def train_once(
     stage: str,
     checkpoint: Path | None,
     resume: bool,
-    epochs: int | None = None,
+    like: Metadata | None = None,
 ) -> Generator[Report, None, None]:
-    """Train the predictor's model from its beginning; it ends with its best weights, or after so many ``epochs``."""
+    """Train the predictor's model from its beginning; it ends with its best weights, or trained like another."""
     assert state.schedule is not None
     torch.manual_seed(state.seed)
     earlier = state.model
@@ -200,8 +220,8 @@ def train_once(
         require_targets(part, where)
     sample, windows = _evaluation_sample(parts[-1]), Windows(parts[0], network.reach)
     schedule = state.schedule.fitted(len(windows))
-    if epochs is not None:
-        schedule = replace(schedule, epochs=epochs)
+    if like is not None and like.training is not None:
+        schedule = replace(schedule, epochs=like.epochs, batch_size=like.training["batch_size"])
     trained = yield from train(
         module,
         windows,

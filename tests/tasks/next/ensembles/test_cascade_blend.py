@@ -5,21 +5,28 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from ensue.data.histories import Histories
 from ensue.records import History
+from ensue.tasks.next.baselines.counting import CountingSettings
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles.cascade_blend import (
     FLOOR,
+    FLOORS,
     HIGH,
+    KNOWN,
+    LEAST,
     PARTS,
     START,
     CascadeBlend,
     CascadeBlendSettings,
     _candidates,
+    _learned,
 )
 from ensue.tasks.next.ensembles.co_participation import DAY, CoParticipation
+from ensue.tasks.next.ensembles.mixture import Mixture
 from ensue.tasks.next.ensembles.neighbours import Neighbours
 from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, TemporalPreference
 from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
@@ -59,6 +66,11 @@ def test_every_part_knows_what_its_module_says() -> None:
     expected |= {"network": own.scores, "length": length, "frequent": -often.log1p().expand_as(own.scores)}
     for name, (gains, which) in zip(CLOCKS, TemporalPreference(model.memory).score(batch), strict=True):
         expected[name] = gains[which]
+    for name, kind in FLOORS.items():
+        counted = kind(CountingSettings(), len(vocabulary))
+        counted.count(Histories.of(PAST, vocabulary))
+        shares = counted(batch).scores.exp()
+        expected[name] = (shares / shares.sum(1, keepdim=True)).log().clamp(min=LEAST)
     for place, name in enumerate(PARTS):
         torch.testing.assert_close(known[place, :, FIRST:], expected[name][:, FIRST:])
     torch.testing.assert_close(found.scores[:, FIRST:], model.mixture(known)[:, FIRST:])
@@ -100,7 +112,8 @@ def test_neither_a_cut_nor_company_changes_a_score(monkeypatch: pytest.MonkeyPat
     torch.testing.assert_close(rows[0], rows[2], rtol=1e-4, atol=1e-4)
 
 
-def test_rivals_stand_for_all_candidates() -> None:
+def test_rivals_stand_for_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.tasks.next.ensembles.cascade_blend.CANDIDATES", 300)
     torch.manual_seed(0)
     known, ruled_out = torch.randn(len(PARTS), 50, 5000), torch.zeros(50, 5000)
     ruled_out[:, :FIRST] = -torch.inf
@@ -123,6 +136,42 @@ def test_few_candidates_are_all_rivals() -> None:
     scores = own.permute(1, 2, 0) @ weights + added
     whole = functional.cross_entropy(known.permute(1, 2, 0) @ weights + ruled_out, targets, reduction="none")
     torch.testing.assert_close(scores.logsumexp(1) - scores[:, 0], whole)
+
+
+def drawn(num: int, right: str | None, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Candidates of targets, first of each row, that a part (or none) is right about; all others are at random."""
+    features = torch.randn(len(PARTS), num, 40, generator=torch.Generator().manual_seed(seed))
+    if right is not None:
+        features[PARTS.index(right), :, 0] += 3.0
+    return features, torch.zeros(num, 40)
+
+
+def test_where_little_is_held_out_and_a_floor_is_best_it_is_that_floor() -> None:
+    learned = _learned(*drawn(30, "markov"))
+    assert torch.equal(learned.weights, torch.eye(len(PARTS))[PARTS.index("markov")])
+    asked, _ = drawn(5, "markov", seed=1)
+    assert torch.equal(learned(asked), asked[PARTS.index("markov")])
+
+
+@pytest.mark.parametrize("right", ["network", "alike"])
+def test_where_a_part_beside_the_floors_is_right_the_mixture_is_learned(right: str) -> None:
+    learned = _learned(*drawn(400, right))
+    assert int(learned.weights.argmax()) == PARTS.index(right) and bool(learned.outer.any())
+
+
+def test_one_held_out_target_is_enough() -> None:
+    assert bool(_learned(*drawn(1, "near")).weights.isfinite().all())
+
+
+def test_a_mixture_of_before_knows_no_floor() -> None:
+    model, vocabulary = blend()
+    batch = Windows(Histories.of(PAST, vocabulary), model.reach).batch(np.arange(len(PAST)))
+    model.mixture = Mixture(torch.tensor(START[: len(KNOWN)]))
+    with torch.no_grad():
+        known, _ = model._features(batch, model.network(batch).scores)
+        assert len(known) == len(KNOWN)
+        expected = torch.einsum("p,ptc->tc", torch.tensor(START[: len(KNOWN)]), known)[:, FIRST:]
+        torch.testing.assert_close(model(batch).scores[:, FIRST:], expected)
 
 
 def test_cosines_times_a_factor() -> None:

@@ -77,3 +77,16 @@ def test_the_same_data_give_the_same_bytes_whatever_was_drawn_before() -> None:
         found.append(mixture.state_dict())
     assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
     assert not any(tensor.requires_grad for tensor in found[0].values())
+
+
+def test_few_targets_move_the_line_little_and_many_move_it_far() -> None:
+    """One part is right by 3 nats: w begins at 0, and with n targets a prior worth ``PRIOR`` of them holds it there."""
+    weights = []
+    for rows in (3, 30, 1000):
+        known = torch.randn(1, rows, 12, generator=torch.Generator().manual_seed(0))
+        known[:, :, 0] += 3.0
+        mixture = Mixture(torch.zeros(1))
+        mixture.spread.copy_(known.std((1, 2)))
+        mixture._learn_line(known, torch.zeros(rows, 12))
+        weights.append(float(mixture.weights))
+    assert 0 < weights[0] < 0.8 < weights[1] < 1.5 < weights[2]

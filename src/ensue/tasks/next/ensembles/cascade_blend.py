@@ -13,11 +13,18 @@ frequent               -ln(1 + how often the user took part): the memories know 
 length                 ln(1 + how many events came before), which tells when to trust which part
 hour, day, fortnight,  how usual this hour, day, fortnight, pace and pause is for the user
 pace, pause            (``temporal_preference.py``)
+cooccurrence, markov   ln(share) by the counting rows of these names, ``FLOORS``, counted from what is remembered
 =====================  =======================================================================================
 
 :class:`ensue.tasks.next.ensembles.mixture.Mixture` makes a score of them. It is learned from held-out cascades, which
 no part has seen; HiDAN's scores are cosines here: on little data the lengths of vectors mostly tell how frequent a
 user is.
+
+Each floor is a mixture too, all weight on its share, so the blend can say what the best of them says, and two rules
+bring it there where little was held out. The weights begin half way between ``START`` and the floor under which the
+held-out targets are likeliest, and a prior holds them near: the fewer targets, the nearer. And mixtures are learned
+from either half of (``JUDGED`` of) the held-out targets and ranked on the other: where the mean reciprocal rank of a
+floor is above theirs by more than the standard error of the difference, that floor is all that is mixed.
 
 No paper's model; no social graph is read. Where it beats counting is measured by ``ensue reproduce hidan``.
 """
@@ -32,6 +39,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.data.histories import Histories
+from ensue.tasks.next.baselines.counting import Cooccurrence, CountingSettings, Markov
 from ensue.tasks.next.batch import Batch, Output
 from ensue.tasks.next.dataset import Windows, hide_seen, repeats
 from ensue.tasks.next.ensembles.cascade_store import CascadeStore
@@ -43,17 +51,23 @@ from ensue.tasks.next.model import Model
 from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
 from ensue.vocabulary import FIRST
 
-PARTS = ("network", "near", "far", "alike", "near high", "far high", "alike high", "frequent", "length", *CLOCKS)
-"""What the mixture weighs."""
-START = (0.2, 0.6, 0.2, 0.4, 0.2, 0.2, 0.0, 0.8, 0.0, 0.3, 0.2, 0.2, 0.2, 0.1)
-"""The weights that it begins with."""
+KNOWN = ("network", "near", "far", "alike", "near high", "far high", "alike high", "frequent", "length", *CLOCKS)
+FLOORS: dict[str, type[Cooccurrence]] = {"cooccurrence": Cooccurrence, "markov": Markov}
+PARTS = (*KNOWN, *FLOORS)
+"""What the mixture weighs; folders of before have the first of them alone."""
+START = (0.2, 0.6, 0.2, 0.4, 0.2, 0.2, 0.0, 0.8, 0.0, 0.3, 0.2, 0.2, 0.2, 0.1) + len(FLOORS) * (0.0,)
+"""The weights that it begins with, half of them; the other half is the best floor's."""
+LEAST = -20.0
+"""Logarithms of shares are taken for at least this."""
 FLOOR, HIGH = 1e-4, 1e-2
 """Shares of what the counts say well below these count as nothing, or as little."""
 TRIED = 10_000
 """Held-out targets, drawn at random, from which the mixture is learned."""
 AT_ONCE = 16
 """Held-out windows that are looked at at once."""
-CANDIDATES = 300
+JUDGED = 2000
+"""Of them, the targets on which it must be better than the floors."""
+CANDIDATES = 100
 """Candidates with which a target is compared then: the highest, and as many of the others, which stand for all."""
 BYTES = 2**24
 """So much memory is taken at once, about, by what the parts know: a part of the target steps after the other."""
@@ -151,7 +165,7 @@ class CascadeBlend(nn.Module):
         held = torch.from_numpy(past.totals())[batch.ids].mul_(batch.mask).cumsum(1)
         alike = held[row, step] - torch.where(step < window, 0.0, held[row, (step - window).clamp(min=0)])
         alike.clamp_(max=len(past.starts) - 1)  # so many past cascades at most are compared
-        taken = (4 * len(PARTS) * past.num_ids + 8 * alike).cumsum(0) // BYTES
+        taken = (4 * len(self.mixture.weights) * past.num_ids + 8 * alike).cumsum(0) // BYTES
         begun = 0
         for size in torch.unique_consecutive(taken, return_counts=True)[1].tolist():
             targets = slice(begun, begun + size)
@@ -171,8 +185,9 @@ class CascadeBlend(nn.Module):
         Past cascades are looked up in NumPy, wherever the network is.
         """
         past, window = self.memory.cpu(), self.settings.window or 30
-        whole = torch.zeros(len(PARTS), *network.shape)
-        features = dict(zip(PARTS, whole, strict=True))
+        parts = PARTS[: len(self.mixture.weights)]
+        whole = torch.zeros(len(parts), *network.shape)
+        features = dict(zip(parts, whole, strict=True))
         features["network"].copy_(network)
         heard = CoParticipation(past, window=window).score(batch)
         alike = Neighbours(past, window=window).score(batch)
@@ -186,8 +201,20 @@ class CascadeBlend(nn.Module):
         features["length"].copy_(before[:, None].log1p())
         for name, (gains, which) in zip(CLOCKS, TemporalPreference(past, window=window).score(batch), strict=True):
             torch.index_select(gains, 0, which, out=features[name])
+        for name in parts[len(KNOWN) :]:
+            torch.clamp(self._floor(name)(batch).scores.log_softmax(1), min=LEAST, out=features[name])
         whole[..., :FIRST] = 0.0
         return whole, heard.shares
+
+    def _floor(self, name: str) -> Cooccurrence:
+        """A counting row of what is remembered."""
+
+        def count() -> Cooccurrence:
+            floor = FLOORS[name](CountingSettings(window=self.settings.window or 30), self.memory.num_ids)
+            floor.count(self.memory.histories())
+            return floor
+
+        return self.memory.cached(f"{name} {self.settings.window}", count)
 
     @torch.no_grad()
     def _mix(self, valid: Histories, *, hide: bool) -> None:
@@ -215,8 +242,42 @@ class CascadeBlend(nn.Module):
                 filled += size
             if filled == num_targets:
                 break
-        self.mixture.cpu().learn(features, added)
+        self.mixture = _learned(features, added)
         self.mixed.fill_(1.0)
+
+
+def _learned(features: Tensor, added: Tensor) -> Mixture:
+    """The mixture that held-out targets ask for, or the best floor; see the module.
+
+    Args:
+        features: (parts, targets, 1 + candidates), and
+        added: (targets, 1 + candidates) as :func:`_candidates` has them.
+    """
+    floors, begin = features[len(KNOWN) :], torch.tensor(START) / 2
+    scores = floors + added
+    begin[len(KNOWN) + int((scores.logsumexp(2) - scores[..., 0]).mean(1).argmin())] += 0.5
+    half, found = min(len(added), JUDGED) // 2, list[Tensor]()
+    halves = (slice(half), slice(half, 2 * half))
+    for learned, judged in (halves, halves[::-1]) if half > 1 else ():
+        mixture = Mixture(begin)
+        mixture.learn(features[:, learned], added[learned])
+        scores = torch.cat([mixture(features[:, judged])[None], floors[:, judged]])
+        found.append(_reciprocal_ranks(scores, added[judged]))
+    if found:
+        gains = torch.cat(found, 1)
+        gains = gains[1:] - gains[0]
+        best = int(gains.mean(1).argmax())
+        if gains[best].mean() > gains[best].std() / (2 * half) ** 0.5:
+            return Mixture(torch.eye(len(PARTS))[len(KNOWN) + best])
+    mixture = Mixture(begin)
+    mixture.learn(features, added)
+    return mixture
+
+
+def _reciprocal_ranks(scores: Tensor, added: Tensor) -> Tensor:
+    """(…, targets) of the first of each row's candidates, where those drawn at random stand for others too."""
+    above = (scores[..., 1:] >= scores[..., :1]) * added[:, 1:].exp()
+    return 1 / (1 + above.sum(-1))
 
 
 def _candidates(

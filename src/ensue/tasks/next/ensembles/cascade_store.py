@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ensue.data.histories import Histories, Index
 from ensue.metrics import Floats
+from ensue.vocabulary import Vocabulary
 
 T = TypeVar("T")
 
@@ -57,6 +58,11 @@ class CascadeStore(nn.Module):
         if name not in self._derived:
             self._derived[name] = make()
         return cast(T, self._derived[name])
+
+    def histories(self) -> Histories:
+        """All cascades in columns; without times where there is no clock."""
+        times = self.times.numpy() if bool(self.times.any()) else np.empty(0)
+        return Histories(self.values.numpy(), self.starts.numpy(), Vocabulary(), times)
 
     def totals(self) -> Floats:
         """(ids,) how often each took part."""

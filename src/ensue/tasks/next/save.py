@@ -102,10 +102,13 @@ def _vocabulary(text: bytes) -> Vocabulary:
 
 
 def _fill_module(module: nn.Module, tensors: Mapping[str, Tensor], prefix: str = "") -> None:
-    """Give a module the tensors under ``prefix``; counting tables take the size they were saved with."""
+    """Give a module the tensors under ``prefix``; counting tables take the size they were saved with.
+
+    A buffer that folders of before lack stays as it was made: so it changes nothing.
+    """
     own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
     for name, buffer in list(module.named_buffers()):
         if name in own and buffer.shape != own[name].shape:
             place, _, attribute = name.rpartition(".")
             setattr(module.get_submodule(place), attribute, torch.empty_like(own[name]))
-    module.load_state_dict(own)
+    module.load_state_dict(dict(module.named_buffers()) | own)

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from ensue import metrics
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.records import History
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.ensembles.blend import FLOOR, LEANS, STEP_FLOOR, STEPS, WEIGHTS, Blend, BlendSettings
+from ensue.tasks.next.ensembles.blend import FLOOR, LEANS, PRIOR, REPEATS, SPREAD, STEP_FLOOR, Blend, BlendSettings
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST, Vocabulary
 from tests.tasks.next.contract import network_of
@@ -110,30 +109,63 @@ def test_heeded_events_are_shares_of_both_parts() -> None:
     torch.testing.assert_close(weights[0, 1], (own[0, 1] + heard[0, 1]) / 2)
 
 
-def test_the_numbers_are_the_best_on_the_held_out_part() -> None:
+def test_adds_a_number_by_how_far_back_an_item_stands() -> None:
     model, vocabulary = blend(0.0)
-    held = Histories.of([History(tuple(text)) for text in ("abc", "bac", "fed", "abd")], vocabulary)
-    model.finish(Histories.of(PAST, vocabulary), held, None)
-    chosen = float(model.lean), float(model.step), float(model.weight)
+    model.repeat.copy_(torch.tensor([0.5, -1.0, 2.0, 3.0, 4.0, 0.0, 0.0]))
+    record = History(("a", "b", "a", "c", "d", "e", "a", "f"))
+    batch = Windows(Histories.of([record], vocabulary), model.reach).batch(np.arange(1))
+    with torch.no_grad():
+        scores, own = model(batch).scores, model.network(batch).scores
+    # After a b a: a at 1, b at 2. After a b a c d e: e at 1, d at 2, c at 3, a at 4, b at 5 (4 and 5 are one class).
+    for row, gains in {2: {"a": 0.5, "b": -1.0}, 5: {"e": 0.5, "d": -1.0, "c": 2.0, "a": 3.0, "b": 3.0}}.items():
+        expected = torch.tensor([gains.get(value, 0.0) for value in VALUES])
+        torch.testing.assert_close(scores[row, FIRST:] - own[row, FIRST:], expected, atol=1e-5, rtol=0)
 
-    def gain(lean: float, step: float, weight: float) -> float:
-        model.lean.fill_(lean)
-        model.step.fill_(step)
-        model.weight.fill_(weight)
-        windows = Windows(held, model.reach)
-        batch = windows.batch(np.arange(len(windows)))
+
+def test_the_network_has_its_own_number() -> None:
+    model, vocabulary = blend(0.0)
+    batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
+    model.scale.fill_(0.3)
+    with torch.no_grad():
+        torch.testing.assert_close(model(batch).scores[:, FIRST:], 0.3 * model.network(batch).scores[:, FIRST:])
+
+
+def test_the_numbers_are_the_likeliest_on_the_held_out_part() -> None:
+    model, vocabulary = blend(0.0)
+    held = Histories.of([History(tuple(text)) for text in ("abcab", "baacd", "feda", "abdda", "cabcb")], vocabulary)
+    model.finish(Histories.of([*PAST, History(("a", "a"))], vocabulary), held, None)  # a repeat: nothing is ruled out
+    assert float(model.lean) in LEANS
+    windows = Windows(held, model.reach)
+    batch = windows.batch(np.arange(len(windows)))
+    numbers = torch.cat([model.scale, model.weight, model.step, model.repeat])
+
+    def chance(numbers: torch.Tensor) -> float:
+        model.scale.fill_(numbers[0])
+        model.weight.fill_(numbers[1])
+        model.step.fill_(numbers[2])
+        model.repeat.copy_(numbers[3:])
         with torch.no_grad():
-            scores = model(batch).scores
-        # PAST never repeats a value, so what a session holds is no candidate.
-        for row, (place, latest) in enumerate(batch.target_mask.nonzero().tolist()):
-            scores[row, batch.ids[place, : latest + 1]] = -torch.inf
-        return float(metrics.gain(metrics.ranks(scores, batch.targets).double().numpy(), 20).mean())
+            scores = model(batch).scores.double()
+        prior = ((numbers - torch.tensor(PRIOR)) / SPREAD).square().sum() / 2
+        return float(scores.log_softmax(1).gather(1, batch.targets[:, None]).sum() - prior)
 
-    lean = max(LEANS, key=lambda lean: gain(lean, 0.0, 1.0))
-    step = max(STEPS, key=lambda step: gain(lean, step, 1.0))
-    weight = max(WEIGHTS, key=lambda weight: gain(lean, step, weight))
-    assert gain(lean, step, weight) > gain(0.0, 0.0, 0.0)
-    assert chosen == pytest.approx((lean, step, weight))
+    best = chance(numbers)
+    assert best > chance(torch.tensor(PRIOR))
+    for place in range(3 + len(REPEATS)):
+        for change in (-0.05, 0.05):
+            other = numbers.clone()
+            other[place] += change
+            if place >= 3 or other[place] > 0.02:
+                assert chance(other) < best, (place, change)
+
+
+def test_what_is_ruled_out_is_no_candidate() -> None:
+    """Where no session holds an item twice, none of a session's own items is looked at."""
+    model, vocabulary = blend(0.0)
+    model.finish(
+        Histories.of(PAST, vocabulary), Histories.of([History(tuple("abcd")), History(tuple("fed"))], vocabulary), None
+    )
+    assert model.repeat.tolist() == [0.0] * len(REPEATS)
 
 
 def test_the_second_training_keeps_the_weight_and_remembers_everything() -> None:
@@ -142,7 +174,11 @@ def test_the_second_training_keeps_the_weight_and_remembers_everything() -> None
     made = NextPredictor("blend", settings={"dim": 8, "epochs": 1}, seed=0, device="cpu")
     for _ in made.fit(Histories.of(data)):
         pass
-    assert float(network_of(made).weight) in [pytest.approx(weight) for weight in WEIGHTS]
+    alone = NextPredictor("blend", settings={"dim": 8, "epochs": 1, "refit": False}, seed=0, device="cpu")
+    for _ in alone.fit(Histories.of(data)):
+        pass
+    for name in ("scale", "weight", "step", "repeat", "lean"):
+        assert torch.equal(getattr(network_of(made), name), getattr(network_of(alone), name))
     assert float(network_of(made).weight) > 0
     assert float(network_of(made).memory.totals.sum()) == 600
     assert float(network_of(made).following.totals.sum()) == 600

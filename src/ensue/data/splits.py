@@ -7,6 +7,14 @@ import numpy as np
 from ensue.data.histories import Histories
 from ensue.errors import DataError, SettingError
 
+DATED = 1e8
+"""Times after this (seconds, 1973) count from 1970, so that histories can be put in order of their start."""
+
+
+def dated(histories: Histories) -> bool:
+    """Whether the clock is one for all histories."""
+    return histories.timed and float(histories.times.min()) > DATED
+
 
 def hold_out(histories: Histories, share: float = 0.1, *, by_time: bool = True) -> tuple[Histories, Histories, str]:
     """Split off the last histories: by the time of their first event, or as they stand.

@@ -127,7 +127,7 @@ def compare(
         protocol = "sampled" if first.model_name in SAMPLED_IN_PAPER else "macro"
     lines = beside_counting(
         (Entry.of(seeds, lambda predictor: score(predictor, data, protocol)) for seeds in entries),
-        first.baselines,
+        first.counted_baselines,
         lambda name: score(first, data, protocol, counting=name),
         first.seed,
     )

@@ -46,7 +46,7 @@ def learn(old: NextPredictor, candidate: NextPredictor, data: Histories, ask: As
 
 def _slice(name: str, old: NextPredictor, new: NextPredictor, data: Histories) -> Slice:
     before, after = score(old, data, "full").rank, score(new, data, "full").rank
-    counted = {model: _figures(score(new, data, "full", model).rank) for model in new.baselines}
+    counted = {model: _figures(score(new, data, "full", model).rank) for model in new.counted_baselines}
     best = max(counted, key=lambda model: counted[model]["mrr"])
     return Slice(
         name,

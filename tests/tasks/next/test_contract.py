@@ -170,6 +170,11 @@ class TestPopularity(NextContract):
     crowd = True
 
 
+class TestRecent(NextContract):
+    model = "recent"
+    crowd = True
+
+
 class TestMarkov(NextContract):
     model = "markov"
 
@@ -180,6 +185,14 @@ class TestSequentialRules(NextContract):
 
 class TestCooccurrence(NextContract):
     model = "cooccurrence"
+
+
+class TestOwnItems(NextContract):
+    model = "own-items"
+
+
+class TestInterpolated(NextContract):
+    model = "interpolated"
 
 
 class TestVSKNN(NextContract):

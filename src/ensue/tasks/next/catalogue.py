@@ -5,6 +5,9 @@
 
 from ensue.schedule import Schedule
 from ensue.tasks.next.baselines.counting import Cooccurrence, CountingSettings, Markov, Popularity, SequentialRules
+from ensue.tasks.next.baselines.interpolated import Interpolated
+from ensue.tasks.next.baselines.own_items import OwnItems, OwnItemsSettings
+from ensue.tasks.next.baselines.recent import Recent
 from ensue.tasks.next.baselines.session_knn import VSKNN, VSKNNSettings
 from ensue.tasks.next.ensembles.blend import Blend, BlendSettings
 from ensue.tasks.next.ensembles.cascade_blend import CascadeBlend, CascadeBlendSettings
@@ -49,9 +52,12 @@ MODELS = Models(
         "narm": (NARM, NARMSettings(), narm.SCHEDULE),
         "stamp": (STAMP, STAMPSettings(), stamp.SCHEDULE),
         "popularity": (Popularity, CountingSettings(), None),
+        "recent": (Recent, CountingSettings(), None),
         "markov": (Markov, CountingSettings(), None),
         "rules": (SequentialRules, CountingSettings(), None),
+        "own-items": (OwnItems, OwnItemsSettings(), None),
         "cooccurrence": (Cooccurrence, CountingSettings(), None),
+        "interpolated": (Interpolated, OwnItemsSettings(), None),
         "vsknn": (VSKNN, VSKNNSettings(), None),
     },
 )
@@ -79,12 +85,15 @@ ABOUT: dict[str, tuple[str, str]] = {
     "narm": ("sessions: a GRU with attention", "Li et al., CIKM 2017"),
     "stamp": ("sessions: attention that favours the latest click", "Liu, Zeng, Mokhosi & Zhang, KDD 2018"),
     "popularity": ("what occurs most", ""),
+    "recent": ("what occurs most lately", ""),
     "markov": ("what followed the latest event", ""),
     "rules": ("what came up to ten events after the latest one", "Ludewig & Jannach, UMUAI 2018"),
+    "own-items": ("the history's own values, the latest first, beside rules", ""),
     "cooccurrence": ("what followed the latest events at any distance", ""),
+    "interpolated": ("followers, own values and popularity, weighed by likelihood", ""),
     "vsknn": ("what past sessions like this one held", "Ludewig & Jannach, UMUAI 2018"),
 }
 """What each is, in a line, and where it was published."""
-COUNTING = ("popularity", "markov", "rules", "cooccurrence", "vsknn")
+COUNTING = ("popularity", "recent", "markov", "rules", "own-items", "cooccurrence", "interpolated", "vsknn")
 BEST = ("blend", "cascade-blend")
 """The models among which ``--model best`` decides, on held-out data."""

@@ -65,6 +65,8 @@ def fill(state: NextState, path: Path, saved: Mapping[str, Any]) -> None:
     if state.keeps_histories:  # folders of before kept them whatever replay was
         state.training_hashes = prints
     for name in state.baselines:
+        if not any(key.startswith(f"{name}.") for key in counts):
+            continue  # a row that came after the folder was written
         state.counting[name] = state.new_baseline(name)
         _fill_module(module_of(state.counting[name]), counts, f"{name}.")
         if len(state.counting[name].totals) != len(state.vocabulary):

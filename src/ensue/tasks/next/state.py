@@ -102,6 +102,11 @@ class NextState:
         """The counting models that stand beside this one."""
         return tuple(name for name in COUNTING if self.keeps_histories or name != "vsknn")
 
+    @property
+    def counted_baselines(self) -> tuple[str, ...]:
+        """Those of them that were counted: a folder of before lacks the later ones."""
+        return tuple(name for name in self.baselines if name in self.counting)
+
     def select_model(self, name: str) -> None:
         """Take the name and the settings of one of those that may be chosen from."""
         self.model_name = name

@@ -1,0 +1,278 @@
+"""Interpolated counts: what followed the latest events, the history's own values, and popularity ever and lately.
+
+Probabilities of one kind are backed off to another, as language models of counts do (Jelinek & Mercer 1980; MacKay &
+Peto 1995 for the prior of ``prior`` observations; Kuhn & De Mori 1990 for the cache of own values). With n(e, x) the
+pairs of e and a later x, at most ``GAP`` apart, 1 / gap each, and ``backward`` times those the other way round:
+
+    w(e)     = n(e)^-``power`` x ``lag``^(events since e) x exp(-``rate`` x seconds since e) of ``PAST`` latest events
+    P(x)     = left x (sum of w(e) n(e, x) + ``prior`` back(x)) / (sum of w(e) n(e) + ``prior``) + ``repeat`` x r(x)
+    back(x)  = (1 - ``lately``) x share of all events + ``lately`` x share lately
+    left     = 1 - ``repeat`` x sum of r over the history's own values
+
+with r by the distance of x, of :class:`RepeatShares`, 0 for what the history does not hold. The seven numbers, and the
+half-life of what came lately, are chosen on the latest tenth of what is counted first, by likelihood and by MRR; then
+all of that is counted. They do not change when more is counted later. ``GAP`` and ``PAST`` were chosen on the latest
+tenths of the training parts of Yoochoose, Diginetica, Globo, MovieLens and Twitter.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from ensue.data.histories import Histories, Index
+from ensue.metrics import Floats
+from ensue.nn.attention import band
+from ensue.tasks.next.baselines.counting import Cooccurrence, CountingSettings, Popularity
+from ensue.tasks.next.baselines.recent import Recent, latest_tenth
+from ensue.tasks.next.baselines.repeats import RepeatShares, own_values
+from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.dataset import Windows
+
+GAP, PAST = 10, 20
+"""How far apart the events of a pair may be, and of how many latest events the pairs have a say."""
+TRIED = 5000
+"""Held-out targets, the latest, by which the numbers are chosen."""
+STEPS = 60
+"""Steps of the search for the numbers."""
+LEAST, LEFT = 1e-9, 0.02
+"""No probability is taken for less than the first, and so much is left to what the history does not hold."""
+PULL, FURTHEST = 1e-4, 12.0
+"""Both keep a number finite of which the data says nothing."""
+
+
+class Numbers(NamedTuple):
+    """The learned numbers; see the module."""
+
+    lag: Tensor
+    power: Tensor
+    repeat: Tensor
+    lately: Tensor
+    prior: Tensor
+    backward: Tensor
+    rate: Tensor
+
+
+START = (0.5, 0.5, 0.7, 0.3, 2.0, 0.3, 0.1)
+"""Where the search begins, with ``rate`` in median gaps, and what stands where nothing can be held out."""
+BACKWARD, PRIOR = 5, 4
+"""Their places."""
+SHARES = 4
+"""The first of them are between 0 and 1, the others above 0."""
+
+
+class Observed(NamedTuple):
+    """What is known of some held-out targets before they came, (targets, events) or (targets,) each."""
+
+    followed: Tensor
+    """How often the target came after each event, and before it (``preceded``); all that came after and before it."""
+    preceded: Tensor
+    after: Tensor
+    before: Tensor
+    since: Tensor
+    """How many events, and seconds, lie between each event and the latest."""
+    seconds: Tensor
+    own: Tensor
+    """The share of the target's distance where the history holds it, and the sum over all that it holds."""
+    every: Tensor
+    ever: Tensor
+    lately: Tensor
+    """Shares of the target among all events."""
+
+    def likelihood(self, numbers: Numbers) -> Tensor:
+        """The mean logarithm of the targets' probabilities."""
+        sums = self.after + numbers.backward * self.before
+        weights = numbers.lag**self.since * (-numbers.rate * self.seconds).exp()
+        weights = weights * sums.clamp(min=LEAST) ** -numbers.power
+        counted = (weights * (self.followed + numbers.backward * self.preceded)).sum(1)
+        back = (1 - numbers.lately) * self.ever + numbers.lately * self.lately
+        left = (1 - numbers.repeat * self.every).clamp(min=LEFT)
+        shares = left * (counted + numbers.prior * back) / ((weights * sums).sum(1) + numbers.prior)
+        return (shares + numbers.repeat * self.own).clamp(min=LEAST).log().mean()
+
+    def likeliest(self) -> Tensor:
+        """(7,) the numbers under which the targets are likeliest (L-BFGS-B)."""
+        from scipy.optimize import minimize
+
+        def lost(point: Floats) -> tuple[float, Floats]:
+            free = torch.from_numpy(point.copy()).requires_grad_()
+            with torch.enable_grad():
+                loss = PULL * (free**2).mean() - self.likelihood(_numbers(free))
+                (slope,) = torch.autograd.grad(loss, free)
+            return float(loss.detach()), slope.numpy()
+
+        shares, positive = (np.array(part) for part in (START[:SHARES], START[SHARES:]))
+        begin = np.concatenate([np.log(shares / (1 - shares)), np.log(positive)])
+        bounds = [(-FURTHEST, FURTHEST)] * len(begin)
+        found = minimize(lost, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
+        return torch.stack(_numbers(torch.from_numpy(found.x)))
+
+
+def _numbers(free: Tensor) -> Numbers:
+    return Numbers(*free[:SHARES].sigmoid(), *free[SHARES:].exp())
+
+
+class Interpolated(Cooccurrence):
+    """See the module."""
+
+    def __init__(self, settings: CountingSettings, num_ids: int) -> None:
+        super().__init__(settings, num_ids)
+        self.recent, self.repeats = Recent(settings, num_ids), RepeatShares()
+        self.register_buffer("numbers", torch.zeros(len(START), dtype=torch.float64))
+        self.numbers: Tensor
+        self._both: tuple[csr_array, Tensor] | None = None
+
+    @property
+    def gap(self) -> int:
+        """The largest distance at which a pair counts."""
+        return min(GAP, self.settings.window)
+
+    @property
+    def latest(self) -> int:
+        """The pairs of how many latest events have a say."""
+        return min(PAST, self.settings.window)
+
+    @property
+    def reach(self) -> int | None:  # type: ignore[override]
+        """How many earlier events can matter to a step."""
+        return self.settings.window - 1
+
+    def count(self, histories: Histories) -> None:
+        """Add encoded histories; the first time the numbers are chosen."""
+        if not bool(self.numbers.any()):
+            self.numbers.copy_(torch.tensor(START))
+            parts = latest_tenth(histories)
+            self.recent.choose(parts)
+            if parts is not None:
+                trial = type(self)(self.settings, len(self.totals))
+                trial.numbers.copy_(self.numbers)
+                trial.recent.half_life.copy_(self.recent.half_life)
+                trial.count(parts[0])
+                self.numbers.copy_(trial.likeliest(parts[1]))
+        super().count(histories)
+        self.recent.count(histories)
+        self.repeats.count(histories, self.totals)
+        self._both = None
+
+    def grow(self, num_ids: int) -> Interpolated:
+        """The same counts with room for more ids."""
+        grown = cast(Interpolated, super().grow(num_ids))
+        grown.recent, grown.repeats, grown.numbers = self.recent.grow(num_ids), self.repeats, self.numbers
+        return grown
+
+    @torch.no_grad()
+    def likeliest(self, held_out: Histories) -> Tensor:
+        """(7,) the numbers under which the latest held-out targets are likeliest."""
+        windows = Windows(held_out, self.reach)
+        late = np.flatnonzero(np.cumsum((windows.stops - windows.target_starts)[::-1])[::-1] <= TRIED)
+        places = windows.positions(late)
+        targets = held_out.ids[places + 1].astype(np.int64)
+        begins = held_out.offsets[:-1][held_out.sequence_index()[places]]
+        since = np.arange(self.latest)
+        event = places[:, None] - since
+        values = np.where(event >= begins[:, None], held_out.ids[np.maximum(event, 0)], 0).astype(np.int64)
+        unit, seconds = 1.0, np.zeros(values.shape)
+        if held_out.timed:
+            seconds = np.where(values > 0, held_out.times[places][:, None] - held_out.times[np.maximum(event, 0)], 0)
+            unit = float(np.median(seconds[:, 1][seconds[:, 1] > 0])) if (seconds[:, 1:2] > 0).any() else 1.0
+        seen = (self.totals[targets] > 0).numpy()
+        if not seen.any():
+            return self.numbers
+        pairs = self._table()
+        columns = (
+            _looked_up(pairs, values, targets[:, None]),
+            _looked_up(pairs, targets[:, None], values),
+            pairs.sum(1)[values],
+            pairs.sum(0)[values],
+            since + np.zeros_like(values),
+            seconds / unit,
+            *self._own(windows, late),
+            Popularity.shares(self)[targets],
+            self.recent.shares()[targets],
+        )
+        found = Observed(*(torch.as_tensor(column).double()[seen] for column in columns)).likeliest()
+        found[-1] *= held_out.timed / unit
+        return found
+
+    def _own(self, windows: Windows, late: Index) -> tuple[Tensor, Tensor]:
+        """Of each target of some windows the share of its distance, 0 where its history lacks it, and that of all."""
+        found = []
+        for start in range(0, len(late), 64):
+            batch = windows.batch(late[start : start + 64])
+            cell, share = self.repeats.score(batch, len(self.totals), self.settings.window)
+            row, none = cell // len(self.totals), torch.zeros(batch.num_targets)
+            same = share * (cell % len(self.totals) == batch.targets[row])
+            found.append((none.index_add(0, row, same), none.index_add(0, row, share)))
+        own, every = zip(*found, strict=True)
+        return torch.cat(own), torch.cat(every)
+
+    def _table(self) -> csr_array:
+        """The counts, as SciPy knows them."""
+        num = len(self.totals)
+        return csr_array((self.counts.double().numpy(), self.columns.numpy(), self.rows.numpy()), shape=(num, num))
+
+    def both_ways(self) -> tuple[csr_array, Tensor]:
+        """The counts and ``backward`` times those the other way round, and (ids,) their sums by the first value."""
+        if self._both is None:
+            forward = self._table()
+            both = (forward + float(self.numbers[BACKWARD]) * forward.T).tocsr()
+            self._both = both, torch.from_numpy(both.sum(1)).float()
+        return self._both
+
+    def event_weights(self, batch: Batch) -> Tensor:
+        """(batch, step, event) w of every event for every step, 0 of those that have no say."""
+        time, numbers = batch.mask.shape[1], Numbers(*self.numbers.float())
+        since = (torch.arange(time)[:, None] - torch.arange(time)).clamp(min=0)
+        visible = band(time, reach=self.latest, own=True) & batch.mask[:, None, :]
+        weights = visible * numbers.lag**since
+        if self.numbers[-1] and batch.times.any():
+            seconds = (batch.times[:, :, None] - batch.times[:, None, :]).clamp(min=0)
+            weights = weights * (-self.numbers[-1] * seconds).exp().float()
+        sums = self.both_ways()[1][batch.ids]
+        return weights * torch.where(sums > 0, sums, torch.inf).pow(-numbers.power)[:, None, :]
+
+    def followers(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Row x ids + value of what followed the latest events of each target step, and its share."""
+        return self._followers(batch, self.event_weights(batch)[batch.target_mask])[:2]
+
+    def _followers(self, batch: Batch, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Those, and (targets,) what the sum of pairs and prior is, given (targets, events) weights."""
+        both, sums = self.both_ways()
+        values = batch.ids[batch.target_mask.nonzero()[:, 0]]
+        row, event = weights.nonzero(as_tuple=True)
+        total = (weights * sums[values]).sum(1) + float(self.numbers[PRIOR])
+        shares = (weights / total[:, None])[row, event].double().numpy()
+        shape = (len(weights), len(self.totals))
+        found = (csr_array((shares, (row.numpy(), values[row, event].numpy())), shape=shape) @ both).tocoo()
+        cell = torch.from_numpy(found.row.astype(np.int64) * shape[1] + found.col)
+        return cell, torch.from_numpy(found.data).float(), total
+
+    def forward(self, batch: Batch) -> Output:
+        """Scores (targets, ids) and what each event has in them, (batch, time, time)."""
+        weights, numbers, num_ids = self.event_weights(batch), Numbers(*self.numbers.float()), len(self.totals)
+        cell, followed, total = self._followers(batch, weights[batch.target_mask])
+        own_cell, distance = own_values(batch, num_ids, self.settings.window)
+        own, owner = numbers.repeat * self.repeats.shares(distance), own_cell // num_ids
+        left = (1 - torch.zeros(len(total)).index_add_(0, owner, own)).clamp(min=LEFT)
+        back = (1 - numbers.lately) * Popularity.shares(self) + numbers.lately * self.recent.shares()
+        scores = (left * numbers.prior / total)[:, None] * back
+        scores.view(-1).index_add_(0, cell, left[cell // num_ids] * followed)
+        scores.view(-1).index_add_(0, own_cell, own)
+        row, step = batch.target_mask.nonzero(as_tuple=True)
+        weights *= self.both_ways()[1][batch.ids][:, None, :] * batch.target_mask[:, :, None]
+        weights[row, step] *= (left / total)[:, None]
+        weights[row[owner], step[owner], step[owner] + 1 - distance] += own
+        return Output(scores.log_(), (weights,))
+
+
+def _looked_up(pairs: csr_array, first: Index, second: Index) -> Floats:
+    """The count of each pair, 0 where there is none."""
+    num = pairs.shape[0]
+    keys = np.repeat(np.arange(num), np.diff(pairs.indptr)) * num + pairs.indices
+    wanted = first * num + second
+    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[place] == wanted, pairs.data[place], 0.0) if len(keys) else np.zeros(wanted.shape)

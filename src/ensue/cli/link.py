@@ -92,8 +92,19 @@ def told(predictor: LinkPredictor) -> list[str]:
     lines.append(
         f"on {plural(metadata.validation_posts, 'held-out post')}: MRR {validation.mrr:.3f}; at P = .5 precision "
         f"{validation.precision:.2f} [{low:.2f}, {high:.2f}], recall {validation.recall:.2f} "
-        f"[{validation.recall_interval[0]:.2f}, {validation.recall_interval[1]:.2f}]"
+        f"[{validation.recall_interval[0]:.2f}, {validation.recall_interval[1]:.2f}]; of first answers P says "
+        f"{validation.first_said:.2f} and {validation.first_right:.2f} are right"
     )
+    if predictor.schedule is None:
+        lines.append(f"posts held out in turn: {metadata.held_out}; in the end all of them teach")
+    if metadata.alone is not None:
+        lines.append(
+            f"the score {metadata.alone} stands alone: weights of several rank held-out posts no better, by more than "
+            "chance, than the untrained sum"
+        )
+    if metadata.floors is not None:
+        floors = ", ".join(f"{name} {figure:.3f}" for name, figure in metadata.floors.items())
+        lines.append(f"MRR of each score alone: {floors}")
     if predictor.weights:
         weights = ", ".join(f"{name} {weight:.2f}" for name, weight in predictor.weights.items())
         lines.append(f"weights by held-out posts: {weights}; posts pull together by {predictor.prior_strength:g}")

@@ -10,7 +10,9 @@ from scipy.stats import binomtest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+from ensue.tasks.link import measures
 from ensue.tasks.link.measures import (
+    Calibration,
     area_under_curve,
     at_cut,
     average_precision,
@@ -147,6 +149,32 @@ def test_no_post_is_told_a_probability_that_it_taught() -> None:
     # A label that is turned round moves the probabilities of the other folds alone.
     other = cross_fitted(scores, related ^ (scores == 0), folds)
     assert ((found == other) == (folds == 0)).all()
+
+
+def test_shares_are_calibrated_by_two_terms() -> None:
+    """Drawn from a beta calibration, its three numbers are found; a cut is the score of its probability."""
+    random = np.random.default_rng(0)
+    scores = np.log(random.beta(0.5, 0.5, 60_000))
+    true = Calibration(1.2, 0.4, 0.7)
+    related = random.random(60_000) < true.probabilities(scores)
+    found = calibrate(scores, related, shares=True)
+    assert (found.slope, found.intercept, found.certainty) == pytest.approx((1.2, 0.4, 0.7), abs=0.06)
+    # By hand: a share of 1/2 has ln 1/2 and -ln(1 - 1/2) = ln 2: logit .4 + (.7 - 1.2) ln 2.
+    assert true.probabilities(np.log([0.5])) == pytest.approx(1 / (1 + np.exp(-(0.4 - 0.5 * np.log(2)))))
+    for probability in (0.1, 0.5, 0.9):
+        cut = true.cut(probability)
+        assert cut is not None and true.probabilities(np.array(cut)) == pytest.approx(probability)
+    assert calibrate(scores, ~related, shares=True).slope == 0
+
+
+def test_many_scores_are_taken_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(1)
+    scores = random.normal(size=30_000)
+    related = random.random(30_000) < 1 / (1 + np.exp(1 - 2 * scores))
+    exact = calibrate(scores, related)
+    monkeypatch.setattr(measures, "_BINS", 2000)
+    found = calibrate(scores, related)
+    assert (found.slope, found.intercept) == pytest.approx((exact.slope, exact.intercept), rel=1e-4)
 
 
 def test_a_perfect_scorer_is_calibrated_to_finite_numbers() -> None:

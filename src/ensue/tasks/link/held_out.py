@@ -1,49 +1,252 @@
-"""What held-out posts decide once everything else is learned: weights, probabilities, and what stays of them."""
+"""What labelled posts decide once everything else is learned: weights, probabilities, and what stays of the posts.
+
+Each fold of the posts is scored by what the other folds taught, and in the end all of them teach what stays. Where a
+network was trained on some of the posts, only the others take part.
+"""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
+
+from ensue.data.histories import Index
 from ensue.data.posts import Corpus
+from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.tasks.link.encode import encode_posts, has_vectors, terms_of, vectors_of
-from ensue.tasks.link.ensembles.weighted_sum import STRENGTHS, fit_weights, log_shares, transductive_prior, weighted_sum
-from ensue.tasks.link.measures import Mask, at_cut, average_precision, by_row, calibrate
+from ensue.tasks.link.ensembles.likelihood import candidates, fit_weights, losses
+from ensue.tasks.link.ensembles.weighted_sum import STRENGTHS, log_shares, transductive_prior
+from ensue.tasks.link.folds import FOLDS, folds_of
+from ensue.tasks.link.measures import Mask, at_cut, average_precision, by_row, calibrate, cross_fitted
 from ensue.tasks.link.metadata import Validation
 from ensue.tasks.link.remembered import Remembered
-from ensue.tasks.link.scores import features, scores_of
+from ensue.tasks.link.scores import features, names_of, scores_of
 from ensue.tasks.link.state import LinkState
 
 EVEN = 0.5
 """The probability of the cut that the metadata report."""
+PENALTIES = (1000.0, 100.0, 10.0, 1.0)
+"""What held-out likelihood chooses from: how strongly weights are drawn to the untrained sum."""
+LESS = (0.0, 2.0)
+"""What held-out posts choose from: by how much s_0 falls, so that none is e^2 times less likely; no more than that, for
+no label tells of posts that are about none."""
+_POSTS, _CELLS = 1 << 13, 1 << 24
+"""Posts, and scores of a name, that teach at most: a dozen numbers are learned."""
 
 
-def choose_weights(state: LinkState, held: Corpus) -> None:
-    """Let held-out posts choose the weights, the number of none, and how far posts tell of each other."""
-    posts = encode_posts(state, held.posts, state.model_name)
-    scores, related = features(state, posts), held.related
-    state.weights, state.null_logit = fit_weights(scores, related)
-    sums = weighted_sum(scores.items(), state.weights)
-    if not state.shared.together:
-        return
-    figures = {}
-    for strength in STRENGTHS:
-        prior = transductive_prior(sums, strength, state.null_logit)
-        figures[strength] = _worth(log_shares(sums, prior, state.null_logit), related)
-    state.prior_strength = max(STRENGTHS, key=lambda strength: (figures[strength], -strength))
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Labelled posts that teach, with all scores of theirs.
+
+    Attributes:
+        names: of the scores, the untrained sum first.
+        scores: (posts, articles, scores) standardised.
+        related: (posts, articles).
+        folds: (posts,).
+    """
+
+    names: list[str]
+    scores: npt.NDArray[np.float32]
+    related: Mask
+    folds: Index
+
+    @property
+    def clusters(self) -> Index:
+        """(posts,) the first article of each: posts about one article are right and wrong together."""
+        first: Index = np.unique(self.related.argmax(1), return_inverse=True)[1]
+        return first
 
 
-def learn_probabilities(state: LinkState, held: Corpus) -> None:
-    """Turn scores into probabilities by held-out posts, and note what a cut at one half gives there."""
-    scores, related = scores_of(state, held.posts).whole(), held.related
-    state.calibration = calibrate(scores, related)
-    even = at_cut(state.calibration.probabilities(scores), related, EVEN)
+def sample(state: LinkState, labelled: Corpus) -> Corpus:
+    """As many of the posts as can teach at once, drawn at random where there are more."""
+    most = min(_POSTS, max(_CELLS // max(len(state.article_index), 1), 2 * FOLDS))
+    if len(labelled) <= most:
+        return labelled
+    return labelled.select(np.sort(np.random.default_rng(state.seed).permutation(len(labelled))[:most]))
+
+
+def folds(state: LinkState, labelled: Corpus) -> Index:
+    """(posts,) the fold of each."""
+    return folds_of(labelled.posts, np.ones(len(labelled), bool), state.seed)
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """What labelled posts chose.
+
+    Attributes:
+        weights: by name of a score; of one name where that score stands alone.
+        null_logit: s_0.
+        strength: how much posts of one corpus tell which articles are discussed.
+        scores: (posts, articles) the logarithms of shares, of each fold by what the other folds taught.
+        penalty: how strongly the weights are drawn to the untrained sum.
+        floors: the MRR of each score alone.
+    """
+
+    weights: dict[str, float]
+    null_logit: float
+    strength: float
+    scores: Floats
+    penalty: float
+    floors: dict[str, float]
+
+
+def choose_weights(state: LinkState, labelled: Corpus) -> tuple[Corpus, Floats]:
+    """Let labelled posts choose the weights, the number of none, and how far posts tell of each other.
+
+    Where a part of them was given as validation data, the others teach only if that part is not the worse for it.
+
+    Returns:
+        The posts that taught, and (posts, articles) the scores of each fold of them by what the other folds taught.
+    """
+    posts, names = encode_posts(state, labelled.posts, state.model_name), names_of(state)
+    scores = np.empty((len(labelled), len(state.article_index), len(names)), np.float32)
+    for place, (_, values) in enumerate(features(state, posts, names)):
+        scores[:, :, place] = values
+    data = Labelled(names, scores, labelled.related, folds(state, labelled))
+    given = (labelled.posts.parts == "valid").to_numpy() if labelled.posts.parts is not None else None
+    if given is not None and not alike(data, given, state.seed):
+        others = plural(int((~given).sum()), "other post")
+        state.metadata.notes.append(f"{others} teach no weights: validation posts are less likely by what they teach")
+        labelled = labelled.select(given)
+        data = Labelled(names, scores[given], labelled.related, folds(state, labelled))
+    chosen = choose(data, state.seed, together=state.shared.together)
+    state.weights, state.null_logit, state.prior_strength = chosen.weights, chosen.null_logit, chosen.strength
+    state.metadata.floors, state.metadata.penalty = chosen.floors, chosen.penalty
+    state.metadata.alone = next(iter(chosen.weights)) if len(chosen.weights) == 1 else None
+    return labelled, chosen.scores
+
+
+def alike(data: Labelled, given: Mask, seed: int = 0) -> bool:
+    """Whether held-out posts of a part are as likely by what all others teach as by what others of the part teach.
+
+    Args:
+        data: labelled posts.
+        given: (posts,) those of the part.
+        seed: of the articles that are drawn as candidates.
+    """
+    posts, total = candidates(data.scores, data.related, seed), 0.0
+    for fold in range(FOLDS):
+        own = data.folds == fold
+        every, part = (fit_weights(posts.select(taught & ~own), PENALTIES[-2]) for taught in (given | True, given))
+        asked = posts.select(given & own)
+        total += float((losses(asked, every) - losses(asked, part)).sum())
+    return total <= 0
+
+
+def choose(data: Labelled, seed: int = 0, *, together: bool = True) -> Chosen:
+    """Weights where they rank held-out posts better than each score alone does; else the best of these.
+
+    Whatever shall stand instead of the untrained sum must be better by more than a standard error, and so must posts
+    that tell of each other.
+
+    Args:
+        data: labelled posts.
+        seed: of the articles that are drawn as candidates.
+        together: whether posts may tell of each other; they do not where folds tear the posts about an article.
+    """
+    ranks = [reciprocal(data.scores[:, :, place], data.related) for place in range(len(data.names))]
+    floors = {name: float(own.mean()) for name, own in zip(data.names, ranks, strict=True)}
+    penalty, fitted, by_fold = _fitted(data, seed)
+    weighed = reciprocal(_crossed(data, by_fold), data.related)
+    best = max(range(len(ranks)), key=lambda place: float(ranks[place].mean()))
+    if weighed.mean() <= ranks[best].mean() or not _rises(weighed - ranks[0], data.clusters):
+        best = best if _rises(ranks[best] - ranks[0], data.clusters) else 0
+        data = replace(data, names=[data.names[best]], scores=data.scores[:, :, [best]])
+        penalty, fitted, by_fold = _fitted(data, seed)
+    # Labels of few articles, or of one above all, say nothing of how many posts of a corpus are about the same one.
+    whole = len(np.unique(data.clusters * FOLDS + data.folds)) == len(np.unique(data.clusters))
+    less, strength, scores = _strength(data, by_fold, STRENGTHS if together and whole else STRENGTHS[:1])
+    weights = dict(zip(data.names, fitted[:-1].tolist(), strict=True))
+    return Chosen(weights, float(fitted[-1]) - less, strength, scores, penalty, floors)
+
+
+def _fitted(data: Labelled, seed: int) -> tuple[float, Floats, Floats]:
+    """The penalty of least held-out loss, the weights that all posts teach, and (folds, scores + 1) those of others."""
+    posts = candidates(data.scores, data.related, seed)
+    starts: list[Floats | None] = [None] * FOLDS
+    found: dict[float, tuple[float, Floats]] = {}
+    for penalty in PENALTIES if len(data.names) > 1 else PENALTIES[:1]:
+        loss, by_fold = 0.0, np.empty((FOLDS, len(data.names) + 1))
+        for fold in range(FOLDS):
+            own = data.folds == fold
+            by_fold[fold] = fit_weights(posts.select(~own), penalty, starts[fold])
+            starts[fold] = by_fold[fold]
+            loss += float(losses(posts.select(own), by_fold[fold]).sum())
+        found[penalty] = loss, by_fold
+    penalty = min(found, key=lambda own: found[own][0])
+    return penalty, fit_weights(posts, penalty, found[penalty][1].mean(0)), found[penalty][1]
+
+
+def _crossed(data: Labelled, by_fold: Floats) -> Floats:
+    """(posts, articles) the weighted sums of each fold by the weights that the others taught."""
+    sums = np.empty(data.related.shape)
+    for fold, weights in enumerate(by_fold):
+        own = data.folds == fold
+        sums[own] = data.scores[own] @ weights[:-1].astype(np.float32)
+    return sums
+
+
+def _strength(data: Labelled, by_fold: Floats, strengths: Sequence[float]) -> tuple[float, float, Floats]:
+    """How much less likely none is than the loss has it, and how far posts tell of each other.
+
+    Each fold is ranked as a corpus, by what the others taught. No label tells of posts about none; the loss has as many
+    of them as of others, and ranks posts beside each other worse where that is far from what is scored.
+
+    Returns:
+        What s_0 falls by, the strength, and (posts, articles) the scores.
+    """
+    sums = _crossed(data, by_fold)
+
+    def shares(less: float, strength: float) -> Floats:
+        found = np.empty(sums.shape)
+        for fold, weights in enumerate(by_fold):
+            own, none = data.folds == fold, float(weights[-1]) - less
+            found[own] = log_shares(sums[own], transductive_prior(sums[own], strength, none), none)
+        return found
+
+    worth, chosen = -1.0, (0.0, 0.0, sums)
+    for less in LESS:
+        alone = np.empty(0)
+        for strength in strengths:
+            own = shares(less, strength)
+            ranks = reciprocal(own, data.related)
+            alone = ranks if not strength else alone
+            if (new := _worth(own, data.related)) > worth and (not strength or _rises(ranks - alone, data.clusters)):
+                worth, chosen = new, (less, strength, own)
+    return chosen
+
+
+def learn_probabilities(state: LinkState, labelled: Corpus, scores: Floats | None = None) -> None:
+    """Turn scores into probabilities by labelled posts, and note what a cut at one half gives on held-out folds.
+
+    Args:
+        state: trained.
+        labelled: the posts.
+        scores: (posts, articles) where folds of the posts taught them to each other.
+    """
+    own = scores_of(state, labelled.posts).whole() if scores is None else scores
+    related = labelled.related
+    shares = scores is not None
+    state.calibration = calibrate(own, related, shares=shares)
+    sure = (
+        cross_fitted(own, related, folds(state, labelled), shares=shares)
+        if len(labelled) > 1
+        else state.calibration.probabilities(own)
+    )
+    even, first = at_cut(sure, related, EVEN), own.argmax(1)
+    rows = np.arange(len(own))
     state.metadata.validation = Validation(
-        mrr=float(by_row(scores, related)[:, 0].mean()),
+        mrr=float(by_row(own, related)[:, 0].mean()),
         precision=even.precision,
         precision_interval=even.precision_interval,
         recall=even.recall,
         recall_interval=even.recall_interval,
+        first_said=float(sure[rows, first].mean()),
+        first_right=float(related[rows, first].mean()),
     )
 
 
@@ -66,6 +269,22 @@ def remember(state: LinkState, held: Corpus, num: int) -> Remembered | None:
     elif has_vectors(state, name):
         vectors = vectors_of(state, texts)
     return Remembered(len(drawn), part.pairs, terms_of(texts, name), tokens, vectors)
+
+
+def reciprocal(scores: npt.NDArray[np.floating], related: Mask) -> Floats:
+    """(posts,) one over the rank of the best true article, ties against it."""
+    best = np.where(related, scores, -np.inf).max(1, keepdims=True)
+    ranks: Floats = 1 / (1 + (~related & (scores >= best)).sum(1))
+    return ranks
+
+
+def _rises(gains: Floats, clusters: Index) -> bool:
+    """Whether the mean of posts' gains is above 0 by more than its standard error, whole clusters drawn together."""
+    left = np.bincount(clusters, gains - gains.mean())
+    if len(left) < 2:
+        return False
+    error = np.sqrt((left**2).sum() * len(left) / (len(left) - 1)) / len(gains)
+    return bool(gains.mean() > error)
 
 
 def _worth(scores: Floats, related: Mask) -> float:

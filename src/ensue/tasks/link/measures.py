@@ -20,7 +20,7 @@ AT = (50, 100, 200, 500, 1000, 2000, 3000)
 RESAMPLES = 1000
 Mask = npt.NDArray[np.bool_]
 Scores = npt.NDArray[np.floating]
-_STEPS = 100
+_STEPS, _RIDGE, _BINS = 100, 1e-12, 1 << 16
 _NORMAL = NormalDist().inv_cdf(0.975)
 
 
@@ -151,69 +151,122 @@ def at_counts(cut: float | None, right_pairs: Index, chosen_pairs: Index, relate
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Scores to probabilities: 1 / (1 + exp(-(slope score + intercept)))."""
+    """Scores to probabilities: 1 / (1 + exp(-(slope score - certainty ln(1 - exp(score)) + intercept)))."""
 
     slope: float
     intercept: float
+    certainty: float = 0.0
+    """Above 0 only of scores that are logarithms of shares: what nears all of the whole nears 1."""
 
     def probabilities(self, scores: Scores) -> Floats:
         """Of the shape of the scores, in (0, 1), growing with them."""
-        sure: Floats = 1 / (1 + np.exp(-np.clip(self.slope * scores.astype(np.float64) + self.intercept, -500, 500)))
+        logits = self.slope * scores.astype(np.float64) + self.intercept
+        if self.certainty:
+            logits = logits + self.certainty * _closeness(scores)
+        sure: Floats = 1 / (1 + np.exp(-np.clip(logits, -500, 500)))
         return sure
 
     def cut(self, probability: float) -> float | None:
         """The score that has a probability; ``None`` where every score has the same one."""
         if not self.slope:
             return None
-        return float((np.log(probability / (1 - probability)) - self.intercept) / self.slope)
+        score = float((np.log(probability / (1 - probability)) - self.intercept) / self.slope)
+        if not self.certainty:
+            return score
+        low, high = min(score, -1.0), 0.0  # certainty only adds: the score lies at or below that without it
+        while self.probabilities(np.array(low)) >= probability:
+            low *= 2
+        for _ in range(_STEPS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.probabilities(np.array(middle)) < probability else (low, middle)
+        return high
 
 
-def cross_fitted(scores: Floats, related: Mask, folds: Index) -> Floats:
+def cross_fitted(scores: Floats, related: Mask, folds: Index, *, shares: bool = False) -> Floats:
     """Probabilities of the shape of the scores, of each fold by a calibration that the other folds taught.
 
     Args:
         scores: (posts, …).
         related: of the same shape.
         folds: (posts,) the number of each post's fold; at least two folds.
+        shares: of :func:`calibrate`.
     """
     sure = np.empty(scores.shape)
     for fold in np.unique(folds):
         own = folds == fold
-        sure[own] = calibrate(scores[~own], related[~own]).probabilities(scores[own])
+        sure[own] = calibrate(scores[~own], related[~own], shares=shares).probabilities(scores[own])
     return sure
 
 
-def calibrate(scores: Scores, related: Mask) -> Calibration:
+def calibrate(scores: Scores, related: Mask, *, shares: bool = False) -> Calibration:
     """Platt's (1999) scaling by Newton's method, his smoothed targets included; a slope below 0 becomes 0.
+
+    Of shares, beta calibration (Kull, Silva Filho & Flach 2017): it has the closeness to the whole as a second term.
+    More than ``_BINS`` scores are taken together in as many equal steps.
 
     Args:
         scores: of any shape.
         related: of the same shape; pairs that were not seen in training.
+        shares: whether the scores are logarithms of shares.
     """
     x, true = scores.ravel().astype(np.float64), related.ravel()
     right, wrong = int(true.sum()), int((~true).sum())
     targets = np.where(true, (right + 1) / (right + 2), 1 / (wrong + 2))
-    centre, scale = float(x.mean()), float(x.std()) or 1.0
-    columns = np.stack([(x - centre) / scale, np.ones_like(x)])
-    weights = np.array([0.0, np.log((right + 1) / (wrong + 1))])
-    loss = _loss(weights @ columns, targets)
+    counts = np.ones(len(x))
+    if len(x) > _BINS:
+        x, targets, counts = _binned(x, targets)
+    terms = np.stack([x, _closeness(x)]) if shares else x[None]
+    centres, scales = terms.mean(1, keepdims=True), terms.std(1, keepdims=True)
+    scales = np.where(scales, scales, 1.0)
+    columns = np.concatenate([(terms - centres) / scales, np.ones((1, len(x)))])
+    weights = np.append(np.zeros(len(terms)), np.log((right + 1) / (wrong + 1)))
+    weights = _newton(columns, targets, counts, weights)
+    if shares and (weights[:-1] <= 0).any():
+        return calibrate(scores, related)
+    if weights[0] <= 0:
+        mean = targets.sum() / counts.sum()
+        return Calibration(0.0, float(np.log(mean / (1 - mean))))
+    slopes = weights[:-1] / scales[:, 0]
+    intercept = float(weights[-1] - (weights[:-1] * centres[:, 0] / scales[:, 0]).sum())
+    return Calibration(float(slopes[0]), intercept, float(slopes[1]) if shares else 0.0)
+
+
+def _newton(columns: Floats, targets: Floats, counts: Floats, weights: Floats) -> Floats:
+    """(columns,) the weights of least log loss from some on, steps halved where they would raise it."""
+    loss = _loss(weights @ columns, targets, counts)
     for _ in range(_STEPS):
         share = 1 / (1 + np.exp(-np.clip(weights @ columns, -500, 500)))
-        slope = columns @ (share - targets)
-        step = np.linalg.solve(columns * (share * (1 - share)) @ columns.T + 1e-12 * np.eye(2), slope)
+        slope = columns @ (counts * share - targets)
+        curvature = columns * (counts * (share * (1 - share))) @ columns.T
+        step = np.linalg.solve(curvature + _RIDGE * np.eye(len(weights)), slope)
         size = 1.0
-        while (new := _loss((weights - size * step) @ columns, targets)) > loss and size > 1e-10:
+        while (new := _loss((weights - size * step) @ columns, targets, counts)) > loss and size > 1e-10:
             size /= 2
         if loss - new <= 1e-12 * abs(loss):
             break
         weights, loss = weights - size * step, new
-    if weights[0] <= 0:
-        return Calibration(0.0, float(np.log(targets.mean() / (1 - targets.mean()))))
-    return Calibration(float(weights[0] / scale), float(weights[1] - weights[0] * centre / scale))
+    return weights
 
 
-def _loss(logits: Floats, targets: Floats) -> float:
-    return float((np.logaddexp(0, logits) - targets * logits).sum())
+def _binned(x: Floats, targets: Floats) -> tuple[Floats, Floats, Floats]:
+    """Means of scores in equal steps, the sum of their targets, and how many they are; steps without one left out."""
+    low, high = float(x.min()), float(x.max())
+    steps = ((x - low) / (high - low or 1.0) * (_BINS - 1)).astype(np.int64)
+    counts = np.bincount(steps, minlength=_BINS)
+    held = counts > 0
+    sums: Floats = np.bincount(steps, x, _BINS)[held].astype(np.float64)
+    wanted: Floats = np.bincount(steps, targets, _BINS)[held].astype(np.float64)
+    return sums / counts[held], wanted, counts[held].astype(np.float64)
+
+
+def _closeness(logs: Scores) -> Floats:
+    """-ln(1 - share) of logarithms of shares, at most 34: what is beyond it cannot be told from the whole."""
+    close: Floats = -np.log(-np.expm1(np.minimum(logs.astype(np.float64), -1e-15)))
+    return close
+
+
+def _loss(logits: Floats, targets: Floats, counts: Floats) -> float:
+    return float((counts * np.logaddexp(0, logits) - targets * logits).sum())
 
 
 def _steps(scores: Scores, related: Mask) -> tuple[Floats, Floats]:

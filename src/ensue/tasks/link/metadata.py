@@ -21,6 +21,10 @@ class Validation:
     recall: float
     recall_interval: tuple[float, float]
     """95 %."""
+    first_said: float | None = None
+    """The mean probability of the posts' first articles."""
+    first_right: float | None = None
+    """The share of them that is right."""
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Validation:
@@ -53,6 +57,12 @@ class Metadata:
     epochs: int | None = None
     words: int | None = None
     validation: Validation | None = None
+    floors: dict[str, float] | None = None
+    """Of ``best``: the MRR of held-out posts by each score alone."""
+    alone: str | None = None
+    """Of ``best``: the one score that stands because no weights rank held-out posts better."""
+    penalty: float | None = None
+    """Of ``best``: how strongly the weights are drawn to the untrained sum."""
     remembered: int | None = None
     """Held-out posts that stay in the folder."""
     updates: int | None = None

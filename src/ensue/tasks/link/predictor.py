@@ -29,9 +29,10 @@ class LinkPredictor(LinkState):
     ) -> Iterator[Report]:
         """Learn, yielding a report a step; the predictor can be used once the loop is over.
 
-        All articles of the data become known, whether a post is about them or not. Without ``valid`` the file's own
-        parts are used, or a tenth of the posts, with all posts about the same articles, is held out: it stops the
-        training, weighs the scores and turns them into probabilities.
+        All articles of the data become known, whether a post is about them or not. All labelled posts teach weights
+        and probabilities, each fold of them scored by what the others taught. A network learns the posts of training
+        alone; without ``valid`` the file's own parts are used, or a tenth of the posts, with all posts about the same
+        articles, is held out: it stops the training, and alone teaches weights and probabilities.
 
         Args:
             data: articles and posts; of a file with parts, the posts of ``train`` are learned.

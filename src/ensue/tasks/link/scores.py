@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from ensue.data.histories import Index
@@ -15,7 +17,10 @@ from ensue.tasks.link.ensembles.weighted_sum import log_shares, standardised, tr
 from ensue.tasks.link.measures import by_row
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.state import LinkState
+from ensue.text.encoder import Encoder
 
+UNTRAINED = "untrained"
+"""The name of the score that needs no label."""
 SAMPLE = 20_000
 """Posts of a corpus from which it is told how much each article is discussed."""
 _CELLS, _POSTS = 1 << 22, 1 << 14
@@ -124,22 +129,24 @@ def reciprocal_ranks(state: LinkState, posts: Remembered, ids: pl.Series, name: 
     return np.concatenate(parts)
 
 
-def features(state: LinkState, posts: EncodedPosts) -> dict[str, Floats]:
-    """The standardised scores that ``best`` weighs, by name."""
-    names = [*state.article_index.lexical, *(["learned"] if state.model is not None else [])]
-    return {name: _feature(state, posts, name) for name in names}
+def features(state: LinkState, posts: EncodedPosts, names: Sequence[str]) -> Iterator[tuple[str, Floats]]:
+    """The standardised scores of some names that ``best`` weighs; ``UNTRAINED`` is :func:`mean_cosine`."""
+    index, lexical = state.article_index, cache(lambda name: posts.lexical_scores(state.article_index.lexical[name]))
+    for name in names:
+        if name == "learned":
+            yield name, standardised(posts.cosines(index.vectors))
+        else:
+            yield name, standardised(_mean_cosine(state, posts, lexical) if name == UNTRAINED else lexical(name))
 
 
-def _feature(state: LinkState, posts: EncodedPosts, name: str) -> Floats:
-    index = state.article_index
-    return standardised(
-        posts.cosines(index.vectors) if name == "learned" else posts.lexical_scores(index.lexical[name])
-    )
+def names_of(state: LinkState) -> list[str]:
+    """The scores that ``best`` weighs, the untrained sum first."""
+    return [UNTRAINED, *state.article_index.lexical, *(["learned"] if state.model is not None else [])]
 
 
 def weighted_sums(state: LinkState, posts: EncodedPosts) -> Floats:
     """(posts, articles) the weighted sums of ``best``, every post alone."""
-    return weighted_sum(((name, _feature(state, posts, name)) for name in state.weights), state.weights)
+    return weighted_sum(features(state, posts, list(state.weights)), state.weights)
 
 
 def mean_cosine(state: LinkState, posts: EncodedPosts) -> Floats:
@@ -147,6 +154,12 @@ def mean_cosine(state: LinkState, posts: EncodedPosts) -> Floats:
 
     An encoder's cosine, where one was named, is half of it.
     """
-    cosines = [posts.lexical_scores(own) for own in state.article_index.lexical.values() if own.kind != "bm25"]
-    mean: Floats = np.mean(cosines, axis=0, dtype=np.float64)
-    return mean if state.model is None else (mean + posts.cosines(state.article_index.vectors)) / 2
+    return _mean_cosine(state, posts, lambda name: posts.lexical_scores(state.article_index.lexical[name]))
+
+
+def _mean_cosine(state: LinkState, posts: EncodedPosts, lexical: Callable[[str], npt.NDArray[np.float32]]) -> Floats:
+    names = [name for name, own in state.article_index.lexical.items() if own.kind != "bm25"]
+    mean: Floats = np.mean([lexical(name) for name in names], axis=0, dtype=np.float64)
+    if not isinstance(state.model, Encoder):  # a network has to be trained first
+        return mean
+    return (mean + posts.cosines(state.article_index.vectors)) / 2

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import torch
 
 from ensue.data.near_copies import plain_words
@@ -22,7 +23,8 @@ from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.catalogue import WITHOUT_TRAINING
 from ensue.tasks.link.dataset import Links
 from ensue.tasks.link.encode import vectors_of
-from ensue.tasks.link.held_out import choose_weights, learn_probabilities, remember
+from ensue.tasks.link.folds import FOLDS
+from ensue.tasks.link.held_out import choose_weights, learn_probabilities, remember, sample
 from ensue.tasks.link.index.vector_index import text_hashes
 from ensue.tasks.link.measures import by_row
 from ensue.tasks.link.metadata import Metadata
@@ -56,25 +58,43 @@ def fit(
         index = ArticleIndex.of(data.articles)
     part, held = _linked(part, index, "training data"), _linked(held, index, "validation data")
     state.article_index = index
+    learned, labelled = part, held
+    if state.schedule is None:  # nothing is trained on some of the posts, so that all can teach weights
+        learned = replace(part, posts=_both(part.posts, held.posts))
+        if valid is None and not {"train", "valid"} <= data.parts:
+            learned = replace(learned, posts=replace(learned.posts, parts=None))
+        labelled = sample(state, learned)
     state.metadata = Metadata(
-        articles=len(part.articles),
-        posts=len(part),
-        links=len(part.pairs),
+        articles=len(learned.articles),
+        posts=len(learned),
+        links=len(learned.pairs),
         held_out=rule,
-        validation_posts=len(held),
     )
-    state.linked = tuple(part.posts.about.unique().sort())
-    state.train_prints = torch.from_numpy(np.unique(training_hashes(part.posts)))
+    state.linked = tuple(learned.posts.about.unique().sort())
+    state.train_prints = torch.from_numpy(np.unique(training_hashes(learned.posts)))
     state.prior_strength, state.weights, state.calibration, state.post_index = 0.0, {}, None, None
     if state.schedule is not None:
         yield from _train(state, part, held, checkpoint, resume)
     elif isinstance(state.settings, SbertSettings):
         _use_encoder(state)
+    scores = None
     if state.model_name == "best":
-        choose_weights(state, held)
-    learn_probabilities(state, held)
+        labelled, scores = choose_weights(state, labelled)
+    learn_probabilities(state, labelled, scores)
+    state.metadata.validation_posts = len(labelled)
+    if state.schedule is None:
+        posts = plural(len(labelled), "post")
+        state.metadata.held_out = f"{FOLDS} folds of {posts}, each scored by what the others taught"
     state.remembered = remember(state, held, state.shared.remembered)
     state.metadata.remembered = 0 if state.remembered is None else state.remembered.num
+
+
+def _both(first: Posts, second: Posts) -> Posts:
+    """The posts of both as the parts train and valid, without the file they were read from."""
+    offsets = np.concatenate([first.offsets, first.offsets[-1] + second.offsets[1:]])
+    pairs = zip((first.texts, first.ids, first.about), (second.texts, second.ids, second.about), strict=True)
+    texts, ids, about = (pl.concat(both) for both in pairs)
+    return Posts(texts, ids, about, offsets, pl.Series(["train"] * len(first) + ["valid"] * len(second)))
 
 
 def untrained(make: Callable[..., State], articles: Articles, posts: Posts, model: str, encoder: str) -> State:

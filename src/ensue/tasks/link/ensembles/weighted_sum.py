@@ -6,8 +6,9 @@ weighted sum of article a and s_0 a number,
 
     P(a | post) = exp(s_a) / (exp(s_0) + sum over all articles b of exp(s_b)).
 
-Weights and s_0 are those under which held-out posts are likeliest: their true articles where these are in the index,
-none where these are taken out of it, each half of the loss, with a light L2 penalty.
+Weights and s_0 are those under which labelled posts are likeliest (``likelihood``): their true articles where these are
+in the index, none where these are taken out of it, each half of the loss. One of the scores is the untrained sum, to
+which few labels are shrunk.
 
 **Posts together.** Many posts are about few articles, and a post that says little is about one that many discuss.
 How much each article, and none, is discussed is found by expectation-maximisation over all the posts that are ranked
@@ -19,22 +20,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import reduce
-from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch.optim import LBFGS
 
 from ensue.metrics import Floats
-from ensue.tasks.link.measures import Mask
 
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """What held-out posts choose the prior's strength from."""
-PENALTY = 0.01
 PSEUDO_COUNT = 0.5
-_STEPS, _ROUNDS = 50, 20
-_START = 5.0
+_ROUNDS = 20
 _TINY = 1e-9
 _AT_ONCE = 1 << 12  # posts whose shares are held at once
 
@@ -45,38 +40,6 @@ def standardised(scores: npt.ArrayLike) -> Floats:
     spread = wide.std(1, keepdims=True)
     standard: Floats = (wide - wide.mean(1, keepdims=True)) / np.where(spread > _TINY, spread, 1.0)
     return standard
-
-
-def fit_weights(scores: Mapping[str, Floats], related: Mask) -> tuple[dict[str, float], float]:
-    """The weights of standardised scores, and the number of none, under which labelled posts are likeliest.
-
-    Args:
-        scores: by name, (posts, articles) each.
-        related: (posts, articles); posts without a true article say nothing.
-
-    Returns:
-        A weight a name, and s_0.
-    """
-    labelled = related.any(1)
-    columns = torch.from_numpy(np.stack([values[labelled] for values in scores.values()], axis=2))
-    true = torch.from_numpy(related[labelled])
-    weights = torch.full((len(scores),), 1 / len(scores), dtype=torch.float64, requires_grad=True)
-    null_logit = torch.full((1,), _START, dtype=torch.float64, requires_grad=True)
-    optimizer = LBFGS([weights, null_logit], max_iter=_STEPS, line_search_fn="strong_wolfe")
-
-    def objective() -> torch.Tensor:
-        optimizer.zero_grad()
-        sums = columns @ weights
-        none = null_logit.expand(len(sums), 1)
-        right = torch.cat([sums, none], 1).logsumexp(1) - sums.masked_fill(~true, -torch.inf).logsumexp(1)
-        missed = torch.cat([sums.masked_fill(true, -torch.inf), none], 1).logsumexp(1) - null_logit
-        loss = (right + missed).mean() / 2 + PENALTY * weights.square().sum()
-        torch.autograd.backward(loss)
-        return loss
-
-    if len(true):
-        cast(Any, optimizer).step(objective)
-    return dict(zip(scores, weights.detach().tolist(), strict=True)), float(null_logit.detach())
 
 
 def weighted_sum(scores: Iterable[tuple[str, Floats]], weights: Mapping[str, float]) -> Floats:

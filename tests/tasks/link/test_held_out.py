@@ -1,0 +1,108 @@
+"""What labelled posts decide: never a ranking below the untrained sum, a floor where nothing beats it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ensue.data.posts import Corpus
+from ensue.tasks.link import held_out
+from ensue.tasks.link.ensembles.weighted_sum import standardised
+from ensue.tasks.link.held_out import Labelled, alike, choose, reciprocal
+from ensue.tasks.link.measures import by_row
+from ensue.tasks.link.predictor import LinkPredictor
+from tests.tasks.link.checks import planted
+
+
+def labelled(num: int, gains: tuple[float, ...], seed: int = 0, size: int = 40) -> Labelled:
+    """Posts whose true article stands out by some gain in each score; the noise of the scores is independent."""
+    random = np.random.default_rng(seed)
+    related = np.eye(size, dtype=bool)[random.integers(size, size=num)]
+    scores = [standardised(random.normal(size=related.shape) + gain * related) for gain in gains]
+    names = ["untrained", *(f"s{place}" for place in range(1, len(gains)))]
+    return Labelled(names, np.stack(scores, axis=2).astype(np.float32), related, np.arange(num) % 5)
+
+
+def test_several_scores_that_tell_are_weighed() -> None:
+    chosen = choose(labelled(200, (2.0, 2.0, 2.0)))
+    assert len(chosen.weights) == 3 and min(chosen.weights.values()) > 0.5
+    assert reciprocal(chosen.scores, labelled(200, (2.0, 2.0, 2.0)).related).mean() > max(chosen.floors.values())
+
+
+@pytest.mark.parametrize("num", [6, 20, 200])
+def test_scores_that_say_nothing_leave_the_untrained_sum(num: int) -> None:
+    for seed in range(4):
+        chosen = choose(labelled(num, (2.0, 0.0, 0.0), seed))
+        if num < 200:
+            assert list(chosen.weights) == ["untrained"], seed
+        test = labelled(400, (2.0, 0.0, 0.0), seed + 100)
+        sums = sum(weight * test.scores[:, :, test.names.index(name)] for name, weight in chosen.weights.items())
+        lost = reciprocal(test.scores[:, :, 0], test.related).mean() - reciprocal(np.asarray(sums), test.related).mean()
+        assert lost < 0.005, seed
+
+
+def test_a_score_that_no_weights_beat_stands_alone() -> None:
+    """The second one is all there is: weights add the noise of the others."""
+    data = labelled(60, (0.3, 5.0, 0.0))
+    chosen = choose(data)
+    assert list(chosen.weights) == ["s1"] and chosen.weights["s1"] > 0
+    assert chosen.floors["s1"] == pytest.approx(by_row(data.scores[:, :, 1], data.related)[:, 0].mean())
+
+
+def test_no_fold_teaches_the_weights_that_score_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels of fold 0 that are turned round leave its own weights as they are, and move those of all others."""
+    monkeypatch.setattr(held_out, "PENALTIES", (10.0,))
+    data = labelled(100, (2.0, 2.0))
+    turned = np.where((data.folds == 0)[:, None], np.roll(data.related, 1, 1), data.related)
+    before, after = (held_out._fitted(own, 0)[2] for own in (data, replace(data, related=turned)))
+    assert (before == after).all(1).tolist() == [True, False, False, False, False]
+
+
+def test_posts_tell_of_each_other_only_by_articles_held_out_whole() -> None:
+    """Ten posts about each of twenty articles: the more posts are about an article, the likelier it is."""
+    random = np.random.default_rng(0)
+    related = np.repeat(np.eye(20, 60, dtype=bool), 10, axis=0)
+    scores = standardised(random.normal(size=related.shape) + 1.5 * related)[:, :, None].astype(np.float32)
+    data = Labelled(["untrained"], scores, related, np.repeat(np.arange(20) % 5, 10))
+    assert choose(data).strength > 0
+    assert choose(data, together=False).strength == 0
+    assert choose(replace(data, folds=np.arange(200) % 5)).strength == 0
+
+
+def test_a_part_that_is_unlike_does_not_teach() -> None:
+    one, contrary = labelled(120, (1.0, 3.0)), labelled(120, (3.0, 1.0), 1)
+    given = np.arange(240) < 120
+    mixed = Labelled(
+        one.names, np.concatenate([one.scores, contrary.scores]), np.concatenate([one.related, contrary.related]),
+        np.arange(240) % 5,
+    )  # fmt: skip
+    assert not alike(mixed, given)
+    more = labelled(240, (1.0, 3.0))
+    assert alike(more, given)
+
+
+def test_ranks_are_those_of_the_table() -> None:
+    random = np.random.default_rng(0)
+    scores, related = np.round(random.normal(size=(50, 9)), 1), random.random((50, 9)) < 0.2
+    related[:, 0] |= ~related.any(1)
+    assert reciprocal(scores, related).tolist() == by_row(scores, related)[:, 0].tolist()
+
+
+def test_all_labels_teach_and_the_folder_says_what_stands() -> None:
+    predictor = LinkPredictor("best")
+    list(predictor.fit(planted()))
+    metadata = predictor.metadata
+    assert metadata.held_out == "5 folds of 48 posts, each scored by what the others taught"
+    assert (metadata.posts, metadata.validation_posts) == (48, 48)
+    # Every score ranks these posts perfectly, so nothing is better than the untrained sum.
+    assert metadata.floors is not None and metadata.floors["untrained"] == 1
+    assert metadata.alone == "untrained" and list(predictor.weights) == ["untrained"]
+    assert predictor.summary()["facts"]["alone"] == "untrained"
+    assert metadata.validation is not None and metadata.validation.mrr == 1
+    data: Corpus = planted(num=2, first=20)
+    untrained = LinkPredictor("best")
+    list(untrained.fit(planted()))
+    untrained.weights = {}
+    assert (predictor.scores(data.posts).whole().argmax(1) == untrained.scores(data.posts).whole().argmax(1)).all()

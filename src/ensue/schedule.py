@@ -13,8 +13,8 @@ WARM_UP = 200
 """Steps in which a decaying step size first rises, at most."""
 RISING = 10
 """It rises in one of so many steps at most: by fewer steps than ``WARM_UP`` where there are few in all."""
-LEAST_ROWS = 16
-"""Rows to which ``least_steps`` cuts a batch at most."""
+LEAST_TARGETS = 32
+"""Targets of a batch below which ``least_steps`` never cuts it: a gradient of fewer is mostly noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Schedule(Settings):
     decay_steps: Size = 1000
     """Steps in which ``decay_rate`` is reached once."""
     least_steps: Count = 0
-    """Where set, the batch halves, down to 16, until an epoch has so many steps: few rows teach little in few steps."""
+    """Where set, the batch halves until an epoch has so many steps, but not below 32 targets."""
     most_epochs: Size | None = None
     """Where that still gives fewer than ``epochs`` x ``least_steps`` steps in all, more epochs, so many at most."""
     smallest_batch: Size | None = None
@@ -79,15 +79,19 @@ class Schedule(Settings):
             return self.warm_up
         return max(1, min(WARM_UP, steps // RISING)) if self.decay else 0
 
-    def fitted(self, rows: int) -> Schedule:
-        """The same schedule for so many rows: the largest batch with ``least_steps`` steps an epoch, or more epochs.
+    def fitted(self, rows: int, targets: int) -> Schedule:
+        """The same schedule for a log: the largest batch with ``least_steps`` steps an epoch, or more epochs.
 
         An optimiser's step moves a weight by about the step size, whatever the batch: a log of few rows needs as many
         steps as a larger one before its weights are where they should be (Hoffer, Hubara & Soudry 2017, "Train longer,
         generalize better", section 5).
+
+        Args:
+            rows: histories, say; a batch is so many of them.
+            targets: what is to be learned of all rows together.
         """
         size, wanted = self.batch_size, self.epochs * self.least_steps
-        while size >= 2 * LEAST_ROWS and rows < size * self.least_steps:
+        while rows < size * self.least_steps and targets * (size // 2) >= rows * LEAST_TARGETS:
             size //= 2
         longer = min(wanted // max(1, -(-rows // size)), self.most_epochs or 0)
         return replace(self, batch_size=size, epochs=max(self.epochs, longer))

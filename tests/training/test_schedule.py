@@ -13,31 +13,34 @@ FITTED = MODELS["core"][2]
 
 
 @pytest.mark.parametrize(
-    ("rows", "size", "epochs"),
+    ("rows", "each", "size", "epochs"),
     [
-        (168_003, 256, 8),  # Diginetica without the last tenth: 657 steps an epoch
-        (104_550, 256, 8),  # Yoochoose 1/64 likewise: 409
-        (102_400, 256, 8),  # 400, to the row
-        (102_399, 128, 8),
-        (12_800, 32, 8),
-        (12_799, 16, 8),
-        (6_400, 16, 8),
-        (1_800, 16, 28),  # no smaller ones: 113 steps an epoch, 3,164 in all
-        (450, 16, 32),  # 29 steps an epoch, and no more than four times the epochs
+        (168_003, 3.85, 256, 8),  # Diginetica without the last tenth: 657 steps an epoch
+        (104_550, 3.18, 256, 8),  # Yoochoose 1/64 likewise: 409
+        (102_400, 3.18, 256, 8),  # 400, to the row
+        (102_399, 3.18, 128, 8),
+        (12_800, 3.18, 32, 8),
+        (12_799, 3.18, 16, 8),
+        (6_400, 3.18, 16, 8),
+        (1_800, 3.18, 16, 28),  # no smaller ones, 8 have 25 targets: 113 steps an epoch, 3,164 in all
+        (450, 3.18, 16, 32),  # 29 steps an epoch, and no more than four times the epochs
+        (1_800, 1.0, 32, 32),  # a target each
+        (850, 105.0, 2, 8),  # long histories: 425 steps of 210 targets
+        (90, 500.0, 1, 32),  # no smaller batch than one of them
     ],
 )
-def test_the_batch_is_the_largest_with_enough_steps_an_epoch(rows: int, size: int, epochs: int) -> None:
+def test_the_batch_is_the_largest_with_enough_steps_an_epoch(rows: int, each: float, size: int, epochs: int) -> None:
     assert FITTED is not None
-    assert FITTED.fitted(rows) == Schedule(**vars(FITTED) | {"batch_size": size, "epochs": epochs})
+    assert FITTED.fitted(rows, int(rows * each)) == Schedule(**vars(FITTED) | {"batch_size": size, "epochs": epochs})
 
 
 def test_a_schedule_without_least_steps_fits_every_log() -> None:
     schedule = Schedule(batch_size=64)
-    assert schedule.fitted(1) == schedule
+    assert schedule.fitted(1, 1) == schedule
 
 
 def test_a_batch_below_the_least_stays() -> None:
-    assert Schedule(batch_size=24, least_steps=400).fitted(100).batch_size == 24
+    assert Schedule(batch_size=24, least_steps=400).fitted(100, 100).batch_size == 24
 
 
 def test_the_step_size_rises_in_a_tenth_of_the_steps_at_most() -> None:
@@ -53,11 +56,11 @@ def test_the_step_size_rises_in_a_tenth_of_the_steps_at_most() -> None:
 
 def test_what_a_person_sets_is_not_fitted_to_the_log() -> None:
     by_hand = NextPredictor("core", settings={"batch_size": "128"}).schedule
-    assert by_hand is not None and by_hand.fitted(100).batch_size == 128
+    assert by_hand is not None and by_hand.fitted(100, 320).batch_size == 128
     by_hand = NextPredictor("core", settings={"epochs": 3}).schedule
-    assert by_hand is not None and (by_hand.fitted(100).epochs, by_hand.fitted(100).batch_size) == (3, 16)
+    assert by_hand is not None and (by_hand.fitted(100, 320).epochs, by_hand.fitted(100, 320).batch_size) == (3, 16)
     both = NextPredictor("core", settings={"batch_size": 128, "least_steps": 10}).schedule
-    assert both is not None and both.fitted(640).batch_size == 64
+    assert both is not None and both.fitted(640, 2048).batch_size == 64
 
 
 def test_a_task_that_does_not_fit_its_schedules_says_so() -> None:

@@ -219,7 +219,7 @@ def train_once(
     for part, where in zip(parts, ("training data", "validation data"), strict=False):
         require_targets(part, where)
     sample, windows = _evaluation_sample(parts[-1]), Windows(parts[0], network.reach)
-    schedule = state.schedule.fitted(len(windows))
+    schedule = state.schedule.fitted(len(windows), windows.targets)
     if like is not None and like.training is not None:
         schedule = replace(schedule, epochs=like.epochs, batch_size=like.training["batch_size"])
     trained = yield from train(

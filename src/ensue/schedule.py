@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -116,3 +117,12 @@ def require_fixed(schedule: Schedule | None, task: str, watch: str) -> None:
     for name, only in (("watch", watch), ("refit", False), ("replay", 0), ("least_steps", 0)):
         if schedule is not None and getattr(schedule, name) != only:
             raise SettingError(f"{name} is {getattr(schedule, name)!r}; task {task} knows only {only!r}")
+
+
+def by_hand(settings: Mapping[str, object]) -> dict[str, object]:
+    """Settings with those that keep what a person set from being fitted to the log."""
+    kept = {"batch_size": ("least_steps", 0), "epochs": ("most_epochs", None)}
+    return {
+        **settings,
+        **{key: value for name, (key, value) in kept.items() if name in settings and key not in settings},
+    }

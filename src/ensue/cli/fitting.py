@@ -37,7 +37,7 @@ def fit(
     set_: Set = None,
     seed: Seed = 0,
     no_refit: Annotated[
-        bool, typer.Option("--no-refit", help="next: never learn what was held out or given as --valid")
+        bool, typer.Option("--no-refit", help="next, suggest: never learn what was held out or given as --valid")
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="continue a run that was interrupted")] = False,
     replace: Annotated[

@@ -11,6 +11,7 @@ from torch import Tensor
 from ensue.errors import SettingError
 from ensue.nn.device import find_device, room_for
 from ensue.nn.sampling import Sampler
+from ensue.schedule import by_hand
 from ensue.settings import changed, require_seed
 from ensue.tasks.next.baselines.counting import CountingSettings
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
@@ -50,7 +51,7 @@ class NextState:
     ) -> None:
         MODELS.require(model, "best")
         names = BEST if model == "best" else (model,)
-        parts = changed(_by_hand(settings or {}), *(part for name in names for part in MODELS[name][1:]))
+        parts = changed(by_hand(settings or {}), *(part for name in names for part in MODELS[name][1:]))
         self.candidates = {name: (parts[2 * at], parts[2 * at + 1]) for at, name in enumerate(names)}
         """The models that may be chosen from, each with its settings and schedule."""
         if any(schedule is not None and schedule.watch == "accuracy" for _, schedule in self.candidates.values()):
@@ -144,12 +145,3 @@ class NextState:
         for module in module_of(self.network).modules():
             if isinstance(module, Sampler):
                 module.count(self.counting["popularity"].totals)
-
-
-def _by_hand(settings: Mapping[str, object]) -> dict[str, object]:
-    """Settings with those that keep what a person set from being fitted to the log."""
-    kept = {"batch_size": ("least_steps", 0), "epochs": ("most_epochs", None)}
-    return {
-        **settings,
-        **{key: value for name, (key, value) in kept.items() if name in settings and key not in settings},
-    }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from ensue.metrics import Floats
+from ensue.tasks.suggest.baselines.shares import SOURCES
 
 FEATURES = (
     "log_probability",
@@ -22,6 +24,15 @@ FEATURES = (
 """What mixing weighs: log-probability, the same over length to the power of ``exponent``, whether the search wrote it,
 whether it was looked up, 1 / (1 + place there), ln(1 + how often it followed the last query), ln(1 + how often it was
 typed), unknown tokens, tokens."""
+MIXTURE = "mixture"
+COUNTED = (*(f"log_{name}" for name in SOURCES), *(f"root_{name}" for name in SOURCES), MIXTURE)
+"""What it weighs besides where counting takes part: logarithm and root of the share that each source expects, and the
+logarithm of the mixture of all sources and the network."""
+NETWORK = "network"
+MIXED = (NETWORK, *SOURCES)
+"""Parts of the mixture."""
+TINY = 1e-20
+"""The least share of the mixture: of a longer query the network alone would have the say over the weights."""
 
 
 @dataclass(slots=True)
@@ -39,13 +50,39 @@ class Candidate:
     """Where it stood among what was looked up; -1 if it did not."""
     followed: int = 0
     count: int = 0
+    expected: tuple[float, ...] = ()
+    """By ``SOURCES`` the share that counting expects; empty where counting takes no part."""
 
 
 Pool = list[Candidate]
 
 
-def features(pool: Pool, exponent: float) -> Floats:
-    """(candidates, ``FEATURES``)."""
+def parts(pool: Pool, tokens: int) -> Floats:
+    """(candidates, ``MIXED``) the probability of each by the network and by counting.
+
+    A word that the network does not know is one of at least as many as it knows. What is not kept of the log, counting
+    does not expect.
+
+    Args:
+        pool: with expected shares.
+        tokens: that the network knows.
+    """
+    rows = [
+        (np.exp(own.total) / max(tokens, 1) ** own.unknown, *(own.expected if own.count else (0.0,) * len(SOURCES)))
+        for own in pool
+    ]
+    return np.array(rows, np.float64).reshape(len(rows), len(MIXED))
+
+
+def features(pool: Pool, exponent: float, mixture: Mapping[str, float] | None = None, tokens: int = 1) -> Floats:
+    """(candidates, ``FEATURES``), and ``COUNTED`` after them where there is a mixture.
+
+    Args:
+        pool: what is considered.
+        exponent: of the length.
+        mixture: the weight of each part of it.
+        tokens: that the network knows.
+    """
     rows = [
         (
             own.total,
@@ -60,7 +97,13 @@ def features(pool: Pool, exponent: float) -> Floats:
         )
         for own in pool
     ]
-    return np.array(rows, np.float64).reshape(len(rows), len(FEATURES))
+    table = np.array(rows, np.float64).reshape(len(rows), len(FEATURES))
+    if mixture is None:
+        return table
+    shares = np.array([own.expected for own in pool], np.float64).reshape(len(rows), len(SOURCES))
+    mixed = parts(pool, tokens) @ np.array([mixture[name] for name in MIXED])
+    logs = np.log(np.maximum(np.concatenate([shares, mixed[:, None]], axis=1), TINY))
+    return np.concatenate([table, logs[:, :-1], np.sqrt(shares), logs[:, -1:]], axis=1)
 
 
 def shares(scores: Floats) -> Floats:

@@ -18,8 +18,11 @@ from ensue.tasks.suggest.models.transformers import Transformer, TransformerSett
 from ensue.tasks.suggest.settings import SuggestSettings
 
 _SMALL: dict[str, Any] = {"dim": 128, "embedding": 128, "wide": 256, "heads": 4, "tied": True, "dropout": 0.2}
-_BRIEF = replace(mtn.SCHEDULE, learning_rate=1e-3, warm_up=300, batch_size=32)
+_FEW: dict[str, Any] = {"batch_size": 32, "least_steps": 50, "most_epochs": 100}
+"""30 epochs of 50 steps: as many as 10,000 sessions get in the five epochs in which they learn the most."""
+_BRIEF = replace(mtn.SCHEDULE, learning_rate=1e-3, warm_up=300, **_FEW)
 """A log of some 10,000 sessions has learned what it can before the paper's 4,000 steps of warm-up are over."""
+_RECURRENT = replace(recurrent.SCHEDULE, **_FEW)
 _LSTM: dict[str, Any] = {"dim": 240, "embedding": 128, "tied": True}  # wider, for as many weights
 
 MODELS = Models(
@@ -28,9 +31,9 @@ MODELS = Models(
         "mtn": (MTN, MTNSettings(**_SMALL), _BRIEF),
         "transformer": (Transformer, TransformerSettings(**_SMALL), _BRIEF),
         "flat-transformer": (Transformer, TransformerSettings(**_SMALL, window=16), _BRIEF),
-        "seq2seq": (Seq2Seq, Seq2SeqSettings(**{**_LSTM, "dim": 288}), recurrent.SCHEDULE),
-        "h-lstm": (HLSTM, HLSTMSettings(**_LSTM), recurrent.SCHEDULE),
-        "m-nsrf": (HLSTM, HLSTMSettings(**_LSTM, pooling="max", entropy=0.1), recurrent.SCHEDULE),
+        "seq2seq": (Seq2Seq, Seq2SeqSettings(**{**_LSTM, "dim": 288}), _RECURRENT),
+        "h-lstm": (HLSTM, HLSTMSettings(**_LSTM), _RECURRENT),
+        "m-nsrf": (HLSTM, HLSTMSettings(**_LSTM, pooling="max", entropy=0.1), _RECURRENT),
         "most-frequent-next": (MostFrequentNext, None, None),
         "popular": (Shares, None, None),
         "co-occurrence": (Shares, None, None),

@@ -2,8 +2,8 @@
 
 What is considered for an answer is its *pool*: what the search wrote and, where ``retrieved`` asks for it or too little
 was written, what the log holds. The network scores all of it. The order is that of the log-probability over the length
-to the power of ``exponent`` or, where held-out sessions chose weights, of the weighted sum of ``FEATURES``; a score is
-the softmax of that over the pool. Nothing that the floor refuses is ever in a pool.
+to the power of ``exponent`` or, where held-out sessions chose weights, of the weighted sum of features; a score is the
+softmax of that over the pool. Nothing that the floor refuses is ever in a pool.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from ensue.data.queries.rules import Normalisation, normalise, normalise_ascii
 from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast, Suggestions
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch, pad
-from ensue.tasks.suggest.candidates import FEATURES, Candidate, Pool, features, shares
+from ensue.tasks.suggest.candidates import COUNTED, FEATURES, Candidate, Pool, features, shares
 from ensue.tasks.suggest.decoding import beam_search
 from ensue.tasks.suggest.ensembles.consensus import order as by_consensus
+from ensue.tasks.suggest.lookup import LookedUp, look_up
 from ensue.tasks.suggest.model import evaluating
 from ensue.tasks.suggest.models.scoring import score
 from ensue.tasks.suggest.state import SuggestState
@@ -94,12 +95,27 @@ def values(state: SuggestState, pool: Pool) -> Floats:
     mix = state.metadata.mix
     if mix is None:
         return np.array([own.total / own.length**state.shared.exponent for own in pool], np.float64)
-    sums: Floats = features(pool, state.shared.exponent) @ np.array([mix[name] for name in FEATURES])
+    mixture = state.metadata.mixture
+    names = FEATURES if mixture is None else (*FEATURES, *COUNTED)
+    table = features(pool, state.shared.exponent, mixture, state.metadata.tokens)
+    sums: Floats = table @ np.array([mix[name] for name in names])
     return sums
 
 
 def pools(state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str]) -> list[Pool]:
     """All that is considered for each of a few sessions, none of which is empty."""
+    return [pool for pool, _ in _pools(state, sessions, k, prefixes, [()] * len(sessions))]
+
+
+def asked_pools(state: SuggestState, sessions: Histories, k: int, came: Sequence[str]) -> list[tuple[Pool, Pool]]:
+    """Beside what is considered for each session what came, alone, if the floor lets it be shown at all."""
+    return _pools(state, sessions, k, [""] * len(sessions), [[text] for text in came])
+
+
+def _pools(
+    state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str], others: Sequence[Sequence[str]]
+) -> list[tuple[Pool, Pool]]:
+    """What is considered for each session, and other texts as if they were."""
     if not len(sessions):
         return []
     own, following = state.shared, state.following
@@ -111,22 +127,33 @@ def pools(state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[s
         {text: own for text, own in written.items() if text not in before and text.startswith(prefix)}
         for written, before, prefix in zip(_write(state, batch, memory, k, prefixes), typed, prefixes, strict=True)
     ]
-    looked_up = _look_up(state, sessions, k, prefixes, [len(pool) for pool in candidates])
+    counted = look_up(state, sessions, prefixes) if state.metadata.mixture is not None else [None] * len(candidates)
+    looked_up = _look_up(state, sessions, k, prefixes, [len(pool) for pool in candidates], counted)
     extra = [
         [text for text in dict.fromkeys(texts) if text not in before] if texts else []
         for texts, before in zip(looked_up, typed, strict=True)
     ]
     _add(state, memory, candidates, extra)
+    considered = [{*pool} for pool in candidates]
+    _add(state, memory, candidates, others)
     fine = state.floor.shows(text for pool in candidates for text in pool)
     followed = _followed(following, sessions)
-    for pool, texts, counts in zip(candidates, extra, followed, strict=True):
+    for pool, texts, counts, known in zip(candidates, extra, followed, counted, strict=True):
         places = {text: place for place, text in enumerate(texts)}
         for text, candidate in pool.items():
             row = following.vocabulary.id(text) - FIRST
             candidate.place = places.get(text, -1)
             candidate.followed = counts.get(row, 0)
             candidate.count = int(following.totals[row]) if row >= 0 else 0
-    return [[candidate for text, candidate in pool.items() if text in fine] for pool in candidates]
+            if known is not None:
+                candidate.place, candidate.expected = known.ranks.get(row, -1), known.expected(row)
+    return [
+        (
+            [candidate for text, candidate in pool.items() if text in fine and text in own],
+            [pool[text] for text in asked if text in fine],
+        )
+        for pool, own, asked in zip(candidates, considered, others, strict=True)
+    ]
 
 
 def batch_of(state: SuggestState, sessions: Histories) -> Batch:
@@ -157,13 +184,18 @@ def _write(
 
 
 def _look_up(
-    state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str], written: Sequence[int]
+    state: SuggestState,
+    sessions: Histories,
+    k: int,
+    prefixes: Sequence[str],
+    written: Sequence[int],
+    counted: Sequence[LookedUp | None],
 ) -> list[list[str]]:
     """Queries of the log for each session: ``retrieved`` of them, and enough for ``k`` where too few were written."""
     own, following, retrieval = state.shared, state.following, state.retrieval
     assert retrieval is not None
-    lists: list[list[str]] = [[] for _ in range(len(sessions))]
-    if own.retrieved:
+    lists: list[list[str]] = [[] if known is None else [*known.texts] for known in counted]
+    if own.retrieved and state.metadata.mixture is None:  # a folder of before counting took part
         for row, places in enumerate(retrieval.candidates(sessions, own.retrieved, typed=own.repeats).tolist()):
             queries = (following.vocabulary.value(place + FIRST) for place in places if place >= 0)
             lists[row] = [text for text in queries if text.startswith(prefixes[row])]

@@ -33,8 +33,10 @@ class Metadata(SharedMetadata):
     """Share of the true next queries that are among the candidates, on held-out sessions."""
     mix: dict[str, float] | None = None
     """The weight of each of the features that candidates are ordered by; ``None``: by the network alone."""
+    mixture: dict[str, float] | None = None
+    """The weight of the network and of each counting model in their mixture; ``None``: counting takes no part."""
     validation_mrr: dict[str, float] | None = None
-    """MRR@10 on held-out sessions, by the network alone and by the weights."""
+    """MRR@10 on held-out sessions, by the network alone, the mixture, the weights, and each counting model."""
     word_cost: float | None = None
     """What a word costs in the choice of what leads; ``None``: the likeliest leads."""
     validation_bleu: dict[str, float] | None = None

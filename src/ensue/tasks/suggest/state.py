@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from ensue.data.histories import Histories
 from ensue.data.queries.tokens import QueryTokenizer
 from ensue.nn.device import find_device, room_for
-from ensue.schedule import Schedule, require_fixed
+from ensue.schedule import Schedule, by_hand, require_fixed
 from ensue.settings import changed, require_seed
 from ensue.tasks.state import module_of, require_trained
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext
@@ -87,8 +88,10 @@ class SuggestState:
         MODELS.require(model, "best")
         name, preset = BEST if model == "best" else (model, {})
         self.model_name, own, schedule = name, *MODELS[name][1:]
-        self.settings, self.schedule, self.shared = changed({**preset, **(settings or {})}, own, schedule, SHARED)
-        require_fixed(self.schedule, "suggest", "loss")
+        self.settings, self.schedule, self.shared = changed(
+            {**preset, **by_hand(settings or {})}, own, schedule, SHARED
+        )
+        require_fixed(self.schedule and replace(self.schedule, refit=False, least_steps=0), "suggest", "loss")
         self.seed = require_seed(seed)
         self.device = find_device(device)
         self.floor = Floor(self.shared.min_users, "users", frozenset(), frozenset(), {})

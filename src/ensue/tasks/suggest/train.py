@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -14,6 +16,7 @@ from ensue.data.queries.rules import normalise
 from ensue.data.queries.tokens import SPECIAL, Kind, QueryTokenizer
 from ensue.errors import DataError
 from ensue.lines import plural
+from ensue.schedule import RISING, Schedule
 from ensue.tasks.suggest import save
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.dataset import CELLS, Sessions, prints
@@ -26,6 +29,14 @@ from ensue.training.optimizer import make_optimizer
 from ensue.training.report import Report
 from ensue.vocabulary import FIRST
 
+LEARNED_ORDER = (
+    "found_in_pool", "mixture", "mix", "validation_mrr", "word_cost", "validation_bleu",
+)  # fmt: skip
+"""What held-out sessions said, for the whole log has none of its own."""
+WANTED = 1000
+"""Held-out targets that say how to order suggestions, if ..."""
+LEAST_SHARE, MOST_SHARE = 0.1, 1 / 3
+"""... they are no more than a third of the log; of a large log it is a tenth. All are learned in the end."""
 DATED = 1e8
 """Times after this (seconds, 1973) count from 1970, so that sessions can be put in order of their start."""
 
@@ -35,18 +46,55 @@ def fit(
 ) -> Iterator[Report]:
     """See :meth:`ensue.tasks.suggest.predictor.SuggestPredictor.fit`."""
     require_pairs(data, "training data")
-    part, held, rule = _parts(data, valid, whole=state.schedule is None)
-    require_pairs(part, "training data")
-    learn_words(state, part)
-    if rule:
-        state.metadata.held_out = rule
+    split = _split(state, data, valid)
+    require_pairs(split.learned, "training data")
     if state.schedule is None:
+        learn_words(state, split.learned)
         state.model = state.retrieval
-        return
-    assert held is not None
-    require_pairs(held, "validation data")
-    yield from _train(state, part, held, checkpoint, resume)
-    learn_order(state, held)
+    else:
+        assert split.held_out is not None
+        require_pairs(split.held_out, "validation data")
+        learn_words(state, split.learned)
+        yield from _train(state, split.learned, split.held_out, "fit", checkpoint, resume)
+        floor = learn_order(state, split.held_out)
+        if split.whole is not None:
+            yield from _learn_all(state, split.whole, floor, checkpoint, resume)
+        if floor is not None:
+            _settle(state, floor)
+    if split.rule:
+        state.metadata.held_out = split.rule
+
+
+def _learn_all(
+    state: SuggestState, whole: Queries, floor: str | None, checkpoint: Path | None, resume: bool
+) -> Generator[Report, None, None]:
+    """Learn what was held out as well: count anew, and train for as many epochs as were best."""
+    chosen = state.metadata
+    learn_words(state, whole)
+    own = state.metadata
+    for name in LEARNED_ORDER:
+        if name in vars(chosen):
+            setattr(own, name, getattr(chosen, name))
+    if floor is None:
+        place = None if checkpoint is None else checkpoint.with_name(f"{checkpoint.name}.refit")
+        yield from _train(state, whole, None, "refit", place, resume, chosen.epochs)
+        own.epochs, own.validation_loss = chosen.epochs, chosen.validation_loss
+    own.notes += [note for note in chosen.notes if note not in own.notes]
+
+
+def _settle(state: SuggestState, floor: str) -> None:
+    """Become the counting model that ranked held-out sessions better than the network and all it was mixed with."""
+    figures = state.metadata.validation_mrr
+    assert figures is not None
+    state.metadata.notes.append(
+        f"this folder is {floor}: its MRR@10 on held-out sessions is {100 * figures[floor]:.2f}, that of the network "
+        f"mixed with it {100 * figures['mixed']:.2f}"
+    )
+    for name in LEARNED_ORDER:
+        if name != "validation_mrr":
+            state.metadata.unset(name)
+    state.model_name, state.settings, state.schedule, state.optimizer = floor, None, None, None
+    state.model = state.retrieval
 
 
 def require_pairs(data: Queries, where: str) -> None:
@@ -59,19 +107,38 @@ def require_pairs(data: Queries, where: str) -> None:
         raise DataError(f"{where}: no session has two queries, so nothing follows anything; give whole sessions")
 
 
-def _parts(data: Queries, valid: Queries | None, *, whole: bool) -> tuple[Queries, Queries | None, str]:
-    """What is learned, what is watched, and by which rule it was split off."""
+class _Split(NamedTuple):
+    """What is learned when."""
+
+    learned: Queries
+    held_out: Queries | None
+    """What early stopping and the order of suggestions look at."""
+    whole: Queries | None
+    """What is learned in the end; ``None``: nothing more."""
+    rule: str
+    """As the card says it."""
+
+
+def _split(state: SuggestState, data: Queries, valid: Queries | None) -> _Split:
+    """The file's own parts, or the sessions that begin last."""
     names = set(data.parts.unique()) if len(data.parts) else set()
     own = "train" in names and len(names) > 1
     part = data.part("train") if own else data
-    if valid is not None or whole:
-        return part, valid, "as given: only the sessions of train were learned" if own else ""
+    if valid is not None or state.schedule is None:
+        return _Split(part, valid, None, "as given: only the sessions of train were learned" if own else "")
+    refit = state.schedule.refit
     if own and "valid" in names:
         held = data.part("valid", novel=bool(data.novel[(data.parts == "valid").to_numpy()].any()))
         kind = " that the file marks as novel" if len(held) < len(data.part("valid")) else ""
-        return part, held, f"as given: {plural(len(part), 'session')} of train, {len(held):,} of valid{kind}"
+        rule = f"as given: {plural(len(part), 'session')} of train, {len(held):,} of valid{kind}"
+        known = data.select((data.parts == "train").to_numpy() | (data.parts == "valid").to_numpy())
+        return _Split(part, held, known if refit else None, f"{rule}, learned in the end" if refit else rule)
+    targets = int(np.maximum(part.histories.lengths - 1, 0).sum())
+    share = min(max(LEAST_SHARE, WANTED / max(targets, 1)), MOST_SHARE if refit else LEAST_SHARE)
     times = part.histories.times
-    return hold_out_queries(part, absolute=part.histories.timed and float(times.min()) > DATED)
+    absolute = part.histories.timed and float(times.min()) > DATED
+    learned, held, rule = hold_out_queries(part, share, absolute=absolute)
+    return _Split(learned, held, part if refit else None, rule)
 
 
 def learn_words(state: SuggestState, data: Queries) -> None:
@@ -113,28 +180,51 @@ def note_cuts(state: SuggestState, data: Sessions) -> None:
         notes.append(f"cut to {own.query_tokens} tokens: {plural(data.cut_queries, 'query', 'queries')}")
 
 
+def fitted(schedule: Schedule, rows: int, targets: int) -> Schedule:
+    """A schedule for so many windows and queries, in which the step size rises in a tenth of all steps at most.
+
+    Training stops on a plateau long before the last step, and of few steps none may be left after the paper's rise.
+    """
+    found = schedule.fitted(rows, targets)
+    if found.warm_up is None:
+        return found
+    steps = found.epochs * -(-rows // found.batch_size)
+    return replace(found, warm_up=max(1, min(found.warm_up, steps // RISING)))
+
+
 def _train(
-    state: SuggestState, part: Queries, held: Queries, checkpoint: Path | None, resume: bool
+    state: SuggestState,
+    part: Queries,
+    held: Queries | None,
+    stage: str,
+    checkpoint: Path | None,
+    resume: bool,
+    epochs: int | None = None,
 ) -> Generator[Report, None, None]:
-    """Train the network from its beginning; it ends with its best weights."""
-    schedule = state.schedule
-    assert schedule is not None
+    """Train the network from its beginning; it ends with its best weights, or after so many ``epochs``."""
+    assert state.schedule is not None
     torch.manual_seed(state.seed)
     state.model = state.new_network()
     network = state.module
-    state.optimizer = make_optimizer(network, schedule)
-    data, watched = state.windows(part.histories), state.windows(held.histories)
+    state.optimizer = make_optimizer(network, state.schedule)
+    data = state.windows(part.histories)
+    watched = None if held is None else state.windows(held.histories)
     note_cuts(state, data)
+    schedule = fitted(state.schedule, len(data), int((data.lengths - 1).sum()))
+    if epochs is not None:
+        schedule = replace(schedule, epochs=epochs)
     trained = yield from train(
         network,
         data,
-        lambda: mean_loss(network, watched, CELLS),
+        None if watched is None else lambda: mean_loss(network, watched, CELLS),
         schedule,
         optimizer=state.optimizer,
         seed=state.seed,
+        stage=stage,
         checkpoint=checkpoint,
         resume=resume,
-        fingerprint=save.fingerprint(state, [data, watched]),
+        fingerprint=save.fingerprint(state, [data] if watched is None else [data, watched]),
     )
-    state.metadata.epochs, state.metadata.validation_loss = trained.best_epoch, mean_loss(network, watched, CELLS)
-    state.seconds_an_epoch = trained.seconds_an_epoch
+    state.metadata.epochs, state.seconds_an_epoch = trained.best_epoch, trained.seconds_an_epoch
+    if watched is not None:
+        state.metadata.validation_loss = mean_loss(network, watched, CELLS)

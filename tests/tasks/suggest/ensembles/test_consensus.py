@@ -58,7 +58,7 @@ def test_worth_equals_a_literal_loop(seed: int) -> None:
     assert worth(texts, shares)[0] == pytest.approx(expected)
 
 
-def test_the_cost_is_the_one_with_the_highest_bleu() -> None:
+def test_the_cost_is_the_one_with_the_highest_bleu_and_ranks() -> None:
     random = np.random.default_rng(0)
     vocabulary = list("abcd")
 
@@ -66,17 +66,28 @@ def test_the_cost_is_the_one_with_the_highest_bleu() -> None:
         return " ".join(random.choice(vocabulary, random.integers(3, 8)))
 
     true = pl.Series([text() for _ in range(30)])
-    pools = [([*dict.fromkeys(text() for _ in range(6))],) for _ in range(30)]
+    pools = [
+        ([*dict.fromkeys([*(text() for _ in range(6)), *([own] if at % 3 else [])])],) for at, own in enumerate(true)
+    ]
     full = [(own, random.dirichlet(np.ones(len(own)))) for (own,) in pools]
     cost, found = choose_cost([*full, ([], np.array([]))], pl.concat([true, pl.Series(["nothing"])]))
 
-    def figure(cost: float | None) -> float:
-        first = [texts[order(texts, shares, cost)[0]] for texts, shares in full]
-        return float(bleu(ngram_counts(pl.Series(first), true).sum(0)))
+    def figure(cost: float | None) -> tuple[float, float]:
+        ordered = [[texts[place] for place in order(texts, shares, cost)] for texts, shares in full]
+        ranks = [own.index(text) + 1 if text in own else np.inf for own, text in zip(ordered, true, strict=True)]
+        own = float(bleu(ngram_counts(pl.Series([texts[0] for texts in ordered]), true).sum(0)))
+        return own * float(np.mean(1 / np.array(ranks))), own
 
     every = {own: figure(own) for own in (None, *COSTS)}
-    assert every[cost] == max(every.values()) and found["consensus"] == pytest.approx(every[cost], abs=1e-5)
-    assert found["likeliest"] == pytest.approx(every[None], abs=1e-5)
+    assert every[cost] == max(every.values()) and found["consensus"] == pytest.approx(every[cost][1], abs=1e-5)
+    assert found["likeliest"] == pytest.approx(every[None][1], abs=1e-5)
+
+
+def test_what_leads_does_not_push_the_truth_away() -> None:
+    """By words alone "a b c d e" would lead each time; yet "v w x y" is likeliest and came in nine of ten."""
+    pool = (["v w x y", "a b c d e", "a b c d f"], np.array([0.4, 0.3, 0.3]))
+    assert choose_cost([pool] * 10, pl.Series([*["v w x y"] * 9, "a b c d e"]))[0] is None
+    assert choose_cost([pool] * 10, pl.Series([*["v w x y"], *["a b c d e"] * 9]))[0] is not None
 
 
 def test_where_the_likeliest_is_best_nothing_changes() -> None:

@@ -14,10 +14,12 @@ from scipy.optimize import minimize
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.records import History
-from ensue.tasks.suggest.candidates import FEATURES, Candidate, features, shares
+from ensue.tasks.suggest.baselines.counting import RepeatLast
+from ensue.tasks.suggest.candidates import COUNTED, FEATURES, MIXED, Candidate, features, shares
+from ensue.tasks.suggest.catalogue import COUNTING
 from ensue.tasks.suggest.ensembles import reranker
 from ensue.tasks.suggest.ensembles.consensus import choose_cost
-from ensue.tasks.suggest.ensembles.reranker import PENALTY, learn_order, logit
+from ensue.tasks.suggest.ensembles.reranker import _better, learn_order, logit
 from ensue.tasks.suggest.metadata import Metadata
 from ensue.tasks.suggest.settings import SuggestSettings
 
@@ -46,40 +48,68 @@ def test_shares_by_hand() -> None:
     assert shares(np.array([])).tolist() == []
 
 
-def test_the_logit_equals_a_literal_one() -> None:
+def test_counting_adds_features_by_hand() -> None:
+    written = Candidate("a b", math.log(0.02), 3, written=True, expected=(0.01,) * 5)
+    found = Candidate("c", math.log(0.4), 2, written=False, unknown=1, place=1, count=2, expected=(0.5, 0, 0, 0, 0.25))
+    mixture = dict(zip(MIXED, (0.5, 0.1, 0.1, 0.1, 0.1, 0.1), strict=True))
+    table = features([written, found], 1.0, mixture, 10)
+    rows = [dict(zip((*FEATURES, *COUNTED), row, strict=True)) for row in table.tolist()]
+    # What the log does not keep only the network expects; an unknown word is one of ten.
+    assert rows[0]["mixture"] == pytest.approx(math.log(0.5 * 0.02))
+    assert rows[1]["mixture"] == pytest.approx(math.log(0.5 * 0.4 / 10 + 0.1 * 0.5 + 0.1 * 0.25))
+    assert rows[1]["log_last-query"] == pytest.approx(math.log(0.5)) and rows[1]["root_popular"] == 0.5
+    assert rows[1]["log_turn"] == pytest.approx(math.log(1e-20)) and rows[0]["root_turn"] == pytest.approx(0.1)
+    assert table[:, : len(FEATURES)].tolist() == features([written, found], 1.0).tolist()
+
+
+@pytest.mark.parametrize("strength", [1.0, 30.0])
+def test_the_logit_equals_a_literal_one(strength: float) -> None:
     random = np.random.default_rng(0)
     pools = [random.normal(size=(random.integers(2, 6), 4)) * [1, 5, 0, 0.1] for _ in range(40)]
     for pool in pools:
         pool[:, 2] = 7.0  # says nothing
     answers = [int((pool @ [1.0, 0.2, 0, -3]).argmax()) if number % 4 else 0 for number, pool in enumerate(pools)]
     every = np.concatenate(pools)
-    mean, scale = every.mean(0), np.where(every.std(0) > 0, every.std(0), np.inf)
+    mean, scale = every.mean(0), np.where(every.std(0) > 0, every.std(0), 1.0)
+    center = np.array([0, 0, 0, 1]) * scale
 
     def loss(weights: np.ndarray) -> float:
         total = 0.0
         for pool, answer in zip(pools, answers, strict=True):
             scores = [float(weights @ ((row - mean) / scale)) for row in pool]
             total += math.log(sum(map(math.exp, scores))) - scores[answer]
-        return total / len(pools) + PENALTY / 2 * float(weights @ weights)
+        return total + strength / 2 * float((weights - center) @ (weights - center))
 
-    expected = minimize(loss, np.zeros(4), tol=1e-10).x / scale
-    assert logit(pools, answers) == pytest.approx(expected, abs=1e-4)
-    assert logit(pools, answers)[2] == 0
+    expected = minimize(loss, center, tol=1e-10).x / scale
+    found = logit(pools, np.array(answers), strength)
+    assert found == pytest.approx(expected, abs=1e-3) and found[2] == 0
+    assert logit(pools, np.array(answers), None).tolist() == [0, 0, 0, 1]
+
+
+def test_a_counting_model_leads_by_more_than_an_error() -> None:
+    """Ten sessions of one target: ahead by .5 in each, then by 1 in one alone, which may be chance."""
+    ours = {"mixed": np.full(10, 0.25), **{name: np.zeros(10) for name in COUNTING}}
+    owners = np.arange(10)
+    assert _better({**ours, "popular": np.full(10, 0.75)}, owners) == "popular"
+    assert _better({**ours, "popular": np.append(np.full(9, 0.2), 1.0)}, owners) is None
+    assert _better(ours, owners) is None
 
 
 def ordered(monkeypatch: pytest.MonkeyPatch, **settings: object) -> Any:
-    """A predictor whose pools are always the same two, after its order was learned on thirty sessions."""
+    """A predictor whose pools are always the same three, after its order was learned on thirty sessions."""
+    nothing = (0.001,) * 5
     pool = [
-        Candidate("buy a red boat today", -4.5, 6, written=True),
-        Candidate("buy a red boat", -3.0, 5, written=True),
-        Candidate("where is the kite", -2.9, 5, written=False, place=0),
+        Candidate("buy a red boat today", -4.5, 6, written=True, expected=nothing),
+        Candidate("buy a red boat", -3.0, 5, written=True, expected=nothing),
+        Candidate("where is the kite", -2.9, 5, written=False, place=0, expected=nothing),
     ]
-    monkeypatch.setattr(reranker, "pools", lambda predictor, part, k, begun: [pool] * len(part))
+    monkeypatch.setattr(reranker, "asked_pools", lambda state, part, k, came: [(pool, pool[1:2])] * len(part))
+    monkeypatch.setattr(reranker, "count", lambda state, name, part, k: RepeatLast().suggest(part, k))
     held = Queries(Histories.of(History(("red boat", "buy a red boat")) for _ in range(30)))
     shared = SuggestSettings(**settings)  # type: ignore[arg-type]
     predictor = SimpleNamespace(shared=shared, metadata=Metadata())
-    predictor.metadata.notes = []
-    learn_order(predictor, held)  # type: ignore[arg-type]
+    predictor.metadata.notes, predictor.metadata.tokens = [], 100
+    assert learn_order(predictor, held) is None  # type: ignore[arg-type]
     return predictor
 
 
@@ -91,13 +121,15 @@ def test_the_cost_of_a_word_is_learned_where_it_is_asked_for(monkeypatch: pytest
     pool = (["buy a red boat today", "buy a red boat", "where is the kite"], weighed)
     cost, figures = choose_cost([pool] * 30, pl.Series(["buy a red boat"] * 30))
     assert figures == {"likeliest": 0.0, "consensus": 1.0} and cost is not None and cost > 0
-    assert facts == {"notes": [], "word_cost": cost, "validation_bleu": figures}
+    assert facts == {"notes": [], "tokens": 100, "word_cost": cost, "validation_bleu": figures}
     mixed = ordered(monkeypatch, retrieved=5).metadata.to_dict()
     assert "mix" in mixed and "word_cost" not in mixed
-    assert ordered(monkeypatch).metadata.to_dict() == {"notes": []}
+    assert ordered(monkeypatch).metadata.to_dict() == {"notes": [], "tokens": 100}
 
 
 def test_both_are_learned_where_both_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = ordered(monkeypatch, retrieved=5, first="consensus").metadata.to_dict()
-    assert facts["found_in_pool"] == 1.0 and facts["validation_mrr@10"] == {"network": 0.5, "mixed": 1.0}
+    figures = facts["validation_mrr@10"]
+    assert facts["found_in_pool"] == 1.0 and (figures["network"], figures["mixed"]) == (0.5, 1.0)
+    assert figures["popular"] == 0 and facts["mixture"]["network"] == max(facts["mixture"].values())
     assert facts["word_cost"] is None  # the mixed order has the true one in front already

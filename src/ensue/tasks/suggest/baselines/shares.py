@@ -30,6 +30,8 @@ from ensue.vocabulary import FIRST
 
 GIVEN = ("last-query", "co-occurrence", "after-words", "turn")
 """What shares are given."""
+SOURCES = (*GIVEN, "popular")
+"""All that expects a share of each query."""
 MOST = 500
 """Queries that a given thing speaks for at most, those that came most often: what the rarest words say is whole."""
 _GROUP = 256

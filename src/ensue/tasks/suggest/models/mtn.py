@@ -56,7 +56,7 @@ SCHEDULE = Schedule(
     beta2=0.98,
     weight_decay=0.0,
     patience=3,
-    refit=False,
+    refit=True,
     replay=0,
 )
 

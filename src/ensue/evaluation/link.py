@@ -246,14 +246,23 @@ def _card(predictor: LinkPredictor, asked: Asked) -> LinkCard:
         f"{known:,}: every article that the model knows or the data brings",
         f"{plural(len(data), 'post')} with {plural(len(asked.pool), 'article')} that any is about, in one list of "
         f"{plural(len(data) * len(asked.pool), 'pair')}, {int(asked.related.sum()):,} of them true",
-        f"best tells from all scored posts, without labels, which articles are much discussed (pull "
-        f"{predictor.prior_strength:g}); every other row ranks each post alone"
-        if _pulls(predictor)
-        else "every post is ranked alone",
+        _together(predictor),
         "means over posts; article_mrr and article_map over articles; mrp is the mean of precision at r",
         f"articles with posts in training: {shared:,} of {len(asked.pool):,}; posts that were trained on: {copies:,}",
         f"posts that repeat a headline: {pasted:,}",
         f"95 %, {RESAMPLES} resamples of articles with their posts; the verdict is paired and two-sided",
+    )
+
+
+def _together(predictor: LinkPredictor) -> str:
+    """What of the posts is ranked together, and by which score where one of ``best`` stands alone."""
+    alone = predictor.metadata.alone
+    stands = "" if alone is None else f"best is its score {alone} alone, which no weights beat on held-out posts; "
+    if not _pulls(predictor):
+        return f"{stands}every post is ranked alone"
+    return (
+        f"{stands}best tells from all scored posts, without labels, which articles are much discussed (pull "
+        f"{predictor.prior_strength:g}); every other row ranks each post alone"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ from ensue.tasks.link.ensembles.weighted_sum import standardised
 from ensue.tasks.link.held_out import Labelled, alike, choose, reciprocal
 from ensue.tasks.link.measures import by_row
 from ensue.tasks.link.predictor import LinkPredictor
-from tests.tasks.link.checks import planted
+from tests.tasks.link.checks import NAMES, planted
 
 
 def labelled(num: int, gains: tuple[float, ...], seed: int = 0, size: int = 40) -> Labelled:
@@ -81,6 +82,25 @@ def test_a_part_that_is_unlike_does_not_teach() -> None:
     assert not alike(mixed, given)
     more = labelled(240, (1.0, 3.0))
     assert alike(more, given)
+
+
+@pytest.mark.parametrize("num", [2, 3, 5])
+@pytest.mark.parametrize("model", ["best", "tfidf"])
+def test_a_handful_of_labels_is_enough(model: str, num: int) -> None:
+    """Nothing is a warning, no number is missing, and the untrained sum stands."""
+    data = planted(NAMES[:num], 1)
+    predictor = LinkPredictor(model)
+    list(predictor.fit(data))
+    assert np.isfinite(predictor.scores(data.posts).whole()).all()
+    assert predictor.metadata.alone == ("untrained" if model == "best" else None)
+    json.dumps(predictor.summary(), allow_nan=False)
+
+
+def test_posts_that_teach_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held_out, "_CELLS", 12 * 20)
+    predictor = LinkPredictor("best")
+    list(predictor.fit(planted()))
+    assert (predictor.metadata.posts, predictor.metadata.validation_posts) == (48, 20)
 
 
 def test_ranks_are_those_of_the_table() -> None:

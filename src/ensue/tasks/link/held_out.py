@@ -33,7 +33,7 @@ PENALTIES = (1000.0, 100.0, 10.0, 1.0)
 LESS = (0.0, 2.0)
 """What held-out posts choose from: by how much s_0 falls, so that none is e^2 times less likely; no more than that, for
 no label tells of posts that are about none."""
-_POSTS, _CELLS = 1 << 13, 1 << 24
+_POSTS, _CELLS = 1 << 13, 1 << 23
 """Posts, and scores of a name, that teach at most: a dozen numbers are learned."""
 
 

@@ -58,12 +58,11 @@ def fit(
         index = ArticleIndex.of(data.articles)
     part, held = _linked(part, index, "training data"), _linked(held, index, "validation data")
     state.article_index = index
-    learned, labelled = part, held
+    learned = part
     if state.schedule is None:  # nothing is trained on some of the posts, so that all can teach weights
         learned = replace(part, posts=_both(part.posts, held.posts))
         if valid is None and not {"train", "valid"} <= data.parts:
             learned = replace(learned, posts=replace(learned.posts, parts=None))
-        labelled = sample(state, learned)
     state.metadata = Metadata(
         articles=len(learned.articles),
         posts=len(learned),
@@ -77,7 +76,7 @@ def fit(
         yield from _train(state, part, held, checkpoint, resume)
     elif isinstance(state.settings, SbertSettings):
         _use_encoder(state)
-    scores = None
+    labelled, scores = sample(state, learned if state.schedule is None else held), None
     if state.model_name == "best":
         labelled, scores = choose_weights(state, labelled)
     learn_probabilities(state, labelled, scores)

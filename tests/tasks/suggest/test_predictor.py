@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -186,3 +187,18 @@ def test_settings_that_mean_nothing(settings: dict[str, object], message: str) -
     with pytest.raises(SettingError) as error:
         SuggestPredictor("mtn", settings=settings)
     assert str(error.value) == message
+
+
+def test_a_counting_model_leans_on_what_brings_a_suggestion_its_share() -> None:
+    made = SuggestPredictor("after-words", settings={"min_users": 1})
+    list(made.fit(queries([History(values) for values in [("red boat", "a"), ("blue car", "a"), ("car", "b")]])))
+    (answer,) = made.predict([History(("red kite", "car"))], 2)
+    # N is 6: red came once before a, ln(1 + 6 / 1); kite is not known; car twice. a has 1 / 2 of red, 0.8 as far, and
+    # 1 / 4 of car; b has 1 / 4 of car.
+    red, car = 0.8 * math.log(7) / 2, math.log(4) / 4
+    by_value = {choice.value: choice.heeded for choice in answer.choices}
+    assert [heed.value for heed in by_value["a"]] == ["red kite", "car"]
+    assert [heed.share for heed in by_value["a"]] == pytest.approx([red / (red + car), car / (red + car)])
+    assert [(heed.value, heed.share) for heed in by_value["b"]] == [("car", 1.0)]
+    made.model_name = "popular"
+    assert not any(choice.heeded for choice in made.predict([History(("red kite", "car"))], 2)[0].choices)

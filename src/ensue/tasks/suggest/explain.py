@@ -22,12 +22,14 @@ from ensue.metrics import Floats
 from ensue.records import History
 from ensue.settings import require_k
 from ensue.tasks.state import require_trained
+from ensue.tasks.suggest.baselines.shares import GIVEN
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch
 from ensue.tasks.suggest.dataset import spell_out
 from ensue.tasks.suggest.infer import GROUP, batch_of, clean, clean_prefix, ranked, tokens_of
 from ensue.tasks.suggest.model import evaluating
 from ensue.tasks.suggest.models.scoring import score
 from ensue.tasks.suggest.state import SuggestState
+from ensue.text.sparse import SparseRows
 from ensue.vocabulary import FIRST
 
 WIDEST = 1000
@@ -114,19 +116,32 @@ Heeded = list[tuple[int, float, float | None]]
 
 
 def _counted(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator[list[Heeded]]:
-    """Counting looks at the last query, or shows an earlier one again; what is only popular leans on nothing."""
-    following = state.following
+    """What each query brings of a suggestion's share, or that it is shown again; what is only popular leans on none."""
+    following, name = state.following, {"most-frequent-next": "last-query"}.get(state.model_name, state.model_name)
+    rows = state.shares.by_query(name, sessions, following.places(sessions)[0]) if name in GIVEN else None
     for row, choices in enumerate(lists):
-        values = sessions.record(row).values
-        last = len(values) - 1
-        place = following.vocabulary.id(values[-1]) - FIRST
-        span = slice(*following.rows[place : place + 2].tolist()) if place >= 0 else slice(0)
-        after = {following.vocabulary.value(int(id) + FIRST) for id in following.followers[span]}
+        values, low = sessions.record(row).values, int(sessions.offsets[row])
         turns = {value: turn for turn, value in enumerate(values)}
+        brings = [] if rows is None else [(turn, _cells(rows, low + turn)) for turn in range(len(values))]
         yield [
-            [(turns[text], 1.0, None)] if text in turns else [(last, 1.0, None)] if text in after else []
-            for text, _ in choices
+            [(turns[text], 1.0, None)]
+            if text in turns
+            else _largest([(turn, own[place]) for turn, own in brings if place in own])
+            for text, place in ((text, following.vocabulary.id(text) - FIRST) for text, _ in choices)
         ]
+
+
+def _cells(rows: SparseRows, row: int) -> dict[int, float]:
+    """The filled cells of a row."""
+    part = slice(rows.indptr[row], rows.indptr[row + 1])
+    return dict(zip(rows.indices[part].tolist(), rows.data[part].tolist(), strict=True))
+
+
+def _largest(parts: list[tuple[int, float]]) -> Heeded:
+    """The turns that bring the most, with their shares of all that turns bring."""
+    whole = sum(part for _, part in parts)
+    best = sorted(parts, key=lambda pair: -pair[1])[:SHOWN]
+    return [(turn, part / whole, None) for turn, part in best]
 
 
 def _networks(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator[list[Heeded]]:

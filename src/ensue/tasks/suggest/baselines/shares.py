@@ -71,26 +71,35 @@ class Shares:
             sessions: what was typed so far.
             places: (events,) of :meth:`.MostFrequentNext.places`.
         """
+        owners = sessions.sequence_index()
+        return self._of(name, sessions, places, owners, len(sessions))
+
+    def by_query(self, name: str, sessions: Histories, places: Index) -> SparseRows:
+        """(events, queries) the part of :meth:`of` that each query typed brings."""
+        return self._of(name, sessions, places, np.arange(len(places)), len(places))
+
+    def _of(self, name: str, sessions: Histories, places: Index, rows: Index, number: int) -> SparseRows:
+        """Shares added up in so many rows, one for each event or for several."""
         table = self.tables[name]
-        owners, given, weights = self._given(name, sessions, places, table)
+        events, given, weights = self._given(name, sessions, places, table)
+        owners = sessions.sequence_index()[events]
         whole = np.bincount(owners, weights, len(sessions))
         known = given >= 0
-        owners, given, weights = owners[known], given[known], weights[known] / whole[owners[known]]
-        return sparse_rows(owners, given, weights, (len(sessions), len(table.counts))) @ table.shares
+        weights = weights[known] / whole[owners[known]]
+        return sparse_rows(rows[events[known]], given[known], weights, (number, len(table.counts))) @ table.shares
 
     def _given(self, name: str, sessions: Histories, places: Index, table: _Rows) -> tuple[Index, Index, Floats]:
-        """Whose, which row of the table (-1 where there is none), and how much it weighs; owners never fall."""
+        """By which event, which row of the table (-1: none), and how much it weighs; events never fall."""
         lengths = sessions.lengths
         if name == "turn":
             filled = np.flatnonzero(lengths)
-            return filled, np.minimum(lengths[filled], TURNS) - 1, np.ones(len(filled))
-        owners = sessions.sequence_index()
-        ages = np.repeat(sessions.offsets[1:], lengths) - np.arange(len(owners)) - 1
+            return sessions.offsets[1:][filled] - 1, np.minimum(lengths[filled], TURNS) - 1, np.ones(len(filled))
+        ages = np.repeat(sessions.offsets[1:], lengths) - np.arange(len(places)) - 1
         near = np.flatnonzero(ages < {"last-query": 1, "co-occurrence": REACH, "after-words": LATEST}[name])
         faded: Floats = FADE ** ages[near].astype(np.float64)
         if name != "after-words":
             known = (places[near] >= 0) & (places[near] < len(self.following.queries))
-            return owners[near], np.where(known, places[near], -1), faded
+            return near, np.where(known, places[near], -1), faded
         words = [[*dict.fromkeys(words_of(sessions.vocabulary.value(id)))] for id in sessions.ids[near].tolist()]
         sizes = [len(own) for own in words]
         flat = [word for own in words for word in own]
@@ -98,7 +107,7 @@ class Shares:
         counts = np.append(table.counts, 1.0)[given]  # the last, at -1: of one that is not known
         rare: Floats = np.log1p(self.following.totals.sum() / np.maximum(counts, 1.0))
         weights: Floats = np.repeat(faded, sizes) * rare
-        return np.repeat(owners[near], sizes), given, weights
+        return np.repeat(near, sizes), given, weights
 
     def suggest(self, name: str, sessions: Histories, k: int, *, typed: bool = False) -> Suggestions:
         """Up to ``k`` queries a session by falling share, ties in order of frequency and arrival.

@@ -37,10 +37,28 @@ def test_held_out_sessions_are_learned_in_the_end() -> None:
     assert part.metadata.held_out == "the last 7 of 68 in file order"
 
 
-def test_validation_data_that_is_given_is_not_learned() -> None:
-    given = queries([History(("find boat", "late boat"))] * 8)
-    made = fitted(queries(planted(60, 0)), given)
-    assert made.metadata.sessions == 60 and "late boat" not in made.following.queries
+def timed(record: History, begun: float) -> History:
+    return History(record.values, (begun, begun + 1))
+
+
+@pytest.mark.parametrize(
+    ("users", "begun", "rule"),
+    [
+        (False, 2e9, "8 given, learned in the end (--no-refit: not)"),
+        (False, 1e9, "8 given, and not learned: not later than the training data"),
+        (True, 2e9, "8 given, and not learned: nobody knows which users stand in both logs"),
+    ],
+)
+def test_validation_data_that_is_later_is_learned(users: bool, begun: float, rule: str) -> None:
+    data = queries([timed(record, 1.5e9) for record in planted(60, 0)])
+    given = queries([timed(History(("find boat", "late boat")), begun)] * 8)
+    if users:
+        data = replace(data, users=np.full(len(data.histories.vocabulary.values), 9))
+    made = fitted(data, given)
+    learned = rule.startswith("8 given, learned")
+    assert (made.metadata.sessions, made.metadata.held_out) == (68 if learned else 60, rule)
+    assert ("late boat" in made.following.queries) == learned
+    assert fitted(data, given, refit=False).metadata.sessions == 60
 
 
 def test_the_files_own_parts_are_learned_but_for_the_test() -> None:

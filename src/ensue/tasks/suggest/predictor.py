@@ -32,7 +32,7 @@ class SuggestPredictor(SuggestState):
         Training stops by the loss on validation sessions: the rank of the true next query would cost a search for each
         at every check, and most of them no model can rank. Without ``valid`` these are the file's own, or the sessions
         that begin last: a tenth, and of a small log up to a third. Unless ``refit`` is off, all of it is learned in the
-        end; what is given as ``valid`` is not, for nobody knows which people stand in both logs.
+        end, and so is ``valid`` where it is later and neither log knows users: people in both would count twice.
 
         Where a counting model ranks them higher than the network mixed with it, the predictor becomes that model.
 

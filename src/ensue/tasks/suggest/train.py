@@ -11,11 +11,13 @@ import numpy as np
 import polars as pl
 import torch
 
+from ensue.data.histories import Histories
 from ensue.data.queries import Queries, hold_out_queries
 from ensue.data.queries.rules import normalise
 from ensue.data.queries.tokens import SPECIAL, Kind, QueryTokenizer
 from ensue.errors import DataError
 from ensue.lines import plural
+from ensue.metrics import Floats
 from ensue.schedule import RISING, Schedule
 from ensue.tasks.suggest import save
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
@@ -27,7 +29,7 @@ from ensue.tasks.suggest.state import SuggestState
 from ensue.training.loop import mean_loss, train
 from ensue.training.optimizer import make_optimizer
 from ensue.training.report import Report
-from ensue.vocabulary import FIRST
+from ensue.vocabulary import FIRST, Vocabulary
 
 LEARNED_ORDER = (
     "found_in_pool", "mixture", "mix", "validation_mrr", "word_cost", "validation_bleu",
@@ -63,6 +65,42 @@ def fit(
             _settle(state, floor)
     if split.rule:
         state.metadata.held_out = split.rule
+
+
+def _given(data: Queries, valid: Queries, rule: str, *, refit: bool) -> _Split:
+    """Validation data that was given is learned in the end if it is later, and no person can be counted twice for it.
+
+    It is later where no session of it began before the last one of the training data; where neither has a clock, files
+    stand for the order in which they were given. People in both logs would reach the privacy floor twice.
+    """
+    if not refit:
+        return _Split(data, valid, None, rule)
+    one, other = data.histories, valid.histories
+    why = ""
+    if len(data.users) or len(valid.users):
+        why = "nobody knows which users stand in both logs"
+    elif one.timed != other.timed or (_dated(one) and _dated(other) and _starts(other).min() < _starts(one).max()):
+        why = "not later than the training data"
+    begun = f"{rule}; " if rule else ""
+    if why:
+        return _Split(data, valid, None, f"{begun}{len(valid):,} given, and not learned: {why}")
+    vocabulary = Vocabulary(one.vocabulary.values)
+    vocabulary.add(other.vocabulary.values)
+    parts = [own.encode(vocabulary) for own in (one, other)]
+    offsets = np.concatenate([one.offsets, one.offsets[-1] + other.offsets[1:]])
+    ids, times = (np.concatenate([getattr(own, name) for own in parts]) for name in ("ids", "times"))
+    whole = Queries(Histories(ids, offsets, vocabulary, times))
+    return _Split(data, valid, whole, f"{begun}{len(valid):,} given, learned in the end (--no-refit: not)")
+
+
+def _dated(sessions: Histories) -> bool:
+    """Whether times count from 1970, so that sessions can be put in order of their start."""
+    return sessions.timed and float(sessions.times.min()) > DATED
+
+
+def _starts(sessions: Histories) -> Floats:
+    """When each session that holds anything began."""
+    return sessions.times[sessions.offsets[:-1][sessions.lengths > 0]]
 
 
 def _learn_all(
@@ -124,9 +162,12 @@ def _split(state: SuggestState, data: Queries, valid: Queries | None) -> _Split:
     names = set(data.parts.unique()) if len(data.parts) else set()
     own = "train" in names and len(names) > 1
     part = data.part("train") if own else data
-    if valid is not None or state.schedule is None:
-        return _Split(part, valid, None, "as given: only the sessions of train were learned" if own else "")
+    rule = "as given: only the sessions of train were learned" if own else ""
+    if state.schedule is None:
+        return _Split(part, valid, None, rule)
     refit = state.schedule.refit
+    if valid is not None:
+        return _given(part, valid, rule, refit=refit)
     if own and "valid" in names:
         held = data.part("valid", novel=bool(data.novel[(data.parts == "valid").to_numpy()].any()))
         kind = " that the file marks as novel" if len(held) < len(data.part("valid")) else ""
@@ -135,9 +176,7 @@ def _split(state: SuggestState, data: Queries, valid: Queries | None) -> _Split:
         return _Split(part, held, known if refit else None, f"{rule}, learned in the end" if refit else rule)
     targets = int(np.maximum(part.histories.lengths - 1, 0).sum())
     share = min(max(LEAST_SHARE, WANTED / max(targets, 1)), MOST_SHARE if refit else LEAST_SHARE)
-    times = part.histories.times
-    absolute = part.histories.timed and float(times.min()) > DATED
-    learned, held, rule = hold_out_queries(part, share, absolute=absolute)
+    learned, held, rule = hold_out_queries(part, share, absolute=_dated(part.histories))
     return _Split(learned, held, part if refit else None, rule)
 
 

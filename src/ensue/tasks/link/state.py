@@ -12,7 +12,7 @@ from torch import Tensor
 from ensue.data.posts import Articles
 from ensue.errors import SettingError
 from ensue.nn.device import find_device, room_for
-from ensue.schedule import Schedule, require_fixed
+from ensue.schedule import Schedule, by_hand, require_fixed
 from ensue.settings import changed, require_seed
 from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.catalogue import MODELS, SHARED
@@ -67,7 +67,7 @@ class LinkState:
         learned = str(changes.get("learned", "")) if model == "best" else ""
         if learned:
             own, schedule = _learned(learned)
-        self.settings, self.schedule, self.shared = changed(changes, own, schedule, SHARED)
+        self.settings, self.schedule, self.shared = changed(by_hand(changes), own, schedule, SHARED)
         if model != "best" and self.shared.learned:
             raise SettingError(f"learned is {self.shared.learned!r}; only model best weighs a learned score")
         if isinstance(own, LinkSettings) and changes.get("encoder", own.encoder) != own.encoder:
@@ -77,7 +77,7 @@ class LinkState:
                 "sbert needs an encoder: --set encoder=NAME (of `ensue link`, --encoder NAME), a folder or a name that "
                 "sentence-transformers knows"
             )
-        require_fixed(self.schedule, "link", "mrr")
+        require_fixed(self.schedule and replace(self.schedule, least_steps=0), "link", "mrr")
         self.seed, self.device = require_seed(seed), find_device(device)
         self._article_index: ArticleIndex | None = None
         """The articles that posts are compared with; ``None`` before anything was learned."""

@@ -179,13 +179,17 @@ def _train(
         state.metadata.known_vectors = len(start[0])
     state.model, state.optimizer = network, new_optimizer(module_of(network), schedule)
     data = links(state, part)
+    fitted = schedule.fitted(len(data), len(data))
+    if fitted != schedule:
+        own_links = plural(len(data), "link")
+        state.metadata.notes.append(f"{own_links}: {fitted.batch_size} a batch and at most {fitted.epochs} epochs")
     learned = part.select(np.arange(min(len(part), SAMPLE)))
     before = _validate(state, learned)
     trained = yield from train(
         module_of(network),
         data,
         lambda: _validate(state, held),
-        schedule,
+        fitted,
         optimizer=state.optimizer,
         seed=state.seed,
         checkpoint=checkpoint,

@@ -95,7 +95,9 @@ class Schedule(Settings):
         while rows < size * self.least_steps and targets * (size // 2) >= rows * LEAST_TARGETS:
             size //= 2
         longer = min(wanted // max(1, -(-rows // size)), self.most_epochs or 0)
-        return replace(self, batch_size=size, epochs=max(self.epochs, longer))
+        epochs = max(self.epochs, longer)
+        patience = epochs if self.patience >= self.epochs else self.patience  # as before: to the end of the cosine
+        return replace(self, batch_size=size, epochs=epochs, patience=patience)
 
     def batch(self, halvings: int) -> int:
         """The batch size after so many checks without a better figure."""

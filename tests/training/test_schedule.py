@@ -31,12 +31,17 @@ FITTED = MODELS["core"][2]
 )
 def test_the_batch_is_the_largest_with_enough_steps_an_epoch(rows: int, each: float, size: int, epochs: int) -> None:
     assert FITTED is not None
-    assert FITTED.fitted(rows, int(rows * each)) == Schedule(**vars(FITTED) | {"batch_size": size, "epochs": epochs})
+    expected = Schedule(**vars(FITTED) | {"batch_size": size, "epochs": epochs, "patience": epochs})
+    assert FITTED.fitted(rows, int(rows * each)) == expected
 
 
 def test_a_schedule_without_least_steps_fits_every_log() -> None:
     schedule = Schedule(batch_size=64)
     assert schedule.fitted(1, 1) == schedule
+
+
+def test_more_epochs_leave_a_patience_that_was_set() -> None:
+    assert Schedule(epochs=8, least_steps=400, most_epochs=32, patience=3).fitted(100, 320).patience == 3
 
 
 def test_a_batch_below_the_least_stays() -> None:

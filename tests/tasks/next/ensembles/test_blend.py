@@ -122,6 +122,31 @@ def test_adds_a_number_by_how_far_back_an_item_stands() -> None:
         torch.testing.assert_close(scores[row, FIRST:] - own[row, FIRST:], expected, atol=1e-5, rtol=0)
 
 
+def test_interpolated_counts_are_one_of_its_parts() -> None:
+    model, vocabulary = blend(0.0)
+    model.interpolated.count(Histories.of(PAST, vocabulary))
+    model.mix.fill_(1.0)
+    batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
+    with torch.no_grad():
+        (scores, (weights,)), (own, (heard,)) = model(batch), model.network(batch)
+        counted, (counted_heard,) = model.interpolated(batch)
+        torch.testing.assert_close(scores[:, FIRST:], own[:, FIRST:] + counted[:, FIRST:])
+        both = heard + counted_heard
+        torch.testing.assert_close(weights[0, :2], (both / both.sum(-1, keepdim=True))[0, :2])
+        model.scale.fill_(1e-9)
+        torch.testing.assert_close(model(batch).scores[:, FIRST:], counted[:, FIRST:])  # the floor itself
+    assert bool(scores[:, :FIRST].isneginf().all())
+
+
+def test_what_never_came_has_a_place() -> None:
+    model, vocabulary = blend(0.0)
+    model.mix.fill_(1.0)
+    model.interpolated.count(Histories.of([History(("a", "b", "a"))] * 3, vocabulary))
+    batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
+    with torch.no_grad():
+        assert bool(model(batch).scores[:, FIRST:].isfinite().all())
+
+
 def test_the_network_has_its_own_number() -> None:
     model, vocabulary = blend(0.0)
     batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
@@ -137,13 +162,14 @@ def test_the_numbers_are_the_likeliest_on_the_held_out_part() -> None:
     assert float(model.lean) in LEANS
     windows = Windows(held, model.reach)
     batch = windows.batch(np.arange(len(windows)))
-    numbers = torch.cat([model.scale, model.weight, model.step, model.repeat])
+    numbers = torch.cat([model.scale, model.weight, model.step, model.mix, model.repeat])
 
     def chance(numbers: torch.Tensor) -> float:
         model.scale.fill_(numbers[0])
         model.weight.fill_(numbers[1])
         model.step.fill_(numbers[2])
-        model.repeat.copy_(numbers[3:])
+        model.mix.fill_(numbers[3])
+        model.repeat.copy_(numbers[4:])
         with torch.no_grad():
             scores = model(batch).scores.double()
         prior = ((numbers - torch.tensor(PRIOR)) / SPREAD).square().sum() / 2
@@ -151,11 +177,11 @@ def test_the_numbers_are_the_likeliest_on_the_held_out_part() -> None:
 
     best = chance(numbers)
     assert best > chance(torch.tensor(PRIOR))
-    for place in range(3 + len(REPEATS)):
+    for place in range(4 + len(REPEATS)):
         for change in (-0.05, 0.05):
             other = numbers.clone()
             other[place] += change
-            if place >= 3 or other[place] > 0.02:
+            if place >= 4 or other[place] > 0.02:
                 assert chance(other) < best, (place, change)
 
 
@@ -177,7 +203,7 @@ def test_the_second_training_keeps_the_weight_and_remembers_everything() -> None
     alone = NextPredictor("blend", settings={"dim": 8, "epochs": 1, "refit": False}, seed=0, device="cpu")
     for _ in alone.fit(Histories.of(data)):
         pass
-    for name in ("scale", "weight", "step", "repeat", "lean"):
+    for name in ("scale", "weight", "step", "mix", "repeat", "lean"):
         assert torch.equal(getattr(network_of(made), name), getattr(network_of(alone), name))
     assert float(network_of(made).weight) > 0
     assert float(network_of(made).memory.totals.sum()) == 600

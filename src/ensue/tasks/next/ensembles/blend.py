@@ -8,7 +8,8 @@ far back stands what comes again, but neither knows anything else. They meet fou
 - A candidate's score is ``scale`` times CORE's plus ``weight`` times ln(1 + its share among VS-kNN's neighbours /
   ``FLOOR``): nothing for what no neighbour holds, more and more slowly beyond.
 - To that comes ``step`` times ln(1 + its share among what followed the latest event at once / ``STEP_FLOOR``). Shops
-  in which people go back and forth between a few items gain most.
+  in which people go back and forth between a few items gain most. And ``mix`` times the logarithm of what interpolated
+  counts give it: with the other numbers at 0, that floor itself.
 - And for what the session itself holds a number by how far back it stands, of ``repeat``.
 
 ``lean`` is the one with the best NDCG@20 on the held-out part, at weight 1 of the network and of the neighbours. All
@@ -19,6 +20,7 @@ decided: over the whole catalogue the likelihood is one of its tail. After that 
 network                :class:`ensue.tasks.next.models.core.CORE`
 memory                 :class:`ensue.tasks.next.baselines.session_knn.VSKNN`
 following              :class:`ensue.tasks.next.baselines.counting.Markov`
+interpolated counts    :class:`ensue.tasks.next.baselines.interpolated.Interpolated`
 vectors that lean      ``Blend.table``
 the sum of scores      ``Blend.forward``
 the choice of numbers  ``Blend.finish``
@@ -41,6 +43,7 @@ from ensue import metrics
 from ensue.data.histories import Histories, Index, entries_of
 from ensue.settings import Size
 from ensue.tasks.next.baselines.counting import CountingSettings, Markov
+from ensue.tasks.next.baselines.interpolated import Interpolated
 from ensue.tasks.next.baselines.repeats import own_values
 from ensue.tasks.next.baselines.session_knn import VSKNN, VSKNNSettings
 from ensue.tasks.next.batch import Batch, Output
@@ -53,6 +56,8 @@ FLOOR = 0.001
 """Shares among the neighbours well below this count as nothing."""
 STEP_FLOOR = 0.01
 """Shares among the followers well below this count as nothing."""
+NEVER = -20.0
+"""The logarithm of a share at least: counts know nothing of what never came."""
 DECAY = "linear"
 """How the memory weighs clicks by their distance; this and 300 neighbours: the last tenth of Diginetica's training."""
 LEANS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
@@ -61,9 +66,9 @@ FARTHEST = 100.0
 """At this a candidate's own vector has no say any more."""
 REPEATS = (1, 2, 3, 4, 6, 11, 21)
 """The distances at which each class of repeats begins; the latest event is at 1."""
-PRIOR = (0.25, 0.75, 0.5, *(0.0 for _ in REPEATS))
-"""What network, neighbours, followers and each class of repeats weigh without a held-out target: the middle of what
-2,000 sessions each of Diginetica, Yoochoose and Globo chose on sessions after them."""
+PRIOR = (0.2, 0.4, 0.2, 0.5, *(0.0 for _ in REPEATS))
+"""What network, neighbours, followers, interpolated counts and repeats weigh without a held-out target: near what 2,000
+sessions each of Diginetica, Yoochoose and Globo chose on sessions after them."""
 SPREAD = 1.0
 """Standard deviation of the numbers around ``PRIOR``."""
 LEAST = 0.02
@@ -100,7 +105,7 @@ class Blend(nn.Module):
         num_ids: size of the catalogue, padding and unknown included.
     """
 
-    counted: tuple[str, ...] = ("memory", "following")
+    counted: tuple[str, ...] = ("memory", "following", "interpolated")
 
     def __init__(self, settings: BlendSettings, num_ids: int) -> None:
         super().__init__()
@@ -109,15 +114,18 @@ class Blend(nn.Module):
         self.network = CORE(CORESettings(**own), num_ids)
         self.memory = VSKNN(settings.memory(), num_ids)
         self.following = Markov(CountingSettings(), num_ids)
+        self.interpolated = Interpolated(CountingSettings(), num_ids)
         self.register_buffer("scale", torch.ones(1))
         self.register_buffer("weight", torch.zeros(1))
         self.register_buffer("step", torch.zeros(1))
+        self.register_buffer("mix", torch.zeros(1))
         self.register_buffer("repeat", torch.zeros(len(REPEATS)))
         self.register_buffer("lean", torch.zeros(1))
         self.register_buffer("beside", torch.zeros(num_ids, settings.dim))
         self.scale: Tensor
         self.weight: Tensor
         self.step: Tensor
+        self.mix: Tensor
         self.repeat: Tensor
         self.lean: Tensor
         self.beside: Tensor
@@ -133,6 +141,7 @@ class Blend(nn.Module):
         grown = Blend(self.settings, num_ids)
         grown.network, grown.memory = self.network.grow(num_ids), self.memory.grow(num_ids)
         grown.following = cast(Markov, self.following.grow(num_ids))
+        grown.interpolated = self.interpolated.grow(num_ids)
         grown.take(self)
         grown.beside[: len(self.beside)] = self.beside
         return grown
@@ -175,6 +184,10 @@ class Blend(nn.Module):
                 weights + self.step * torch.eye(weights.shape[-1], device=weights.device) * batch.target_mask[:, None]
             )
             scores.view(-1).index_add_(0, cell, self.step * followed)
+        if float(self.mix):
+            expected, heard = self._interpolate(batch)
+            weights = weights + self.mix * heard
+            scores.add_(self.mix * expected)
         if bool(self.repeat.any()):
             cell, kind = self._repeats(batch)
             scores.view(-1).index_add_(0, cell, self.repeat[kind])
@@ -197,7 +210,7 @@ class Blend(nn.Module):
     @torch.no_grad()
     def take(self, other: Blend) -> None:
         """The numbers of another."""
-        for name in ("scale", "weight", "step", "repeat", "lean"):
+        for name in ("scale", "weight", "step", "mix", "repeat", "lean"):
             getattr(self, name).copy_(getattr(other, name))
 
     @torch.no_grad()
@@ -205,6 +218,7 @@ class Blend(nn.Module):
         """Add past sessions to the memory, and look again at what was held beside what."""
         self.memory.cpu().count(histories)
         self.following.cpu().count(histories)
+        self.interpolated.cpu().count(histories)
         vectors = functional.normalize(self.network.items.weight, dim=1).cpu()
         self.beside.copy_(self.memory.beside(vectors))
 
@@ -225,6 +239,11 @@ class Blend(nn.Module):
         cell = row * len(counts.totals) + counts.columns[entry]
         return cell.to(batch.ids.device), share.div_(STEP_FLOOR).log1p_().to(batch.ids.device)
 
+    def _interpolate(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """(targets, ids) logarithms of the interpolated counts' shares, and each event's part in them."""
+        shares, (heard,) = self.interpolated.cpu()(batch.to(torch.device("cpu")))
+        return shares.clamp_(min=NEVER).to(batch.ids.device), heard.to(batch.ids.device)
+
     def _repeats(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Row x ids + item of what each session holds itself, and the class of its distance."""
         cell, distance = own_values(batch.to(torch.device("cpu")), len(self.beside), self.settings.length)
@@ -233,11 +252,12 @@ class Blend(nn.Module):
 
     def _set(self, numbers: Tensor) -> None:
         """Take what a conditional logit learned; no part speaks against what it knows."""
-        scale, weight, step, *_ = numbers.tolist()
+        scale, weight, step, mix, *_ = numbers.tolist()
         self.scale.fill_(max(scale, LEAST))
         self.weight.fill_(max(weight, 0.0))
         self.step.fill_(max(step, 0.0))
-        self.repeat.copy_(numbers[3:])
+        self.mix.fill_(max(mix, 0.0))
+        self.repeat.copy_(numbers[4:])
 
     @torch.no_grad()
     def _choose(self, valid: Histories, *, hide: bool) -> None:
@@ -246,7 +266,7 @@ class Blend(nn.Module):
         windows, hidden = Windows(valid, self.reach), valid if hide else None
         order = np.random.default_rng(0).permutation(len(windows))
         tried = [order[at : at + 64] for at in range(0, len(order), 64)]
-        self._set(torch.tensor([1.0, 1.0, 0.0, *(0.0 for _ in REPEATS)]))
+        self._set(torch.tensor([1.0, 1.0, *(0.0 for _ in PRIOR[2:])]))
         gains: dict[float, float] = {}
         leans = list(LEANS)
         for lean in leans:
@@ -306,5 +326,6 @@ class Blend(nn.Module):
         for cell, added in (self._recall(batch)[:2], self._follow(batch)):
             dense = torch.zeros(network.numel()).index_add_(0, cell.cpu(), added.cpu())
             parts.append(dense.view_as(network).gather(1, chosen))
+        parts.append(self._interpolate(batch)[0].cpu().gather(1, chosen))
         held = functional.one_hot(kinds.gather(1, chosen), 1 + len(REPEATS))[..., 1:]
         return torch.cat([torch.stack(parts, dim=2), held.float()], dim=2)

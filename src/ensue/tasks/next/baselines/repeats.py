@@ -106,7 +106,7 @@ def _spans(histories: Histories, owner: Index) -> tuple[Index, np.ndarray, Index
     The history 5 7 5 9 has spans 2 2 1 0: at the third step both 5 and 7 stand before the target, two and one away.
     """
     ids, events = histories.ids, np.arange(len(histories.ids))
-    keys = owner * max(1, len(histories.vocabulary)) + ids
+    keys = owner * (int(ids.max(initial=0)) + 1) + ids
     order = np.argsort(keys, kind="stable")
     _, group, sizes_of = np.unique(keys[order], return_inverse=True, return_counts=True)
     again = np.zeros(len(ids), np.bool_)

@@ -13,7 +13,8 @@ frequent               -ln(1 + how often the user took part): the memories know 
 length                 ln(1 + how many events came before), which tells when to trust which part
 hour, day, fortnight,  how usual this hour, day, fortnight, pace and pause is for the user
 pace, pause            (``temporal_preference.py``)
-cooccurrence, markov   ln(share) by the counting rows of these names, ``FLOORS``, counted from what is remembered
+cooccurrence, markov,  ln(share) by the counting rows of these names, ``FLOORS``, counted from what is remembered
+interpolated
 =====================  =======================================================================================
 
 :class:`ensue.tasks.next.ensembles.mixture.Mixture` makes a score of them. It is learned from held-out cascades, which
@@ -23,8 +24,11 @@ user is.
 Each floor is a mixture too, all weight on its share, so the blend can say what the best of them says, and two rules
 bring it there where little was held out. The weights begin half way between ``START`` and the floor under which the
 held-out targets are likeliest, and a prior holds them near: the fewer targets, the nearer. And mixtures are learned
-from either half of (``JUDGED`` of) the held-out targets and ranked on the other: where the mean reciprocal rank of a
-floor is above theirs by more than the standard error of the difference, that floor is all that is mixed.
+from all but one of ``FOLDS`` parts of (``JUDGED`` of) the held-out targets and ranked on that one: where the mean
+reciprocal rank of a floor is above theirs by more than ``ERRORS`` standard errors of the difference, that floor is all
+that is mixed.
+
+Where no remembered cascade holds a user twice, what a cascade holds already is as good as out of the question.
 
 No paper's model; no social graph is read. Where it beats counting is measured by ``ensue reproduce hidan``.
 """
@@ -40,6 +44,7 @@ from torch import Tensor, nn
 
 from ensue.data.histories import Histories
 from ensue.tasks.next.baselines.counting import Cooccurrence, CountingSettings, Markov
+from ensue.tasks.next.baselines.interpolated import Interpolated
 from ensue.tasks.next.batch import Batch, Output
 from ensue.tasks.next.dataset import Windows, hide_seen, repeats
 from ensue.tasks.next.ensembles.cascade_store import CascadeStore
@@ -52,7 +57,7 @@ from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
 from ensue.vocabulary import FIRST
 
 KNOWN = ("network", "near", "far", "alike", "near high", "far high", "alike high", "frequent", "length", *CLOCKS)
-FLOORS: dict[str, type[Cooccurrence]] = {"cooccurrence": Cooccurrence, "markov": Markov}
+FLOORS: dict[str, type[Cooccurrence]] = {"cooccurrence": Cooccurrence, "markov": Markov, "interpolated": Interpolated}
 PARTS = (*KNOWN, *FLOORS)
 """What the mixture weighs; folders of before have the first of them alone."""
 START = (0.2, 0.6, 0.2, 0.4, 0.2, 0.2, 0.0, 0.8, 0.0, 0.3, 0.2, 0.2, 0.2, 0.1) + len(FLOORS) * (0.0,)
@@ -65,8 +70,8 @@ TRIED = 10_000
 """Held-out targets, drawn at random, from which the mixture is learned."""
 AT_ONCE = 16
 """Held-out windows that are looked at at once."""
-JUDGED = 2000
-"""Of them, the targets on which it must be better than the floors."""
+JUDGED, FOLDS, ERRORS = 1000, 4, 2.0
+"""On so many of them, in so many parts, no floor may be better by more than so many standard errors."""
 CANDIDATES = 100
 """Candidates with which a target is compared then: the highest, and as many of the others, which stand for all."""
 BYTES = 2**24
@@ -131,7 +136,10 @@ class CascadeBlend(nn.Module):
         scores, said = expected.scores, torch.zeros_like(influence, device="cpu")
         for targets, rows, part in self._parts(batch):
             features, heard = self._features(part, scores[targets].cpu())
-            scores[targets] = mixture(features).to(scores.device)
+            found = mixture(features)
+            if not self.memory.repeats():
+                found += LEAST * _held(part, self.reach, found.shape[1])
+            scores[targets] = found.to(scores.device)
             said[rows] += heard
         scores[:, :FIRST] = -torch.inf
         # Half of the say in who was leaned on to what stood beside them, as far as anything did.
@@ -208,13 +216,14 @@ class CascadeBlend(nn.Module):
 
     def _floor(self, name: str) -> Cooccurrence:
         """A counting row of what is remembered."""
+        window = self.settings.window or 30
 
         def count() -> Cooccurrence:
-            floor = FLOORS[name](CountingSettings(window=self.settings.window or 30), self.memory.num_ids)
+            floor = FLOORS[name](CountingSettings(window=window), self.memory.num_ids)
             floor.count(self.memory.histories())
             return floor
 
-        return self.memory.cached(f"{name} {self.settings.window}", count)
+        return self.memory.cached(f"{name} {window}", count)
 
     @torch.no_grad()
     def _mix(self, valid: Histories, *, hide: bool) -> None:
@@ -256,9 +265,9 @@ def _learned(features: Tensor, added: Tensor) -> Mixture:
     floors, begin = features[len(KNOWN) :], torch.tensor(START) / 2
     scores = floors + added
     begin[len(KNOWN) + int((scores.logsumexp(2) - scores[..., 0]).mean(1).argmin())] += 0.5
-    half, found = min(len(added), JUDGED) // 2, list[Tensor]()
-    halves = (slice(half), slice(half, 2 * half))
-    for learned, judged in (halves, halves[::-1]) if half > 1 else ():
+    parts, found = torch.arange(min(len(added), JUDGED)).chunk(FOLDS), list[Tensor]()
+    for judged in parts if len(parts) > 1 else ():
+        learned = torch.cat([part for part in parts if part is not judged])
         mixture = Mixture(begin)
         mixture.learn(features[:, learned], added[learned])
         scores = torch.cat([mixture(features[:, judged])[None], floors[:, judged]])
@@ -267,11 +276,19 @@ def _learned(features: Tensor, added: Tensor) -> Mixture:
         gains = torch.cat(found, 1)
         gains = gains[1:] - gains[0]
         best = int(gains.mean(1).argmax())
-        if gains[best].mean() > gains[best].std() / (2 * half) ** 0.5:
+        if gains[best].mean() > ERRORS * gains[best].std() / gains.shape[1] ** 0.5:
             return Mixture(torch.eye(len(PARTS))[len(KNOWN) + best])
     mixture = Mixture(begin)
     mixture.learn(features, added)
     return mixture
+
+
+def _held(batch: Batch, reach: int | None, num_ids: int) -> Tensor:
+    """(targets, ids) 1 for what each history holds up to the target step, as far back as ``reach``; 0 elsewhere."""
+    row, step = batch.target_mask.nonzero(as_tuple=True)
+    away = torch.arange(batch.ids.shape[1] if reach is None else min(reach + 1, batch.ids.shape[1]))
+    ids = batch.ids[row[:, None], (step[:, None] - away).clamp(min=0)]
+    return torch.zeros(len(row), num_ids).scatter_(1, ids, 1.0)
 
 
 def _reciprocal_ranks(scores: Tensor, added: Tensor) -> Tensor:

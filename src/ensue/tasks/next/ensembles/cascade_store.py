@@ -64,6 +64,11 @@ class CascadeStore(nn.Module):
         times = self.times.numpy() if bool(self.times.any()) else np.empty(0)
         return Histories(self.values.numpy(), self.starts.numpy(), Vocabulary(), times)
 
+    def repeats(self) -> bool:
+        """Whether any cascade holds a user twice."""
+        pairs = len(self.values)
+        return self.cached("repeats", lambda: len(np.unique(self.owner() * self.num_ids + self.values.numpy())) < pairs)
+
     def totals(self) -> Floats:
         """(ids,) how often each took part."""
         return self.cached("totals", lambda: np.bincount(self.values.numpy(), minlength=self.num_ids).astype(float))

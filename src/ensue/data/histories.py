@@ -102,15 +102,20 @@ class Histories:
         times = self.times[events] if self.timed else self.times
         return Histories(self.ids[events], ends[self.offsets].astype(np.int64), self.vocabulary, times, self.names)
 
-    def encode(self, vocabulary: Vocabulary, *, drop_unknown: bool = False) -> Histories:
+    def encode(self, vocabulary: Vocabulary, *, drop_unknown: bool = False, number_unknown: bool = False) -> Histories:
         """The same histories in the ids of another vocabulary.
 
-        A value that the other vocabulary lacks becomes ``UNKNOWN``, or is dropped together with its time.
+        A value that the other vocabulary lacks becomes ``UNKNOWN``, or is dropped together with its time; with
+        ``number_unknown`` it gets an id beyond that vocabulary, from its length on in the order of this one.
         """
         recoded = self
         if vocabulary is not self.vocabulary:
             # One look-up an event: table[5] is the other id of the value that has id 5 here.
             table = np.concatenate([[PADDING, UNKNOWN], vocabulary.ids(self.vocabulary.values)]).astype(np.int32)
+            if number_unknown:
+                unknown = table == UNKNOWN
+                unknown[UNKNOWN] = False
+                table[unknown] = len(vocabulary) + np.arange(unknown.sum())
             recoded = Histories(table[self.ids], self.offsets, vocabulary, self.times, self.names)
         return recoded.keep(recoded.ids != UNKNOWN) if drop_unknown else recoded
 

@@ -1,7 +1,8 @@
 """The evaluator of ``next``: one protocol card, counting rows beside every model, intervals by resampling sequences.
 
-Under every protocol each event after the first of its sequence is a target; histories are cut down to the values the
-model knows, and a target that it does not know, or that follows nothing it knows, counts as a miss.
+Under every protocol each event after the first of its sequence is a target; models read the values they know. A value
+that a model does not know is a candidate where its history holds it already and the training data repeats values
+(:mod:`ensue.tasks.next.own_unknown`); elsewhere it counts as a miss, and so does a target that follows nothing known.
 
 ``full``: all values are candidates; what the sequence already holds is ruled out if the training data never repeats a
 value; micro average, the mean over targets.
@@ -212,10 +213,10 @@ def score(predictor: NextPredictor, data: Histories, protocol: str, counting: st
     Raises:
         DataError: the data holds nothing to score.
     """
-    known = data.encode(predictor.vocabulary, drop_unknown=True)
+    coded = data.encode(predictor.vocabulary, drop_unknown=True, number_unknown=True)
     sampled = min(SAMPLED, len(predictor.vocabulary) - FIRST - 1) if protocol == "sampled" else 0
     begun = time.perf_counter()
-    rank, sequence, _ = predictor.ranks(known, hide=_hides(predictor, protocol), sampled=sampled, counting=counting)
+    rank, sequence, _ = predictor.ranks(coded, hide=_hides(predictor, protocol), sampled=sampled, counting=counting)
     seconds = time.perf_counter() - begun
     missed = np.maximum(data.lengths - 1, 0) - np.bincount(sequence, minlength=len(data))
     rank = np.concatenate([rank, np.full(int(missed.sum()), metrics.MISS)])

@@ -257,7 +257,7 @@ class NextContract(Contract):
                     less = History(tuple(record.values[p] for p in rest), tuple(record.times[p] for p in rest))
                     parts = [encode_records([part], predictor.vocabulary).histories for part in (less, record)]
                     column = torch.tensor([[predictor.vocabulary.id(choice.value)]])
-                    without = score_histories(predictor, *parts).shares(column)[0, 0]
+                    without = score_histories(predictor, parts[0], parts[1]).shares(column)[0, 0]
                     assert heed.lost == pytest.approx(choice.score - float(without), abs=1e-5)
 
     def test_unknown_events_in_the_data_teach_nothing(self) -> None:

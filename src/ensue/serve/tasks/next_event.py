@@ -70,8 +70,8 @@ class NextService(PlainService[NextPredictor, History]):
         return {"values": len(predictor.vocabulary.values), "timed": predictor.metadata.timed}
 
     def shown(self, predictor: NextPredictor) -> list[dict[str, object]]:
-        """What is common: the answer to a value that nobody has."""
-        (answer,) = predictor.predict([History((" ",))], SHOWN, evidence=False)
+        """What is common: the answer to a history without events."""
+        (answer,) = predictor.predict([History(())], SHOWN, evidence=False)
         return [{"values": [choice.value]} for choice in answer.choices]
 
     def data_of(self, predictor: NextPredictor, body: Update) -> Histories:

@@ -14,6 +14,8 @@ from ensue.answers import Answer, Choice, Heed
 from ensue.data.histories import Histories, Index
 from ensue.nn.topk import topk
 from ensue.records import History
+from ensue.tasks.next.baselines.repeats import RepeatShares
+from ensue.tasks.next.own_unknown import OwnUnknown, of_records, share_without
 from ensue.vocabulary import UNKNOWN, Vocabulary
 
 CACHED = 2**18
@@ -69,6 +71,8 @@ class EncodedRecords(NamedTuple):
     histories: Histories
     positions: list[Index]
     """For each record, where in its values the known ones stand."""
+    unknown: tuple[Index, Index]
+    """(events,) of the values it never saw: of which record, and where in its values."""
 
 
 def encode_records(records: Sequence[History], vocabulary: Vocabulary) -> EncodedRecords:
@@ -79,7 +83,11 @@ def encode_records(records: Sequence[History], vocabulary: Vocabulary) -> Encode
     keep = raw.ids != UNKNOWN
     histories = raw.keep(keep)
     places = np.flatnonzero(keep) - np.repeat(raw.offsets[:-1], histories.lengths)
-    return EncodedRecords(histories, np.split(places, histories.offsets[1:-1]))
+    unknown = np.flatnonzero(~keep)
+    owner = raw.sequence_index()[unknown]
+    return EncodedRecords(
+        histories, np.split(places, histories.offsets[1:-1]), (owner, unknown - raw.offsets[:-1][owner])
+    )
 
 
 def _at_zero(record: History) -> History:
@@ -87,29 +95,50 @@ def _at_zero(record: History) -> History:
 
 
 def answers(
-    records: Sequence[History], vocabulary: Vocabulary, score: ScoreFunction, k: int, *, evidence: bool
+    records: Sequence[History],
+    vocabulary: Vocabulary,
+    score: ScoreFunction,
+    k: int,
+    repeats: RepeatShares | None = None,
+    *,
+    evidence: bool,
 ) -> Iterator[Answer]:
-    """The ``k`` likeliest next values of each record; with ``evidence``, what each attended to and a deletion test."""
-    histories, positions = encode_records(records, vocabulary)
-    scored = score(histories, histories)
+    """The ``k`` likeliest next values of each record; with ``evidence``, what each attended to and a deletion test.
+
+    Values that only the record knows are among them where ``repeats`` says how often such come again.
+    """
+    histories, positions, unknown = encode_records(records, vocabulary)
+    own = of_records(records, *unknown, repeats) if repeats is not None and len(unknown[0]) else None
+    scored = _with_own(score(histories, histories), own)
     _, best = topk(scored.scores, k)
     shares = scored.shares(best)
-    tests = _deletions(histories, scored, score, best) if evidence else [[] for _ in records]
+    tests = _deletions(histories, scored, score, best, own) if evidence else [[] for _ in records]
     for row, record in enumerate(records):
-        places = positions[row]
-        choices = (
-            Choice(
-                vocabulary.value(id),
-                share,
-                tuple(
-                    Heed(record.values[places[test.event]], int(places[test.event]), test.share, test.lost[number])
-                    for test in tests[row]
-                ),
-            )
-            for number, (id, share) in enumerate(zip(best[row].tolist(), shares[row].tolist(), strict=True))
-            if share > 0
-        )
-        yield Answer(tuple(choices), len(places), len(record.values), record.id)
+        choices = []
+        for number, (id, share) in enumerate(zip(best[row].tolist(), shares[row].tolist(), strict=True)):
+            if share <= 0:
+                continue
+            if own is not None and repeats is not None and id >= len(vocabulary):
+                place = int(own.places[row, id - len(vocabulary)])
+                heed = Heed(record.values[place], place, 1.0, share - share_without(record, place, repeats))
+                choices.append(Choice(record.values[place], share, (heed,) if evidence else ()))
+                continue
+            heeds = (_heed(record, positions[row], test, number) for test in tests[row])
+            choices.append(Choice(vocabulary.value(id), share, tuple(heeds)))
+        yield Answer(tuple(choices), len(positions[row]), len(record.values), record.id)
+
+
+def _heed(record: History, places: Index, test: _Deletion, choice: int) -> Heed:
+    place = int(places[test.event])
+    return Heed(record.values[place], place, test.share, test.lost[choice])
+
+
+def _with_own(scored: ScoredBatch, own: OwnUnknown | None) -> ScoredBatch:
+    """The batch of some records with the values that only they know in columns beside the catalogue."""
+    if own is None:
+        return scored
+    scores = torch.cat([scored.scores, scored.totals[:, None] + own.odds], dim=1)
+    return scored._replace(scores=scores, totals=scored.totals - torch.log1p(-own.taken))
 
 
 class _Deletion(NamedTuple):
@@ -119,7 +148,7 @@ class _Deletion(NamedTuple):
 
 
 def _deletions(
-    histories: Histories, scored: ScoredBatch, score: ScoreFunction, choices: Tensor
+    histories: Histories, scored: ScoredBatch, score: ScoreFunction, choices: Tensor, own: OwnUnknown | None
 ) -> list[list[_Deletion]]:
     """Each history again without one of the events it attended to most: what every choice loses."""
     rows, events, shares = _most_attended(histories, scored)
@@ -129,7 +158,7 @@ def _deletions(
     repeated = histories.select(rows)
     keep = np.ones(len(repeated.ids), np.bool_)
     keep[repeated.offsets[:-1] + events] = False
-    without = score(repeated.keep(keep), repeated).shares(choices[rows])
+    without = _with_own(score(repeated.keep(keep), repeated), own and own.of_rows(rows)).shares(choices[rows])
     lost = scored.shares(choices)[rows] - without
     for row, event, share, losses in zip(rows.tolist(), events.tolist(), shares, lost.tolist(), strict=True):
         deletions[row].append(_Deletion(event, share, losses))

@@ -15,6 +15,8 @@ from ensue.schedule import by_hand
 from ensue.settings import changed, require_seed
 from ensue.tasks.next.baselines.counting import CountingSettings
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
+from ensue.tasks.next.baselines.own_items import OwnItems
+from ensue.tasks.next.baselines.repeats import RepeatShares
 from ensue.tasks.next.catalogue import BEST, COUNTING, MODELS
 from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.model import Baseline, Model
@@ -107,6 +109,12 @@ class NextState:
     def counted_baselines(self) -> tuple[str, ...]:
         """Those of them that were counted: a folder of before lacks the later ones."""
         return tuple(name for name in self.baselines if name in self.counting)
+
+    @property
+    def repeat_shares(self) -> RepeatShares | None:
+        """How often values come again, by distance; ``None`` where none does, and in folders of before."""
+        own = self.counting.get("own-items")
+        return own.repeats if isinstance(own, OwnItems) and self.metadata.repeats else None
 
     def select_model(self, name: str) -> None:
         """Take the name and the settings of one of those that may be chosen from."""

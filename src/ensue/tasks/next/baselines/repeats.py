@@ -68,7 +68,7 @@ class RepeatShares(nn.Module):
             totals: (ids,) how often each value occurs in all that was counted, these histories among them.
         """
         owner, ids = histories.sequence_index(), histories.ids
-        span, again, own = _spans(histories, owner)
+        span, again, own = spans(histories, owner)
         lone = own == totals.numpy()[ids]
         for chosen, repeated, offered in (
             (np.ones_like(lone), self.again, self.offered),
@@ -76,8 +76,8 @@ class RepeatShares(nn.Module):
         ):
             repeated += _counts(sizes(span[chosen & again]))
             # An event with a span of 3 is offered at 1, 2 and 3.
-            spans = np.bincount(span[chosen], minlength=2)[::-1].cumsum()[::-1][1:]
-            offered += _counts(sizes(np.arange(1, len(spans) + 1)), spans)
+            offers = np.bincount(span[chosen], minlength=2)[::-1].cumsum()[::-1][1:]
+            offered += _counts(sizes(np.arange(1, len(offers) + 1)), offers)
 
     def shares(self, distance: Tensor, *, lone: bool = False) -> Tensor:
         """The share of each distance; with ``lone`` of values that no history held before."""
@@ -100,7 +100,7 @@ def _counts(classes: Index, weights: Index | None = None) -> Tensor:
     return torch.from_numpy(np.bincount(classes, weights, SIZES)).float()
 
 
-def _spans(histories: Histories, owner: Index) -> tuple[Index, np.ndarray, Index]:
+def spans(histories: Histories, owner: Index) -> tuple[Index, np.ndarray, Index]:
     """Of each event how long it is the latest of its value, whether that comes again, and how often it occurs there.
 
     The history 5 7 5 9 has spans 2 2 1 0: at the third step both 5 and 7 stand before the target, two and one away.

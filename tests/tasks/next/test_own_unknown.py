@@ -1,0 +1,189 @@
+"""Values that only a history knows are candidates: in figures, in answers, and nowhere that nothing repeats."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from ensue import metrics
+from ensue.data.histories import Histories
+from ensue.evaluation.next_event import score
+from ensue.records import History
+from ensue.tasks.next.attributions import encode_records
+from ensue.tasks.next.baselines.repeats import RepeatShares
+from ensue.tasks.next.infer import score_histories
+from ensue.tasks.next.own_unknown import FARTHEST, MOST, Candidates, of_records, of_targets
+from ensue.tasks.next.predictor import NextPredictor
+from ensue.vocabulary import Vocabulary
+
+HOUR = 3600.0
+
+
+def again(num: int, seed: int) -> list[History]:
+    """Walks of 4 over 12 values; then, of two in three, the one two before, else any."""
+    random = np.random.default_rng(seed)
+    found = []
+    for _ in range(num):
+        values = [f"a{value}" for value in random.integers(0, 12, 4)]
+        values.append(values[2] if random.random() < 0.67 else f"a{random.integers(0, 12)}")
+        found.append(History(tuple(values), tuple(HOUR * step for step in range(5))))
+    return found
+
+
+def fitted(records: list[History], model: str = "rules", **settings: object) -> NextPredictor:
+    made = NextPredictor(model, settings=settings, device="cpu")
+    for _ in made.fit(Histories.of(records)):
+        pass
+    return made
+
+
+@pytest.fixture(scope="module", params=["rules", "interpolated", "core"])
+def predictor(request: pytest.FixtureRequest) -> NextPredictor:
+    quick = {"dim": 8, "epochs": 1, "batch_size": 16} if request.param == "core" else {}
+    return fitted(again(60, 0), request.param, **quick)
+
+
+def repeats_of(predictor: NextPredictor) -> RepeatShares:
+    assert predictor.repeat_shares is not None
+    return predictor.repeat_shares
+
+
+def share(predictor: NextPredictor, away: int) -> float:
+    return float(repeats_of(predictor).shares(torch.tensor([away]), lone=True))
+
+
+def test_unknown_values_get_ids_of_their_own() -> None:
+    data = Histories.of([History(("x", "a", "y", "x")), History(("y", "b"))])
+    coded = data.encode(Vocabulary("ab"), drop_unknown=True, number_unknown=True)
+    assert coded.ids.tolist() == [4, 2, 5, 4, 5, 3] and len(coded.vocabulary) == 4
+    assert data.encode(Vocabulary("ab"), drop_unknown=True).ids.tolist() == [2, 3]
+
+
+def test_candidates_of_targets_by_hand() -> None:
+    repeats = RepeatShares()
+    repeats.lone_again[1:3] = torch.tensor([50.0, 20.0])
+    repeats.lone_offered[1:3] = 100.0
+    data = Histories.of([History(("x", "a", "x", "y")), History(("y", "b"))]).encode(
+        Vocabulary("ab"), number_unknown=True
+    )
+    found = of_targets(data, repeats)
+    # x (4) stands before a at 1, before the second x at 2, before y at 1; y (5) before b at 1; the last y before none.
+    assert list(zip(found.target.tolist(), found.value.tolist(), strict=True)) == [(1, 4), (2, 4), (3, 4), (5, 5)]
+    near, far = 50 / 105, 20 / 105
+    assert found.share.tolist() == pytest.approx([near, far, near, near])
+    assert found.odds.tolist() == pytest.approx([math.log(one / (1 - one)) for one in (near, far, near, near)])
+
+
+def test_many_candidates_leave_something_to_the_model() -> None:
+    repeats = RepeatShares()
+    repeats.again += 90.0
+    repeats.offered += 100.0
+    places = np.arange(4)
+    found = Candidates.of(np.zeros(4, np.int64), places, places + 1, repeats)
+    assert found.share.sum() == pytest.approx(MOST)
+    own = of_records([History(("x",) + ("a",) * FARTHEST)], np.array([0]), np.array([0]), repeats)
+    assert own.odds.shape == (1, 0)  # too far back
+
+
+def test_the_answer_holds_it_with_the_share_of_its_distance(predictor: NextPredictor) -> None:
+    record = History(("a1", "new", "a3"), (0.0, HOUR, 2 * HOUR))
+    plain = History(("a1", "a3"), (0.0, 2 * HOUR))
+    (answer,), (without,) = predictor.predict([record], 99), predictor.predict([plain], 99)
+    assert (answer.known, answer.given) == (2, 3)
+    found = {choice.value: choice for choice in answer.choices}
+    mass = share(predictor, 2)
+    assert found["new"].score == pytest.approx(mass, abs=1e-5)
+    assert sum(choice.score for choice in answer.choices) == pytest.approx(1, abs=1e-5)
+    for choice in without.choices:
+        assert found[choice.value].score == pytest.approx((1 - mass) * choice.score, abs=1e-5)
+    (heed,) = found["new"].heeded
+    assert (heed.value, heed.position, heed.share) == ("new", 1, 1.0) and heed.lost == pytest.approx(mass, abs=1e-5)
+    # What it held before too is lost but in part: the one at 0 would stand two before the next.
+    (twice,) = predictor.predict([History(("new", "a1", "new"))], 99)
+    (heed,) = next(choice for choice in twice.choices if choice.value == "new").heeded
+    assert heed.position == 2
+    assert heed.lost == pytest.approx(share(predictor, 1) - share(predictor, 2), abs=1e-5)
+
+
+def test_batches_and_evidence_change_no_answer(predictor: NextPredictor) -> None:
+    records = [
+        History(("x", "y", "z", "a1")),
+        History(("a1", "a2")),
+        History(("x", "x")),
+        History(()),
+        History(("a1", "y")),
+    ]
+    together = predictor.predict(records, 99)
+    for record, answer in zip(records, together, strict=True):
+        (alone,) = predictor.predict([record], 99)
+        assert {one.value: one.score for one in alone.choices} == pytest.approx(
+            {one.value: one.score for one in answer.choices}, abs=1e-6
+        )
+    assert [[one.value for one in answer.choices] for answer in predictor.predict(records, 99, evidence=False)] == [
+        [one.value for one in answer.choices] for answer in together
+    ]
+    assert not {"x", "y", "z"} & {choice.value for choice in together[1].choices}
+
+
+def test_ranks_are_those_of_the_answers(predictor: NextPredictor) -> None:
+    """Every target of histories with and without unknown values, against the answer to what stood before it."""
+    values = ("x", "a1", "x", "a2", "y", "a2", "x", "y", "a1", "a9")
+    records = [History(values), History(("x", "x", "a3", "x")), History(("a1", "a2", "a2"))]
+    data = Histories.of(records)
+    coded = data.encode(predictor.vocabulary, drop_unknown=True, number_unknown=True)
+    rank, sequence, event = predictor.ranks(coded)
+    expected, seen = {}, set()
+    for number, record in enumerate(records):
+        for place in range(1, len(record.values)):
+            past, target = record.values[:place], record.values[place]
+            known = [value for value in past if value in predictor.vocabulary]
+            if target in predictor.vocabulary and not known:
+                continue  # a miss, as it always was
+            if target not in predictor.vocabulary and target not in past:
+                continue
+            (answer,) = predictor.predict([History(past)], 99, evidence=False)
+            scores = {choice.value: choice.score for choice in answer.choices}
+            expected[number, place] = sum(score >= scores[target] * (1 - 1e-6) for score in scores.values())
+            seen.add(target)
+    found = dict(zip(zip(sequence.tolist(), (event - data.offsets[sequence]).tolist(), strict=True), rank, strict=True))
+    assert {"x", "y"} < seen and found == expected
+
+
+def test_an_evaluation_finds_what_comes_again(predictor: NextPredictor) -> None:
+    test = [History((f"n{number}", "a1", f"n{number}"), (0.0, 1.0, 2.0)) for number in range(20)]
+    scored = score(predictor, Histories.of(test), "full")
+    assert np.isinf(scored.rank).sum() == 20 and len(scored.rank) == 40  # a1 follows nothing known
+    assert (scored.rank[np.isfinite(scored.rank)] <= 3).all()
+    sampled = score(predictor, Histories.of(test), "sampled")
+    assert np.isfinite(sampled.rank).sum() == 20 and sampled.rank.min() >= 1
+
+
+def test_nothing_is_added_where_nothing_repeats() -> None:
+    walks = [History(tuple(f"a{(start + step) % 9}" for step in range(4))) for start in range(40)]
+    predictor = fitted(walks)
+    assert predictor.repeat_shares is None
+    (answer,) = predictor.predict([History(("new", "a1"))], 99)
+    assert "new" not in {choice.value for choice in answer.choices}
+    scored = score(predictor, Histories.of([History(("new", "a1", "new"))]), "macro")
+    assert np.isinf(scored.rank).all()
+
+
+def test_a_folder_of_before_answers_as_before() -> None:
+    predictor = fitted(again(60, 0))
+    del predictor.counting["own-items"]
+    (answer,) = predictor.predict([History(("a1", "new"))], 99)
+    assert "new" not in {choice.value for choice in answer.choices}
+
+
+def test_scores_of_known_values_are_not_touched() -> None:
+    predictor = fitted(again(60, 0))
+    data = Histories.of(again(20, 1), predictor.vocabulary)
+    coded = data.encode(predictor.vocabulary, drop_unknown=True, number_unknown=True)
+    rank, *_ = predictor.ranks(coded)
+    assert np.array_equal(rank, predictor.ranks(data)[0]) and metrics.reciprocal_rank(rank).mean() > 0.2
+    encoded = encode_records([History(("a1", "new"))], predictor.vocabulary)
+    scored = score_histories(predictor, encoded.histories, encoded.histories)
+    assert scored.scores.shape[1] == len(predictor.vocabulary)

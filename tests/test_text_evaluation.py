@@ -16,7 +16,7 @@ import pytest
 from sklearn.metrics import accuracy_score, f1_score, log_loss, precision_recall_fscore_support
 
 import ensue
-from ensue import Text, Texts, metrics
+from ensue import Text, Texts, evaluation, metrics
 from ensue.errors import DataError
 from ensue.evaluation import TextResult, classify, compare, describe, evaluate
 from ensue.evaluation.classify import MEASURES
@@ -59,6 +59,7 @@ def planted(
         return np.stack([own, 1 - own], axis=1)
 
     monkeypatch.setattr(predictor, "scores", scores)
+    monkeypatch.setattr(evaluation, "reads_others", lambda *_: "")  # what it predicts is not planted
     return predictor
 
 

@@ -79,6 +79,13 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
     show.put_json(asdict(found)) if json else show_texts.findings(found)
 
 
+def leaks(train: Texts, other: Texts, name: str) -> Iterator[str]:
+    """Copies, near copies and groups."""
+    from ensue.tasks.classify.check import leaks_between
+
+    return leaks_between(train, other, name, "in the training data")
+
+
 def told(predictor: ClassifyPredictor) -> list[str]:
     """How right and how sure each model is on the validation texts, and what was noted."""
     right, off = predictor.metadata.validation_accuracy, predictor.metadata.calibration_error

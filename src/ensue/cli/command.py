@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,6 +31,10 @@ class Command(Protocol):
 
     def check(self, path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
         """Show what was understood, and what would spoil a result."""
+        ...
+
+    def leaks(self, train: Any, other: Any, name: str) -> Iterable[str]:
+        """What lets answers of another part be read off what is trained on, a line each."""
         ...
 
     def told(self, predictor: Any) -> list[str]:

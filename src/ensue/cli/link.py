@@ -16,7 +16,7 @@ from ensue.data.posts import Corpus, PostsReport, read_articles, read_corpus, re
 from ensue.errors import SettingError
 from ensue.lines import plural
 from ensue.records import Post
-from ensue.tasks.link.check import check_alone, check_links
+from ensue.tasks.link.check import check_alone, check_links, leaks_between
 
 if TYPE_CHECKING:
     from ensue.answers import LinkExplanation
@@ -81,6 +81,11 @@ def _check_alone(path: Path, others: Sequence[Path], reading: Reading, json: boo
     show.read_report(understood)
     findings = check_alone(found, understood)
     show.put_json(asdict(findings)) if json else show_links.findings_alone(findings)
+
+
+def leaks(train: Corpus, other: Corpus, name: str) -> Iterator[str]:
+    """Articles and near copies on both sides."""
+    return leaks_between(train, other, name)
 
 
 def told(predictor: LinkPredictor) -> list[str]:

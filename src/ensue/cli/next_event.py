@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from ensue.data.sequences import read as read_log
 from ensue.errors import SettingError
 from ensue.records import History
 from ensue.tasks.next.check import check as look
-from ensue.tasks.next.check import require_targets
+from ensue.tasks.next.check import leaks_between, require_targets
 
 if TYPE_CHECKING:
     from ensue.evaluation import Result
@@ -58,6 +58,11 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
     histories, understood = _read(path, reading)
     found = look(histories, understood, {str(other): read(other, reading) for other in others})
     show.put_json(asdict(found)) if json else show_events.findings(found)
+
+
+def leaks(train: Histories, other: Histories, name: str) -> Iterator[str]:
+    """Copies, and what began before the last that is trained on."""
+    return leaks_between(train, other, name, "in the training data")
 
 
 def told(predictor: NextPredictor) -> list[str]:

@@ -63,6 +63,10 @@ class PlainCommand:
             found = {**asdict(report), "records": len(data)}
             show.put_json(found) if json else show.line(f"{place}: {len(data):,} records")
 
+    def leaks(self, train: Any, other: Any, name: str) -> Sequence[str]:
+        """Nothing is known of what two parts share."""
+        return ()
+
     def told(self, predictor: Any) -> list[str]:
         """Nothing but what the summary says."""
         return []

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ensue import evaluation
 from ensue.cli import show
-from ensue.cli.command import command_of
+from ensue.cli.command import Command, command_of
 from ensue.cli.options import Reading
 from ensue.errors import ModelFolderError
+from ensue.evaluation import AnyResult
 from ensue.predictor import AnyPredictor, load
 from ensue.store.folder import write_file
 from ensue.tasks.base import Task
@@ -27,7 +29,7 @@ def evaluate(task: Task, folder: Path, data: Path, protocol: str, at: str, readi
     result = evaluation.evaluate(predictor, test, **scoring)
     with suppress(ModelFolderError):  # a folder that may only be read keeps its old card
         write_file(folder / "CARD.md", evaluation.describe(predictor, result).encode())
-    show.put_json(result.to_dict()) if as_json else command.show_result(result, scoring)
+    _show(command, result, scoring, as_json=as_json)
 
 
 def compare(
@@ -45,7 +47,7 @@ def compare(
     """Train models, each in as many seeds as there are of it, and score them side by side."""
     command = command_of(task)
     scoring = command.scoring(protocol, at)
-    learned = replace(reading, part="")  # a part is of what is scored: nothing of it may be trained on
+    learned = dataclasses.replace(reading, part="")  # a part is of what is scored: nothing of it may be trained on
     train_data, test_data = command.read(data, learned), command.read(test, reading)
     command.require(train_data, data, learn=True)
     command.require(test_data, test, learn=False)
@@ -55,4 +57,16 @@ def compare(
             show.remark(f"{predictor.model_name}, seed {predictor.seed}")
             show.training(predictor.fit(train_data, valid_data))
     result = evaluation.compare(entries, test_data, **scoring)
-    show.put_json(result.to_dict()) if as_json else command.show_result(result, scoring)
+    leaks = [*command.leaks(train_data, test_data, "the test data")]
+    if valid_data is not None:
+        leaks += command.leaks(train_data, valid_data, "the validation data")
+    _show(command, dataclasses.replace(result, leaks=(*result.leaks, *leaks)), scoring, as_json=as_json)
+
+
+def _show(command: Command, result: AnyResult, scoring: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        show.put_json(result.to_dict())
+        return
+    command.show_result(result, scoring)
+    for line in result.leaks:
+        show.warning("leak:", line)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,6 +87,13 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
     least = SuggestSettings().min_users if reading.min_users is None else reading.min_users
     found = check_queries(queries, understood, {str(other): read(other, reading) for other in others}, least)
     show.put_json(asdict(found)) if json else show_queries.findings(found)
+
+
+def leaks(train: Queries, other: Queries, name: str) -> Iterator[str]:
+    """Pairs of queries, and what began before the last that is trained on."""
+    from ensue.tasks.suggest.check import leaks_between
+
+    return leaks_between(train, other, name, "in the training data")
 
 
 def told(predictor: SuggestPredictor) -> list[str]:

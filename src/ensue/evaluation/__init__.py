@@ -7,16 +7,19 @@ its own (:class:`~ensue.evaluation.evaluator.Evaluator`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast, overload
 
 from ensue.data.histories import Histories
 from ensue.data.posts import Corpus
 from ensue.data.queries import Queries
 from ensue.data.texts import Texts
+from ensue.errors import SettingError
 from ensue.evaluation.bootstrap import RESAMPLES
 from ensue.evaluation.cards import describe, scores_of
 from ensue.evaluation.classify import TextCard, TextResult
 from ensue.evaluation.evaluator import Evaluator, evaluator_of
+from ensue.evaluation.leaks import LeakRow, reads_others, refusal, untrained_with_leaks
 from ensue.evaluation.link import LinkCard, LinkResult
 from ensue.evaluation.next_event import AT, PROTOCOLS, SAMPLED, Card, Result, Scored, chance, evaluate_alone, score
 from ensue.evaluation.rows import Row, table
@@ -34,6 +37,7 @@ __all__ = [
     "SAMPLED",
     "Card",
     "Evaluator",
+    "LeakRow",
     "LinkCard",
     "LinkResult",
     "Result",
@@ -51,6 +55,7 @@ __all__ = [
     "score",
     "scores_of",
     "table",
+    "untrained_with_leaks",
 ]
 
 
@@ -84,7 +89,9 @@ def evaluate(
         DataError: the data holds nothing to score.
         SettingError: an unknown protocol.
     """
-    return _compare([[predictor]], data, protocol, at)
+    found = _compare([[predictor]], data, protocol, at)
+    how = reads_others(predictor, data)
+    return replace(found, leaks=(refusal(predictor.model_name, how),)) if how else found
 
 
 @overload
@@ -117,8 +124,11 @@ def compare(
 
     Raises:
         DataError: the data holds nothing to score.
-        SettingError: an unknown protocol.
+        SettingError: an unknown protocol, or a model whose scores change with what else is in the batch.
     """
+    for seeds in entries:
+        if how := reads_others(seeds[0], data):
+            raise SettingError(refusal(seeds[0].model_name, how))
     return _compare(entries, data, protocol, at)
 
 

@@ -38,6 +38,7 @@ def describe(predictor: AnyPredictor, result: TaskResult[Card] | None = None) ->
     if result is None:
         return "\n".join([*lines, "None yet: run `ensue evaluate FOLDER TEST`.", ""])
     card = [f"- {name}: {value}" for name, value in asdict(result.protocol).items()]
+    card += [f"- leaks: {'; '.join(result.leaks)}"] if result.leaks else []
     return "\n".join([*lines, table(result, result.shown), "", result.verdict, "", *card, "", _WEIGHTS, ""])
 
 

@@ -85,6 +85,8 @@ class TaskResult(Generic[CARD]):
     """One for each measure that the verdict goes by."""
     drawn: tuple[BootstrapResult, ...] = field(default=(), repr=False, compare=False)
     """What resampling found of each row, on the same draws."""
+    leaks: tuple[str, ...] = ()
+    """What of the figures may have been read off, a line each."""
 
     @property
     def model(self) -> str | None:
@@ -133,6 +135,7 @@ class TaskResult(Generic[CARD]):
             "rows": [row.to_dict() for row in self.rows],
             **self.outcome(),
             "verdict": self.verdict,
+            **({"leaks": [*self.leaks]} if self.leaks else {}),
         }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
@@ -17,6 +17,7 @@ from ensue.data.posts.judgements import judged, read_judgements
 from ensue.data.posts.splits import given_part, hold_out_posts
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
+from ensue.records import Post
 
 ROLES = {"body": "body", "article_id": "id", "article_title": "title", "summary": "summary"}
 """What names a column of the articles, and its role there; every other role is one of the posts."""
@@ -43,6 +44,10 @@ class Corpus:
     def __len__(self) -> int:
         """Number of posts."""
         return len(self.posts)
+
+    def records(self) -> Iterator[Post]:
+        """All posts as records, one at a time."""
+        return self.posts.records()
 
     @property
     def pairs(self) -> Pairs:

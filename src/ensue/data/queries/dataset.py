@@ -6,7 +6,7 @@ is in what comes out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Unpack
@@ -28,6 +28,7 @@ from ensue.data.splits import hold_out
 from ensue.data.table import ReadOptions
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, plural, quoted
+from ensue.records import History
 from ensue.vocabulary import FIRST, Vocabulary
 
 Mask = npt.NDArray[np.bool_]
@@ -58,6 +59,10 @@ class Queries:
     def __len__(self) -> int:
         """Number of sessions."""
         return len(self.histories)
+
+    def records(self) -> Iterator[History]:
+        """All sessions as records, one at a time."""
+        return self.histories.records()
 
     def select(self, chosen: npt.NDArray[np.integer] | Mask | slice) -> Queries:
         """The chosen sessions, in the order chosen; the vocabulary and its users stay whole."""

@@ -34,6 +34,8 @@ from ensue.lines import plural, quoted
 from ensue.vocabulary import FIRST, Vocabulary
 
 _SEPARATORS = ("\t", ",", ";", "|")
+UNORDERED = ("diginetica", "retailrocket", "recbole", "deephawkes")
+"""Layouts known to keep events in no order of time."""
 _YOOCHOOSE = ("session", "time", "item", "category")
 
 

@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
+import polars as pl
 
 from ensue.data.histories import Index
+from ensue.data.leaks import MOST_ROWS, telling_words
+from ensue.data.near_copies import near_copies
 from ensue.data.report import ReadReport
 from ensue.data.texts.dataset import Leaks, Texts, leaks
 from ensue.lines import part_of, quoted
@@ -16,6 +19,7 @@ from ensue.records import Text
 from ensue.text.tokens import split_words
 
 _ROWS, _SHOWN = 3, 160
+_MOST_TELLING = 3
 _FEW = 10
 _part = partial(part_of, percent=True)
 
@@ -58,11 +62,12 @@ def check_texts(texts: Texts, understood: ReadReport, others: Mapping[str, Texts
     found = {name: leaks(texts, other) for name, other in (others or {}).items()}
     words, sentences, silent = _lengths(texts)
     labels = _labels(texts)
-    warnings = [*_of_labels(labels, len(texts)), *_repeats(leaks(texts, texts.select(slice(0, 0))))]
+    warnings = [*_of_labels(labels, len(texts)), *_repeats(leaks(texts, texts.select(slice(0, 0)))), *_telling(texts)]
     if silent:
         warnings.append(f"{_part(silent, len(texts), 'row', 'has', 'have')} a text without words")
     for name, other in (others or {}).items():
-        warnings += [*_shared(name, found[name]), *_new_labels(name, labels, _labels(other), len(other))]
+        warnings += [*_shared(name, found[name], "here"), *_near(texts, other, name, "here")]
+        warnings += [*_new_labels(name, labels, _labels(other), len(other))]
     return TextFindings(
         understood=understood,
         texts=len(texts),
@@ -121,19 +126,52 @@ def _repeats(found: Leaks) -> Iterator[str]:
         )
 
 
-def _shared(name: str, found: Leaks) -> Iterator[str]:
+def leaks_between(texts: Texts, other: Texts, name: str, here: str) -> Iterator[str]:
+    """What lets labels of another part be read off what is trained on: copies, near copies and groups.
+
+    Args:
+        texts: what is trained on.
+        other: the other part.
+        name: what it is called.
+        here: where the first part is.
+    """
+    yield from _shared(name, leaks(texts, other), here)
+    yield from _near(texts, other, name, here)
+
+
+def _near(texts: Texts, other: Texts, name: str, here: str) -> Iterator[str]:
+    """Near copies, more of them than there are copies; of pairs both texts are compared as one."""
+    if len(texts) + len(other) > MOST_ROWS:
+        return
+    both = [pl.select(pl.concat_str(list(part.texts), separator=" ")).to_series() for part in (texts, other)]
+    near = int((near_copies(pl.concat(both))[len(texts) :] < len(texts)).sum())
+    if near > leaks(texts, other).shared:
+        yield f"{_part(near, len(other), 'text', 'nearly repeats', 'nearly repeat', of=name)} one {here}"
+
+
+def _telling(texts: Texts) -> Iterator[str]:
+    """Words that all but hold the label."""
+    found = [] if texts.labels is None else telling_words(texts.texts, texts.labels)
+    for one in found[:_MOST_TELLING]:
+        yield (
+            f"the word {quoted(one.word)} stands in {100 * one.inside:.1f} % of the texts labelled {quoted(one.label)} "
+            f"and in {100 * one.outside:.1f} % of the others: does the text hold its label?"
+        )
+
+
+def _shared(name: str, found: Leaks, here: str) -> Iterator[str]:
     if found.shared:
         shown = ", ".join(map(quoted, found.examples))
-        yield f"{_part(found.shared, found.other_rows, 'text', 'stands', 'stand', of=name)} here too, such as {shown}"
+        yield f"{_part(found.shared, found.other_rows, 'text', 'stands', 'stand', of=name)} {here} too, such as {shown}"
     if found.shared_disagree:
         yield (
-            f"{_part(found.shared_disagree, found.other_rows, 'text', 'stands', 'stand', of=name)} here "
+            f"{_part(found.shared_disagree, found.other_rows, 'text', 'stands', 'stand', of=name)} {here} "
             "under another label"
         )
     if found.shared_groups:
         yield (
             f"{_part(found.shared_groups, found.other_rows, 'row', 'belongs', 'belong', of=name)} to a group that "
-            "is here too"
+            f"is {here} too"
         )
 
 

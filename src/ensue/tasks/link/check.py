@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import polars as pl
 
 from ensue.data.near_copies import headline_copies, near_copies
 from ensue.data.posts import Articles, Corpus, Posts, PostsReport
@@ -14,6 +15,7 @@ from ensue.lines import part_of
 from ensue.records import Post
 
 _ROWS, _SHOWN = 3, 80
+_LEAST_ID = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,12 +144,47 @@ def _warnings(corpus: Corpus, unknown: int, pasted: int, splits: Mapping[str, Li
             f"{part_of(pasted, len(corpus.posts), 'post', 'repeats', 'repeat')} a headline: "
             "a look-up of titles finds those"
         )
+    if held := _named(corpus):
+        yield (
+            f"{part_of(held, len(corpus.posts), 'post', 'holds', 'hold')} the id of an article that it is about: a "
+            "look-up finds those"
+        )
     for name, leak in splits.items():
-        if leak.on_shared:
-            yield (
-                f"{part_of(leak.on_shared, leak.other_posts, 'post', 'is', 'are', of=name)} about an article that "
-                "stands on both sides: split by article"
-            )
-        if leak.copies:
-            verbs = ("nearly repeats", "nearly repeat")
-            yield f"{part_of(leak.copies, leak.other_posts, 'post', *verbs, of=name)} one to train on"
+        yield from _of_split(name, leak)
+
+
+def _of_split(name: str, leak: LinkLeaks) -> Iterator[str]:
+    if leak.on_shared:
+        yield (
+            f"{part_of(leak.on_shared, leak.other_posts, 'post', 'is', 'are', of=name)} about an article that "
+            "stands on both sides: split by article"
+        )
+    if leak.copies:
+        verbs = ("nearly repeats", "nearly repeat")
+        yield f"{part_of(leak.copies, leak.other_posts, 'post', *verbs, of=name)} one to train on"
+
+
+def leaks_between(corpus: Corpus, other: Corpus, name: str) -> Iterator[str]:
+    """What lets posts of another part be known by those to train on: their articles, and near copies.
+
+    Args:
+        corpus: what is trained on; of a file with parts its ``train``.
+        other: the other part; of a file with parts its ``test``.
+        name: what it is called.
+    """
+    train = corpus.part("train") if "train" in corpus.parts else corpus
+    asked = other.part("test") if "test" in other.parts else other
+    yield from _of_split(name, link_leaks(train.posts, asked.posts))
+
+
+def _named(corpus: Corpus) -> int:
+    """How many posts hold the id of an article that they are about; short ids may stand anywhere."""
+    pairs = corpus.pairs
+    held = pl.DataFrame(
+        {
+            "post": pairs[:, 1],
+            "text": corpus.posts.texts.gather(pairs[:, 1]).str.to_lowercase(),
+            "id": corpus.articles.ids.gather(pairs[:, 0]).str.to_lowercase(),
+        }
+    ).filter(pl.col("id").str.len_chars() >= _LEAST_ID)
+    return held.filter(pl.col("text").str.contains(pl.col("id"), literal=True))["post"].n_unique()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue.data.histories import Histories, Index, scrambled
-from ensue.data.sequences.dataset import SequencesReport
+from ensue.data.leaks import answers_beside, before_the_last, begun_beside, near_sequences
+from ensue.data.sequences.dataset import UNORDERED, SequencesReport
 from ensue.errors import DataError
 from ensue.lines import part_of
 from ensue.records import History
@@ -34,18 +35,26 @@ class Findings:
     longest: int
     single: int
     """Sequences of one event: nothing follows anything."""
+    answers_beside: float
+    """Share of the targets whose answer ends the prefix beside them, where prefixes are batched in order."""
     rows: tuple[History, ...]
     """The first sequences, their first events."""
     warnings: tuple[str, ...] = field(default=())
 
 
-def check(histories: Histories, understood: SequencesReport, others: Mapping[str, Histories] | None = None) -> Findings:
+def check(
+    histories: Histories,
+    understood: SequencesReport,
+    others: Mapping[str, Histories] | None = None,
+    told: Iterable[str] = (),
+) -> Findings:
     """Count, show and warn.
 
     Args:
         histories: what a model would be trained on; not empty.
         understood: what the reader said of it.
         others: the other splits by name, such as ``{"test": …}``.
+        told: what else was found in the file, such as columns that tell the next value.
     """
     splits = dict(others or {})
     lengths = histories.lengths
@@ -55,10 +64,12 @@ def check(histories: Histories, understood: SequencesReport, others: Mapping[str
         *_repeats(histories),
         *_ties(histories),
         *_clock(histories, understood),
+        *_order(histories, understood),
+        *told,
         *_vocabulary(histories),
     ]
     for name, other in splits.items():
-        warnings += [*_shared(histories, other, name), *_unseen(histories, other, name)]
+        warnings += [*leaks_between(histories, other, name), *_unseen(histories, other, name)]
     return Findings(
         understood=understood,
         sequences=len(histories),
@@ -68,6 +79,7 @@ def check(histories: Histories, understood: SequencesReport, others: Mapping[str
         median_length=float(np.median(lengths)),
         longest=int(lengths.max()),
         single=int((lengths == 1).sum()),
+        answers_beside=answers_beside(histories),
         rows=tuple(_shorten(histories.record(index)) for index in range(min(_ROWS, len(histories)))),
         warnings=tuple(warnings),
     )
@@ -99,10 +111,40 @@ def _duplicates(histories: Histories) -> Iterator[str]:
         yield f"{_part(double, len(histories), 'sequence', 'repeats', 'repeat')} an earlier one value for value"
 
 
-def _shared(histories: Histories, other: Histories, name: str) -> Iterator[str]:
+def _shared(histories: Histories, other: Histories, name: str, here: str) -> Iterator[str]:
     prints = fingerprints(other.encode(histories.vocabulary))
     if shared := int(np.isin(prints, fingerprints(histories)).sum()):
-        yield f"{_part(shared, len(other), 'sequence', 'stands', 'stand', of=name)} here too, value for value"
+        yield f"{_part(shared, len(other), 'sequence', 'stands', 'stand', of=name)} {here} too, value for value"
+
+
+def leaks_between(histories: Histories, other: Histories, name: str, here: str = "here") -> Iterator[str]:
+    """What lets answers of another part be read off what is trained on: copies, and later times.
+
+    Args:
+        histories: what is trained on.
+        other: the other part.
+        name: what it is called.
+        here: where the first part is.
+    """
+    yield from _shared(histories, other, name, here)
+    exact = int(np.isin(fingerprints(other.encode(histories.vocabulary)), fingerprints(histories)).sum())
+    if (near := near_sequences(histories, other)) > exact:
+        yield f"{_part(near, len(other), 'sequence', 'nearly repeats', 'nearly repeat', of=name)} one {here}"
+    if late := before_the_last(histories, other):
+        part = _part(late, len(other), "sequence", "begins", "begin", of=name)
+        yield f"{part} before the last {here} does: the later is learned, the earlier asked"
+
+
+def _order(histories: Histories, understood: SequencesReport) -> Iterator[str]:
+    """Prefixes that stand as rows, and times that ran backwards."""
+    if begun := begun_beside(histories):
+        yield (
+            f"{_part(begun, len(histories), 'row', 'begins', 'begin')} the row beside it: prefixes of one sequence, "
+            "whose answers stand in the same batch; give whole sequences"
+        )
+    back = next((note for note in understood.notes if note.endswith("sorted by time")), None)
+    if back is not None and understood.layout not in UNORDERED:
+        yield f"times ran backwards: {back}"
 
 
 def _unseen(histories: Histories, other: Histories, name: str) -> Iterator[str]:

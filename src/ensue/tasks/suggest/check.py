@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from ensue.data.leaks import before_the_last, begun_beside
 from ensue.data.queries import Queries, QueriesReport
 from ensue.lines import part_of
 from ensue.records import History
@@ -59,8 +60,8 @@ def check_queries(
     values = pl.Series("query", histories.vocabulary.values, dtype=pl.String)
     ids = histories.ids.astype(np.int64) - FIRST
     words = values.str.count_matches(" ", literal=True).to_numpy().astype(np.int64) + 1
-    own = np.unique(prints(histories))
-    shared = {name: float(np.isin(prints(other.histories), own).mean()) for name, other in (others or {}).items()}
+    shared = {name: _repeated(queries, other) for name, other in (others or {}).items()}
+    late = [line for name, other in (others or {}).items() for line in _late(queries, other, name, "here")]
     shown = float(floor.allowed(values)[ids].mean())
     return QueryFindings(
         understood=understood,
@@ -75,8 +76,40 @@ def check_queries(
         shown=shown,
         rows=tuple(_glance(queries, floor, row) for row in range(min(_ROWS, len(queries)))),
         splits=shared,
-        warnings=tuple(_warnings(floor, shown, shared, understood)),
+        warnings=(*_warnings(floor, shown, shared, understood), *late, *_order(queries)),
     )
+
+
+def leaks_between(queries: Queries, other: Queries, name: str, here: str) -> Iterator[str]:
+    """What lets queries of another part be looked up in what is trained on: pairs that stand there, and later times.
+
+    Args:
+        queries: what is trained on.
+        other: the other part.
+        name: what it is called.
+        here: where the first part is.
+    """
+    if share := _repeated(queries, other):
+        yield f"{100 * share:.1f} % of the pairs of {name} stand {here} too: a look-up scores on them"
+    yield from _late(queries, other, name, here)
+
+
+def _repeated(queries: Queries, other: Queries) -> float:
+    """Share of the pairs of another part that follow each other here too."""
+    pairs = prints(other.histories)
+    return float(np.isin(pairs, np.unique(prints(queries.histories))).mean()) if len(pairs) else 0.0
+
+
+def _late(queries: Queries, other: Queries, name: str, here: str) -> Iterator[str]:
+    if late := before_the_last(queries.histories, other.histories):
+        part = part_of(late, len(other), "session", "begins", "begin", of=name, percent=True)
+        yield f"{part} before the last {here} does: the later is learned, the earlier asked"
+
+
+def _order(queries: Queries) -> Iterator[str]:
+    if begun := begun_beside(queries.histories):
+        part = part_of(begun, len(queries), "session", "begins", "begin", percent=True)
+        yield f"{part} the one beside it: prefixes, whose answers stand in the same batch; give whole sessions"
 
 
 def _glance(queries: Queries, floor: Floor, row: int) -> History:

@@ -1,0 +1,129 @@
+"""What in the data would let an answer be read off: rows beside it, copies, later times, words that are labels.
+
+Batches in the order of a file hold the answers of most prefixes: of a session a b c d the prefixes a, a b and a b c
+stand in one batch, and the answer of each but the last ends the prefix beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ensue.data.clock import SINCE_1970
+from ensue.data.histories import Histories, Index, ranges
+from ensue.data.near_copies import near_copies
+
+TELLING = 0.95
+"""Correlation (phi) of a word with a label from which the text is said to hold its label."""
+_BEGUN, _FEW = 0.1, 10
+_LEAST = 30
+"""Texts that a label must have, and a word stand in, before the two are compared."""
+MOST_ROWS = 200_000
+"""Rows of two parts beyond which near copies are not looked for: exact ones are."""
+
+
+def answers_beside(histories: Histories) -> float:
+    """Share of the targets whose answer ends the next prefix of the same sequence: all but the last of each.
+
+    Of sequences of 4, 2 and 1 events there are 3 + 1 targets, of which 2 have theirs beside them: 0.5.
+    """
+    targets = np.maximum(histories.lengths - 1, 0)
+    return float(np.maximum(targets - 1, 0).sum() / max(targets.sum(), 1))
+
+
+def begun_beside(histories: Histories) -> int:
+    """How many rows begin the row before or after them and are shorter: prefixes that were written out as rows.
+
+    Of the rows a b, a b c, d and d e the first and the third. Sessions do so by chance: under a tenth of them, or under
+    ten, count as none.
+    """
+    begins = np.zeros(len(histories), np.bool_)
+    rows = np.arange(len(histories) - 1)
+    for short, long in ((rows, rows + 1), (rows + 1, rows)):
+        begins[short] |= _begins(histories, short, long)
+    count = int(begins.sum())
+    return count if count >= max(_BEGUN * len(histories), _FEW) else 0
+
+
+def _begins(histories: Histories, short: Index, long: Index) -> npt.NDArray[np.bool_]:
+    """(pairs,) whether the one history is shorter than the other, not empty, and equal to its first events."""
+    lengths, low = histories.lengths, histories.offsets
+    found = np.zeros(len(short), np.bool_)
+    fitting = np.flatnonzero((lengths[short] > 0) & (lengths[short] < lengths[long]))
+    if len(fitting):
+        own, shared = short[fitting], lengths[short[fitting]]
+        other = long[fitting]
+        equal = histories.ids[ranges(low[own], shared)] == histories.ids[ranges(low[other], shared)]
+        found[fitting] = np.logical_and.reduceat(equal, np.cumsum(shared) - shared)
+    return found
+
+
+def before_the_last(train: Histories, other: Histories) -> int:
+    """How many histories begin before the last of those to train on does; 0 where either has no times since 1970."""
+    sides = [part.times[part.offsets[:-1]][part.lengths > 0] if part.timed else np.empty(0) for part in (train, other)]
+    if any(not len(side) or side.min() < SINCE_1970 for side in sides):
+        return 0
+    return int((sides[1] < sides[0].max()).sum())
+
+
+def near_sequences(train: Histories, other: Histories) -> int:
+    """How many histories of four values or more nearly repeat one to train on, value for value in runs of three.
+
+    Those that repeat it wholly count too. Nothing is compared beyond so many rows as memory and patience allow.
+    """
+    if len(train) + len(other) > MOST_ROWS:
+        return 0
+    coded = other.encode(train.vocabulary)
+    texts = pl.concat([_as_text(train), _as_text(coded)])
+    groups = near_copies(texts)[len(train) :]
+    return int(((groups < len(train)) & (other.lengths >= 4)).sum())
+
+
+def _as_text(histories: Histories) -> pl.Series:
+    """Ids as words; what training lacks is a word of its own place, which nothing repeats."""
+    ids = pl.Series(histories.ids).cast(pl.String)
+    places = pl.Series(np.arange(len(histories.ids))).cast(pl.String)
+    words = ids.zip_with(pl.Series(histories.ids > 1), "x" + places)
+    filled = pl.DataFrame({"row": histories.sequence_index(), "word": words}).group_by("row").agg("word")
+    rows = pl.DataFrame({"row": np.arange(len(histories))}).join(filled, on="row", how="left", maintain_order="left")
+    return rows["word"].list.join(" ").fill_null("")
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """A word that stands in nearly all texts of a label and in nearly no others."""
+
+    word: str
+    label: str
+    inside: float
+    """Share of the label's texts that hold it."""
+    outside: float
+    """Share of the others."""
+
+
+def telling_words(texts: tuple[pl.Series, ...], labels: pl.Series) -> list[Telling]:
+    """Of each label the word that tells it best, where that is near perfect.
+
+    Args:
+        texts: one column, or two of pairs.
+        labels: (rows,).
+    """
+    words = pl.concat_str(list(texts), separator=" ", ignore_nulls=True).str.to_lowercase()
+    frame = pl.select(word=words.str.extract_all(r"[\p{L}\p{M}\p{N}_]+").list.unique(), label=labels)
+    rows = len(frame)
+    held = frame.explode("word", empty_as_null=False).drop_nulls("word")
+    sizes = frame.group_by("label").len("size")
+    often = held.group_by("word").len("all").filter(pl.col("all") >= _LEAST)
+    both = held.join(often, on="word").group_by("word", "label", "all").len("both").join(sizes, on="label")
+    both = both.filter((pl.col("size") >= _LEAST) & (pl.col("size") < rows))
+    a, b, n = pl.col("all").cast(pl.Float64), pl.col("size").cast(pl.Float64), float(rows)
+    spread = (a * (n - a) * b * (n - b)).sqrt()
+    phi = pl.when(spread > 0).then((n * pl.col("both") - a * b) / spread).otherwise(0.0)
+    shares = both.with_columns(
+        phi=phi, inside=pl.col("both") / b, outside=(pl.col("all") - pl.col("both")) / (n - b)
+    ).filter(pl.col("phi") >= TELLING)
+    best = shares.sort(["phi", "word"], descending=[True, False]).unique("label", keep="first", maintain_order=True)
+    return [Telling(*row) for row in best.select("word", "label", "inside", "outside").iter_rows()]

@@ -58,7 +58,7 @@ def test_a_predictor_that_reads_later_events_is_found() -> None:
     assert reads_others(made, world.test) == ""
 
     class Foreseeing(NextPredictor):
-        def ranks(self, data: Histories, **options: object) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # type: ignore[override,type-arg]
+        def ranks(self, data: Histories, **options: object) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             found, owners, places = super().ranks(data)
             last = np.append(owners[1:] != owners[:-1], True)
             return np.where(last, found, 1.0), owners, places  # all but the last stand in the next prefix

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from ensue.tasks import own
@@ -154,6 +155,29 @@ def test_prefixes_as_rows_and_the_share_that_stands_beside(ensue: Ensue, tmp_pat
     assert found["answers_beside"] == pytest.approx((targets - 30) / targets)
     ran = ensue("check", whole)
     assert f"{100 * found['answers_beside']:.1f} % of the prefixes have their answer in the one beside them" in ran.out
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+def test_columns_that_tell_the_next_value(ensue: Ensue, tmp_path: Path, kind: str) -> None:
+    rows: list[tuple[str | int, ...]] = []
+    for name, items in some(0, 60).items():
+        for place, item in enumerate(items):
+            then = items[place + 1] if place + 1 < len(items) else ""
+            code = f"c{then[1:]}" if then else "end"
+            rows.append((name, item, 1_500_000_000 + len(rows), then, code, f"p{place}", len(rows) % 7))
+    names = ["session", "item", "time", "goes_to", "code", "place", "colour"]
+    frame = pl.DataFrame(rows, schema=names, orient="row")
+    path = tmp_path / f"log.{kind}"
+    if kind == "csv":
+        frame.write_csv(path)
+    else:
+        frame.write_json(path) if kind == "json" else frame.write_parquet(path)
+    found = warnings(ensue("check", path, "--json"))
+    told = [line for line in found if line.startswith("column ")]
+    advice = "it is not read, and must not become a value or a feature"
+    assert told[0] == f"column 'goes_to' holds the next value in 100.0 % of the rows: {advice}"
+    assert told[1].startswith("column 'code' tells the next value in ") and told[1].endswith(advice)
+    assert len(told) == 2, "neither the place nor the colour tells it"
 
 
 def test_times_that_run_backwards(ensue: Ensue, tmp_path: Path) -> None:

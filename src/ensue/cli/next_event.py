@@ -14,6 +14,7 @@ from ensue.cli.options import Reading
 from ensue.data.histories import Histories
 from ensue.data.sequences import SequencesReport
 from ensue.data.sequences import read as read_log
+from ensue.data.sequences.telling import telling_columns
 from ensue.errors import SettingError
 from ensue.records import History
 from ensue.tasks.next.check import check as look
@@ -56,7 +57,8 @@ def require_like(data: Histories, path: Path, predictor: NextPredictor) -> None:
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
     """Show what was understood of a log, and what in it would spoil a result."""
     histories, understood = _read(path, reading)
-    found = look(histories, understood, {str(other): read(other, reading) for other in others})
+    told = telling_columns(path, columns=reading.roles, **reading.opening)
+    found = look(histories, understood, {str(other): read(other, reading) for other in others}, told)
     show.put_json(asdict(found)) if json else show_events.findings(found)
 
 

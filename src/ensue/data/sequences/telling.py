@@ -1,0 +1,95 @@
+"""Columns of a log that tell the next value: the next item itself, or a code of it, written into the row before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Unpack
+
+import polars as pl
+
+from ensue.data.delimited import Delimited
+from ensue.data.files import Content, answering
+from ensue.data.packed import Opening
+from ensue.data.sequences.columns import find_columns
+from ensue.data.sequences.formats import READERS, recognise
+from ensue.data.sequences.sessions import find_lists
+from ensue.data.table import ReadOptions, names_of, read_object, read_objects, sample_objects
+from ensue.errors import DataError
+from ensue.lines import quoted
+
+TOLD = 0.95
+"""Share of the rows whose next value a column tells, from which it is named."""
+_GAIN = 0.2
+"""By so much a column must tell more than the value of the row itself does."""
+_LEAST, _ROWS = 30, 200_000
+_NEXT = "\0next"
+_ADVICE = "it is not read, and must not become a value or a feature"
+
+
+def telling_columns(
+    path: str | Path, *, columns: Mapping[str, str] | None = None, **opening: Unpack[Opening]
+) -> list[str]:
+    """A line for each column, beside sequence and value, that tells the value of the next row of its sequence.
+
+    Args:
+        path: a table of events; of other layouts there is no column to speak of.
+        columns: roles to names, as the reader of sequences has them.
+        opening: ``encoding``, ``sheet`` and ``max_unpacked``.
+
+    """
+    options = ReadOptions(columns=columns or {}, **opening)
+    # The reader says what is wrong with a file; a column that it never looks at may hold anything.
+    with suppress(DataError), answering(path):
+        content = options.open(path)
+        if (frame := _whole(content)) is not None:
+            return _told(frame, find_columns(content.path, frame.columns, options.columns)[0])
+    return []
+
+
+def _whole(content: Content) -> pl.DataFrame | None:
+    """All columns of the first rows of a table as texts; ``None`` of what is none."""
+    layout = recognise(content)
+    if layout in READERS or layout == "yoochoose":
+        return None
+    if layout == "parquet":
+        plain = [name for name, kind in content.schema().items() if not kind.is_nested() and kind != pl.Binary]
+        nested = len(plain) < len(content.schema())
+        return None if nested else content.table(plain).head(_ROWS).cast(pl.String)
+    if layout == "jsonl events":
+        samples = sample_objects(content)
+        names = [name for name in names_of(samples) if not isinstance(samples[0].get(name), list | dict)]
+        return read_objects(content, dict.fromkeys(names, pl.String), read_object).head(_ROWS)
+    delimited = Delimited(content, max(("\t", ",", ";", "|"), key=content.head(1)[0].count), strict=False)
+    return None if find_lists(delimited.names) is not None else delimited.whole().head(_ROWS)
+
+
+def _told(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:
+    sequence, value = roles["sequence"], roles["value"]
+    if "time" in roles:
+        times = frame[roles["time"]].cast(pl.Float64, strict=False)
+        frame = frame.sort(times if not times.null_count() else frame[roles["time"]], maintain_order=True)
+    others = [name for name in frame.columns if name not in (sequence, value)]
+    rows = frame.with_columns(pl.col(value).shift(-1).over(sequence).alias(_NEXT)).drop_nulls(_NEXT)
+    if len(rows) < _LEAST:
+        return []
+    known = _known(rows, value)
+    found = []
+    for name in others:
+        held = float((rows[name] == rows[_NEXT]).mean() or 0.0)  # type: ignore[arg-type]
+        if held >= TOLD:
+            found.append(f"column {quoted(name)} holds the next value in {100 * held:.1f} % of the rows: {_ADVICE}")
+        elif (told := _known(rows, name)) >= max(TOLD, known + _GAIN):
+            found.append(
+                f"column {quoted(name)} tells the next value in {100 * told:.1f} % of the rows, where the value itself "
+                f"does in {100 * known:.1f} %: {_ADVICE}"
+            )
+    return found
+
+
+def _known(rows: pl.DataFrame, name: str) -> float:
+    """Share of the rows whose next value is the commonest of those with the same entry, and not the only one."""
+    counts = rows.drop_nulls(name).group_by(name, _NEXT).len("count").group_by(name).agg(pl.col("count").max())
+    again = counts.filter(pl.col("count") > 1)["count"].sum()
+    return float(again) / len(rows)

@@ -100,6 +100,7 @@ def test_check_as_json(ensue: Ensue, logs: Logs) -> None:
         "median_length",
         "longest",
         "single",
+        "answers_beside",
         "rows",
         "warnings",
     ]

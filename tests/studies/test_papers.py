@@ -16,6 +16,7 @@ def test_lists_take_their_names_from_the_columns_around_them() -> None:
     assert list(paper.tables("prediction")) == ["memes", "weibo", "twitter"]
     assert paper.rows("statistics")["memes"] == {"users": 1109, "cascades": 42492, "mean length": 8.8}
     assert paper.words("parameters")["hidan"] == "25.6k"
+    assert Paper("anywhere").lists("measures")["link"] == ("mrr", "pooled_ap")
 
 
 def test_what_is_something_else_is_not_taken() -> None:
@@ -25,4 +26,4 @@ def test_what_is_something_else_is_not_taken() -> None:
 
 def test_every_file_is_read() -> None:
     names = {path.name for path in files("ensue.studies.papers").iterdir() if path.name.endswith(".toml")}
-    assert names == {f"{name}.toml" for name in ("ast", "centrality", "hidan", "mtn", "sansr")}
+    assert names == {f"{name}.toml" for name in ("anywhere", "ast", "centrality", "hidan", "mtn", "sansr")}

@@ -22,24 +22,13 @@ from ensue.registry import models, settings_of
 from ensue.studies import anywhere_page as page
 from ensue.studies.anywhere_cuts import Cut, Sizes, find_cuts
 from ensue.studies.cached_runs import CachedRun
+from ensue.studies.papers import Paper
 from ensue.studies.provenance import Study
 from ensue.studies.rows import Row, Rows, Tables, Values
 from ensue.studies.runner import Request, Trainings, require_rows
 
-MEASURES: Mapping[str, tuple[str, ...]] = {
-    "next": ("mrr", "hit@20"),
-    "classify": ("accuracy", "macro_f1"),
-    "suggest": ("mrr@10", "exact"),
-    "link": ("mrr", "pooled_ap"),
-}
-"""What is shown of each task; the first one decides."""
-RIVALS: Mapping[str, tuple[str, ...]] = {
-    "next": ("core", "sansr", "gru4rec", "narm", "stamp", "fpmc", "bpr-mf", "hidan", "cyan-rnn", "rmtpp"),
-    "classify": ("centrality", "self-attention", "mean", "max", "routing"),
-    "suggest": ("mtn", "transformer", "h-lstm", "m-nsrf", "seq2seq"),
-    "link": ("ast", "cnn", "gru"),
-}
-"""The papers' models and those they were compared with."""
+MEASURES, RIVALS = (Paper("anywhere").lists(name) for name in ("measures", "rivals"))
+"""By task: what is shown, of which the first decides; and the models that are trained beside ``best``."""
 
 
 @dataclass(frozen=True, kw_only=True)

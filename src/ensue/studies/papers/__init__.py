@@ -34,6 +34,10 @@ class Paper:
         """Sentences."""
         return tuple(_of(str, text) for text in _of(list, self._found[name]))
 
+    def lists(self, *keys: str) -> dict[str, tuple[str, ...]]:
+        """Lists of short texts by name."""
+        return {name: tuple(_of(str, text) for text in _of(list, own)) for name, own in self._table(keys).items()}
+
     def words(self, *keys: str) -> dict[str, str]:
         """Short texts by name."""
         return {name: _of(str, value) for name, value in self._table(keys).items()}

@@ -92,6 +92,17 @@ def test_where_no_network_is_ahead_of_counting_the_model_is_a_counting_row(tmp_p
     assert loaded.predict([History(("v3", "v1"))], 1)[0].choices[0].value == "new"
 
 
+def test_a_lead_counts_from_its_standard_error_on() -> None:
+    sample = Histories.of([History(tuple("abc")), History(()), History(tuple("ab")), History(tuple("abcd"))])
+    # Two targets, one and three; by history the sums of differences from their mean 0.1 are 0.4, -0.2 and -0.2.
+    apart = np.array([0.3, 0.3, -0.1, 0.2, -0.2, 0.1])
+    error = np.sqrt(0.4**2 + 0.2**2 + 0.2**2) / 6  # 0.082
+    assert apart.mean() > error and train._leads(apart, sample)
+    assert not train._leads(apart - 0.02, sample)  # as far spread, and a lead of 0.08
+    assert not train._leads(-apart, sample)
+    assert train._leads(np.zeros(6), sample)  # nothing tells them apart: the simpler one
+
+
 def test_a_counting_row_keeps_no_history_where_none_may_stay() -> None:
     best, _ = fitted("best", circle(200), replay=0)
     assert best.schedule is None and not best.keeps_histories

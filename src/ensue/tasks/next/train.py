@@ -13,7 +13,7 @@ import torch
 from torch.optim import Adam
 
 from ensue import metrics
-from ensue.data.histories import Histories
+from ensue.data.histories import Histories, Index
 from ensue.data.splits import hold_out
 from ensue.metrics import Floats
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
@@ -64,9 +64,10 @@ def fit(
         trained[name] = _Trained(state.model, state.optimizer, copy(state.metadata), state.seconds_an_epoch)
         if len(state.candidates) > 1:
             sample = _evaluation_sample(split.held_out.encode(state.vocabulary, drop_unknown=True))
-            trained[name] = trained[name]._replace(mrr=mean_reciprocal_rank(state, sample))
+            trained[name] = trained[name]._replace(gains=_gains(state, sample))
     if len(state.candidates) > 1:
-        _select_best(state, trained, _floors(state, split.learned, sample))
+        count_baselines(state, split.learned)
+        _select_best(state, trained, {name: _gains(state, sample, name) for name in state.counting}, sample)
     chosen, whole = state.metadata, split.learned if split.whole is None else split.whole
     if state.schedule is None or split.whole is not None:
         learn_values(state, whole)
@@ -170,32 +171,47 @@ class _Trained(NamedTuple):
     optimizer: Adam | None
     metadata: Metadata
     seconds_an_epoch: float | None
-    mrr: float = 0.0
+    gains: Floats = np.empty(0)
 
 
-def _floors(state: NextState, data: Histories, sample: Histories) -> dict[str, float]:
-    """MRR of every counting row on the held-out part; the first rank counts, and tells the others."""
-    count_baselines(state, data)
-    found, hide = {}, not state.metadata.repeats
-    if rank_and_size()[0] == 0:
-        for name in state.counting:
-            found[name] = float(metrics.reciprocal_rank(ranks(state, sample, hide=hide, counting=name)[0]).mean())
-    return share(found)
+def _gains(state: NextState, sample: Histories, counting: str | None = None) -> Floats:
+    """(targets,) reciprocal ranks in order of the targets, by a counting row if named; only the first rank has them."""
+    if rank_and_size()[0]:
+        return np.empty(0)
+    rank, _, place = ranks(state, sample, hide=not state.metadata.repeats, counting=counting)
+    return metrics.reciprocal_rank(rank[np.argsort(place)])
 
 
-def _select_best(state: NextState, trained: Mapping[str, _Trained], floors: Mapping[str, float]) -> None:
-    """Go on with what ranks the held-out part best; where no network is ahead of every counting row, with a row.
+def _select_best(
+    state: NextState, trained: Mapping[str, _Trained], floors: Mapping[str, Floats], sample: Histories
+) -> None:
+    """Go on with the network that ranks the held-out part best, or with a counting row that is surely ahead of it.
 
-    A mixture's numbers were chosen on the same targets, so a network that only draws is not the better one.
+    Surely: by more than the standard error of its lead, over whole histories. A blend holds such rows in itself; where
+    few targets cannot tell them apart, what weighs all that is known is the better guess.
     """
-    best, floor = max(trained, key=lambda name: trained[name].mrr), max(floors, key=lambda name: floors[name])
+    gains = {name: one.gains for name, one in trained.items()} | dict(floors)
+    found = share({name: float(own.mean()) if len(own) else 0.0 for name, own in gains.items()})
+    best = max(trained, key=lambda name: found[name])
+    floor = max((name for name in found if name not in trained), key=lambda name: found[name])
+    sure = share(rank_and_size()[0] == 0 and _leads(gains[floor] - gains[best], sample))
     state.select_model(best)
-    state.model, state.optimizer, state.metadata, state.seconds_an_epoch, mrr = trained[best]
-    found = {name: one.mrr for name, one in trained.items()} | dict(floors)
+    state.model, state.optimizer, state.metadata, state.seconds_an_epoch, _ = trained[best]
     state.metadata.validation_mrr = {name: round(own, 4) for name, own in found.items()}
-    if floors[floor] >= mrr:
+    if sure:
         state.select_baseline(floor)
         state.metadata.chosen = f"{floor}, a counting row: nothing that is trained ranked the held-out part better"
+
+
+def _leads(apart: Floats, sample: Histories) -> bool:
+    """Whether the mean of (targets,) differences is at least its standard error: so is one of none at all."""
+    sums = np.bincount(sample.sequence_index()[_later(sample)], apart - apart.mean(), len(sample))
+    return bool(apart.mean() >= np.sqrt((sums**2).sum()) / len(apart))
+
+
+def _later(data: Histories) -> Index:
+    """(targets,) the places of all events but the first of each history."""
+    return np.flatnonzero(np.diff(data.sequence_index(), prepend=-1) == 0)
 
 
 def train_once(

@@ -34,7 +34,7 @@ from ensue.tasks.classify.dataset import codes
 from ensue.tasks.classify.ensembles.blend import NETWORK
 from ensue.tasks.classify.predictor import ClassifyPredictor
 
-TRAINED = tuple(name for name, (_, _, schedule) in MODELS.items() if schedule is not None)
+TRAINED = tuple(name for name, row in MODELS.items() if row.schedule is not None and row.settings.pooling in POOLINGS)
 GRAPHS = ("centrality", "centrality-bilinear")
 """Poolings by a word graph."""
 REVIEWS = ("imdb", "imdb-ratings")
@@ -224,7 +224,8 @@ class _Study:
 
     def _set(self, texts: TextSet, model: str) -> Row:
         own = self.plan.own.get(texts.name, {})
-        return {**self.plan.options, **own, **self.plan.alone.get((texts.name, model), {})}
+        own = {**own, "pooling": GRAPHS[0]} if model == "blend" else own  # of pairs too
+        return {"residual": False, **self.plan.options, **own, **self.plan.alone.get((texts.name, model), {})}
 
     def _options(self, options: Values) -> Row:
         return {**options, **({"vectors": str(self.vectors)} if self.vectors else {})}

@@ -57,6 +57,11 @@ class TestReverseRouting(ClassifyContract):
     options = {**TRAINED, "learning_rate": 0.01, "batch_size": 8, "epochs": 10}  # noqa: RUF012
 
 
+class TestDecomposableAttention(ClassifyContract):
+    model = "decomposable-attention"
+    options = TRAINED
+
+
 class TestTfidf(ClassifyContract):
     model = "tfidf"
 

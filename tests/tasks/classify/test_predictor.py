@@ -17,6 +17,7 @@ from ensue.nn.centrality import second_eigenvalue
 from ensue.records import Text
 from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.embedding import learn_words
+from ensue.tasks.classify.infer import raw_scores
 from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.mixing_time import note_collapse
 from ensue.tasks.classify.models.centrality import TextSettings
@@ -60,7 +61,7 @@ def documents(num: int, seed: int) -> list[Text]:
 def test_pairs_are_told_from_single_texts() -> None:
     made = fitted(pairs(60, 0))
     assert (made.architecture, made.metadata.paired) == ("pair", True)
-    assert (made.settings.score_dim, made.schedule.smallest_batch, made.schedule.decay_steps) == (6, 128, 20_000)
+    assert (made.settings.score_dim, made.schedule.smallest_batch, made.schedule.decay_steps) == (6, 16, 20_000)
     (found,) = made.explain([Text(("w1 w2 w3", "w1 x"))])
     assert [(passage.side, passage.words) for passage in found.passages] == [(0, ("w1", "w2", "w3")), (1, ("w1", "x"))]
     heeded = found.answer.choices[0].heeded
@@ -87,7 +88,7 @@ def test_counting_reads_documents_too() -> None:
 def test_documents_are_read_sentence_by_sentence() -> None:
     made = fitted(documents(40, 0))
     assert made.architecture == "hierarchical"
-    assert (made.schedule.learning_rate, made.schedule.decay_rate, made.schedule.smallest_batch) == (0.02, 0.9, 32)
+    assert (made.schedule.learning_rate, made.schedule.decay_rate, made.schedule.smallest_batch) == (0.02, 0.9, 16)
     assert {"second_eigenvalue", "sentences_second_eigenvalue"} <= set(made.metadata.log[0])
     record = Text(("One two three. Four five. Six w1 w2 good.",))
     (found,) = made.explain([record])
@@ -161,6 +162,30 @@ def test_vectors_stay_or_are_tuned_and_reach_words_that_training_lacks(vectors: 
     assert "superb" not in fitted(planted(60, 0), **{**options, "extra_words": 0}).tokenizer.vocabulary
 
 
+@pytest.mark.parametrize("paired", [False, True])
+def test_a_network_that_learns_nothing_is_the_mean_vector_row(vectors: Path, tmp_path: Path, paired: bool) -> None:
+    def records(seed: int) -> list[Text]:
+        found = planted(60, seed)
+        return [Text((*one.texts, "good bad"), one.label) for one in found] if paired else found
+
+    made = fitted(records(0), "mean", vectors=str(vectors), dim=3, learning_rate=1e-9, epochs=1)
+    asked = Texts.of(records(2))
+    network, sides = made.scores(asked), made.encode(asked)
+    row = raw_scores(made, sides, "vectors") / made.metadata.temperature["vectors"]
+    assert made.metadata.residual and torch.allclose(raw_scores(made, sides).double(), row, atol=1e-3)
+    made.save(tmp_path / "m")
+    assert (ClassifyPredictor.load(tmp_path / "m", device="cpu").scores(asked) == network).all()
+    alone = fitted(records(0), "mean", vectors=str(vectors), dim=3, learning_rate=1e-9, epochs=1, residual=False)
+    assert not alone.metadata.residual and np.ptp(alone.scores(asked)[:, 0]) < np.ptp(network[:, 0])
+
+
+def test_pairs_of_a_blend_are_aligned_and_a_former_setting_stands() -> None:
+    made = fitted(pairs(60, 0), "blend", epochs=1)
+    assert made.settings.pooling == "alignment" and made.network.aligned is not None
+    former = fitted(pairs(60, 0), "blend", epochs=1, pooling="centrality")
+    assert former.network.aligned is None and former.architecture == "pair"
+
+
 def test_words_of_npz_and_text_files_are_listed_alike(tmp_path: Path, vectors: Path) -> None:
     np.savez(tmp_path / "v.npz", vectors=np.zeros((3, 3)), words=np.array("good\nbad\nsuperb"))
     for path in (vectors, tmp_path / "v.npz"):
@@ -219,7 +244,7 @@ def test_settings_that_mean_nothing_here_are_refused(options: dict[str, Any], me
 
 def test_best_gives_way_to_counting_that_is_right_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = "ensue.tasks.classify.ensembles.blend.choose_weights"
-    monkeypatch.setattr(alone, lambda scores, targets: {name: float(name == "network") for name in scores})
+    monkeypatch.setattr(alone, lambda scores, targets, prior=None: {name: float(name == "network") for name in scores})
     slow = fitted(planted(150, 0), "best", planted(60, 1), epochs=1, learning_rate=1e-6)
     assert slow.model_name == "tfidf" and slow.schedule is None and slow.optimizer is None
     found = slow.metadata.validation_accuracy
@@ -335,8 +360,9 @@ def test_a_file_of_vectors_is_looked_for_first(tmp_path: Path) -> None:
     assert str(caught.value) == f"vectors is {str(tmp_path / 'none.txt')!r}; there is no such file"
 
 
-def test_probabilities_that_are_no_numbers_are_refused() -> None:
+def test_probabilities_that_are_no_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tfidf, "scores", lambda self, sides: torch.full((len(sides[0]), 2), np.nan).double())
     with pytest.raises(
         SettingError, match=r"^the probabilities of tfidf are no numbers; set it nearer to its defaults$"
     ):
-        fitted(planted(40, 0), "tfidf", strength=1e-300)
+        fitted(planted(40, 0), "tfidf", strength=1.0)

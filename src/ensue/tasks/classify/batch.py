@@ -42,6 +42,7 @@ class Batch(NamedTuple):
         num_texts: texts in all: twice the pairs.
         targets: (records,) codes of the labels; empty when they are not known.
         vectors: (passages, dim) vectors of the passages, where an encoder gives them.
+        below: (records, labels) scores that the network adds to, where there are any.
     """
 
     words: tuple[Block, ...]
@@ -51,6 +52,7 @@ class Batch(NamedTuple):
     num_texts: int
     targets: Tensor
     vectors: Tensor | None = None
+    below: Tensor | None = None
 
     @property
     def num_targets(self) -> int:
@@ -62,7 +64,8 @@ class Batch(NamedTuple):
         words, sentences = (tuple(block.to(device) for block in blocks) for blocks in (self.words, self.sentences))
         owners, shares, targets = (tensor.to(device) for tensor in (self.owners, self.shares, self.targets))
         vectors = None if self.vectors is None else self.vectors.to(device, non_blocking=True)
-        return Batch(words, sentences, owners, shares, self.num_texts, targets, vectors)
+        below = None if self.below is None else self.below.to(device, non_blocking=True)
+        return Batch(words, sentences, owners, shares, self.num_texts, targets, vectors, below)
 
 
 class Output(NamedTuple):

@@ -7,6 +7,7 @@ from ensue.tasks.classify.baselines.majority import Majority
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.settings import CountingSettings
 from ensue.tasks.classify.baselines.tfidf import Tfidf
+from ensue.tasks.classify.models.alignment import ALIGNMENT
 from ensue.tasks.classify.models.centrality import SCHEDULE, TextClassifier, TextSettings
 from ensue.tasks.classify.remembered import SharedSettings
 from ensue.tasks.own import Models
@@ -22,6 +23,7 @@ MODELS = Models(
         "max": (TextClassifier, TextSettings(pooling="max"), SCHEDULE),
         "routing": (TextClassifier, TextSettings(pooling="routing"), SCHEDULE),
         "reverse-routing": (TextClassifier, TextSettings(pooling="reverse-routing"), SCHEDULE),
+        "decomposable-attention": (TextClassifier, TextSettings(pooling=ALIGNMENT), SCHEDULE),
         "tfidf": (Tfidf, CountingSettings(), None),
         "vectors": (MeanVectors, CountingSettings(), None),
         "majority": (Majority, CountingSettings(), None),
@@ -35,12 +37,16 @@ ABOUT: dict[str, tuple[str, str]] = {
         "Gong et al., SCIS 2020",
     ),
     "centrality-bilinear": ("the same, edges by a bilinear score", "Gong et al., SCIS 2020"),
-    "blend": ("centrality pooled with the counting models", ""),
+    "blend": ("centrality (of pairs: decomposable attention) pooled with the counting models", ""),
     "self-attention": ("a BiLSTM and self-attention", "rival in Gong et al., SCIS 2020"),
     "mean": ("a BiLSTM and the mean", "rival in Gong et al., SCIS 2020"),
     "max": ("a BiLSTM and the maximum", "rival in Gong et al., SCIS 2020"),
     "routing": ("a BiLSTM and dynamic routing", "Gong et al., COLING 2018"),
     "reverse-routing": ("a BiLSTM and dynamic routing, reversed", "Gong et al., COLING 2018"),
+    "decomposable-attention": (
+        "each word beside what the other text of a pair has for it",
+        "Parikh et al., EMNLP 2016",
+    ),
     "tfidf": ("words, their characters, and what pairs share, under logistic regression", ""),
     "vectors": ("the mean of word vectors under logistic regression; needs a file of them", ""),
     "majority": ("the shares of the labels, whatever the text", ""),

@@ -61,6 +61,8 @@ class Passages:
 
     chunk = CHUNK
     """Words of a passage at most."""
+    below: torch.Tensor | None = None
+    """(records, labels) scores that a network adds to, in float32."""
 
     def __init__(self, sides: Sides, targets: Index | None = None, *, documents: bool = False) -> None:
         self.num_records, self.documents = len(sides[0]), documents
@@ -124,6 +126,7 @@ class Passages:
             torch.from_numpy(shares.astype(np.float32)),
             len(texts),
             torch.from_numpy(self.targets[index] if len(self.targets) else self.targets),
+            below=None if self.below is None else self.below[torch.from_numpy(index)],
         )
 
 

@@ -34,5 +34,7 @@ class Metadata(SharedMetadata):
     """Words that have a vector in the file."""
     log: list[dict[str, float]]
     """A row an epoch: accuracy, loss, and how fast the word graphs mix."""
+    residual: bool = False
+    """Whether the network's scores are added to those of the mean-vector row."""
     blend: dict[str, float] | None = None
     """The weight of each model in the pool; ``None`` where nothing is pooled."""

@@ -23,6 +23,7 @@ from ensue.tasks.classify.catalogue import BEST, MODELS, SHARED
 from ensue.tasks.classify.dataset import Passages, Sides
 from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.model import Baseline, Model, Network
+from ensue.tasks.classify.models.alignment import ALIGNMENT
 from ensue.tasks.classify.models.centrality import TABLE_2, Shape, TextSettings
 from ensue.tasks.classify.remembered import SharedSettings
 from ensue.tasks.classify.sentences import SentencePassages
@@ -105,11 +106,13 @@ class ClassifyState:
         self.remembered = None
         self.optimizer = None
 
-    def select_model(self, name: str, architecture: str = "flat") -> None:
-        """Take the name and the settings of a model: the paper's for such texts, and what was set."""
+    def select_model(self, name: str, architecture: str = "flat", sized: Mapping[str, object] | None = None) -> None:
+        """Take the name and the settings of a model: the paper's for such texts, ``sized`` ones, and what was set."""
         _, settings, schedule = MODELS[name]
         own = {field.name for part in (settings, schedule) if part is not None for field in fields(part)}
-        changes = {**(TABLE_2[architecture] if schedule is not None else {}), **self.options}
+        changes = {**(TABLE_2[architecture] if schedule is not None else {}), **(sized or {}), **self.options}
+        if name == "blend" and architecture == "pair" and self.options.get("encoder") is None:
+            changes.setdefault("pooling", ALIGNMENT)
         self.model_name = name
         changes = {key: value for key, value in changes.items() if key in own}
         self.settings, self.schedule = changed(changes, settings, schedule)
@@ -166,17 +169,27 @@ class ClassifyState:
         )
         return tuple(map(encode, texts.texts))
 
-    def passages(self, sides: Sides, targets: Index | None = None) -> Passages:
+    def passages(self, sides: Sides, targets: Index | None = None, below: Tensor | None = None) -> Passages:
         """Encoded texts as the network reads them.
+
+        Args:
+            sides: the texts.
+            targets: (texts,) codes of their labels.
+            below: (texts, labels) scores that the network adds to, unless they are those of the mean-vector row.
 
         Raises:
             SettingError: a sentence encoder is missing, or not the one that was learned with.
         """
         if self.encoder is None:
-            return Passages(sides, targets, documents=self.documents)
-        assert self.metadata.encoder is not None
-        self.encoder.require(self.metadata.encoder)
-        return SentencePassages(sides, targets, self.encoder)
+            passages = Passages(sides, targets, documents=self.documents)
+        else:
+            assert self.metadata.encoder is not None
+            self.encoder.require(self.metadata.encoder)
+            passages = SentencePassages(sides, targets, self.encoder)
+        if self.metadata.residual:
+            scores = self.counting["vectors"].scores(sides) if below is None else below
+            passages.below = (scores / self.metadata.temperature["vectors"]).float()
+        return passages
 
     def new_network(self, num_words: int, dim: int) -> Network:
         """An untrained network on this predictor's device."""

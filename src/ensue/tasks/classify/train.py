@@ -20,17 +20,19 @@ from ensue.tasks.classify import infer, save
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.settings import CountingSettings
 from ensue.tasks.classify.calibration import calibration_error, temperature
-from ensue.tasks.classify.catalogue import COUNTING
-from ensue.tasks.classify.cross_fitting import FOLDS, Data, Unlearned, count_best, folds_of
+from ensue.tasks.classify.catalogue import COUNTING, MODELS
+from ensue.tasks.classify.cross_fitting import FOLDS, Data, Unlearned, count_best, folds_of, out_of_fold
 from ensue.tasks.classify.dataset import Sides, codes, prints
 from ensue.tasks.classify.embedding import learn_words, start_vectors
 from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.mixing_time import Log, mixing, note_collapse
 from ensue.tasks.classify.model import Network
-from ensue.tasks.classify.models.centrality import LEARNED_DIM, TextSettings
+from ensue.tasks.classify.models.alignment import ALIGNMENT
+from ensue.tasks.classify.models.centrality import LEARNED_DIM, SCHEDULE, TextClassifier, TextSettings
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.classify.remembered import chosen
+from ensue.tasks.classify.sizes import schedule_for
 from ensue.tasks.classify.state import ClassifyState
 from ensue.text.tokens import split_words
 from ensue.training.loop import train
@@ -59,14 +61,19 @@ def fit(
         state.metadata.held_out = rule
     sides = state.encode(part)
     _note_cuts(state, sides)
-    counted = _count(state, _data(state, sides, part), _data(state, state.encode(held), held))
+    learned = _data(state, sides, part)
+    counted = _count(state, learned, _data(state, state.encode(held), held))
     if state.schedule is not None:
-        yield from _train(state, sides, part, held, checkpoint, resume)
+        yield from _train(state, learned, held, checkpoint, resume)
         nats: dict[str, float] = {}
         if state.model_name == "blend":
             _blend(state, held, counted)
             nats = _nats(state, held, counted)
-        _calibrate(state, state.model_name, held)
+        if nats:  # whose weights are those of likeliest labels
+            state.metadata.temperature[state.model_name] = 1.0
+            _note_accuracy(state, state.model_name, state.encode(held), codes(held, state.labels))
+        else:
+            _calibrate(state, state.model_name, held)
         _decide(state, nats)
     if rule is not None:
         _learn_held_out(state, data)
@@ -131,6 +138,8 @@ def _architecture(state: ClassifyState, data: Texts) -> str:
         raise SettingError(f"architecture is {architecture!r}, but the training data holds {kind}; leave it at auto")
     if architecture != "auto" or data.paired or state.schedule is None:
         return "pair" if data.paired else architecture.replace("auto", "flat")
+    if isinstance(state.settings, TextSettings) and state.settings.pooling == ALIGNMENT:
+        return "flat"
     words = split_words(data.texts[0].head(1000), sentences=True)
     num_words, num_sentences = len(words.words) / len(words.texts[1:]), words.texts[-1] / len(words.texts[1:])
     return "hierarchical" if num_words > DOCUMENT[0] and num_sentences > DOCUMENT[1] else "flat"
@@ -248,7 +257,8 @@ def _weights(scores: Mapping[str, Tensor], targets: Tensor, counted: Mapping[str
     usable = {name: counted[name].usable() for name in blend.PARTS if name in counted}
     weights = blend.choose_weights({name: own for name, (own, _) in usable.items()}, usable["tfidf"][1])
     pooled = blend.pool({name: scores[name] for name in weights}, weights)
-    own = blend.choose_weights({blend.NETWORK: scores[blend.NETWORK], _COUNTED: pooled}, targets)
+    prior = {blend.NETWORK: 0.0, _COUNTED: 1.0}  # the network has to earn its part
+    own = blend.choose_weights({blend.NETWORK: scores[blend.NETWORK], _COUNTED: pooled}, targets, prior)
     return {
         blend.NETWORK: own[blend.NETWORK],
         **{name: weight * own[_COUNTED] for name, weight in weights.items()},
@@ -269,16 +279,17 @@ def _new_network(state: ClassifyState) -> Network:
 
 
 def _train(
-    state: ClassifyState, sides: Sides, part: Texts, held: Texts, checkpoint: Path | None, resume: bool
+    state: ClassifyState, learned: Data, held: Texts, checkpoint: Path | None, resume: bool
 ) -> Generator[Report, None, None]:
     """Train the network from its beginning; it ends with its best weights."""
+    below = _start_from_row(state, learned)
     schedule = state.schedule
     assert schedule is not None
     torch.manual_seed(state.seed)
     state.model = _new_network(state)
     state.optimizer = new_optimizer(state.module, schedule)
     held_targets, held_sides = codes(held, state.labels), state.encode(held)
-    data, watched = state.passages(sides, codes(part, state.labels)), state.passages(held_sides, held_targets)
+    data, watched = state.passages(learned.sides, learned.targets, below), state.passages(held_sides, held_targets)
     log = Log(checkpoint, resume)
     reports = train(
         state.module,
@@ -295,6 +306,32 @@ def _train(
     state.metadata.epochs, state.metadata.log = trained.best_epoch, log.rows()
     state.seconds_an_epoch = trained.seconds_an_epoch
     note_collapse(state.metadata, trained.best_epoch)
+    _rest_unless_better(state, held_sides, held_targets)
+
+
+def _start_from_row(state: ClassifyState, learned: Data) -> Tensor | None:
+    """Fit settings to the texts; where the network stands on the mean-vector row, what that says of texts it lacked."""
+    row, own = state.counting.get("vectors"), state.settings
+    if MODELS[state.model_name].schedule is not SCHEDULE or not isinstance(own, TextSettings) or not own.residual:
+        return None  # a model of one's own says itself how it is trained, and the paper's has its Table 2
+    width = {"hidden": row.matrix.shape[1]} if isinstance(row, MeanVectors) else {}
+    state.select_model(state.model_name, state.architecture, {**schedule_for(len(learned.targets)), **width})
+    if not isinstance(row, MeanVectors):
+        return None
+    state.metadata.residual = True
+    return out_of_fold(state, "vectors", state.metadata.strength["vectors"], row.matrix, learned)
+
+
+def _rest_unless_better(state: ClassifyState, sides: Sides, targets: Index) -> None:
+    """Let a network add nothing to the row it stands on where held-out labels are no likelier with it."""
+    network = state.module
+    if not state.metadata.residual or not isinstance(network, TextClassifier):
+        return
+    with_it = Unlearned(infer.raw_scores(state, sides, blend.NETWORK), targets)
+    alone = Unlearned(state.counting["vectors"].scores(sides), targets)
+    if with_it.loss() >= alone.loss():
+        network.rest()
+        state.metadata.notes.append("the network adds nothing to the mean of the vectors on the validation texts")
 
 
 def _decide(state: ClassifyState, nats: Mapping[str, float]) -> None:

@@ -60,6 +60,14 @@ def test_a_model_that_misleads_has_no_weight() -> None:
     assert found["tfidf"] == 0 < found["network"]
 
 
+def test_few_texts_leave_a_weight_near_where_it_was() -> None:
+    # One text of two labels, whose label has the odds e^1: the slope of ln(1 + e^-w) + (w - 0)² / 2 is 0 where
+    # w = 1 / (1 + e^w): w = 0.4010 gives 1 / 2.4933 = 0.4011.
+    scores, targets = {"network": torch.tensor([[1.0, 0.0]])}, torch.zeros(1, dtype=torch.int64)
+    assert choose_weights(scores, targets, {"network": 0.0})["network"] == pytest.approx(0.4010, abs=2e-4)
+    assert choose_weights({"network": torch.zeros(0, 2)}, targets[:0], {"network": 0.25}) == {"network": 0.25}
+
+
 def test_no_texts_no_preference() -> None:
     assert choose_weights(
         {"network": torch.zeros(0, 2), "tfidf": torch.zeros(0, 2)}, torch.zeros(0, dtype=torch.int64)

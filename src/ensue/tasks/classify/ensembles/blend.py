@@ -7,9 +7,11 @@ and Zidek, Combining Probability Distributions, Statistical Science 1986). What 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from ensue.tasks.classify.calibration import smoothed
 
@@ -31,7 +33,9 @@ def pool(scores: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
     return torch.stack([weight * scores[name].double().log_softmax(1) for name, weight in weights.items()]).sum(0)
 
 
-def choose_weights(scores: Mapping[str, Tensor], targets: Tensor) -> dict[str, float]:
+def choose_weights(
+    scores: Mapping[str, Tensor], targets: Tensor, prior: Mapping[str, float] | None = None
+) -> dict[str, float]:
     """The weights under which held-out labels are likeliest.
 
     The loss is convex in all of them together, so one after the other is set where its slope is 0 (or at its bound)
@@ -40,25 +44,29 @@ def choose_weights(scores: Mapping[str, Tensor], targets: Tensor) -> dict[str, f
     Args:
         scores: of each model the (texts, labels) scores, before normalising.
         targets: (texts,) codes of the labels.
+        prior: weights from which texts must lead away, each normal about it with deviation 1; labels then count whole.
 
     Returns:
-        A weight of 0 or more for each model, without an upper bound; 1 for each where there are no texts.
+        A weight of 0 or more for each model, without an upper bound; the prior, or 1 for
+        each, where there are no texts.
     """
     names = list(scores)
     if not len(targets):
-        return dict.fromkeys(names, 1.0)
+        return dict(prior or dict.fromkeys(names, 1.0))
     logs = torch.stack([scores[name].double().log_softmax(1) for name in names])
-    wanted = smoothed(targets, logs.shape[2])
+    wanted = smoothed(targets, logs.shape[2]) if prior is None else one_hot(targets, logs.shape[2]).double()
+    toward = torch.tensor([0.0 if prior is None else prior[name] for name in names]).double()
+    task = _Task(logs, wanted, toward, 0.0 if prior is None else 1.0)
     weights = torch.full((len(names),), 1 / len(names)).double()
     for _ in range(_ROUNDS):
         before = weights.clone()
         for place in range(len(names)):
             low, high = 0.0, 1.0
-            while high < _FURTHEST and _slope(weights, place, high, logs, wanted) < -_STILL:
+            while high < _FURTHEST and task.slope(weights, place, high) < -_STILL:
                 low, high = high, 2 * high
             for _ in range(_HALVINGS):
                 middle = (low + high) / 2
-                low, high = (low, middle) if _slope(weights, place, middle, logs, wanted) > 0 else (middle, high)
+                low, high = (low, middle) if task.slope(weights, place, middle) > 0 else (middle, high)
                 if high - low < _STILL / 10:
                     break
             weights[place] = 0.0 if high < _STILL else (low + high) / 2
@@ -67,8 +75,15 @@ def choose_weights(scores: Mapping[str, Tensor], targets: Tensor) -> dict[str, f
     return dict(zip(names, weights.tolist(), strict=True))
 
 
-def _slope(weights: Tensor, place: int, weight: float, logs: Tensor, wanted: Tensor) -> float:
-    """Of the loss in one of the weights, where that stands at ``weight``."""
-    weights[place] = weight
-    shares = torch.einsum("m,mtl->tl", weights, logs).softmax(1)
-    return float(((shares - wanted) * logs[place]).sum())
+class _Task(NamedTuple):
+    logs: Tensor  # (models, texts, labels)
+    wanted: Tensor  # (texts, labels)
+    toward: Tensor  # (models,)
+    firmness: float
+
+    def slope(self, weights: Tensor, place: int, weight: float) -> float:
+        """Of the loss in one of the weights, where that stands at ``weight``."""
+        weights[place] = weight
+        shares = torch.einsum("m,mtl->tl", weights, self.logs).softmax(1)
+        pull = self.firmness * (weight - float(self.toward[place]))
+        return float(((shares - self.wanted) * self.logs[place]).sum()) + pull

@@ -20,7 +20,9 @@ improve.
 alone: through Adam it would pull at every word in every step, however seldom it occurs. A text of more than 256 words
 (a document: of more than 256 sentences, or with a sentence of more than 256 words) is cut into equal stretches; those
 of a sentence count as sentences, those of a text are averaged by length. Nothing is left out: the released program read
-40 sentences of 40 words. With ``encoder``, a frozen model of sentences takes the place of the lower level.
+40 sentences of 40 words. With a file of vectors the scores of the mean-vector row are added (``residual``), and the
+network learns what they leave, as a boosted model does (Friedman 2001): its last layer starts at 0. With ``encoder``, a
+frozen model of sentences takes the place of the lower level.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from ensue.nn.recurrent import BiLSTM
 from ensue.schedule import Schedule
 from ensue.settings import Count, Settings, Share, Size, one_of
 from ensue.tasks.classify.batch import Batch, Block, Output
+from ensue.tasks.classify.models.alignment import ALIGNMENT, Alignment
 from ensue.vocabulary import PADDING
 
 Architecture = Literal["auto", "flat", "hierarchical", "pair"]
@@ -53,8 +56,9 @@ _SPREAD = 0.1  # standard deviation that learned vectors start with
 class TextSettings(Settings):
     """Settings of a text classifier; the defaults are those of the paper for SST-2."""
 
-    pooling: Annotated[str, one_of(*POOLINGS)] = "centrality"
-    """How words become a text: max, mean, self-attention, routing, reverse-routing, centrality, centrality-bilinear."""
+    pooling: Annotated[str, one_of(*POOLINGS, ALIGNMENT)] = "centrality"
+    """How words become a text: max, mean, self-attention, routing, reverse-routing, centrality, centrality-bilinear; or
+    alignment, which compares each word with what the other text of a pair has for it."""
     architecture: Architecture = "auto"
     """flat, hierarchical (words, sentences, document) or pair; auto: as the data is."""
     vectors: str | None = None
@@ -75,6 +79,9 @@ class TextSettings(Settings):
     """Hidden units of the classifier."""
     dropout: Share = 0.6
     """Share of the units dropped in training, of the vectors of words and in the classifier."""
+    residual: bool = True
+    """Whether the network starts as the mean-vector row and learns what that leaves, where there are vectors, under a
+    schedule that goes by the number of texts; without it, the paper's network and Table 2."""
     method: Method = "solve"
     """How centrality is found: solve (exact), power (the paper) or series (Theorem 2)."""
     lower: bool = True
@@ -90,6 +97,8 @@ class TextSettings(Settings):
         super().__post_init__()
         if self.encoder is not None and not self.encoder.strip():
             raise SettingError("encoder is empty; name a sentence-transformers model, or leave it out")
+        if self.encoder is not None and self.pooling == ALIGNMENT:
+            raise SettingError("pooling is alignment, which compares words; leave encoder out")
 
 
 SCHEDULE = Schedule(
@@ -198,13 +207,26 @@ class TextClassifier(nn.Module):
         nn.init.zeros_(self.table.weight[: PADDING + 2])  # padding, and words that were never seen
         self.register_buffer("fixed", torch.zeros(shape.num_words, dtype=torch.bool))
         self.drop = Dropout(settings.dropout)
-        self.words = None if settings.encoder is not None else Level(settings, shape.dim)
-        hierarchical = shape.architecture == "hierarchical" or self.words is None
+        self.aligned: Alignment | None = None
+        if settings.pooling == ALIGNMENT:
+            self.aligned = Alignment(shape.dim, settings.hidden, settings.dropout, paired=self.paired)
+        self.words = None if self.aligned or settings.encoder is not None else Level(settings, shape.dim)
+        hierarchical = shape.architecture == "hierarchical" or (self.words is None and self.aligned is None)
         below = shape.dim if self.words is None else self.words.pool.width
         self.sentences = Level(settings, below) if hierarchical else None
-        top = cast(Level, self.sentences or self.words)
-        width = top.pool.width * (4 if self.paired else 1)
+        if self.aligned is not None:
+            width = self.aligned.width
+        else:
+            width = cast(Level, self.sentences or self.words).pool.width * (4 if self.paired else 1)
         self.hidden, self.output = nn.Linear(width, settings.head), nn.Linear(settings.head, shape.num_labels)
+        if settings.residual and settings.vectors is not None:
+            self.rest()
+
+    @torch.no_grad()
+    def rest(self) -> None:
+        """Add nothing to what stands below the network."""
+        nn.init.zeros_(self.output.weight)
+        nn.init.zeros_(self.output.bias)
 
     @torch.no_grad()
     def place(self, ids: Tensor, vectors: Tensor, *, tuned: bool) -> None:
@@ -225,6 +247,9 @@ class TextClassifier(nn.Module):
 
     def forward(self, batch: Batch) -> Output:
         """Scores (records, labels), and what was pooled on the way."""
+        if self.aligned is not None:
+            related, pooled = self.aligned(self._look, batch)
+            return Output(self._score(related, batch), pooled, [])
         num_rows = sum(len(block.rows) for block in batch.words)
         if self.words is None:
             lower, upper = _Encoded(self.drop(cast(Tensor, batch.vectors)), []), None
@@ -237,8 +262,11 @@ class TextClassifier(nn.Module):
         texts = vectors.new_zeros(batch.num_texts, vectors.shape[1])
         texts = texts.index_add(0, batch.owners, vectors * batch.shares[:, None].to(vectors.dtype))
         related = _relate(texts) if self.paired else texts
-        scores = self.output(self.drop(self.hidden(related)).tanh())  # the order of the released program
-        return Output(scores, lower.pooled, upper.pooled if upper is not None else [])
+        return Output(self._score(related, batch), lower.pooled, upper.pooled if upper is not None else [])
+
+    def _score(self, related: Tensor, batch: Batch) -> Tensor:
+        scores: Tensor = self.output(self.drop(self.hidden(related)).tanh())  # the order of the released program
+        return scores if batch.below is None else scores + batch.below
 
     def loss(self, batch: Batch) -> Tensor:
         """Eq. 11: the mean negative log likelihood of the labels."""

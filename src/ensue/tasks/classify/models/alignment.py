@@ -1,0 +1,121 @@
+"""Two texts without an encoder: each word beside what the other text has for it.
+
+Parikh, Täckström, Das and Uszkoreit, A Decomposable Attention Model for Natural Language Inference, EMNLP 2016. Task:
+say which label fits a pair of texts. It stands where ``centrality`` has its BiLSTM and pooling, under the same head.
+
+==================  ==================================================
+section 4           ``project``: words of a file, made narrower
+Eqs. 1-2, attend    ``Alignment.forward``: ``attend`` is F
+Eq. 3, compare      ``compare`` is G
+Eqs. 4-5, 6         ``_pool``, and the head of ``TextClassifier``
+==================  ==================================================
+
+**Departures.** The comparison reads [a; b; a - b; a * b] and the compared words are averaged and their maximum taken,
+as in Chen et al., Enhanced LSTM for Natural Language Inference, ACL 2017 (Eqs. 14, 15 and 18): a sum grows with the
+length of a text. A text that is no pair is aligned with itself. Where ``centrality`` cuts texts, none is cut here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ensue.nn.attention import masked_mean, masked_softmax
+from ensue.nn.dropout import Dropout
+from ensue.nn.pooling import Pooled
+from ensue.tasks.classify.batch import Batch
+
+ALIGNMENT = "alignment"
+"""The pooling of that name."""
+
+
+class _Words(NamedTuple):
+    """The words of all texts, padded."""
+
+    items: Tensor  # (texts, length)
+    mask: Tensor  # (texts, length)
+    starts: Tensor  # (passages,) where each begins in its text
+
+    @classmethod
+    def of(cls, batch: Batch) -> _Words:
+        # Passages of 3 2 4 words of the texts 0 0 1: texts of 5 and 4 words, starts 0 3 0.
+        owners = batch.owners
+        sizes = torch.zeros_like(owners)
+        for block in batch.words:
+            sizes[block.rows] = block.mask.sum(1)
+        lengths = torch.zeros(batch.num_texts, dtype=sizes.dtype, device=sizes.device).index_add(0, owners, sizes)
+        starts = sizes.cumsum(0) - sizes - (lengths.cumsum(0) - lengths)[owners]
+        longest = max(int(lengths.max()), 1) if len(lengths) else 1
+        mask = torch.arange(longest, device=sizes.device) < lengths[:, None]
+        items = torch.zeros(mask.shape, dtype=torch.int64, device=sizes.device)
+        for block in batch.words:
+            where = starts[block.rows][:, None] + torch.arange(block.mask.shape[1], device=sizes.device)
+            texts = owners[block.rows][:, None].expand_as(where)
+            items[texts[block.mask], where[block.mask]] = block.items[block.mask]
+        return cls(items, mask, starts)
+
+
+class Alignment(nn.Module):
+    """Pairs (or texts) to one vector each.
+
+    Args:
+        dim: width of a word's vector.
+        hidden: width of every layer.
+        dropout: share of the units dropped before each of them.
+        paired: whether there are pairs.
+    """
+
+    def __init__(self, dim: int, hidden: int, dropout: float, *, paired: bool) -> None:
+        super().__init__()
+        self.paired, self.width = paired, (4 if paired else 2) * hidden
+        self.project = nn.Linear(dim, hidden, bias=False)
+        self.attend, self.compare = _net(hidden, hidden, dropout), _net(4 * hidden, hidden, dropout)
+
+    def forward(self, look: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, list[Pooled]]:
+        """(records, width) vectors, and for each block how much each of its words is attended to."""
+        words = _Words.of(batch)
+        vectors = self.project(look(words.items))
+        asking = self.attend(vectors)
+        half = len(vectors) // 2 if self.paired else len(vectors)
+        sides = [slice(0, half), slice(len(vectors) - half, len(vectors))]
+        cuts = [max(int(words.mask[side].sum(1).max()), 1) if half else 1 for side in sides]
+        masks = [words.mask[side, :cut] for side, cut in zip(sides, cuts, strict=True)]
+        own = [vectors[side, :cut] for side, cut in zip(sides, cuts, strict=True)]
+        scores = asking[sides[0], : cuts[0]] @ asking[sides[1], : cuts[1]].mT
+        found, shares = [], torch.zeros(words.mask.shape, dtype=vectors.dtype, device=vectors.device)
+        for place in range(2 if self.paired else 1):
+            toward = masked_softmax(scores if place == 0 else scores.mT, masks[1 - place][:, None])
+            found.append(self._pool(own[place], toward @ own[1 - place], masks[place]))
+            shares[sides[1 - place], : cuts[1 - place]] = _mean(toward, masks[place]).detach().to(shares.dtype)
+        return torch.cat(found, dim=1), _by_block(shares, words, batch)
+
+    def _pool(self, words: Tensor, aligned: Tensor, mask: Tensor) -> Tensor:
+        """The mean and the maximum of what the comparison says of each word."""
+        compared = self.compare(torch.cat([words, aligned, words - aligned, words * aligned], dim=-1))
+        most = compared.masked_fill(~mask[..., None], 0.0).amax(1)  # none is below 0
+        return torch.cat([_mean(compared, mask), most], dim=1)
+
+
+def _mean(rows: Tensor, mask: Tensor) -> Tensor:
+    """(texts, width) of (texts, words, width)."""
+    return (masked_mean(mask, rows.dtype)[:, None] @ rows)[:, 0]
+
+
+def _net(dim: int, width: int, dropout: float) -> nn.Sequential:
+    return nn.Sequential(
+        Dropout(dropout), nn.Linear(dim, width), nn.ReLU(), Dropout(dropout), nn.Linear(width, width), nn.ReLU()
+    )
+
+
+def _by_block(shares: Tensor, words: _Words, batch: Batch) -> list[Pooled]:
+    """Shares of the words of a text as those of its passages, which sum to 1 each."""
+    pooled = []
+    for block in batch.words:
+        where = words.starts[block.rows][:, None] + torch.arange(block.mask.shape[1], device=block.mask.device)
+        where = where.clamp(max=shares.shape[1] - 1)
+        rows = shares[batch.owners[block.rows][:, None], where] * block.mask
+        pooled.append(Pooled(rows[:, :0], rows / rows.sum(1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)))
+    return pooled

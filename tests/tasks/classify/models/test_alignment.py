@@ -1,0 +1,68 @@
+"""Decomposable attention against a literal loop, and what it makes of padding and of empty texts."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor
+
+from ensue.tasks.classify.dataset import Passages, Sides
+from ensue.tasks.classify.models.alignment import ALIGNMENT, Alignment
+from ensue.tasks.classify.models.centrality import Shape, TextClassifier, TextSettings
+from ensue.text.tokens import Tokenizer
+
+FIRST, SECOND = ["a b c", "d", "", "a a b"], ["b d", "a b c d", "c", ""]
+
+
+def sides() -> tuple[Tokenizer, Sides]:
+    tokenizer = Tokenizer.fit([pl.Series(FIRST), pl.Series(SECOND)])
+    return tokenizer, tuple(tokenizer.encode(pl.Series(column)) for column in (FIRST, SECOND))
+
+
+def literal(layer: Alignment, first: Tensor, second: Tensor) -> Tensor:
+    """Eqs. 1-4, word by word."""
+    found = []
+    for own, other in ((first, second), (second, first)):
+        compared = []
+        for word in own:
+            aligned = torch.zeros_like(word)
+            if len(other):
+                scores = torch.stack([layer.attend(word) @ layer.attend(one) for one in other])
+                aligned = sum((share * one for share, one in zip(scores.softmax(0), other, strict=True)), aligned)
+            compared.append(layer.compare(torch.cat([word, aligned, word - aligned, word * aligned])))
+        rows = torch.stack(compared) if compared else torch.zeros(1, layer.width // 4)
+        found += [rows.mean(0), rows.max(0).values]
+    return torch.cat(found)
+
+
+def test_pairs_are_those_of_a_loop_and_padding_is_invisible() -> None:
+    torch.manual_seed(0)
+    tokenizer, encoded = sides()
+    table, layer = torch.randn(len(tokenizer.vocabulary), 5), Alignment(5, 4, 0.0, paired=True).eval()
+    data = Passages(encoded)
+    together, pooled = layer(lambda items: table[items], data.batch(np.arange(4)))
+    for record in range(4):
+        words = [layer.project(table[torch.from_numpy(side.select(slice(record, record + 1)).ids.astype(np.int64))])
+                 for side in encoded]  # fmt: skip
+        expected = literal(layer, *words)
+        alone, _ = layer(lambda items: table[items], data.batch(np.array([record])))
+        assert torch.allclose(together[record], expected, atol=1e-6) and torch.allclose(alone[0], expected, atol=1e-6)
+    for block, part in zip(data.batch(np.arange(4)).words, pooled, strict=True):
+        sums = part.weights.sum(1)
+        assert (part.weights[~block.mask] == 0).all() and ((sums - 1).abs() < 1e-5).logical_or(sums == 0).all()
+
+
+def test_a_text_of_many_passages_is_aligned_as_one() -> None:
+    torch.manual_seed(0)
+    long = [" ".join(f"w{place % 7}" for place in range(600))]
+    tokenizer = Tokenizer.fit([pl.Series(long)])
+    settings = TextSettings(pooling=ALIGNMENT, hidden=4, head=4, dropout=0.0)
+    network = TextClassifier(settings, Shape(len(tokenizer.vocabulary), 5, 2, "flat")).eval()
+    encoded = tokenizer.encode(pl.Series(long))
+    batch = Passages((encoded,)).batch(np.arange(1))
+    assert len(batch.owners) == 3 and network.aligned is not None
+    output = network(batch)
+    words = network.aligned.project(network.table.weight[torch.from_numpy(encoded.ids.astype(np.int64))])
+    expected = literal(network.aligned, words, words)[: network.aligned.width]
+    assert torch.allclose(output.scores[0], network.output(network.hidden(expected).tanh()), atol=1e-5)

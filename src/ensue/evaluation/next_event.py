@@ -157,7 +157,7 @@ def kept(summary: Json) -> list[str]:
     if summary["model"] in BEST:
         held = "such sessions" if summary["model"] == "blend" else "past cascades whole (ids and times, no names)"
         lines.append(f"- {held} in `model.safetensors`: the model looks them up.")
-    lines.append(f"- sums over all histories: {sums}.")
+    lines.append(f"- sums over all histories: {sums}; counted in a pass or two, which costs less than an epoch.")
     if summary["model"] != "vsknn":
         lines.append("- `ensue fit --set replay=0` keeps weights and sums alone.")
     return lines

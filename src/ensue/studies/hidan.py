@@ -175,7 +175,7 @@ class _Study:
         """The rows that need no network, learned from the same cascades."""
         asked = _protocols(own)
         return self.trainings.get(
-            self._key(own, whole, "counting", 0),
+            {**self._key(own, whole, "counting", 0), "rows": list(COUNTING)},
             f"{own.name}: {', '.join(COUNTING)}",
             lambda: NextPredictor(COUNTING[0]),
             lambda predictor: predictor.fit(own.train),

@@ -95,5 +95,8 @@ ABOUT: dict[str, tuple[str, str]] = {
 }
 """What each is, in a line, and where it was published."""
 COUNTING = ("popularity", "recent", "markov", "rules", "own-items", "cooccurrence", "interpolated", "vsknn")
+"""Floors: counted in one pass of at most 30 pairs an event (own-items and interpolated choose their numbers in one more
+over nine tenths). An epoch multiplies each event by hundreds of candidates, so none costs what training costs, and none
+is left out but VS-kNN by ``replay=0``."""
 BEST = ("blend", "cascade-blend")
 """The models among which ``--model best`` decides, on held-out data."""

@@ -83,7 +83,8 @@ class NextPredictor(NextState):
         """The ``k`` likeliest next values of each record, with the earlier events they leaned on.
 
         Values the model never saw are left out of a history and counted in ``Answer.known``; with none known, the
-        answer is plain popularity. Where the training data never repeats a value, what a history holds is no answer.
+        model's part of the answer is plain popularity. Where the training data repeats values they may come again, and
+        are choices too; where it never does, what a history holds is no answer.
 
         Args:
             records: any number.
@@ -140,7 +141,8 @@ class NextPredictor(NextState):
         """The rank of every event after the first of each history, the index of its history, and its own in the data.
 
         Args:
-            data: in this predictor's vocabulary, without unknown values.
+            data: in this predictor's vocabulary, without unknown values, or with ids beyond it for those
+                (``Histories.encode(number_unknown=True)``): these are ranked where their history holds them already.
             hide: whether to rule out what a history already holds.
             sampled: rank against so many sampled candidates in place of all; the same ones for every model.
             counting: one of ``COUNTING`` in place of the model.

@@ -105,10 +105,10 @@ def test_the_best_model_and_the_best_counting_row_meet() -> None:
     caught = evaluator.even(found.rows[0])
     assert caught is not None and caught.relevant == 36 and 0 <= caught.recall_interval[0] <= caught.recall
     assert evaluator.even(found.rows[-1]) is None
-    assert predictor.metadata.alone == "untrained"
-    assert found.protocol.together.startswith("best is its score untrained alone, which no weights beat on held-out ")
+    assert predictor.metadata.alone == "equal"
+    assert found.protocol.together.startswith("best is its score equal alone, which no weights beat on held-out ")
     card = describe(predictor, found)
-    assert "- alone: untrained" in card and "- floors: untrained 1, words 1" in card
+    assert "- alone: equal" in card and "- floors: equal 1, untrained 1, words 1" in card
     assert "| model | mrr | recall@10 |" in card and "no text" in card and "## What it keeps" in card
     flat = found.to_dict()
     assert flat["task"] == "link" and {own["measure"] for own in flat["duels"]} == {"mrr", "pooled_ap"}

@@ -105,7 +105,7 @@ def told(predictor: LinkPredictor) -> list[str]:
     if metadata.alone is not None:
         lines.append(
             f"the score {metadata.alone} stands alone: weights of several rank held-out posts no better, by more than "
-            "chance, than the untrained sum"
+            "chance, than a sum that needs no label"
         )
     if metadata.floors is not None:
         floors = ", ".join(f"{name} {figure:.3f}" for name, figure in metadata.floors.items())

@@ -44,6 +44,13 @@ def test_scores_that_say_nothing_leave_the_untrained_sum(num: int) -> None:
         assert lost < 0.005, seed
 
 
+def test_the_untrained_sum_is_the_centre_where_the_equal_one_is_worse() -> None:
+    """Twelve labels: too few for anything else to rise by more than a standard error."""
+    for gains, wanted in (((1.0, 2.5), "untrained"), ((2.5, 1.0), "equal")):
+        data = labelled(12, gains, 3)
+        assert list(choose(replace(data, names=["equal", "untrained"])).weights) == [wanted]
+
+
 def test_a_score_that_no_weights_beat_stands_alone() -> None:
     """The second one is all there is: weights add the noise of the others."""
     data = labelled(60, (0.3, 5.0, 0.0))
@@ -92,7 +99,7 @@ def test_a_handful_of_labels_is_enough(model: str, num: int) -> None:
     predictor = LinkPredictor(model)
     list(predictor.fit(data))
     assert np.isfinite(predictor.scores(data.posts).whole()).all()
-    assert predictor.metadata.alone == ("untrained" if model == "best" else None)
+    assert predictor.metadata.alone == ("equal" if model == "best" else None)
     json.dumps(predictor.summary(), allow_nan=False)
 
 
@@ -116,10 +123,10 @@ def test_all_labels_teach_and_the_folder_says_what_stands() -> None:
     metadata = predictor.metadata
     assert metadata.held_out == "5 folds of 48 posts, each scored by what the others taught"
     assert (metadata.posts, metadata.validation_posts) == (48, 48)
-    # Every score ranks these posts perfectly, so nothing is better than the untrained sum.
+    # Every score ranks these posts perfectly, so nothing is better than a sum that needs no label.
     assert metadata.floors is not None and metadata.floors["untrained"] == 1
-    assert metadata.alone == "untrained" and list(predictor.weights) == ["untrained"]
-    assert predictor.summary()["facts"]["alone"] == "untrained"
+    assert metadata.alone == "equal" and list(predictor.weights) == ["equal"]
+    assert predictor.summary()["facts"]["alone"] == "equal"
     assert metadata.validation is not None and metadata.validation.mrr == 1
     data: Corpus = planted(num=2, first=20)
     untrained = LinkPredictor("best")

@@ -23,13 +23,13 @@ from ensue.tasks.link.folds import FOLDS, folds_of
 from ensue.tasks.link.measures import Mask, at_cut, average_precision, by_row, calibrate, cross_fitted
 from ensue.tasks.link.metadata import Validation
 from ensue.tasks.link.remembered import Remembered
-from ensue.tasks.link.scores import features, names_of, scores_of
+from ensue.tasks.link.scores import UNTRAINED, features, names_of, scores_of
 from ensue.tasks.link.state import LinkState
 
 EVEN = 0.5
 """The probability of the cut that the metadata report."""
 PENALTIES = (1000.0, 100.0, 10.0, 1.0)
-"""What held-out likelihood chooses from: how strongly weights are drawn to the untrained sum."""
+"""What held-out likelihood chooses from: how strongly weights are drawn to the score that is the centre."""
 LESS = (0.0, 2.0)
 """What held-out posts choose from: by how much s_0 falls, so that none is e^2 times less likely; no more than that, for
 no label tells of posts that are about none."""
@@ -42,7 +42,7 @@ class Labelled:
     """Labelled posts that teach, with all scores of theirs.
 
     Attributes:
-        names: of the scores, the untrained sum first.
+        names: of the scores, one that needs no label first; ``UNTRAINED`` is among them.
         scores: (posts, articles, scores) standardised.
         related: (posts, articles).
         folds: (posts,).
@@ -82,7 +82,7 @@ class Chosen:
         null_logit: s_0.
         strength: how much posts of one corpus tell which articles are discussed.
         scores: (posts, articles) the logarithms of shares, of each fold by what the other folds taught.
-        penalty: how strongly the weights are drawn to the untrained sum.
+        penalty: how strongly the weights are drawn to the centre.
         floors: the MRR of each score alone.
     """
 
@@ -140,8 +140,8 @@ def alike(data: Labelled, given: Mask, seed: int = 0) -> bool:
 def choose(data: Labelled, seed: int = 0, *, together: bool = True) -> Chosen:
     """Weights where they rank held-out posts better than each score alone does; else the best of these.
 
-    Whatever shall stand instead of the untrained sum must be better by more than a standard error, and so must posts
-    that tell of each other.
+    The centre is the first score, which needs no label, unless held-out posts are ranked better by the untrained one.
+    Whatever stands instead must be better by more than a standard error, and so must posts that tell of each other.
 
     Args:
         data: labelled posts.
@@ -150,11 +150,13 @@ def choose(data: Labelled, seed: int = 0, *, together: bool = True) -> Chosen:
     """
     ranks = [reciprocal(data.scores[:, :, place], data.related) for place in range(len(data.names))]
     floors = {name: float(own.mean()) for name, own in zip(data.names, ranks, strict=True)}
-    penalty, fitted, by_fold = _fitted(data, seed)
+    untrained = data.names.index(UNTRAINED)
+    centre = 0 if ranks[0].mean() >= ranks[untrained].mean() else untrained
+    penalty, fitted, by_fold = _fitted(data, seed, centre)
     weighed = reciprocal(_crossed(data, by_fold), data.related)
     best = max(range(len(ranks)), key=lambda place: float(ranks[place].mean()))
-    if weighed.mean() <= ranks[best].mean() or not _rises(weighed - ranks[0], data.clusters):
-        best = best if _rises(ranks[best] - ranks[0], data.clusters) else 0
+    if weighed.mean() <= ranks[best].mean() or not _rises(weighed - ranks[centre], data.clusters):
+        best = best if _rises(ranks[best] - ranks[centre], data.clusters) else centre
         data = replace(data, names=[data.names[best]], scores=data.scores[:, :, [best]])
         penalty, fitted, by_fold = _fitted(data, seed)
     # Labels of few articles, or of one above all, say nothing of how many posts of a corpus are about the same one.
@@ -164,7 +166,7 @@ def choose(data: Labelled, seed: int = 0, *, together: bool = True) -> Chosen:
     return Chosen(weights, float(fitted[-1]) - less, strength, scores, penalty, floors)
 
 
-def _fitted(data: Labelled, seed: int) -> tuple[float, Floats, Floats]:
+def _fitted(data: Labelled, seed: int, centre: int = 0) -> tuple[float, Floats, Floats]:
     """The penalty of least held-out loss, the weights that all posts teach, and (folds, scores + 1) those of others."""
     posts = candidates(data.scores, data.related, seed)
     starts: list[Floats | None] = [None] * FOLDS
@@ -173,12 +175,12 @@ def _fitted(data: Labelled, seed: int) -> tuple[float, Floats, Floats]:
         loss, by_fold = 0.0, np.empty((FOLDS, len(data.names) + 1))
         for fold in range(FOLDS):
             own = data.folds == fold
-            by_fold[fold] = fit_weights(posts.select(~own), penalty, starts[fold])
+            by_fold[fold] = fit_weights(posts.select(~own), penalty, starts[fold], centre)
             starts[fold] = by_fold[fold]
             loss += float(losses(posts.select(own), by_fold[fold]).sum())
         found[penalty] = loss, by_fold
     penalty = min(found, key=lambda own: found[own][0])
-    return penalty, fit_weights(posts, penalty, found[penalty][1].mean(0)), found[penalty][1]
+    return penalty, fit_weights(posts, penalty, found[penalty][1].mean(0), centre), found[penalty][1]
 
 
 def _crossed(data: Labelled, by_fold: Floats) -> Floats:

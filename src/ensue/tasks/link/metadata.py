@@ -62,7 +62,7 @@ class Metadata:
     alone: str | None = None
     """Of ``best``: the one score that stands because no weights rank held-out posts better."""
     penalty: float | None = None
-    """Of ``best``: how strongly the weights are drawn to the untrained sum."""
+    """Of ``best``: how strongly the weights are drawn to the sum that needs no label."""
     remembered: int | None = None
     """Held-out posts that stay in the folder."""
     updates: int | None = None

@@ -19,8 +19,10 @@ from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.state import LinkState
 from ensue.text.encoder import Encoder
 
-UNTRAINED = "untrained"
-"""The name of the score that needs no label."""
+UNTRAINED, EQUAL = "untrained", "equal"
+"""The names of two scores that need no label: :func:`mean_cosine`, and the sum of it, of characters and of BM25, each
+standardised. Of the equal sums that were tried the latter ranks the training posts of PolitiFact (MRR .482, the mean
+cosine .440) and of Clickbait22 (.820, .788) best."""
 SAMPLE = 20_000
 """Posts of a corpus from which it is told how much each article is discussed."""
 _CELLS, _POSTS = 1 << 22, 1 << 14
@@ -130,18 +132,22 @@ def reciprocal_ranks(state: LinkState, posts: Remembered, ids: pl.Series, name: 
 
 
 def features(state: LinkState, posts: EncodedPosts, names: Sequence[str]) -> Iterator[tuple[str, Floats]]:
-    """The standardised scores of some names that ``best`` weighs; ``UNTRAINED`` is :func:`mean_cosine`."""
+    """The standardised scores of some names that ``best`` weighs."""
     index, lexical = state.article_index, cache(lambda name: posts.lexical_scores(state.article_index.lexical[name]))
-    for name in names:
+
+    def raw(name: str) -> npt.NDArray[np.floating]:
         if name == "learned":
-            yield name, standardised(posts.cosines(index.vectors))
-        else:
-            yield name, standardised(_mean_cosine(state, posts, lexical) if name == UNTRAINED else lexical(name))
+            return posts.cosines(index.vectors)
+        if name == EQUAL:
+            return sum((standardised(raw(own)) for own in (UNTRAINED, "characters", "bm25")), np.zeros(()))
+        return _mean_cosine(state, posts, lexical) if name == UNTRAINED else lexical(name)
+
+    return ((name, standardised(raw(name))) for name in names)
 
 
 def names_of(state: LinkState) -> list[str]:
-    """The scores that ``best`` weighs, the untrained sum first."""
-    return [UNTRAINED, *state.article_index.lexical, *(["learned"] if state.model is not None else [])]
+    """The scores that ``best`` weighs, those that need no label first."""
+    return [EQUAL, UNTRAINED, *state.article_index.lexical, *(["learned"] if state.model is not None else [])]
 
 
 def weighted_sums(state: LinkState, posts: EncodedPosts) -> Floats:

@@ -1,13 +1,13 @@
-"""The weights of ``best``: those under which labelled posts are likeliest, shrunk towards the sum that needs no label.
+"""The weights of ``best``: those under which labelled posts are likeliest, shrunk towards a sum that needs no label.
 
 With x_a the standardised scores of article a for a post, s_a = w · x_a, and s_0 a number that stands for no article, a
 post's loss is half that of its true articles t where they are in the index, half that of none where they are taken out:
 
     L = (ln(e^s_0 + sum_a e^s_a) - ln(sum_t e^s_t) + ln(e^s_0 + sum_a not t e^s_a) - s_0) / 2.
 
-The first weight is that of the untrained sum and hardly bound, s_0 not at all; every other one is drawn to 0 by the
-penalty times its square, once for all posts. So without labels the untrained sum is all there is, and the more labels
-the less the penalty counts: the mode under a normal prior around the untrained sum (ridge; Hoerl & Kennard 1970).
+One weight, the centre's, is hardly bound, s_0 not at all; every other one is drawn to 0 by the penalty times its
+square, once for all posts. The centre is a score that needs no label: without labels it is all there is, and the more
+labels the less the penalty counts: the mode under a normal prior around that score (ridge; Hoerl & Kennard 1970).
 
 The middle term is concave. Replaced by its tangent it gives a convex bound, whose Newton step never raises the loss if
 it is halved where it would (Lange, Hunter & Yang 2000).
@@ -26,7 +26,7 @@ from ensue.tasks.link.measures import Mask
 CANDIDATES, SAMPLED = 128, 64
 """Articles of a post that are looked at: those that any score likes most, and some of the others."""
 _ROUNDS, _HALVINGS = 50, 20
-_START, _SCALE, _TINY = 5.0, 0.1, 1e-9  # _SCALE keeps the first weight finite where labels are told apart perfectly
+_START, _SCALE, _TINY = 5.0, 0.1, 1e-9  # _SCALE keeps the centre finite where labels are told apart perfectly
 
 
 class Candidates(NamedTuple):
@@ -81,18 +81,19 @@ def losses(posts: Candidates, weights: Floats) -> Floats:
     return each
 
 
-def fit_weights(posts: Candidates, penalty: float, start: Floats | None = None) -> Floats:
+def fit_weights(posts: Candidates, penalty: float, start: Floats | None = None, centre: int = 0) -> Floats:
     """(scores + 1,) the weights of least loss, s_0 last.
 
     Args:
         posts: candidates of labelled posts; each has a true one.
-        penalty: on the squares of all weights but the first and s_0, once for all posts.
-        start: where to begin; nothing but the first score, of weight 1, if none.
+        penalty: on the squares of all weights but the centre's and s_0, once for all posts.
+        start: where to begin; nothing but the centre, of weight 1, if none.
+        centre: the place of the score that the others are drawn to.
     """
     num = posts.scores.shape[2]
-    weights = np.concatenate([[1.0], np.zeros(num - 1), [_START]]) if start is None else start.copy()
-    ridge = np.full(num + 1, penalty)
-    ridge[[0, -1]] = _SCALE, _TINY
+    ridge, weights = np.full(num + 1, penalty), np.zeros(num + 1)
+    ridge[[centre, -1]], weights[[centre, -1]] = (_SCALE, _TINY), (1.0, _START)
+    weights = weights if start is None else start
     if not len(posts.true):
         return weights
     loss = float(losses(posts, weights).sum() + ridge @ weights**2)

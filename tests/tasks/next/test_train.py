@@ -38,10 +38,11 @@ def known(made: NextPredictor, data: Histories) -> Histories:
     return data.encode(made.vocabulary, drop_unknown=True)
 
 
-def test_the_rival_that_ranks_the_held_out_part_best_stays(world: World) -> None:
+def test_the_rival_that_ranks_the_held_out_part_best_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train, "_is_ahead", lambda *_: False)
     best, reports = fitted("best", world.train)
     stages = list(dict.fromkeys(report.stage for report in reports))
-    assert stages == ["fit blend", "fit cascade-blend", "refit"]
+    assert stages == ["fit cascade-blend", "fit blend", "refit"]
     part, held, _ = hold_out(world.train, by_time=False)
     alone = {}
     for name in ("blend", "cascade-blend"):
@@ -63,6 +64,19 @@ def test_the_cascade_blend_is_for_cascades(world: World) -> None:
     assert {report.stage for report in reports} <= {"fit", "refit"}
     assert best.metadata.validation_mrr is not None
     assert "blend" in best.metadata.validation_mrr and "cascade-blend" not in best.metadata.validation_mrr
+
+
+def test_where_the_cascade_blend_leads_no_other_is_tried() -> None:
+    """Whom ``a`` is followed by changes with the hour: counts without a clock rank six alike."""
+    random, data = np.random.default_rng(0), []
+    for day in range(400):
+        hour = int(random.integers(0, 6))
+        start = 1e9 + 86_400.0 * day + 4 * 3600.0 * hour
+        data.append(History(("a", f"b{hour}"), (start, start + 60.0)))
+    best, reports = fitted("best", Histories.of(data))
+    assert {report.stage for report in reports} == {"fit cascade-blend", "refit"}
+    assert best.model_name == "cascade-blend" and best.metadata.validation_mrr is not None
+    assert "blend" not in best.metadata.validation_mrr and "markov" in best.metadata.validation_mrr
 
 
 def circle(num: int, length: int = 5) -> Histories:

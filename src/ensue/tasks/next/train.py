@@ -38,7 +38,7 @@ DATED = 1e8
 EVALUATION_SAMPLE = 30_000
 """Events at most of the held-out histories that a check ranks: a ranking of all costs as much as learning them."""
 
-
+CASCADES = "cascade-blend"
 IMPROVING = "its last epoch was the best: more may rank better (--set epochs=N)"
 """What is said of a training that was cut while it still got better."""
 
@@ -55,19 +55,23 @@ def fit(
         return
     split = _split(data, valid, refit=state.schedule.refit)
     learn_values(state, split.learned)
-    names = _candidates(state)
+    names, floors = _candidates(state), dict[str, Floats]()
     trained: dict[str, _Trained] = {}
+    if len(state.candidates) > 1:
+        sample = _evaluation_sample(split.held_out.encode(state.vocabulary, drop_unknown=True))
+        count_baselines(state, split.learned)
+        floors = {name: _gains(state, sample, name) for name in state.counting}
     for name in names:
         state.select_model(name)
         stage, place = (f"fit {name}", _sibling(checkpoint, name)) if len(names) > 1 else ("fit", checkpoint)
         yield from train_once(state, split.learned, split.held_out, stage, place, resume)
         trained[name] = _Trained(state.model, state.optimizer, copy(state.metadata), state.seconds_an_epoch)
-        if len(state.candidates) > 1:
-            sample = _evaluation_sample(split.held_out.encode(state.vocabulary, drop_unknown=True))
+        if floors:
             trained[name] = trained[name]._replace(gains=_gains(state, sample))
-    if len(state.candidates) > 1:
-        count_baselines(state, split.learned)
-        _select_best(state, trained, {name: _gains(state, sample, name) for name in state.counting}, sample)
+            if name == CASCADES and _is_ahead(trained[name].gains, floors, sample):
+                break
+    if floors:
+        _select_best(state, trained, floors, sample)
     chosen, whole = state.metadata, split.learned if split.whole is None else split.whole
     if state.schedule is None or split.whole is not None:
         learn_values(state, whole)
@@ -158,10 +162,10 @@ def _count(state: NextState, name: str, data: Histories) -> None:
 
 
 def _candidates(state: NextState) -> list[str]:
-    """Those that can win: the cascade blend is for cascades, timed and without repeats; elsewhere it is not tried."""
+    """Those that can win: the cascade blend is for cascades, timed and without repeats, and first; not elsewhere."""
     cascades = state.metadata.timed and not state.metadata.repeats
-    names = [name for name in state.candidates if name != "cascade-blend" or cascades]
-    return names or list(state.candidates)
+    names = [name for name in state.candidates if name != CASCADES or cascades]
+    return sorted(names or state.candidates, key=lambda name: name != CASCADES)
 
 
 class _Trained(NamedTuple):
@@ -180,6 +184,17 @@ def _gains(state: NextState, sample: Histories, counting: str | None = None) -> 
         return np.empty(0)
     rank, _, place = ranks(state, sample, hide=not state.metadata.repeats, counting=counting)
     return metrics.reciprocal_rank(rank[np.argsort(place)])
+
+
+def _is_ahead(gains: Floats, floors: Mapping[str, Floats], sample: Histories) -> bool:
+    """Whether a network is surely ahead of the best counting row; then no other is tried beside the cascade blend.
+
+    It holds what the blend does: past sequences alike, what followed at once, a network.
+    """
+    if rank_and_size()[0]:
+        return share(False)
+    apart = gains - max(floors.values(), key=np.mean)
+    return share(bool(apart.any()) and _leads(apart, sample))
 
 
 def _select_best(

@@ -24,9 +24,11 @@ from typing import Any
 
 from ensue.data.kinds import is_plain, kind_of
 from ensue.data.posts import read_articles, read_corpus, read_posts
+from ensue.data.posts.judgements import read_judgements
 from ensue.data.queries import read_queries
 from ensue.data.queries.rules import QueryRules
 from ensue.data.sequences import read
+from ensue.data.sequences.telling import telling_columns
 from ensue.data.texts import read_texts
 from ensue.errors import EnsueError
 from ensue.text.vectors import read_vectors
@@ -52,6 +54,8 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "posts": _posts,
     "articles": read_articles,
     "corpus": lambda path: read_corpus(path, path),
+    "judgements": read_judgements,
+    "telling columns": telling_columns,
     "vectors": lambda path: read_vectors(path, ["word", "ferry"]),
 }
 

@@ -21,8 +21,8 @@ TELLING = 0.95
 _BEGUN, _FEW = 0.1, 10
 _LEAST = 30
 """Texts that a label must have, and a word stand in, before the two are compared."""
-MOST_ROWS = 200_000
-"""Rows of two parts beyond which near copies are not looked for: exact ones are."""
+MOST_WORDS = 1_000_000
+"""Words, or events, of two parts beyond which near copies are not looked for: it would take minutes."""
 
 
 def answers_beside(histories: Histories) -> float:
@@ -72,14 +72,22 @@ def before_the_last(train: Histories, other: Histories) -> int:
 def near_sequences(train: Histories, other: Histories) -> int:
     """How many histories of four values or more nearly repeat one to train on, value for value in runs of three.
 
-    Those that repeat it wholly count too. Nothing is compared beyond so many rows as memory and patience allow.
+    Those that repeat it wholly count too. Nothing is compared beyond ``MOST_WORDS`` events.
     """
-    if len(train) + len(other) > MOST_ROWS:
+    if len(train.ids) + len(other.ids) > MOST_WORDS:
         return 0
     coded = other.encode(train.vocabulary)
     texts = pl.concat([_as_text(train), _as_text(coded)])
     groups = near_copies(texts)[len(train) :]
     return int(((groups < len(train)) & (other.lengths >= 4)).sum())
+
+
+def near_texts(train: pl.Series, other: pl.Series) -> int:
+    """How many texts nearly repeat one to train on, those that repeat it wholly too; none beyond ``MOST_WORDS``."""
+    both = pl.concat([train, other])
+    if int(both.str.count_matches(" ", literal=True).sum()) + len(both) > MOST_WORDS:
+        return 0
+    return int((near_copies(both)[len(train) :] < len(train)).sum())
 
 
 def _as_text(histories: Histories) -> pl.Series:

@@ -1,0 +1,122 @@
+"""Files in the shapes in which people hold them: `check` knows the task, and `fit` learns, with no conversion."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Ensue
+
+WORDS = ["ferry", "night", "harbour", "council", "budget", "roads", "schools", "island", "votes", "crossing"]
+
+
+def words(seed: int, count: int = 5) -> str:
+    return " ".join(WORDS[(seed * 7 + place * (seed % 3 + 1)) % len(WORDS)] for place in range(count))
+
+
+def cascades(line: Callable[[Sequence[str], Sequence[int]], str]) -> str:
+    rows = []
+    for number in range(40):
+        users = [f"u{(number * 3 + step * (number % 4 + 1)) % 29}" for step in range(4 + number % 4)]
+        times = [1_464_710_400 + 1000 * number + 17 * step * step for step in range(len(users))]
+        rows.append(line(users, times))
+    return "\n".join([*rows, ""])
+
+
+def paths(users: Sequence[str], times: Sequence[int]) -> str:
+    steps = (f"{users[0]}/{user}:{time - times[0]}" for user, time in zip(users[1:], times[1:], strict=True))
+    return f"{users[0]}-{times[0]}\t{users[0]}\t{times[0]}\t{len(users)}\t{users[0]}:0 {' '.join(steps)}"
+
+
+def pairs(between: str, within: str, root: str = "") -> Callable[[Sequence[str], Sequence[int]], str]:
+    """Users and times with something between; after a root, and what stands behind that, if there is one."""
+
+    def line(users: Sequence[str], times: Sequence[int]) -> str:
+        first = int(bool(root))
+        later = (f"{user}{within}{time}" for user, time in zip(users[first:], times[first:], strict=True))
+        return (f"{users[0]}{root}" if root else "") + between.join(later)
+
+    return line
+
+
+def listed(rows: Sequence[dict[str, object]]) -> str:
+    return json.dumps(rows, indent=1)
+
+
+TURNS = [[words(number + step, 2 + step % 3) for step in range(3)] for number in range(30)]
+NEXT = {
+    "forest": cascades(pairs(" ", ",")),
+    "root user,time": cascades(pairs(" ", ",", " ")),
+    "root,user,time": cascades(pairs(" ", ",", ",")),
+    "user time,user time": cascades(pairs(",", " ")),
+    "root user time,user time": cascades(pairs(",", " ", " ")),
+    "root user time user time": cascades(pairs(" ", " ", " ")),
+    "deephawkes": cascades(paths),
+    "array of histories": listed([{"values": words(n, 4).split()} for n in range(40)]),
+    "array of events": listed(
+        [{"session": n, "item": word, "time": 10 * n + p} for n in range(40) for p, word in enumerate(words(n).split())]
+    ),
+}
+CLASSIFY = {
+    "trec": "".join(f"{('DESC:def', 'NUM:count', 'HUM:ind')[n % 3]} {words(n)} ?\n" for n in range(60)),
+    "sst": "".join(f"{n % 5} {words(n)} .\n" for n in range(60)),
+    "ag news": "".join(f'"{n % 4 + 1}","{words(n, 3)}","{words(n + 1)}, ""said"""\n' for n in range(60)),
+    "yelp": "".join(f'"{n % 2 + 1}","{words(n)}, and {words(n + 1)}"\n' for n in range(60)),
+    "sick": "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+    + "".join(f"{n}\t{words(n)}\t{words(n + 1)}\t3.5\t{('NEUTRAL', 'ENTAILMENT')[n % 2]}\n" for n in range(60)),
+    "array": listed([{"text": words(n), "label": "ab"[n % 2]} for n in range(60)]),
+}
+SUGGEST = {
+    "rows of turns": "conversation,turn,text\n"
+    + "".join(f"{n},{step},{text}\n" for n, own in enumerate(TURNS) for step, text in enumerate(own)),
+    "cast": listed(
+        [
+            {"number": n, "turn": [{"number": s, "raw_utterance": t} for s, t in enumerate(own)]}
+            for n, own in enumerate(TURNS)
+        ]
+    ),
+    "messages": "".join(
+        json.dumps({"messages": [{"role": "user", "content": text} for text in own]}) + "\n" for own in TURNS
+    ),
+    "phrases": "".join(json.dumps({"values": own}) + "\n" for own in TURNS),
+    "array of rows": listed(
+        [{"user": n, "session": n, "query": text} for n, own in enumerate(TURNS) for text in own],
+    ),
+}
+FILES = [
+    *((task, model, name, text) for task, model, files in (
+        ("next", "markov", NEXT), ("classify", "tfidf", CLASSIFY), ("suggest", "most-frequent-next", SUGGEST),
+    ) for name, text in files.items()),
+]  # fmt: skip
+FOUND = {"next": "sequences", "classify": "texts", "suggest": "queries"}
+
+
+@pytest.mark.parametrize(("task", "model", "name", "text"), FILES, ids=[f"{row[0]}, {row[2]}" for row in FILES])
+def test_checked_and_learned_as_it_is(
+    task: str, model: str, name: str, text: str, ensue: Ensue, tmp_path: Path
+) -> None:
+    path = tmp_path / "data.txt"
+    path.write_text(text)
+    ran = ensue("check", path, "--json")
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    assert FOUND[task] in found, "the task is known by the shape"
+    assert found["understood"]["layout"] in ran.lines[0]
+    ran = ensue("fit", task, path, "-o", tmp_path / "m", "--model", model, "--device=cpu")
+    assert ran.code == 0, ran.err
+    assert ensue("evaluate", tmp_path / "m", path, "--json").code == 0
+
+
+def test_an_array_on_stdin_is_answered_a_record_each(ensue: Ensue, tmp_path: Path) -> None:
+    (tmp_path / "data.txt").write_text(NEXT["forest"])
+    ran = ensue("fit", "next", tmp_path / "data.txt", "-o", tmp_path / "m", "--model=markov", "--device=cpu")
+    assert ran.code == 0, ran.err
+    records = [{"values": ["u1", "u4"]}, {"values": ["u3"]}]
+    lines = "\n".join(map(json.dumps, records))
+    expected = ensue("predict", tmp_path / "m", "--json", stdin=lines)
+    assert expected.code == 0 and len(expected.out.splitlines()) == 2
+    for text in (json.dumps(records), json.dumps(records, indent=2), f"\n{json.dumps(records)}\n"):
+        assert ensue("predict", tmp_path / "m", "--json", stdin=text).out == expected.out

@@ -114,6 +114,14 @@ def test_the_default_schedule_is_that_of_table_2() -> None:
     assert rates.rate(500, 10**6) == pytest.approx(3e-4 * 0.95) and rates.rate(1000, 1) == pytest.approx(3e-4 * 0.9025)
 
 
+def test_a_run_that_was_cut_while_it_got_better_says_so() -> None:
+    cut = "training ended after 2 epochs while validation texts were still getting better; give more"
+    made = fitted(planted(150, 0), valid=planted(60, 1), learning_rate=0.005)
+    rows = [row["accuracy"] for row in made.metadata.log]
+    assert rows[1] > rows[0] and cut in made.metadata.notes
+    assert cut not in fitted(planted(150, 0), valid=planted(60, 1), learning_rate=1e-9).metadata.notes
+
+
 def test_the_batch_halves_when_validation_does_not_improve() -> None:
     random = np.random.default_rng(0)
     noise = [Text((f"w{random.integers(9)}",), str(random.integers(2))) for _ in range(64)]
@@ -173,6 +181,8 @@ def test_a_network_that_learns_nothing_is_the_mean_vector_row(vectors: Path, tmp
     network, sides = made.scores(asked), made.encode(asked)
     row = raw_scores(made, sides, "vectors") / made.metadata.temperature["vectors"]
     assert made.metadata.residual and torch.allclose(raw_scores(made, sides).double(), row, atol=1e-3)
+    (found,) = made.explain([Text(("w1 good w2", "good bad")[: 1 + paired])])
+    assert found.passages[0].weights == pytest.approx((0, 1, 0), abs=1e-2)  # as the row's, not the network's
     made.save(tmp_path / "m")
     assert (ClassifyPredictor.load(tmp_path / "m", device="cpu").scores(asked) == network).all()
     alone = fitted(records(0), "mean", vectors=str(vectors), dim=3, learning_rate=1e-9, epochs=1, residual=False)

@@ -19,6 +19,7 @@ from ensue.records import Text
 from ensue.settings import require_k
 from ensue.tasks.classify import infer
 from ensue.tasks.classify.dataset import Keep, Passages, Sides, keep_words, within_caps
+from ensue.tasks.classify.ensembles.blend import NETWORK
 from ensue.tasks.classify.state import ClassifyState
 from ensue.tasks.state import require_trained
 from ensue.text.tokens import split_words
@@ -190,7 +191,7 @@ def _weights(state: ClassifyState, sides: Sides, labels: Index) -> Floats:
     """(words of all sides,) shares of the words: those of each text sum to 1, or to 0 where no word matters."""
     if state.schedule is None:
         return _baseline_shares(state, sides, labels, state.model_name)
-    weights, parts = _attention(state, sides), state.metadata.blend or {}
+    weights, parts = _network_shares(state, sides, labels), state.metadata.blend or {}
     if not (whole := sum(parts.values())):
         return weights
     counted = {name: weight for name, weight in parts.items() if name in state.counting and weight}
@@ -198,6 +199,25 @@ def _weights(state: ClassifyState, sides: Sides, labels: Index) -> Floats:
     for name, weight in counted.items():
         weights += _baseline_shares(state, sides, labels, name) * (weight / whole)
     return weights
+
+
+def _network_shares(state: ClassifyState, sides: Sides, labels: Index) -> Floats:
+    """What the poolings weigh; and where the network stands on the mean-vector row, what moves that, each by its part.
+
+    The parts are how far the network and the row move the score of the label from the mean of all labels.
+    """
+    weights = _attention(state, sides)
+    if not state.metadata.residual:
+        return weights
+    row = (state.counting["vectors"].scores(sides) / state.metadata.temperature["vectors"]).double()
+    own = infer.raw_scores(state, sides, NETWORK).double() - row
+    moved = [
+        (scores - scores.mean(1, keepdim=True)).abs().numpy()[np.arange(len(labels)), labels] for scores in (row, own)
+    ]
+    part = moved[0] / np.maximum(moved[0] + moved[1], np.finfo(float).tiny)
+    owner = np.concatenate([np.repeat(np.arange(len(labels)), tokens.lengths) for tokens in sides])
+    mixed: Floats = weights * (1 - part[owner]) + _baseline_shares(state, sides, labels, "vectors") * part[owner]
+    return mixed
 
 
 def _baseline_shares(state: ClassifyState, sides: Sides, labels: Index, name: str) -> Floats:

@@ -32,7 +32,7 @@ from ensue.tasks.classify.models.alignment import ALIGNMENT
 from ensue.tasks.classify.models.centrality import LEARNED_DIM, SCHEDULE, TextClassifier, TextSettings
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.classify.remembered import chosen
-from ensue.tasks.classify.sizes import schedule_for
+from ensue.tasks.classify.sizes import LEARNED, schedule_for
 from ensue.tasks.classify.state import ClassifyState
 from ensue.text.tokens import split_words
 from ensue.training.loop import train
@@ -306,6 +306,10 @@ def _train(
     state.metadata.epochs, state.metadata.log = trained.best_epoch, log.rows()
     state.seconds_an_epoch = trained.seconds_an_epoch
     note_collapse(state.metadata, trained.best_epoch)
+    if trained.best_epoch == schedule.epochs > 1:
+        state.metadata.notes.append(
+            f"training ended after {schedule.epochs} epochs while validation texts were still getting better; give more"
+        )
     _rest_unless_better(state, held_sides, held_targets)
 
 
@@ -314,7 +318,7 @@ def _start_from_row(state: ClassifyState, learned: Data) -> Tensor | None:
     row, own = state.counting.get("vectors"), state.settings
     if MODELS[state.model_name].schedule is not SCHEDULE or not isinstance(own, TextSettings) or not own.residual:
         return None  # a model of one's own says itself how it is trained, and the paper's has its Table 2
-    width = {"hidden": row.matrix.shape[1]} if isinstance(row, MeanVectors) else {}
+    width = {"hidden": row.matrix.shape[1]} if isinstance(row, MeanVectors) else {} if state.encoder else LEARNED
     state.select_model(state.model_name, state.architecture, {**schedule_for(len(learned.targets)), **width})
     if not isinstance(row, MeanVectors):
         return None

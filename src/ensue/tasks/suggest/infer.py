@@ -104,18 +104,6 @@ def values(state: SuggestState, pool: Pool) -> Floats:
 
 def pools(state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str]) -> list[Pool]:
     """All that is considered for each of a few sessions, none of which is empty."""
-    return [pool for pool, _ in _pools(state, sessions, k, prefixes, [()] * len(sessions))]
-
-
-def asked_pools(state: SuggestState, sessions: Histories, k: int, came: Sequence[str]) -> list[tuple[Pool, Pool]]:
-    """Beside what is considered for each session what came, alone, if the floor lets it be shown at all."""
-    return _pools(state, sessions, k, [""] * len(sessions), [[text] for text in came])
-
-
-def _pools(
-    state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str], others: Sequence[Sequence[str]]
-) -> list[tuple[Pool, Pool]]:
-    """What is considered for each session, and other texts as if they were."""
     if not len(sessions):
         return []
     own, following = state.shared, state.following
@@ -134,8 +122,6 @@ def _pools(
         for texts, before in zip(looked_up, typed, strict=True)
     ]
     _add(state, memory, candidates, extra)
-    considered = [{*pool} for pool in candidates]
-    _add(state, memory, candidates, others)
     fine = state.floor.shows(text for pool in candidates for text in pool)
     followed = _followed(following, sessions)
     for pool, texts, counts, known in zip(candidates, extra, followed, counted, strict=True):
@@ -147,13 +133,7 @@ def _pools(
             candidate.count = int(following.totals[row]) if row >= 0 else 0
             if known is not None:
                 candidate.place, candidate.expected = known.ranks.get(row, -1), known.expected(row)
-    return [
-        (
-            [candidate for text, candidate in pool.items() if text in fine and text in own],
-            [pool[text] for text in asked if text in fine],
-        )
-        for pool, own, asked in zip(candidates, considered, others, strict=True)
-    ]
+    return [[candidate for text, candidate in pool.items() if text in fine] for pool in candidates]
 
 
 def batch_of(state: SuggestState, sessions: Histories) -> Batch:

@@ -103,7 +103,7 @@ def ordered(monkeypatch: pytest.MonkeyPatch, **settings: object) -> Any:
         Candidate("buy a red boat", -3.0, 5, written=True, expected=nothing),
         Candidate("where is the kite", -2.9, 5, written=False, place=0, expected=nothing),
     ]
-    monkeypatch.setattr(reranker, "asked_pools", lambda state, part, k, came: [(pool, pool[1:2])] * len(part))
+    monkeypatch.setattr(reranker, "pools", lambda state, part, k, begun: [pool] * len(part))
     monkeypatch.setattr(reranker, "count", lambda state, name, part, k: RepeatLast().suggest(part, k))
     held = Queries(Histories.of(History(("red boat", "buy a red boat")) for _ in range(30)))
     shared = SuggestSettings(**settings)  # type: ignore[arg-type]

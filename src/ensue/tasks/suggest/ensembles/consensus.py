@@ -6,8 +6,9 @@ asks for the words instead: with BLEU made linear (Tromble, Kumar, Och & Machere
     sum over its distinct n-grams g, n = 1 to 4, of P(g) - cost x words,
 
 P(g) being the share of all candidates that hold g, each weighed by its own. Without the cost the longest would win.
-The cost is chosen on held-out sessions, by BLEU over all of them times their mean reciprocal rank: what leads pushes
-all that was likelier one place down. Only the first place changes: the others stay in order of their shares.
+The cost is chosen on held-out sessions, by BLEU over all of them. What leads pushes all that was likelier one place
+down: a cost that lowers the mean reciprocal rank by more than its standard error, paired by targets, is not taken. Only
+the first place changes: the others stay in order of their shares.
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ from ensue.metrics import NGRAMS, Floats
 
 COSTS = tuple(round(0.05 * step, 2) for step in range(17))
 """What is tried; 0.8 a word leaves hardly more than one."""
-_NEVER = 1e-9
-"""Stands for the mean where what came was never considered: then BLEU alone decides."""
 
 
 def worth(texts: Sequence[str], shares: Floats) -> tuple[Floats, Floats]:
@@ -67,7 +66,7 @@ def order(texts: Sequence[str], shares: Floats, cost: float | None) -> Index:
 def choose_cost(
     pools: Sequence[tuple[Sequence[str], Floats]], true: pl.Series
 ) -> tuple[float | None, dict[str, float]]:
-    """The cost with the highest BLEU x MRR over some targets, ``None`` where the likeliest has it; and both BLEU.
+    """The cost with the highest BLEU over some targets, ``None`` where the likeliest has it; and both figures.
 
     Args:
         pools: candidates and shares a target; those without any are left out of the figures.
@@ -79,21 +78,23 @@ def choose_cost(
     measured = [(texts, shares, *worth(texts, shares)) for texts, shares in kept]
     answers = [texts.index(text) if text in texts else -1 for (texts, _), text in zip(kept, targets, strict=True)]
 
-    def figures(first: Sequence[int]) -> tuple[float, float]:
-        bleu = _bleu([texts[place] for (texts, _), place in zip(kept, first, strict=True)], targets)
+    def figures(first: Sequence[int]) -> tuple[float, Floats]:
         ranks = [_rank(shares, *own) for (_, shares), *own in zip(kept, first, answers, strict=True)]
-        return bleu, bleu * max(float(np.mean([1 / rank for rank in ranks])), _NEVER)
+        return _bleu([texts[place] for (texts, _), place in zip(kept, first, strict=True)], targets), 1 / np.array(
+            ranks
+        )
 
-    plain, high = figures(likeliest) if kept else (0.0, 0.0)
-    best, chosen = None, plain
+    plain, before = figures(likeliest) if kept else (0.0, np.zeros(0))
+    best, high = None, plain
     for cost in COSTS if kept else ():
         leads = [
             int(np.lexsort((-shares, -np.round(sums - cost * words, 12)))[0]) for _, shares, sums, words in measured
         ]
-        bleu, figure = figures(leads)
-        if figure > high:
-            best, chosen, high = cost, bleu, figure
-    return best, {"likeliest": round(plain, 5), "consensus": round(chosen, 5)}
+        bleu, ranks = figures(leads)
+        lost = before - ranks
+        if bleu > high and lost.sum() <= np.sqrt(len(lost)) * lost.std():
+            best, high = cost, bleu
+    return best, {"likeliest": round(plain, 5), "consensus": round(high, 5)}
 
 
 def _rank(shares: Floats, first: int, answer: int) -> float:

@@ -4,8 +4,8 @@ First a mixture of the network and the counting models (:mod:`ensue.tasks.sugges
 conditional logit (McFadden 1974): the chance that a candidate is the true next query is the softmax, over its pool, of
 the weighted sum of its features. The weights make the true queries of held-out sessions likeliest under a normal prior
 on standardised features around 1 for the logarithm of the mixture and 0 for all else: where nothing can be learned, the
-mixture orders. How strong the prior is, the other sessions say, a fifth at a time; targets whose truth is in no pool
-say nothing.
+mixture orders. How strong the prior is, the other sessions say, a fifth at a time. Targets whose truth is in no pool
+say nothing, nor to the mixture: the network gives each some probability, and that is not what it is asked for.
 
 No counting model is left behind: where one ranks the held-out sessions higher than all that by more than a standard
 error, paired by sessions, it is what is kept (Breiman et al. 1984, 3.4.3).
@@ -31,7 +31,7 @@ from ensue.tasks.suggest.catalogue import COUNTING
 from ensue.tasks.suggest.dataset import latest
 from ensue.tasks.suggest.ensembles.consensus import choose_cost
 from ensue.tasks.suggest.ensembles.mixture import learn_mixture
-from ensue.tasks.suggest.infer import GROUP, asked_pools, count, values
+from ensue.tasks.suggest.infer import GROUP, count, pools, values
 from ensue.tasks.suggest.state import SuggestState
 from ensue.vocabulary import FIRST
 
@@ -64,16 +64,13 @@ def learn_order(state: SuggestState, held: Queries) -> str | None:
     asked = _draw(held, own.turns)
     if own.retrieved:
         metadata.mixture = dict.fromkeys(MIXED, 1 / len(MIXED))
-    pools: list[Pool] = []
-    came: list[Pool] = []
+    candidates: list[Pool] = []
     for low in range(0, len(asked.true), GROUP):
-        group = slice(low, low + GROUP)
-        made = asked_pools(state, asked.sessions.select(group), SHOWN, asked.true[group].to_list())
-        pools += (pool for pool, _ in made)
-        came += (true for _, true in made)
-    floor = _learn_mix(state, asked, pools, came) if own.retrieved else None
+        part = asked.sessions.select(slice(low, low + GROUP))
+        candidates += pools(state, part, SHOWN, [""] * len(part))
+    floor = _learn_mix(state, asked, candidates) if own.retrieved else None
     if own.first == "consensus" and floor is None:
-        weighed = [([own.text for own in pool], shares(values(state, pool))) for pool in pools]
+        weighed = [([own.text for own in pool], shares(values(state, pool))) for pool in candidates]
         metadata.word_cost, metadata.validation_bleu = choose_cost(weighed, asked.true)
     return floor
 
@@ -88,20 +85,20 @@ def _draw(held: Queries, turns: int) -> _Asked:
     return _Asked(sessions.select(drawn), true, np.unique(owners, return_inverse=True)[1])
 
 
-def _learn_mix(state: SuggestState, asked: _Asked, pools: Sequence[Pool], came: Sequence[Pool]) -> str | None:
+def _learn_mix(state: SuggestState, asked: _Asked, candidates: Sequence[Pool]) -> str | None:
     """The mixture and the weights; returns the counting model that is better, if one is."""
     metadata, tokens, exponent = state.metadata, state.metadata.tokens, state.shared.exponent
-    weights = learn_mixture(np.concatenate([parts(own, tokens) for own in came]))
-    metadata.mixture = {name: float(f"{weight:.6g}") for name, weight in zip(MIXED, weights.tolist(), strict=True)}
-    tables = [features(pool, exponent, metadata.mixture, tokens) for pool in pools]
-    true = asked.true.to_list()
     answers = np.array(
         [
             next((place for place, own in enumerate(pool) if own.text == text), -1)
-            for pool, text in zip(pools, true, strict=True)
+            for pool, text in zip(candidates, asked.true, strict=True)
         ],
         np.int64,
     )
+    came = [pool[answer] for pool, answer in zip(candidates, answers.tolist(), strict=True) if answer >= 0]
+    weights = learn_mixture(parts(came, tokens))
+    metadata.mixture = {name: float(f"{weight:.6g}") for name, weight in zip(MIXED, weights.tolist(), strict=True)}
+    tables = [features(pool, exponent, metadata.mixture, tokens) for pool in candidates]
     metadata.found_in_pool = round(float((answers >= 0).mean()), 4)
     names = [*FEATURES, *COUNTED]
     alone = {NETWORK: "a_token", MIXTURE: MIXTURE}

@@ -131,6 +131,7 @@ class Blend(nn.Module):
         self.lean: Tensor
         self.beside: Tensor
         self._leaning: tuple[Tensor, list[int], Tensor] | None = None
+        self._recalled: dict[int, tuple[Tensor, Tensor, Tensor]] | None = None
 
     @property
     def reach(self) -> int | None:
@@ -225,12 +226,17 @@ class Blend(nn.Module):
 
     def _recall(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Row x ids + item of what the neighbours hold, what it adds at weight 1, and each event's part in it."""
-        device = batch.ids.device
+        device, number = batch.ids.device, id(batch)
+        if self._recalled is not None and number in self._recalled:
+            return self._recalled[number]
         # They are found in NumPy, wherever the network is.
         cell, said, weights = self.memory.cpu().score(batch.to(torch.device("cpu")))
-        cell, number = torch.unique(cell, return_inverse=True)
-        share = torch.zeros(len(cell)).index_add_(0, number, said)
-        return cell.to(device), share.div_(FLOOR).log1p_().to(device), weights.to(device)
+        cell, place = torch.unique(cell, return_inverse=True)
+        share = torch.zeros(len(cell)).index_add_(0, place, said)
+        found = cell.to(device), share.div_(FLOOR).log1p_().to(device), weights.to(device)
+        if self._recalled is not None:
+            self._recalled[number] = found
+        return found
 
     def _follow(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Row x ids + item of what followed the latest event in the past, and what it adds at step 1."""
@@ -264,46 +270,54 @@ class Blend(nn.Module):
     def _choose(self, valid: Histories, *, hide: bool) -> None:
         """How far to lean, and then all other numbers: twice, since they say which candidates rank highest."""
         self.eval()
-        windows, hidden = Windows(valid, self.reach), valid if hide else None
-        order = np.random.default_rng(0).permutation(len(windows))
-        tried = [order[at : at + 64] for at in range(0, len(order), 64)]
+        tried, hidden = self._drawn(valid), valid if hide else None
+        self._recalled = {}  # to find them takes longest, and no number changes them
         self._set(torch.tensor([1.0, 1.0, *(0.0 for _ in PRIOR[2:])]))
         gains: dict[float, float] = {}
         leans = list(LEANS)
         for lean in leans:
             self.lean.fill_(lean)
-            gains[lean] = self._gain(windows, tried, hidden)
+            gains[lean] = self._gain(tried, hidden)
             if lean == leans[-1] == max(gains, key=lambda lean: gains[lean]) < FARTHEST:
                 leans.append(2 * lean)
         self.lean.fill_(max(gains, key=lambda lean: gains[lean]))
         prior = torch.tensor(PRIOR)
         self._set(prior)
         for _ in range(2):
-            self._set(fit(self._features(windows, tried, hidden), prior, SPREAD))
+            self._set(fit(self._features(tried, hidden), prior, SPREAD))
+        self._recalled = None
 
-    def _gain(self, windows: Windows, tried: list[Index], hidden: Histories | None) -> float:
-        """NDCG on the first ``TRIED`` targets; what ``hidden`` holds before is no candidate."""
-        found: list[Tensor] = []
-        for index in tried:
-            batch = windows.batch(index).to(self.weight.device)
-            scores = self(batch).scores.cpu()
-            shown = scores if hidden is None else hide_seen(scores, hidden, windows.positions(index))
-            found.append(metrics.ranks(shown, batch.targets.cpu()))
-            if sum(map(len, found)) >= TRIED:
+    def _drawn(self, valid: Histories) -> list[tuple[Index, Batch]]:
+        """Held-out windows drawn at random, of about ``TRIED`` targets: where each target step stands, and batches."""
+        windows, found, num_targets = Windows(valid, self.reach), [], 0
+        order = np.random.default_rng(0).permutation(len(windows))
+        for at in range(0, len(order), 64):
+            index = order[at : at + 64]
+            found.append((windows.positions(index), windows.batch(index).to(self.weight.device)))
+            num_targets += found[-1][1].num_targets
+            if num_targets >= TRIED:
                 break
+        return found
+
+    def _gain(self, tried: list[tuple[Index, Batch]], hidden: Histories | None) -> float:
+        """NDCG on some targets; what ``hidden`` holds before is no candidate."""
+        found: list[Tensor] = []
+        for positions, batch in tried:
+            scores = self(batch).scores.cpu()
+            shown = scores if hidden is None else hide_seen(scores, hidden, positions)
+            found.append(metrics.ranks(shown, batch.targets.cpu()))
         return float(metrics.gain(torch.cat(found).double().numpy(), AT).mean())
 
-    def _features(self, windows: Windows, tried: list[Index], hidden: Histories | None) -> Tensor:
+    def _features(self, tried: list[tuple[Index, Batch]], hidden: Histories | None) -> Tensor:
         """(targets, 1 + candidates, parts) what each part knows of a target and of the highest others.
 
-        Of the first ``TRIED`` targets those that are among the highest themselves; NaN where there are fewer others.
+        Of the targets those that are among the highest themselves; NaN where there are fewer others.
         """
-        found, num_targets = [torch.zeros(0, 1 + CANDIDATES, len(PRIOR))], 0
-        for index in tried:
-            batch = windows.batch(index).to(self.weight.device)
+        found = [torch.zeros(0, 1 + CANDIDATES, len(PRIOR))]
+        for positions, batch in tried:
             scores, targets = self(batch).scores.cpu(), batch.targets.cpu()[:, None]
             if hidden is not None:
-                hide_seen(scores, hidden, windows.positions(index))
+                hide_seen(scores, hidden, positions)
             own = scores.gather(1, targets)
             high, top = scores.scatter_(1, targets, -torch.inf).topk(min(CANDIDATES, scores.shape[1]), dim=1)
             some = ~own.isneginf()[:, 0] & (own >= high[:, -1:])[:, 0]
@@ -311,9 +325,6 @@ class Blend(nn.Module):
             parts[:, 1:][high.isneginf()] = torch.nan
             spare = CANDIDATES - high.shape[1]
             found.append(functional.pad(parts, (0, 0, 0, spare), value=torch.nan)[some])
-            num_targets += len(targets)
-            if num_targets >= TRIED:
-                break
         return torch.cat(found)
 
     def _known(self, batch: Batch, chosen: Tensor) -> Tensor:

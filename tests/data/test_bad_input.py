@@ -64,7 +64,8 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     ),
     "no layout": (
         "just some words\n",
-        ":1: 'just some words' is neither a header nor a layout known here; see ensue check --help",
+        ":1: 'just some words' is neither a header nor a layout known here; give one, such as "
+        "session,item,time, or of texts, queries and posts name the task: classify, suggest, link",
     ),
     "missing names": (
         "a,b,time\n1,2,3\n",

@@ -227,7 +227,7 @@ def _pairs(data: Histories) -> pl.DataFrame:
         {
             "sequence": owners[later],
             "last": data.ids[later - 1],
-            "next": data.ids[later],
+            "then": data.ids[later],
             "print": prints[later - 1],
             "print_after": prints[later],
         }
@@ -237,7 +237,7 @@ def _pairs(data: Histories) -> pl.DataFrame:
 def _followers(pairs: pl.DataFrame) -> pl.DataFrame:
     """The values that followed each most often, with their counts."""
     counts = (
-        pairs.group_by("last", "next").len("count").sort(["last", "count", "next"], descending=[False, True, False])
+        pairs.group_by("last", "then").len("count").sort(["last", "count", "then"], descending=[False, True, False])
     )
     return counts.group_by("last", maintain_order=True).head(_SHOWN)
 
@@ -251,33 +251,33 @@ def _beside(asked: pl.DataFrame, data: Histories, batch: int) -> pl.DataFrame:
     spans = held.join(last, on="sequence").filter(pl.col("row") < pl.col("end"))
     first = pl.col("row") + 1
     spans = spans.with_columns(batch=pl.int_ranges(first // batch, pl.col("end") // batch + 1)).explode("batch")
-    return spans.group_by("batch", "last", "next").len("beside")
+    return spans.group_by("batch", "last", "then").len("beside")
 
 
 def _ranks(asked: pl.DataFrame, followed: pl.DataFrame, beside: pl.DataFrame | None) -> Floats:
     """(targets,) ranks by what followed the latest event, in the batch first if it is looked at."""
     keys = asked.select("batch", "last").unique()
     scored = keys.join(followed, on="last").with_columns(score=pl.col("count").cast(pl.Float64))
-    parts = [scored.select("batch", "last", "next", "score")]
+    parts = [scored.select("batch", "last", "then", "score")]
     if beside is not None:
         near = beside.join(keys, on=["batch", "last"], how="semi")
-        parts.append(near.select("batch", "last", "next", score=pl.col("beside") * _ABOVE))
-    table = pl.concat(parts).group_by("batch", "last", "next").agg(pl.col("score").sum())
+        parts.append(near.select("batch", "last", "then", score=pl.col("beside") * _ABOVE))
+    table = pl.concat(parts).group_by("batch", "last", "then").agg(pl.col("score").sum())
     table = table.with_columns(rank=pl.col("score").rank("max", descending=True).over("batch", "last"))
-    return _looked_up(asked, table, ["batch", "last", "next"])
+    return _looked_up(asked, table, ["batch", "last", "then"])
 
 
 def _print_ranks(asked: pl.DataFrame, followed: pl.DataFrame, known: pl.DataFrame) -> Floats:
     """(targets,) ranks by what followed an equal prefix, and behind that the latest event."""
-    same = known.group_by("print", "last", "next").len("count").with_columns(score=pl.col("count") * _ABOVE)
+    same = known.group_by("print", "last", "then").len("count").with_columns(score=pl.col("count") * _ABOVE)
     keys = asked.select("print", "last").unique()
     parts = [
-        same.join(keys, on=["print", "last"], how="semi").select("print", "last", "next", "score"),
-        keys.join(followed, on="last").select("print", "last", "next", score=pl.col("count").cast(pl.Float64)),
+        same.join(keys, on=["print", "last"], how="semi").select("print", "last", "then", "score"),
+        keys.join(followed, on="last").select("print", "last", "then", score=pl.col("count").cast(pl.Float64)),
     ]
-    table = pl.concat(parts).group_by("print", "last", "next").agg(pl.col("score").sum())
+    table = pl.concat(parts).group_by("print", "last", "then").agg(pl.col("score").sum())
     table = table.with_columns(rank=pl.col("score").rank("max", descending=True).over("print", "last"))
-    return _looked_up(asked, table, ["print", "last", "next"])
+    return _looked_up(asked, table, ["print", "last", "then"])
 
 
 def _looked_up(asked: pl.DataFrame, table: pl.DataFrame, keys: Iterable[str]) -> Floats:

@@ -191,7 +191,8 @@ def _delimited(content: Content) -> Delimited:
     where = f"{content.path}:{delimited.number}"
     if len(header) < 2:
         raise DataError(
-            f"{where}: {quoted(line, 40)} is neither a header nor a layout known here; see ensue check --help"
+            f"{where}: {quoted(line, 40)} is neither a header nor a layout known here; give one, such as "
+            "session,item,time, or of texts, queries and posts name the task: classify, suggest, link"
         )
     named = header[not header[0].strip() :]  # a table may begin with a column of row numbers that has no name
     if any(not name.strip() or is_number(name) or re.match(r"\d{4}-\d\d-\d\d", name) for name in named):

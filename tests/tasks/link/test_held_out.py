@@ -10,6 +10,7 @@ import pytest
 
 from ensue.data.posts import Corpus
 from ensue.tasks.link import held_out
+from ensue.tasks.link.ensembles.likelihood import candidates, losses
 from ensue.tasks.link.ensembles.weighted_sum import standardised
 from ensue.tasks.link.held_out import Labelled, alike, choose, reciprocal
 from ensue.tasks.link.measures import by_row
@@ -42,6 +43,20 @@ def test_scores_that_say_nothing_leave_the_untrained_sum(num: int) -> None:
         sums = sum(weight * test.scores[:, :, test.names.index(name)] for name, weight in chosen.weights.items())
         lost = reciprocal(test.scores[:, :, 0], test.related).mean() - reciprocal(np.asarray(sums), test.related).mean()
         assert lost < 0.005, seed
+
+
+@pytest.mark.parametrize(("ranked", "likelier", "stay"), [(True, False, 3), (False, True, 3), (False, False, 1)])
+def test_weights_stay_if_ranks_or_likelihood_rise(
+    ranked: bool, likelier: bool, stay: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gains of ranks lie below 1; the loss of some post falls by more here."""
+    monkeypatch.setattr(held_out, "_rises", lambda gains, _: likelier if gains.max() > 1 else ranked)
+    data = labelled(200, (2.0, 2.0, 2.0))
+    assert len(choose(data, together=False).weights) == stay
+    posts = candidates(data.scores, data.related)
+    _, _, by_fold, costs = held_out._fitted(data, 0)
+    own = data.folds == 3
+    assert costs[own].tolist() == losses(posts.select(own), by_fold[3]).tolist()
 
 
 def test_the_untrained_sum_is_the_centre_where_the_equal_one_is_worse() -> None:

@@ -141,7 +141,8 @@ def choose(data: Labelled, seed: int = 0, *, together: bool = True) -> Chosen:
     """Weights where they rank held-out posts better than each score alone does; else the best of these.
 
     The centre is the first score, which needs no label, unless held-out posts are ranked better by the untrained one.
-    Whatever stands instead must be better by more than a standard error, and so must posts that tell of each other.
+    What stands instead must be better by more than a standard error, and so must posts that tell of each other: a score
+    by its MRR; weights, whose MRR must be above that of every score, by MRR or by how likely they make held-out posts.
 
     Args:
         data: labelled posts.
@@ -152,13 +153,13 @@ def choose(data: Labelled, seed: int = 0, *, together: bool = True) -> Chosen:
     floors = {name: float(own.mean()) for name, own in zip(data.names, ranks, strict=True)}
     untrained = data.names.index(UNTRAINED)
     centre = 0 if ranks[0].mean() >= ranks[untrained].mean() else untrained
-    penalty, fitted, by_fold = _fitted(data, seed, centre)
+    penalty, fitted, by_fold, costs = _fitted(data, seed, centre)
     weighed = reciprocal(_crossed(data, by_fold), data.related)
     best = max(range(len(ranks)), key=lambda place: float(ranks[place].mean()))
-    if weighed.mean() <= ranks[best].mean() or not _rises(weighed - ranks[centre], data.clusters):
-        best = best if _rises(ranks[best] - ranks[centre], data.clusters) else centre
-        data = replace(data, names=[data.names[best]], scores=data.scores[:, :, [best]])
-        penalty, fitted, by_fold = _fitted(data, seed)
+    gains = weighed - ranks[centre], _fitted(_one(data, centre), seed)[3] - costs
+    if weighed.mean() <= ranks[best].mean() or not any(_rises(own, data.clusters) for own in gains):
+        data = _one(data, best if _rises(ranks[best] - ranks[centre], data.clusters) else centre)
+        penalty, fitted, by_fold, _ = _fitted(data, seed)
     # Labels of few articles, or of one above all, say nothing of how many posts of a corpus are about the same one.
     whole = len(np.unique(data.clusters * FOLDS + data.folds)) == len(np.unique(data.clusters))
     less, strength, scores = _strength(data, by_fold, STRENGTHS if together and whole else STRENGTHS[:1])
@@ -166,21 +167,32 @@ def choose(data: Labelled, seed: int = 0, *, together: bool = True) -> Chosen:
     return Chosen(weights, float(fitted[-1]) - less, strength, scores, penalty, floors)
 
 
-def _fitted(data: Labelled, seed: int, centre: int = 0) -> tuple[float, Floats, Floats]:
-    """The penalty of least held-out loss, the weights that all posts teach, and (folds, scores + 1) those of others."""
+def _one(data: Labelled, place: int) -> Labelled:
+    """The same with one of the scores."""
+    return replace(data, names=[data.names[place]], scores=data.scores[:, :, [place]])
+
+
+def _fitted(data: Labelled, seed: int, centre: int = 0) -> tuple[float, Floats, Floats, Floats]:
+    """What held-out posts say of weights.
+
+    Returns:
+        The penalty of least held-out loss; the weights that all posts teach; (folds, scores + 1) those that the posts
+        outside each fold teach; and (posts,) the loss of each by the latter.
+    """
     posts = candidates(data.scores, data.related, seed)
     starts: list[Floats | None] = [None] * FOLDS
-    found: dict[float, tuple[float, Floats]] = {}
+    found: dict[float, tuple[Floats, Floats]] = {}
     for penalty in PENALTIES if len(data.names) > 1 else PENALTIES[:1]:
-        loss, by_fold = 0.0, np.empty((FOLDS, len(data.names) + 1))
+        costs, by_fold = np.empty(len(data.folds)), np.empty((FOLDS, len(data.names) + 1))
         for fold in range(FOLDS):
             own = data.folds == fold
             by_fold[fold] = fit_weights(posts.select(~own), penalty, starts[fold], centre)
             starts[fold] = by_fold[fold]
-            loss += float(losses(posts.select(own), by_fold[fold]).sum())
-        found[penalty] = loss, by_fold
-    penalty = min(found, key=lambda own: found[own][0])
-    return penalty, fit_weights(posts, penalty, found[penalty][1].mean(0), centre), found[penalty][1]
+            costs[own] = losses(posts.select(own), by_fold[fold])
+        found[penalty] = costs, by_fold
+    penalty = min(found, key=lambda own: float(found[own][0].sum()))
+    costs, by_fold = found[penalty]
+    return penalty, fit_weights(posts, penalty, by_fold.mean(0), centre), by_fold, costs
 
 
 def _crossed(data: Labelled, by_fold: Floats) -> Floats:

@@ -7,8 +7,8 @@ on standardised features around 1 for the logarithm of the mixture and 0 for all
 mixture orders. How strong the prior is, the other sessions say, a fifth at a time. Targets whose truth is in no pool
 say nothing, nor to the mixture: the network gives each some probability, and that is not what it is asked for.
 
-No counting model is left behind: where one ranks the held-out sessions higher than all that by more than a standard
-error, paired by sessions, it is what is kept (Breiman et al. 1984, 3.4.3).
+No counting model is left behind: where one ranks the held-out sessions higher than all that, or nothing ranks anything
+at all, counting is what is kept.
 """
 
 from __future__ import annotations
@@ -111,15 +111,13 @@ def _learn_mix(state: SuggestState, asked: _Asked, candidates: Sequence[Pool]) -
         found = count(state, name, asked.sessions, SHOWN)
         ranked[name] = metrics.reciprocal_rank(metrics.text_ranks(found.texts, found.offsets, asked.true), SHOWN)
     metadata.validation_mrr = {name: round(float(own.mean()), 5) for name, own in ranked.items()}
-    return _better(ranked, asked.owners)
+    return _better(metadata.validation_mrr)
 
 
-def _better(ranked: Mapping[str, Floats], owners: Index) -> str | None:
-    """The best counting model, where it is ahead of what is learned by more than a standard error of the sum."""
-    best = max(COUNTING, key=lambda name: float(ranked[name].mean()))
-    ahead = np.bincount(owners, ranked[best] - ranked["mixed"])
-    error = np.sqrt(len(ahead)) * ahead.std()
-    return best if ahead.sum() > error else None
+def _better(figures: Mapping[str, float]) -> str | None:
+    """The best counting model, where it is ahead of what is learned or that has learned nothing."""
+    best = max(COUNTING, key=lambda name: figures[name])
+    return best if figures[best] > figures["mixed"] or not figures["mixed"] else None
 
 
 def _choose_strength(

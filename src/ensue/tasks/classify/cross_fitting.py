@@ -16,6 +16,7 @@ from torch.nn.functional import cross_entropy
 
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
+from ensue.tasks.classify.baselines.tfidf import Lesson, Tfidf
 from ensue.tasks.classify.calibration import temperature
 from ensue.tasks.classify.dataset import Sides
 from ensue.tasks.classify.model import Baseline
@@ -69,6 +70,8 @@ class Counted(NamedTuple):
     model: Baseline
     strength: float
     unlearned: Unlearned
+    lesson: Lesson | None
+    """Of :class:`Tfidf`, to learn it at another strength."""
 
 
 def folds_of(texts: Texts, seed: int) -> Index:
@@ -85,10 +88,10 @@ def count_best(
     """Learn texts with the strength at which others are likeliest, or with the one given."""
     if strength is not None:
         return _counted(state, name, matrix, learned, held, strength)
-    tried = [_counted(state, name, matrix, learned, held, 1.0)]
+    tried = [first := _counted(state, name, matrix, learned, held, 1.0)]
     for factor in (_STEP, 1 / _STEP):
         while WEAKEST < tried[-1].strength * factor < STRONGEST:
-            found = _counted(state, name, matrix, learned, held, tried[-1].strength * factor)
+            found = _counted(state, name, matrix, learned, held, tried[-1].strength * factor, first)
             if found.unlearned.loss(1.0) > tried[-1].unlearned.loss(1.0) - _LEAST:
                 break
             tried.append(found)
@@ -110,13 +113,25 @@ def out_of_fold(state: ClassifyState, name: str, strength: float, matrix: Tensor
 
 
 def _counted(
-    state: ClassifyState, name: str, matrix: Tensor | None, learned: Data, held: Data, strength: float
+    state: ClassifyState,
+    name: str,
+    matrix: Tensor | None,
+    learned: Data,
+    held: Data,
+    strength: float,
+    former: Counted | None = None,
 ) -> Counted:
-    model = state.new_counting(name, strength, matrix)
-    model.count(learned.sides, learned.targets)
+    """``former`` is the same model at another strength."""
+    model, lesson = state.new_counting(name, strength, matrix), None
+    if not isinstance(model, Tfidf):
+        model.count(learned.sides, learned.targets)
+    elif former is not None and former.lesson is not None and isinstance(former.model, Tfidf):
+        model, lesson = former.model.anew(former.lesson, strength), former.lesson
+    else:
+        lesson = model.learn(learned.sides, learned.targets)
     unlearned = Unlearned(model.scores(held.sides), held.targets)
     if len(held.targets) < ENOUGH:
         inside = out_of_fold(state, name, strength, matrix, learned)
         scores = torch.cat([unlearned.scores, inside])
         unlearned = Unlearned(scores, np.concatenate([held.targets, learned.targets]))
-    return Counted(model, strength, unlearned)
+    return Counted(model, strength, unlearned, lesson)

@@ -148,6 +148,19 @@ def test_attributions_add_up_to_the_score(former: bool, paired: bool) -> None:
         assert moved[owner == text].sum() == pytest.approx(whole, abs=1e-6)
 
 
+def test_another_strength_learns_the_same_rows() -> None:
+    train = texts(60, 0)
+    tokenizer, targets = (
+        Tokenizer.fit([pl.Series(train)]),
+        np.array([("w3" in text) for text in train]).astype(np.int64),
+    )
+    weak, strong = Tfidf(2, 1.0, tokenizer.vocabulary), Tfidf(2, 10.0, tokenizer.vocabulary)
+    lesson, _ = (model.learn(encoded(tokenizer, train), targets) for model in (weak, strong))
+    before = weak.linear.weight
+    assert torch.equal(weak.anew(lesson, 10.0).linear.weight, strong.linear.weight)
+    assert weak.strength == 1.0 and torch.equal(weak.linear.weight, before)
+
+
 def test_a_saved_row_of_either_form_scores_the_same() -> None:
     train = texts(60, 0)
     tokenizer = Tokenizer.fit([pl.Series(train)])

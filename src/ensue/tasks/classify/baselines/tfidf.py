@@ -12,6 +12,7 @@ go on so (``form`` 0).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -56,7 +57,7 @@ class _Counts(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Texts as rows, cell by cell: texts do not decrease, and columns increase in each."""
+    """Texts as rows, cell by cell: texts do not decrease."""
 
     texts: Index
     columns: Index
@@ -65,6 +66,17 @@ class _Rows(NamedTuple):
     """What stood in the cell before it was weighed."""
     matrix: SparseRows
     """(texts, features)."""
+
+
+class Lesson(NamedTuple):
+    """Texts as they are learned."""
+
+    rows: SparseRows
+    targets: Tensor
+    start: Linear
+    """What was known before."""
+    seen: int
+    """Texts behind it."""
 
 
 class Tfidf:
@@ -89,6 +101,10 @@ class Tfidf:
             sides: the texts, or first and second texts.
             targets: (texts,) codes of the labels.
         """
+        self.learn(sides, targets)
+
+    def learn(self, sides: Sides, targets: Index) -> Lesson:
+        """The same as :meth:`count`; returns the rows, which are as large as the texts, for :meth:`anew`."""
         parts = [*self._counts(sides, unknown=False)]
         held = [np.bincount(part.codes, minlength=len(part.keys)) for part in parts]
         fresh = [part.keys[own >= _least(own)] for part, own in zip(parts, held, strict=True)]
@@ -102,7 +118,19 @@ class Tfidf:
             counts[columns[known]] += own[known]
         seen, start = self.num_texts, Linear(weight, self.linear.bias)
         self.keys, self.held, self.num_texts = keys, counts, seen + len(targets)
-        rows, wanted = self._rows(sides, parts).matrix, torch.from_numpy(targets)
+        lesson = Lesson(self._rows(sides, parts).matrix, torch.from_numpy(targets), start, seen)
+        self._solve(lesson)
+        return lesson
+
+    def anew(self, lesson: Lesson, strength: float) -> Tfidf:
+        """The same that has learned the lesson at another strength: the rows take longer to make than to learn."""
+        other = copy(self)
+        other.strength = strength
+        other._solve(lesson)
+        return other
+
+    def _solve(self, lesson: Lesson) -> None:
+        rows, wanted, start, seen = lesson
         self.linear = linear.fit(rows, wanted, self.num_labels, strength=self.strength, start=start, seen=seen)
 
     def scores(self, sides: Sides) -> Tensor:
@@ -116,10 +144,11 @@ class Tfidf:
         """
         rows, size, width = self._rows(sides, self._counts(sides)), sum(len(own.ids) for own in sides), len(self.keys)
         moved = rows.values * centred(self.linear.weight)[rows.columns, labels[rows.texts]] / rows.counts
-        sums, cells = np.zeros(size), rows.texts * width + rows.columns
+        cells, sums = rows.texts * width + rows.columns, np.zeros(size)
+        order = np.argsort(cells)
         for grams in self._grams(sides, unknown=True):
             columns, known = _places(self.keys, grams.keys)
-            own = moved[np.searchsorted(cells, (grams.texts * width + columns)[known])] / 2
+            own = moved[order[np.searchsorted(cells, (grams.texts * width + columns)[known], sorter=order)]] / 2
             sums += np.bincount(grams.first[known], own, size) + np.bincount(grams.last[known], own, size)
         apart = (self.keys[rows.columns] >> KIND) % (1 << SIDE - KIND) == OVERLAP
         texts = np.concatenate([np.repeat(np.arange(len(own)), own.lengths) for own in sides])
@@ -177,16 +206,15 @@ class Tfidf:
         return _Counts(_HATS, texts, codes, heights[texts, codes])
 
     def _rows(self, sides: Sides, parts: Iterable[_Counts]) -> _Rows:
-        found, width = [], max(len(self.keys), 1)
+        found = []
         paired = self.vocabulary is not None and len(sides) == 2
         for part in (*parts, *([self._overlap(sides)] if paired else [])):
             columns, known = _places(self.keys, part.keys)
             kept = known[part.codes]
-            found.append((part.texts[kept] * width + columns[part.codes[kept]], part.counts[kept]))
-        cells, counts = (np.concatenate(column) for column in zip(*found, strict=True))
-        order = np.argsort(cells, kind="stable")
-        cells, counts = cells[order], counts[order]
-        texts, columns = cells // width, cells % width
+            found.append((part.texts[kept], columns[part.codes[kept]], part.counts[kept]))
+        texts, columns, counts = (np.concatenate(column) for column in zip(*found, strict=True))
+        order = np.argsort(texts, kind="stable")  # a few sorted stretches
+        texts, columns, counts = texts[order], columns[order], counts[order]
         values = self._weighed(texts, columns, counts, len(sides[0]))
         matrix = sparse_rows(texts, columns, values, (len(sides[0]), len(self.keys)))
         return _Rows(texts, columns, values, counts, matrix)

@@ -17,11 +17,10 @@ tenths of the training parts of Yoochoose, Diginetica, Globo, MovieLens and Twit
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
 from torch import Tensor
 
 from ensue.data.histories import Histories, Index
@@ -32,6 +31,9 @@ from ensue.tasks.next.baselines.recent import Recent, latest_tenth
 from ensue.tasks.next.baselines.repeats import RepeatShares, own_values
 from ensue.tasks.next.batch import Batch, Output
 from ensue.tasks.next.dataset import Windows
+
+if TYPE_CHECKING:  # to predict imports it only where these counts are asked
+    from scipy.sparse import csr_array
 
 GAP, PAST = 10, 20
 """How far apart the events of a pair may be, and of how many latest events the pairs have a say."""
@@ -212,6 +214,8 @@ class Interpolated(Cooccurrence):
 
     def _table(self) -> csr_array:
         """The counts, as SciPy knows them."""
+        from scipy.sparse import csr_array
+
         num = len(self.totals)
         return csr_array((self.counts.double().numpy(), self.columns.numpy(), self.rows.numpy()), shape=(num, num))
 
@@ -241,6 +245,8 @@ class Interpolated(Cooccurrence):
 
     def _followers(self, batch: Batch, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Those, and (targets,) what the sum of pairs and prior is, given (targets, events) weights."""
+        from scipy.sparse import csr_array
+
         both, sums = self.both_ways()
         values = batch.ids[batch.target_mask.nonzero()[:, 0]]
         row, event = weights.nonzero(as_tuple=True)

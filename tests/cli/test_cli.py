@@ -132,9 +132,10 @@ def test_fit_writes_the_folder_and_nothing_else(ensue: Ensue, logs: Logs, tmp_pa
     assert ran.lines[0].startswith(f"{logs.train}: {CLOCK}")
     assert ran.lines[1].startswith(f"{logs.valid}: {CLOCK}")
     figures = r"\d+ s, loss \d+\.\d{4}, best validation (MRR|loss) \d\.\d{4}"
-    assert re.fullmatch(f"fit blend: epoch 1, {figures}", ran.lines[2])  # a log shows that it goes on
-    assert re.fullmatch(f"fit blend: 2 epochs, {figures}", ran.lines[3])
-    assert re.fullmatch(f"fit cascade-blend: 2 epochs, {figures}", ran.lines[5])
+    assert re.fullmatch(f"fit cascade-blend: epoch 1, {figures}", ran.lines[2])  # a log shows that it goes on
+    cut = r"(, the last one the best: more may rank better)?"
+    fitted = [line for line in ran.lines if re.fullmatch(rf"fit (cascade-)?blend: 2 epochs, {figures}{cut}", line)]
+    assert len(fitted) in (1, 2)  # one that leads all counting is not tried against another
     assert ran.lines[-1] == f"saved {tmp_path / 'm'}"
     assert "" not in ran.lines
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
@@ -430,7 +431,9 @@ def test_demo_says_what_its_page_lacks_before_it_trains(
 def test_reproduce_refuses_what_it_does_not_know(ensue: Ensue, tmp_path: Path) -> None:
     ran = ensue("reproduce", "nonsense", "--data", tmp_path)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.lines == ["ensue: paper 'nonsense' is not known; choose from ast, centrality, hidan, mtn, sansr"]
+    assert ran.lines == [
+        "ensue: paper 'nonsense' is not known; choose from ast, centrality, hidan, mtn, sansr, anywhere"
+    ]
 
 
 def test_reproduce_keeps_finished_cells_beside_its_json(

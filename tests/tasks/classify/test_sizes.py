@@ -11,12 +11,12 @@ from ensue.tasks.classify.sizes import schedule_for
     ("texts", "batch", "smallest", "epochs", "patience"),
     [
         # 450 texts: 4 a step would make a hundred steps, 16 is the least; 29 steps, so 60 epochs at most of 104, and
-        # eleven epochs are 300 steps.
-        (450, 16, 16, 60, 11),
-        (4500, 32, 16, 22, 3),  # 45 -> 32: 141 steps; 3,000 / 141 = 21.3; 300 / 141 = 2.1
-        (6920, 64, 16, 28, 3),  # 109 steps
-        (22500, 128, 32, 18, 2),  # 176 steps
-        (500_000, 128, 32, 4, 2),  # 3,907 steps
+        # eighteen would be 500 steps.
+        (450, 16, 16, 60, 12),
+        (4500, 32, 16, 22, 4),  # 45 -> 32: 141 steps; 3,000 / 141 = 21.3; 500 / 141 = 3.5
+        (6920, 64, 16, 28, 5),  # 109 steps
+        (22500, 128, 32, 18, 3),  # 176 steps
+        (500_000, 128, 32, 4, 3),  # 3,907 steps
         (1, 16, 16, 60, 12),
     ],
 )

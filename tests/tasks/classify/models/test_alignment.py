@@ -20,10 +20,10 @@ def sides() -> tuple[Tokenizer, Sides]:
     return tokenizer, tuple(tokenizer.encode(pl.Series(column)) for column in (FIRST, SECOND))
 
 
-def literal(layer: Alignment, first: Tensor, second: Tensor) -> Tensor:
+def literal(layer: Alignment, first: Tensor, second: Tensor | None = None) -> Tensor:
     """Eqs. 1-4, word by word."""
-    found = []
-    for own, other in ((first, second), (second, first)):
+    found: list[Tensor] = []
+    for own, other in ((first, first),) if second is None else ((first, second), (second, first)):
         compared = []
         for word in own:
             aligned = torch.zeros_like(word)
@@ -31,9 +31,10 @@ def literal(layer: Alignment, first: Tensor, second: Tensor) -> Tensor:
                 scores = torch.stack([layer.attend(word) @ layer.attend(one) for one in other])
                 aligned = sum((share * one for share, one in zip(scores.softmax(0), other, strict=True)), aligned)
             compared.append(layer.compare(torch.cat([word, aligned, word - aligned, word * aligned])))
-        rows = torch.stack(compared) if compared else torch.zeros(1, layer.width // 4)
+        rows = torch.stack(compared) if compared else torch.zeros(1, layer.project.out_features)
         found += [rows.mean(0), rows.max(0).values]
-    return torch.cat(found)
+    normal: Tensor = layer.after(torch.cat(found))
+    return normal
 
 
 def test_pairs_are_those_of_a_loop_and_padding_is_invisible() -> None:
@@ -43,8 +44,8 @@ def test_pairs_are_those_of_a_loop_and_padding_is_invisible() -> None:
     data = Passages(encoded)
     together, pooled = layer(lambda items: table[items], data.batch(np.arange(4)))
     for record in range(4):
-        words = [layer.project(table[torch.from_numpy(side.select(slice(record, record + 1)).ids.astype(np.int64))])
-                 for side in encoded]  # fmt: skip
+        ids = [side.select(slice(record, record + 1)).ids.astype(np.int64) for side in encoded]
+        words = [layer.before(layer.project(table[torch.from_numpy(own)])) for own in ids]
         expected = literal(layer, *words)
         alone, _ = layer(lambda items: table[items], data.batch(np.array([record])))
         assert torch.allclose(together[record], expected, atol=1e-6) and torch.allclose(alone[0], expected, atol=1e-6)
@@ -64,5 +65,5 @@ def test_a_text_of_many_passages_is_aligned_as_one() -> None:
     assert len(batch.owners) == 3 and network.aligned is not None
     output = network(batch)
     words = network.aligned.project(network.table.weight[torch.from_numpy(encoded.ids.astype(np.int64))])
-    expected = literal(network.aligned, words, words)[: network.aligned.width]
+    expected = literal(network.aligned, network.aligned.before(words))
     assert torch.allclose(output.scores[0], network.output(network.hidden(expected).tanh()), atol=1e-5)

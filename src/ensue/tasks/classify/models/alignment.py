@@ -12,7 +12,8 @@ Eqs. 4-5, 6         ``_pool``, and the head of ``TextClassifier``
 
 **Departures.** The comparison reads [a; b; a - b; a * b] and the compared words are averaged and their maximum taken,
 as in Chen et al., Enhanced LSTM for Natural Language Inference, ACL 2017 (Eqs. 14, 15 and 18): a sum grows with the
-length of a text. A text that is no pair is aligned with itself. Where ``centrality`` cuts texts, none is cut here.
+length of a text. Words, and the vector of a pair, pass a LayerNorm, as in every pooling of ``ensue.nn.pooling``. A text
+that is no pair is aligned with itself. Where ``centrality`` cuts texts, none is cut here.
 """
 
 from __future__ import annotations
@@ -72,12 +73,13 @@ class Alignment(nn.Module):
         super().__init__()
         self.paired, self.width = paired, (4 if paired else 2) * hidden
         self.project = nn.Linear(dim, hidden, bias=False)
+        self.before, self.after = nn.LayerNorm(hidden), nn.LayerNorm(self.width)
         self.attend, self.compare = _net(hidden, hidden, dropout), _net(4 * hidden, hidden, dropout)
 
     def forward(self, look: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, list[Pooled]]:
         """(records, width) vectors, and for each block how much each of its words is attended to."""
         words = _Words.of(batch)
-        vectors = self.project(look(words.items))
+        vectors = self.before(self.project(look(words.items)))
         asking = self.attend(vectors)
         half = len(vectors) // 2 if self.paired else len(vectors)
         sides = [slice(0, half), slice(len(vectors) - half, len(vectors))]
@@ -90,7 +92,7 @@ class Alignment(nn.Module):
             toward = masked_softmax(scores if place == 0 else scores.mT, masks[1 - place][:, None])
             found.append(self._pool(own[place], toward @ own[1 - place], masks[place]))
             shares[sides[1 - place], : cuts[1 - place]] = _mean(toward, masks[place]).detach().to(shares.dtype)
-        return torch.cat(found, dim=1), _by_block(shares, words, batch)
+        return self.after(torch.cat(found, dim=1)), _by_block(shares, words, batch)
 
     def _pool(self, words: Tensor, aligned: Tensor, mask: Tensor) -> Tensor:
         """The mean and the maximum of what the comparison says of each word."""

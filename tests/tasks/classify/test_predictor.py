@@ -189,11 +189,9 @@ def test_a_network_that_learns_nothing_is_the_mean_vector_row(vectors: Path, tmp
     assert not alone.metadata.residual and np.ptp(alone.scores(asked)[:, 0]) < np.ptp(network[:, 0])
 
 
-def test_pairs_of_a_blend_are_aligned_and_a_former_setting_stands() -> None:
-    made = fitted(pairs(60, 0), "blend", epochs=1)
-    assert made.settings.pooling == "alignment" and made.network.aligned is not None
-    former = fitted(pairs(60, 0), "blend", epochs=1, pooling="centrality")
-    assert former.network.aligned is None and former.architecture == "pair"
+def test_pairs_of_a_blend_are_aligned_where_that_is_set() -> None:
+    made = fitted(pairs(60, 0), "blend", epochs=1, pooling="alignment")
+    assert made.architecture == "pair" and made.network.aligned is not None
 
 
 def test_words_of_npz_and_text_files_are_listed_alike(tmp_path: Path, vectors: Path) -> None:

@@ -37,7 +37,7 @@ ABOUT: dict[str, tuple[str, str]] = {
         "Gong et al., SCIS 2020",
     ),
     "centrality-bilinear": ("the same, edges by a bilinear score", "Gong et al., SCIS 2020"),
-    "blend": ("centrality (of pairs: decomposable attention) pooled with the counting models", ""),
+    "blend": ("centrality pooled with the counting models", ""),
     "self-attention": ("a BiLSTM and self-attention", "rival in Gong et al., SCIS 2020"),
     "mean": ("a BiLSTM and the mean", "rival in Gong et al., SCIS 2020"),
     "max": ("a BiLSTM and the maximum", "rival in Gong et al., SCIS 2020"),

@@ -23,7 +23,6 @@ from ensue.tasks.classify.catalogue import BEST, MODELS, SHARED
 from ensue.tasks.classify.dataset import Passages, Sides
 from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.model import Baseline, Model, Network
-from ensue.tasks.classify.models.alignment import ALIGNMENT
 from ensue.tasks.classify.models.centrality import TABLE_2, Shape, TextSettings
 from ensue.tasks.classify.remembered import SharedSettings
 from ensue.tasks.classify.sentences import SentencePassages
@@ -111,8 +110,6 @@ class ClassifyState:
         _, settings, schedule = MODELS[name]
         own = {field.name for part in (settings, schedule) if part is not None for field in fields(part)}
         changes = {**(TABLE_2[architecture] if schedule is not None else {}), **(sized or {}), **self.options}
-        if name == "blend" and architecture == "pair" and self.options.get("encoder") is None:
-            changes.setdefault("pooling", ALIGNMENT)
         self.model_name = name
         changes = {key: value for key, value in changes.items() if key in own}
         self.settings, self.schedule = changed(changes, settings, schedule)

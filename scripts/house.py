@@ -29,7 +29,7 @@ BOUNDS = {
     "files that branch on a task": 1,
     "late imports": 55,
     "files above 400 lines": 0,
-    "lines": 48_700,
+    "lines": 54_800,
 }
 NUMBERED = "ensue.tasks.link.index.vector_index"
 """Its ``manifest["next"]`` is the number of the next shard, no task."""

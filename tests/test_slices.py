@@ -58,7 +58,7 @@ CASES: dict[str, Made] = {
         poisoned_texts,
     ),
     "suggest": (
-        lambda: make("suggest", "h-lstm", settings={**FLOOR, **WRITTEN}, device="cpu"),
+        lambda: make("suggest", "h-lstm", settings={**FLOOR, **WRITTEN, "refit": False}, device="cpu"),
         lambda: queries(typed(200, 0)),
         lambda seed: queries(typed(30, seed)),
         poisoned_sessions,

@@ -30,9 +30,12 @@ def test_a_table_has_the_same_loss_and_one_over_drawn_ids() -> None:
     items, targets = nn.Embedding(4, 2, _weight=WEIGHT), torch.tensor([3])
     whole = table_loss(HIDDEN, items, targets, Sampler(4), None)
     torch.testing.assert_close(whole, torch.tensor(math.log1p(math.exp(-1.0))))
-    # Of 8 draws from two ids the k that are id 2 count exp(1) / (8 x 1/2) each; those of the target are left out.
-    torch.manual_seed(0)
-    drawn = int((Sampler(4).draw(8) == 2).sum())
-    torch.manual_seed(0)
-    sampled = table_loss(HIDDEN, items, targets, Sampler(4), 8)
-    torch.testing.assert_close(sampled, torch.tensor(math.log1p(drawn / 4 * math.exp(-1.0))))
+    # One draw of two ids: id 2 counts exp(1) / (1 x 1/2), and the target itself is left out.
+    for seed in range(4):
+        torch.manual_seed(seed)
+        drawn = int((Sampler(4).draw(1) == 2).sum())
+        torch.manual_seed(seed)
+        sampled = table_loss(HIDDEN, items, targets, Sampler(4), 1)
+        torch.testing.assert_close(sampled, torch.tensor(math.log1p(drawn * 2 * math.exp(-1.0))))
+    exact = table_loss(HIDDEN, items, targets, Sampler(4), 8)  # more draws than ids: all of them, once
+    torch.testing.assert_close(exact, whole)

@@ -31,7 +31,7 @@ def test_every_question_has_a_row_with_counting_and_the_truth() -> None:
     for row in found.rows:
         assert 0 <= row.score <= 1
         assert row.asked > 0
-        assert row.counting != row.model
+        assert row.counting != row.model or row.score == row.counted  # the best that can be had may be counting
         # Nobody beats the truth by more than chance allows.
         assert row.truth >= row.counted - 3 * row.half
     assert all("counting" in row.verdict for row in found.rows)

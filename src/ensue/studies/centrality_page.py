@@ -62,8 +62,9 @@ def about(sets: Mapping[str, str], absent: Sequence[str], amounts: Amounts, *, q
         f"Each is trained {_times(amounts.seeds)}; figures are means over seeds. ± is half a 95 % interval over "
         "resampled test texts, and seeds where there are several. Every test text counts, the empty ones too. "
         "Probabilities are calibrated by one temperature, found on validation texts; ECE is the calibration error in "
-        "15 bins. Macro-F1 is over the labels that test texts have. Figures are per cent. tfidf (word 1- and 2-grams "
-        "under logistic regression), vectors (the mean vector under the same) and majority need no network.",
+        "15 bins. Macro-F1 is over the labels that test texts have. Figures are per cent. tfidf (words, pairs of words "
+        "and characters under logistic regression), vectors (the mean vector under the same) and majority need no "
+        "network.",
         "",
         *(f"- **{name}**: {text}" for name, text in sets.items()),
     ]

@@ -24,11 +24,11 @@ def literal(layer: Alignment, first: Tensor, second: Tensor | None = None) -> Te
     """Eqs. 1-4, word by word."""
     found: list[Tensor] = []
     for own, other in ((first, first),) if second is None else ((first, second), (second, first)):
-        compared = []
+        compared, asked = [], [layer.attend(one) for one in other]
         for word in own:
             aligned = torch.zeros_like(word)
             if len(other):
-                scores = torch.stack([layer.attend(word) @ layer.attend(one) for one in other])
+                scores = torch.stack([layer.attend(word) @ one for one in asked])
                 aligned = sum((share * one for share, one in zip(scores.softmax(0), other, strict=True)), aligned)
             compared.append(layer.compare(torch.cat([word, aligned, word - aligned, word * aligned])))
         rows = torch.stack(compared) if compared else torch.zeros(1, layer.project.out_features)
@@ -54,6 +54,7 @@ def test_pairs_are_those_of_a_loop_and_padding_is_invisible() -> None:
         assert (part.weights[~block.mask] == 0).all() and ((sums - 1).abs() < 1e-5).logical_or(sums == 0).all()
 
 
+@torch.no_grad()
 def test_a_text_of_many_passages_is_aligned_as_one() -> None:
     torch.manual_seed(0)
     long = [" ".join(f"w{place % 7}" for place in range(600))]

@@ -9,7 +9,7 @@ import pytest
 
 from ensue.data.story import Story, make_story
 from ensue.studies import demo
-from ensue.studies.demo import PARTS, Demo, Part
+from ensue.studies.demo import PARTS, Demo
 
 TINY: dict[str, dict[str, object]] = {
     "posts": {},

@@ -9,7 +9,7 @@ import pytest
 
 from ensue.data.story import Story, make_story
 from ensue.studies import demo
-from ensue.studies.demo import PARTS, Demo
+from ensue.studies.demo import PARTS, Demo, Part
 
 TINY: dict[str, dict[str, object]] = {
     "posts": {},
@@ -27,9 +27,7 @@ def small_story(*, seed: int = 0) -> Story:
 
 def shrink(patch: pytest.MonkeyPatch) -> None:
     """Make the demonstration small for as long as the patch holds."""
-    # Of so little, best is a counting row, and there would be no weights to look at.
-    models = {part.name: "mtn" if part.name == "searching" else part.model for part in PARTS}
-    parts = [part._replace(model=models[part.name], settings=TINY[part.name]) for part in PARTS]
+    parts = [Part(*part[:5], TINY[part.name]) for part in PARTS]
     patch.setattr(demo, "make_story", small_story)
     patch.setattr(demo, "PARTS", tuple(parts))
 

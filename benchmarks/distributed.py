@@ -54,16 +54,15 @@ def child(clicks: int, items: int) -> None:
     data = made_up(clicks, items)
     with ranks() as (rank, world):
         predictor = NextPredictor("sansr", settings={"epochs": 1, "refit": False}, seed=0, device="cpu")
-        begun, steps, cpu = 0.0, 0.0, 0.0
+        begun, steps, cpu, epoch = 0.0, 0.0, 0.0, 0.0
         for report in predictor.fit(data):
             if report.step == 1:
                 begun, cpu = time.perf_counter(), time.process_time()
             if report.valid is None:
                 steps = time.perf_counter() - begun
             if report.stopped:
-                cpu = time.process_time() - cpu
+                epoch, cpu = report.seconds, time.process_time() - cpu
         if rank == 0:
-            epoch = predictor.seconds_an_epoch or 0.0
             rounded = {"epoch": epoch, "steps_after_the_first": steps, "cpu_after_the_first_step": cpu}
             print(json.dumps({"ranks": world, **{name: round(spent, 2) for name, spent in rounded.items()}}))
 

@@ -125,7 +125,7 @@ def test_the_figures_hold_the_tables(finished: tuple[Study, Watcher, Path], tmp_
     assert titles == [
         f"Figure 2: residuals ({YOOCHOOSE}, full)",
         f"Figure 2: residuals ({YOOCHOOSE}, sampled)",
-        f"Figure 3: seconds an epoch ({YOOCHOOSE})",
+        f"Figure 3: CPU seconds an epoch ({YOOCHOOSE})",
         f"Figure 4: width ({YOOCHOOSE}, full)",
         f"Figure 4: width ({YOOCHOOSE}, sampled)",
     ]

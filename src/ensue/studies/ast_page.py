@@ -165,7 +165,7 @@ def _cost(rows: Rows) -> list[str]:
             "model": row["model"],
             "parameters": f"{row['parameters']:,}",
             "epochs": ", ".join(map(str, row["epochs"])),
-            "seconds an epoch": row["seconds_an_epoch"],
+            "CPU seconds an epoch": row["seconds_an_epoch"],
             "validation MRR": f"{100 * row['validation_mrr']:.1f}",
         }
         for row in rows

@@ -291,8 +291,8 @@ def _cost(rows: Rows, timed: Rows) -> list[str]:
         "",
         *plain(timed),
         "",
-        f"And seconds an epoch in the trainings above, checks on validation texts included; their ratio to {PEER}'s "
-        "holds as far as the machine had nothing else to do:",
+        "And CPU seconds an epoch in the trainings above, checks on validation texts included, with their ratio to "
+        f"{PEER}'s:",
         "",
     ]
     found = []

@@ -178,7 +178,7 @@ def _cost(rows: Rows) -> list[str]:
         base = [own["seconds_an_epoch"] for own in rows if (own["data"], own["model"]) == (row["data"], "lstm")]
         line = {"data": row["data"], "model": row["model"], "parameters": f"{row['parameters']:,}"}
         line |= {"paper": row["paper_parameters"] or "", "epochs": ", ".join(map(str, row["epochs"]))}
-        line |= {"seconds an epoch": row["seconds_an_epoch"]}
+        line |= {"CPU seconds an epoch": row["seconds_an_epoch"]}
         line["to LSTM"] = f"{row['seconds_an_epoch'] / base[0]:.2f}" if base and base[0] else ""
         line["paper, seconds"] = row["paper_seconds"] or ""
         table.append(line)

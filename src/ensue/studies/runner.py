@@ -121,7 +121,7 @@ def means(found: BootstrapResult) -> Row:
 
 
 def spent(cells: Sequence[CachedRun]) -> Row:
-    """What some seeds' trainings took: epochs of each, and seconds an epoch."""
+    """What some seeds' trainings took: epochs of each, and CPU seconds an epoch."""
     return {"epochs": [cell["epochs"] for cell in cells], "seconds_an_epoch": mean_of(cells, "seconds_an_epoch", 2)}
 
 

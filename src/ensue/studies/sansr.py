@@ -1,6 +1,6 @@
 """SANSR's tables and figures (Sun et al., IEEE Access 2019) on the data at hand, every row under both protocols.
 
-Tables 1 (results), 2 (data) and 3 (heads x blocks), figures 2 (residuals), 3 (seconds an epoch) and 4 (width). It
+Tables 1 (results), 2 (data) and 3 (heads x blocks), figures 2 (residuals), 3 (CPU seconds an epoch) and 4 (width). It
 takes hours, so each finished cell is kept, and the same command goes on where it was stopped.
 """
 

@@ -65,7 +65,7 @@ def write(head: Sequence[str], tables: Mapping[str, Rows]) -> str:
         rows = [row for row in tables["overall"] if row["data"] == data]
         lines += [f"## Table 1: {data}", "", *_overall(data, rows), *_verdict(data, rows), ""]
         lines += ["### Figure 2: without residuals", "", *_ablation(rows), ""]
-        lines += ["### Figure 3: seconds an epoch", "", *_cost(rows), ""]
+        lines += ["### Figure 3: CPU seconds an epoch", "", *_cost(rows), ""]
     lines += ["## Table 2: the data", "", *plain(tables["statistics"]), "", STATISTICS_NOTE]
     for data in distinct(tables["grid"], "data"):
         lines += ["", f"## Table 3: heads and blocks, NDCG@20, {data}", ""]
@@ -93,7 +93,9 @@ def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
         cost = {name: _mean(_of(rows, name, "full"), "seconds_an_epoch") for name in _trained(rows)}
         if cost:
             found.append(
-                figures.bars(f"Figure 3: seconds an epoch ({data})", "seconds", list(cost), {"": list(cost.values())})
+                figures.bars(
+                    f"Figure 3: CPU seconds an epoch ({data})", "CPU seconds", list(cost), {"": list(cost.values())}
+                )
             )
     for data in distinct(tables["sizes"], "data"):
         for protocol in ("full", "sampled"):
@@ -157,7 +159,7 @@ def _cost(rows: Rows) -> list[str]:
     found = [
         {
             "model": name,
-            "seconds an epoch": _figure(_mean(_of(rows, name, "full"), "seconds_an_epoch")),
+            "CPU seconds an epoch": _figure(_mean(_of(rows, name, "full"), "seconds_an_epoch")),
             "epochs": ", ".join(str(row["epochs"]) for row in _of(rows, name, "full")),
             "parameters": _of(rows, name, "full")[0]["parameters"],
         }
@@ -182,7 +184,7 @@ def _grid(data: str, rows: Rows) -> list[str]:
 
 def _size(row: Values) -> Row:
     about = {"width": row["size"], "protocol": row["protocol"]}
-    cost = {"seconds an epoch": _figure(row["seconds_an_epoch"])}
+    cost = {"CPU seconds an epoch": _figure(row["seconds_an_epoch"])}
     return {**about, **{label(measure): _figure(row[measure]) for measure in MEASURES}, **cost}
 
 

@@ -47,7 +47,7 @@ class Trained(NamedTuple):
     best_epoch: int
     """Epochs behind the best weights."""
     seconds_an_epoch: float
-    """Checks included."""
+    """CPU seconds of this process, checks included: what else the machine does hardly changes them."""
     improving: bool
     """Whether the last epoch there was came out best."""
     steps: int
@@ -117,7 +117,7 @@ def _epochs(
     """See :func:`train`."""
     with run, whole_steps():
         run.start(fingerprint, resume=resume)
-        first, begun, seed = run.epoch, time.monotonic(), run.seed
+        first, begun, spent, seed = run.epoch, time.monotonic(), time.process_time(), run.seed
 
         def report(epoch: int, step: int, steps: int, loss: float, valid: float | None, stopped: bool) -> Report:
             since = time.monotonic() - begun
@@ -156,7 +156,7 @@ def _epochs(
             if signalled:
                 raise Interruption(signalled)
             yield report(run.epoch, len(plan), len(plan), mean, figure, over)
-        best, seconds = run.restore_best(), (time.monotonic() - begun) / max(1, run.epoch - first)
+        best, seconds = run.restore_best(), (time.process_time() - spent) / max(1, run.epoch - first)
         run.require_learned(data, schedule)
         return Trained(best, seconds, run.improving(schedule), run.taken)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import re
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -131,3 +133,13 @@ def test_seeds_have_their_mean_and_spread(monkeypatch: pytest.MonkeyPatch, width
     _, below = text.getvalue().split("over seeds: the mean and the standard deviation of a figure\n")
     assert "0, 1, 2" in below and "50.00 sd 1.50" in below and "0.250 sd 0.500" in below
     assert "popularity" not in below
+
+
+def test_json_has_null_where_there_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = terminal(monkeypatch, None)
+    show.put_json({"cut": float("inf"), "rows": [float("nan"), 0.5], "way": Path("a")})
+    assert json.loads(text.getvalue(), parse_constant=pytest.fail) == {
+        "cut": None,
+        "rows": [None, 0.5],
+        "way": "a",
+    }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from ensue.studies.provenance import Study
 from ensue.studies.runner import Request
 from ensue.studies.sansr_paper import YOOCHOOSE
 from ensue.tasks.next.catalogue import COUNTING
-from ensue.training.report import Report
+from tests.studies.watcher import Watcher
 
 SIZES = Sizes(sessions=(40, None), labels=(20, None), queries=(10,), posts=(4, None), tested=30)
 TINY = anywhere.Plan(sizes=SIZES, rivals={**dict.fromkeys(anywhere.RIVALS, ()), "next": ("bpr-mf",)}, rivals_up_to=40)
@@ -103,20 +102,6 @@ def test_posts_are_cut_by_number_and_by_article_and_those_scored_are_not_among_t
         assert not {*cut.train.posts.ids} & {*cut.test.posts.ids} and len(cut.train.articles) == 6
         about.append({*cut.train.posts.about})
     assert about[2] == {"a0", "a2", "a4"} and about[3] == {"a1", "a3", "a5"}
-
-
-class Watcher:
-    """Counts the trainings."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-        self.trained = 0
-
-    def log(self, line: str) -> None:
-        self.told.append(line)
-
-    def progress(self, reports: Iterable[Report]) -> None:
-        self.trained += bool(list(reports))
 
 
 def run(data: Path, kept: Path | None, models: tuple[str, ...] = ()) -> tuple[Study, Watcher]:

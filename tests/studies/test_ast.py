@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,8 @@ from ensue.studies.provenance import Study
 from ensue.studies.runner import Request
 from ensue.tasks.link.catalogue import COUNTING
 from ensue.tasks.link.predictor import LinkPredictor
-from ensue.training.report import Report
 from tests.encoders import install
+from tests.studies.watcher import Watcher
 
 CHOSEN = ("ast", "cnn", "best")
 TINY = ast.Plan(options={"heads": 2, "dim": 8, "hidden": 8, "filters": 4, "epochs": 1}, seeds={"clickbait22": 1})
@@ -65,20 +64,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     vectors = np.random.default_rng(0).normal(size=(len(known), 8)).astype(np.float16)
     np.savez(folder / "text" / "vectors" / "sgns100.npz", vectors=vectors, words="\n".join(known))
     return folder
-
-
-class Watcher:
-    """Counts the trainings."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-        self.trained = 0
-
-    def log(self, line: str) -> None:
-        self.told.append(line)
-
-    def progress(self, reports: Iterable[Report]) -> None:
-        self.trained += bool(list(reports))  # counting reports nothing
 
 
 def run(data: Path, kept: Path | None = None, **options: Any) -> tuple[Study, Watcher]:

@@ -26,8 +26,8 @@ from ensue.studies.provenance import Study
 from ensue.studies.runner import Request
 from ensue.tasks.classify.catalogue import COUNTING
 from ensue.tasks.classify.predictor import ClassifyPredictor
-from ensue.training.report import Report
 from ensue.version import __version__
+from tests.studies.watcher import Watcher
 
 MODELS = ("centrality", "self-attention")
 TINY = centrality.Plan(
@@ -80,20 +80,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "text" / "vectors").mkdir()
     np.savez(folder / "text" / "vectors" / "sgns100.npz", vectors=vectors, words="\n".join(words))
     return folder
-
-
-class Watcher:
-    """Counts the trainings."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-        self.trained = 0
-
-    def log(self, line: str) -> None:
-        self.told.append(line)
-
-    def progress(self, reports: Iterable[Report]) -> None:
-        self.trained += bool(list(reports))  # counting reports nothing
 
 
 def run(

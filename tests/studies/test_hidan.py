@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from ensue.studies.runner import Request
 from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.training.report import Report
+from tests.studies.watcher import Watcher
 
 CHOSEN = ("att-lstm", "hidan", "cascade-blend")
 TINY = hidan.Plan(options={"epochs": 1, "dim": 8, "table_dim": 8}, resamples=60, beside=2)
@@ -83,20 +82,6 @@ def write(folder: Path) -> None:
 def _zip(path: Path, lines: list[str]) -> None:
     with gzip.open(path, "wt") as file:
         file.write("\n".join(lines) + "\n")
-
-
-class Watcher:
-    """Counts the trainings."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-        self.trained = 0
-
-    def log(self, line: str) -> None:
-        self.told.append(line)
-
-    def progress(self, reports: Iterable[Report]) -> None:
-        self.trained += bool(list(reports))  # counting reports nothing
 
 
 def run(data: Path, monkeypatch: pytest.MonkeyPatch, kept: Path | None, **options: object) -> tuple[Study, Watcher]:

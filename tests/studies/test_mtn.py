@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +23,8 @@ from ensue.studies.provenance import Study
 from ensue.studies.runner import Request, Trainings
 from ensue.tasks.suggest.catalogue import COUNTING, MODELS
 from ensue.tasks.suggest.predictor import SuggestPredictor
-from ensue.training.report import Report
 from ensue.version import __version__
+from tests.studies.watcher import Watcher
 
 ROOMS = (Path(os.environ.get("ENSUE_DATA", Path(__file__).parents[3] / "shared" / "data")) / "queries").resolve()
 real = pytest.mark.skipif(not ROOMS.is_dir(), reason=f"{ROOMS} is not there")
@@ -72,20 +71,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     write(folder / "queries")
     return folder
-
-
-class Watcher:
-    """Counts the trainings."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-        self.trained = 0
-
-    def log(self, line: str) -> None:
-        self.told.append(line)
-
-    def progress(self, reports: Iterable[Report]) -> None:
-        self.trained += bool(list(reports))  # counting reports nothing
 
 
 def run(

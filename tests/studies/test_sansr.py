@@ -18,6 +18,7 @@ from ensue.studies.sansr_paper import MEASURES, YOOCHOOSE
 from ensue.tasks.next.catalogue import COUNTING
 from ensue.training.report import Report
 from ensue.version import __version__
+from tests.studies.watcher import Watcher
 
 MODELS = ("bpr-mf", "sansr", "sansr-rc")
 TINY = sansr.Plan(
@@ -49,20 +50,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for part, num in (("train", 120), ("test", 40)):
         write(folder / "sessions" / YOOCHOOSE / f"{part}.txt.gz", num, num)
     return folder
-
-
-class Watcher:
-    """Counts the trainings."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-        self.trained = 0
-
-    def log(self, line: str) -> None:
-        self.told.append(line)
-
-    def progress(self, reports: Iterable[Report]) -> None:
-        self.trained += bool(list(reports))  # counting reports nothing
 
 
 def run(

@@ -25,8 +25,13 @@ _READABLE = 16
 
 
 def put_json(found: Any) -> None:
-    """One JSON object on stdout."""
-    put_json_line(json.dumps(found, ensure_ascii=False, default=str))
+    """One JSON object on stdout; what is no number is ``null``, for JSON has neither NaN nor Infinity."""
+    try:
+        text = json.dumps(found, ensure_ascii=False, default=str, allow_nan=False)
+    except ValueError:
+        plain = json.loads(json.dumps(found, default=str), parse_constant=lambda _: None)
+        text = json.dumps(plain, ensure_ascii=False)
+    put_json_line(text)
 
 
 def put_json_line(found: str) -> None:

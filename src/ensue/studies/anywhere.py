@@ -5,6 +5,8 @@ trained on the smaller cuts. The verdict of a cut compares ``best`` with the flo
 scored, on the same resampled data: a floor has the advantage of being chosen by the figures it is judged by, ``best``
 has not.
 
+Beside it, what rules that learn nothing gain by each leak that published figures rest on.
+
 Finished cuts are kept: the same command goes on where it was stopped.
 """
 
@@ -15,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ensue.evaluation import AnyResult, compare
+from ensue.data.histories import Histories
+from ensue.evaluation import AnyResult, compare, untrained_with_leaks
 from ensue.evaluation.bootstrap import BootstrapResult
 from ensue.predictor import AnyPredictor, make
 from ensue.registry import models, settings_of
@@ -66,13 +69,15 @@ def run(data: Path, request: Request) -> Study:
     plan = QUICK if request.quick else FULL
     cuts, absent = find_cuts(data, plan.sizes)
     trainings = request.trainings()
-    tables: Tables = {"verdicts": [], "rows": []}
+    tables: Tables = {"verdicts": [], "rows": [], "leaks": []}
     for cut in cuts:
         names = plan.rivals[cut.task] if cut.learned <= plan.rivals_up_to else ()
         rivals = [name for name in names if not request.models or name in request.models]
         found = _cell(trainings, cut, rivals, request.seeds)
         tables["verdicts"].append(found["verdict"])
         tables["rows"] += found["rows"]
+    for cut in {cut.data: cut for cut in cuts if cut.task == "next"}.values():  # the last of a set learns most
+        tables["leaks"] += _leaks(trainings, cut)
     return Study("anywhere", tables, page.write(tables, absent, quick=request.quick), page.draw(tables))
 
 
@@ -87,6 +92,17 @@ def _cell(trainings: Trainings, cut: Cut, rivals: Sequence[str], seeds: int) -> 
         return _Measured(trainings, cut, seeds).cell(rivals)
 
     return trainings.cells.get(key, made)
+
+
+def _leaks(trainings: Trainings, cut: Cut) -> Rows:
+    """What an untrained rule gains by each leak of a set."""
+    key = {"leaks": cut.data, "part": cut.part, "fingerprint": cut.fingerprint, "tested": len(cut.test)}
+
+    def rows() -> Rows:
+        assert isinstance(cut.train, Histories) and isinstance(cut.test, Histories)
+        return [{"data": cut.data, **row.to_dict()} for row in untrained_with_leaks(cut.train, cut.test)]
+
+    return trainings.rows(key, f"{cut.data}: leaks", rows)
 
 
 class _Measured:
@@ -107,12 +123,12 @@ class _Measured:
         return {"rows": self._rows(result, seconds), "verdict": self._verdict(result, fitted["best"])}
 
     def _fitted(self, name: str, seed: int) -> tuple[AnyPredictor, float]:
-        """A predictor and the seconds that learning took."""
+        """A predictor and the CPU seconds that learning took."""
         has = {setting.name for setting in settings_of(self.cut.task, name)}
         settings = {name: value for name, value in self.cut.settings.items() if name in has}
-        predictor, begun = make(self.cut.task, name, settings=settings, seed=seed), time.perf_counter()
+        predictor, begun = make(self.cut.task, name, settings=settings, seed=seed), time.process_time()
         self.trainings.progress(predictor.fit(self.cut.train))
-        return predictor, time.perf_counter() - begun
+        return predictor, time.process_time() - begun
 
     def _is_floor(self, name: str) -> bool:
         return name in self.models and self.models[name].counting

@@ -23,7 +23,7 @@ def write(tables: Mapping[str, Rows], absent: Sequence[str], *, quick: bool) -> 
         "it stands everything that counts, and of these the one that scores best on the test part is the floor it is "
         "judged by. ± and the difference: 95 % over resampled test data, the same for all, and over seeds where there "
         "are several. Full ranking, micro average; what is known already is ruled out where the training data never "
-        "repeats a value.",
+        "repeats a value. Seconds are CPU seconds of learning.",
         "",
     ]
     if absent:
@@ -34,6 +34,7 @@ def write(tables: Mapping[str, Rows], absent: Sequence[str], *, quick: bool) -> 
         lines += [f"## {task}: `best` beside its best floor, {own[0]['measure']} x 100", "", *_verdicts(own), ""]
     for task in distinct(tables["rows"], "task"):
         lines += [f"## {task}: every row", "", *_rows([row for row in tables["rows"] if row["task"] == task]), ""]
+    lines += ["## What a leak is worth", "", *_leaks(tables["leaks"]), ""] if tables["leaks"] else []
     return "\n".join(lines)
 
 
@@ -95,6 +96,25 @@ def _rows(rows: Rows) -> list[str]:
         said = "; ".join(_said(row, measures) for row in own)
         lines.append(f"| {data} | {part} | {said} |")
     return lines
+
+
+def _leaks(rows: Rows) -> list[str]:
+    """What rules that learn nothing score with a leak and without it."""
+    about = (
+        "Rules that learn nothing, on every event after the first, where they may look at what they should not: at "
+        "the other rows of a batch of 100 prefixes in the order of the file (a longer prefix holds the answer), at "
+        "what followed an equal prefix in training, at training data that begins after the first of what is scored. "
+        "A model that reads its batch is refused by `compare` and named by `evaluate`; copies and times are named by "
+        "`check`."
+    )
+    names = list(rows[0]["with_leak"])
+    lines = [f"| data | leak | touches | rule | {' | '.join(f'{name}, with | without' for name in names)} |"]
+    lines.append("|---" * (4 + 2 * len(names)) + "|")
+    for row in rows:
+        cells = (f"{100 * row[side][name]:.1f}" for name in names for side in ("with_leak", "without"))
+        start = f"{row['data']} | {row['leak']} | {100 * row['share']:.1f} % | {row['rule']}"
+        lines.append(f"| {start} | {' | '.join(cells)} |")
+    return [about, "", *lines]
 
 
 def _said(row: Row, measures: Sequence[str]) -> str:

@@ -214,7 +214,7 @@ class _Study:
         key["options"] = dict(plan.timed)
         lengths = {kind: words.astype(np.int64) for kind, words in sizes.items()}
         timed = partial(step_times, names, plan.timed, lengths, dim=100, repeats=plan.repeats)
-        return self.trainings.timed(key, "the time of a step under each pooling", timed)
+        return self.trainings.rows(key, "the time of a step under each pooling", timed)
 
     def _key(self, texts: TextSet, whole: str, model: str, seed: int) -> Row:
         """All that decides a cell, but the program's version, which stands in the cell."""

@@ -182,7 +182,7 @@ class _Study:
         options = {name: self._options(name) for name in names}
         key = {"timed": options, "batch": plan.batch, "repeats": plan.repeats}
         timed = partial(step_times, options, targets, num_ids=5000, batch=plan.batch, repeats=plan.repeats)
-        return self.trainings.timed(key, "the time of a step of each network", timed)
+        return self.trainings.rows(key, "the time of a step of each network", timed)
 
     def _options(self, model: str, depth: str = "") -> Row:
         """All settings of a training that are not the model's own."""

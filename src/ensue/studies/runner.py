@@ -62,12 +62,12 @@ class Trainings:
 
         return self.cells.get(key, make)
 
-    def timed(self, key: Values, said: str, rows: Callable[[], Rows]) -> Rows:
-        """The times of steps, kept as one cell."""
+    def rows(self, key: Values, said: str, make_rows: Callable[[], Rows]) -> Rows:
+        """Rows that are made at once, kept as one cell."""
 
         def make() -> CachedRun:
             self.log(said)
-            return {"rows": rows()}
+            return {"rows": make_rows()}
 
         found: Rows = self.cells.get(key, make)["rows"]
         return found

@@ -14,7 +14,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from ensue.data.packed import Opening
+from ensue.data.packed import Opening, is_pattern
 from ensue.errors import DataError, SettingError
 from ensue.registry import require_task
 from ensue.settings import parse
@@ -36,6 +36,8 @@ def present(path: Path | None) -> Path | None:
         if path is not None and S_ISFIFO(path.stat().st_mode):
             return _drained(path)
     except FileNotFoundError as error:
+        if path is not None and is_pattern(path):
+            return path
         raise DataError(f"{path}: no such file; check the name") from error
     except (OSError, ValueError):  # the reader says what is wrong
         return path
@@ -100,7 +102,8 @@ Data = Annotated[
     typer.Argument(
         callback=present,
         help="a log, queries or labelled texts: CSV, TSV, Excel, JSON Lines, Parquet, or a layout known by its "
-        "shape; of link left out where --queries and --qrels name all there is",
+        "shape; of next also a folder of such logs, a pattern in quotes ('logs/*.parquet'), or what `ensue prepare` "
+        "wrote; of link left out where --queries and --qrels name all there is",
         show_default=False,
     ),
 ]

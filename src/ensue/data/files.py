@@ -59,6 +59,8 @@ class Content:
     """The number that people give the first row of data; of a sheet the row under its header."""
     first_line: int = 1
     """The number that an editor gives the first line of the text."""
+    part: tuple[int, int] | None = None
+    """Of Parquet, the first row that is read and how many are; all unless given."""
 
     @property
     def source(self) -> Path | bytes:
@@ -121,11 +123,18 @@ class Content:
         """
         with answering(self.path):
             wanted = list(self.schema() if columns is None else dict.fromkeys(columns))
+            scan = pl.scan_parquet(self.source)
+            if self.part is not None:
+                return scan.select(wanted).slice(*self.part).collect()
             # A run of equal values is packed without any limit: each still takes its place in memory.
-            rows = pl.scan_parquet(self.source).select(pl.len()).collect().item()
+            rows = self.num_rows()
             if rows * max(len(wanted), 1) * _BYTES_A_CELL > memory_at_hand():
                 raise DataError(f"{self.path}: {rows:,} rows of {len(wanted)} columns need more memory than there is")
             return pl.read_parquet(self.source, columns=wanted)
+
+    def num_rows(self) -> int:
+        """How many rows Parquet holds."""
+        return int(pl.scan_parquet(self.source).select(pl.len()).collect().item())
 
     def delimited(self, read: partial[pl.DataFrame], refuse: Callable[[], None]) -> pl.DataFrame:
         """A table with polars, past separators that trail.
@@ -169,7 +178,7 @@ class Content:
 
     def place(self, row: int) -> str:
         """The place of a row of Parquet or of a sheet, from 0, for messages."""
-        return f"{self.path} row {row + self.first_row}"
+        return f"{self.path} row {row + self.first_row + (self.part[0] if self.part else 0)}"
 
     def rows(self, separator: str, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
         """Every CSV record, the empty ones too, with the number of the line it begins on.

@@ -17,6 +17,7 @@ from ensue.data.queries.formats import is_query_log
 from ensue.data.sequences.columns import ROLES as LOG_ROLES
 from ensue.data.sequences.columns import find_columns
 from ensue.data.sequences.formats import recognise
+from ensue.data.sequences.sources import is_several
 from ensue.data.table import Table, read_object
 from ensue.data.texts.formats import ROLES as TEXT_ROLES
 from ensue.data.texts.formats import is_labelled, read_rows
@@ -40,7 +41,7 @@ def kind_of(
     text; ready-made sessions are one if their header says so, and ``{"values": […]}`` whose values are phrases. Other
     such sessions, and those without a header, could be of anything and stay logs of events. A table is labelled texts
     if it has a text and a label, or a text and not what a log needs. The first line decides. A folder that holds a file
-    of articles and one of posts, and what a collector exports, are ``posts``.
+    of articles and one of posts, and what a collector exports, are ``posts``; any other folder is of logs of events.
 
     Args:
         path: the file.
@@ -61,6 +62,8 @@ def kind_of(
 def _kind_of(path: Path, stated: set[str], phrases: bool, opening: Opening) -> Kind:
     if is_corpus(path):
         return "posts"
+    if is_several(path):
+        return "sequences"
     if phrases or (stated & set(TEXT_ROLES)):
         return "texts"
     if "query" in stated:

@@ -38,6 +38,11 @@ class Opening(TypedDict, total=False):
     """Gigabytes that a packed file may unpack to; 64 times its size, and half of the memory at hand, unless stated."""
 
 
+def is_pattern(path: Path) -> bool:
+    """Whether a name stands for the files that fit it, such as ``logs/*.parquet``, and is no file's own."""
+    return bool(set(str(path)) & set("*?[")) and not path.exists()
+
+
 def packing(data: bytes) -> str | None:
     """``gzip``, ``xz`` or ``zst`` by the first bytes of a file, or ``None``."""
     return next((kind for magic, kind in MAGIC.items() if data.startswith(magic)), None)

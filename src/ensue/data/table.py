@@ -84,15 +84,24 @@ class Table:
         Raises:
             DataError: none holds anything.
         """
-        if len(self.frame) and not min(self.frame.null_count().row(0)):
-            return self
-        kept = ~self.frame.select(pl.all_horizontal(pl.all().is_null())).to_series()
-        if not kept.any():
+        table, empty = self.without_empty()
+        if not len(table.frame):
             raise DataError(f"{path}: has a header but no {kind}")
-        if every or kept.all():
+        if every or not empty:
             return self
-        note = f"{plural(len(kept) - int(kept.sum()), 'empty row')} skipped"
-        return replace(self.select(kept), notes=(*self.notes, note))
+        return replace(table, notes=(*self.notes, skipped(empty)))
+
+    def without_empty(self) -> tuple[Table, int]:
+        """The rows that hold anything, and how many do not."""
+        if not len(self.frame) or not min(self.frame.null_count().row(0)):
+            return self, 0
+        kept = ~self.frame.select(pl.all_horizontal(pl.all().is_null())).to_series()
+        return (self, 0) if kept.all() else (self.select(kept), len(kept) - int(kept.sum()))
+
+
+def skipped(empty: int) -> str:
+    """A note on rows that hold nothing."""
+    return f"{plural(empty, 'empty row')} skipped"
 
 
 def read_table(content: Content, find: Callable[[Sequence[str]], Found]) -> Table:

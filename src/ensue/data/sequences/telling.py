@@ -15,6 +15,7 @@ from ensue.data.packed import Opening
 from ensue.data.sequences.columns import find_columns
 from ensue.data.sequences.formats import READERS, recognise
 from ensue.data.sequences.sessions import find_lists
+from ensue.data.sequences.sources import files_of
 from ensue.data.table import ReadOptions, names_of, read_object, read_objects, sample_objects
 from ensue.errors import DataError
 from ensue.lines import quoted
@@ -34,7 +35,7 @@ def telling_columns(
     """A line for each column, beside sequence and value, that tells the value of the next row of its sequence.
 
     Args:
-        path: a table of events; of other layouts there is no column to speak of.
+        path: a table of events, of several files the first; of other layouts there is no column to speak of.
         columns: roles to names, as the reader of sequences has them.
         opening: ``encoding``, ``sheet`` and ``max_unpacked``.
 
@@ -42,7 +43,7 @@ def telling_columns(
     options = ReadOptions(columns=columns or {}, **opening)
     # The reader says what is wrong with a file; a column that it never looks at may hold anything.
     with suppress(DataError), answering(path):
-        content = options.open(path)
+        content = options.open(files_of(Path(path))[0])
         if (frame := _whole(content)) is not None:
             return _told(frame, find_columns(content.path, frame.columns, options.columns)[0])
     return []

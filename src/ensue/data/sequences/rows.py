@@ -1,0 +1,193 @@
+"""Tables with one event a row, as they stand in a file: their columns by role, nothing grouped yet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+
+import polars as pl
+
+from ensue.data.clock import is_number
+from ensue.data.delimited import Delimited
+from ensue.data.files import Content
+from ensue.data.roles import Found
+from ensue.data.sequences.columns import WITHIN, find_columns, is_retailrocket, is_typed
+from ensue.data.sequences.formats import READERS, recognise
+from ensue.data.sequences.sessions import Lists, add_offsets, find_lists
+from ensue.data.table import (
+    ReadOptions,
+    Table,
+    names_of,
+    read_delimited,
+    read_json,
+    read_parquet,
+    sample_objects,
+)
+from ensue.errors import DataError, SettingError
+from ensue.lines import quoted
+
+_SEPARATORS = ("\t", ",", ";", "|")
+_YOOCHOOSE = ("session", "time", "item", "category")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Events of a table, the file's order."""
+
+    layout: str
+    table: Table
+    """Columns ``sequence``, ``value`` and maybe ``time`` and ``within``."""
+
+    @property
+    def unordered(self) -> bool:
+        """Whether the layout is known to keep events in no order of time."""
+        return WITHIN in self.table.columns or self.layout in ("retailrocket", "recbole")
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Role -> column; empty for Yoochoose, whose columns have no names."""
+        return {} if self.layout == "yoochoose" else self.table.columns
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the layout has to say beside the table's own notes."""
+        if self.layout != "retailrocket":
+            return ()
+        return ("rows of every kind of event are kept, views, carts and transactions",)
+
+    def times(self) -> pl.Series | None:
+        """(rows,) numbers, dates or texts of either, named as in the file; ``None`` where there are none."""
+        frame, columns = self.table.frame, self.table.columns
+        if "time" not in columns:
+            return None
+        times = frame["time"].rename(columns["time"])
+        if WITHIN in columns:
+            return add_offsets(times, frame[WITHIN].rename(columns[WITHIN]), self.table.where)
+        return times
+
+    def require_filled(self) -> None:
+        """Refuse an event without a sequence or a value.
+
+        Raises:
+            DataError: at the first.
+        """
+        for role in ("sequence", "value"):
+            column = self.table.frame[role]
+            empty = column.is_null().arg_true() if column.null_count() else pl.Series(dtype=pl.UInt32)
+            if not len(empty) and not (column.dtype.is_numeric() or column.dtype.is_temporal()):
+                empty = (column.cast(pl.String) if column.dtype != pl.Categorical else column).eq("").arg_true()
+            if len(empty):
+                place = self.table.where(empty[0])
+                name = quoted(self.table.columns[role])
+                raise DataError(f"{place}: column {name} is empty; every event needs a {role}")
+
+
+def layout_of(content: Content, options: ReadOptions) -> str | None:
+    """The layout that a file's head has, see :func:`~ensue.data.sequences.formats.recognise`.
+
+    Raises:
+        SettingError: columns are stated for a layout that has none.
+    """
+    layout = recognise(content)
+    if options.columns and (layout in READERS or layout == "yoochoose"):
+        raise SettingError(f"{content.path}: the layout {layout} has no columns; leave --columns out")
+    return layout
+
+
+def holds_lists(content: Content, options: ReadOptions, layout: str | None) -> bool:
+    """Whether a file of this layout has a whole sequence in a row."""
+    if layout == "parquet":
+        return isinstance(content.schema().get("values"), pl.List) and not options.columns
+    return layout in READERS or (layout is None and lists_of(content, options) is not None)
+
+
+def lists_of(content: Content, options: ReadOptions) -> tuple[Delimited, Lists] | None:
+    """The columns of a RecBole file with a whole session in a row; ``None`` of another table.
+
+    Raises:
+        DataError: what should be a header is none.
+    """
+    delimited = _delimited(content)
+    names = delimited.names
+    typed = is_typed(names, f"{content.path}:{delimited.number}")
+    lists = find_lists(names) if typed and not options.columns else None
+    return None if lists is None else (delimited, lists)
+
+
+def find_roles(content: Content, options: ReadOptions, layout: str | None) -> Found:
+    """The columns that :func:`read_rows` will read, by role, without reading any row but the first.
+
+    Raises:
+        DataError: a role without a column.
+    """
+    if layout == "yoochoose":
+        names: Sequence[str] = _YOOCHOOSE
+    elif layout == "parquet":
+        names = list(content.schema())
+    else:
+        names = names_of(sample_objects(content)) if layout == "jsonl events" else _delimited(content).names
+    return find_columns(content.path, names, options.columns)
+
+
+def read_rows(content: Content, options: ReadOptions, layout: str | None) -> Rows:
+    """The events of a table.
+
+    Args:
+        content: the file, or a part of it under its header.
+        options: how it is read.
+        layout: what :func:`layout_of` says of the whole file, a layout with one event a row.
+
+    Raises:
+        DataError: the first row that does not fit.
+    """
+    find = partial(find_columns, content.path, stated=options.columns)
+    if layout == "yoochoose":
+        delimited = Delimited(content, ",", strict=False, given=_YOOCHOOSE)
+        table = read_delimited(delimited, find(_YOOCHOOSE)[0], (), {"item": pl.Categorical})
+        return Rows(layout, table)
+    if layout == "parquet":
+        return Rows(content.layout, read_parquet(content, find))
+    if layout == "jsonl events":
+        return Rows(layout, read_json(content, find, refused=(list, dict, bool)))
+    return _read_delimited(content, options, find)
+
+
+def _read_delimited(content: Content, options: ReadOptions, find: Callable[[Sequence[str]], Found]) -> Rows:
+    delimited = _delimited(content)
+    names = delimited.names
+    typed = is_typed(names, f"{content.path}:{delimited.number}")
+    columns, notes = find(names)
+    if content.path.suffix == ".inter" and not typed:
+        notes = (*notes, "the header has no RecBole types such as item_id:token; columns are found by their names")
+    types: dict[str, type[pl.DataType]] = {columns["value"]: pl.Categorical}
+    if "time" in columns and options.time_unit != "iso":
+        at = names.index(columns["time"])
+        rows = islice(delimited.rows(), 1, 100)
+        if is_number(next((row[at] for _, row in rows if len(row) > at and row[at]), "")):
+            types[columns["time"]] = pl.Float64
+    table = read_delimited(delimited, columns, notes, types)
+    if is_retailrocket(names):
+        return Rows("retailrocket", table)
+    return Rows("recbole" if typed else "diginetica" if WITHIN in columns else table.layout, table)
+
+
+def _delimited(content: Content) -> Delimited:
+    """A table of events: what would be its first line of data, or one column alone, is no header."""
+    line = content.head(1)[0]
+    delimited = Delimited(content, max(_SEPARATORS, key=line.count), strict=False)
+    header = content.names(delimited.separator)
+    where = f"{content.path}:{delimited.number}"
+    if len(header) < 2:
+        raise DataError(
+            f"{where}: {quoted(line, 40)} is neither a header nor a layout known here; give one, such as "
+            "session,item,time, or of texts, queries and posts name the task: classify, suggest, link"
+        )
+    named = header[not header[0].strip() :]  # a table may begin with a column of row numbers that has no name
+    if any(not name.strip() or is_number(name) or re.match(r"\d{4}-\d\d-\d\d", name) for name in named):
+        raise DataError(
+            f"{where}: a header was expected, but {quoted(line, 40)} looks like data; add a line of column names"
+        )
+    return delimited

@@ -1,0 +1,197 @@
+"""Which files a name stands for, a file, a folder or a pattern such as ``logs/*.parquet``; and their rows as one table.
+
+The files of a folder are read as if they stood one below the other, in the order of their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from ensue.data.packed import is_pattern
+from ensue.data.sequences.rows import Rows, find_roles, holds_lists, layout_of, read_rows
+from ensue.data.table import ReadOptions, Table, skipped
+from ensue.errors import DataError
+from ensue.lines import listed, plural
+
+KNOWN = (".parquet", ".pq", ".csv", ".tsv", ".jsonl", ".ndjson", ".inter", ".txt", ".dat", ".log")
+"""Endings of the files that are read of a folder; each may be packed."""
+_PACKED = (".gz", ".xz", ".zst")
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file with one event a row, and what its head says."""
+
+    path: Path
+    layout: str | None
+    columns: dict[str, str]
+    """Role -> column."""
+    size: int
+    """Bytes on disk."""
+    rows: int
+    """Of Parquet how many rows it holds, of others 0."""
+    whole_numbers: bool
+    """Whether sequences are whole numbers of at most 64 bits."""
+
+
+def is_several(path: Path) -> bool:
+    """Whether a name stands for the files of a folder, or those that fit a pattern."""
+    return path.is_dir() or is_pattern(path)
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files that a name stands for, in the order of their names.
+
+    Of a folder those at any depth whose names end as in ``KNOWN``; names that begin with a point or an underscore are
+    passed over, as engines leave them behind.
+
+    Raises:
+        DataError: a folder without such a file, or a pattern that no file fits.
+    """
+    if not is_several(path):
+        return [path]
+    if not path.is_dir():
+        start = Path(path.anchor)
+        fitting = sorted(found for found in start.glob(str(path.relative_to(start))) if found.is_file())
+        if not fitting:
+            raise DataError(f"{path}: no file has such a name; check the pattern")
+        return fitting
+    inside = sorted(found for found in path.rglob("*") if found.is_file() and _visible(found.relative_to(path)))
+    logs = [found for found in inside if _ending(found) in KNOWN]
+    if not logs:
+        holds = listed((str(found.relative_to(path)) for found in inside[:_SHOWN]), _SHOWN) if inside else "nothing"
+        raise DataError(
+            f"{path}: is a folder; name a file in it, or one that holds files that end in {', '.join(KNOWN)} (packed "
+            f"or not): this one holds {holds}{' and more' * (len(inside) > _SHOWN)}"
+        )
+    return logs
+
+
+def sources_of(files: Sequence[Path], options: ReadOptions) -> list[Source]:
+    """What the heads of files say, before any of them is read.
+
+    Raises:
+        DataError: a file that cannot be read, keeps a sequence a row, or differs from the first in its kind or in the
+            columns that are read.
+    """
+    found = [_source(path, options) for path in files]
+    first = found[0]
+    for other in found[1:]:
+        if other.layout != first.layout:
+            kinds = (source.layout or "a table of text" for source in (other, first))
+            raise DataError(
+                f"{other.path}: is {next(kinds)}, but {first.path} is {next(kinds)}; what is read together must be of "
+                "one kind: name some of the files by a pattern in quotes, such as 'logs/*.parquet'"
+            )
+        if other.columns != first.columns:
+            roles = (", ".join(f"{role}={name}" for role, name in source.columns.items()) for source in (other, first))
+            raise DataError(
+                f"{other.path}: its columns are {next(roles)}, but those of {first.path} are {next(roles)}; rename "
+                "them, state --columns, or name some of the files by a pattern in quotes, such as 'logs/*.parquet'"
+            )
+    return found
+
+
+def _source(path: Path, options: ReadOptions) -> Source:
+    if path.is_file() and not path.stat().st_size:
+        raise DataError(f"{path}: is empty; fetch it again, or take it out of the folder")
+    content = options.open(path)
+    layout = layout_of(content, options)
+    if holds_lists(content, options, layout):
+        raise DataError(
+            f"{path}: has a sequence a row ({layout or 'recbole lists'}), and such files are read one at a time; name "
+            "one file"
+        )
+    columns, _ = find_roles(content, options, layout)
+    parquet = layout == "parquet"
+    kind = content.schema()[columns["sequence"]] if parquet else pl.String()
+    return Source(
+        path,
+        layout,
+        columns,
+        path.stat().st_size,
+        content.num_rows() if parquet else 0,
+        kind.is_integer() and kind not in (pl.UInt64, pl.Int128, pl.UInt128),
+    )
+
+
+def rows_together(path: Path, sources: Sequence[Source], options: ReadOptions) -> Rows:
+    """The events of files, one below the other, none without content.
+
+    Raises:
+        DataError: the first row that does not fit, times of two kinds, or no event in any file.
+    """
+    parts, notes = list[Rows](), dict[str, None]()
+    empty = rowless = 0
+    for source in sources:
+        content = options.open(source.path)
+        rows = read_rows(content, options, source.layout)
+        table, without = rows.table.without_empty()
+        empty += without
+        rowless += not len(table.frame)
+        notes |= dict.fromkeys((*content.notes, *table.notes))
+        parts += [replace(rows, table=table)] if len(table.frame) else []
+    if not parts:
+        raise DataError(f"{path}: none of {plural(len(sources), 'file')} holds an event")
+    kinds = [time_kind(rows) for rows in parts]
+    for rows, kind in zip(parts, kinds, strict=True):
+        require_kind(kind, kinds[0], rows.table.where(0), parts[0].table.where(0))
+    ends = np.array([*accumulate(len(rows.table.frame) for rows in parts)])
+
+    def where(row: int) -> str:
+        """Of files with 3 and 2 rows, row 3 is row 0 of the second."""
+        file = int(np.searchsorted(ends, row, side="right"))
+        return parts[file].table.where(row - (int(ends[file - 1]) if file else 0))
+
+    frame = pl.concat([_texts(rows.table.frame) for rows in parts], how="vertical_relaxed")
+    said = (*notes, *notes_on_files(len(sources), rowless), *((skipped(empty),) if empty else ()))
+    return replace(parts[0], table=Table(parts[0].layout, frame, where, parts[0].table.columns, said))
+
+
+def notes_on_files(files: int, rowless: int) -> tuple[str, ...]:
+    """How many files were read as one log, and how many of them hold no event."""
+    if files == 1:
+        return ()
+    without = f"; {plural(rowless, 'file holds', 'files hold')} no event" if rowless else ""
+    return (f"{files:,} files read as one log, in the order of their names{without}",)
+
+
+def time_kind(rows: Rows) -> str:
+    """``numbers``, ``dates`` (as Parquet has them), ``texts``, or nothing where there are no times."""
+    if "time" not in rows.table.frame.columns:
+        return ""
+    kind = rows.table.frame["time"].dtype
+    return "dates" if kind.is_temporal() else "numbers" if kind.is_numeric() else "texts"
+
+
+def require_kind(kind: str, first: str, where: str, begin: str) -> None:
+    """Refuse times of another kind than those that came first.
+
+    Raises:
+        DataError: naming both places.
+    """
+    if kind != first:
+        raise DataError(f"{where}: times are {kind} here, but {first} at {begin}; write all times in one way")
+
+
+def _texts(frame: pl.DataFrame) -> pl.DataFrame:
+    """Sequences and values as texts, so that files that keep them as numbers and as texts go together."""
+    texts = [name for name in ("sequence", "value") if frame[name].dtype != pl.Categorical]
+    return frame.with_columns(pl.col(texts).cast(pl.String))
+
+
+def _visible(inside: Path) -> bool:
+    return not any(part.startswith((".", "_")) for part in inside.parts)
+
+
+def _ending(path: Path) -> str:
+    """``.csv`` of ``clicks.csv.gz``."""
+    name = path.with_suffix("") if path.suffix.lower() in _PACKED else path
+    return name.suffix.lower()

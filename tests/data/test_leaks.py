@@ -6,8 +6,17 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ensue.data import leaks
 from ensue.data.histories import Histories
-from ensue.data.leaks import Telling, answers_beside, before_the_last, begun_beside, near_sequences, telling_words
+from ensue.data.leaks import (
+    Telling,
+    answers_beside,
+    before_the_last,
+    begun_beside,
+    near_sequences,
+    near_texts,
+    telling_words,
+)
 from ensue.records import History
 
 
@@ -49,6 +58,14 @@ def test_sequences_that_nearly_repeat_one() -> None:
     # are too few to be called one.
     test = histories(letters[:10] + "Z" + letters[11:], letters[::-1], "ab", "ABCDEFGH", "ABCDEFGI", letters)
     assert near_sequences(train, test) == 2
+
+
+def test_near_copies_are_not_looked_for_among_many_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = pl.Series(["five words in a text"]), pl.Series(["five words in this text"])
+    histories_of = histories("abcde"), histories("abcdf")
+    assert near_texts(*texts) is not None and near_sequences(*histories_of) is not None
+    monkeypatch.setattr(leaks, "MOST_WORDS", 9)  # both texts, and both histories, hold ten
+    assert near_texts(*texts) is None and near_sequences(*histories_of) is None
 
 
 def test_words_that_are_the_label_by_hand() -> None:

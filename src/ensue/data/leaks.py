@@ -69,24 +69,34 @@ def before_the_last(train: Histories, other: Histories) -> int:
     return int((sides[1] < sides[0].max()).sum())
 
 
-def near_sequences(train: Histories, other: Histories) -> int:
+def not_compared(name: str, things: str) -> str:
+    """Says that near copies were not looked for.
+
+    Args:
+        name: of the other part.
+        things: what it is counted in.
+    """
+    return f"{name}: near copies are not looked for: both parts together hold more than {MOST_WORDS:,} {things}"
+
+
+def near_sequences(train: Histories, other: Histories) -> int | None:
     """How many histories of four values or more nearly repeat one to train on, value for value in runs of three.
 
-    Those that repeat it wholly count too. Nothing is compared beyond ``MOST_WORDS`` events.
+    Those that repeat it wholly count too; ``None`` beyond ``MOST_WORDS`` events, where nothing is compared.
     """
     if len(train.ids) + len(other.ids) > MOST_WORDS:
-        return 0
+        return None
     coded = other.encode(train.vocabulary)
     texts = pl.concat([_as_text(train), _as_text(coded)])
     groups = near_copies(texts)[len(train) :]
     return int(((groups < len(train)) & (other.lengths >= 4)).sum())
 
 
-def near_texts(train: pl.Series, other: pl.Series) -> int:
-    """How many texts nearly repeat one to train on, those that repeat it wholly too; none beyond ``MOST_WORDS``."""
+def near_texts(train: pl.Series, other: pl.Series) -> int | None:
+    """How many texts nearly repeat one to train on, those that repeat it wholly too; ``None`` beyond ``MOST_WORDS``."""
     both = pl.concat([train, other])
     if int(both.str.count_matches(" ", literal=True).sum()) + len(both) > MOST_WORDS:
-        return 0
+        return None
     return int((near_copies(both)[len(train) :] < len(train)).sum())
 
 

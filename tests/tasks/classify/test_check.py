@@ -9,6 +9,7 @@ from dataclasses import asdict
 import polars as pl
 import pytest
 
+from ensue.data import leaks
 from ensue.data.report import ReadReport
 from ensue.data.texts import Texts
 from ensue.errors import DataError
@@ -81,6 +82,13 @@ def test_what_another_file_shares() -> None:
         "1 of 4 (25.0 %) texts of test has a label never seen here ('c')",
     )
     assert (findings.splits["test"].shared, findings.splits["test"].shared_disagree) == (2, 1)
+
+
+def test_near_copies_that_were_not_looked_for_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaks, "MOST_WORDS", 100)  # 40 texts of three words, and one of one
+    assert found(texts(PLENTY), test=texts([("other", "a")])).warnings == (
+        "test: near copies are not looked for: both parts together hold more than 100 words",
+    )
 
 
 def test_groups_on_both_sides() -> None:

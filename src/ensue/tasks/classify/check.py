@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from ensue.data.histories import Index
-from ensue.data.leaks import near_texts, telling_words
+from ensue.data.leaks import near_texts, not_compared, telling_words
 from ensue.data.report import ReadReport
 from ensue.data.texts.dataset import Leaks, Texts, leaks
 from ensue.lines import part_of, quoted
@@ -139,10 +139,12 @@ def leaks_between(texts: Texts, other: Texts, name: str, here: str) -> Iterator[
 
 
 def _near(texts: Texts, other: Texts, name: str, here: str) -> Iterator[str]:
-    """Near copies, more of them than there are copies; of pairs both texts are compared as one."""
+    """Near copies, more of them than there are copies, or that there are too many words; pairs are read as one text."""
     both = (pl.select(pl.concat_str(list(part.texts), separator=" ")).to_series() for part in (texts, other))
     near = near_texts(*both)
-    if near > leaks(texts, other).shared:
+    if near is None:
+        yield not_compared(name, "words")
+    elif near > leaks(texts, other).shared:
         yield f"{_part(near, len(other), 'text', 'nearly repeats', 'nearly repeat', of=name)} one {here}"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue.data.histories import Histories, Index, scrambled
-from ensue.data.leaks import answers_beside, before_the_last, begun_beside, near_sequences
+from ensue.data.leaks import answers_beside, before_the_last, begun_beside, near_sequences, not_compared
 from ensue.data.sequences.dataset import UNORDERED, SequencesReport
 from ensue.errors import DataError
 from ensue.lines import part_of
@@ -128,7 +128,10 @@ def leaks_between(histories: Histories, other: Histories, name: str, here: str =
     """
     yield from _shared(histories, other, name, here)
     exact = int(np.isin(fingerprints(other.encode(histories.vocabulary)), fingerprints(histories)).sum())
-    if (near := near_sequences(histories, other)) > exact:
+    near = near_sequences(histories, other)
+    if near is None:
+        yield not_compared(name, "events")
+    elif near > exact:
         yield f"{_part(near, len(other), 'sequence', 'nearly repeats', 'nearly repeat', of=name)} one {here}"
     if late := before_the_last(histories, other):
         part = _part(late, len(other), "sequence", "begins", "begin", of=name)

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from ensue import History, __version__, load, read
@@ -280,6 +281,47 @@ def test_compare_trains_each_model_with_each_seed(ensue: Ensue, logs: Logs) -> N
 def test_compare_of_a_counting_model_does_not_list_it_twice(ensue: Ensue, logs: Logs) -> None:
     ran = ensue("compare", "next", logs.train, "--test", logs.test, "--models=markov", "--at=5,10", "--json")
     check_result(only_json(ran.out), ["markov", *(name for name in COUNTING if name != "markov")])
+
+
+def test_a_result_is_written_as_tables_and_by_example(ensue: Ensue, logs: Logs, model: Path, tmp_path: Path) -> None:
+    folder, at = shutil.copytree(model, tmp_path / "m"), "--at=5,10"
+    for name in ("t.tex", "t.csv", "t.md", "t.json"):
+        ran = ensue("evaluate", folder, logs.test, at, "-o", tmp_path / name)
+        assert ran.code == 0 and ran.lines[-1] == f"wrote {tmp_path / name}"
+    assert r"\toprule" in (tmp_path / "t.tex").read_text() and "Protocol full" in (tmp_path / "t.md").read_text()
+    check_result(json.loads((tmp_path / "t.json").read_text()), ["hidan", *COUNTING])
+    table = pl.read_csv(tmp_path / "t.csv")
+    rows = tmp_path / "rows.parquet"
+    ran = ensue("evaluate", folder, logs.test, at, "--per-example", rows, "--verdicts", "--json")
+    found = only_json(ran.out)
+    again = pl.read_parquet(rows).group_by("model").agg((1 / pl.col("rank")).fill_null(0).mean().alias("mrr"))
+    both = table.join(again, on="model", validate="1:1")
+    assert both["mrr"].to_list() == pytest.approx(both["mrr_right"].to_list())
+    num = len(table)
+    assert len(found["verdicts"]) == num * (num - 1) // 2
+    first = found["verdicts"][0]
+    assert [*first] == ["measure", "model", "other", "difference", "low", "high", "p_value", "corrected", "sure"]
+    ran = ensue("evaluate", folder, logs.test, at, "--verdicts")
+    sure = sum(pair["sure"] for pair in found["verdicts"])
+    assert ran.out.endswith(
+        f"{len(found['verdicts']) - sure} of {len(found['verdicts'])} pairs may be apart by chance\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("-o", "t.pdf"), "ensue: -o t.pdf: the name must end in .csv, .md, .tex, .json"),
+        (("--per-example", "t.tex"), "ensue: --per-example t.tex: the name must end in .csv, .tsv, .jsonl"),
+        (("-o", "no/t.md"), "ensue: -o no/t.md: there is no folder no"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(
+    ensue: Ensue, logs: Logs, model: Path, given: tuple[str, str], said: str
+) -> None:
+    ran = ensue("evaluate", model, logs.test, *given)
+    assert ran.code == 2 and ran.err.startswith(said)
+    assert not ran.out
 
 
 # --- predict and explain ---------------------------------------------------------------------------------------------

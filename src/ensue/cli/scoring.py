@@ -3,24 +3,58 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ensue import evaluation
-from ensue.cli import show
+from ensue.cli import show, show_results
 from ensue.cli.command import Command, command_of
 from ensue.cli.options import Reading
+from ensue.cli.writing import require_place, write
 from ensue.errors import ModelFolderError
 from ensue.evaluation import AnyResult
 from ensue.predictor import AnyPredictor, load
 from ensue.store.folder import write_file
 from ensue.tasks.base import Task
 
+TABLES = (".csv", ".md", ".tex", ".json")
+"""Endings of a table of figures."""
 
-def evaluate(task: Task, folder: Path, data: Path, protocol: str, at: str, reading: Reading, *, as_json: bool) -> None:
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What becomes of a result.
+
+    Attributes:
+        output: a file for the table.
+        per_example: a file for what each model made of each thing that was scored.
+        verdicts: whether every pair of rows is compared.
+        json: whether stdout gets one JSON object.
+    """
+
+    output: Path | None = None
+    per_example: Path | None = None
+    verdicts: bool = False
+    json: bool = False
+
+    def require(self, inputs: Sequence[Path]) -> None:
+        """Find out before the work whether the files can be written.
+
+        Raises:
+            SettingError: a name with another ending, in no folder, or of what is read.
+        """
+        if self.output is not None:
+            require_place(self.output, inputs, formats=TABLES)
+        if self.per_example is not None:
+            require_place(self.per_example, inputs, option="--per-example")
+
+
+def evaluate(task: Task, folder: Path, data: Path, protocol: str, at: str, reading: Reading, wanted: Wanted) -> None:
     """Score the model of a folder, and write the table into its card too."""
+    wanted.require([data])
     command = command_of(task)
     scoring = command.scoring(protocol, at)
     predictor = load(folder)
@@ -29,7 +63,7 @@ def evaluate(task: Task, folder: Path, data: Path, protocol: str, at: str, readi
     result = evaluation.evaluate(predictor, test, **scoring)
     with suppress(ModelFolderError):  # a folder that may only be read keeps its old card
         write_file(folder / "CARD.md", evaluation.describe(predictor, result).encode())
-    _show(command, result, scoring, as_json=as_json)
+    _show(command, result, scoring, wanted)
 
 
 def compare(
@@ -41,10 +75,10 @@ def compare(
     protocol: str,
     at: str,
     reading: Reading,
-    *,
-    as_json: bool,
+    wanted: Wanted,
 ) -> None:
     """Train models, each in as many seeds as there are of it, and score them side by side."""
+    wanted.require([data, test, *([valid] if valid else [])])
     command = command_of(task)
     scoring = command.scoring(protocol, at)
     learned = dataclasses.replace(reading, part="")  # a part is of what is scored: nothing of it may be trained on
@@ -60,13 +94,29 @@ def compare(
     leaks = [*command.leaks(train_data, test_data, "the test data")]
     if valid_data is not None:
         leaks += command.leaks(train_data, valid_data, "the validation data")
-    _show(command, dataclasses.replace(result, leaks=(*result.leaks, *leaks)), scoring, as_json=as_json)
+    _show(command, dataclasses.replace(result, leaks=(*result.leaks, *leaks)), scoring, wanted)
 
 
-def _show(command: Command, result: AnyResult, scoring: Mapping[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        show.put_json(result.to_dict())
+def _show(command: Command, result: AnyResult, scoring: Mapping[str, Any], wanted: Wanted) -> None:
+    pairs = result.verdicts() if wanted.verdicts else ()
+    found = result.to_dict() | ({"verdicts": [pair.to_dict() for pair in pairs]} if pairs else {})
+    if wanted.output is not None:
+        write_file(wanted.output, _table(result, found, wanted.output.suffix).encode())
+    if wanted.per_example is not None and result.examples is not None:
+        write(result.examples.to_frame(), wanted.per_example)
+    if wanted.json:
+        show.put_json(found)
         return
     command.show_result(result, scoring)
+    show_results.of_pairs(pairs)
     for line in result.leaks:
         show.warning("leak:", line)
+    for path in (wanted.output, wanted.per_example):
+        if path is not None:
+            show.remark(f"wrote {path}")
+
+
+def _table(result: AnyResult, found: Mapping[str, Any], suffix: str) -> str:
+    if suffix == ".json":
+        return json.dumps(found, ensure_ascii=False, indent=1, default=str) + "\n"
+    return {".csv": result.to_csv, ".md": result.to_markdown, ".tex": result.to_latex}[suffix]()

@@ -8,7 +8,8 @@ from ensue.cli import show
 from ensue.cli.show_ranked import cut_in_words
 from ensue.evaluation import LinkResult, Result, Row, SuggestResult, TextResult
 from ensue.evaluation.link import even
-from ensue.evaluation.rows import cell, figure
+from ensue.evaluation.rows import cell, figure, label
+from ensue.evaluation.verdicts import Verdict
 
 _LINK_MEASURES = {
     "mrr": "MRR",
@@ -55,6 +56,26 @@ def figures(rows: Sequence[Row], measures: Mapping[str, str], title: str) -> Non
     for row in rows:
         if row.warning:
             show.warning("  warning:", row.warning)
+
+
+def of_pairs(pairs: Sequence[Verdict]) -> None:
+    """Who is ahead of whom, where that is no chance; of the others how many there are."""
+    if not pairs:
+        return
+    sure = [pair for pair in pairs if pair.sure]
+    cells = [
+        [
+            pair.model,
+            pair.other,
+            figure(pair.difference, pair.measure),
+            f"{figure(pair.low, pair.measure)} to {figure(pair.high, pair.measure)}",
+            f"{pair.corrected:.3f}",
+        ]
+        for pair in sure
+    ]
+    title = f"who is ahead by {label(pairs[0].measure)}, paired; p after Holm over {len(pairs)} pairs"
+    show.table(["model", "ahead of", "by", "95 %", "p"], cells, title=title)
+    show.line(f"{len(pairs) - len(sure)} of {len(pairs)} pairs may be apart by chance")
 
 
 def of_events(found: Result, at: Sequence[int]) -> None:

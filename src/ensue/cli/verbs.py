@@ -43,6 +43,16 @@ Protocol = Annotated[
     str, typer.Option(help="full; paper (the model's own, of queries the paper's rules); of next also macro, sampled")
 ]
 At = Annotated[str, typer.Option(help="of next: cut-offs of the figures")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="write the table here too: a .csv, .md, .tex or .json file")
+]
+PerExample = Annotated[
+    Path | None,
+    typer.Option(help="write a row for each model and each thing scored here: id, target, rank (.parquet, .csv, …)"),
+]
+Verdicts = Annotated[
+    bool, typer.Option("--verdicts", help="who is ahead of whom: every pair of rows, corrected for their number")
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -91,16 +101,21 @@ def evaluate(
     protocol: Protocol = "full",
     at: At = "10,20,50,100",
     model: Own = "",
+    output: Output = None,
+    per_example: PerExample = None,
     *,
+    verdicts: Verdicts = False,
     json: Json = False,
     **options: Any,
 ) -> None:
     """Score a model on data it has not seen, counting beside it; the table also goes into its CARD.md."""
     reading = Reading(**options)
     chosen = tasks.of_folder(folder, context)
-    from ensue.cli.scoring import evaluate as score  # the evaluator, which imports every task
+    from ensue.cli.scoring import Wanted  # the evaluator, which imports every task
+    from ensue.cli.scoring import evaluate as score
 
-    score(chosen, folder, reading.data(data), protocol, at, reading, as_json=json)
+    wanted = Wanted(output=output, per_example=per_example, verdicts=verdicts, json=json)
+    score(chosen, folder, reading.data(data), protocol, at, reading, wanted)
 
 
 @app.command()
@@ -117,7 +132,10 @@ def compare(
     min_users: MinUsers = None,
     protocol: Protocol = "full",
     at: At = "10,20,50,100",
+    output: Output = None,
+    per_example: PerExample = None,
     *,
+    verdicts: Verdicts = False,
     json: Json = False,
     **options: Any,
 ) -> None:
@@ -131,9 +149,11 @@ def compare(
     for name in names:
         require_settings(task, name, settings)
     entries = [[make(task, name, settings=settings, seed=seed) for seed in range(seeds)] for name in names]
-    from ensue.cli.scoring import compare as score  # the evaluator, which imports every task
+    from ensue.cli.scoring import Wanted  # the evaluator, which imports every task
+    from ensue.cli.scoring import compare as score
 
-    score(chosen, entries, reading.data(data), test, valid, protocol, at, reading, as_json=json)
+    wanted = Wanted(output=output, per_example=per_example, verdicts=verdicts, json=json)
+    score(chosen, entries, reading.data(data), test, valid, protocol, at, reading, wanted)
 
 
 app.command()(predicting.predict)

@@ -17,14 +17,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from ensue import metrics
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, resample
+from ensue.evaluation.entries import Entry, beside_counting
+from ensue.evaluation.examples import Examples, found_of, named
 from ensue.evaluation.paired_test import paired_tests
-from ensue.evaluation.result import Entry, TaskResult, beside_counting, with_seeds
+from ensue.evaluation.result import TaskResult, with_seeds
 from ensue.evaluation.rows import Json, Row, seed_notes
 from ensue.lines import plural
 from ensue.metrics import Floats
@@ -134,7 +137,21 @@ def compare(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> Text
     base = found[names.index("majority")]
     rows = tuple(_row(labels, line, own, base) for line, own in zip(lines, found, strict=True))
     duels = paired_tests(("accuracy",), COUNTING, names, found)
-    return TextResult(with_seeds(_card(first, data, labels, interval), lines), rows, duels, tuple(found))
+    examples = Examples(partial(_asked, data, owners), partial(found_of, lines, partial(_given, labels)))
+    card = with_seeds(_card(first, data, labels, interval), lines)
+    return TextResult(card, rows, duels, tuple(found), examples=examples)
+
+
+def _asked(data: Texts, owners: Index) -> pl.DataFrame:
+    """A row a text, in the order of the data."""
+    ids = named(pl.Series() if data.ids is None else data.ids, np.arange(len(data)), len(data))
+    return pl.DataFrame({"id": ids, "unit": owners, "target": data.labels})
+
+
+def _given(labels: Sequence[str], run: TextScored) -> dict[str, pl.Series]:
+    """The label that each text got, and how sure the model was."""
+    given = pl.Series(labels, dtype=pl.String).gather(run.given)
+    return {"label": given, "probability": pl.Series(run.sure), "log_loss": pl.Series(run.loss)}
 
 
 def kept(summary: Json) -> list[str]:

@@ -18,14 +18,17 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 import numpy as np
+import polars as pl
 
 from ensue.data.histories import Index
 from ensue.data.near_copies import headline_copies
 from ensue.data.posts import Corpus
 from ensue.errors import DataError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, drawn_apart, seeds_apart
+from ensue.evaluation.entries import Entry, beside_counting
+from ensue.evaluation.examples import Examples, found_of, ranked
 from ensue.evaluation.paired_test import paired_tests
-from ensue.evaluation.result import Entry, TaskResult, beside_counting, with_seeds
+from ensue.evaluation.result import TaskResult, with_seeds
 from ensue.evaluation.rows import Json, Row, seed_notes
 from ensue.lines import plural
 from ensue.metrics import Floats
@@ -108,6 +111,12 @@ class Asked:
         self.clusters = clusters
         self.times: Floats = drawn_apart(int(clusters.max()) + 1, RESAMPLES, seed)
 
+    def to_frame(self) -> pl.DataFrame:
+        """A row a post, in the order of the data."""
+        articles = self.data.articles.ids.to_list()
+        target = [[articles[place] for place in np.flatnonzero(row)] for row in self.related]
+        return pl.DataFrame({"id": self.data.posts.ids, "unit": self.clusters, "target": target})
+
 
 def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus) -> LinkResult:
     """Score several models, each a list of predictors that differ in their seed alone.
@@ -126,7 +135,16 @@ def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus) -> LinkRes
     found = [_resample(line.runs, asked) for line in lines]
     rows = tuple(_row(line, asked, own) for line, own in zip(lines, found, strict=True))
     duels = paired_tests(RIVAL, COUNTING, [line.name for line in lines], found)
-    return LinkResult(with_seeds(_card(first, asked), lines), rows, duels, tuple(found))
+    examples = Examples(asked.to_frame, partial(found_of, lines, partial(_first_true, asked)))
+    return LinkResult(with_seeds(_card(first, asked), lines), rows, duels, tuple(found), examples=examples)
+
+
+def _first_true(asked: Asked, run: LinkScored) -> dict[str, pl.Series]:
+    """The rank of the first article that each post is about, and the score of that article."""
+    wide = _wide(asked, run.scores)
+    rank = np.rint(1 / by_row(run.scores, wide)[:, 0])
+    score = np.where(wide, run.scores, -np.inf).max(1)
+    return {"rank": ranked(rank), "score": pl.Series(score)}
 
 
 def kept(summary: Json) -> list[str]:

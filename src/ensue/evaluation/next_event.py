@@ -22,16 +22,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from ensue import metrics
 from ensue.data.histories import Histories
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, p_value_above, resample
+from ensue.evaluation.entries import Entry, beside_counting
+from ensue.evaluation.examples import Examples, found_of, named, ranked
 from ensue.evaluation.paired_test import paired_tests
-from ensue.evaluation.result import Entry, TaskResult, beside_counting, with_seeds
+from ensue.evaluation.result import TaskResult, with_seeds
 from ensue.evaluation.rows import Json, Row, seed_notes
 from ensue.lines import plural
 from ensue.metrics import Floats
@@ -39,7 +43,7 @@ from ensue.tasks.next.catalogue import BEST, COUNTING
 from ensue.tasks.next.check import fingerprints
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.reservoir import LATEST
-from ensue.vocabulary import FIRST
+from ensue.vocabulary import FIRST, UNKNOWN
 
 PROTOCOLS = ("full", "paper", "macro", "sampled")
 SAMPLED = 100
@@ -96,6 +100,8 @@ class Scored:
     model: str
     rank: Floats
     sequence: npt.NDArray[np.int64]
+    event: npt.NDArray[np.int64]
+    """(targets,) which event of the data each target is."""
     seconds: float
 
 
@@ -136,7 +142,9 @@ def compare(
     candidates = _candidates(first, protocol)
     rows = tuple(_row(line, at, own, candidates) for line, own in zip(lines, found, strict=True))
     duels = paired_tests(("mrr",), COUNTING, [line.name for line in lines], found, p_value_above)
-    return Result(with_seeds(_card(first, data, asked, protocol, lines[0].runs[0]), lines), rows, duels, tuple(found))
+    card = with_seeds(_card(first, data, asked, protocol, lines[0].runs[0]), lines)
+    examples = Examples(partial(_asked, data), partial(found_of, lines, _ranks))
+    return Result(card, rows, duels, tuple(found), examples=examples)
 
 
 def kept(summary: Json) -> list[str]:
@@ -213,17 +221,49 @@ def score(predictor: NextPredictor, data: Histories, protocol: str, counting: st
     Raises:
         DataError: the data holds nothing to score.
     """
-    coded = data.encode(predictor.vocabulary, drop_unknown=True, number_unknown=True)
+    coded = data.encode(predictor.vocabulary, number_unknown=True)
+    kept = np.flatnonzero(coded.ids != UNKNOWN)
+    coded = coded.keep(coded.ids != UNKNOWN)
     sampled = min(SAMPLED, len(predictor.vocabulary) - FIRST - 1) if protocol == "sampled" else 0
     begun = time.perf_counter()
-    rank, sequence, _ = predictor.ranks(coded, hide=_hides(predictor, protocol), sampled=sampled, counting=counting)
+    rank, sequence, event = predictor.ranks(coded, hide=_hides(predictor, protocol), sampled=sampled, counting=counting)
     seconds = time.perf_counter() - begun
-    missed = np.maximum(data.lengths - 1, 0) - np.bincount(sequence, minlength=len(data))
-    rank = np.concatenate([rank, np.full(int(missed.sum()), metrics.MISS)])
-    sequence = np.concatenate([sequence, np.repeat(np.arange(len(data)), missed)])
-    if not len(rank):
+    missed = _targets(data)
+    missed[kept[event]] = False
+    events = np.concatenate([kept[event], np.flatnonzero(missed)])
+    if not len(events):
         raise DataError("nothing to score: no sequence has two events")
-    return Scored(counting or predictor.model_name, rank, sequence, seconds)
+    rank = np.concatenate([rank, np.full(int(missed.sum()), metrics.MISS)])
+    sequence = np.concatenate([sequence, data.sequence_index()[missed]])
+    return Scored(counting or predictor.model_name, rank, sequence, events, seconds)
+
+
+def _targets(data: Histories) -> npt.NDArray[np.bool_]:
+    """(events,) whether an event is a target: all but the first of each sequence."""
+    targets = np.ones(len(data.ids), np.bool_)
+    targets[data.offsets[:-1][data.lengths > 0]] = False
+    return targets
+
+
+def _asked(data: Histories) -> pl.DataFrame:
+    """A row a target, in the order of the data."""
+    events = np.flatnonzero(_targets(data))
+    sequence = data.sequence_index()[events]
+    return pl.DataFrame(
+        {
+            "id": named(data.names, sequence, len(data)),
+            "unit": sequence,
+            "place": events - data.offsets[sequence],
+            "target": pl.Series(data.vocabulary.values, dtype=pl.String).gather(
+                data.ids[events].astype(np.int64) - FIRST
+            ),
+        }
+    )
+
+
+def _ranks(run: Scored) -> dict[str, pl.Series]:
+    """The rank of every target, in the order of the data."""
+    return {"rank": ranked(run.rank[np.argsort(run.event)])}
 
 
 def _hides(predictor: NextPredictor, protocol: str) -> bool:

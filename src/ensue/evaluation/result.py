@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import ClassVar, Generic, Protocol, Self, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
+import polars as pl
+
+from ensue.evaluation import export
 from ensue.evaluation.bootstrap import BootstrapResult
+from ensue.evaluation.entries import Entry
+from ensue.evaluation.examples import Examples
 from ensue.evaluation.paired_test import PairedTest
 from ensue.evaluation.rows import Json, Row
+from ensue.evaluation.verdicts import Verdict, verdicts
 
 
 class Card(Protocol):
@@ -32,47 +38,6 @@ OWN = TypeVar("OWN", bound=Card)
 RUN = TypeVar("RUN")
 
 
-class Seeded(Protocol):
-    """A predictor, as far as its row goes."""
-
-    @property
-    def model_name(self) -> str:
-        """The name of the model."""
-        ...
-
-    @property
-    def seed(self) -> int:
-        """Of its training."""
-        ...
-
-
-P = TypeVar("P", bound=Seeded)
-
-
-@dataclass(frozen=True, slots=True)
-class Entry(Generic[RUN]):
-    """One model that is scored: what it says of the data with each of its seeds."""
-
-    name: str
-    runs: Sequence[RUN]
-    seeds: Sequence[int]
-
-    @classmethod
-    def of(cls, predictors: Sequence[P], score: Callable[[P], RUN], name: str = "") -> Self:
-        """Of predictors that differ in their seed alone; under another name than their model's where one is given."""
-        seeds = [predictor.seed for predictor in predictors]
-        return cls(name or predictors[0].model_name, [score(predictor) for predictor in predictors], seeds)
-
-
-def beside_counting(
-    entries: Iterable[Entry[RUN]], counting: Iterable[str], score: Callable[[str], RUN], seed: int
-) -> list[Entry[RUN]]:
-    """Entries, and below them the counting models that are none of them yet."""
-    found = [*entries]
-    names = [entry.name for entry in found]
-    return [*found, *(Entry(name, [score(name)], [seed]) for name in counting if name not in names)]
-
-
 @dataclass(frozen=True, slots=True)
 class TaskResult(Generic[CARD]):
     """A table, its card, and whether a network or counting wins."""
@@ -87,6 +52,16 @@ class TaskResult(Generic[CARD]):
     """What resampling found of each row, on the same draws."""
     leaks: tuple[str, ...] = ()
     """What of the figures may have been read off, a line each."""
+    examples: Examples | None = field(default=None, repr=False, compare=False)
+    """What each model made of each thing that was scored."""
+
+    def __repr__(self) -> str:
+        """Two lines: what it is, and who wins."""
+        return f"{type(self).__name__}({self.protocol.name}: {len(self.rows)} rows)\n{self.verdict}"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return export.to_html(self)
 
     @property
     def model(self) -> str | None:
@@ -122,6 +97,35 @@ class TaskResult(Generic[CARD]):
     def shown(self) -> list[str]:
         """The figures that a card shows."""
         return list(self.rows[0].figures)
+
+    @property
+    def card(self) -> dict[str, str]:
+        """What the figures mean, by name."""
+        return asdict(self.protocol)
+
+    def verdicts(self, measure: str = "") -> tuple[Verdict, ...]:
+        """Every pair of rows on the same resampled data, corrected after Holm over all pairs.
+
+        Args:
+            measure: by which; that of the verdict unless stated.
+        """
+        return verdicts([row.model for row in self.rows], self.drawn, measure or self.duels[0].measure)
+
+    def to_frame(self, measures: Sequence[str] = ()) -> pl.DataFrame:
+        """A row a model: measures as fractions, and the ends of their 95 %."""
+        return export.to_frame(self, measures)
+
+    def to_csv(self, measures: Sequence[str] = ()) -> str:
+        """The same as CSV."""
+        return self.to_frame(measures).write_csv()
+
+    def to_markdown(self, measures: Sequence[str] = ()) -> str:
+        """A table for Markdown, figures x 100, and the protocol below it."""
+        return export.to_markdown(self, measures)
+
+    def to_latex(self, measures: Sequence[str] = ()) -> str:
+        """A table for LaTeX (``booktabs``): the best of a column in bold, the protocol in the caption."""
+        return export.to_latex(self, measures)
 
     def outcome(self) -> Json:
         """Who wins, as JSON."""

@@ -16,6 +16,34 @@ PLAIN = ("log_loss",)
 """Measures that are no fractions: shown as they are, the others x 100."""
 
 
+_LABELS = {
+    "mrr": "MRR",
+    "hit": "HR",
+    "ndcg": "NDCG",
+    "recall": "R",
+    "map": "MAP",
+    "article_mrr": "MRR by article",
+    "article_map": "MAP by article",
+    "pooled_ap": "AP, pooled",
+    "mrp": "mRP",
+    "auc": "AUC",
+    "accuracy": "Accuracy",
+    "macro_f1": "Macro-F1",
+    "calibration_error": "ECE",
+    "log_loss": "Log loss",
+    "bleu": "BLEU",
+    "exact": "Exact",
+    "content": "Content words",
+    "precision": "n-gram precision",
+}
+
+
+def label(measure: str) -> str:
+    """A measure as papers write it: ``HR@10`` of ``hit@10``."""
+    name, at, k = measure.partition("@")
+    return f"{_LABELS.get(name, name)}{at}{k}"
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One model's figures, as fractions, with 95 % intervals by measure; over several seeds their means."""

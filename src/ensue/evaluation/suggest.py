@@ -18,6 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +30,10 @@ from ensue.data.queries import Queries, prefixes
 from ensue.data.queries.rules import PAPER_RULES, normalise
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, resample
+from ensue.evaluation.entries import Entry, beside_counting
+from ensue.evaluation.examples import Examples, found_of, named, ranked
 from ensue.evaluation.paired_test import paired_tests
-from ensue.evaluation.result import Entry, TaskResult, beside_counting, with_seeds
+from ensue.evaluation.result import TaskResult, with_seeds
 from ensue.evaluation.rows import Json, Row, seed_notes
 from ensue.lines import plural
 from ensue.metrics import STOP_WORDS, Floats
@@ -88,11 +91,15 @@ class SuggestScored:
         counts: (targets, 2 x 10 + 3) see :func:`metrics.ngram_counts`, with and without stop words; exact, reciprocal
             rank, whether it is among those shown. They add up.
         seconds: for all targets.
+        first: (targets,) first suggestions.
+        rank: (targets,) the place of what came, from 1; ``metrics.MISS`` where it is not shown.
     """
 
     model: str
     counts: Floats
     seconds: float
+    first: pl.Series
+    rank: Floats
 
 
 class _Asked:
@@ -109,7 +116,13 @@ class _Asked:
         self.owners: Index = np.repeat(np.arange(len(sessions)), np.maximum(sessions.lengths - 1, 0))
         place = np.arange(len(targets)) - np.searchsorted(self.owners, self.owners)
         self.typed: Index = np.minimum(place, len(_LENGTHS) - 1)
+        self.place: Index = place + 1
         self.sessions, self.num_sessions, self.prints = sessions, len(sessions), prints(sessions)
+
+    def to_frame(self) -> pl.DataFrame:
+        """A row a target, in the order of the data."""
+        ids = named(self.sessions.names, self.owners, self.num_sessions)
+        return pl.DataFrame({"id": ids, "unit": self.owners, "place": self.place, "target": self.true})
 
 
 def compare(entries: Sequence[Sequence[SuggestPredictor]], data: Queries, protocol: str = "full") -> SuggestResult:
@@ -136,7 +149,14 @@ def compare(entries: Sequence[Sequence[SuggestPredictor]], data: Queries, protoc
     seen = np.isin(asked.prints, first.train_prints.numpy())
     rows = tuple(_row(line, asked, seen, own) for line, own in zip(lines, found, strict=True))
     duels = paired_tests(RIVAL, COUNTING, [line.name for line in lines], found)
-    return SuggestResult(with_seeds(_card(first, asked, protocol, seen, part), lines), rows, duels, tuple(found))
+    card = with_seeds(_card(first, asked, protocol, seen, part), lines)
+    examples = Examples(asked.to_frame, partial(found_of, lines, _shown))
+    return SuggestResult(card, rows, duels, tuple(found), examples=examples)
+
+
+def _shown(run: SuggestScored) -> dict[str, pl.Series]:
+    """The first suggestion for every target, and the place of what came."""
+    return {"first": run.first, "rank": ranked(run.rank)}
 
 
 def kept(summary: Json) -> list[str]:
@@ -180,7 +200,7 @@ def _score(predictor: SuggestPredictor, asked: _Asked, counting: str | None) -> 
     seconds = time.perf_counter() - begun
     texts, first = (normalise(own, "paper") if asked.paper else own for own in (found.texts, found.first))
     rank = metrics.text_ranks(texts, found.offsets, asked.true)
-    return SuggestScored(counting or predictor.model_name, counted(first, asked.true, rank), seconds)
+    return SuggestScored(counting or predictor.model_name, counted(first, asked.true, rank), seconds, first, rank)
 
 
 def counted(first: pl.Series, true: pl.Series, rank: Floats) -> Floats:

@@ -8,16 +8,9 @@ from typing import Any
 import plotly.graph_objects as go
 
 from ensue import figures
+from ensue.evaluation.rows import label
 from ensue.studies.rows import Row, Rows, Values, distinct, plain
 from ensue.studies.sansr_paper import GRID, MEASURES, STATISTICS_NOTE, printed, suspects
-
-LABELS = {"hit": "HR", "mrr": "MRR", "ndcg": "NDCG"}
-
-
-def label(measure: str) -> str:
-    """A measure as the paper writes it: ``HR@10``."""
-    name, _, k = measure.partition("@")
-    return f"{LABELS[name]}@{k}"
 
 
 def about(whole: int, tested: int | None, cells: tuple[int, int] | None, left: Sequence[str]) -> list[str]:

@@ -21,6 +21,7 @@ from tests.tasks.link.checks import planted
 from tests.tasks.link.contract import NETWORK, LinkContract
 
 ENCODER = {"encoder": "stand-in"}
+ALONE = {"bag": 0, "pretrain": "none"}
 
 
 class TestBest(LinkContract):
@@ -36,6 +37,13 @@ class TestBestLearned(LinkContract):
 
 class TestAST(LinkContract):
     model = "ast"
+    options = NETWORK
+
+
+class TestASTPaper(LinkContract):
+    """As it was published."""
+
+    model = "ast-paper"
     options = NETWORK
 
 
@@ -92,7 +100,11 @@ def test_every_model_signs_the_contract() -> None:
     ("model", "settings", "message"),
     [
         ("astt", {}, f"model 'astt' is not known for task link; choose from {', '.join(MODELS)}"),
-        ("best", {"learned": "lstm"}, "learned is 'lstm'; choose from ast, cnn, gru, bigru, sbert, or leave it out"),
+        (
+            "best",
+            {"learned": "lstm"},
+            "learned is 'lstm'; choose from ast, cnn, gru, bigru, ast-paper, sbert, or leave it out",
+        ),
         ("ast", {"learned": "cnn"}, "learned is 'cnn'; only model best weighs a learned score"),
         ("ast", {"encoder": "gru"}, "encoder is 'gru'; name the model gru instead"),
         ("best", {"encoder": "gru", "learned": "cnn"}, "encoder is 'gru'; name the model gru instead"),
@@ -120,9 +132,8 @@ def test_what_is_refused(model: str, settings: dict[str, object], message: str) 
 @pytest.mark.parametrize("loss", ["triplet", "contrastive"])
 @pytest.mark.parametrize("model", ["ast", "cnn"])
 def test_training_that_went_astray_is_refused(model: str, loss: str) -> None:
-    made = LinkPredictor(
-        model, settings={**NETWORK, "loss": loss, "learning_rate": 1e9, "epochs": 2}, seed=5, device="cpu"
-    )
+    settings = {**NETWORK, **ALONE, "loss": loss, "learning_rate": 1e9, "epochs": 2}
+    made = LinkPredictor(model, settings=settings, seed=5, device="cpu")
     how = r"MRR of posts that it learned fell from|the loss became nan|the weights are no longer numbers"
     with pytest.raises(
         SettingError, match=rf"({how}).*; (learning_rate is 1e\+09, )?try a smaller (learning_rate|one)$"

@@ -17,6 +17,7 @@ from ensue.errors import SettingError
 from ensue.metrics import Floats
 from ensue.tasks.link.dataset import encode_texts
 from ensue.tasks.link.models.sbert import unit_vectors
+from ensue.tasks.link.pieces import with_pieces
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.state import LinkState, State
 from ensue.text.encoder import Encoder
@@ -87,7 +88,14 @@ def vectors_of(state: LinkState, texts: pl.Series) -> Tensor:
     if isinstance(state.model, Encoder):
         state.model.require(state.metadata.encoder or [])
         return unit_vectors(state.model, texts)
-    return network_vectors(state, state.tokenizer.encode(texts, max_words=state.network_settings.max_words))
+    return network_vectors(state, encoded(state, texts))
+
+
+def encoded(state: LinkState, texts: pl.Series) -> Tokens:
+    """Texts as the network reads them: ids of words and, of words it has no row for, of their pieces."""
+    own = state.network_settings
+    tokens = state.tokenizer.encode(texts, max_words=own.max_words, keep_words=own.bag > 0)
+    return with_pieces(tokens) if own.bag else tokens
 
 
 def network_vectors(state: LinkState, tokens: Tokens) -> Tensor:

@@ -16,7 +16,7 @@ from ensue.data.histories import Index
 from ensue.data.posts import Corpus
 from ensue.lines import plural
 from ensue.metrics import Floats
-from ensue.tasks.link.encode import encode_posts, has_vectors, terms_of, vectors_of
+from ensue.tasks.link.encode import encode_posts, encoded, has_vectors, terms_of, vectors_of
 from ensue.tasks.link.ensembles.likelihood import candidates, fit_weights, losses
 from ensue.tasks.link.ensembles.weighted_sum import STRENGTHS, log_shares, transductive_prior
 from ensue.tasks.link.folds import FOLDS, folds_of
@@ -279,7 +279,7 @@ def remember(state: LinkState, held: Corpus, num: int) -> Remembered | None:
     part, name, tokens, vectors = held.select(drawn), state.model_name, None, None
     texts = part.posts.texts
     if has_vectors(state, name) and state.schedule is not None:
-        tokens = state.tokenizer.encode(texts, max_words=state.network_settings.max_words)
+        tokens = encoded(state, texts)
     elif has_vectors(state, name):
         vectors = vectors_of(state, texts)
     return Remembered(len(drawn), part.pairs, terms_of(texts, name), tokens, vectors)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import polars as pl
 from torch import Tensor
@@ -139,7 +138,11 @@ class LinkPredictor(LinkState):
         Raises:
             ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
         """
-        return read_model(Path(folder), partial(cls, device=device), save.fill)
+
+        def make(model: str, *, settings: Mapping[str, object], seed: int) -> LinkPredictor:
+            return cls(model, settings=save.as_then(settings), seed=seed, device=device)
+
+        return cast(Self, read_model(Path(folder), make, save.fill))
 
     @classmethod
     def untrained(cls, articles: Articles, posts: Posts, model: str = "best", encoder: str = "") -> Self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -69,6 +70,11 @@ def files(state: LinkState, card: str) -> dict[str, bytes]:
     return contents
 
 
+def as_then(settings: Mapping[str, object]) -> Mapping[str, object]:
+    """Settings of a folder with those that were not known when it was written, at what was done then."""
+    return {"bag": 0, "pretrain": "none", **settings} if "temperature" in settings else settings
+
+
 def fill(state: LinkState, path: Path, facts: dict[str, Any]) -> None:
     """Give a new state what :func:`files` kept."""
     if not facts.keys() >= _RANKING:
@@ -98,7 +104,8 @@ def fill(state: LinkState, path: Path, facts: dict[str, Any]) -> None:
     tensors = read_tensors(path, "model.safetensors")
     if len(tensors["table.weight"]) != len(state.tokenizer.vocabulary):
         raise ValueError("vocabulary.json is not as long as the table of vectors")
-    state.model = state.new_network(*tensors["table.weight"].shape)
+    num_words, width = tensors["table.weight"].shape
+    state.model = state.new_network(num_words, width - state.network_settings.beside)
     state.network.load_state_dict(tensors)
     make = partial(new_optimizer, module_of(state.network), state.schedule)
     state.optimizer = saved_optimizer(path, module_of(state.network), make)

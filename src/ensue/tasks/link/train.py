@@ -7,10 +7,12 @@ import json
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 import torch
+from torch import Tensor
 
 from ensue.data.near_copies import plain_words
 from ensue.data.posts import Articles, Corpus, Posts
@@ -22,7 +24,7 @@ from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.catalogue import WITHOUT_TRAINING
 from ensue.tasks.link.dataset import Links
-from ensue.tasks.link.encode import vectors_of
+from ensue.tasks.link.encode import encoded, vectors_of
 from ensue.tasks.link.folds import FOLDS
 from ensue.tasks.link.held_out import choose_weights, learn_probabilities, remember, sample
 from ensue.tasks.link.index.vector_index import text_hashes
@@ -30,6 +32,7 @@ from ensue.tasks.link.measures import by_row
 from ensue.tasks.link.metadata import Metadata
 from ensue.tasks.link.models.network import LEARNED_DIM, LinkSettings
 from ensue.tasks.link.models.sbert import SbertSettings
+from ensue.tasks.link.pretrain import pretrain
 from ensue.tasks.link.state import LinkState, State
 from ensue.tasks.state import module_of
 from ensue.text.encoder import Encoder
@@ -177,14 +180,16 @@ def _train(
     if start is not None:
         network.place(*start, tuned=own.tuned)
         state.metadata.known_vectors = len(start[0])
-    state.model, state.optimizer = network, new_optimizer(module_of(network), schedule)
+    state.model = network
+    yield from pretrain(state, index.articles, checkpoint, resume)
+    state.optimizer = new_optimizer(module_of(network), schedule)
     data = links(state, part)
     fitted = schedule.fitted(len(data), len(data))
     if fitted != schedule:
         own_links = plural(len(data), "link")
         state.metadata.notes.append(f"{own_links}: {fitted.batch_size} a batch and at most {fitted.epochs} epochs")
     learned = part.select(np.arange(min(len(part), SAMPLE)))
-    before = _validate(state, learned)
+    before, untaught = _validate(state, learned), _Start.of(state, held)
     trained = yield from train(
         module_of(network),
         data,
@@ -201,16 +206,39 @@ def _train(
             f"training made the model worse: the MRR of posts that it learned fell from {before:.3f} to {after:.3f}; "
             f"learning_rate is {schedule.learning_rate:g}, try a smaller one"
         )
+    kept = untaught.kept(state, held)
     network.eval()
     index.vectors = vectors_of(state, index.articles.texts)
-    state.metadata.epochs, state.metadata.words = trained.best_epoch, len(words)
+    state.metadata.epochs, state.metadata.words = 0 if kept else trained.best_epoch, len(words)
     state.seconds_an_epoch = trained.seconds_an_epoch
+
+
+class _Start(NamedTuple):
+    """A network before it learns posts."""
+
+    mrr: float
+    weights: dict[str, Tensor]
+
+    @classmethod
+    def of(cls, state: LinkState, held: Corpus) -> _Start:
+        """How it ranks held-out posts, and a copy of its weights; none where nothing was learned of articles."""
+        if not state.network_settings.bag:
+            return cls(0.0, {})
+        return cls(_validate(state, held), {name: own.clone() for name, own in state.network.state_dict().items()})
+
+    def kept(self, state: LinkState, held: Corpus) -> bool:
+        """Whether it stays as it was, for what came of it ranks held-out posts no better."""
+        if not self.weights or _validate(state, held) > self.mrr:
+            return False
+        state.network.load_state_dict(self.weights)
+        state.metadata.notes.append("what was learned of posts is left out: held-out posts are ranked no better by it")
+        return True
 
 
 def links(state: LinkState, data: Corpus) -> Links:
     """A corpus as training data of the network; what a cap cuts is noted."""
     cap, notes = state.network_settings.max_words, state.metadata.notes
-    sides = tuple(state.tokenizer.encode(texts, max_words=cap) for texts in (data.articles.texts, data.posts.texts))
+    sides = tuple(encoded(state, texts) for texts in (data.articles.texts, data.posts.texts))
     if cut := sum(tokens.cut_words for tokens in sides):
         texts = plural(sum(tokens.cut_texts for tokens in sides), "text")
         notes.append(f"the cap of {plural(cap or 0, 'word')} cut {plural(cut, 'word')} of {texts}")

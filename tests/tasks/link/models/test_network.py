@@ -25,7 +25,7 @@ ENCODERS: list[Name] = ["ast", "cnn", "gru", "bigru"]
 
 def network(encoder: Name = "ast", **changes: object) -> Linker:
     torch.manual_seed(1)
-    settings = LinkSettings(encoder=encoder, hidden=6, filters=5, **({"heads": 3} | changes))  # type: ignore[arg-type]
+    settings = LinkSettings(encoder=encoder, hidden=6, filters=5, **({"heads": 3, "bag": 0} | changes))  # type: ignore[arg-type]
     made = Linker(settings, 40, 12).double().eval()
     for name, parameter in made.named_parameters():
         if "raw" in name:  # alphas that differ
@@ -113,9 +113,10 @@ def test_heads_that_do_not_divide() -> None:
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
-@pytest.mark.parametrize("cycles", [1, 2])
-def test_a_text_is_the_same_alone_and_in_any_batch(encoder: Name, cycles: int) -> None:
-    net, (ids, mask) = network(encoder, cycles=cycles), texts()
+@pytest.mark.parametrize(("cycles", "bag"), [(1, 0), (2, 0), (1, 8)])
+def test_a_text_is_the_same_alone_and_in_any_batch(encoder: Name, cycles: int, bag: int) -> None:
+    net, (ids, mask) = network(encoder, cycles=cycles, bag=bag), texts()
+    ids = torch.where((ids == 7) & (bag > 0), -3, ids)  # a piece of a word
     found = net.encode(ids, mask)
     wide = torch.nn.functional.pad(ids, (0, 7)).masked_fill(~torch.nn.functional.pad(mask, (0, 7)), 39)
     for vectors in (
@@ -138,18 +139,20 @@ def test_a_text_is_the_same_alone_and_in_any_batch(encoder: Name, cycles: int) -
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_gradients_of_padding_and_of_empty_texts_are_zero_and_finite(encoder: Name) -> None:
-    net, (ids, mask) = network(encoder), texts()
+@pytest.mark.parametrize("bag", [0, 8])
+def test_gradients_of_padding_and_of_empty_texts_are_zero_and_finite(encoder: Name, bag: int) -> None:
+    net, (ids, mask) = network(encoder, bag=bag), texts()
     ids = ids.masked_fill(~mask, 39).masked_fill((ids == 39) & mask, 38)  # 39 stands at padding alone
-    net.encode(ids, mask).square().sum().backward()  # type: ignore[no-untyped-call]
+    net.encode(ids, mask)[:, :-1].square().sum().backward()  # type: ignore[no-untyped-call]
     assert net.table.weight.grad is not None
     grad = net.table.weight.grad.to_dense()
     assert torch.isfinite(grad).all() and not grad[39].any() and grad.any()
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_what_words_add_sums_to_the_product(encoder: Name) -> None:
-    net, (ids, mask) = network(encoder, cycles=2), texts()
+@pytest.mark.parametrize("bag", [0, 8])
+def test_what_words_add_sums_to_the_product(encoder: Name, bag: int) -> None:
+    net, (ids, mask) = network(encoder, cycles=2, bag=bag), texts()
     others = torch.randn(len(ids), 3, net.width, dtype=torch.float64)
     vectors, parts = net.encode(ids, mask), net.parts(ids, mask, others)
     torch.testing.assert_close(parts.sum(2), (others @ vectors[..., None])[..., 0], rtol=0, atol=1e-12)

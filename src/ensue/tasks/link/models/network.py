@@ -22,6 +22,7 @@ cap is set.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -35,16 +36,21 @@ from ensue.schedule import Schedule
 from ensue.settings import DEEPEST, Count, NonNegative, Positive, Settings, Size, must_be
 from ensue.tasks.link.batch import Batch, Block, Words
 from ensue.tasks.link.model import TextEncoder
+from ensue.tasks.link.models.bag import STEEP, bag, bag_parts, bag_shares
 from ensue.tasks.link.models.cnn import CNN
 from ensue.tasks.link.models.gru import GRU
 from ensue.tasks.link.models.losses import contrastive_loss, triplet_loss
 from ensue.tasks.link.models.star import AST
+from ensue.tasks.link.pieces import PIECES
 from ensue.vocabulary import PADDING
 
 Name = Literal["ast", "cnn", "gru", "bigru"]
 LEARNED_DIM = 300
 """Width of the vectors of words where no file gives them."""
 _SPREAD = 0.1  # standard deviation that learned vectors start with
+_SHARE = 0.05
+PIECES_A_WORD = 6.0
+"""Of a new word of English, about: its weight is shared by so many."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +69,11 @@ class LinkSettings(Settings):
     """Width of a word's vector: that of the file, or 300 where there is none."""
     heads: Size = 6
     """Attention heads of ast; they divide the width of a word's vector."""
+    bag: Count = 512
+    """Numbers of a word's vector that are summed by learned weights beside what the encoder makes; 0: the encoder
+    alone, as in the paper."""
+    pretrain: Literal["none", "cloze"] = "cloze"
+    """cloze: the network first learns, of the articles alone, to find what a few words of theirs were cut from."""
     neighbours: Size = 1
     """Words on each side that a word of ast attends to."""
     cycles: Annotated[Size, must_be(f"at most {DEEPEST}", lambda value: value <= DEEPEST)] = 1
@@ -71,7 +82,7 @@ class LinkSettings(Settings):
     """Width of a text's vector under cnn, gru (its units) and bigru (half of them a side)."""
     filters: Size = 300
     """Filters of cnn of each width from 1 to 4."""
-    loss: Literal["triplet", "contrastive"] = "triplet"
+    loss: Literal["triplet", "contrastive"] = "contrastive"
     """triplet: the paper's; contrastive: related posts against all others of the batch, and related articles."""
     margin: NonNegative = 0.15
     """Of triplet: by how much an unrelated post should be farther, in squared distance."""
@@ -91,6 +102,11 @@ class LinkSettings(Settings):
         if self.encoder == "bigru" and self.hidden % 2:
             raise SettingError(f"hidden is {self.hidden}; it must be even for bigru, which halves it")
 
+    @property
+    def beside(self) -> int:
+        """Numbers of a word's row beside those that the encoder reads: those of the bag, and its weight there."""
+        return self.bag + 1 if self.bag else 0
+
 
 SCHEDULE = Schedule(
     epochs=10, batch_size=64, least_steps=23, most_epochs=40, learning_rate=1e-4, weight_decay=0.0, watch="mrr",
@@ -99,29 +115,43 @@ SCHEDULE = Schedule(
 
 
 class Linker(nn.Module):
-    """Vectors of articles and of posts by one encoder.
+    """Vectors of articles and of posts by one encoder and, unless the settings leave it out, by a bag beside it.
+
+    A word's row holds what the encoder reads, what the bag adds, and the logarithm of its weight there; so do the rows
+    of the pieces that unknown words are made of (``ensue.tasks.link.pieces``). The vector of a text is both parts at
+    length 1, the encoder's by sqrt(s) and the bag's by sqrt(1 - s), so that cosines are mixed as 1 - s to s; s is
+    learned and starts at a twentieth.
 
     Args:
         settings: of the network.
         num_words: ids, padding and unknown included.
-        dim: width of the vectors of words.
+        dim: width of the vectors of words that the encoder reads.
     """
 
     fixed: Tensor
 
     def __init__(self, settings: LinkSettings, num_words: int, dim: int) -> None:
         super().__init__()
-        self.settings = settings
-        self.table = nn.Embedding(num_words, dim, sparse=True)
+        self.settings, self.dim = settings, dim
+        width = dim + settings.beside
+        self.table = nn.Embedding(num_words, width, sparse=True)
         nn.init.normal_(self.table.weight, std=_SPREAD)
         nn.init.zeros_(self.table.weight[: PADDING + 2])  # padding, and words that were never seen
         self.register_buffer("fixed", torch.zeros(num_words, dtype=torch.bool))
         self.encoder: TextEncoder = _encoder(settings, dim)
+        self.bag_alone = False
+        """Whether the encoder stands aside, as while the bag learns by itself."""
+        if settings.bag:
+            self.pieces = nn.Embedding(PIECES, width, sparse=True)
+            self.share = nn.Parameter(torch.tensor(_SHARE).logit())
+            nn.init.normal_(self.pieces.weight, std=_SPREAD)
+            nn.init.zeros_(self.table.weight[:, -1:])
+            nn.init.zeros_(self.pieces.weight[:, -1:])
 
     @property
     def width(self) -> int:
         """Numbers in a text's vector."""
-        return self.encoder.width
+        return self.encoder.width + self.settings.bag
 
     @property
     def device(self) -> torch.device:
@@ -135,15 +165,29 @@ class Linker(nn.Module):
         All others start anew, as large as the file's.
         """
         ids = ids.to(self.device)
-        nn.init.normal_(self.table.weight[PADDING + 2 :], std=float(vectors.std()))
-        self.table.weight[ids] = vectors.to(self.device)
+        nn.init.normal_(self.table.weight[PADDING + 2 :, : self.dim], std=float(vectors.std()))
+        self.table.weight[ids, : self.dim] = vectors.to(self.device)
         self.fixed[ids] = not tuned
+
+    @torch.no_grad()
+    def weigh_words(self, rarity: Tensor) -> None:
+        """Start the bag's weights at how rare words are; of a new word, which is several pieces, at that of the rarest.
+
+        Args:
+            rarity: (words,) above 0.
+        """
+        self.table.weight[:, -1] = rarity.to(self.device).log() / STEEP
+        self.pieces.weight[:, -1] = (float(rarity.max().log()) - math.log(PIECES_A_WORD) / 2) / STEEP
 
     @torch.no_grad()
     def grow(self, num_words: int) -> None:
         """Rows for words that are new: at random, as spread as those before."""
         old = self.table.weight
-        rows = old.new_empty(num_words - len(old), old.shape[1]).normal_(std=float(old[PADDING + 2 :].std()))
+        rows = old.new_empty(num_words - len(old), old.shape[1])
+        rows[:, : self.dim].normal_(std=float(old[PADDING + 2 :, : self.dim].std()))
+        if self.settings.bag:
+            rows[:, self.dim : -1].normal_(std=float(old[PADDING + 2 :, self.dim : -1].std()))
+            rows[:, -1] = old[PADDING + 2 :, -1].max()  # whoever comes late is rare
         self.table = nn.Embedding(num_words, old.shape[1], sparse=True, _weight=torch.cat([old, rows]))
         self.fixed = torch.cat([self.fixed, self.fixed.new_zeros(len(rows))])
 
@@ -157,11 +201,21 @@ class Linker(nn.Module):
         Returns:
             (rows, width).
         """
-        return self.encoder(self._look(ids, mask))
+        words, size = self._look(ids, mask), self.settings.bag
+        if not size:
+            return self.encoder(words)
+        sums = bag(words, size)
+        if self.bag_alone:
+            return functional.pad(sums, (self.encoder.width, 0))
+        order = functional.normalize(self.encoder(self._read_by_encoder(words)), dim=1)
+        mine = self.share.sigmoid()
+        return torch.cat([order * mine.sqrt(), sums * (1 - mine).sqrt()], 1)
 
     def weigh(self, ids: Tensor, mask: Tensor) -> Tensor:
         """(rows, length) each word's share in what its text's vector attended to; rows sum to 1."""
-        return self.encoder.weigh(self._look(ids, mask))
+        words, size = self._look(ids, mask), self.settings.bag
+        attended = self.encoder.weigh(self._read_by_encoder(words))
+        return torch.lerp(bag_shares(words, size), attended, self.share.sigmoid()) if size else attended
 
     def parts(self, ids: Tensor, mask: Tensor, others: Tensor) -> Tensor:
         """What each word adds to the product of its text's vector, as ``encode`` gives it, with others.
@@ -174,7 +228,14 @@ class Linker(nn.Module):
         Returns:
             (rows, others, length) signed; sums over the words are the products.
         """
-        return self.encoder.parts(self._look(ids, mask), others)
+        words, size = self._look(ids, mask), self.settings.bag
+        if not size:
+            return self.encoder.parts(words, others)
+        theirs, ours = torch.split(others, [self.encoder.width, size], dim=2)
+        read, mine = self._read_by_encoder(words), self.share.sigmoid()
+        scale = mine.sqrt() / self.encoder(read).norm(dim=1).clamp(min=torch.finfo(others.dtype).tiny)
+        products = self.encoder.parts(read, theirs * scale[:, None, None])
+        return products + bag_parts(words, size, ours * (1 - mine).sqrt())
 
     def read(self, blocks: Sequence[Block], num_texts: int) -> Tensor:
         """(texts, width) vectors of length 1; 0 for texts that no block holds."""
@@ -196,11 +257,19 @@ class Linker(nn.Module):
             return triplet_loss(cosines, batch.related, margin=own.margin, epsilon=own.epsilon)
         return contrastive_loss(cosines, batch.related, temperature=own.temperature)
 
+    def _read_by_encoder(self, words: Words) -> Words:
+        return words._replace(vectors=words.vectors[:, : self.dim])
+
     def _look(self, ids: Tensor, mask: Tensor) -> Words:
         distinct, index = torch.unique(ids, return_inverse=True)
-        vectors: Tensor = self.table(distinct)
-        if self.training:
-            vectors = torch.where(self.fixed[distinct][:, None], vectors.detach(), vectors)
+        known = distinct[distinct >= 0]  # sorted, so that pieces stand first
+        vectors: Tensor = self.table(known)
+        if self.training and bool(self.fixed.any()):
+            still = functional.pad(vectors[:, : self.dim].detach(), (0, vectors.shape[1] - self.dim))
+            free = functional.pad(vectors[:, self.dim :], (self.dim, 0)) + still
+            vectors = torch.where(self.fixed[known][:, None], free, vectors)
+        if len(known) < len(distinct):
+            vectors = torch.cat([self.pieces(-1 - distinct[: len(distinct) - len(known)]), vectors])
         return Words(vectors, index, mask)
 
 

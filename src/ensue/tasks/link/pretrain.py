@@ -1,0 +1,101 @@
+"""What a network learns of articles alone, before any post: how rare words are, and what a passage was cut from."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor, nn
+
+from ensue.data.near_copies import near_copies
+from ensue.data.posts import Articles
+from ensue.lines import plural
+from ensue.schedule import Schedule
+from ensue.tasks.classify.optimizer import new_optimizer
+from ensue.tasks.link.batch import Batch
+from ensue.tasks.link.cloze import Cloze
+from ensue.tasks.link.encode import encoded
+from ensue.tasks.link.models.losses import contrastive_loss
+from ensue.tasks.link.models.network import Linker
+from ensue.tasks.link.state import LinkState
+from ensue.tasks.state import module_of
+from ensue.text.tokens import Tokens
+from ensue.text.weights import smooth_idf
+from ensue.training.loop import train
+from ensue.training.report import Report
+
+BATCH = 128
+"""Articles that a passage is picked from."""
+STEPS = 2000
+"""Of the bag at most: a corpus of so many batches is read once."""
+EPOCHS = 60
+"""Of the bag at most."""
+RATE = 5e-3
+TEMPERATURE = 0.1
+
+
+class Pretraining(nn.Module):
+    """A network as it learns of articles alone."""
+
+    def __init__(self, network: Linker) -> None:
+        super().__init__()
+        self.network = network
+
+    def loss(self, batch: Batch) -> Tensor:
+        """How surely each passage is told from the others of the batch by its article, and the other way round."""
+        return contrastive_loss(self.network(batch).float(), batch.related, temperature=TEMPERATURE)
+
+
+def pretrain(
+    state: LinkState, articles: Articles, checkpoint: Path | None, resume: bool
+) -> Generator[Report, None, None]:
+    """Learn of articles alone, as the settings say; what is left out is noted.
+
+    Args:
+        state: with a new network.
+        articles: of the corpus.
+        checkpoint: of the training that follows; this one has its own beside it.
+        resume: go on from there.
+    """
+    network, own = module_of(state.network), state.network_settings
+    assert isinstance(network, Linker)
+    tokens = encoded(state, articles.texts)
+    if own.bag:
+        network.weigh_words(torch.from_numpy(rarity(tokens, len(state.tokenizer.vocabulary))))
+    if own.pretrain == "none":
+        return
+    data = Cloze(tokens, near_copies(articles.texts), headline_words(state, articles))
+    if len(data) < 2:
+        state.metadata.notes.append("no pretraining: there are not two articles that differ")
+        return
+    steps = -(-len(data) // BATCH)
+    schedule = Schedule(
+        epochs=max(1, min(EPOCHS, STEPS // steps)), batch_size=BATCH, learning_rate=RATE, decay=True, weight_decay=0.0,
+        refit=False, replay=0,
+    )  # fmt: skip
+    network.bag_alone = own.bag > 0
+    place = checkpoint and checkpoint.with_name(f"{checkpoint.name}-pretrain")
+    yield from train(
+        Pretraining(network), data, None, schedule, optimizer=new_optimizer(network, schedule), seed=state.seed,
+        stage="pretrain", checkpoint=place, resume=resume, fingerprint=f"{own} {len(tokens.ids)}",
+    )  # fmt: skip
+    network.bag_alone = False
+    state.metadata.notes.append(f"pretrained on {plural(len(data), 'article')} alone, {schedule.epochs} times each")
+
+
+def rarity(tokens: Tokens, num_words: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    """(words,) the IDF of each by the texts that hold it."""
+    owners = np.repeat(np.arange(len(tokens)), tokens.lengths)
+    held = np.unique(owners * num_words + tokens.ids.clip(min=0)) % num_words
+    idf = smooth_idf(np.bincount(held, minlength=num_words), len(tokens))
+    return idf.astype(np.float32)
+
+
+def headline_words(state: LinkState, articles: Articles) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """(articles,) how many words of each are its headline."""
+    headed = (articles.titles != "") & (articles.titles != articles.bodies)
+    silent = pl.Series([""] * len(articles), dtype=pl.String)
+    return encoded(state, articles.titles.zip_with(headed, silent)).lengths

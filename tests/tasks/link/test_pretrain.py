@@ -1,0 +1,89 @@
+"""What is learned of articles alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from ensue.data.posts import Articles, Corpus, Posts
+from ensue.records import Article, Post
+from ensue.tasks.link.encode import encoded, vectors_of
+from ensue.tasks.link.predictor import LinkPredictor
+from ensue.tasks.link.pretrain import headline_words, rarity
+from ensue.tasks.link.save import as_then
+from tests.tasks.link.checks import planted
+
+SMALL = {"dim": 8, "hidden": 8, "filters": 8, "heads": 2, "bag": 32, "epochs": 1}
+
+
+def fitted(data: Corpus, model: str = "cnn", **settings: object) -> LinkPredictor:
+    made = LinkPredictor(model, settings={**SMALL, **settings}, seed=3, device="cpu")
+    list(made.fit(data))
+    return made
+
+
+def test_passages_find_their_articles_better_than_without() -> None:
+    """Two words that stand in the same articles alone come to mean the same, though no post says so."""
+    random = np.random.default_rng(0)
+    filler = [f"w{number}" for number in range(200)]
+    bodies = [
+        " ".join([f"name{own}", f"alias{own}"] * 8 + list(random.choice(filler, 40)))
+        for own in range(12)
+    ]  # fmt: skip
+    articles = Articles.of(
+        Article(" ".join(random.permutation(body.split())), f"a{own}") for own, body in enumerate(bodies)
+    )
+    posts = Posts.of(Post(f"{filler[own]} name{own}", f"p{own}", (f"a{own}",)) for own in range(12))
+    near = {}
+    for pretrain in ("none", "cloze"):
+        made = fitted(Corpus(articles, posts), pretrain=pretrain, learning_rate=1e-9)
+        names, aliases = (
+            vectors_of(made, pl.Series([f"{kind}{own}" for own in range(12)])) for kind in ("name", "alias")
+        )
+        near[pretrain] = float((names * aliases).sum(1).mean())
+    assert near["none"] < 0.3 and near["cloze"] > near["none"] + 0.2
+
+
+def test_a_name_of_yesterday_has_a_vector() -> None:
+    made = fitted(planted())
+    later, _ = made.joined(Articles.of([Article("Zelandonia and the harbour of Zelandonia", "new")]))
+    same, form, other = vectors_of(later, pl.Series(["zelandonia", "zelandonian", "quixotry"]))
+    assert float(same @ form) > 0.6 > 0.4 > float(same @ other)
+    assert float(vectors_of(later, pl.Series(["..."])).norm()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("bodies", [["one two three four five"] * 3, ["word", "word word", "word"], ["a", "b"]])
+def test_articles_of_which_nothing_can_be_learned(bodies: list[str]) -> None:
+    articles = Articles.of(Article(body, f"a{own}") for own, body in enumerate(bodies))
+    posts = Posts.of(
+        Post(f"{bodies[own % len(bodies)]} {own}x {own}y {own}z", f"p{own}", (f"a{own % len(bodies)}",))
+        for own in range(9)
+    )
+    made = fitted(Corpus(articles, posts))
+    assert "no pretraining: there are not two articles that differ" in made.metadata.notes
+    assert np.isfinite(made.scores(posts).whole()).all()
+
+
+def test_the_same_seed_gives_the_same_bytes() -> None:
+    one, other = (fitted(planted(), model="ast").network.state_dict() for _ in range(2))
+    assert all(torch.equal(one[name], other[name]) for name in one) and one["pieces.weight"].shape[1] == 8 + 32 + 1
+
+
+def test_how_rare_words_are_and_how_long_headlines() -> None:
+    made = fitted(planted())
+    articles = Articles.of([Article("ferry ferry quay", "a", "Ferry sinks"), Article("ferry", "b")])
+    tokens = encoded(made, articles.texts)
+    ferry = made.tokenizer.vocabulary.id("ferry")
+    found = rarity(tokens, len(made.tokenizer.vocabulary))
+    # ln((1 + 2) / (1 + 2)) + 1 of a word that both hold, ln(3) + 1 of one that none does.
+    assert found[ferry] == pytest.approx(1) and found.max() == pytest.approx(1 + np.log(3))
+    assert headline_words(made, articles)[1] == 0 < headline_words(made, articles)[0]
+
+
+def test_settings_of_former_folders_stand_for_what_was_done_then() -> None:
+    former = {"encoder": "cnn", "loss": "triplet", "temperature": 0.05}
+    assert as_then(former) == {**former, "bag": 0, "pretrain": "none"}
+    assert as_then({**former, "bag": 4}) == {**former, "bag": 4, "pretrain": "none"}
+    assert as_then({"together": True}) == {"together": True}

@@ -19,7 +19,7 @@ from ensue.tasks.classify.baselines.majority import Majority
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.settings import CountingSettings
 from ensue.tasks.classify.baselines.tfidf import Tfidf
-from ensue.tasks.classify.catalogue import BEST, MODELS, SHARED
+from ensue.tasks.classify.catalogue import BEST, MODELS, PAIRED, SHARED
 from ensue.tasks.classify.dataset import Passages, Sides
 from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.model import Baseline, Model, Network
@@ -109,7 +109,10 @@ class ClassifyState:
         """Take the name and the settings of a model: the paper's for such texts, ``sized`` ones, and what was set."""
         _, settings, schedule = MODELS[name]
         own = {field.name for part in (settings, schedule) if part is not None for field in fields(part)}
-        changes = {**(TABLE_2[architecture] if schedule is not None else {}), **(sized or {}), **self.options}
+        changes = {**(TABLE_2[architecture] if schedule is not None else {}), **(sized or {})}
+        if architecture == "pair" and self.options.get("encoder") is None:
+            changes |= PAIRED.get(name, {})
+        changes |= self.options
         self.model_name = name
         changes = {key: value for key, value in changes.items() if key in own}
         self.settings, self.schedule = changed(changes, settings, schedule)

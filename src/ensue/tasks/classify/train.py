@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from ensue.data.histories import Index
 from ensue.data.texts import Texts, hold_out_texts
@@ -21,7 +19,8 @@ from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.settings import CountingSettings
 from ensue.tasks.classify.calibration import calibration_error, temperature
 from ensue.tasks.classify.catalogue import COUNTING, MODELS
-from ensue.tasks.classify.cross_fitting import FOLDS, Data, Unlearned, count_best, folds_of, out_of_fold
+from ensue.tasks.classify.choice import choose_blend, decide, rest_unless_better, usable_texts
+from ensue.tasks.classify.cross_fitting import Data, Unlearned, count_best, folds_of, out_of_fold
 from ensue.tasks.classify.dataset import Sides, codes, prints
 from ensue.tasks.classify.embedding import learn_words, start_vectors
 from ensue.tasks.classify.ensembles import blend
@@ -29,7 +28,7 @@ from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.mixing_time import Log, mixing, note_collapse
 from ensue.tasks.classify.model import Network
 from ensue.tasks.classify.models.alignment import ALIGNMENT
-from ensue.tasks.classify.models.centrality import LEARNED_DIM, SCHEDULE, TextClassifier, TextSettings
+from ensue.tasks.classify.models.centrality import LEARNED_DIM, SCHEDULE, TextSettings
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.classify.remembered import chosen
 from ensue.tasks.classify.sizes import LEARNED, schedule_for
@@ -38,7 +37,6 @@ from ensue.text.tokens import split_words
 from ensue.training.loop import train
 from ensue.training.report import Report
 
-_COUNTED = "counted"
 DOCUMENT = (64, 3)
 """Texts of more words and sentences than this on average are documents."""
 
@@ -67,14 +65,14 @@ def fit(
         yield from _train(state, learned, held, checkpoint, resume)
         nats: dict[str, float] = {}
         if state.model_name == "blend":
-            _blend(state, held, counted)
-            nats = _nats(state, held, counted)
+            _calibrate(state, blend.NETWORK, held)
+            nats = choose_blend(state, held, counted)
         if nats:  # whose weights are those of likeliest labels
             state.metadata.temperature[state.model_name] = 1.0
             _note_accuracy(state, state.model_name, state.encode(held), codes(held, state.labels))
         else:
             _calibrate(state, state.model_name, held)
-        _decide(state, nats)
+        decide(state, nats)
     if rule is not None:
         _learn_held_out(state, data)
     if state.schedule is None:
@@ -216,7 +214,7 @@ def _matrix(state: ClassifyState) -> Tensor | None:
 def _calibrate(state: ClassifyState, name: str, held: Texts) -> None:
     """Find the temperature of a network on held-out texts, and note how right and how sure it is there."""
     targets, sides = codes(held, state.labels), state.encode(held)
-    usable = _usable(sides, targets)
+    usable = usable_texts(sides, targets)
     scores = infer.raw_scores(state, sides, None if name == state.model_name else name)[torch.from_numpy(usable)]
     state.metadata.temperature[name] = temperature(scores, torch.from_numpy(targets[usable]))
     _note_accuracy(state, name, sides, targets)
@@ -228,41 +226,6 @@ def _note_accuracy(state: ClassifyState, name: str, sides: Sides, targets: Index
         raise SettingError(f"the probabilities of {name} are no numbers; set it nearer to its defaults")
     state.metadata.validation_accuracy[name] = float((probabilities.argmax(1) == targets).mean())
     state.metadata.calibration_error[name] = calibration_error(probabilities, targets)
-
-
-def _usable(sides: Sides, targets: Index) -> npt.NDArray[np.bool_]:
-    """(texts,) those with a known label and a word at least."""
-    usable: npt.NDArray[np.bool_] = (targets >= 0) & (np.sum([tokens.lengths for tokens in sides], axis=0) > 0)
-    return usable
-
-
-def _blend(state: ClassifyState, held: Texts, counted: Mapping[str, Unlearned]) -> None:
-    """Pool the counting models by what they say of texts they did not learn, and the network with that pool."""
-    _calibrate(state, blend.NETWORK, held)
-    sides, targets = state.encode(held), codes(held, state.labels)
-    usable = torch.from_numpy(_usable(sides, targets))
-    names = [blend.NETWORK, *(name for name in blend.PARTS if name in counted)]
-    scores = {name: infer.raw_scores(state, sides, name)[usable] for name in names}
-    state.metadata.blend = _weights(scores, torch.from_numpy(targets)[usable], counted)
-
-
-def _weights(scores: Mapping[str, Tensor], targets: Tensor, counted: Mapping[str, Unlearned]) -> dict[str, float]:
-    """The pool of the counting models by all that they did not learn, and its weight beside the network's.
-
-    Args:
-        scores: of the network and the counting models, (texts, labels).
-        targets: (texts,).
-        counted: what each counting model says of texts it did not learn: these texts, and of few those of all folds.
-    """
-    usable = {name: counted[name].usable() for name in blend.PARTS if name in counted}
-    weights = blend.choose_weights({name: own for name, (own, _) in usable.items()}, usable["tfidf"][1])
-    pooled = blend.pool({name: scores[name] for name in weights}, weights)
-    prior = {blend.NETWORK: 0.0, _COUNTED: 1.0}  # the network has to earn its part
-    own = blend.choose_weights({blend.NETWORK: scores[blend.NETWORK], _COUNTED: pooled}, targets, prior)
-    return {
-        blend.NETWORK: own[blend.NETWORK],
-        **{name: weight * own[_COUNTED] for name, weight in weights.items()},
-    }
 
 
 def _new_network(state: ClassifyState) -> Network:
@@ -310,7 +273,7 @@ def _train(
         state.metadata.notes.append(
             f"training ended after {schedule.epochs} epochs while validation texts were still getting better; give more"
         )
-    _rest_unless_better(state, held_sides, held_targets)
+    rest_unless_better(state, held_sides, held_targets)
 
 
 def _start_from_row(state: ClassifyState, learned: Data) -> Tensor | None:
@@ -324,60 +287,3 @@ def _start_from_row(state: ClassifyState, learned: Data) -> Tensor | None:
         return None
     state.metadata.residual = True
     return out_of_fold(state, "vectors", state.metadata.strength["vectors"], row.matrix, learned)
-
-
-def _rest_unless_better(state: ClassifyState, sides: Sides, targets: Index) -> None:
-    """Let a network add nothing to the row it stands on where held-out labels are no likelier with it."""
-    network = state.module
-    if not state.metadata.residual or not isinstance(network, TextClassifier):
-        return
-    with_it = Unlearned(infer.raw_scores(state, sides, blend.NETWORK), targets)
-    alone = Unlearned(state.counting["vectors"].scores(sides), targets)
-    if with_it.loss() >= alone.loss():
-        network.rest()
-        state.metadata.notes.append("the network adds nothing to the mean of the vectors on the validation texts")
-
-
-def _decide(state: ClassifyState, nats: Mapping[str, float]) -> None:
-    """Say which of the models is right most often on held-out texts; under ``best``, become the likeliest one.
-
-    Of few held-out texts one more or less right says little; what their labels cost in nats says more.
-    """
-    accuracy, own = state.metadata.validation_accuracy, state.model_name
-    if len(state.names) == 1:
-        best = max(accuracy, key=lambda name: (accuracy[name], name == own))
-        if best != own:
-            state.metadata.notes.append(
-                f"{best} is right more often than {own} on the validation texts: "
-                f"{accuracy[best]:.3f} against {accuracy[own]:.3f}"
-            )
-        return
-    best = min((name for name in state.names if name in nats), key=lambda name: (nats[name], name != own))
-    if best != own:
-        state.metadata.notes.append(
-            f"{best} alone is the answer: nothing that was tried beats it on the validation texts, where a label "
-            f"costs {nats[best]:.3f} nats with it and {nats[own]:.3f} with {own}"
-        )
-        state.select_model(best)
-        state.metadata.unset("blend")
-
-
-def _nats(state: ClassifyState, held: Texts, counted: Mapping[str, Unlearned]) -> dict[str, float]:
-    """By model, what a label of the held-out texts costs; of the blend with weights that other folds chose."""
-    sides, targets = state.encode(held), codes(held, state.labels)
-    usable = np.flatnonzero(_usable(sides, targets))
-    if not len(usable):
-        return {state.model_name: 0.0}
-    wanted, folds = torch.from_numpy(targets[usable]), folds_of(held, state.seed)[usable]
-    scores = {name: part.scores[: len(held)][torch.from_numpy(usable)] for name, part in counted.items()}
-    nats = {
-        name: float(cross_entropy(own.double() / state.metadata.temperature.get(name, 1.0), wanted))
-        for name, own in scores.items()
-    }
-    scores[blend.NETWORK] = infer.raw_scores(state, sides, blend.NETWORK)[torch.from_numpy(usable)]
-    pooled = torch.zeros(len(usable), len(state.labels)).double()
-    for fold in range(FOLDS):
-        inside, outside = (torch.from_numpy(np.flatnonzero(chosen)) for chosen in (folds == fold, folds != fold))
-        weights = _weights({name: own[outside] for name, own in scores.items()}, wanted[outside], counted)
-        pooled[inside] = blend.pool({name: scores[name][inside] for name in weights}, weights)
-    return {**nats, state.model_name: float(cross_entropy(pooled, wanted))}

@@ -24,14 +24,15 @@ def literal(layer: Alignment, first: Tensor, second: Tensor | None = None) -> Te
     """Eqs. 1-4, word by word."""
     found: list[Tensor] = []
     for own, other in ((first, first),) if second is None else ((first, second), (second, first)):
-        compared, asked = [], [layer.attend(one) for one in other]
+        compared, directions = [], [layer.attend(one) / layer.attend(one).norm() for one in other]
         for word in own:
-            aligned = torch.zeros_like(word)
+            aligned, nearest = torch.zeros_like(word), torch.tensor([-1.0])
             if len(other):
-                scores = torch.stack([layer.attend(word) @ one for one in asked])
-                aligned = sum((share * one for share, one in zip(scores.softmax(0), other, strict=True)), aligned)
-            compared.append(layer.compare(torch.cat([word, aligned, word - aligned, word * aligned])))
-        rows = torch.stack(compared) if compared else torch.zeros(1, layer.project.out_features)
+                cosines = torch.stack([layer.attend(word) @ one / layer.attend(word).norm() for one in directions])
+                shares, nearest = (layer.sharpness * cosines).softmax(0), cosines.max()[None]
+                aligned = sum((share * one for share, one in zip(shares, other, strict=True)), aligned)
+            compared.append(layer.compare(torch.cat([word, aligned, word - aligned, word * aligned, nearest])))
+        rows = torch.stack(compared) if compared else torch.zeros(1, layer.width // 4)
         found += [rows.mean(0), rows.max(0).values]
     normal: Tensor = layer.after(torch.cat(found))
     return normal
@@ -45,13 +46,23 @@ def test_pairs_are_those_of_a_loop_and_padding_is_invisible() -> None:
     together, pooled = layer(lambda items: table[items], data.batch(np.arange(4)))
     for record in range(4):
         ids = [side.select(slice(record, record + 1)).ids.astype(np.int64) for side in encoded]
-        words = [layer.before(layer.project(table[torch.from_numpy(own)])) for own in ids]
+        words = [layer.before(table[torch.from_numpy(own)]) for own in ids]
         expected = literal(layer, *words)
         alone, _ = layer(lambda items: table[items], data.batch(np.array([record])))
         assert torch.allclose(together[record], expected, atol=1e-6) and torch.allclose(alone[0], expected, atol=1e-6)
     for block, part in zip(data.batch(np.arange(4)).words, pooled, strict=True):
         sums = part.weights.sum(1)
         assert (part.weights[~block.mask] == 0).all() and ((sums - 1).abs() < 1e-5).logical_or(sums == 0).all()
+
+
+@torch.no_grad()
+def test_words_are_aligned_with_themselves_before_anything_is_learned() -> None:
+    torch.manual_seed(0)
+    tokenizer = Tokenizer.fit([pl.Series(["a b c d"])])
+    encoded = tuple(tokenizer.encode(pl.Series([text])) for text in ("a b c", "c"))
+    network = TextClassifier(TextSettings(pooling=ALIGNMENT), Shape(len(tokenizer.vocabulary), 50, 2, "pair")).eval()
+    first = network(Passages(encoded).batch(np.arange(1))).words[0]
+    assert float(first.weights[0, 2]) > 0.9, "of a b c the last, which the other text holds"
 
 
 @torch.no_grad()
@@ -65,6 +76,6 @@ def test_a_text_of_many_passages_is_aligned_as_one() -> None:
     batch = Passages((encoded,)).batch(np.arange(1))
     assert len(batch.owners) == 3 and network.aligned is not None
     output = network(batch)
-    words = network.aligned.project(network.table.weight[torch.from_numpy(encoded.ids.astype(np.int64))])
+    words = network.table.weight[torch.from_numpy(encoded.ids.astype(np.int64))]
     expected = literal(network.aligned, network.aligned.before(words))
     assert torch.allclose(output.scores[0], network.output(network.hidden(expected).tanh()), atol=1e-5)

@@ -248,7 +248,7 @@ class TextClassifier(nn.Module):
     def forward(self, batch: Batch) -> Output:
         """Scores (records, labels), and what was pooled on the way."""
         if self.aligned is not None:
-            related, pooled = self.aligned(self._look, batch)
+            related, pooled = self.aligned(self._vectors, batch)  # whose cosines say what is alike: nothing is dropped
             return Output(self._score(related, batch), pooled, [])
         num_rows = sum(len(block.rows) for block in batch.words)
         if self.words is None:
@@ -273,11 +273,14 @@ class TextClassifier(nn.Module):
         return functional.cross_entropy(self(batch).scores.float(), batch.targets)
 
     def _look(self, items: Tensor) -> Tensor:
+        dropped: Tensor = self.drop(self._vectors(items))
+        return dropped
+
+    def _vectors(self, items: Tensor) -> Tensor:
         vectors: Tensor = self.table(items)
         if self.training:
             vectors = torch.where(self.fixed[items][..., None], vectors.detach(), vectors)
-        dropped: Tensor = self.drop(vectors)
-        return dropped
+        return vectors
 
 
 def _relate(texts: Tensor) -> Tensor:

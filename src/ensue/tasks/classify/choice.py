@@ -1,0 +1,144 @@
+"""What a trained network is worth beside the counting models, by texts that none of them learned.
+
+A network that stands on the mean-vector row adds nothing unless it is surely better. The counting models are pooled by
+what they say of all texts that they did not learn, and the network joins that pool with what it earns on the held-out
+ones. Under ``best`` the likeliest of them all is the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from ensue.data.histories import Index
+from ensue.data.texts import Texts
+from ensue.tasks.classify import infer
+from ensue.tasks.classify.calibration import temperature
+from ensue.tasks.classify.cross_fitting import FOLDS, Unlearned, folds_of
+from ensue.tasks.classify.dataset import Sides, codes
+from ensue.tasks.classify.ensembles import blend
+from ensue.tasks.classify.models.centrality import TextClassifier
+from ensue.tasks.classify.state import ClassifyState
+
+SURE = 2.0
+"""Standard errors by which a network must be better than the row it stands on: by chance one in forty is."""
+_COUNTED = "counted"
+
+
+def usable_texts(sides: Sides, targets: Index) -> npt.NDArray[np.bool_]:
+    """(texts,) those with a known label and a word at least."""
+    usable: npt.NDArray[np.bool_] = (targets >= 0) & (np.sum([tokens.lengths for tokens in sides], axis=0) > 0)
+    return usable
+
+
+def rest_unless_better(state: ClassifyState, sides: Sides, targets: Index) -> None:
+    """Let a network add nothing to the row it stands on unless held-out labels are surely likelier with it.
+
+    In a blend its weight does that.
+
+    Args:
+        state: with a trained network.
+        sides: the held-out texts.
+        targets: (texts,) codes of their labels.
+    """
+    network = state.module
+    if not state.metadata.residual or not isinstance(network, TextClassifier) or state.model_name == "blend":
+        return
+    with_it = Unlearned(infer.raw_scores(state, sides, blend.NETWORK), targets)
+    alone = Unlearned(state.counting["vectors"].scores(sides), targets)
+    if not surely_better(with_it, alone):
+        network.rest()
+        state.metadata.notes.append("the network adds nothing to the mean of the vectors on the validation texts")
+
+
+def surely_better(one: Unlearned, other: Unlearned) -> bool:
+    """Whether labels cost less with the one by ``SURE`` standard errors of the difference, and as many are right."""
+    (scores, targets), (others, _) = one.usable(), other.usable()
+    if len(targets) < 2:
+        return False
+    nats = [cross_entropy(own / temperature(own, targets), targets, reduction="none") for own in (scores, others)]
+    gains = nats[1].double() - nats[0].double()
+    right = [int((own.argmax(1) == targets).sum()) for own in (scores, others)]
+    return right[0] >= right[1] and float(gains.mean()) > SURE * float(gains.std()) / len(gains) ** 0.5
+
+
+def choose_blend(state: ClassifyState, held: Texts, counted: Mapping[str, Unlearned]) -> dict[str, float]:
+    """Weigh the parts of a blend.
+
+    Args:
+        state: with a trained network; takes the weights.
+        held: the held-out texts.
+        counted: what each counting model says of texts it did not learn: the held-out ones, and of few those of all
+            folds.
+
+    Returns:
+        What a label of a text that was not learned costs in nats, by counting model and with the blend.
+    """
+    usable = {name: own.usable() for name, own in counted.items()}
+    nats = {
+        name: float(cross_entropy(own.double() / state.metadata.temperature.get(name, 1.0), targets))
+        for name, (own, targets) in usable.items()
+        if len(targets)
+    }
+    parts, wanted = {name: usable[name][0] for name in blend.PARTS if name in usable}, usable["tfidf"][1]
+    weights = blend.choose_weights(parts, wanted)
+    pooled = _without_fold(parts, wanted, np.arange(len(wanted)) % FOLDS, None)
+    sides, targets = state.encode(held), codes(held, state.labels)
+    index = np.flatnonzero(usable_texts(sides, targets))
+    scores = {
+        blend.NETWORK: infer.raw_scores(state, sides, blend.NETWORK)[torch.from_numpy(index)],
+        _COUNTED: blend.pool({name: counted[name].scores[torch.from_numpy(index)] for name in parts}, weights),
+    }
+    known, prior = torch.from_numpy(targets[index]), {blend.NETWORK: 0.0, _COUNTED: 1.0}  # a network earns its part
+    mixed = _without_fold(scores, known, folds_of(held, state.seed)[index], prior)
+    gained = float(cross_entropy(scores[_COUNTED], known) - cross_entropy(mixed, known)) if len(index) else 0.0
+    own = blend.choose_weights(scores, known, prior) if gained > 0 else prior
+    state.metadata.blend = {
+        blend.NETWORK: own[blend.NETWORK],
+        **{name: weight * own[_COUNTED] for name, weight in weights.items()},
+    }
+    if len(wanted):
+        nats[state.model_name] = float(cross_entropy(pooled, wanted)) - max(gained, 0.0)
+    return nats
+
+
+def _without_fold(
+    scores: Mapping[str, Tensor], targets: Tensor, folds: Index, prior: Mapping[str, float] | None
+) -> Tensor:
+    """(texts, labels) scores of the pool in float64, of each fold with the weights that the others choose."""
+    pooled = torch.zeros(next(iter(scores.values())).shape).double()
+    for fold in range(FOLDS):
+        inside, outside = (torch.from_numpy(np.flatnonzero(chosen)) for chosen in (folds == fold, folds != fold))
+        weights = blend.choose_weights({name: own[outside] for name, own in scores.items()}, targets[outside], prior)
+        pooled[inside] = blend.pool({name: own[inside] for name, own in scores.items()}, weights)
+    return pooled
+
+
+def decide(state: ClassifyState, nats: Mapping[str, float]) -> None:
+    """Say which of the models is right most often on held-out texts; under ``best``, become the likeliest one.
+
+    Of few held-out texts one more or less right says little; what their labels cost in nats says more.
+    """
+    accuracy, own = state.metadata.validation_accuracy, state.model_name
+    if len(state.names) == 1:
+        best = max(accuracy, key=lambda name: (accuracy[name], name == own))
+        if best != own:
+            state.metadata.notes.append(
+                f"{best} is right more often than {own} on the validation texts: "
+                f"{accuracy[best]:.3f} against {accuracy[own]:.3f}"
+            )
+        return
+    tried = [name for name in state.names if name in nats]
+    best = min(tried, key=lambda name: (nats[name], name != own)) if tried else own
+    if best != own:
+        state.metadata.notes.append(
+            f"{best} alone is the answer: nothing that was tried beats it on the validation texts, where a label "
+            f"costs {nats[best]:.3f} nats with it and {nats[own]:.3f} with {own}"
+        )
+        state.select_model(best)
+        state.metadata.unset("blend")

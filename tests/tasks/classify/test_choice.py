@@ -1,0 +1,83 @@
+"""When a network counts: standard errors by hand, and parts that were made up for a few texts."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from ensue.data.texts import Texts
+from ensue.tasks.classify import infer
+from ensue.tasks.classify.choice import choose_blend, decide, surely_better
+from ensue.tasks.classify.cross_fitting import Unlearned
+from ensue.tasks.classify.ensembles.blend import NETWORK
+from ensue.tasks.classify.models.alignment import ALIGNMENT
+from ensue.tasks.classify.predictor import ClassifyPredictor
+from tests.tasks.classify.contract import planted
+from tests.tasks.classify.test_predictor import fitted, pairs
+
+HELD = planted(30, 1)
+
+
+def _noisy(targets: np.ndarray, hint: float, seed: int) -> Tensor:
+    noise = torch.randn(len(targets), 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return hint * torch.nn.functional.one_hot(torch.from_numpy(targets), 3) + noise
+
+
+@pytest.mark.parametrize(("num", "sure"), [(30, False), (3000, True)])
+def test_two_standard_errors_and_no_fewer_right(num: int, sure: bool) -> None:
+    targets = np.tile([0, 1, 2], num // 3)
+    weak, strong = Unlearned(_noisy(targets, 1.0, 0), targets), Unlearned(_noisy(targets, 1.3, 2), targets)
+    assert surely_better(strong, weak) is sure
+    assert not surely_better(weak, strong) and not surely_better(weak, weak)
+
+
+@pytest.fixture
+def blended() -> ClassifyPredictor:
+    return cast(ClassifyPredictor, fitted(planted(60, 0), "blend", HELD, epochs=1))
+
+
+def _weighed(made: ClassifyPredictor, monkeypatch: pytest.MonkeyPatch, hints: dict[str, float]) -> dict[str, float]:
+    """The nats of parts that hint at the labels of 30 held-out texts, and of 300 more that no network has seen."""
+    held = made.targets(Texts.of(HELD))
+    targets = np.concatenate([held, np.tile(held, 10)])
+    numbers = {name: place for place, name in enumerate(("tfidf", "vectors", NETWORK))}
+    scores = {name: _noisy(targets, hint, numbers[name]) for name, hint in hints.items()}
+    monkeypatch.setattr(infer, "raw_scores", lambda state, sides, name: scores[name][: len(held)])
+    made.metadata.temperature = {"tfidf": 1.0, "vectors": 1.0}
+    return choose_blend(
+        made, Texts.of(HELD), {name: Unlearned(own, targets) for name, own in scores.items() if name != NETWORK}
+    )
+
+
+def test_counting_models_are_pooled_where_the_network_says_nothing(
+    blended: ClassifyPredictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nats = _weighed(blended, monkeypatch, {"tfidf": 1.0, "vectors": 1.0, NETWORK: -0.5})
+    weights = blended.metadata.blend or {}
+    assert weights[NETWORK] == 0 and min(weights["tfidf"], weights["vectors"]) > 0.5
+    assert nats["blend"] < min(nats["tfidf"], nats["vectors"])
+    decide(blended, nats)
+    assert blended.model_name == "blend"
+
+
+def test_a_network_that_knows_more_has_its_part(blended: ClassifyPredictor, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = _weighed(blended, monkeypatch, {"tfidf": 1.0, "vectors": 1.0, NETWORK: -0.5})
+    nats = _weighed(blended, monkeypatch, {"tfidf": 1.0, "vectors": 1.0, NETWORK: 3.0})
+    assert (blended.metadata.blend or {})[NETWORK] > 0 and nats["blend"] < alone["blend"]
+
+
+def test_a_blend_aligns_pairs_unless_a_pooling_is_set() -> None:
+    texts = Texts.of(pairs(40, 0))
+    made, own = (
+        ClassifyPredictor("blend", settings={"epochs": 1, "hidden": 4, "head": 4, **more}, device="cpu")
+        for more in ({}, {"pooling": "mean"})
+    )
+    for each in (made, own):
+        for _ in each.fit(texts):
+            pass
+    assert (made.settings.pooling, made.settings.tuned) == (ALIGNMENT, False)  # type: ignore[union-attr]
+    assert own.settings.pooling == "mean"  # type: ignore[union-attr]

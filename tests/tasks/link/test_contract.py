@@ -47,6 +47,20 @@ class TestASTPaper(LinkContract):
     options = NETWORK
 
 
+class TestBag(LinkContract):
+    """Learned of articles alone."""
+
+    model = "bag"
+    options = {"bag": 32}  # noqa: RUF012
+
+
+class TestBestBag(LinkContract):
+    """Its cosine among the scores."""
+
+    model = "best"
+    options = {"bag": 32, "learned": "bag"}  # noqa: RUF012
+
+
 class TestCNN(LinkContract):
     model = "cnn"
     options = NETWORK
@@ -103,7 +117,7 @@ def test_every_model_signs_the_contract() -> None:
         (
             "best",
             {"learned": "lstm"},
-            "learned is 'lstm'; choose from ast, cnn, gru, bigru, ast-paper, sbert, or leave it out",
+            "learned is 'lstm'; choose from ast, cnn, gru, bigru, ast-paper, bag, sbert, or leave it out",
         ),
         ("ast", {"learned": "cnn"}, "learned is 'cnn'; only model best weighs a learned score"),
         ("ast", {"encoder": "gru"}, "encoder is 'gru'; name the model gru instead"),

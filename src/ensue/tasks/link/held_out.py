@@ -22,6 +22,7 @@ from ensue.tasks.link.ensembles.weighted_sum import STRENGTHS, log_shares, trans
 from ensue.tasks.link.folds import FOLDS, folds_of
 from ensue.tasks.link.measures import Mask, at_cut, average_precision, by_row, calibrate, cross_fitted
 from ensue.tasks.link.metadata import Validation
+from ensue.tasks.link.models.network import LinkSettings
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.scores import UNTRAINED, features, names_of, scores_of
 from ensue.tasks.link.state import LinkState
@@ -278,7 +279,7 @@ def remember(state: LinkState, held: Corpus, num: int) -> Remembered | None:
         return None
     part, name, tokens, vectors = held.select(drawn), state.model_name, None, None
     texts = part.posts.texts
-    if has_vectors(state, name) and state.schedule is not None:
+    if has_vectors(state, name) and isinstance(state.settings, LinkSettings):
         tokens = encoded(state, texts)
     elif has_vectors(state, name):
         vectors = vectors_of(state, texts)

@@ -13,6 +13,7 @@ from ensue.metrics import Floats
 from ensue.records import Post
 from ensue.settings import require_k
 from ensue.tasks.link.encode import joined
+from ensue.tasks.link.models.network import LinkSettings
 from ensue.tasks.link.scores import scores_of
 from ensue.tasks.link.state import LinkState
 from ensue.text.lexical import Lexical
@@ -101,7 +102,7 @@ def _known_words(state: LinkState, texts: Sequence[str]) -> tuple[list[int], lis
     the running sums are 0 1 1 2 2 3; those at the ends 0, 3 and 5 are 0, 2 and 3, so that 2 and 1 are known.
     """
     column = pl.Series("text", texts, dtype=pl.String)
-    if state.schedule is not None and state.model_name != "best":
+    if isinstance(state.settings, LinkSettings) and state.model_name != "best":
         tokens = state.tokenizer.encode(column)
         ends, known = tokens.sentences[tokens.texts], tokens.ids != UNKNOWN
     else:

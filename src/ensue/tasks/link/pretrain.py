@@ -82,7 +82,7 @@ def pretrain(
         Pretraining(network), data, None, schedule, optimizer=new_optimizer(network, schedule), seed=state.seed,
         stage="pretrain", checkpoint=place, resume=resume, fingerprint=f"{own} {len(tokens.ids)}",
     )  # fmt: skip
-    network.bag_alone = False
+    network.bag_alone = own.encoder == "bag"
     state.metadata.notes.append(f"pretrained on {plural(len(data), 'article')} alone, {schedule.epochs} times each")
 
 

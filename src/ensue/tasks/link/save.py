@@ -25,6 +25,7 @@ from ensue.tasks.link import remembered
 from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.measures import Calibration
 from ensue.tasks.link.metadata import Metadata
+from ensue.tasks.link.models.network import LinkSettings
 from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.state import LinkState
 from ensue.tasks.state import module_of, summary_of
@@ -54,7 +55,7 @@ def files(state: LinkState, card: str) -> dict[str, bytes]:
     """The contents of a model folder, by file name."""
     index = state.article_index
     counts = {name: torch.from_numpy(_signed(array)) for name, array in index.arrays().items()}
-    network = state.network.state_dict() if state.schedule is not None else {}
+    network = state.network.state_dict() if isinstance(state.settings, LinkSettings) else {}
     contents = {
         **described(summary(state), card),
         "vocabulary.json": state.tokenizer.to_json().encode(),
@@ -95,7 +96,7 @@ def fill(state: LinkState, path: Path, facts: dict[str, Any]) -> None:
         if state.metadata.encoder is None:
             raise ValueError("facts are missing in settings.json")
         state.model = Encoder(state.settings.encoder, state.device)
-    if state.schedule is None:
+    if not isinstance(state.settings, LinkSettings):
         return
     try:
         state.tokenizer = Tokenizer.from_json(read_file(path, "vocabulary.json").decode(), "vocabulary.json")
@@ -107,6 +108,8 @@ def fill(state: LinkState, path: Path, facts: dict[str, Any]) -> None:
     num_words, width = tensors["table.weight"].shape
     state.model = state.new_network(num_words, width - state.network_settings.beside)
     state.network.load_state_dict(tensors)
+    if state.schedule is None:
+        return
     make = partial(new_optimizer, module_of(state.network), state.schedule)
     state.optimizer = saved_optimizer(path, module_of(state.network), make)
 

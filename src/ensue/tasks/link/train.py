@@ -79,6 +79,8 @@ def fit(
         yield from _train(state, part, held, checkpoint, resume)
     elif isinstance(state.settings, SbertSettings):
         _use_encoder(state)
+    elif isinstance(state.settings, LinkSettings):
+        yield from _of_articles(state, checkpoint, resume)
     labelled, scores = sample(state, learned if state.schedule is None else held), None
     if state.model_name == "best":
         labelled, scores = choose_weights(state, labelled)
@@ -157,6 +159,17 @@ def _linked(data: Corpus, index: ArticleIndex, where: str) -> Corpus:
     if not len(linked):
         raise DataError(f"{where}: no post is about an article that is there; give posts with links")
     return linked
+
+
+def _of_articles(state: LinkState, checkpoint: Path | None, resume: bool) -> Generator[Report, None, None]:
+    """Train a network of the articles alone, and give these vectors."""
+    own, texts = state.network_settings, state.articles.texts
+    state.tokenizer = learn_words([texts], lower=own.lower, min_count=own.min_count, vectors=None, extra_words=0)
+    torch.manual_seed(state.seed)
+    state.model = state.new_network(len(state.tokenizer.vocabulary), 0)
+    yield from pretrain(state, state.articles, checkpoint, resume)
+    state.network.eval()
+    state.article_index.vectors, state.metadata.words = vectors_of(state, texts), len(state.tokenizer.vocabulary)
 
 
 def _train(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.tasks.link.batch import Words
@@ -26,6 +26,24 @@ class _Cells(NamedTuple):
     places: Tensor  # (cells,) which of the block's distinct words it is
     counts: Tensor  # (cells,) how often the row holds it
     shares: Tensor  # (cells,) 1 + ln(counts)
+
+
+class Nothing(nn.Module):
+    """What reads beside a bag that stands alone: vectors of no numbers."""
+
+    width = 0
+
+    def forward(self, words: Words) -> Tensor:
+        """(rows, 0)."""
+        return words.vectors.new_zeros(len(words.mask), 0)
+
+    def weigh(self, words: Words) -> Tensor:
+        """(rows, length) zeros."""
+        return words.vectors.new_zeros(words.mask.shape)
+
+    def parts(self, words: Words, others: Tensor) -> Tensor:
+        """(rows, others, length) zeros."""
+        return others.new_zeros(*others.shape[:2], words.mask.shape[1])
 
 
 def bag(words: Words, size: int) -> Tensor:

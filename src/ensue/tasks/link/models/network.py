@@ -36,7 +36,7 @@ from ensue.schedule import Schedule
 from ensue.settings import DEEPEST, Count, NonNegative, Positive, Settings, Size, must_be
 from ensue.tasks.link.batch import Batch, Block, Words
 from ensue.tasks.link.model import TextEncoder
-from ensue.tasks.link.models.bag import STEEP, bag, bag_parts, bag_shares
+from ensue.tasks.link.models.bag import STEEP, Nothing, bag, bag_parts, bag_shares
 from ensue.tasks.link.models.cnn import CNN
 from ensue.tasks.link.models.gru import GRU
 from ensue.tasks.link.models.losses import contrastive_loss, triplet_loss
@@ -44,7 +44,7 @@ from ensue.tasks.link.models.star import AST
 from ensue.tasks.link.pieces import PIECES
 from ensue.vocabulary import PADDING
 
-Name = Literal["ast", "cnn", "gru", "bigru"]
+Name = Literal["ast", "cnn", "gru", "bigru", "bag"]
 LEARNED_DIM = 300
 """Width of the vectors of words where no file gives them."""
 _SPREAD = 0.1  # standard deviation that learned vectors start with
@@ -58,7 +58,7 @@ class LinkSettings(Settings):
     """Settings of a network that links posts to articles; the defaults are the paper's."""
 
     encoder: Name = "ast"
-    """What makes a vector of a text: ast, cnn, gru or bigru."""
+    """What makes a vector of a text: ast, cnn, gru, bigru, or bag: the bag beside them alone."""
     vectors: str | None = None
     """A file of word vectors (GloVe, fastText, word2vec text or npz); without one, vectors are learned."""
     tuned: bool = True
@@ -101,6 +101,8 @@ class LinkSettings(Settings):
         super().__post_init__()
         if self.encoder == "bigru" and self.hidden % 2:
             raise SettingError(f"hidden is {self.hidden}; it must be even for bigru, which halves it")
+        if self.encoder == "bag" and not self.bag:
+            raise SettingError("bag is 0; model bag is nothing else, so give it a width")
 
     @property
     def beside(self) -> int:
@@ -139,7 +141,7 @@ class Linker(nn.Module):
         nn.init.zeros_(self.table.weight[: PADDING + 2])  # padding, and words that were never seen
         self.register_buffer("fixed", torch.zeros(num_words, dtype=torch.bool))
         self.encoder: TextEncoder = _encoder(settings, dim)
-        self.bag_alone = False
+        self.bag_alone = settings.encoder == "bag"
         """Whether the encoder stands aside, as while the bag learns by itself."""
         if settings.bag:
             self.pieces = nn.Embedding(PIECES, width, sparse=True)
@@ -184,9 +186,10 @@ class Linker(nn.Module):
         """Rows for words that are new: at random, as spread as those before."""
         old = self.table.weight
         rows = old.new_empty(num_words - len(old), old.shape[1])
-        rows[:, : self.dim].normal_(std=float(old[PADDING + 2 :, : self.dim].std()))
+        for part in (slice(0, self.dim), slice(self.dim, old.shape[1])):
+            if old[:, part].numel():
+                rows[:, part].normal_(std=float(old[PADDING + 2 :, part].std()))
         if self.settings.bag:
-            rows[:, self.dim : -1].normal_(std=float(old[PADDING + 2 :, self.dim : -1].std()))
             rows[:, -1] = old[PADDING + 2 :, -1].max()  # whoever comes late is rare
         self.table = nn.Embedding(num_words, old.shape[1], sparse=True, _weight=torch.cat([old, rows]))
         self.fixed = torch.cat([self.fixed, self.fixed.new_zeros(len(rows))])
@@ -214,6 +217,8 @@ class Linker(nn.Module):
     def weigh(self, ids: Tensor, mask: Tensor) -> Tensor:
         """(rows, length) each word's share in what its text's vector attended to; rows sum to 1."""
         words, size = self._look(ids, mask), self.settings.bag
+        if self.bag_alone:
+            return bag_shares(words, size)
         attended = self.encoder.weigh(self._read_by_encoder(words))
         return torch.lerp(bag_shares(words, size), attended, self.share.sigmoid()) if size else attended
 
@@ -231,6 +236,8 @@ class Linker(nn.Module):
         words, size = self._look(ids, mask), self.settings.bag
         if not size:
             return self.encoder.parts(words, others)
+        if self.bag_alone:
+            return bag_parts(words, size, others[..., self.encoder.width :])
         theirs, ours = torch.split(others, [self.encoder.width, size], dim=2)
         read, mine = self._read_by_encoder(words), self.share.sigmoid()
         scale = mine.sqrt() / self.encoder(read).norm(dim=1).clamp(min=torch.finfo(others.dtype).tiny)
@@ -276,6 +283,8 @@ class Linker(nn.Module):
 def _encoder(settings: LinkSettings, dim: int) -> TextEncoder:
     if settings.encoder == "ast":
         return AST(dim, heads=settings.heads, neighbours=settings.neighbours, cycles=settings.cycles)
+    if settings.encoder == "bag":
+        return Nothing()
     if settings.encoder == "cnn":
         return CNN(dim, width=settings.hidden, filters=settings.filters)
     return GRU(dim, width=settings.hidden, both=settings.encoder == "bigru")

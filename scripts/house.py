@@ -27,9 +27,9 @@ BOUNDS = {
     "hooks by hasattr": 0,
     "look-ups of facts": 0,
     "files that branch on a task": 1,
-    "late imports": 55,
+    "late imports": 56,
     "files above 400 lines": 0,
-    "lines": 54_800,
+    "lines": 56_250,
 }
 NUMBERED = "ensue.tasks.link.index.vector_index"
 """Its ``manifest["next"]`` is the number of the next shard, no task."""

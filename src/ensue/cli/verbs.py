@@ -7,7 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from ensue.cli import demonstration, fitting, keeping, linking, listing, predicting, serving, streaming, tasks
+from ensue.cli import (
+    demonstration,
+    fitting,
+    keeping,
+    linking,
+    listing,
+    predicting,
+    preparing,
+    serving,
+    streaming,
+    tasks,
+)
 from ensue.cli.options import (
     LINKED,
     TABLES,
@@ -89,6 +100,7 @@ def check(
     command_of(chosen).check(data, other or [], reading, json)
 
 
+app.command()(preparing.prepare)
 app.command(cls=listing.OfTask)(fitting.fit)
 
 

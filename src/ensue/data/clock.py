@@ -51,17 +51,13 @@ def read_clock(column: pl.Series, layout: str, where: Where, stated: str | None 
     Raises:
         DataError: a time that is empty, no number and no date, not finite, or in a different unit from the others.
     """
-    if column.null_count():
-        raise DataError(f"{where(_first(column.is_null()))}: time is empty; give every event a time")
-    if column.dtype == pl.String and _DECIMAL_COMMA.fullmatch(column[0].strip()):
-        column = column.str.replace(",", ".", literal=True)
-    if _holds_dates(column, stated):
-        seconds, how = _parse_dates(column, where)
-        return Clock(column, seconds, "iso", True, f"{how}, read as UTC, {_range(seconds, 'iso', True)}")
-    numbers = _parse_numbers(column, where)
+    column = without_commas(column, where)
+    numbers, how = parse_times(column, where, stated)
+    if how:
+        return dates_clock(column, numbers, how)
     _refuse_mixture(numbers, where)
     unit, reason = _unit(numbers, column.name, layout, stated)
-    seconds = numbers / 1000 if unit == "ms" else numbers * 3600 if unit == "h" else numbers
+    seconds = in_seconds(numbers, unit)
     if seconds.max() >= MILLISECONDS:
         raise DataError(
             f"{where(int(seconds.argmax()))}: time {numbers.max():g} cannot be {WORDS[unit]} ({reason}); state the "
@@ -70,6 +66,44 @@ def read_clock(column: pl.Series, layout: str, where: Where, stated: str | None 
     absolute = bool(seconds.min() >= SINCE_1970)
     since = " since 1970" if absolute else " from 0" if seconds.min() == 0 else ""
     return Clock(column, seconds, unit, absolute, f"{WORDS[unit]}{since} ({reason}), {_range(seconds, unit, absolute)}")
+
+
+def in_seconds(times: Times, unit: str) -> Times:
+    """Times of a unit in seconds; those of dates are."""
+    return times / 1000 if unit == "ms" else times * 3600 if unit == "h" else times
+
+
+def without_commas(column: pl.Series, where: Where) -> pl.Series:
+    """Times as texts with a point where the first of them has a decimal comma.
+
+    Raises:
+        DataError: a time is empty.
+    """
+    if column.null_count():
+        raise DataError(f"{where(_first(column.is_null()))}: time is empty; give every event a time")
+    commas = column.dtype == pl.String and len(column) and _DECIMAL_COMMA.fullmatch(column[0].strip())
+    return column.str.replace(",", ".", literal=True) if commas else column
+
+
+def parse_times(column: pl.Series, where: Where, stated: str | None = None) -> tuple[Times, str]:
+    """Numbers as they stand, or dates in seconds since 1970 and how these were read; nothing of numbers.
+
+    Args:
+        column: (events,) with no null.
+        where: the place of an event in the file, for messages.
+        stated: a unit of ``UNITS``, or ``None``; ``iso`` makes all of them dates.
+
+    Raises:
+        DataError: a time that is no number and no date, or not finite.
+    """
+    if _holds_dates(column, stated):
+        return _parse_dates(column, where)
+    return _parse_numbers(column, where), ""
+
+
+def dates_clock(given: pl.Series, seconds: Times, how: str) -> Clock:
+    """The clock of dates; ``how`` they were read."""
+    return Clock(given, seconds, "iso", True, f"{how}, read as UTC, {_range(seconds, 'iso', True)}")
 
 
 def is_number(text: object) -> bool:

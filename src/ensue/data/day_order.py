@@ -16,6 +16,19 @@ _DATE = (
 _ISO = "write ISO dates, such as 2023-12-31"
 
 
+def telling_date(texts: pl.Series) -> str | None:
+    """The first date whose year comes last and that tells which number is its day; ``None`` where none does."""
+    parts = texts.str.extract_groups(_DATE).struct.unnest()
+    late = [(parts[name].cast(pl.Int64) > 12).fill_null(value=False) for name in ("1", "3")]
+    place = (late[0] | late[1]).arg_true()
+    return texts[place[0]] if len(place) else None
+
+
+def has_year_last(text: str) -> bool:
+    """Whether a text looks like a date whose year comes last."""
+    return bool(pl.Series([text]).str.contains(_DATE)[0])
+
+
 def read_dates(texts: pl.Series, where: Callable[[int], str]) -> tuple[pl.Series, str] | None:
     """Dates whose year comes last, and the order that was taken.
 

@@ -124,7 +124,7 @@ class Delimited:
             if (any(row) if self.strict else row) and not fits(row, width):
                 why = "is a quote missing?" if self.strict else "is a quote left open?"
                 raise DataError(f"{where}: {plural(len(row), 'field')}, but the {whole} has {width}; {why}")
-            for place in times if row and line > 1 else ():
+            for place in times if row and (self.given or line > self.number) else ():
                 if row[place] and not is_number(row[place]):
                     raise DataError(f"{where}: time {quoted(row[place])} is not a number or an ISO date")
 

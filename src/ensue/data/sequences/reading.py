@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Unpack
 
 from ensue.data.histories import Histories
-from ensue.data.packed import Opening
+from ensue.data.packed import Opening, packing
 from ensue.data.sequences.dataset import SequencesReport, read_file, read_together
+from ensue.data.sequences.prepare import keeps_sequences, prepare
+from ensue.data.sequences.prepared import is_prepared, read_prepared
 from ensue.data.sequences.sessions import check_gap
-from ensue.data.sequences.sources import files_of, is_several, sources_of
+from ensue.data.sequences.sources import Source, files_of, is_several, packed, sources_of
 from ensue.data.table import ReadOptions
+from ensue.errors import SettingError
+
+LARGE_ROWS, LARGE_BYTES = 20_000_000, 10**9
+"""A log of more rows of Parquet, or more bytes of text, is prepared first: held whole, it would take 3 to 5 GB."""
+PACKED = 6
+"""How many times its size a packed log comes to, about."""
 
 
 def read(
@@ -27,7 +37,8 @@ def read(
 
     Args:
         path: a plain or packed file, Parquet or Excel; a folder, or a pattern such as ``logs/*.parquet``, of files with
-            one event a row, which are read as one log in the order of their names.
+            one event a row, which are read as one log in the order of their names; or what ``ensue prepare`` wrote,
+            whose columns are mapped.
         columns: ``sequence``, ``value`` and ``time`` to column names, where the names do not speak for themselves.
         time_unit: ``s``, ``ms``, ``h`` or ``iso``; found out unless stated.
         sort: whether to put the events of a sequence in order of time, or to refuse those that are not; ties keep the
@@ -48,6 +59,65 @@ def read(
     options = ReadOptions(columns=columns or {}, time_unit=time_unit, **opening)
     check_gap(gap)
     place = Path(path)
+    if is_prepared(place):
+        _require_plain(place, options, sort, gap)
+        return read_prepared(place)
+    sources = sources_of(files_of(place), options) if is_several(place) else _large_file(place, options)
+    if sources and _is_large(sources):
+        return _through_a_folder(place, options, sort, gap)
     if is_several(place):
-        return read_together(place, sources_of(files_of(place), options), options, sort=sort, gap=gap)
+        return read_together(place, sources, options, sort=sort, gap=gap)
     return read_file(place, options, sort=sort, gap=gap)
+
+
+def _large_file(path: Path, options: ReadOptions) -> list[Source]:
+    """A plain file with one event a row that may be large; otherwise none, and nothing of it is read."""
+    try:
+        size = path.stat().st_size
+        if size < min(LARGE_ROWS, LARGE_BYTES):
+            return []
+        with path.open("rb") as file:
+            begin = file.read(6)
+        if packing(begin) or (size <= LARGE_BYTES and begin[:4] != b"PAR1"):
+            return []
+    except OSError:  # the reader says what is wrong
+        return []
+    return [] if keeps_sequences(path, options) else sources_of([path], options)
+
+
+def _is_large(sources: Sequence[Source]) -> bool:
+    text = sum(source.size * (PACKED if packed(source.path) else 1) for source in sources if not source.rows)
+    return text > LARGE_BYTES or sum(source.rows for source in sources) > LARGE_ROWS
+
+
+def _through_a_folder(
+    path: Path, options: ReadOptions, sort: bool, gap: float | None
+) -> tuple[Histories, SequencesReport]:
+    """A large log by way of a temporary folder, which goes once it is mapped: its pages live while they are used."""
+    with TemporaryDirectory(prefix="ensue-") as folder:
+        prepare([path], Path(folder) / "log", options, sort=sort, gap=gap)
+        histories, report = read_prepared(Path(folder) / "log")
+    why = f"more than {LARGE_ROWS:,} rows of Parquet, or {LARGE_BYTES / 1e9:g} GB of text"
+    note = f"a large log ({why}) was prepared in {gettempdir()} first; `ensue prepare` does that once for all commands"
+    return histories, replace(report, path=str(path), notes=(*report.notes, note))
+
+
+def _require_plain(path: Path, options: ReadOptions, sort: bool, gap: float | None) -> None:
+    """Refuse options of reading where a log was read already.
+
+    Raises:
+        SettingError: naming the first.
+    """
+    stated = {
+        "--columns": bool(options.columns),
+        "--time-unit": options.time_unit is not None,
+        "--no-sort": not sort,
+        "--gap": gap is not None,
+        "--encoding": bool(options.encoding),
+        "--sheet": bool(options.sheet),
+    }
+    for name, given in stated.items():
+        if given:
+            raise SettingError(
+                f"{path}: was read when it was prepared; leave {name} out here, and give it to `ensue prepare`"
+            )

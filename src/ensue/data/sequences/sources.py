@@ -187,11 +187,16 @@ def _texts(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.col(texts).cast(pl.String))
 
 
+def packed(path: Path) -> bool:
+    """Whether a name ends as packed files do."""
+    return path.suffix.lower() in _PACKED
+
+
 def _visible(inside: Path) -> bool:
     return not any(part.startswith((".", "_")) for part in inside.parts)
 
 
 def _ending(path: Path) -> str:
     """``.csv`` of ``clicks.csv.gz``."""
-    name = path.with_suffix("") if path.suffix.lower() in _PACKED else path
+    name = path.with_suffix("") if packed(path) else path
     return name.suffix.lower()

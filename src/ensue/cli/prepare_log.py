@@ -1,0 +1,61 @@
+"""What ``prepare`` does: read in pieces, say how far it is, and what came of it."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+import typer
+
+from ensue.cli import show
+from ensue.cli.options import Reading
+from ensue.data.sequences.prepare import prepare
+from ensue.data.table import ReadOptions
+from ensue.interruption import Interruption, signals_heard
+from ensue.lines import plural
+
+_EVERY = 10.0
+"""Seconds between lines where no bar can be drawn."""
+
+
+class _Shown:
+    """A line whenever another step begins, and now and then within it."""
+
+    def __init__(self) -> None:
+        self.step, self.begun, self.latest = "", 0.0, time.monotonic()
+
+    def __call__(self, step: str, done: int, total: int) -> None:
+        """See :data:`ensue.data.sequences.prepare.Progress`."""
+        now = time.monotonic()
+        if step != self.step:
+            self.step, self.begun = step, self.latest
+        if done >= total > 0 or now > self.latest + _EVERY:
+            whole = f" of {total:,}" if total else ""
+            show.remark(f"{step}: {done:,}{whole} rows, {done / max(now - self.begun, 1e-3):,.0f} rows a second")
+            self.latest = now
+
+
+def run(data: Sequence[Path], output: Path, reading: Reading, *, as_json: bool) -> None:
+    """Prepare a log.
+
+    Raises:
+        Exit: a signal asked for the end.
+    """
+    options = ReadOptions(columns=reading.roles or {}, time_unit=reading.time_unit, **reading.opening)
+    try:
+        with signals_heard():
+            report, counts = prepare(data, output, options, sort=reading.sort, gap=reading.gap, progress=_Shown())
+    except KeyboardInterrupt as stop:
+        with suppress(OSError):  # the terminal has gone
+            show.remark("stopped; the same command goes on from here")
+        raise typer.Exit(128 + (stop.number if isinstance(stop, Interruption) else signal.SIGINT)) from None
+    show.read_report(report)
+    if as_json:
+        show.put_json({"folder": str(output), **asdict(counts), "understood": asdict(report)})
+        return
+    size = plural(counts.sequences, "sequence")
+    show.remark(f"saved {output}: {size}, {plural(counts.events, 'event')}, {plural(counts.values, 'distinct value')}")

@@ -1,0 +1,90 @@
+"""Numbers for values as they arrive, piece by piece: each distinct value is looked at as a text once."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ensue.data.histories import Ids
+
+_SPAN = 2**26
+"""Whole numbers that lie this close together are looked up in a table, without a text of each."""
+
+
+class Codes:
+    """Values to numbers from 0 on, in order of arrival."""
+
+    def __init__(self) -> None:
+        self._values: list[pl.Series] = []
+        self._taken = 0
+        self._alive = pl.Series([""], dtype=pl.Categorical)
+        """Categories keep their numbers as long as some column of them lives."""
+        self.count = 0
+        self._by_category = np.full(1, -1, np.int32)
+        self._by_number = np.empty(0, np.int32)
+        self._least = 0
+
+    def of(self, values: pl.Series) -> Ids:
+        """(values,) their numbers.
+
+        Args:
+            values: categories, whole numbers, or anything that has a text.
+        """
+        if values.dtype.is_integer() and values.dtype not in (pl.UInt64, pl.Int128, pl.UInt128) and self._near(values):
+            places = values.to_numpy().astype(np.int64) - self._least
+            codes: Ids = self._by_number[places]
+            if (codes < 0).any():
+                new = values.filter(codes < 0).unique(maintain_order=True)
+                self._by_number[new.to_numpy().astype(np.int64) - self._least] = self._of_categories(new)
+                codes = self._by_number[places]
+            return codes
+        return self._of_categories(values)
+
+    def add(self, values: pl.Series) -> None:
+        """Give numbers to distinct texts that are known already to whoever keeps what is :meth:`taken`."""
+        if len(values):
+            self._of_categories(values)
+        self._taken = len(self._values)
+
+    def taken(self) -> pl.Series:
+        """The texts that came since this was asked before, in order of their numbers."""
+        new, self._taken = self._values[self._taken :], len(self._values)
+        return pl.concat(new) if new else pl.Series(dtype=pl.String)
+
+    def every(self) -> pl.Series:
+        """The texts in order of their numbers."""
+        return pl.concat(self._values) if self._values else pl.Series(dtype=pl.String)
+
+    def _of_categories(self, values: pl.Series) -> Ids:
+        if values.dtype != pl.Categorical:
+            values = values.cast(pl.String).cast(pl.Categorical)
+        physical = values.to_physical().to_numpy()
+        if (short := int(physical.max()) + 1 - len(self._by_category)) > 0:
+            more = np.full(max(short, len(self._by_category)), -1, np.int32)
+            self._by_category = np.concatenate([self._by_category, more])
+        codes: Ids = self._by_category[physical]
+        unseen: npt.NDArray[np.bool_] = codes < 0
+        if unseen.any():
+            new = values.filter(unseen).unique(maintain_order=True)
+            numbers = np.arange(self.count, self.count + len(new), dtype=np.int32)
+            self._by_category[new.to_physical().to_numpy()] = numbers
+            self._values.append(new.cast(pl.String))
+            self.count += len(new)
+            codes = self._by_category[physical]
+        return codes
+
+    def _near(self, numbers: pl.Series) -> bool:
+        """Whether whole numbers lie close enough to each other, and to those before, for a table; it is widened."""
+        span = numbers.to_physical()
+        low, high = int(span.min()), int(span.max()) + 1  # type: ignore[arg-type]
+        if len(self._by_number):
+            low, high = min(low, self._least), max(high, self._least + len(self._by_number))
+        if high - low > _SPAN or low < -(2**62) or high > 2**62:
+            return False
+        if high - low > len(self._by_number):
+            table = np.full(high - low, -1, np.int32)
+            begin = self._least - low if len(self._by_number) else 0
+            table[begin : begin + len(self._by_number)] = self._by_number
+            self._by_number, self._least = table, low
+        return True

@@ -1,0 +1,185 @@
+"""A prepared log: the columns of its histories as files that are mapped, not read, and a manifest that is written last.
+
+============  ===========================================================================
+ids           (events,) int32
+times         (events,) float64 seconds; empty where the log has no clock
+offsets       (histories + 1,) int64
+names         Arrow, a text a history
+values        Arrow, the values in order of their ids, from id 2 on
+prepared.json what was understood of the log, how it was read, and size and CRC-32 of each file
+============  ===========================================================================
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ensue.data.files import answering
+from ensue.data.histories import Histories
+from ensue.data.sequences.dataset import SequencesReport
+from ensue.errors import DataError
+from ensue.version import __version__
+from ensue.vocabulary import FIRST, Vocabulary
+
+MANIFEST = "prepared.json"
+FORMAT = 1
+_STEP = 2**22
+_COLUMNS = {"ids": np.int32, "offsets": np.int64, "times": np.float64}
+_TABLES = {"names": "name", "values": "value"}
+
+
+def is_prepared(path: Path) -> bool:
+    """Whether a folder is what ``ensue prepare`` writes."""
+    return (path / MANIFEST).is_file()
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How much a prepared log holds."""
+
+    sequences: int
+    events: int
+    values: int
+    """Distinct ones."""
+
+
+class Writer:
+    """Writes the columns into a folder, histories after histories; there is no manifest before the end.
+
+    Args:
+        folder: an empty one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.events = self.histories = 0
+        self._names = 0
+        for name in _COLUMNS:
+            (folder / name).touch()
+        self._put("offsets", np.zeros(1, np.int64))
+
+    def add(self, histories: Histories) -> None:
+        """Append histories; their ids are final."""
+        self._put("ids", histories.ids)
+        self._put("times", histories.times)
+        self._put("offsets", histories.offsets[1:] + self.events)
+        if len(histories.names):
+            pl.DataFrame({"name": histories.names.alias("name")}).write_ipc(self.folder / f"names-{self._names:06}")
+            self._names += 1
+        self.events += len(histories.ids)
+        self.histories += len(histories)
+
+    def finish(self, values: pl.Series, report: SequencesReport, read: dict[str, object]) -> Counts:
+        """Write what is left, the manifest last.
+
+        Args:
+            values: the values in order of their ids.
+            report: what was understood.
+            read: the files and how they were read, for the manifest.
+        """
+        pl.DataFrame({"value": values.alias("value")}).write_ipc(self.folder / "values")
+        parts = sorted(self.folder.glob("names-*"))
+        if len(parts) == 1:
+            parts[0].rename(self.folder / "names")
+        elif parts:
+            pl.scan_ipc(parts).sink_ipc(self.folder / "names")
+            for part in parts:
+                part.unlink()
+        else:
+            pl.DataFrame({"name": []}, schema={"name": pl.String}).write_ipc(self.folder / "names")
+        files = {
+            name: {"bytes": (self.folder / name).stat().st_size, "crc32": _sum(self.folder / name)}
+            for name in (*_COLUMNS, *_TABLES)
+        }
+        counts = Counts(self.histories, self.events, len(values))
+        manifest = {
+            "ensue": __version__,
+            "format": FORMAT,
+            **asdict(counts),
+            "report": asdict(report),
+            "read": read,
+            "files": files,
+        }
+        (self.folder / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        for path in self.folder.iterdir():
+            flush(path)
+        flush(self.folder)
+        return counts
+
+    def _put(self, name: str, column: npt.NDArray[np.generic]) -> None:
+        with (self.folder / name).open("ab") as file:
+            np.asarray(column, _COLUMNS[name]).tofile(file)
+
+
+def read_prepared(path: Path) -> tuple[Histories, SequencesReport]:
+    """The histories of a prepared log, their columns mapped: all processes that read it share its pages.
+
+    Raises:
+        DataError: the folder is not what was written.
+    """
+    manifest = _manifest(path)
+    try:
+        report = {**manifest["report"], "path": str(path), "notes": tuple(manifest["report"]["notes"])}
+        understood = SequencesReport(**report)
+        for name, held in manifest["files"].items():
+            if (path / name).stat().st_size != held["bytes"] or _sum(path / name) != held["crc32"]:
+                raise DataError(f"{path}: {name} is not what was written (damaged or exchanged); prepare the log anew")
+        ids, offsets, times = (_mapped(path / name, np.dtype(kind)) for name, kind in _COLUMNS.items())
+        values = int(manifest["values"])
+    except OSError as error:
+        raise DataError(
+            f"{path}: {Path(str(error.filename)).name} cannot be read ({error.strerror}); prepare it anew"
+        ) from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path}: {MANIFEST} is not what was written ({error}); prepare the log anew") from error
+    with answering(path):
+        tables = {name: pl.read_ipc(path / name)[column] for name, column in _TABLES.items()}
+    vocabulary = Vocabulary(tables["values"])
+    if len(vocabulary) != values + FIRST:
+        raise DataError(f"{path}: {MANIFEST} is not what was written (values); prepare the log anew")
+    return Histories(ids, offsets, vocabulary, times, tables["names"]), understood
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path}: {MANIFEST} cannot be read ({error}); prepare the log anew") from error
+    if not isinstance(found, dict) or not isinstance(found.get("format"), int):
+        raise DataError(f"{path}: {MANIFEST} is not what `ensue prepare` writes; prepare the log anew")
+    if found["format"] > FORMAT:
+        raise DataError(f"{path}: was prepared by a newer ensue ({found.get('ensue')}); install that, or prepare anew")
+    return found
+
+
+def _mapped(path: Path, kind: np.dtype[np.generic]) -> npt.NDArray[Any]:
+    """A column of a file; who writes into it writes into a copy of the page, never into the file."""
+    if not path.stat().st_size:
+        return np.empty(0, kind)
+    return np.asarray(np.memmap(path, kind, "c"))
+
+
+def flush(path: Path) -> None:
+    """See to it that a file or the names in a folder are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sum(path: Path) -> int:
+    found = 0
+    with path.open("rb") as file:
+        while step := file.read(_STEP):
+            found = zlib.crc32(step, found)
+    return found

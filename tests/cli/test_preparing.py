@@ -1,0 +1,129 @@
+"""`ensue prepare` as a person runs it, and the verbs that take what it wrote."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from ensue.data.histories import Histories
+from ensue.data.sequences import read
+from tests.cli.conftest import SMALL, Ensue, Logs
+from tests.data.sequences.test_sources import same
+
+
+def events(histories: Histories) -> str:
+    """A table with an event a row."""
+    rows = (
+        f"{record.id or number},{value},{time}\n"
+        for number, record in enumerate(histories.records())
+        for value, time in zip(record.values, record.times, strict=True)
+    )
+    return "cascade,user,time\n" + "".join(rows)
+
+
+def test_every_verb_takes_a_prepared_log(ensue: Ensue, logs: Logs, tmp_path: Path) -> None:
+    places = {}
+    for name in ("train", "test"):
+        (tmp_path / f"{name}.csv").write_text(events(read(getattr(logs, name))[0]))
+        places[name] = tmp_path / name
+        ran = ensue("prepare", tmp_path / f"{name}.csv", "-o", places[name])
+        assert ran.code == 0, ran.err
+    histories = read(places["test"])[0]
+    assert ran.lines[0].startswith(f"read: {len(histories.ids):,} of {len(histories.ids):,} rows, ")
+    assert ran.lines[-2].startswith(f"{tmp_path / 'test.csv'}: csv (sequence=cascade, value=user, time=time); time: ")
+    assert ran.lines[-1] == (
+        f"saved {places['test']}: {len(histories)} sequences, {len(histories.ids)} events, "
+        f"{len(histories.vocabulary.values)} distinct values"
+    )
+    checked = [ensue("check", path, "--json") for path in (tmp_path / "train.csv", places["train"])]
+    found, expected = (json.loads(ran.out) for ran in checked)
+    assert {**found["understood"], "path": ""} == {**expected["understood"], "path": ""}
+    assert {**found, "understood": 0} == {**expected, "understood": 0}
+    folder = tmp_path / "m"
+    ran = ensue("fit", "next", places["train"], "-o", folder, "--valid", places["test"], *SMALL)
+    assert ran.code == 0, ran.err
+    for words in (
+        ("evaluate", folder, places["test"], "--json"),
+        ("predict", folder, places["test"], "--json"),
+        ("compare", "next", places["train"], "--test", places["test"], "--models", "markov", "--json"),
+        ("update", folder, places["test"], "--no-test"),
+    ):
+        ran = ensue(*words)
+        assert ran.code == 0, (words, ran.err)
+
+
+def test_json_says_where_and_how_much(ensue: Ensue, tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("session,item,time\n1,a,5\n2,b,6\n1,b,7\n")
+    ran = ensue("prepare", path, "-o", tmp_path / "p", "--gap", "0", "--json")
+    found = json.loads(ran.out)
+    understood = found.pop("understood")
+    assert found == {"folder": str(tmp_path / "p"), "sequences": 2, "events": 3, "values": 2}
+    assert understood["columns"] == {"sequence": "session", "value": "item", "time": "time"}
+
+
+def test_several_files_and_one_twice(ensue: Ensue, tmp_path: Path) -> None:
+    one, other = (tmp_path / f"{name}.csv" for name in "ab")
+    one.write_text("session,item\n1,a\n1,b\n")
+    other.write_text("session,item\n2,a\n1,c\n")
+    assert ensue("prepare", one, other, "-o", tmp_path / "p").code == 0
+    histories, understood = read(tmp_path / "p")
+    assert [record.values for record in histories.records()] == [("a", "b", "c"), ("a",)]
+    assert understood.notes == ("2 files read as one log, in the order of their names",)
+    ran = ensue("prepare", one, tmp_path, "-o", tmp_path / "q")
+    assert (ran.code, ran.err) == (2, f"ensue: {one}: is named twice; name each file once\n")
+
+
+def test_bad_input_is_one_line(ensue: Ensue, tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("session,item,time\n1,a,5\n2,,6\n")
+    (tmp_path / "empty").mkdir()
+    for words, expected in (
+        ([path], f"{path}:3: column 'item' is empty; every event needs a value"),
+        ([tmp_path / "none.csv"], f"{tmp_path / 'none.csv'}: no such file; check the name"),
+        ([tmp_path / "*.parquet"], f"{tmp_path / '*.parquet'}: no file has such a name; check the pattern"),
+        ([tmp_path / "empty"], f"{tmp_path / 'empty'}: is a folder; name a file in it, or one that holds files that"),
+        ([path, "--gap", "-1"], "gap: -1.0 is no pause; give minutes, such as 30, or 0 to cut nothing"),
+    ):
+        ran = ensue("prepare", *words, "-o", tmp_path / "p")
+        assert (ran.code, len(ran.lines)) == (2, 1), ran.err
+        assert ran.lines[0].startswith(f"ensue: {expected}")
+        assert sorted(left.name for left in tmp_path.iterdir()) == ["empty", "log.csv"]
+
+
+def test_one_at_a_time(ensue: Ensue, tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("session,item\n1,a\n1,b\n")
+    (tmp_path / ".p.preparing").mkdir()
+    descriptor = os.open(tmp_path / ".p.preparing", os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        ran = ensue("prepare", path, "-o", tmp_path / "p")
+    finally:
+        os.close(descriptor)
+    assert ran.code == 2
+    assert ran.err == (f"ensue: {tmp_path / 'p'}: another ensue prepares it; wait until it is done, or stop that one\n")
+
+
+def test_a_signal_stops_it_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("session,item,time\n" + "".join(f"{at % 99991},{at % 997},{at}\n" for at in range(1_500_000)))
+    words = [sys.executable, "-c", "from ensue.cli import main; main()", "prepare", str(path)]
+    words += ["-o", str(tmp_path / "p")]
+    running = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / ".p.preparing" / "plan.json").exists() and running.poll() is None:
+        time.sleep(0.01)
+    running.send_signal(signal.SIGTERM)
+    _, said = running.communicate(timeout=60)
+    assert (running.returncode, said) == (128 + signal.SIGTERM, "stopped; the same command goes on from here\n")
+    assert not (tmp_path / "p").exists()
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    same(read(tmp_path / "p")[0], read(path)[0])
+    assert sorted(left.name for left in tmp_path.iterdir()) == ["log.csv", "p"]

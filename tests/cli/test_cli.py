@@ -53,6 +53,7 @@ def test_help_lists_the_verbs(ensue: Ensue) -> None:
         "fit",
         "evaluate",
         "compare",
+        "score",
         "predict",
         "explain",
         "models",
@@ -68,7 +69,7 @@ def test_help_lists_the_verbs(ensue: Ensue) -> None:
 
 @pytest.mark.parametrize(
     "verb",
-    ["check", "fit", "evaluate", "compare", "predict", "explain", "update", "stream", "link", "demo"],
+    ["check", "fit", "evaluate", "compare", "score", "predict", "explain", "update", "stream", "link", "demo"],
 )
 def test_each_verb_has_a_help_that_tells_every_option(ensue: Ensue, verb: str) -> None:
     ran = ensue(verb, "--help")

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from ensue.cli import show, show_results
 from ensue.cli.command import Command, command_of
 from ensue.cli.options import Reading
 from ensue.cli.writing import require_place, write
+from ensue.data.rankings import read_rankings
 from ensue.errors import ModelFolderError
 from ensue.evaluation import AnyResult
-from ensue.predictor import AnyPredictor, load
+from ensue.predictor import AnyPredictor, load, make
+from ensue.registry import models
 from ensue.store.folder import write_file
 from ensue.tasks.base import Task
 
@@ -95,6 +98,36 @@ def compare(
     if valid_data is not None:
         leaks += command.leaks(train_data, valid_data, "the validation data")
     _show(command, dataclasses.replace(result, leaks=(*result.leaks, *leaks)), scoring, wanted)
+
+
+def score(
+    task: Task,
+    rankings: Sequence[Path],
+    names: Sequence[str],
+    data: Path,
+    folders: Sequence[Path],
+    train: Path | None,
+    protocol: str,
+    at: str,
+    reading: Reading,
+    wanted: Wanted,
+) -> None:
+    """Score what other programs ranked, beside models of ours and counting."""
+    wanted.require([data, *rankings, *([train] if train else [])])
+    command = command_of(task)
+    scoring = command.scoring(protocol, at)
+    ranked = [read_rankings(path, name, **reading.opening) for path, name in zip_longest(rankings, names, fillvalue="")]
+    test = command.read(data, reading)
+    predictors = [load(folder) for folder in folders]
+    if train is not None:
+        train_data = command.read(train, dataclasses.replace(reading, part=""))
+        command.require(train_data, train, learn=True)
+        counted = make(task.name, next(model.name for model in models(task.name) if model.counting))
+        show.training(counted.fit(train_data))
+        predictors.append(counted)
+    for predictor in predictors:
+        command.require_like(test, data, predictor)
+    _show(command, evaluation.score_rankings(ranked, predictors, test, **scoring), scoring, wanted)
 
 
 def _show(command: Command, result: AnyResult, scoring: Mapping[str, Any], wanted: Wanted) -> None:

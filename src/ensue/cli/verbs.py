@@ -168,6 +168,53 @@ def compare(
     score(chosen, entries, reading.data(data), test, valid, protocol, at, reading, wanted)
 
 
+@app.command()
+@reads(*TABLES, *LINKED)
+def score(
+    context: typer.Context,
+    rankings: Annotated[
+        list[Path],
+        typer.Argument(callback=all_present, help="what other programs ranked: TREC runs, or JSON Lines; then DATA"),
+    ],
+    folder: Annotated[
+        list[Path] | None, typer.Option(callback=all_present, help="a model of ours beside it; may be repeated")
+    ] = None,
+    task: Annotated[str, typer.Option(help="with --train: next, classify, suggest or link")] = "",
+    train: Annotated[
+        Path | None, typer.Option(callback=present, help="a log to count in, where there is no model of ours")
+    ] = None,
+    name: Annotated[
+        list[str] | None, typer.Option(help="of the rows, in their order; of the files unless stated")
+    ] = None,
+    protocol: Protocol = "full",
+    at: At = "10,20,50,100",
+    output: Output = None,
+    per_example: PerExample = None,
+    *,
+    verdicts: Verdicts = False,
+    json: Json = False,
+    **options: Any,
+) -> None:
+    """Score what another program ranked by our evaluator, beside models of ours and all that counts.
+
+    A TREC run has lines of `query Q0 document rank score tag`; JSON Lines are {"id": …, "place": …, "ranking": […]}.
+    """
+    reading = Reading(**options)
+    if not folder and (train is None or not task):
+        raise SettingError(
+            "nothing to compare with: give --folder MODEL, or --task and --train with the log to count in"
+        )
+    *ranked, given = rankings
+    data = reading.data(given)
+    if not ranked:
+        raise SettingError(f"{given}: give the rankings first, then the data that they rank for")
+    chosen = tasks.of_folder(folder[0], context) if folder else tasks.chosen(task, context)
+    from ensue.cli import scoring  # the evaluator, which imports every task
+
+    wanted = scoring.Wanted(output=output, per_example=per_example, verdicts=verdicts, json=json)
+    scoring.score(chosen, ranked, name or [], data, folder or [], train, protocol, at, reading, wanted)
+
+
 app.command()(predicting.predict)
 app.command()(predicting.explain)
 app.command()(listing.models)

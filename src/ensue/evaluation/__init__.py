@@ -13,6 +13,7 @@ from typing import cast, overload
 from ensue.data.histories import Histories
 from ensue.data.posts import Corpus
 from ensue.data.queries import Queries
+from ensue.data.rankings import Rankings
 from ensue.data.texts import Texts
 from ensue.errors import SettingError
 from ensue.evaluation.bootstrap import RESAMPLES
@@ -25,6 +26,7 @@ from ensue.evaluation.next_event import AT, PROTOCOLS, SAMPLED, Card, Result, Sc
 from ensue.evaluation.rows import Row, table
 from ensue.evaluation.suggest import SuggestCard, SuggestResult
 from ensue.predictor import AnyPredictor
+from ensue.registry import names_of
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.next.predictor import NextPredictor
@@ -53,6 +55,7 @@ __all__ = [
     "evaluate",
     "evaluate_alone",
     "score",
+    "score_rankings",
     "scores_of",
     "table",
     "untrained_with_leaks",
@@ -132,8 +135,42 @@ def compare(
     return _compare(entries, data, protocol, at)
 
 
-def _compare(
-    entries: Sequence[Sequence[AnyPredictor]], data: Data, protocol: str | None, at: Sequence[int] | None
+def score_rankings(
+    rankings: Sequence[Rankings],
+    predictors: Sequence[AnyPredictor],
+    data: Data,
+    protocol: str | None = None,
+    at: Sequence[int] | None = None,
 ) -> AnyResult:
-    given = {name: value for name, value in (("protocol", protocol), ("at", at)) if value is not None}
+    """Score what other programs ranked, beside predictors of ours and all that counts.
+
+    Args:
+        rankings: of :func:`ensue.data.rankings.read_rankings`.
+        predictors: fitted, of one task; the counting rows are those of the first.
+        data: to score.
+        protocol: as of :func:`compare`.
+        at: as of :func:`compare`.
+
+    Raises:
+        DataError: the data holds nothing to score, or rankings of nothing that is scored.
+        SettingError: an unknown protocol, or a name of rankings that a model has.
+    """
+    for own in rankings:
+        if own.name in [*names_of(predictors[0].task), *(other.name for other in rankings if other is not own)]:
+            raise SettingError(f"rankings {own.name!r} have the name of another row; give --name")
+    found = _compare([[one] for one in predictors], data, protocol, at, rankings=rankings)
+    names = [own.name for own in rankings]
+    rows = tuple(replace(row, seconds_per_1000=None) if row.model in names else row for row in found.rows)
+    return replace(found, rows=rows)
+
+
+def _compare(
+    entries: Sequence[Sequence[AnyPredictor]],
+    data: Data,
+    protocol: str | None,
+    at: Sequence[int] | None,
+    **more: object,
+) -> AnyResult:
+    given: dict[str, object] = {"protocol": protocol, "at": at}
+    given = {name: value for name, value in given.items() if value is not None} | more
     return cast("AnyResult", evaluator_of(entries[0][0].task).compare(entries, data, **given))

@@ -21,6 +21,7 @@ import polars as pl
 
 from ensue import metrics
 from ensue.data.histories import Index
+from ensue.data.rankings import Rankings
 from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, resample
@@ -40,6 +41,8 @@ from ensue.vocabulary import UNKNOWN
 
 MEASURES = ("accuracy", "macro_f1", "calibration_error", "log_loss")
 _LISTED = 12
+_NO_LABEL = "(none of these)"
+"""What another program says of a text that it leaves out, or labels as nothing here is labelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +117,15 @@ class TextScored:
         return [float(right.mean()), f1, calibration_error(sure, code), float(self.loss[rows].mean())]
 
 
-def compare(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> TextResult:
+def compare(
+    entries: Sequence[Sequence[ClassifyPredictor]], data: Texts, rankings: Sequence[Rankings] = ()
+) -> TextResult:
     """Score several models, each a list of predictors that differ in their seed alone.
+
+    Args:
+        entries: by model.
+        data: labelled texts.
+        rankings: the labels that other programs give to the texts, by their ids, with probabilities as scores.
 
     Raises:
         DataError: no texts, no labels, or pairs where single texts were learned.
@@ -123,7 +133,7 @@ def compare(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> Text
     if not len(data):
         raise DataError("nothing to score: there are no texts")
     first = entries[0][0]
-    labels = _labels(entries, data)
+    labels = [*_labels(entries, data), *([_NO_LABEL] if rankings else [])]
     lines: list[Entry[TextScored]] = []
     for seeds in entries:
         parts = {seeds[0].model_name: None} | ({NETWORK: NETWORK} if seeds[0].metadata.blend is not None else {})
@@ -131,6 +141,7 @@ def compare(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> Text
             lines.append(Entry.of(seeds, partial(score, data=data, labels=labels, counting=part), name))
     counting = [name for name in COUNTING if name in first.counting]
     lines = beside_counting(lines, counting, lambda name: score(first, data, labels, name), first.seed)
+    lines = [*(Entry(own.name, [_labelled(own, data, labels)], [0]) for own in rankings), *lines]
     names = [line.name for line in lines]
     owners, interval = _owners(data)
     found = _resample([line.runs for line in lines], owners, len(labels))
@@ -144,8 +155,7 @@ def compare(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> Text
 
 def _asked(data: Texts, owners: Index) -> pl.DataFrame:
     """A row a text, in the order of the data."""
-    ids = named(pl.Series() if data.ids is None else data.ids, np.arange(len(data)), len(data))
-    return pl.DataFrame({"id": ids, "unit": owners, "target": data.labels})
+    return pl.DataFrame({"id": _ids(data), "unit": owners, "target": data.labels})
 
 
 def _given(labels: Sequence[str], run: TextScored) -> dict[str, pl.Series]:
@@ -193,6 +203,31 @@ def score(
     true = np.where(own >= 0, found[texts, own], 0.0)
     loss = metrics.log_loss(true)
     return TextScored(counting or predictor.model_name, columns[best], targets, found[texts, best], loss, seconds)
+
+
+def _labelled(own: Rankings, data: Texts, labels: Sequence[str]) -> TextScored:
+    """What another program says: a text that it leaves out is wrong.
+
+    Raises:
+        DataError: it names none of the texts, or scores are no probabilities.
+    """
+    frame = own.frame.with_columns(pl.col("score").fill_null(1.0))
+    if not frame["score"].is_between(0, 1).all():
+        raise DataError(f"{own.name}: scores of labels are their probabilities; give numbers from 0 to 1, or none")
+    ids = _ids(data)
+    asked = pl.DataFrame({"query": ids, "true": data.labels})
+    first = asked.join(frame.filter(rank=1), on="query", how="left", maintain_order="left")
+    if not first["value"].count():
+        raise DataError(f"{own.name}: labels none of the texts, whose ids are such as {ids[0]}")
+    true = asked.join(frame, left_on=["query", "true"], right_on=["query", "value"], how="left", maintain_order="left")
+    numbers = {label: number for number, label in enumerate(labels)}
+    given = first["value"].replace_strict(numbers, default=numbers[_NO_LABEL], return_dtype=pl.Int64).to_numpy()
+    loss = metrics.log_loss(true["score"].fill_null(0.0).to_numpy())
+    return TextScored(own.name, given, codes(data, labels), first["score"].fill_null(0.0).to_numpy(), loss, 0.0)
+
+
+def _ids(data: Texts) -> pl.Series:
+    return named(pl.Series() if data.ids is None else data.ids, np.arange(len(data)), len(data))
 
 
 def _labels(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> list[str]:

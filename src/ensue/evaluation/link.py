@@ -23,6 +23,7 @@ import polars as pl
 from ensue.data.histories import Index
 from ensue.data.near_copies import headline_copies
 from ensue.data.posts import Corpus
+from ensue.data.rankings import Rankings
 from ensue.errors import DataError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, drawn_apart, seeds_apart
 from ensue.evaluation.entries import Entry, beside_counting
@@ -118,8 +119,13 @@ class Asked:
         return pl.DataFrame({"id": self.data.posts.ids, "unit": self.clusters, "target": target})
 
 
-def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus) -> LinkResult:
+def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus, rankings: Sequence[Rankings] = ()) -> LinkResult:
     """Score several models, each a list of predictors that differ in their seed alone.
+
+    Args:
+        entries: by model.
+        data: to score.
+        rankings: the articles that other programs rank for posts, by their ids.
 
     Raises:
         DataError: nothing to score.
@@ -132,6 +138,7 @@ def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus) -> LinkRes
             alone = f"{seeds[0].model_name}{ALONE}"
             lines.append(Entry.of(seeds, partial(score, asked=asked, pulled=False), alone))
     lines = beside_counting(lines, COUNTING, lambda name: score(first, asked, name), first.seed)
+    lines = [*(Entry(own.name, [_listed(own, asked)], [0]) for own in rankings), *lines]
     found = [_resample(line.runs, asked) for line in lines]
     rows = tuple(_row(line, asked, own) for line, own in zip(lines, found, strict=True))
     duels = paired_tests(RIVAL, COUNTING, [line.name for line in lines], found)
@@ -142,7 +149,8 @@ def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus) -> LinkRes
 def _first_true(asked: Asked, run: LinkScored) -> dict[str, pl.Series]:
     """The rank of the first article that each post is about, and the score of that article."""
     wide = _wide(asked, run.scores)
-    rank = np.rint(1 / by_row(run.scores, wide)[:, 0])
+    with np.errstate(divide="ignore"):
+        rank = np.rint(1 / by_row(run.scores, wide)[:, 0])
     score = np.where(wide, run.scores, -np.inf).max(1)
     return {"rank": ranked(rank), "score": pl.Series(score)}
 
@@ -183,6 +191,25 @@ def score(predictor: LinkPredictor, asked: Asked, name: str | None = None, *, pu
     return LinkScored(scores[:, [*places, *others.tolist()]], time.perf_counter() - begun, cut)
 
 
+def _listed(own: Rankings, asked: Asked) -> LinkScored:
+    """What another program ranked: an article that stands in no list is below all, and never found.
+
+    Raises:
+        DataError: no post, or no article of it, is there.
+    """
+    posts = pl.DataFrame({"query": asked.data.posts.ids, "post": np.arange(len(asked.data))})
+    articles = pl.DataFrame({"value": asked.data.articles.ids, "article": np.arange(len(asked.data.articles))})
+    known = own.frame.join(posts, on="query").join(articles, on="value")
+    if not len(known):
+        raise DataError(f"{own.name}: ranks no article that is there for a post that is asked, such as {posts[0, 0]}")
+    scores = np.full(asked.related.shape, -np.inf)
+    given = -known["rank"].to_numpy().astype(np.float64)
+    if not known["score"].null_count():  # only the order counts, and of equal scores that of the list
+        given = np.argsort(np.lexsort((given, known["score"].to_numpy()))).astype(np.float64)
+    scores[known["post"].to_numpy(), known["article"].to_numpy()] = given
+    return LinkScored(scores, 0.0, None)
+
+
 def _wide(asked: Asked, scores: Floats) -> Mask:
     wide = np.zeros(scores.shape, bool)
     wide[:, : asked.related.shape[1]] = asked.related
@@ -203,8 +230,8 @@ def figures_of(scores: Floats, asked: Asked) -> tuple[Floats, Floats]:
         asked: what was scored.
     """
     posts = by_row(scores, _wide(asked, scores))
-    pool, true = scores[:, asked.pool], asked.related[:, asked.pool]
-    articles = by_row(pool.T, true.T)[:, list(_ARTICLES)]
+    pool, true = _pool(scores, asked), asked.related[:, asked.pool]
+    articles = by_row(scores[:, asked.pool].T, true.T)[:, list(_ARTICLES)]
     curve = precision_curve(pool, true)
     pooled = [average_precision(pool, true), float(np.mean(list(curve.values()))), area_under_curve(pool, true)]
     own = np.concatenate([posts.mean(0), articles.mean(0), pooled])
@@ -217,6 +244,12 @@ def figures_of(scores: Floats, asked: Asked) -> tuple[Floats, Floats]:
     often = np.where(held >= 0, asked.times[:, held], 1.0)
     by_article = often @ articles / np.maximum(often.sum(1, keepdims=True), 1)
     return own, np.concatenate([by_post, by_article, _resampled_pool(pool, true, weights, list(curve))], axis=1)
+
+
+def _pool(scores: Floats, asked: Asked) -> Floats:
+    """(posts, articles of the pool) scores; what stands in no list is below all others."""
+    found: Floats = np.maximum(scores[:, asked.pool], scores[scores > -np.inf].min() - 1)
+    return found
 
 
 def _resampled_pool(scores: Floats, true: Mask, weights: Floats, at: Sequence[int]) -> Floats:
@@ -243,7 +276,7 @@ def _resampled_pool(scores: Floats, true: Mask, weights: Floats, at: Sequence[in
 def _row(entry: Entry[LinkScored], asked: Asked, found: BootstrapResult) -> Row:
     runs, notes = entry.runs, seed_notes(entry.seeds, found)
     run = runs[0]
-    pool, true = run.scores[:, asked.pool], asked.related[:, asked.pool]
+    pool, true = _pool(run.scores, asked), asked.related[:, asked.pool]
     notes["precision_at"] = {str(r): value for r, value in precision_curve(pool, true).items()}
     if run.cut is not None:
         notes["even"] = asdict(at_cut(pool, true, run.cut))

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -29,7 +29,8 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue import metrics
-from ensue.data.histories import Histories
+from ensue.data.histories import Histories, Index
+from ensue.data.rankings import Rankings
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, p_value_above, resample
 from ensue.evaluation.entries import Entry, beside_counting
@@ -104,6 +105,11 @@ class Scored:
     """(targets,) which event of the data each target is."""
     seconds: float
 
+    def only(self, chosen: npt.NDArray[np.bool_]) -> Scored:
+        """The targets among (events,) some events."""
+        kept = chosen[self.event]
+        return replace(self, rank=self.rank[kept], sequence=self.sequence[kept], event=self.event[kept])
+
 
 def evaluate(predictor: NextPredictor, data: Histories, protocol: str = "full", at: Sequence[int] = AT) -> Result:
     """Score a predictor and the counting models that were fitted on the same data.
@@ -116,15 +122,27 @@ def evaluate(predictor: NextPredictor, data: Histories, protocol: str = "full", 
 
 
 def compare(
-    entries: Sequence[Sequence[NextPredictor]], data: Histories, protocol: str = "full", at: Sequence[int] = AT
+    entries: Sequence[Sequence[NextPredictor]],
+    data: Histories,
+    protocol: str = "full",
+    at: Sequence[int] = AT,
+    rankings: Sequence[Rankings] = (),
 ) -> Result:
     """Score several models, each a list of predictors that differ in their seed alone.
 
     Figures are means over seeds; intervals resample sequences, and seeds where there are several.
 
+    Args:
+        entries: by model.
+        data: to score.
+        protocol: one of ``PROTOCOLS``.
+        at: the cut-offs.
+        rankings: what other programs ranked, as it stands: of every event (``ID:PLACE``), or else of the last one of
+            each sequence (``ID``), which then is all that is scored.
+
     Raises:
-        DataError: the data holds nothing to score.
-        SettingError: an unknown protocol.
+        DataError: the data holds nothing to score, or rankings of nothing that is scored.
+        SettingError: an unknown protocol, or rankings under ``sampled``.
     """
     if protocol not in PROTOCOLS:
         raise SettingError(f"protocol {protocol!r} is not known; choose from {', '.join(PROTOCOLS)}")
@@ -138,12 +156,20 @@ def compare(
         lambda name: score(first, data, protocol, counting=name),
         first.seed,
     )
+    what = "every event after the first"
+    if rankings:
+        if protocol == "sampled":
+            raise SettingError("rankings of all values cannot be scored under the protocol sampled")
+        queries, chosen = _queries(data, rankings)
+        lines = [replace(line, runs=[run.only(chosen) for run in line.runs]) for line in lines]
+        lines = [*(Entry(own.name, [_ranked(own, data, queries, chosen)], [0]) for own in rankings), *lines]
+        what = what if chosen.all() else "the last event of each sequence"
     found = _resample([line.runs for line in lines], len(data), at, macro=protocol == "macro")
     candidates = _candidates(first, protocol)
     rows = tuple(_row(line, at, own, candidates) for line, own in zip(lines, found, strict=True))
     duels = paired_tests(("mrr",), COUNTING, [line.name for line in lines], found, p_value_above)
-    card = with_seeds(_card(first, data, asked, protocol, lines[0].runs[0]), lines)
-    examples = Examples(partial(_asked, data), partial(found_of, lines, _ranks))
+    card = with_seeds(_card(first, data, asked, protocol, lines[len(rankings)].runs[0], what), lines)
+    examples = Examples(partial(_asked, data, np.sort(lines[0].runs[0].event)), partial(found_of, lines, _ranks))
     return Result(card, rows, duels, tuple(found), examples=examples)
 
 
@@ -245,9 +271,36 @@ def _targets(data: Histories) -> npt.NDArray[np.bool_]:
     return targets
 
 
-def _asked(data: Histories) -> pl.DataFrame:
-    """A row a target, in the order of the data."""
-    events = np.flatnonzero(_targets(data))
+def _queries(data: Histories, rankings: Sequence[Rankings]) -> tuple[pl.Series, npt.NDArray[np.bool_]]:
+    """(events,) what rankings call each event, and which events are scored.
+
+    Raises:
+        DataError: rankings of nothing that is there.
+    """
+    every = _asked(data, np.arange(len(data.ids)))
+    placed = pl.select(pl.concat_str(every["id"], pl.lit(":"), every["place"].cast(pl.String))).to_series()
+    last = np.zeros(len(data.ids), np.bool_)
+    last[data.offsets[1:][data.lengths > 1] - 1] = True
+    for queries, chosen in ((placed, _targets(data)), (every["id"], last)):
+        known = queries.filter(pl.Series(chosen)).implode()
+        if any(own.frame["query"].is_in(known).any() for own in rankings):
+            return queries, chosen
+    raise DataError(
+        f"{rankings[0].name}: ranks nothing that is scored; its queries must be ids, such as {every['id'][0]}, or ids "
+        f"with how many events stand before, such as {every['id'][0]}:1"
+    )
+
+
+def _ranked(own: Rankings, data: Histories, queries: pl.Series, chosen: npt.NDArray[np.bool_]) -> Scored:
+    """What another program ranked: what its list does not hold is a miss."""
+    events = np.flatnonzero(chosen)
+    found = own.ranks(queries.gather(events), _asked(data, events)["target"])
+    rank = found.cast(pl.Float64).fill_null(metrics.MISS).to_numpy()
+    return Scored(own.name, rank, data.sequence_index()[events], events, 0.0)
+
+
+def _asked(data: Histories, events: Index) -> pl.DataFrame:
+    """A row an event, in the order of the data."""
     sequence = data.sequence_index()[events]
     return pl.DataFrame(
         {
@@ -296,7 +349,14 @@ def _resample(
     return found
 
 
-def _card(predictor: NextPredictor, data: Histories, asked: str, protocol: str, run: Scored) -> Card:
+def _card(
+    predictor: NextPredictor,
+    data: Histories,
+    asked: str,
+    protocol: str,
+    run: Scored,
+    what: str = "every event after the first",
+) -> Card:
     coded = data.encode(predictor.vocabulary)
     leaked = np.isin(fingerprints(coded).view(np.int64), predictor.training_hashes.numpy())
     hide = _hides(predictor, protocol)
@@ -308,7 +368,7 @@ def _card(predictor: NextPredictor, data: Histories, asked: str, protocol: str, 
     return Card(
         asked,
         f"{plural(len(data), 'sequence')}, {plural(len(data.ids), 'event')}",
-        f"{len(run.rank):,}: every event after the first, {misses}",
+        f"{len(run.rank):,}: {what}, {misses}",
         chance(min(SAMPLED, values - 1)) if protocol == "sampled" else f"all {plural(values, 'value')}",
         "what the sequence already holds is ruled out"
         if hide

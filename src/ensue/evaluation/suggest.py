@@ -28,6 +28,7 @@ from ensue import metrics
 from ensue.data.histories import Histories, Index
 from ensue.data.queries import Queries, prefixes
 from ensue.data.queries.rules import PAPER_RULES, normalise
+from ensue.data.rankings import Rankings
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, resample
 from ensue.evaluation.entries import Entry, beside_counting
@@ -125,8 +126,19 @@ class _Asked:
         return pl.DataFrame({"id": ids, "unit": self.owners, "place": self.place, "target": self.true})
 
 
-def compare(entries: Sequence[Sequence[SuggestPredictor]], data: Queries, protocol: str = "full") -> SuggestResult:
+def compare(
+    entries: Sequence[Sequence[SuggestPredictor]],
+    data: Queries,
+    protocol: str = "full",
+    rankings: Sequence[Rankings] = (),
+) -> SuggestResult:
     """Score several models, each a list of predictors that differ in their seed alone.
+
+    Args:
+        entries: by model.
+        data: to score.
+        protocol: one of ``PROTOCOLS``.
+        rankings: what other programs suggest for the queries ``ID:PLACE``.
 
     Raises:
         DataError: nothing to score.
@@ -144,6 +156,7 @@ def compare(entries: Sequence[Sequence[SuggestPredictor]], data: Queries, protoc
     lines = beside_counting(
         (Entry.of(seeds, scored) for seeds in entries), COUNTING, lambda name: _score(first, asked, name), first.seed
     )
+    lines = [*(Entry(own.name, [_suggested(own, asked)], [0]) for own in rankings), *lines]
     counts = [[run.counts for run in line.runs] for line in lines]
     found = resampled(counts, asked.owners, asked.num_sessions, RESAMPLES)
     seen = np.isin(asked.prints, first.train_prints.numpy())
@@ -201,6 +214,22 @@ def _score(predictor: SuggestPredictor, asked: _Asked, counting: str | None) -> 
     texts, first = (normalise(own, "paper") if asked.paper else own for own in (found.texts, found.first))
     rank = metrics.text_ranks(texts, found.offsets, asked.true)
     return SuggestScored(counting or predictor.model_name, counted(first, asked.true, rank), seconds, first, rank)
+
+
+def _suggested(own: Rankings, asked: _Asked) -> SuggestScored:
+    """What another program suggests."""
+    frame = asked.to_frame()
+    queries = frame.select(pl.concat_str("id", pl.lit(":"), pl.col("place").cast(pl.String))).to_series()
+    shown = own.frame.filter(pl.col("rank") <= SHOWN)
+    if asked.paper:
+        shown = shown.with_columns(value=normalise(shown["value"], "paper"))
+    first = pl.DataFrame({"query": queries}).join(shown.filter(rank=1), on="query", how="left", maintain_order="left")
+    least = shown.group_by("query", "value").agg(pl.col("rank").min())  # two may be one under the paper's rules
+    rank = replace(own, frame=least).ranks(queries, asked.true).cast(pl.Float64).fill_null(metrics.MISS).to_numpy()
+    if not first["value"].count():
+        raise DataError(f"{own.name}: ranks nothing that is asked; give lists for queries such as {queries[0]}")
+    texts = first["value"].fill_null("")
+    return SuggestScored(own.name, counted(texts, asked.true, rank), 0.0, texts, rank)
 
 
 def counted(first: pl.Series, true: pl.Series, rank: Floats) -> Floats:

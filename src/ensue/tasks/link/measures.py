@@ -60,7 +60,8 @@ def area_under_curve(scores: Scores, related: Mask) -> float:
 def by_row(scores: Scores, related: Mask, at: int = 10) -> Floats:
     """(rows with a true pair, 3) reciprocal rank of the first true one, recall among the first ``at``, mean precision.
 
-    Rows are posts, or articles if both arguments are transposed. The means of the columns are MRR, recall@10 and MAP.
+    What scores minus infinity is in no list, and never found. Rows are posts, or articles if both arguments are
+    transposed. The means of the columns are MRR, recall@10 and MAP.
 
     Args:
         scores: (rows, columns).
@@ -69,11 +70,11 @@ def by_row(scores: Scores, related: Mask, at: int = 10) -> Floats:
     """
     rows = related.any(1)
     scores, related = scores[rows], related[rows]
-    hits = np.take_along_axis(related, np.lexsort((related, -scores), axis=-1), axis=1)
+    hits = np.take_along_axis(related & (scores > -np.inf), np.lexsort((related, -scores), axis=-1), axis=1)
     count, places = hits.cumsum(1), np.arange(1, hits.shape[1] + 1)
-    total = hits.sum(1)
+    total = related.sum(1)
     precision = (count / places * hits).sum(1) / total
-    return np.stack([1 / (hits.argmax(1) + 1), hits[:, :at].sum(1) / total, precision], axis=1)
+    return np.stack([hits.any(1) / (hits.argmax(1) + 1), hits[:, :at].sum(1) / total, precision], axis=1)
 
 
 def wilson(hits: float, trials: float) -> tuple[float, float]:

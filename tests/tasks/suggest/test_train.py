@@ -14,14 +14,16 @@ from ensue.evaluation import evaluate
 from ensue.records import History
 from ensue.schedule import Schedule
 from ensue.tasks.suggest import train
+from ensue.tasks.suggest.catalogue import BEST, COUNTING
+from ensue.tasks.suggest.ensembles.reranker import learn_counted_order
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from tests.tasks.suggest.contract import ATTENDING, FLOOR, THINGS, planted, queries
 
 SMALL = {**FLOOR, **ATTENDING, "depth": "1+1+1", "epochs": 2, "retrieved": 5}
 
 
-def fitted(data: Queries, valid: Queries | None = None, **settings: object) -> SuggestPredictor:
-    made = SuggestPredictor("best", settings={**SMALL, **settings}, seed=5, device="cpu")
+def fitted(data: Queries, valid: Queries | None = None, model: str = "mtn", **settings: object) -> SuggestPredictor:
+    made = SuggestPredictor(model, settings={**BEST[1], **SMALL, **settings}, seed=5, device="cpu")
     list(made.fit(data, valid))
     return made
 
@@ -87,7 +89,7 @@ def test_where_counting_leads_the_folder_is_what_counts(monkeypatch: pytest.Monk
 
 
 def lead(name: str) -> object:
-    def learn_order(state: SuggestPredictor, held: Queries) -> str:
+    def learn_order(state: SuggestPredictor, held: Queries, counted: object) -> str:
         state.metadata.mixture, state.metadata.validation_mrr = {"network": 1.0}, {name: 0.7, "mixed": 0.6}
         return name
 
@@ -116,3 +118,33 @@ def test_what_is_set_by_hand_stands() -> None:
     made = SuggestPredictor("mtn", settings={"epochs": 3, "batch_size": 8})
     assert made.schedule is not None and train.fitted(made.schedule, 200, 600).epochs == 3
     assert train.fitted(made.schedule, 200, 600).batch_size == 8
+
+
+def test_best_does_without_a_network_unless_it_may_pay(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    data = queries(planted(80, 0))
+    made = SuggestPredictor("best", settings={**FLOOR, "retrieved": 5}, device="cpu")
+    assert not list(made.fit(data))  # nothing is trained
+    assert (made.model_name, made.schedule, made.settings) == ("reranker", None, None)
+    assert made.metadata.held_out == "each fifth of 80 sessions, by what the others count"
+    assert made.metadata.notes[-1].startswith("this folder is reranker, without a network: its MRR@10")
+    figures, mixture = made.metadata.validation_mrr, made.metadata.mixture
+    assert figures is not None and figures["mixed"] >= max(figures[name] for name in COUNTING)
+    assert mixture is not None and mixture["network"] == 0 and sum(mixture.values()) == pytest.approx(1, abs=1e-4)
+    made.save(str(tmp_path))
+    again, asked = SuggestPredictor.load(str(tmp_path)), [History((f"find {thing}",)) for thing in THINGS]
+    assert again.predict(asked, 3) == made.predict(asked, 3)
+    rows = [row.model for row in evaluate(again, queries(planted(8, 1))).rows]
+    assert rows == ["reranker", *COUNTING]
+    monkeypatch.setattr(train, "learn_counted_order", lambda *given: (learn_counted_order(*given)[0], True))
+    spent = SuggestPredictor("best", settings=SMALL, seed=5, device="cpu")
+    assert list(spent.fit(data)) and "network" in (spent.metadata.validation_mrr or {})
+
+
+def test_where_nothing_can_be_looked_up_own_queries_lead() -> None:
+    """Every query is new; one of three sessions comes back to its first: only those who repeat can be right."""
+    sessions = [History((f"a{n}", f"b{n}", f"a{n}" if n % 3 == 0 else f"c{n}")) for n in range(60)]
+    data = Queries(Histories.of([*sessions, *[History(("x",))] * 6]))
+    made = SuggestPredictor("best", device="cpu")
+    assert not list(made.fit(data))
+    assert made.model_name == "repeat-last" and made.metadata.mix is None
+    assert not len(made.retrieval.topics if made.retrieval else [])

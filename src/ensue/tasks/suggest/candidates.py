@@ -9,6 +9,7 @@ import numpy as np
 
 from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.shares import SOURCES
+from ensue.tasks.suggest.similarity import SIMILAR
 
 FEATURES = (
     "log_probability",
@@ -28,6 +29,8 @@ MIXTURE = "mixture"
 COUNTED = (*(f"log_{name}" for name in SOURCES), *(f"root_{name}" for name in SOURCES), MIXTURE)
 """What it weighs besides where counting takes part: logarithm and root of the share that each source expects, and the
 logarithm of the mixture of all sources and the network."""
+EVERY = (*FEATURES, *COUNTED, *SIMILAR)
+"""All that is weighed where counting takes part, in order."""
 NETWORK = "network"
 MIXED = (NETWORK, *SOURCES)
 """Parts of the mixture."""
@@ -52,6 +55,8 @@ class Candidate:
     count: int = 0
     expected: tuple[float, ...] = ()
     """By ``SOURCES`` the share that counting expects; empty where counting takes no part."""
+    similar: tuple[float, ...] = (0.0,) * len(SIMILAR)
+    """By ``SIMILAR`` how like the session it is."""
 
 
 Pool = list[Candidate]
@@ -75,7 +80,7 @@ def parts(pool: Pool, tokens: int) -> Floats:
 
 
 def features(pool: Pool, exponent: float, mixture: Mapping[str, float] | None = None, tokens: int = 1) -> Floats:
-    """(candidates, ``FEATURES``), and ``COUNTED`` after them where there is a mixture.
+    """(candidates, ``FEATURES``), or ``EVERY`` where there is a mixture.
 
     Args:
         pool: what is considered.
@@ -103,7 +108,8 @@ def features(pool: Pool, exponent: float, mixture: Mapping[str, float] | None = 
     shares = np.array([own.expected for own in pool], np.float64).reshape(len(rows), len(SOURCES))
     mixed = parts(pool, tokens) @ np.array([mixture[name] for name in MIXED])
     logs = np.log(np.maximum(np.concatenate([shares, mixed[:, None]], axis=1), TINY))
-    return np.concatenate([table, logs[:, :-1], np.sqrt(shares), logs[:, -1:]], axis=1)
+    similar = np.array([own.similar for own in pool], np.float64).reshape(len(rows), len(SIMILAR))
+    return np.concatenate([table, logs[:, :-1], np.sqrt(shares), logs[:, -1:], similar], axis=1)
 
 
 def shares(scores: Floats) -> Floats:

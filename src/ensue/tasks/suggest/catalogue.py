@@ -34,6 +34,7 @@ MODELS = Models(
         "seq2seq": (Seq2Seq, Seq2SeqSettings(**{**_LSTM, "dim": 288}), _RECURRENT),
         "h-lstm": (HLSTM, HLSTMSettings(**_LSTM), _RECURRENT),
         "m-nsrf": (HLSTM, HLSTMSettings(**_LSTM, pooling="max", entropy=0.1), _RECURRENT),
+        "reranker": (Shares, None, None),
         "most-frequent-next": (MostFrequentNext, None, None),
         "popular": (Shares, None, None),
         "co-occurrence": (Shares, None, None),
@@ -50,6 +51,10 @@ ABOUT: dict[str, tuple[str, str]] = {
     "seq2seq": ("LSTMs with attention, on the last query", "Luong, Pham & Manning, EMNLP 2015"),
     "h-lstm": ("an LSTM over words, one over queries", "Sordoni et al., CIKM 2015"),
     "m-nsrf": ("the same, queries by the maximum over their words", "Ahmad, Chang & Wang, ICLR 2018"),
+    "reranker": (
+        "what is counted and which words are shared, in an order that the log teaches",
+        "McFadden, 1974",
+    ),
     "most-frequent-next": ("what followed the last query most often, then what is typed most", ""),
     "popular": ("what is typed most", ""),
     "co-occurrence": ("what stood near the session's queries, the nearer the more", ""),
@@ -59,6 +64,10 @@ ABOUT: dict[str, tuple[str, str]] = {
 """What each is, in a line, and where it was published."""
 COUNTING = ("most-frequent-next", "popular", "co-occurrence", "after-words", "repeat-last")
 """Learned beside every network."""
+RERANKER = "reranker"
+"""The model that counts, and whose order is learned."""
+RERANKED: dict[str, object] = {"retrieved": 50, "first": "consensus"}
+"""What it sets."""
 BEST: tuple[str, dict[str, object]] = (
     "mtn",
     {"copy": True, "reads": "all", "smoothing": 0.0, "retrieved": 50, "first": "consensus"},

@@ -24,6 +24,7 @@ from ensue.settings import require_k
 from ensue.tasks.state import require_trained
 from ensue.tasks.suggest.baselines.shares import GIVEN
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch
+from ensue.tasks.suggest.catalogue import RERANKER
 from ensue.tasks.suggest.dataset import spell_out
 from ensue.tasks.suggest.infer import GROUP, batch_of, clean, clean_prefix, ranked, tokens_of
 from ensue.tasks.suggest.model import evaluating
@@ -117,18 +118,31 @@ Heeded = list[tuple[int, float, float | None]]
 
 def _counted(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator[list[Heeded]]:
     """What each query brings of a suggestion's share, or that it is shown again; what is only popular leans on none."""
-    following, name = state.following, {"most-frequent-next": "last-query"}.get(state.model_name, state.model_name)
-    rows = state.shares.by_query(name, sessions, following.places(sessions)[0]) if name in GIVEN else None
+    following = state.following
+    places = following.places(sessions)[0]
+    tables = [(part, state.shares.by_query(name, sessions, places)) for name, part in _leaned_on(state).items()]
     for row, choices in enumerate(lists):
         values, low = sessions.record(row).values, int(sessions.offsets[row])
         turns = {value: turn for turn, value in enumerate(values)}
-        brings = [] if rows is None else [(turn, _cells(rows, low + turn)) for turn in range(len(values))]
+        brings = [
+            (turn, [(part, _cells(rows, low + turn)) for part, rows in tables])
+            for turn in range(len(values) if tables else 0)
+        ]
+        known = (following.vocabulary.id(text) - FIRST for text, _ in choices)
         yield [
             [(turns[text], 1.0, None)]
             if text in turns
-            else _largest([(turn, own[place]) for turn, own in brings if place in own])
-            for text, place in ((text, following.vocabulary.id(text) - FIRST) for text, _ in choices)
+            else _largest([(turn, sum(part * own.get(place, 0.0) for part, own in rows)) for turn, rows in brings])
+            for (text, _), place in zip(choices, known, strict=True)
         ]
+
+
+def _leaned_on(state: SuggestState) -> dict[str, float]:
+    """By name in ``GIVEN`` how much of what a counting model expects it brings."""
+    if state.model_name == RERANKER:
+        return {name: part for name, part in (state.metadata.mixture or {}).items() if name in GIVEN and name != "turn"}
+    name = {"most-frequent-next": "last-query"}.get(state.model_name, state.model_name)
+    return {name: 1.0} if name in GIVEN else {}
 
 
 def _cells(rows: SparseRows, row: int) -> dict[int, float]:
@@ -140,7 +154,7 @@ def _cells(rows: SparseRows, row: int) -> dict[int, float]:
 def _largest(parts: list[tuple[int, float]]) -> Heeded:
     """The turns that bring the most, with their shares of all that turns bring."""
     whole = sum(part for _, part in parts)
-    best = sorted(parts, key=lambda pair: -pair[1])[:SHOWN]
+    best = sorted((own for own in parts if own[1] > 0), key=lambda pair: -pair[1])[:SHOWN]
     return [(turn, part / whole, None) for turn, part in best]
 
 

@@ -20,10 +20,12 @@ from ensue.data.queries.rules import Normalisation, normalise, normalise_ascii
 from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast, Suggestions
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch, pad
-from ensue.tasks.suggest.candidates import COUNTED, FEATURES, Candidate, Pool, features, shares
+from ensue.tasks.suggest.candidates import EVERY, FEATURES, Candidate, Pool, features, shares
+from ensue.tasks.suggest.catalogue import RERANKER
 from ensue.tasks.suggest.decoding import beam_search
 from ensue.tasks.suggest.ensembles.consensus import order as by_consensus
 from ensue.tasks.suggest.lookup import LookedUp, look_up
+from ensue.tasks.suggest.metadata import Metadata
 from ensue.tasks.suggest.model import evaluating
 from ensue.tasks.suggest.models.scoring import score
 from ensue.tasks.suggest.state import SuggestState
@@ -48,7 +50,7 @@ def clean_prefix(prefix: str, normalisation: Normalisation) -> str:
 
 def suggest(state: SuggestState, sessions: Histories, k: int, counting: str | None) -> Suggestions:
     """See :meth:`ensue.tasks.suggest.predictor.SuggestPredictor.suggest`."""
-    if counting is not None:
+    if counting is not None and counting != RERANKER:
         return count(state, counting, sessions, k)
     lists = list(ranked(state, sessions, k, [""] * len(sessions)))
     flat = [choice for own in lists for choice in own]
@@ -71,15 +73,16 @@ def ranked(
     state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str]
 ) -> Iterator[list[tuple[str, float]]]:
     """For each session the best ``k`` texts with their scores; values and prefixes are normalised."""
+    weighs = state.schedule is not None or state.model_name == RERANKER
     for low in range(0, len(sessions), GROUP):
         part, begun = sessions.select(slice(low, low + GROUP)), prefixes[low : low + GROUP]
-        filled = np.flatnonzero(part.lengths > 0) if state.schedule is not None else np.empty(0, np.int64)
-        written = iter(pools(state, part.select(filled), k, [begun[row] for row in filled.tolist()]))
+        filled = np.flatnonzero(part.lengths > 0) if weighs else np.empty(0, np.int64)
+        considered = iter(pools(state, part.select(filled), k, [begun[row] for row in filled.tolist()]))
         counted = np.setdiff1d(np.arange(len(part)), filled)
         other = iter(_counted(state, part.select(counted), k, [begun[row] for row in counted.tolist()]))
         held = set(filled.tolist())
         for row in range(len(part)):
-            yield _best(state, next(written), k) if row in held else next(other)
+            yield _best(state, next(considered), k) if row in held else next(other)
 
 
 def _best(state: SuggestState, pool: Pool, k: int) -> list[tuple[str, float]]:
@@ -92,13 +95,16 @@ def _best(state: SuggestState, pool: Pool, k: int) -> list[tuple[str, float]]:
 
 def values(state: SuggestState, pool: Pool) -> Floats:
     """(candidates,) what they are ordered by."""
-    mix = state.metadata.mix
-    if mix is None:
-        return np.array([own.total / own.length**state.shared.exponent for own in pool], np.float64)
-    mixture = state.metadata.mixture
-    names = FEATURES if mixture is None else (*FEATURES, *COUNTED)
-    table = features(pool, state.shared.exponent, mixture, state.metadata.tokens)
-    sums: Floats = table @ np.array([mix[name] for name in names])
+    return scored(pool, state.metadata, state.shared.exponent, state.metadata.tokens)
+
+
+def scored(pool: Pool, order: Metadata, exponent: float, tokens: int) -> Floats:
+    """(candidates,) what they are ordered by under the weights that some metadata hold."""
+    if order.mix is None:
+        return np.array([own.total / own.length**exponent for own in pool], np.float64)
+    names = FEATURES if order.mixture is None else EVERY
+    table = features(pool, exponent, order.mixture, tokens)
+    sums: Floats = table @ np.array([order.mix.get(name, 0.0) for name in names])
     return sums
 
 
@@ -107,14 +113,18 @@ def pools(state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[s
     if not len(sessions):
         return []
     own, following = state.shared, state.following
-    batch = batch_of(state, sessions)
-    with torch.no_grad():
-        memory = evaluating(state.network).encode(batch)
     typed = [set() if own.repeats else {*record.values} for record in sessions.records()]
-    candidates = [
-        {text: own for text, own in written.items() if text not in before and text.startswith(prefix)}
-        for written, before, prefix in zip(_write(state, batch, memory, k, prefixes), typed, prefixes, strict=True)
-    ]
+    candidates: list[dict[str, Candidate]] = [{} for _ in typed]
+    memory: object = None
+    if state.schedule is not None:
+        batch = batch_of(state, sessions)
+        with torch.no_grad():
+            memory = evaluating(state.network).encode(batch)
+        written = _write(state, batch, memory, k, prefixes)
+        candidates = [
+            {text: own for text, own in new.items() if text not in before and text.startswith(prefix)}
+            for new, before, prefix in zip(written, typed, prefixes, strict=True)
+        ]
     counted = look_up(state, sessions, prefixes) if state.metadata.mixture is not None else [None] * len(candidates)
     looked_up = _look_up(state, sessions, k, prefixes, [len(pool) for pool in candidates], counted)
     extra = [
@@ -133,6 +143,11 @@ def pools(state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[s
             candidate.count = int(following.totals[row]) if row >= 0 else 0
             if known is not None:
                 candidate.place, candidate.expected = known.ranks.get(row, -1), known.expected(row)
+    if state.metadata.mixture is not None:
+        for pool, record in zip(candidates, sessions.records(), strict=True):
+            similar = state.similarity.of(record.values, [*pool])
+            for candidate, row in zip(pool.values(), similar.tolist(), strict=True):
+                candidate.similar = tuple(row)
     return [[candidate for text, candidate in pool.items() if text in fine] for pool in candidates]
 
 
@@ -205,14 +220,16 @@ def completions(following: MostFrequentNext, prefix: str, k: int) -> list[str]:
 def _add(
     state: SuggestState, memory: object, pools: Sequence[dict[str, Candidate]], extra: Sequence[Sequence[str]]
 ) -> None:
-    """Score what was looked up and not written, and put it into the pools."""
+    """Put what was looked up and not written into the pools, scored by the network if there is one."""
     new = [[text for text in texts if text not in pool] for pool, texts in zip(pools, extra, strict=True)]
     most = max(map(len, new), default=0)
     if not most:
         return
     tokens = tokens_of(state, new)
-    with torch.no_grad():
-        sums = score(state.network.writer, memory, tokens.to(state.device)).double().cpu()
+    sums = torch.zeros(tokens.shape[:2], dtype=torch.float64)
+    if state.schedule is not None:
+        with torch.no_grad():
+            sums = score(state.network.writer, memory, tokens.to(state.device)).double().cpu()
     lengths, unknown = (tokens != PADDING).sum(2).tolist(), (tokens == UNKNOWN).sum(2).tolist()
     for row, (pool, texts) in enumerate(zip(pools, new, strict=True)):
         for place, text in enumerate(texts):
@@ -242,7 +259,8 @@ def _counted(
     following, typed = state.following, state.shared.repeats
     if not len(sessions):
         return
-    suggestions = count(state, state.model_name if state.schedule is None else "popular", sessions, k)
+    plain = state.schedule is None and state.model_name != RERANKER
+    suggestions = count(state, state.model_name if plain else "popular", sessions, k)
     lists = [suggestions.of(row) for row in range(len(sessions))]
     if state.model_name == "repeat-last":
         popular = count(state, "popular", sessions, k)

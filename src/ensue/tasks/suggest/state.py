@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.data.histories import Histories
+from ensue.data.queries import Queries
 from ensue.data.queries.tokens import QueryTokenizer
 from ensue.nn.device import find_device, room_for
 from ensue.schedule import Schedule, by_hand, require_fixed
@@ -19,7 +21,8 @@ from ensue.tasks.state import module_of, require_trained
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.baselines.shares import Shares
-from ensue.tasks.suggest.catalogue import BEST, MODELS, SHARED
+from ensue.tasks.suggest.candidates import MIXED
+from ensue.tasks.suggest.catalogue import BEST, MODELS, RERANKED, RERANKER, SHARED
 from ensue.tasks.suggest.dataset import Sessions, Spelled, spell_out
 from ensue.tasks.suggest.metadata import Metadata
 from ensue.tasks.suggest.model import AnyModel
@@ -29,6 +32,7 @@ from ensue.tasks.suggest.models.transformers import TransformerSettings
 from ensue.tasks.suggest.privacy import Floor
 from ensue.tasks.suggest.rules import Rules
 from ensue.tasks.suggest.settings import SuggestSettings
+from ensue.tasks.suggest.similarity import Similarity
 from ensue.training.optimizer import LateOptimizer
 from ensue.vocabulary import FIRST
 
@@ -49,6 +53,8 @@ class SuggestState:
     task = "suggest"
     optimizer = LateOptimizer()
     """Of the network; ``None`` where nothing is trained."""
+    chooses: bool
+    """Whether a training is free to do without a network."""
     model_name: str
     """A name in ``MODELS``."""
     settings: MTNSettings | TransformerSettings | Seq2SeqSettings | HLSTMSettings | None
@@ -77,6 +83,9 @@ class SuggestState:
     expected: Shares | None
     """What counting expects; made by :attr:`shares` when it is first needed."""
 
+    compared: Similarity | None
+    """Compares texts with sessions; made by :attr:`similarity` when it is first needed."""
+
     def __init__(
         self,
         model: str = "best",
@@ -86,7 +95,8 @@ class SuggestState:
         device: str | None = None,
     ) -> None:
         MODELS.require(model, "best")
-        name, preset = BEST if model == "best" else (model, {})
+        name, preset = BEST if model == "best" else (model, RERANKED if model == RERANKER else {})
+        self.chooses = model == "best"
         self.model_name, own, schedule = name, *MODELS[name][1:]
         self.settings, self.schedule, self.shared = changed(
             {**preset, **by_hand(settings or {})}, own, schedule, SHARED
@@ -104,6 +114,7 @@ class SuggestState:
         self.optimizer = None
         self.rules = None
         self.expected = None
+        self.compared = None
 
     @property
     def network(self) -> AnyModel:
@@ -136,6 +147,30 @@ class SuggestState:
         if self.expected is None or self.expected.retrieval is not self.retrieval:
             self.expected = Shares(self.retrieval)
         return self.expected
+
+    @property
+    def similarity(self) -> Similarity:
+        """Compares texts with sessions; made once for what was counted last."""
+        if self.compared is None or self.compared.shares is not self.shares:
+            self.compared = Similarity(self.shares)
+        return self.compared
+
+    def count(self, data: Queries, min_users: int) -> None:
+        """Take the floor, of so many people, and the counts from a log."""
+        values = pl.Series("query", data.histories.vocabulary.values, dtype=pl.String)
+        self.floor = floor = Floor.of(data, min_users)
+        topics = self.shared.retrieved > 0
+        self.retrieval = Retrieval.fit(data.histories, floor.kept(values), floor.words, topics=topics)
+        self.rules = None
+
+    def counted_on(self, data: Queries, min_users: int) -> SuggestState:
+        """The same tokens over the counts of another log, without a network: nothing of it is ever shown or kept."""
+        other = copy(self)
+        other.count(data, min_users)
+        other.model, other.schedule, other.rules = other.retrieval, None, self.search_rules()
+        other.metadata = copy(self.metadata)
+        other.metadata.mixture, other.metadata.mix = dict.fromkeys(MIXED, 0.0), None
+        return other
 
     def search_rules(self) -> Rules:
         """What the search may write; made once."""

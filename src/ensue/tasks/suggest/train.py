@@ -20,11 +20,10 @@ from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.schedule import RISING, Schedule
 from ensue.tasks.suggest import save
-from ensue.tasks.suggest.baselines.retrieval import Retrieval
+from ensue.tasks.suggest.catalogue import COUNTING, RERANKER
 from ensue.tasks.suggest.dataset import CELLS, Sessions, prints
-from ensue.tasks.suggest.ensembles.reranker import learn_order
+from ensue.tasks.suggest.ensembles.reranker import learn_counted_order, learn_order
 from ensue.tasks.suggest.metadata import Metadata
-from ensue.tasks.suggest.privacy import Floor
 from ensue.tasks.suggest.state import SuggestState
 from ensue.training.loop import mean_loss, train
 from ensue.training.optimizer import make_optimizer
@@ -53,18 +52,43 @@ def fit(
     if state.schedule is None:
         learn_words(state, split.learned)
         state.model = state.retrieval
+        if state.model_name == RERANKER:
+            _count_only(state, split.learned)
     else:
         assert split.held_out is not None
         require_pairs(split.held_out, "validation data")
+        counted = None
+        if state.chooses and state.shared.retrieved:
+            every = split.learned if split.whole is None else split.whole
+            learn_words(state, every)
+            if not _count_only(state, every):
+                if split.rule and valid is not None:
+                    state.metadata.notes.append(f"validation data: {split.rule}")
+                return
+            counted = state.metadata
         learn_words(state, split.learned)
         yield from _train(state, split.learned, split.held_out, "fit", checkpoint, resume)
-        floor = learn_order(state, split.held_out)
+        leader = learn_order(state, split.held_out, counted)
         if split.whole is not None:
-            yield from _learn_all(state, split.whole, floor, checkpoint, resume)
-        if floor is not None:
-            _settle(state, floor)
-    if split.rule:
+            yield from _learn_all(state, split.whole, leader, checkpoint, resume)
+        if leader is not None:
+            _settle(state, leader, counted if leader == RERANKER else None, "the network mixed with it")
+    if split.rule and not state.metadata.held_out:
         state.metadata.held_out = split.rule
+
+
+def _count_only(state: SuggestState, data: Queries) -> bool:
+    """Learn an order without a network, and stay with what ranks best unless a network may pay.
+
+    A network costs hundreds of times what counting does. Where not even an order learned from all sessions is surely
+    ahead of counting, little can be learned, and ``best`` spends no more on it.
+    """
+    leader, surely = learn_counted_order(state, data)
+    if surely and state.model_name != RERANKER:
+        return True
+    state.metadata.held_out = f"each fifth of {len(data):,} sessions, by what the others count"
+    _settle(state, leader, state.metadata if leader == RERANKER else None, "the order learned")
+    return False
 
 
 def _given(data: Queries, valid: Queries, rule: str, *, refit: bool) -> _Split:
@@ -104,7 +128,7 @@ def _starts(sessions: Histories) -> Floats:
 
 
 def _learn_all(
-    state: SuggestState, whole: Queries, floor: str | None, checkpoint: Path | None, resume: bool
+    state: SuggestState, whole: Queries, leader: str | None, checkpoint: Path | None, resume: bool
 ) -> Generator[Report, None, None]:
     """Learn what was held out as well: count anew, and train for as many epochs as were best."""
     chosen = state.metadata
@@ -113,25 +137,45 @@ def _learn_all(
     for name in LEARNED_ORDER:
         if name in vars(chosen):
             setattr(own, name, getattr(chosen, name))
-    if floor is None:
+    if leader is None:
         place = None if checkpoint is None else checkpoint.with_name(f"{checkpoint.name}.refit")
         yield from _train(state, whole, None, "refit", place, resume, chosen.epochs)
         own.epochs, own.validation_loss = chosen.epochs, chosen.validation_loss
     own.notes += [note for note in chosen.notes if note not in own.notes]
 
 
-def _settle(state: SuggestState, floor: str) -> None:
-    """Become the counting model that ranked held-out sessions better than the network and all it was mixed with."""
-    figures = state.metadata.validation_mrr
+def _settle(state: SuggestState, leader: str, order: Metadata | None, beaten: str) -> None:
+    """Become the model that ranked held-out sessions best, without a network.
+
+    Args:
+        state: counted, or trained.
+        leader: its name.
+        order: where its weights stand; ``None`` for a model that has none.
+        beaten: what it was compared with, for people.
+    """
+    metadata = state.metadata
+    figures = metadata.validation_mrr
     assert figures is not None
-    state.metadata.notes.append(
-        f"this folder is {floor}: its MRR@10 on held-out sessions is {100 * figures[floor]:.2f}, that of the network "
-        f"mixed with it {100 * figures['mixed']:.2f}"
-    )
+    if leader in figures:
+        metadata.notes.append(
+            f"this folder is {leader}: its MRR@10 on held-out sessions is {100 * figures[leader]:.2f}, that of "
+            f"{beaten} {100 * figures['mixed']:.2f}"
+        )
+    elif state.model_name != leader:
+        best = max(figures[name] for name in COUNTING)
+        metadata.notes.append(
+            f"this folder is {leader}, without a network: its MRR@10 on held-out sessions is "
+            f"{100 * figures['mixed']:.2f}, that of the best counting model {100 * best:.2f}"
+        )
     for name in LEARNED_ORDER:
-        if name != "validation_mrr":
-            state.metadata.unset(name)
-    state.model_name, state.settings, state.schedule, state.optimizer = floor, None, None, None
+        if order is None and name != "validation_mrr":
+            metadata.unset(name)
+        elif order is not None and name in vars(order):
+            setattr(metadata, name, getattr(order, name))
+    state.model_name, state.settings, state.schedule, state.optimizer = leader, None, None, None
+    assert state.retrieval is not None
+    if order is None:
+        state.retrieval = state.retrieval.without_topics()
     state.model = state.retrieval
 
 
@@ -184,7 +228,8 @@ def learn_words(state: SuggestState, data: Queries) -> None:
     """Take the floor, the tokens, the counts and the metadata from the training data."""
     own, histories = state.shared, data.histories
     values = pl.Series("query", histories.vocabulary.values, dtype=pl.String)
-    state.floor = floor = Floor.of(data, own.min_users)
+    state.count(data, own.min_users)
+    floor = state.floor
     common = floor.common(values)
     if not (common != "").any():
         raise DataError(
@@ -195,8 +240,6 @@ def learn_words(state: SuggestState, data: Queries) -> None:
     state.tokenizer = QueryTokenizer.fit(
         common, counts, kind=_kind(own.tokens), min_count=own.min_count, size=own.vocabulary_size
     )
-    state.retrieval = Retrieval.fit(histories, floor.kept(values), floor.words)
-    state.rules = None
     state.train_prints = torch.from_numpy(np.unique(prints(histories)))
     used = values.gather(np.unique(histories.ids).astype(np.int64) - FIRST)
     state.metadata = metadata = Metadata()

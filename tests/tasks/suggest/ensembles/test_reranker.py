@@ -15,7 +15,7 @@ from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.records import History
 from ensue.tasks.suggest.baselines.counting import RepeatLast
-from ensue.tasks.suggest.candidates import COUNTED, FEATURES, MIXED, Candidate, features, shares
+from ensue.tasks.suggest.candidates import EVERY, FEATURES, MIXED, Candidate, features, shares
 from ensue.tasks.suggest.catalogue import COUNTING
 from ensue.tasks.suggest.ensembles import reranker
 from ensue.tasks.suggest.ensembles.consensus import choose_cost
@@ -53,7 +53,7 @@ def test_counting_adds_features_by_hand() -> None:
     found = Candidate("c", math.log(0.4), 2, written=False, unknown=1, place=1, count=2, expected=(0.5, 0, 0, 0, 0.25))
     mixture = dict(zip(MIXED, (0.5, 0.1, 0.1, 0.1, 0.1, 0.1), strict=True))
     table = features([written, found], 1.0, mixture, 10)
-    rows = [dict(zip((*FEATURES, *COUNTED), row, strict=True)) for row in table.tolist()]
+    rows = [dict(zip(EVERY, row, strict=True)) for row in table.tolist()]
     # What the log does not keep only the network expects; an unknown word is one of ten.
     assert rows[0]["mixture"] == pytest.approx(math.log(0.5 * 0.02))
     assert rows[1]["mixture"] == pytest.approx(math.log(0.5 * 0.4 / 10 + 0.1 * 0.5 + 0.1 * 0.25))
@@ -81,9 +81,11 @@ def test_the_logit_equals_a_literal_one(strength: float) -> None:
         return total + strength / 2 * float((weights - center) @ (weights - center))
 
     expected = minimize(loss, center, tol=1e-10).x / scale
-    found = logit(pools, np.array(answers), strength)
+    prior = np.array([0.0, 0, 0, 1])
+    found = logit(pools, np.array(answers), strength, prior)
     assert found == pytest.approx(expected, abs=1e-3) and found[2] == 0
-    assert logit(pools, np.array(answers), None).tolist() == [0, 0, 0, 1]
+    assert logit(pools, np.array(answers), strength, prior, found) == pytest.approx(found, abs=1e-6)
+    assert logit(pools, np.array(answers), None, prior).tolist() == [0, 0, 0, 1]
 
 
 def test_a_counting_model_that_ranks_better_is_kept() -> None:

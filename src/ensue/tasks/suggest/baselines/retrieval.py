@@ -25,6 +25,7 @@ from ensue.tasks.suggest.baselines.after import After
 from ensue.tasks.suggest.baselines.co_occurrence import FADE, count_beside, scaled
 from ensue.tasks.suggest.baselines.counting import Mask, MostFrequentNext, last_places
 from ensue.tasks.suggest.baselines.table import Arrays, Table
+from ensue.tasks.suggest.baselines.topics import Vectors, moved, word_vectors
 from ensue.text.postings import Postings
 from ensue.text.weights import bm25_idf, bm25_saturation
 from ensue.vocabulary import FIRST, Vocabulary
@@ -36,6 +37,7 @@ CLOSENESS = 0.3
 _CELLS = 1 << 22
 """Scores that are held at once."""
 NONE = -1
+TOPICS = "topics"
 
 
 class Retrieval:
@@ -45,10 +47,14 @@ class Retrieval:
         following: the queries of the log, and what followed each.
         co_occurrence: what stood near each.
         after: what came after words, and at which place.
+        topics: (words, dimensions) what the words of ``after`` are about; none unless something asks for it.
     """
 
-    def __init__(self, following: MostFrequentNext, co_occurrence: Table, after: After) -> None:
+    def __init__(
+        self, following: MostFrequentNext, co_occurrence: Table, after: After, topics: Vectors | None = None
+    ) -> None:
         self.following, self.co_occurrence, self.after = following, co_occurrence, after
+        self.topics: Vectors = np.empty((0, 0), np.float32) if topics is None else topics
         self.shares = scaled(co_occurrence, following.totals)
         lists = following.queries.str.extract_all(WORDS)
         lengths = lists.list.len().to_numpy().astype(np.int64)
@@ -66,20 +72,24 @@ class Retrieval:
         self.postings = Postings(offsets, holders, weights, len(lengths))
 
     @classmethod
-    def fit(cls, sessions: Histories, allowed: Mask | None = None, words: Set[str] | None = None) -> Retrieval:
+    def fit(
+        cls, sessions: Histories, allowed: Mask | None = None, words: Set[str] | None = None, *, topics: bool = False
+    ) -> Retrieval:
         """Index the sessions of a log.
 
         Args:
             sessions: to learn from.
             allowed: (values,) which values of their vocabulary pass the privacy floor; all unless stated.
             words: that pass it; all unless stated.
+            topics: whether to learn what words are about.
         """
         following = MostFrequentNext.fit(sessions, allowed)
         values = pl.Series("query", sessions.vocabulary.values, dtype=pl.String)
         table = following.vocabulary.ids(values).astype(np.int64) - FIRST
         places = table[sessions.ids.astype(np.int64) - FIRST] if len(values) else np.empty(0, np.int64)
         beside = count_beside(places, sessions.sequence_index(), len(following.queries))
-        return cls(following, beside, After.fit(sessions, places, words))
+        after = After.fit(sessions, places, words)
+        return cls(following, beside, after, word_vectors(sessions, after.words) if topics else None)
 
     def with_(self, new: Retrieval, following: MostFrequentNext) -> Retrieval:
         """The indexes of two logs together, whose counts together are ``following``."""
@@ -87,7 +97,12 @@ class Retrieval:
             following.vocabulary.ids(part.queries).astype(np.int64) - FIRST for part in (self.following, new.following)
         )
         beside = self.co_occurrence.with_(new.co_occurrence, (own, own), (other, other), len(following.queries))
-        return Retrieval(following, beside, self.after.with_(new.after, own, other))
+        after = self.after.with_(new.after, own, other)
+        return Retrieval(following, beside, after, moved(self.topics, self.after.words, after.words))
+
+    def without_topics(self) -> Retrieval:
+        """The same, where nothing asks what words are about."""
+        return Retrieval(self.following, self.co_occurrence, self.after)
 
     @property
     def queries(self) -> pl.Series:
@@ -161,7 +176,8 @@ class Retrieval:
 
     def arrays(self) -> Arrays:
         """All that was counted, read back by :meth:`restore`; the postings are made of it anew."""
-        return {**self.following.arrays(), **self.co_occurrence.arrays("beside"), **self.after.arrays()}
+        topics: Arrays = {TOPICS: self.topics} if len(self.topics) else {}
+        return {**self.following.arrays(), **self.co_occurrence.arrays("beside"), **self.after.arrays(), **topics}
 
     @classmethod
     def restore(cls, arrays: Arrays) -> Retrieval:
@@ -173,7 +189,10 @@ class Retrieval:
         following = MostFrequentNext.restore(arrays)
         number = len(following.queries)
         beside = Table.restore(arrays, "beside", "what stands beside each query", number, number)
-        return cls(following, beside, After.restore(arrays, number))
+        after, topics = After.restore(arrays, number), arrays.get(TOPICS)
+        if topics is not None and (topics.ndim != 2 or len(topics) != len(after.words) - FIRST):
+            raise ValueError("what words are about does not fit the words")
+        return cls(following, beside, after, topics)
 
 
 def _latest_places(sessions: Histories, places: Index, chosen: Index, latest: int) -> list[Index]:

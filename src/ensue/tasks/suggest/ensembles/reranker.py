@@ -18,28 +18,34 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-import torch
-from torch import Tensor
-from torch.nn import functional
 
 from ensue import metrics
 from ensue.data.histories import Histories, Index
 from ensue.data.queries import Queries, prefixes
 from ensue.metrics import Floats
-from ensue.tasks.suggest.candidates import COUNTED, FEATURES, MIXED, MIXTURE, NETWORK, Pool, features, parts, shares
-from ensue.tasks.suggest.catalogue import COUNTING
+from ensue.tasks.suggest.candidates import EVERY, MIXED, MIXTURE, NETWORK, Pool, features, parts, shares
+from ensue.tasks.suggest.catalogue import COUNTING, RERANKER
 from ensue.tasks.suggest.dataset import latest
 from ensue.tasks.suggest.ensembles.consensus import choose_cost
 from ensue.tasks.suggest.ensembles.mixture import learn_mixture
-from ensue.tasks.suggest.infer import GROUP, count, pools, values
+from ensue.tasks.suggest.infer import GROUP, count, pools, scored, values
+from ensue.tasks.suggest.metadata import Metadata
 from ensue.tasks.suggest.state import SuggestState
 from ensue.vocabulary import FIRST
 
 MOST = 1000
 """Held-out targets that are looked at, drawn at random, the same ones every time."""
+MOST_COUNTED = 5000
+"""The same where nothing is written: to count is cheap."""
 PRIORS = (1.0, 10.0, 100.0)
 """Strengths of the prior that are tried; above the last the mixture orders alone."""
 FOLDS = 5
+SURELY = 2
+"""Standard errors: of a lead by chance nineteen in twenty are smaller."""
+CENTER = np.array([float(name == MIXTURE) for name in EVERY])
+"""Of the prior: the mixture orders."""
+STEPS, CLOSE = 50, 1e-6
+"""Newton's steps at most, and the expected gain in nats at which they end."""
 SHOWN = 10
 
 
@@ -52,88 +58,198 @@ class _Asked(NamedTuple):
     """(targets,) the session of each, from 0."""
 
 
-def learn_order(state: SuggestState, held: Queries) -> str | None:
-    """Choose on held-out sessions what suggestions are ordered by, and note what that did there.
+class _Targets(NamedTuple):
+    """What was considered for some targets."""
+
+    pools: list[Pool]
+    true: pl.Series
+    folds: Index
+    """(targets,) those of a fold are learned together."""
+    drawn: int
+    """How many there were with those that nothing can rank."""
+
+
+def learn_counted_order(state: SuggestState, data: Queries) -> tuple[str, bool]:
+    """Choose what is ordered by where no network takes part, each session asked of the counts of all other fifths.
+
+    Only targets that somebody else typed, or the session itself, are looked at: the others no counting model can rank.
+
+    Args:
+        state: that counted all of ``data``.
+        data: sessions.
 
     Returns:
-        The counting model that ranks better than all of it, if one does.
+        The model that ranks best, ``RERANKER`` or a counting one; and whether the learned order is surely ahead of all
+        counting models: by ``SURELY`` standard errors, paired by sessions.
+    """
+    folds = np.random.default_rng(0).integers(FOLDS, size=len(data))
+    candidates: list[Pool] = []
+    true: list[str] = []
+    owners, where = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    ranked: dict[str, list[Floats]] = {name: [] for name in COUNTING}
+    # Who reaches the floor in all of the log reaches that part of it in the other folds; users count over the file.
+    least = state.shared.min_users if len(data.users) else -(-state.shared.min_users * (FOLDS - 1) // FOLDS)
+    drawn = 0
+    for fold in range(FOLDS):
+        part, rest = data.select(folds == fold), data.select(folds != fold)
+        if not len(part) or not len(rest) or int(part.histories.lengths.max()) < 2:
+            continue
+        asked = _draw(part, state.shared.turns, MOST_COUNTED // FOLDS)
+        drawn += len(asked.true)
+        other = state.counted_on(rest, least)
+        can = np.array(
+            [
+                other.following.vocabulary.id(text) >= FIRST or text in record.values
+                for text, record in zip(asked.true, asked.sessions.records(), strict=True)
+            ],
+            np.bool_,
+        )
+        sessions, came = asked.sessions.select(can), asked.true.filter(can)
+        for low in range(0, len(came), GROUP):
+            group = sessions.select(slice(low, low + GROUP))
+            candidates += pools(other, group, SHOWN, [""] * len(group))
+        true += came.to_list()
+        owners.append(asked.owners[can] + owners[-1].max(initial=-1) + 1)
+        where.append(np.full(len(came), fold))
+        for name in COUNTING:
+            ranked[name].append(_ranks(other, name, sessions, came))
+    targets = _Targets(candidates, pl.Series("query", true, dtype=pl.String), np.concatenate(where), drawn)
+    found = {name: np.concatenate([np.empty(0), *own]) for name, own in ranked.items()}
+    mixed = _learn_mix(state, targets, found, writes=False)
+    figures = state.metadata.validation_mrr
+    assert figures is not None
+    best = max(COUNTING, key=lambda name: figures[name])
+    ahead = np.bincount(np.concatenate(owners), mixed - found[best], 1)
+    surely = ahead.sum() > SURELY * np.sqrt(len(ahead)) * ahead.std()
+    return _better(figures) or RERANKER, bool(surely)
+
+
+def learn_order(state: SuggestState, held: Queries, counted: Metadata | None = None) -> str | None:
+    """Choose on held-out sessions what suggestions are ordered by, and note what that did there.
+
+    Args:
+        state: whose network is trained.
+        held: sessions that it did not learn.
+        counted: what :func:`learn_counted_order` noted.
+
+    Returns:
+        ``RERANKER`` or the counting model that ranks better than all of it, if one does.
     """
     own, metadata = state.shared, state.metadata
     if not own.retrieved and own.first == "likeliest":
         return None
-    asked = _draw(held, own.turns)
+    asked = _draw(held, own.turns, MOST)
     if own.retrieved:
         metadata.mixture = dict.fromkeys(MIXED, 1 / len(MIXED))
     candidates: list[Pool] = []
     for low in range(0, len(asked.true), GROUP):
         part = asked.sessions.select(slice(low, low + GROUP))
         candidates += pools(state, part, SHOWN, [""] * len(part))
-    floor = _learn_mix(state, asked, candidates) if own.retrieved else None
-    if own.first == "consensus" and floor is None:
-        weighed = [([own.text for own in pool], shares(values(state, pool))) for pool in candidates]
-        metadata.word_cost, metadata.validation_bleu = choose_cost(weighed, asked.true)
-    return floor
+    targets = _Targets(candidates, asked.true, asked.owners % FOLDS, len(asked.true))
+    if not own.retrieved:
+        _choose_first(state, targets)
+        return None
+    ranked = {name: _ranks(state, name, asked.sessions, asked.true) for name in COUNTING}
+    if counted is not None:
+        looked_up = [[own for own in pool if own.count] for pool in candidates]
+        scores = [scored(pool, counted, own.exponent, metadata.tokens) for pool in looked_up]
+        ranked[RERANKER] = _reciprocal(scores, _answers(looked_up, asked.true))
+    _learn_mix(state, targets, ranked, writes=True)
+    assert metadata.validation_mrr is not None
+    return _better(metadata.validation_mrr)
 
 
-def _draw(held: Queries, turns: int) -> _Asked:
+def _draw(held: Queries, turns: int, most: int) -> _Asked:
     short = latest(held.histories, 8 * turns)
     sessions, targets = prefixes(short, turns)
-    drawn = np.sort(np.random.default_rng(0).permutation(len(targets))[:MOST])
+    drawn = np.sort(np.random.default_rng(0).permutation(len(targets))[:most])
     owners = np.repeat(np.arange(len(short)), np.maximum(short.lengths - 1, 0))[drawn]
     texts = pl.Series("query", short.vocabulary.values, dtype=pl.String)
     true = texts.gather(targets[drawn].astype(np.int64) - FIRST)
     return _Asked(sessions.select(drawn), true, np.unique(owners, return_inverse=True)[1])
 
 
-def _learn_mix(state: SuggestState, asked: _Asked, candidates: Sequence[Pool]) -> str | None:
-    """The mixture and the weights; returns the counting model that is better, if one is."""
-    metadata, tokens, exponent = state.metadata, state.metadata.tokens, state.shared.exponent
-    answers = np.array(
-        [
-            next((place for place, own in enumerate(pool) if own.text == text), -1)
-            for pool, text in zip(candidates, asked.true, strict=True)
-        ],
-        np.int64,
-    )
+def _ranks(state: SuggestState, name: str, sessions: Histories, true: pl.Series) -> Floats:
+    """(targets,) one over the rank of what came by a counting model."""
+    found = count(state, name, sessions, SHOWN)
+    return metrics.reciprocal_rank(metrics.text_ranks(found.texts, found.offsets, true), SHOWN)
+
+
+def _learn_mix(state: SuggestState, targets: _Targets, ranked: Mapping[str, Floats], *, writes: bool) -> Floats:
+    """The mixture, the weights and what leads; returns (targets,) one over the rank of what came.
+
+    Args:
+        state: trained, or counted.
+        targets: what was considered.
+        ranked: (targets,) one over the rank of what came, by each counting model.
+        writes: whether a network takes part.
+    """
+    metadata, tokens, exponent, candidates = state.metadata, state.metadata.tokens, state.shared.exponent, targets.pools
+    answers = _answers(candidates, targets.true)
     came = [pool[answer] for pool, answer in zip(candidates, answers.tolist(), strict=True) if answer >= 0]
-    weights = learn_mixture(parts(came, tokens))
+    weights = learn_mixture(parts(came, tokens)[:, 0 if writes else 1 :])
+    weights = weights if writes else np.concatenate([[0.0], weights])
     metadata.mixture = {name: float(f"{weight:.6g}") for name, weight in zip(MIXED, weights.tolist(), strict=True)}
     tables = [features(pool, exponent, metadata.mixture, tokens) for pool in candidates]
-    metadata.found_in_pool = round(float((answers >= 0).mean()), 4)
-    names = [*FEATURES, *COUNTED]
-    alone = {NETWORK: "a_token", MIXTURE: MIXTURE}
-    columns = {key: [table[:, names.index(name)] for table in tables] for key, name in alone.items()}
-    ranked = {key: _reciprocal(columns[key], answers) for key in alone}
-    strength, ranked["mixed"] = _choose_strength(tables, answers, asked.owners % FOLDS, ranked[MIXTURE])
-    mix = logit(*_known(tables, answers), strength)
-    metadata.mix = {name: float(f"{weight:.6g}") for name, weight in zip(names, mix.tolist(), strict=True)}
-    for name in COUNTING:
-        found = count(state, name, asked.sessions, SHOWN)
-        ranked[name] = metrics.reciprocal_rank(metrics.text_ranks(found.texts, found.offsets, asked.true), SHOWN)
-    metadata.validation_mrr = {name: round(float(own.mean()), 5) for name, own in ranked.items()}
-    return _better(metadata.validation_mrr)
+    metadata.found_in_pool = round(float((answers >= 0).sum()) / max(targets.drawn, 1), 4)
+    alone = {NETWORK: "a_token", MIXTURE: MIXTURE} if writes else {MIXTURE: MIXTURE}
+    columns = {key: [table[:, EVERY.index(name)] for table in tables] for key, name in alone.items()}
+    reciprocal = {key: _reciprocal(columns[key], answers) for key in alone}
+    strength, reciprocal["mixed"] = _choose_strength(tables, answers, targets.folds, reciprocal[MIXTURE])
+    mix = logit(*_known(tables, answers), strength, CENTER)
+    metadata.mix = {name: float(f"{weight:.6g}") for name, weight in zip(EVERY, mix.tolist(), strict=True)}
+    every = {**reciprocal, **ranked}
+    metadata.validation_mrr = {name: round(float(own.sum()) / max(targets.drawn, 1), 5) for name, own in every.items()}
+    _choose_first(state, targets)
+    return reciprocal["mixed"]
+
+
+def _answers(pools_of: Sequence[Pool], true: pl.Series) -> Index:
+    """(targets,) which candidate came, -1 where none did."""
+    found = (
+        next((place for place, own in enumerate(pool) if own.text == text), -1)
+        for pool, text in zip(pools_of, true, strict=True)
+    )
+    return np.fromiter(found, np.int64, len(true))
+
+
+def _choose_first(state: SuggestState, targets: _Targets) -> None:
+    """What a word costs in the choice of what leads."""
+    if state.shared.first == "consensus":
+        weighed = [([own.text for own in pool], shares(values(state, pool))) for pool in targets.pools[:MOST]]
+        state.metadata.word_cost, state.metadata.validation_bleu = choose_cost(weighed, targets.true[:MOST])
 
 
 def _better(figures: Mapping[str, float]) -> str | None:
     """The best counting model, where it is ahead of what is learned or that has learned nothing."""
-    best = max(COUNTING, key=lambda name: figures[name])
+    best = max((name for name in (*COUNTING, RERANKER) if name in figures), key=lambda name: figures[name])
     return best if figures[best] > figures["mixed"] or not figures["mixed"] else None
 
 
 def _choose_strength(
     tables: Sequence[Floats], answers: Index, folds: Index, mixture: Floats
 ) -> tuple[float | None, Floats]:
-    """The strength of the prior that ranks other sessions best (``None``: the mixture alone), and how they rank."""
-    best: tuple[float | None, Floats] = (None, mixture)
+    """The strongest prior that ranks other sessions as well as the best does, and how it ranks them.
+
+    As well is within a standard error, paired by targets (Breiman et al. 1984, 3.4.3); ``None`` is the mixture alone.
+    """
+    tried: list[tuple[float | None, Floats]] = [(None, mixture)]
+    weights: dict[int, Floats | None] = dict.fromkeys(range(FOLDS))
     for strength in PRIORS[::-1]:
         ranks = np.zeros(len(tables))
         for fold in range(FOLDS):
             learned, asked = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-            weights = logit(*_known([tables[row] for row in learned.tolist()], answers[learned]), strength)
-            ranks[asked] = _reciprocal([tables[row] @ weights for row in asked.tolist()], answers[asked])
-        if ranks.mean() > best[1].mean():
-            best = strength, ranks
-    return best
+            known = _known([tables[row] for row in learned.tolist()], answers[learned])
+            weights[fold] = own = logit(*known, strength, CENTER, weights[fold])
+            ranks[asked] = _reciprocal([tables[row] @ own for row in asked.tolist()], answers[asked])
+        tried.append((strength, ranks))
+    best = max((ranks for _, ranks in tried), key=lambda ranks: float(ranks.sum()))
+    lost = ((best - ranks, chosen) for chosen in tried for ranks in chosen[1:])
+    return next(chosen for fall, chosen in lost if fall.sum() <= np.sqrt(max(len(fall), 1)) * _spread(fall))
+
+
+def _spread(values: Floats) -> float:
+    return float(values.std()) if len(values) else 0.0
 
 
 def _known(tables: Sequence[Floats], answers: Index) -> tuple[list[Floats], Index]:
@@ -142,43 +258,53 @@ def _known(tables: Sequence[Floats], answers: Index) -> tuple[list[Floats], Inde
     return [tables[row] for row in rows.tolist()], answers[rows]
 
 
-def logit(pools_of: Sequence[Floats], answers: Index, strength: float | None) -> Floats:
-    """(features,) the weights that make the answers likeliest under a prior around 1 for the last feature.
+def logit(
+    pools_of: Sequence[Floats], answers: Index, strength: float | None, prior: Floats, start: Floats | None = None
+) -> Floats:
+    """(features,) the weights that make the answers likeliest, by Newton's steps.
 
     Args:
         pools_of: (candidates, features) a target.
         answers: which candidate came.
-        strength: of the prior, on standardised features; ``None``: the prior alone.
+        strength: of a normal prior on standardised features; ``None``: the prior alone.
+        prior: (features,) its mean.
+        start: where to begin; at the prior unless stated.
     """
-    size = len(FEATURES) + len(COUNTED) if not len(pools_of) else pools_of[0].shape[1]
-    prior = np.zeros(size)
-    prior[-1] = 1.0
     if strength is None or not len(pools_of):
         return prior
     every = np.concatenate(pools_of)
     mean, scale = every.mean(0), every.std(0)
     says = scale >= 1e-9  # what says nothing keeps its weight
     scale[~says] = 1.0
-    width = max(map(len, pools_of))
-    padded = np.zeros((len(pools_of), width, size))
-    mask = np.zeros((len(pools_of), width), np.bool_)
-    for row, own in enumerate(pools_of):
-        padded[row, : len(own)], mask[row, : len(own)] = (own - mean) / scale * says, True
-    table, open_, target = torch.from_numpy(padded), torch.from_numpy(mask), torch.from_numpy(answers)
-    center = torch.from_numpy(prior * scale)
-    weights = center.clone().requires_grad_()
-    search = torch.optim.LBFGS([weights], max_iter=100, line_search_fn="strong_wolfe")
+    every = (every - mean) / scale * says
+    sizes = np.array([len(own) for own in pools_of])
+    starts = np.cumsum(sizes) - sizes
+    came, center = every[starts + answers].sum(0), prior * scale
 
-    def loss() -> Tensor:
-        search.zero_grad()
-        scores = (table @ weights).masked_fill(~open_, -torch.inf)
-        away = (weights - center).square().sum()
-        value = functional.cross_entropy(scores, target, reduction="sum") + strength / 2 * away
-        torch.autograd.backward(value)
-        return value
+    def at(weights: Floats) -> tuple[float, Floats]:
+        """Loss and the share of each candidate in its pool."""
+        scores = every @ weights
+        scores -= np.repeat(np.maximum.reduceat(scores, starts), sizes)
+        shares = np.exp(scores)
+        sums = np.add.reduceat(shares, starts)
+        away = weights - center
+        loss = float(np.log(sums).sum() - scores[starts + answers].sum() + strength / 2 * away @ away)
+        return loss, shares / np.repeat(sums, sizes)
 
-    search.step(loss)  # type: ignore[no-untyped-call]
-    unscaled: Floats = weights.detach().numpy() / scale
+    weights = center if start is None else start * scale
+    loss, chances = at(weights)
+    for _ in range(STEPS):
+        weighed = every * chances[:, None]
+        means = np.add.reduceat(weighed, starts)
+        slope = means.sum(0) - came + strength * (weights - center)
+        curve = every.T @ weighed - means.T @ means + strength * np.eye(len(weights))
+        step, size = np.linalg.solve(curve, slope), 1.0
+        if slope @ step < CLOSE:
+            break
+        while (found := at(weights - size * step))[0] > loss - size / 4 * (slope @ step) and size > 1e-6:
+            size /= 2
+        weights, (loss, chances) = weights - size * step, found
+    unscaled: Floats = weights / scale
     return unscaled
 
 

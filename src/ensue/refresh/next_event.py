@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from ensue import metrics
 from ensue.data.histories import Histories
-from ensue.data.splits import hold_out
+from ensue.data.splits import dated, hold_out
 from ensue.evaluation import score
 from ensue.refresh.trial import Ask, Slice, Trial, standard_error
 from ensue.tasks.next.check import require_targets
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.tasks.next.train import DATED
 from ensue.tasks.next.update import passes
 
 AT = 20
@@ -31,7 +30,7 @@ def learn(old: NextPredictor, candidate: NextPredictor, data: Histories, ask: As
         return Trial()
     early, newest, held = data, None, ""
     if len(data) >= LEAST:
-        early, newest, held = hold_out(data, by_time=data.timed and float(data.times.min()) > DATED)
+        early, newest, held = hold_out(data, by_time=dated(data))
         require_targets(early, "all but the newest tenth of the new data")
         require_targets(newest, "the newest tenth of the new data")
     remembered, rest = candidate.reservoir.part(min(REMEMBERED, len(candidate.reservoir) // 10), ask.standing)

@@ -16,7 +16,7 @@ from ensue.data.histories import Histories, Index
 from ensue.data.posts import Corpus
 from ensue.data.queries import Queries
 from ensue.data.sequences import read
-from ensue.data.splits import hold_out
+from ensue.data.splits import dated, hold_out
 from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.lines import plural
@@ -25,8 +25,6 @@ from ensue.studies.rows import Values
 from ensue.studies.sansr_paper import DIGINETICA, YOOCHOOSE
 from ensue.studies.sets import columns_of, evenly, fingerprint
 
-DATED = 1e8
-"""Times after this (seconds, 1973) count from 1970."""
 LOGS = {"globo": "clicks.csv", "ml-100k": "ml-100k.inter"}
 """Logs with a clock, by their file: the last tenth of their histories, by the time of their first event, is scored."""
 TEXTS = ("sst1", "sst2", "trec", "imdb", "snli")
@@ -143,7 +141,7 @@ def _newest(what: str, name: str, train: Histories, test: Histories, seen: str, 
 
 def _by_start(histories: Histories) -> Index:
     """Numbers of histories, the oldest first; where no clock counts from 1970, as they stand."""
-    if not histories.timed or float(histories.times.min()) <= DATED:
+    if not dated(histories):
         return np.arange(len(histories))
     return np.argsort(histories.times[histories.offsets[:-1]], kind="stable")
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ensue.data.histories import Histories
 from ensue.data.sequences import read
+from ensue.data.splits import dated
 from ensue.errors import DataError
 from ensue.studies.hidan_paper import STATISTICS
 from ensue.studies.rows import Rows
@@ -23,8 +24,6 @@ OWN: Mapping[str, str] = {"memes": "meme", "weibo": "weibo", "twitter": "twitter
 LATER: Mapping[str, str] = {"forest-twitter": "twitter", "memetracker": "memetracker"}
 GRAPH = "hc-exp"
 HALF = 0.5
-DATED = 1e8
-"""Times after this (seconds, 1973) count from 1970: the same second is the same moment."""
 ABOUT: Mapping[str, str] = {
     **dict.fromkeys(
         OWN,
@@ -61,7 +60,7 @@ class CascadeSet:
         """(test cascades,) whether training data holds it: user for user, or half of it at the very same seconds."""
         test = self.test.encode(self.train.vocabulary)
         found: npt.NDArray[np.bool_] = np.isin(fingerprints(test), fingerprints(self.train))
-        if not test.timed or float(self.train.times.min()) < DATED:
+        if not test.timed or not dated(self.train):  # without a common clock no second is a moment
             return found
         known = {_pair(*event) for event in zip(self.train.ids.tolist(), self.train.times.tolist(), strict=True)}
         same = [_pair(*event) in known for event in zip(test.ids.tolist(), test.times.tolist(), strict=True)]

@@ -73,7 +73,6 @@ def test_candidates_of_targets_by_hand() -> None:
     # x (4) stands before a at 1, before the second x at 2, before y at 1; y (5) before b at 1; the last y before none.
     assert list(zip(found.target.tolist(), found.value.tolist(), strict=True)) == [(1, 4), (2, 4), (3, 4), (5, 5)]
     near, far = 50 / 105, 20 / 105
-    assert found.share.tolist() == pytest.approx([near, far, near, near])
     assert found.odds.tolist() == pytest.approx([math.log(one / (1 - one)) for one in (near, far, near, near)])
 
 
@@ -82,10 +81,35 @@ def test_many_candidates_leave_something_to_the_model() -> None:
     repeats.again += 90.0
     repeats.offered += 100.0
     places = np.arange(4)
-    found = Candidates.of(np.zeros(4, np.int64), places, places + 1, repeats)
-    assert found.share.sum() == pytest.approx(MOST)
-    own = of_records([History(("x",) + ("a",) * FARTHEST)], np.array([0]), np.array([0]), repeats)
+    found = Candidates.of(np.zeros(4, np.int64), places, places + 1, np.zeros(4, bool), repeats)
+    assert np.exp(found.odds).sum() == pytest.approx(MOST / (1 - MOST))
+    own = of_records([History(("x",) + ("a",) * FARTHEST)], np.arange(1 + FARTHEST) == 0, repeats)
     assert own.odds.shape == (1, 0)  # too far back
+
+
+def test_what_is_new_to_all_is_no_part_of_what_the_model_knows() -> None:
+    """Of (x a y), x and y unknown: a comes again with 0.3, x and y with 0.1 each; of the rest 0.8 is new."""
+    repeats = RepeatShares()
+    repeats.again[2], repeats.offered[2] = 3e6, 1e7
+    for distance in (1, 3):
+        repeats.again[distance], repeats.offered[distance] = 1e6, 1e7
+        repeats.lone_again[distance], repeats.lone_offered[distance] = 1e6, 1e7
+    repeats.held.copy_(torch.tensor([1e7, 0.8e7]))
+    data = Histories.of([History(("x", "a", "y", "b"))]).encode(Vocabulary("ab"), number_unknown=True)
+    found = of_targets(data, repeats)
+    odds = math.log(0.1 / (0.3 + 0.2 * 0.5))
+    assert found.odds[found.target == 3].tolist() == pytest.approx([odds, odds], abs=1e-4)
+    own = of_records([History(("x", "a", "y"))], np.array([True, False, True]), repeats)
+    assert own.odds[0].tolist() == pytest.approx([odds, odds], abs=1e-4) and sorted(own.places[0].tolist()) == [0, 2]
+
+
+def test_novelty_is_counted_as_good_did() -> None:
+    """Pairs of a history and a value: a b, a c, c d; b and d are held once."""
+    repeats = RepeatShares()
+    data = Histories.of([History(("a", "b", "a")), History(("a", "c")), History(("c", "d", "d"))])
+    repeats.count(data, torch.from_numpy(np.bincount(data.ids)))
+    assert repeats.held.tolist() == [6, 2]
+    assert repeats.novelty() == pytest.approx(2 / (6 + 5))
 
 
 def test_the_answer_holds_it_with_the_share_of_its_distance(predictor: NextPredictor) -> None:

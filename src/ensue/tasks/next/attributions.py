@@ -15,7 +15,7 @@ from ensue.data.histories import Histories, Index
 from ensue.nn.topk import topk
 from ensue.records import History
 from ensue.tasks.next.baselines.repeats import RepeatShares
-from ensue.tasks.next.own_unknown import OwnUnknown, of_records, share_without
+from ensue.tasks.next.own_unknown import Mask, OwnUnknown, of_records, share_lost
 from ensue.vocabulary import UNKNOWN, Vocabulary
 
 CACHED = 2**18
@@ -71,8 +71,8 @@ class EncodedRecords(NamedTuple):
     histories: Histories
     positions: list[Index]
     """For each record, where in its values the known ones stand."""
-    unknown: tuple[Index, Index]
-    """(events,) of the values it never saw: of which record, and where in its values."""
+    unknown: Mask
+    """(events,) of all values of the records whether it never saw them."""
 
 
 def encode_records(records: Sequence[History], vocabulary: Vocabulary) -> EncodedRecords:
@@ -83,11 +83,7 @@ def encode_records(records: Sequence[History], vocabulary: Vocabulary) -> Encode
     keep = raw.ids != UNKNOWN
     histories = raw.keep(keep)
     places = np.flatnonzero(keep) - np.repeat(raw.offsets[:-1], histories.lengths)
-    unknown = np.flatnonzero(~keep)
-    owner = raw.sequence_index()[unknown]
-    return EncodedRecords(
-        histories, np.split(places, histories.offsets[1:-1]), (owner, unknown - raw.offsets[:-1][owner])
-    )
+    return EncodedRecords(histories, np.split(places, histories.offsets[1:-1]), ~keep)
 
 
 def _at_zero(record: History) -> History:
@@ -108,7 +104,7 @@ def answers(
     Values that only the record knows are among them where ``repeats`` says how often such come again.
     """
     histories, positions, unknown = encode_records(records, vocabulary)
-    own = of_records(records, *unknown, repeats) if repeats is not None and len(unknown[0]) else None
+    own = of_records(records, unknown, repeats) if repeats is not None and unknown.any() else None
     scored = _with_own(score(histories, histories), own)
     _, best = topk(scored.scores, k)
     shares = scored.shares(best)
@@ -120,7 +116,7 @@ def answers(
                 continue
             if own is not None and repeats is not None and id >= len(vocabulary):
                 place = int(own.places[row, id - len(vocabulary)])
-                heed = Heed(record.values[place], place, 1.0, share - share_without(record, place, repeats))
+                heed = Heed(record.values[place], place, 1.0, share * share_lost(record, place, repeats))
                 choices.append(Choice(record.values[place], share, (heed,) if evidence else ()))
                 continue
             heeds = (_heed(record, positions[row], test, number) for test in tests[row])
@@ -138,7 +134,7 @@ def _with_own(scored: ScoredBatch, own: OwnUnknown | None) -> ScoredBatch:
     if own is None:
         return scored
     scores = torch.cat([scored.scores, scored.totals[:, None] + own.odds], dim=1)
-    return scored._replace(scores=scores, totals=scored.totals - torch.log1p(-own.taken))
+    return scored._replace(scores=scores, totals=scored.totals + own.odds.exp().sum(1).log1p())
 
 
 class _Deletion(NamedTuple):

@@ -27,6 +27,6 @@ class Metadata(SharedMetadata):
     training: dict[str, int] | None = None
     """The batch, the steps in all, and those in which the step size rose: as they fitted the log."""
     ended: str = ""
-    """How the training ended, where it was cut while the held-out part was still ranked better and better."""
+    """How the training ended, where it was cut while it still got better, or where the network was left out."""
     steps: int = 0
     """Optimiser steps taken in a stream."""

@@ -93,6 +93,14 @@ class Finishes(Protocol):
 
 
 @runtime_checkable
+class CountsToo(Finishes, Protocol):
+    """Such a model that can do without its network."""
+
+    idle: bool
+    """Whether ``finish`` left the network out, for it added nothing on what nothing has learned."""
+
+
+@runtime_checkable
 class Remembers(Protocol):
     """A model that counts past histories alongside its network."""
 

@@ -1,9 +1,14 @@
 """Values that a history holds and the model lacks: they too may come again, and so they are candidates.
 
 A model has no score for them. What is counted is how often a value that no other history held came again, by its
-distance (:class:`ensue.tasks.next.baselines.repeats.RepeatShares`): that share is the candidate's probability, and what
-the shares of a history leave is the model's. So its score is the model's log total plus the log of its odds. Histories
-without such values, and data in which nothing repeats, are scored as if there were none.
+distance (:class:`ensue.tasks.next.baselines.repeats.RepeatShares`): that share is the candidate's probability. The
+model's own probabilities are of what it knows, and what comes is often new: of all that the history does not hold a
+share ``novelty``, by Good's estimate (1953). So all that the model knows together has
+
+    known = sum over own values that it knows of their shares + (1 - ``novelty``) x what all own values leave
+
+and a candidate's score is the model's log total plus ln(share / known). Histories without such values, and data in
+which nothing repeats, are scored as if there were none.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -21,6 +27,7 @@ from ensue.records import History
 from ensue.tasks.next.baselines.repeats import RepeatShares, spans
 from ensue.vocabulary import Vocabulary
 
+Mask = npt.NDArray[np.bool_]
 FARTHEST = 100
 """So many of the latest events are looked at."""
 MOST = 0.98
@@ -34,21 +41,24 @@ class Candidates(NamedTuple):
     """Which target: its place in the data, or the number of the question."""
     value: Index
     """Which value: its id in the data, or its place in the record."""
-    share: Floats
-    """Its probability."""
     odds: Floats
-    """The logarithm of its probability over what is left to the model."""
+    """The logarithm of its probability over that of all that the model knows."""
 
     @classmethod
-    def of(cls, target: Index, value: Index, distance: Index, repeats: RepeatShares) -> Candidates:
-        """Candidates, by the shares of their distances."""
+    def of(cls, target: Index, value: Index, distance: Index, known: Mask, repeats: RepeatShares) -> Candidates:
+        """Candidates by shares of distances, given all values of histories, ``known`` to the model or not."""
         order = np.lexsort((distance, target))
-        target, value, distance = (column[order] for column in (target, value, distance))
-        share = repeats.shares(torch.from_numpy(distance), lone=True).double().numpy()
-        _, which = np.unique(target, return_inverse=True)
-        share = share * np.minimum(1, MOST / np.maximum(np.bincount(which, share), MOST))[which]
-        left = 1 - np.bincount(which, share)
-        return cls(target, value, share, np.log(np.maximum(share, 1e-12) / left[which]))
+        target, value, distance, known = target[order], value[order], distance[order], known[order]
+        lone, any_value = (
+            repeats.shares(torch.from_numpy(distance), lone=lone).double().numpy() for lone in (True, False)
+        )
+        targets, which = np.unique(target, return_inverse=True)
+        own = np.bincount(which, lone * ~known, len(targets))
+        share = lone * np.minimum(1, MOST / np.maximum(own, MOST))[which]
+        left = 1 - np.minimum(own, MOST)
+        again = np.minimum(np.bincount(which, any_value * known, len(targets)), left)
+        others = again + (1 - repeats.novelty()) * (left - again)
+        return cls(target[~known], value[~known], np.log(np.maximum(share, 1e-12) / others[which])[~known])
 
     def of_targets(self, targets: Index) -> tuple[Index, Index]:
         """Row and entry of each candidate of some targets."""
@@ -69,8 +79,6 @@ class OwnUnknown(NamedTuple):
     """(questions, columns); -inf where a question has fewer."""
     places: Tensor
     """(questions, columns) of the value in its record."""
-    taken: Tensor
-    """(questions,) the probability of all of them."""
 
     def of_rows(self, rows: Index) -> OwnUnknown:
         """Those of some questions."""
@@ -79,40 +87,44 @@ class OwnUnknown(NamedTuple):
 
 def of_targets(data: Histories, repeats: RepeatShares) -> Candidates:
     """What each target of encoded histories has before it of values from id ``len(vocabulary)`` on."""
-    span, _, _ = spans(data, data.sequence_index())
-    (events,) = np.nonzero((data.ids >= len(data.vocabulary)) & (span > 0))
+    owner, unknown = data.sequence_index(), data.ids >= len(data.vocabulary)
+    span, _, _ = spans(data, owner)
+    (events,) = np.nonzero((span > 0) & (np.bincount(owner, unknown, len(data)) > 0)[owner])
     lengths = np.minimum(span[events], FARTHEST)
     # An event at 5 that is the latest of its value up to 7 is a candidate at 6 and at 7: 1 and 2 away.
     distance = ranges(np.ones_like(lengths), lengths)
-    return Candidates.of(np.repeat(events, lengths) + distance, np.repeat(data.ids[events], lengths), distance, repeats)
+    event = np.repeat(events, lengths)
+    return Candidates.of(event + distance, data.ids[event].astype(np.int64), distance, ~unknown[event], repeats)
 
 
-def of_records(records: Sequence[History], owner: Index, place: Index, repeats: RepeatShares) -> OwnUnknown:
+def of_records(records: Sequence[History], unknown: Mask, repeats: RepeatShares) -> OwnUnknown:
     """What may come again after some records.
 
     Args:
         records: the questions.
-        owner: (events,) the number of the record that each event stands in, of a value that the model lacks; in order.
-        place: (events,) where it stands there.
+        unknown: (events,) of all records, one after the other: whether the model lacks the value.
         repeats: what is counted.
     """
-    values = [records[at].values[own] for at, own in zip(owner.tolist(), place.tolist(), strict=True)]
+    values, lengths = [value for record in records for value in record.values], [len(one.values) for one in records]
+    stops, owner = np.cumsum(lengths, dtype=np.int64), np.repeat(np.arange(len(records)), lengths)
     names = Vocabulary(values)
     _, latest = np.unique((owner * len(names) + names.ids(values))[::-1], return_index=True)
     event = len(values) - 1 - latest
-    distance = np.array([len(records[at].values) for at in owner[event].tolist()], np.int64) - place[event]
-    near = distance <= FARTHEST
-    found = Candidates.of(owner[event][near], place[event][near], distance[near], repeats)
+    distance = stops[owner[event]] - event
+    event, distance = event[distance <= FARTHEST], distance[distance <= FARTHEST]
+    place = event - (stops - lengths)[owner[event]]
+    found = Candidates.of(owner[event], place, distance, ~unknown[event], repeats)
     column = np.arange(len(found.target)) - np.searchsorted(found.target, found.target)
     odds = torch.full((len(records), int(column.max(initial=-1)) + 1), -torch.inf)
     places = torch.full(odds.shape, -1, dtype=torch.int64)
     odds[found.target, column] = torch.from_numpy(found.odds).float()
     places[found.target, column] = torch.from_numpy(found.value)
-    return OwnUnknown(odds, places, torch.from_numpy(np.bincount(found.target, found.share, len(records))).float())
+    return OwnUnknown(odds, places)
 
 
-def share_without(record: History, place: int, repeats: RepeatShares) -> float:
-    """The probability that the value at a place comes again if it did not stand there: 0 where it is nowhere else."""
+def share_lost(record: History, place: int, repeats: RepeatShares) -> float:
+    """Which part of its probability the value at a place loses without it: all if it stands nowhere else."""
     earlier = [at for at, value in enumerate(record.values[:place]) if value == record.values[place]]
-    away = torch.tensor([len(record.values) - 1 - at for at in earlier[-1:]], dtype=torch.int64)
-    return float(repeats.shares(away, lone=True).sum())
+    away = torch.tensor([len(record.values) - place, *(len(record.values) - 1 - at for at in earlier[-1:])])
+    share, *without = repeats.shares(away, lone=True).tolist()
+    return 1 - float(sum(without)) / float(share)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
-from copy import copy
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from copy import copy, deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -14,26 +14,23 @@ from torch.optim import Adam
 
 from ensue import metrics
 from ensue.data.histories import Histories, Index
-from ensue.data.splits import hold_out
+from ensue.data.splits import dated, hold_out
 from ensue.metrics import Floats
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.check import require_targets
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
 from ensue.tasks.next.infer import ranks
 from ensue.tasks.next.metadata import Metadata
-from ensue.tasks.next.model import Finishes, Model
+from ensue.tasks.next.model import CountsToo, Finishes, Model
 from ensue.tasks.next.reservoir import joined
 from ensue.tasks.next.save import fingerprint
 from ensue.tasks.next.state import NextState
 from ensue.tasks.state import module_of
 from ensue.training.distributed import mean_over_ranks, rank_and_size, share
-from ensue.training.loop import mean_loss, train
+from ensue.training.loop import Trained, mean_loss, train
 from ensue.training.optimizer import make_optimizer
 from ensue.training.report import Report
 from ensue.vocabulary import FIRST, Vocabulary
-
-DATED = 1e8
-"""Times after this (seconds, 1973) count from 1970."""
 
 EVALUATION_SAMPLE = 30_000
 """Events at most of the held-out histories that a check ranks: a ranking of all costs as much as learning them."""
@@ -41,6 +38,8 @@ EVALUATION_SAMPLE = 30_000
 CASCADES = "cascade-blend"
 IMPROVING = "its last epoch was the best: more may rank better (--set epochs=N)"
 """What is said of a training that was cut while it still got better."""
+IDLE = "the network was left out: held-out data could not tell that it adds anything to what is counted"
+"""What is said of a blend that only counts."""
 
 
 def fit(
@@ -56,7 +55,7 @@ def fit(
     split = _split(data, valid, refit=state.schedule.refit)
     learn_values(state, split.learned)
     names, floors = _candidates(state), dict[str, Floats]()
-    trained: dict[str, _Trained] = {}
+    trained: dict[str, _Candidate] = {}
     if len(state.candidates) > 1:
         sample = _evaluation_sample(split.held_out.encode(state.vocabulary, drop_unknown=True))
         count_baselines(state, split.learned)
@@ -65,7 +64,7 @@ def fit(
         state.select_model(name)
         stage, place = (f"fit {name}", _sibling(checkpoint, name)) if len(names) > 1 else ("fit", checkpoint)
         yield from train_once(state, split.learned, split.held_out, stage, place, resume)
-        trained[name] = _Trained(state.model, state.optimizer, copy(state.metadata), state.seconds_an_epoch)
+        trained[name] = _Candidate(state.model, state.optimizer, copy(state.metadata), state.seconds_an_epoch)
         if floors:
             trained[name] = trained[name]._replace(gains=_gains(state, sample))
             if name == CASCADES and _is_ahead(trained[name].gains, floors, sample):
@@ -106,25 +105,20 @@ def _split(data: Histories, valid: Histories | None, *, refit: bool) -> _Split:
     before the last of that did; where they have none, files stand for the order in which they were given.
     """
     if valid is None:
-        by_time = _dated(data)
+        by_time = dated(data)
         part, held_out, rule = hold_out(data, by_time=by_time)
         return _Split(part, held_out, data if refit else None, rule)
     if not refit:
         return _Split(data, valid, None, "")
     require_targets(valid, "validation data")
     given = f"{len(valid)} given"
-    if data.timed != valid.timed or (_dated(data) and _dated(valid) and _starts(valid).min() < _starts(data).max()):
+    if data.timed != valid.timed or (dated(data) and dated(valid) and _starts(valid).min() < _starts(data).max()):
         return _Split(data, valid, None, f"{given}, and not learned: not later than the training data")
-    order = "later" if _dated(data) else "in order of the files"
+    order = "later" if dated(data) else "in order of the files"
     vocabulary = Vocabulary(data.vocabulary.values)
     vocabulary.add(valid.vocabulary.values)
     whole = joined(data.encode(vocabulary), valid.encode(vocabulary))
     return _Split(data, valid, whole, f"{given}, {order}, and learned in the end (--no-refit: not)")
-
-
-def _dated(data: Histories) -> bool:
-    """Whether times count from 1970, so that histories can be put in order of their start."""
-    return data.timed and float(data.times.min()) > DATED
 
 
 def _starts(data: Histories) -> Floats:
@@ -168,7 +162,7 @@ def _candidates(state: NextState) -> list[str]:
     return sorted(names or state.candidates, key=lambda name: name != CASCADES)
 
 
-class _Trained(NamedTuple):
+class _Candidate(NamedTuple):
     """A candidate."""
 
     model: Model | None
@@ -198,7 +192,7 @@ def _is_ahead(gains: Floats, floors: Mapping[str, Floats], sample: Histories) ->
 
 
 def _select_best(
-    state: NextState, trained: Mapping[str, _Trained], floors: Mapping[str, Floats], sample: Histories
+    state: NextState, trained: Mapping[str, _Candidate], floors: Mapping[str, Floats], sample: Histories
 ) -> None:
     """Go on with the network that ranks the held-out part best, or with a counting row that is surely ahead of it.
 
@@ -253,7 +247,7 @@ def train_once(
     schedule = state.schedule.fitted(len(windows), windows.targets)
     if like is not None and like.training is not None:
         schedule = replace(schedule, epochs=like.epochs, batch_size=like.training["batch_size"])
-    trained = yield from train(
+    run = train(
         module,
         windows,
         (lambda: _monitored(state, sample)) if valid is not None else None,
@@ -266,10 +260,13 @@ def train_once(
         fingerprint=fingerprint(state, parts),
         hardly=_minimum_useful(state, sample) if valid is not None and schedule.watch == "mrr" else None,
     )
+    short = schedule.epochs > state.schedule.epochs  # not even the smallest batch makes enough steps of an epoch
+    tried = valid is not None and short and state.keeps_histories and isinstance(network, CountsToo)
+    trained = yield from _unless_idle(network, run, parts, schedule.least_steps) if tried else run
     if isinstance(network, Finishes) and state.keeps_histories:
         network.finish(parts[0], parts[1] if valid is not None else None, earlier)
-    state.metadata.epochs = trained.best_epoch
     warm_up = schedule.rising(schedule.epochs * -(-len(windows) // schedule.batch_size))
+    state.metadata.epochs = trained.best_epoch
     state.metadata.training = {
         "batch_size": schedule.batch_size,
         "epochs": schedule.epochs,
@@ -278,7 +275,30 @@ def train_once(
     }
     if trained.improving:
         state.metadata.ended = IMPROVING
+    if isinstance(network, CountsToo) and network.idle:
+        state.metadata.ended, state.metadata.epochs = IDLE, 1
     state.seconds_an_epoch = trained.seconds_an_epoch
+
+
+def _unless_idle(
+    network: Model, run: Generator[Report, None, Trained], parts: Sequence[Histories], steps: int
+) -> Generator[Report, None, Trained]:
+    """A training that ends after so many steps where the network then adds nothing to what a copy of it counts."""
+    tried = False
+    while True:
+        try:
+            report = next(run)
+        except StopIteration as end:
+            return cast(Trained, end.value)
+        yield report
+        taken = (report.epoch - 1) * report.steps + report.step
+        if not tried and report.valid is not None and taken >= steps:
+            tried, trial = True, deepcopy(network)
+            assert isinstance(trial, CountsToo)
+            trial.finish(parts[0], parts[1], None)
+            if share(trial.idle):
+                run.close()
+                return Trained(report.epoch, report.seconds / report.epoch, False, taken)
 
 
 def _evaluation_sample(valid: Histories) -> Histories:

@@ -130,11 +130,11 @@ def test_interpolated_counts_are_one_of_its_parts() -> None:
     with torch.no_grad():
         (scores, (weights,)), (own, (heard,)) = model(batch), model.network(batch)
         counted, (counted_heard,) = model.interpolated(batch)
-        torch.testing.assert_close(scores[:, FIRST:], own[:, FIRST:] + counted[:, FIRST:])
+        torch.testing.assert_close(scores.log_softmax(1), (own + counted).log_softmax(1))
         both = heard + counted_heard
         torch.testing.assert_close(weights[0, :2], (both / both.sum(-1, keepdim=True))[0, :2])
         model.scale.fill_(1e-9)
-        torch.testing.assert_close(model(batch).scores[:, FIRST:], counted[:, FIRST:])  # the floor itself
+        torch.testing.assert_close(model(batch).scores.log_softmax(1), counted.log_softmax(1))  # the floor itself
     assert bool(scores[:, :FIRST].isneginf().all())
 
 
@@ -229,3 +229,48 @@ def test_settings_that_cannot_be() -> None:
         BlendSettings(neighbours=0)
     with pytest.raises(SettingError, match="dim is 0"):
         BlendSettings(dim=0)
+
+
+def pairs_of(seed: int, num: int) -> list[History]:
+    """Two events, either of 20 values, drawn apart: nothing follows from anything."""
+    drawn = np.random.default_rng(seed).integers(0, 20, (num, 2))
+    return [History((f"v{first}", f"v{second}")) for first, second in drawn]
+
+
+def test_a_network_that_adds_nothing_is_left_out() -> None:
+    torch.manual_seed(1)
+    learned = Histories.of(pairs_of(0, 400))
+    model = Blend(BlendSettings(dim=8, neighbours=3), len(learned.vocabulary)).eval()
+    model.finish(learned, Histories.of(pairs_of(1, 40), learned.vocabulary), None)
+    assert model.idle and float(model.scale) == 0
+    batch = Windows(learned, model.reach).batch(np.arange(3))
+    with torch.no_grad():
+        before = model(batch).scores
+        model.network.items.weight.mul_(-1)
+        torch.testing.assert_close(model(batch).scores, before)
+    assert bool(before[:, :FIRST].isneginf().all()) and bool(before[:, FIRST:].isfinite().all())
+
+
+def test_a_network_that_alone_knows_what_comes_stays() -> None:
+    torch.manual_seed(1)
+    learned = Histories.of(pairs_of(0, 400))
+    model = Blend(BlendSettings(dim=8, neighbours=3), len(learned.vocabulary)).eval()
+    with torch.no_grad():  # v0 and v1 alike, v2 and v3, ...
+        for number in range(0, 20, 2):
+            first, second = learned.vocabulary.ids([f"v{number}", f"v{number + 1}"]).tolist()
+            model.network.items.weight[first] = model.network.items.weight[second]
+    twins = Histories.of([History((f"v{number}", f"v{number ^ 1}")) for number in range(20)], learned.vocabulary)
+    model.finish(learned, twins, None)
+    assert not model.idle and float(model.scale) > 0
+
+
+def test_a_training_ends_early_where_the_network_adds_nothing() -> None:
+    settings = {"dim": 8, "least_steps": 20}
+    made = NextPredictor("blend", settings=settings, seed=0, device="cpu")
+    reports = list(made.fit(Histories.of(pairs_of(0, 300))))
+    first = [report for report in reports if report.stage == "fit"]
+    checks = [report for report in first if report.valid is not None]
+    assert len(checks) < checks[-1].epochs and len(first) < 40  # after the first check with 20 steps behind it
+    assert {report.epoch for report in reports if report.stage == "refit"} == {1}
+    assert "left out" in made.metadata.ended and made.metadata.epochs == 1
+    assert float(network_of(made).scale) == 0

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import optimize
 
-from ensue.tasks.next.ensembles.conditional_logit import fit
+from ensue.tasks.next.ensembles.conditional_logit import fit, likelihood
 
 
 def test_two_candidates_are_a_logistic_regression_by_hand() -> None:
@@ -55,3 +55,9 @@ def test_it_is_the_likeliest_of_many_parts() -> None:
 def test_without_a_target_it_is_the_prior() -> None:
     prior = torch.tensor([0.25, -1.0])
     assert torch.equal(fit(torch.zeros(0, 4, 2), prior, 1.0), prior)
+
+
+def test_the_likelihood_is_the_sum_of_the_targets_logarithms() -> None:
+    features = torch.tensor([[[1.0], [0.0], [0.0]], [[2.0], [0.0], [torch.nan]]])
+    expected = math.log(math.e / (math.e + 2)) + math.log(math.e**2 / (math.e**2 + 1))
+    assert likelihood(features, torch.tensor([1.0])) == pytest.approx(expected)

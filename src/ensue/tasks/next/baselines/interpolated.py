@@ -61,7 +61,7 @@ class Numbers(NamedTuple):
 
 START = (0.5, 0.5, 0.7, 0.3, 2.0, 0.3, 0.1)
 """Where the search begins, with ``rate`` in median gaps, and what stands where nothing can be held out."""
-BACKWARD, PRIOR = 5, 4
+LATELY, PRIOR, BACKWARD = 3, 4, 5
 """Their places."""
 SHARES = 4
 """The first of them are between 0 and 1, the others above 0."""
@@ -127,6 +127,7 @@ class Interpolated(Cooccurrence):
         self.register_buffer("numbers", torch.zeros(len(START), dtype=torch.float64))
         self.numbers: Tensor
         self._both: tuple[csr_array, Tensor] | None = None
+        self._back: Tensor | None = None
 
     @property
     def gap(self) -> int:
@@ -158,7 +159,7 @@ class Interpolated(Cooccurrence):
         super().count(histories)
         self.recent.count(histories)
         self.repeats.count(histories, self.totals)
-        self._both = None
+        self._both = self._back = None
 
     def grow(self, num_ids: int) -> Interpolated:
         """The same counts with room for more ids."""
@@ -257,21 +258,37 @@ class Interpolated(Cooccurrence):
         cell = torch.from_numpy(found.row.astype(np.int64) * shape[1] + found.col)
         return cell, torch.from_numpy(found.data).float(), total
 
-    def forward(self, batch: Batch) -> Output:
-        """Scores (targets, ids) and what each event has in them, (batch, time, time)."""
+    def back(self) -> Tensor:
+        """(ids,) popularity, ever and lately."""
+        if self._back is None:
+            lately = float(self.numbers.float()[LATELY])
+            self._back = (1 - lately) * Popularity.shares(self) + lately * self.recent.shares()
+        return self._back
+
+    def parts(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What is not 0 of P beside popularity.
+
+        Returns:
+            (targets,) what :meth:`back` weighs; row x ids + value of what followed and of own values, some twice, and
+            what each adds; and each event's part in it all, (batch, time, time).
+        """
         weights, numbers, num_ids = self.event_weights(batch), Numbers(*self.numbers.float()), len(self.totals)
         cell, followed, total = self._followers(batch, weights[batch.target_mask])
         own_cell, distance = own_values(batch, num_ids, self.settings.window)
         own, owner = numbers.repeat * self.repeats.shares(distance), own_cell // num_ids
         left = (1 - torch.zeros(len(total)).index_add_(0, owner, own)).clamp(min=LEFT)
-        back = (1 - numbers.lately) * Popularity.shares(self) + numbers.lately * self.recent.shares()
-        scores = (left * numbers.prior / total)[:, None] * back
-        scores.view(-1).index_add_(0, cell, left[cell // num_ids] * followed)
-        scores.view(-1).index_add_(0, own_cell, own)
         row, step = batch.target_mask.nonzero(as_tuple=True)
         weights *= self.both_ways()[1][batch.ids][:, None, :] * batch.target_mask[:, :, None]
         weights[row, step] *= (left / total)[:, None]
         weights[row[owner], step[owner], step[owner] + 1 - distance] += own
+        added = torch.cat([left[cell // num_ids] * followed, own])
+        return left * numbers.prior / total, torch.cat([cell, own_cell]), added, weights
+
+    def forward(self, batch: Batch) -> Output:
+        """Scores (targets, ids) and what each event has in them, (batch, time, time)."""
+        factor, cell, added, weights = self.parts(batch)
+        scores = factor[:, None] * self.back()
+        scores.view(-1).index_add_(0, cell, added)
         return Output(scores.log_(), (weights,))
 
 

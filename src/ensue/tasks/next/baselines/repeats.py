@@ -4,6 +4,7 @@ The share of a distance is counted, one pass over the log: of the target steps b
 that distance, how many had it as their target. Distances are in classes (exact up to 16, then eight to a doubling).
 Counting more data later simply adds. The same is counted of values that no other history holds: it is what is known of
 a value that a model has never seen (Good 1953 and Katz 1987 leave mass to the unseen in the same way, by counts of 1).
+So is, by Good's estimate, how many of the values that a history did not hold are new to all.
 """
 
 from __future__ import annotations
@@ -55,10 +56,13 @@ class RepeatShares(nn.Module):
         super().__init__()
         for name in ("again", "offered", "lone_again", "lone_offered"):
             self.register_buffer(name, torch.zeros(SIZES))
+        self.register_buffer("held", torch.zeros(2))
         self.again: Tensor
         self.offered: Tensor
         self.lone_again: Tensor
         self.lone_offered: Tensor
+        self.held: Tensor
+        """How many pairs of a history and a value there are, and how many of a value that no other history held."""
 
     def count(self, histories: Histories, totals: Tensor) -> None:
         """Add whole encoded histories.
@@ -70,6 +74,7 @@ class RepeatShares(nn.Module):
         owner, ids = histories.sequence_index(), histories.ids
         span, again, own = spans(histories, owner)
         lone = own == totals.numpy()[ids]
+        self.held += torch.tensor([np.count_nonzero(~again), np.count_nonzero(lone & ~again)])
         for chosen, repeated, offered in (
             (np.ones_like(lone), self.again, self.offered),
             (lone, self.lone_again, self.lone_offered),
@@ -85,6 +90,11 @@ class RepeatShares(nn.Module):
         if lone:
             table = self._smoothed(self.lone_again, self.lone_offered, table)
         return table[torch.from_numpy(sizes(distance.numpy()))]
+
+    def novelty(self) -> float:
+        """The share of values new to all among those that their history did not hold (Good 1953): values held once."""
+        held, lone = self.held.tolist()
+        return float(lone / (held + PRIOR))
 
     @staticmethod
     def _smoothed(again: Tensor, offered: Tensor, expected: Tensor | float) -> Tensor:

@@ -14,7 +14,8 @@ far back stands what comes again, but neither knows anything else. They meet fou
 
 ``lean`` is the one with the best NDCG@20 on the held-out part, at weight 1 of the network and of the neighbours. All
 other numbers are a conditional logit over the ``CANDIDATES`` that rank highest there, where the first ranks are
-decided: over the whole catalogue the likelihood is one of its tail. After that all learn everything.
+decided: over the whole catalogue the likelihood is one of its tail. Where a likelihood-ratio test (Wilks 1938) cannot
+tell the sum from one without the network, the network is left out. After that all learn everything.
 
 =====================  =========================================================
 network                :class:`ensue.tasks.next.models.core.CORE`
@@ -48,16 +49,19 @@ from ensue.tasks.next.baselines.repeats import own_values
 from ensue.tasks.next.baselines.session_knn import VSKNN, VSKNNSettings
 from ensue.tasks.next.batch import Batch, Output
 from ensue.tasks.next.dataset import Windows, hide_seen, repeats
-from ensue.tasks.next.ensembles.conditional_logit import fit
+from ensue.tasks.next.ensembles.conditional_logit import fit, likelihood
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.models.core import CORE, CORESettings
+from ensue.vocabulary import FIRST
 
 FLOOR = 0.001
 """Shares among the neighbours well below this count as nothing."""
 STEP_FLOOR = 0.01
 """Shares among the followers well below this count as nothing."""
 NEVER = -20.0
-"""The logarithm of a share at least: counts know nothing of what never came."""
+"""The logarithm of popularity at least: counts know nothing of what never came."""
+SURE = 1.92
+"""Nats by which the network must make the held-out targets likelier: half of the 95 % point of chi-square."""
 DECAY = "linear"
 """How the memory weighs clicks by their distance; this and 300 neighbours: the last tenth of Diginetica's training."""
 LEANS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
@@ -130,6 +134,7 @@ class Blend(nn.Module):
         self.repeat: Tensor
         self.lean: Tensor
         self.beside: Tensor
+        self.idle = False
         self._leaning: tuple[Tensor, list[int], Tensor] | None = None
         self._recalled: dict[int, tuple[Tensor, Tensor, Tensor]] | None = None
 
@@ -175,7 +180,12 @@ class Blend(nn.Module):
     def forward(self, batch: Batch) -> Output:
         """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time) of both parts."""
         sessions, own = self.network.sessions(batch)
-        scores, weights = self.network.compare(sessions, self.table()).mul_(self.scale), own * self.scale
+        weights = own * self.scale
+        if float(self.scale):
+            scores = self.network.compare(sessions, self.table()).mul_(self.scale)
+        else:
+            scores = weights.new_zeros(len(sessions), len(self.beside))
+            scores[:, :FIRST] = -torch.inf
         if float(self.weight):
             cell, remembered, heard = self._recall(batch)
             weights = weights + self.weight * heard
@@ -187,9 +197,10 @@ class Blend(nn.Module):
             )
             scores.view(-1).index_add_(0, cell, self.step * followed)
         if float(self.mix):
-            expected, heard = self._interpolate(batch)
+            popular, cell, expected, heard = self._interpolate(batch)
             weights = weights + self.mix * heard
-            scores.add_(self.mix * expected)
+            scores.add_(popular, alpha=float(self.mix))
+            scores.view(-1).index_add_(0, cell, self.mix * expected)
         if bool(self.repeat.any()):
             cell, kind = self._repeats(batch)
             scores.view(-1).index_add_(0, cell, self.repeat[kind])
@@ -246,10 +257,21 @@ class Blend(nn.Module):
         cell = row * len(counts.totals) + counts.columns[entry]
         return cell.to(batch.ids.device), share.div_(STEP_FLOOR).log1p_().to(batch.ids.device)
 
-    def _interpolate(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """(targets, ids) logarithms of the interpolated counts' shares, and each event's part in them."""
-        shares, (heard,) = self.interpolated.cpu()(batch.to(torch.device("cpu")))
-        return shares.clamp_(min=NEVER).to(batch.ids.device), heard.to(batch.ids.device)
+    def _interpolate(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What interpolated counts give each candidate, less what is the same for all of a target step.
+
+        Returns:
+            (ids,) the logarithm of its popularity; row x ids + item of what they know more of, and what that adds to
+            the logarithm; and each event's part in it.
+        """
+        device, counts = batch.ids.device, self.interpolated.cpu()
+        factor, cells, shares, heard = counts.parts(batch.to(torch.device("cpu")))
+        popular = counts.back().log().clamp(min=NEVER).float()
+        cell, place = torch.unique(cells, return_inverse=True)
+        added = torch.zeros(len(cell)).index_add_(0, place, shares)
+        row, item = cell // len(popular), cell % len(popular)
+        added = (added / (factor[row] * popular[item].exp())).log1p_()
+        return popular.to(device), cell.to(device), added.to(device), heard.to(device)
 
     def _repeats(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Row x ids + item of what each session holds itself, and the class of its distance."""
@@ -284,7 +306,14 @@ class Blend(nn.Module):
         prior = torch.tensor(PRIOR)
         self._set(prior)
         for _ in range(2):
-            self._set(fit(self._features(tried, hidden), prior, SPREAD))
+            features = self._features(tried, hidden)
+            numbers = fit(features, prior, SPREAD)
+            self._set(numbers)
+        counted = fit(features[..., 1:], prior[1:], SPREAD)
+        self.idle = likelihood(features, numbers) - likelihood(features[..., 1:], counted) < SURE
+        if self.idle:
+            self._set(functional.pad(counted, (1, 0)))
+            self.scale.zero_()
         self._recalled = None
 
     def _drawn(self, valid: Histories) -> list[tuple[Index, Batch]]:
@@ -338,6 +367,8 @@ class Blend(nn.Module):
         for cell, added in (self._recall(batch)[:2], self._follow(batch)):
             dense = torch.zeros(network.numel()).index_add_(0, cell.cpu(), added.cpu())
             parts.append(dense.view_as(network).gather(1, chosen))
-        parts.append(self._interpolate(batch)[0].cpu().gather(1, chosen))
+        popular, cell, added, _ = (part.cpu() for part in self._interpolate(batch))
+        dense = torch.zeros(network.numel()).index_add_(0, cell, added).view_as(network).add_(popular)
+        parts.append(dense.gather(1, chosen))
         held = functional.one_hot(kinds.gather(1, chosen), 1 + len(REPEATS))[..., 1:]
         return torch.cat([torch.stack(parts, dim=2), held.float()], dim=2)

@@ -54,3 +54,10 @@ def fit(features: Tensor, prior: Tensor, spread: float) -> Tensor:
         if done:
             break
     return weights.float()
+
+
+def likelihood(features: Tensor, weights: Tensor) -> float:
+    """The sum of the logarithms of the targets' chances, in nats; ``features`` as in :func:`fit`."""
+    missing = features[..., 0].isnan()
+    logits = (features.nan_to_num(0.0).double() @ weights.double()).masked_fill(missing, -torch.inf)
+    return float((logits[:, 0] - logits.logsumexp(1)).sum())

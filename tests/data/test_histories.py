@@ -110,3 +110,17 @@ def test_ranges_equal_the_loop(parts: list[tuple[int, int]]) -> None:
     starts, lengths = (np.array([part[side] for part in parts], np.int64) for side in (0, 1))
     expected = [value for start, length in parts for value in range(start, start + length)]
     assert ranges(starts, lengths).tolist() == expected
+
+
+def test_what_stays_as_it_is_is_not_copied() -> None:
+    data = Histories.of([History((value, "z"), (at, at + 1.0), value) for at, value in enumerate("abcd")])
+    most = data.select(np.array([1, 2, 3]))
+    assert [record.id for record in most.records()] == ["b", "c", "d"]
+    assert most.offsets.tolist() == [0, 2, 4, 6]
+    same = [data.keep(data.ids > 0), data.encode(Vocabulary(data.vocabulary.values), drop_unknown=True), most]
+    for found in same:
+        assert np.shares_memory(found.ids, data.ids)
+        assert np.shares_memory(found.times, data.times)
+    few, apart = data.select(np.array([2])), data.select(np.array([0, 2, 3]))
+    assert not np.shares_memory(few.ids, data.ids)
+    assert not np.shares_memory(apart.ids, data.ids)

@@ -81,11 +81,13 @@ class Histories:
         return (self.record(index) for index in range(len(self)))
 
     def select(self, chosen: npt.NDArray[np.integer] | npt.NDArray[np.bool_] | slice) -> Histories:
-        """The chosen histories, in the order chosen."""
+        """The chosen histories, in the order chosen; most of them in a row are no copy."""
         every = np.arange(len(self))
         index = every[chosen]
         if np.array_equal(index, every):
             return self
+        if 2 * len(index) > len(self) and (np.diff(index) == 1).all():
+            return self._run(int(index[0]), int(index[-1]) + 1)
         lengths = self.lengths[index]
         offsets = offsets_of(lengths)
         events = ranges(self.offsets[index], lengths)
@@ -93,11 +95,20 @@ class Histories:
         times = self.times[events] if self.timed else self.times
         return Histories(self.ids[events], offsets, self.vocabulary, times, names)
 
+    def _run(self, first: int, end: int) -> Histories:
+        """Histories that stand beside each other, in the pages in which they stand."""
+        low, high = self.offsets[[first, end]].tolist()
+        times = self.times[low:high] if self.timed else self.times
+        offsets = self.offsets[first : end + 1] - low
+        return Histories(self.ids[low:high], offsets, self.vocabulary, times, self.names[first:end])
+
     def keep(self, events: npt.NDArray[np.bool_]) -> Histories:
         """The same histories without the events that are ``False`` (some may become empty).
 
         Of the events 1 0 1 | 0 1 the running sums are 0 1 1 2 2 3; those at the offsets 0 3 5 are the new ones, 0 2 3.
         """
+        if events.all():
+            return self
         ends = np.concatenate([[0], np.cumsum(events)])
         times = self.times[events] if self.timed else self.times
         return Histories(self.ids[events], ends[self.offsets].astype(np.int64), self.vocabulary, times, self.names)
@@ -116,7 +127,9 @@ class Histories:
                 unknown = table == UNKNOWN
                 unknown[UNKNOWN] = False
                 table[unknown] = len(vocabulary) + np.arange(unknown.sum())
-            recoded = Histories(table[self.ids], self.offsets, vocabulary, self.times, self.names)
+            same = np.array_equal(table, np.arange(len(table)))  # what is mapped stays mapped
+            ids = self.ids if same else table[self.ids]
+            recoded = Histories(ids, self.offsets, vocabulary, self.times, self.names)
         return recoded.keep(recoded.ids != UNKNOWN) if drop_unknown else recoded
 
     def sequence_index(self) -> Index:

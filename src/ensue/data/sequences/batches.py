@@ -109,11 +109,11 @@ class Batches:
                 count += len(held[-1])
             self.cursor = cursor
             if count >= ROWS:
-                self._write(pl.concat(held))
+                self._write(pl.concat(held, rechunk=True))
                 held, count = [], 0
                 progress(self.rows)
         if count:
-            self._write(pl.concat(held))
+            self._write(pl.concat(held, rechunk=True))
             progress(self.rows)
 
     def part(self, number: int) -> pl.DataFrame:

@@ -21,7 +21,9 @@ from ensue.tasks.next.catalogue import COUNTING
 from tests.studies.watcher import Watcher
 
 SIZES = Sizes(sessions=(40, None), labels=(20, None), queries=(10,), posts=(4, None), tested=30)
-TINY = anywhere.Plan(sizes=SIZES, rivals={**dict.fromkeys(anywhere.RIVALS, ()), "next": ("bpr-mf",)}, rivals_up_to=40)
+TINY = anywhere.Plan(
+    sizes=SIZES, rivals={**dict.fromkeys(anywhere.RIVALS, ()), "next": ("bpr-mf",)}, rivals_up_to=40, seeds_up_to=40
+)
 
 
 def write_sessions(folder: Path) -> None:
@@ -124,10 +126,11 @@ def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Stud
 def test_best_is_judged_by_the_floor_that_scores_best(finished: tuple[Study, Path]) -> None:
     tables = finished[0].tables
     assert [row["part"] for row in tables["verdicts"]] == ["newest 40 sessions", "all 90 sessions"]
+    assert [row["seeds"] for row in tables["verdicts"]] == [2, 1]
     for verdict in tables["verdicts"]:
         own = [row for row in tables["rows"] if row["part"] == verdict["part"]]
         first, *others = own
-        assert first["kind"] == "best" and first["mrr"] == verdict["best"] and len(first["seconds"]) == 2
+        assert first["kind"] == "best" and first["mrr"] == verdict["best"] and len(first["seconds"]) == verdict["seeds"]
         floors = {row["model"]: row["mrr"] for row in others if row["kind"] == "floor"}
         assert {*floors} | {first["model"]} >= {*COUNTING}
         assert verdict["of_the_floor"] == max(
@@ -166,6 +169,7 @@ def test_the_page_says_how_often_it_leads_and_what_is_not_there(finished: tuple[
     outcomes = [row["outcome"] for row in study.tables["verdicts"]]
     counts = " | ".join(str(outcomes.count(outcome)) for outcome in ("leads", "draws", "loses"))
     assert f"| next | 2 | {counts} |" in study.page
+    assert "over seeds where there are several (2 here, one where 90 or more are learned)" in study.page
     assert "Not at hand: cascades, text, queries, links." in study.page and "Quick run" not in study.page
     assert [figure.layout.title.text for figure in study.drawn] == ["next: ahead of the best floor"]
     study.write(tmp_path / "anywhere.json")

@@ -43,6 +43,8 @@ class Plan:
     """By task."""
     rivals_up_to: int = 2_000
     """What a cut that rivals learn has at most."""
+    seeds_up_to: int = 20_000
+    """What a cut that is learned with several seeds has at most: above it one training takes an hour."""
 
 
 FULL = Plan()
@@ -73,7 +75,7 @@ def run(data: Path, request: Request) -> Study:
     for cut in cuts:
         names = plan.rivals[cut.task] if cut.learned <= plan.rivals_up_to else ()
         rivals = [name for name in names if not request.models or name in request.models]
-        found = _cell(trainings, cut, rivals, request.seeds)
+        found = _cell(trainings, cut, rivals, request.seeds if cut.learned <= plan.seeds_up_to else 1)
         tables["verdicts"].append(found["verdict"])
         tables["rows"] += found["rows"]
     for cut in {cut.data: cut for cut in cuts if cut.task == "next"}.values():  # the last of a set learns most
@@ -170,6 +172,7 @@ class _Measured:
         return {
             **self._place(),
             "learned": self.cut.learned,
+            "seeds": self.seeds,
             "chosen": ", ".join(chosen),
             "measure": measure,
             "best": result.drawn[0].by_name()[measure],

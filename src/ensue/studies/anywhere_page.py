@@ -22,8 +22,8 @@ def write(tables: Mapping[str, Rows], absent: Sequence[str], *, quick: bool) -> 
         "Every set is cut into what people have, and `best` learns each cut with its defaults and nothing else. Beside "
         "it stands everything that counts, and of these the one that scores best on the test part is the floor it is "
         "judged by. ± and the difference: 95 % over resampled test data, the same for all, and over seeds where there "
-        "are several. Full ranking, micro average; what is known already is ruled out where the training data never "
-        "repeats a value. Seconds are CPU seconds of learning.",
+        f"are several ({_seeds(verdicts)}). Full ranking, micro average; what is known already is ruled out where the "
+        "training data never repeats a value. Seconds are CPU seconds of learning.",
         "",
     ]
     if absent:
@@ -58,6 +58,13 @@ def _summary(verdicts: Rows) -> list[str]:
         drawn = [_times(row) for row in own if row["outcome"] == "draws"]
         lines.append(f"| {task} | {len(own)} | {' | '.join(counts)} | {f'{max(drawn):.0f}' if drawn else ''} |")
     return lines
+
+
+def _seeds(verdicts: Rows) -> str:
+    """Up to which size there are how many."""
+    most = max(row["seeds"] for row in verdicts)
+    single = [row["learned"] for row in verdicts if row["seeds"] < most]
+    return f"{most} here" + (f", one where {min(single):,} or more are learned" if single else "")
 
 
 def _times(row: Row) -> float:

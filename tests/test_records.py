@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.answers import Answer, Choice, Explanation, Heed, Link, LinkAnswer
+from ensue.answers import Answer, Choice, Explanation, Heed, Link, LinkAnswer, TextAnswer
 from ensue.errors import DataError
 from ensue.records import Article, History, Post, Text
 
@@ -272,3 +272,15 @@ def test_answers_about_links_are_json() -> None:
         "given": 4,
         "id": "a1",
     }
+
+
+def test_an_answer_shows_itself_in_a_line_and_as_a_table() -> None:
+    choices = tuple(
+        Choice(value, score, (Heed("a<b", 0, 0.75),)) for value, score in zip("wxyz", (0.4, 0.3, 0.2, 0.1), strict=True)
+    )
+    answer = Answer(choices, 2, 3, "s\x1b1")
+    assert repr(answer) == "Answer(s\\x1b1, knows 2 of 3: w 0.400, x 0.300, y 0.200, 1 more)"
+    assert repr(TextAnswer(())) == "TextAnswer(knows 0 of 0: nothing)"
+    page = answer._repr_html_()
+    assert page.count("<tr>") == 5 and "a&lt;b 75%" in page and "a<b" not in page
+    assert "<td>1</td><td>w</td><td>0.4000</td>" in page

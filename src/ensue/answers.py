@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
+from typing import Protocol
 
-from ensue.lines import line_of
+from ensue.lines import line_of, printable
+
+_SHOWN = 3
 
 
 class Line:
@@ -40,8 +45,52 @@ class Choice:
     heeded: tuple[Heed, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Answer(Line):
+class Chosen(Protocol):
+    """One of several."""
+
+    @property
+    def value(self) -> str:
+        """What it is."""
+        ...
+
+    @property
+    def score(self) -> float:
+        """What orders it."""
+        ...
+
+
+class Choices(Line):
+    """Choices for one record: shows itself in one line, and in a notebook as a table."""
+
+    __slots__ = ()
+    choices: Sequence[Chosen]
+    known: int
+    given: int
+    id: str
+
+    def __repr__(self) -> str:
+        """The first three, and how many more there are."""
+        listed = [f"{printable(choice.value)} {choice.score:.3f}" for choice in self.choices[:_SHOWN]]
+        more = [f"{len(self.choices) - _SHOWN} more"] if len(self.choices) > _SHOWN else []
+        name = f"{printable(self.id)}, " if self.id else ""
+        said = ", ".join(listed + more) or "nothing"
+        return f"{type(self).__name__}({name}knows {self.known} of {self.given}: {said})"
+
+    def _repr_html_(self) -> str:
+        """All of them, and what each leaned on most."""
+        rows = []
+        for place, choice in enumerate(self.choices, 1):
+            heeded = ", ".join(f"{heed.value} {heed.share:.0%}" for heed in getattr(choice, "heeded", ())[:_SHOWN])
+            cells = (str(place), choice.value, f"{choice.score:.4f}", heeded)
+            rows.append("".join(f"<td>{escape(cell)}</td>" for cell in cells))
+        head = "<tr><th></th><th>choice</th><th>score</th><th>leaned on</th></tr>"
+        said = escape(f"{f'{self.id}: ' if self.id else ''}{self.known} of {self.given} are known to the model")
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<table><caption>{said}</caption><thead>{head}</thead><tbody>{body}</tbody></table>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Answer(Choices):
     """The choices for one record, best first, and how many of its values the model knows."""
 
     choices: tuple[Choice, ...]
@@ -116,8 +165,8 @@ class Deletion:
     draws: int
 
 
-@dataclass(frozen=True, slots=True)
-class TextAnswer(Line):
+@dataclass(frozen=True, slots=True, repr=False)
+class TextAnswer(Choices):
     """The labels for one text or pair, likeliest first, and how many of its words the model knows.
 
     A :class:`Heed` of a choice is a word; its position counts the words, and goes on in the second text of a pair.
@@ -146,8 +195,8 @@ class Link:
     copy_of: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LinkAnswer(Line):
+@dataclass(frozen=True, slots=True, repr=False)
+class LinkAnswer(Choices):
     """What belongs to one article or to one post, best first, and how many of its words the model knows."""
 
     choices: tuple[Link, ...]

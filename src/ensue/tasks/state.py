@@ -43,6 +43,17 @@ class State(Protocol):
     """The same seed, data and machine give the same bytes on the CPU."""
 
 
+def shown(state: State, learned: object | None) -> str:
+    """One line: the model, its seed, and whether anything was learned.
+
+    Args:
+        state: of a task.
+        learned: what was trained or counted.
+    """
+    trained = "" if learned is not None else ", not trained yet"
+    return f"{type(state).__name__}({state.model_name!r}, seed={state.seed}{trained})"
+
+
 def summary_of(state: State, settings: Mapping[str, object], facts: Mapping[str, object]) -> dict[str, object]:
     """What was learned from what, and how: goes into ``settings.json`` and the card.
 

@@ -19,11 +19,16 @@ from ensue.store.folder import read_model
 from ensue.tasks.classify import explain, infer, save, train, update
 from ensue.tasks.classify.dataset import Sides, codes
 from ensue.tasks.classify.state import ClassifyState
+from ensue.tasks.state import shown
 from ensue.training.report import Report
 
 
 class ClassifyPredictor(ClassifyState):
     """Says which label fits a text, or a pair of texts: see :class:`ClassifyState` for its arguments."""
+
+    def __repr__(self) -> str:
+        """The model, its seed, and whether it is trained."""
+        return shown(self, self.model)
 
     def fit(
         self, data: Texts, valid: Texts | None = None, *, checkpoint: Path | None = None, resume: bool = False

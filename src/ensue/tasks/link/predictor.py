@@ -17,11 +17,16 @@ from ensue.store.folder import read_model, write_folder
 from ensue.tasks.link import encode, explain, infer, save, scores, train, update
 from ensue.tasks.link.scores import LinkScores
 from ensue.tasks.link.state import LinkState
+from ensue.tasks.state import shown
 from ensue.training.report import Report
 
 
 class LinkPredictor(LinkState):
     """Says which articles a post is about, and which posts belong to a story; arguments as of :class:`LinkState`."""
+
+    def __repr__(self) -> str:
+        """The model, its seed, and whether it is trained."""
+        return shown(self, self._article_index)
 
     def fit(
         self, data: Corpus, valid: Corpus | None = None, *, checkpoint: Path | None = None, resume: bool = False

@@ -19,11 +19,16 @@ from ensue.tasks.next.batch import Output
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.state import NextState
+from ensue.tasks.state import shown
 from ensue.training.report import Report
 
 
 class NextPredictor(NextState):
     """Ranks what follows a history."""
+
+    def __repr__(self) -> str:
+        """The model, its seed, and whether it is trained."""
+        return shown(self, self.model)
 
     def fit(
         self, data: Histories, valid: Histories | None = None, *, checkpoint: Path | None = None, resume: bool = False

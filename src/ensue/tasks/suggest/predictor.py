@@ -12,6 +12,7 @@ from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.records import History
 from ensue.store.folder import read_model
+from ensue.tasks.state import shown
 from ensue.tasks.suggest import explain, infer, save, train, update
 from ensue.tasks.suggest.baselines.counting import Suggestions
 from ensue.tasks.suggest.state import SuggestState
@@ -23,6 +24,10 @@ class SuggestPredictor(SuggestState):
 
     See :class:`SuggestState` for its arguments.
     """
+
+    def __repr__(self) -> str:
+        """The model, its seed, and whether it is trained."""
+        return shown(self, self.model)
 
     def fit(
         self, data: Queries, valid: Queries | None = None, *, checkpoint: Path | None = None, resume: bool = False

@@ -88,7 +88,7 @@ def test_counting_reads_documents_too() -> None:
 def test_documents_are_read_sentence_by_sentence() -> None:
     made = fitted(documents(40, 0))
     assert made.architecture == "hierarchical"
-    assert (made.schedule.learning_rate, made.schedule.decay_rate, made.schedule.smallest_batch) == (0.02, 0.9, 16)
+    assert (made.schedule.learning_rate, made.schedule.decay_rate, made.schedule.smallest_batch) == (0.02, 1.0, 16)
     assert {"second_eigenvalue", "sentences_second_eigenvalue"} <= set(made.metadata.log[0])
     record = Text(("One two three. Four five. Six w1 w2 good.",))
     (found,) = made.explain([record])
@@ -116,7 +116,7 @@ def test_the_default_schedule_is_that_of_table_2() -> None:
 
 def test_a_run_that_was_cut_while_it_got_better_says_so() -> None:
     cut = "training ended after 2 epochs while validation texts were still getting better; give more"
-    made = fitted(planted(150, 0), valid=planted(60, 1), learning_rate=0.005)
+    made = fitted(planted(150, 0), valid=planted(60, 1), learning_rate=0.005, decay=False)
     rows = [row["accuracy"] for row in made.metadata.log]
     assert rows[1] > rows[0] and cut in made.metadata.notes
     assert cut not in fitted(planted(150, 0), valid=planted(60, 1), learning_rate=1e-9).metadata.notes
@@ -187,6 +187,18 @@ def test_a_network_that_learns_nothing_is_the_mean_vector_row(vectors: Path, tmp
     assert (ClassifyPredictor.load(tmp_path / "m", device="cpu").scores(asked) == network).all()
     alone = fitted(records(0), "mean", vectors=str(vectors), dim=3, learning_rate=1e-9, epochs=1, residual=False)
     assert not alone.metadata.residual and np.ptp(alone.scores(asked)[:, 0]) < np.ptp(network[:, 0])
+
+
+def test_a_network_that_knows_more_than_the_row_is_added_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "fillers.txt"  # no vector tells the label
+    path.write_text("w1 1 0 0\nw2 0 1 0\n")
+    made = fitted(planted(150, 0), "mean", planted(60, 1), vectors=str(path), dim=3, epochs=6)
+    accuracy = made.metadata.validation_accuracy
+    assert made.metadata.residual and not any("adds nothing" in note for note in made.metadata.notes)
+    assert accuracy["mean"] > 0.9 > accuracy["vectors"]
+    made.save(tmp_path / "m")
+    asked = Texts.of(planted(30, 2))
+    assert (ClassifyPredictor.load(tmp_path / "m", device="cpu").scores(asked) == made.scores(asked)).all()
 
 
 def test_pairs_of_a_blend_are_aligned_where_that_is_set() -> None:

@@ -1,8 +1,10 @@
 """What a trained network is worth beside the counting models, by texts that none of them learned.
 
-A network that stands on the mean-vector row adds nothing unless it is surely better. The counting models are pooled by
-what they say of all texts that they did not learn, and the network joins that pool with what it earns on the held-out
-ones. Under ``best`` the likeliest of them all is the answer.
+A network is added to the mean-vector row by what it is worth on held-out texts, and adds nothing unless the two are
+surely better than the row. (A network that learned what the row leaves, as a boosted one does, ended lower: after six
+epochs of SST-2 at 82.2 % of its dev part, against 85.4 %.) The counting models are pooled by what they say of all texts
+that they did not learn, and the network of a blend joins that pool with what it earns on the held-out ones. Under
+``best`` the likeliest of them all is the answer.
 """
 
 from __future__ import annotations
@@ -22,12 +24,13 @@ from ensue.tasks.classify.calibration import temperature
 from ensue.tasks.classify.cross_fitting import FOLDS, Unlearned, folds_of
 from ensue.tasks.classify.dataset import Sides, codes
 from ensue.tasks.classify.ensembles import blend
-from ensue.tasks.classify.models.centrality import TextClassifier
+from ensue.tasks.classify.models.centrality import TextClassifier, TextSettings
 from ensue.tasks.classify.state import ClassifyState
 
 SURE = 2.0
 """Standard errors by which a network must be better than the row it stands on: by chance one in forty is."""
 _COUNTED = "counted"
+_LEAST = 0.01  # of the row's weight, which scores are divided by
 
 
 def usable_texts(sides: Sides, targets: Index) -> npt.NDArray[np.bool_]:
@@ -36,23 +39,30 @@ def usable_texts(sides: Sides, targets: Index) -> npt.NDArray[np.bool_]:
     return usable
 
 
-def rest_unless_better(state: ClassifyState, sides: Sides, targets: Index) -> None:
-    """Let a network add nothing to the row it stands on unless held-out labels are surely likelier with it.
+def stand_on_row(state: ClassifyState, sides: Sides, targets: Index) -> None:
+    """Add a network to the mean-vector row; it adds nothing unless held-out labels are surely likelier with it.
 
-    In a blend its weight does that.
+    In a blend the weights do that.
 
     Args:
         state: with a trained network.
         sides: the held-out texts.
         targets: (texts,) codes of their labels.
     """
-    network = state.module
-    if not state.metadata.residual or not isinstance(network, TextClassifier) or state.model_name == "blend":
+    network, row = state.module, state.counting.get("vectors")
+    wanted = isinstance(state.settings, TextSettings) and state.settings.residual and state.model_name != "blend"
+    if row is None or not wanted or not isinstance(network, TextClassifier):
         return
-    with_it = Unlearned(infer.raw_scores(state, sides, blend.NETWORK), targets)
-    alone = Unlearned(state.counting["vectors"].scores(sides), targets)
-    if not surely_better(with_it, alone):
-        network.rest()
+    alone = Unlearned(row.scores(sides) / state.metadata.temperature["vectors"], targets)
+    scores = {
+        blend.NETWORK: Unlearned(infer.raw_scores(state, sides, blend.NETWORK), targets).usable()[0],
+        _COUNTED: alone.usable()[0],
+    }
+    weights = blend.choose_weights(scores, alone.usable()[1], {blend.NETWORK: 0.0, _COUNTED: 1.0})
+    network.scale(weights[blend.NETWORK] / max(weights[_COUNTED], _LEAST))
+    state.metadata.residual = True
+    if not surely_better(Unlearned(infer.raw_scores(state, sides, blend.NETWORK), targets), alone):
+        network.scale(0.0)
         state.metadata.notes.append("the network adds nothing to the mean of the vectors on the validation texts")
 
 
@@ -90,18 +100,15 @@ def choose_blend(state: ClassifyState, held: Texts, counted: Mapping[str, Unlear
     pooled = _without_fold(parts, wanted, np.arange(len(wanted)) % FOLDS, None)
     sides, targets = state.encode(held), codes(held, state.labels)
     index = np.flatnonzero(usable_texts(sides, targets))
-    scores = {
-        blend.NETWORK: infer.raw_scores(state, sides, blend.NETWORK)[torch.from_numpy(index)],
-        _COUNTED: blend.pool({name: counted[name].scores[torch.from_numpy(index)] for name in parts}, weights),
-    }
-    known, prior = torch.from_numpy(targets[index]), {blend.NETWORK: 0.0, _COUNTED: 1.0}  # a network earns its part
+    known, chosen = torch.from_numpy(targets[index]), torch.from_numpy(index)
+    scores = {blend.NETWORK: infer.raw_scores(state, sides, blend.NETWORK)[chosen]}
+    scores |= {name: counted[name].scores[chosen] for name in parts}
+    prior = {blend.NETWORK: 0.0, **weights}  # a network has to earn its part
     mixed = _without_fold(scores, known, folds_of(held, state.seed)[index], prior)
-    gained = float(cross_entropy(scores[_COUNTED], known) - cross_entropy(mixed, known)) if len(index) else 0.0
-    own = blend.choose_weights(scores, known, prior) if gained > 0 else prior
-    state.metadata.blend = {
-        blend.NETWORK: own[blend.NETWORK],
-        **{name: weight * own[_COUNTED] for name, weight in weights.items()},
-    }
+    without = cross_entropy(blend.pool(scores, prior), known)
+    gained = float(without - cross_entropy(mixed, known)) if len(index) else 0.0
+    joined = blend.choose_weights(scores, known, prior)
+    state.metadata.blend = joined if gained > 0 and joined[blend.NETWORK] else prior
     if len(wanted):
         nats[state.model_name] = float(cross_entropy(pooled, wanted)) - max(gained, 0.0)
     return nats

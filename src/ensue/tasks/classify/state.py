@@ -169,13 +169,12 @@ class ClassifyState:
         )
         return tuple(map(encode, texts.texts))
 
-    def passages(self, sides: Sides, targets: Index | None = None, below: Tensor | None = None) -> Passages:
+    def passages(self, sides: Sides, targets: Index | None = None) -> Passages:
         """Encoded texts as the network reads them.
 
         Args:
             sides: the texts.
             targets: (texts,) codes of their labels.
-            below: (texts, labels) scores that the network adds to, unless they are those of the mean-vector row.
 
         Raises:
             SettingError: a sentence encoder is missing, or not the one that was learned with.
@@ -187,8 +186,8 @@ class ClassifyState:
             self.encoder.require(self.metadata.encoder)
             passages = SentencePassages(sides, targets, self.encoder)
         if self.metadata.residual:
-            scores = self.counting["vectors"].scores(sides) if below is None else below
-            passages.below = (scores / self.metadata.temperature["vectors"]).float()
+            row = self.counting["vectors"].scores(sides)
+            passages.below = (row / self.metadata.temperature["vectors"]).float()
         return passages
 
     def new_network(self, num_words: int, dim: int) -> Network:

@@ -19,8 +19,8 @@ from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.settings import CountingSettings
 from ensue.tasks.classify.calibration import calibration_error, temperature
 from ensue.tasks.classify.catalogue import COUNTING, MODELS
-from ensue.tasks.classify.choice import choose_blend, decide, rest_unless_better, usable_texts
-from ensue.tasks.classify.cross_fitting import Data, Unlearned, count_best, folds_of, out_of_fold
+from ensue.tasks.classify.choice import choose_blend, decide, stand_on_row, usable_texts
+from ensue.tasks.classify.cross_fitting import Data, Unlearned, count_best, folds_of
 from ensue.tasks.classify.dataset import Sides, codes, prints
 from ensue.tasks.classify.embedding import learn_words, start_vectors
 from ensue.tasks.classify.ensembles import blend
@@ -245,14 +245,14 @@ def _train(
     state: ClassifyState, learned: Data, held: Texts, checkpoint: Path | None, resume: bool
 ) -> Generator[Report, None, None]:
     """Train the network from its beginning; it ends with its best weights."""
-    below = _start_from_row(state, learned)
+    _fit_settings(state, len(learned.targets))
     schedule = state.schedule
     assert schedule is not None
     torch.manual_seed(state.seed)
     state.model = _new_network(state)
     state.optimizer = new_optimizer(state.module, schedule)
     held_targets, held_sides = codes(held, state.labels), state.encode(held)
-    data, watched = state.passages(learned.sides, learned.targets, below), state.passages(held_sides, held_targets)
+    data, watched = state.passages(learned.sides, learned.targets), state.passages(held_sides, held_targets)
     log = Log(checkpoint, resume)
     reports = train(
         state.module,
@@ -269,21 +269,17 @@ def _train(
     state.metadata.epochs, state.metadata.log = trained.best_epoch, log.rows()
     state.seconds_an_epoch = trained.seconds_an_epoch
     note_collapse(state.metadata, trained.best_epoch)
-    if trained.best_epoch == schedule.epochs > 1:
+    if trained.best_epoch == schedule.epochs > 1 and not schedule.decay:
         state.metadata.notes.append(
             f"training ended after {schedule.epochs} epochs while validation texts were still getting better; give more"
         )
-    rest_unless_better(state, held_sides, held_targets)
+    stand_on_row(state, held_sides, held_targets)
 
 
-def _start_from_row(state: ClassifyState, learned: Data) -> Tensor | None:
-    """Fit settings to the texts; where the network stands on the mean-vector row, what that says of texts it lacked."""
+def _fit_settings(state: ClassifyState, num_texts: int) -> None:
+    """Fit the settings of a network to the texts, unless it is the paper's, which has its Table 2."""
     row, own = state.counting.get("vectors"), state.settings
     if MODELS[state.model_name].schedule is not SCHEDULE or not isinstance(own, TextSettings) or not own.residual:
-        return None  # a model of one's own says itself how it is trained, and the paper's has its Table 2
+        return  # a model of one's own says itself how it is trained
     width = {"hidden": row.matrix.shape[1]} if isinstance(row, MeanVectors) else {} if state.encoder else LEARNED
-    state.select_model(state.model_name, state.architecture, {**schedule_for(len(learned.targets)), **width})
-    if not isinstance(row, MeanVectors):
-        return None
-    state.metadata.residual = True
-    return out_of_fold(state, "vectors", state.metadata.strength["vectors"], row.matrix, learned)
+    state.select_model(state.model_name, state.architecture, {**schedule_for(num_texts), **width})

@@ -20,9 +20,9 @@ improve.
 alone: through Adam it would pull at every word in every step, however seldom it occurs. A text of more than 256 words
 (a document: of more than 256 sentences, or with a sentence of more than 256 words) is cut into equal stretches; those
 of a sentence count as sentences, those of a text are averaged by length. Nothing is left out: the released program read
-40 sentences of 40 words. With a file of vectors the scores of the mean-vector row are added (``residual``), and the
-network learns what they leave, as a boosted model does (Friedman 2001): its last layer starts at 0. With ``encoder``, a
-frozen model of sentences takes the place of the lower level.
+40 sentences of 40 words. With a file of vectors the scores of the mean-vector row are added in the end (``residual``),
+and those of the network are scaled by what it is worth beside them: by 0 where it is surely worth nothing. With
+``encoder``, a frozen model of sentences takes the place of the lower level.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class TextSettings(Settings):
     dropout: Share = 0.6
     """Share of the units dropped in training, of the vectors of words and in the classifier."""
     residual: bool = True
-    """Whether the network starts as the mean-vector row and learns what that leaves, where there are vectors, under a
-    schedule that goes by the number of texts; without it, the paper's network and Table 2."""
+    """Whether the network is trained under a schedule that goes by the number of texts and, where there are vectors,
+    added to the mean-vector row by what it is worth; without it, the paper's network and Table 2."""
     method: Method = "solve"
     """How centrality is found: solve (exact), power (the paper) or series (Theorem 2)."""
     lower: bool = True
@@ -219,14 +219,12 @@ class TextClassifier(nn.Module):
         else:
             width = cast(Level, self.sentences or self.words).pool.width * (4 if self.paired else 1)
         self.hidden, self.output = nn.Linear(width, settings.head), nn.Linear(settings.head, shape.num_labels)
-        if settings.residual and settings.vectors is not None:
-            self.rest()
 
     @torch.no_grad()
-    def rest(self) -> None:
-        """Add nothing to what stands below the network."""
-        nn.init.zeros_(self.output.weight)
-        nn.init.zeros_(self.output.bias)
+    def scale(self, factor: float) -> None:
+        """Multiply all scores: by 0, the network adds nothing to what stands below it."""
+        self.output.weight.mul_(factor)
+        self.output.bias.mul_(factor)
 
     @torch.no_grad()
     def place(self, ids: Tensor, vectors: Tensor, *, tuned: bool) -> None:

@@ -1,4 +1,4 @@
-"""The picture of a suggestion: which earlier words each of its words leaned on."""
+"""The picture of a suggestion: which earlier words its words leaned on, or which queries were counted for it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from ensue.answers import QueryExplanation
 def leanings(explanation: QueryExplanation) -> go.Figure:
     """A heat map: a row a word of the best suggestion, a column a word typed before, query after query.
 
-    Lines stand between the queries. It is empty where the model read no word, such as one that counts.
+    Lines stand between the queries. Of a model that counts, a row a suggestion and a column a query typed before: the
+    part of its share that what was counted of the query brings, 0 where it is only what is common.
     """
+    if not explanation.weights:
+        return _counted(explanation)
     words = [html.escape(word, quote=False) for query in explanation.words for word in query]
     suggested = [html.escape(word, quote=False) for word in explanation.suggested]
     rows = explanation.weights
@@ -41,6 +44,33 @@ def leanings(explanation: QueryExplanation) -> go.Figure:
         title={"text": f"“{best}”: words the model leaned on, not causes"},
         template="simple_white",
         xaxis={"title": {"text": "typed before"}, "tickvals": list(range(len(words))), "ticktext": words},
+        yaxis={"tickvals": list(range(len(suggested))), "ticktext": suggested, "autorange": "reversed"},
+        height=max(360, 28 * len(suggested) + 240),
+    )
+    return figure
+
+
+def _counted(explanation: QueryExplanation) -> go.Figure:
+    """The shares of queries."""
+    typed = [html.escape(query, quote=False) for query in explanation.queries]
+    choices = explanation.answer.choices
+    brings = [{heed.value: heed.share for heed in choice.heeded} for choice in choices]
+    figure = go.Figure(
+        go.Heatmap(
+            z=[[own.get(query, 0.0) for query in explanation.queries] for own in brings],
+            colorscale="Viridis",
+            zmin=0,
+            zmax=1,
+            xgap=1,
+            ygap=1,
+            colorbar={"title": {"text": "share"}},
+        )
+    )
+    suggested = [html.escape(choice.value, quote=False) for choice in choices]
+    figure.update_layout(
+        title={"text": "queries whose counts brought the suggestions, not causes"},
+        template="simple_white",
+        xaxis={"title": {"text": "typed before"}, "tickvals": list(range(len(typed))), "ticktext": typed},
         yaxis={"tickvals": list(range(len(suggested))), "ticktext": suggested, "autorange": "reversed"},
         height=max(360, 28 * len(suggested) + 240),
     )

@@ -16,7 +16,11 @@ from ensue.data.queries import Queries, read_queries
 from ensue.data.queries.personal import looks_personal
 from ensue.data.queries.tokens import QueryTokenizer
 from ensue.errors import DataError, ModelFolderError, SettingError
+from ensue.figures import leanings
 from ensue.records import History
+from ensue.serve.tasks import Drawn
+from ensue.serve.tasks.suggest import SuggestService, Typed
+from ensue.tasks import TASKS
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, added
 from ensue.tasks.suggest.dataset import prints
 from ensue.tasks.suggest.infer import clean_prefix, completions
@@ -202,3 +206,15 @@ def test_a_counting_model_leans_on_what_brings_a_suggestion_its_share() -> None:
     assert [(heed.value, heed.share) for heed in by_value["b"]] == [("car", 1.0)]
     made.model_name = "popular"
     assert not any(choice.heeded for choice in made.predict([History(("red kite", "car"))], 2)[0].choices)
+
+
+def test_what_was_counted_has_a_picture_and_words() -> None:
+    made = SuggestPredictor("co-occurrence", settings=FLOOR, device="cpu")
+    list(made.fit(queries(planted(60, 0))))
+    (told,) = made.explain([History(("nobody typed this", f"find {THINGS[0]}"))], 2)
+    (map_,) = leanings(told).data
+    assert map_.z[0][0] == 0.0 and map_.z[0][1] == 1.0  # the last query's counts bring all of it
+    service = SuggestService(TASKS["suggest"])
+    figure, words = service.draw(made, Drawn(k=2, choice=0), Typed(History(told.queries), ""))
+    assert f"leaned most on find {THINGS[0]}: share 1.00." in words and words.endswith("shares, and words none.")
+    assert figure.data[0].z[0][1] == 1.0

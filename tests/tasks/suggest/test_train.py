@@ -14,7 +14,7 @@ from ensue.evaluation import evaluate
 from ensue.records import History
 from ensue.schedule import Schedule
 from ensue.tasks.suggest import train
-from ensue.tasks.suggest.catalogue import BEST, COUNTING
+from ensue.tasks.suggest.catalogue import COUNTING, RERANKER
 from ensue.tasks.suggest.ensembles.reranker import learn_counted_order
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from tests.tasks.suggest.contract import ATTENDING, FLOOR, THINGS, planted, queries
@@ -22,8 +22,8 @@ from tests.tasks.suggest.contract import ATTENDING, FLOOR, THINGS, planted, quer
 SMALL = {**FLOOR, **ATTENDING, "depth": "1+1+1", "epochs": 2, "retrieved": 5}
 
 
-def fitted(data: Queries, valid: Queries | None = None, model: str = "mtn", **settings: object) -> SuggestPredictor:
-    made = SuggestPredictor(model, settings={**BEST[1], **SMALL, **settings}, seed=5, device="cpu")
+def fitted(data: Queries, valid: Queries | None = None, **settings: object) -> SuggestPredictor:
+    made = SuggestPredictor("best", settings={**SMALL, **settings}, seed=5, device="cpu")
     list(made.fit(data, valid))
     return made
 
@@ -123,7 +123,8 @@ def test_what_is_set_by_hand_stands() -> None:
 def test_best_does_without_a_network_unless_it_may_pay(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     data = queries(planted(80, 0))
     made = SuggestPredictor("best", settings={**FLOOR, "retrieved": 5}, device="cpu")
-    assert not list(made.fit(data))  # nothing is trained
+    assert made.chooses and not list(made.fit(data))  # nothing is trained
+    assert not SuggestPredictor("best", settings={"epochs": 2}).chooses  # who sets a network wants one
     assert (made.model_name, made.schedule, made.settings) == ("reranker", None, None)
     assert made.metadata.held_out == "each fifth of 80 sessions, by what the others count"
     assert made.metadata.notes[-1].startswith("this folder is reranker, without a network: its MRR@10")
@@ -137,7 +138,12 @@ def test_best_does_without_a_network_unless_it_may_pay(monkeypatch: pytest.Monke
     assert rows == ["reranker", *COUNTING]
     monkeypatch.setattr(train, "learn_counted_order", lambda *given: (learn_counted_order(*given)[0], True))
     spent = SuggestPredictor("best", settings=SMALL, seed=5, device="cpu")
-    assert list(spent.fit(data)) and "network" in (spent.metadata.validation_mrr or {})
+    spent.chooses = True
+    assert (
+        list(spent.fit(data))
+        and RERANKER in (spent.metadata.validation_mrr or {})
+        and "network" in (spent.metadata.validation_mrr or {})
+    )
 
 
 def test_where_nothing_can_be_looked_up_own_queries_lead() -> None:

@@ -160,13 +160,14 @@ class SuggestService(PlainService[SuggestPredictor, Typed]):
         return [answer.to_json() for answer in answers]
 
     def draw(self, predictor: SuggestPredictor, drawn: Drawn, question: Typed) -> tuple[go.Figure, str]:
-        """The words of the session that the choice attended to."""
+        """The words of the session that the choice attended to, or the queries that were counted for it."""
         (answer,) = predictor.predict([question.record], drawn.k, prefix=[question.prefix])
         choice = chosen(answer.choices, drawn.choice)
         attended = explanation(predictor, question.record, replace(answer, choices=(choice,)))
+        drawing, words = figures.leanings(attended), of_events(choice)
         if not attended.weights:
-            return figures.leanings(attended), f"{choice.value} was counted: no word of the session was weighed."
-        return figures.leanings(attended), f"{of_events(choice)} {NOT_CAUSES}"
+            return drawing, f"{words} It was counted: queries have shares, and words none."
+        return drawing, f"{words} {NOT_CAUSES}"
 
     def first_question(self, predictor: SuggestPredictor) -> Typed:
         """A query."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import polars as pl
@@ -54,7 +54,7 @@ class SuggestState:
     optimizer = LateOptimizer()
     """Of the network; ``None`` where nothing is trained."""
     chooses: bool
-    """Whether a training is free to do without a network."""
+    """Whether a training is free to do without a network: of ``best``, unless a setting of the network is given."""
     model_name: str
     """A name in ``MODELS``."""
     settings: MTNSettings | TransformerSettings | Seq2SeqSettings | HLSTMSettings | None
@@ -96,8 +96,9 @@ class SuggestState:
     ) -> None:
         MODELS.require(model, "best")
         name, preset = BEST if model == "best" else (model, RERANKED if model == RERANKER else {})
-        self.chooses = model == "best"
         self.model_name, own, schedule = name, *MODELS[name][1:]
+        of_network = {field.name for part in (own, schedule) if part is not None for field in fields(part)} - {"refit"}
+        self.chooses = model == "best" and not of_network & {*(settings or {})}
         self.settings, self.schedule, self.shared = changed(
             {**preset, **by_hand(settings or {})}, own, schedule, SHARED
         )

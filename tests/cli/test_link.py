@@ -143,6 +143,20 @@ def test_half_an_emoji_on_stdin_is_replaced_and_counted(ensue: Ensue, files: Fil
     assert len(ran.out.splitlines()) == 2
 
 
+def test_without_labels_the_texts_can_be_learned_first(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    bare = tmp_path / "bare.csv"
+    pl.read_csv(files.posts).drop("about").write_csv(bare)
+    ran = ensue("link", files.story, bare, "--learn", "--json")
+    assert ran.code == 0, ran.err
+    assert "pretrain: 20 epochs" in ran.err
+    assert "no model folder: lexical scores and what was learned of the texts, no probabilities" in ran.err
+    assert ran.out != ensue("link", files.story, bare, "--json").out
+    check_refused(
+        ensue("link", files.story, bare, "--learn", "--folder", files.model),
+        "--learn is for best without a folder or an encoder; leave the others out",
+    )
+
+
 def test_link_works_at_once(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     bare = tmp_path / "bare.csv"
     pl.read_csv(files.posts).drop("about").write_csv(bare)

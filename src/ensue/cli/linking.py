@@ -25,6 +25,9 @@ def link(
     encoder: Annotated[
         str, typer.Option(help="without a folder: an installed sentence-transformers model that is asked too")
     ] = "",
+    learn: Annotated[
+        bool, typer.Option("--learn", help="without a folder: first learn, of the texts alone, which words go together")
+    ] = False,
     k: Annotated[int, typer.Option("-k", help="posts shown")] = 10,
     output: Annotated[
         Path | None,
@@ -46,8 +49,10 @@ def link(
         raise SettingError("--review asks at the terminal; leave --json out")
     if folder is not None and (model != "best" or encoder):
         raise SettingError("--model, --encoder and --folder: the folder has its own; give the folder alone")
+    if learn and (folder is not None or model != "best" or encoder):
+        raise SettingError("--learn is for best without a folder or an encoder; leave the others out")
     if folder is not None and task_of(folder) != TASK.name:
         raise SettingError(f"{folder}: this model answers another question; name a folder made by `ensue fit link`")
     from ensue.cli.ranking import rank_posts  # imports torch
 
-    rank_posts(articles, posts, folder, model, encoder, k, output, review, labels, reading, as_json=json)
+    rank_posts(articles, posts, folder, model, encoder, k, output, review, labels, reading, learn=learn, as_json=json)

@@ -35,6 +35,7 @@ def rank_posts(
     labels: Path | None,
     reading: Reading,
     *,
+    learn: bool,
     as_json: bool,
 ) -> None:
     """Rank posts, show the best ``k``, and write all of them if told where."""
@@ -44,7 +45,7 @@ def rank_posts(
     corpus, understood = read_corpus(posts, reading.articles, columns=reading.roles, **reading.opening)
     for one in understood:
         show.read_report(one)
-    predictor = _predictor(corpus, folder, model, encoder)
+    predictor = _predictor(corpus, folder, model, encoder, learn=learn)
     with _encoding(predictor):
         found = rank(predictor, corpus.articles, corpus.posts)
     if review:
@@ -61,10 +62,17 @@ def rank_posts(
         show.remark(f"wrote {output}: {plural(len(found.posts), 'post')}")
 
 
-def _predictor(corpus: Corpus, folder: Path | None, model: str, encoder: str) -> LinkPredictor:
+def _predictor(corpus: Corpus, folder: Path | None, model: str, encoder: str, *, learn: bool) -> LinkPredictor:
     if folder is None:
-        found = LinkPredictor.untrained(corpus.articles, corpus.posts, model, encoder)
-        scores = "lexical scores" + (f" and {encoder}" if encoder and model == "best" else "")
+        learned = "bag" if learn else ""
+        found = LinkPredictor.untrained(corpus.articles, corpus.posts, model, encoder, learned=learned)
+        if learn:
+            with show.epochs() as shown:
+                for report in found.learn(corpus.posts):
+                    shown(report)
+        joining = encoder if model == "best" else ""
+        joining = "what was learned of the texts" if learn else joining
+        scores = "lexical scores" + (f" and {joining}" if joining else "")
         labels = labels_of(found, corpus.articles, corpus.posts)
         sure = (
             "no probabilities unless posts are labelled"

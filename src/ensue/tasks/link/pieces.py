@@ -20,6 +20,8 @@ PIECES = 1 << 12
 """Rows that all pieces share."""
 RUN = 4
 """Characters of a piece."""
+PIECES_A_WORD = 6.0
+"""Of a word of English, about: its weight is shared by so many."""
 LONGEST = 64
 """Characters of a word that are read."""
 

@@ -50,6 +50,14 @@ class LinkPredictor(LinkState):
         """
         return train.fit(self, data, valid, checkpoint, resume)
 
+    def learn(self, posts: Posts) -> Iterator[Report]:
+        """Learn of articles and posts alone, without a label, yielding a report a step: what a passage was cut from.
+
+        Args:
+            posts: the corpus; of many posts a sample is read.
+        """
+        return train.learn(self, posts)
+
     def update(self, data: Corpus) -> Report:
         """Learn new articles, and posts about them, on top of what is known, in one pass.
 
@@ -150,7 +158,9 @@ class LinkPredictor(LinkState):
         return cast(Self, read_model(Path(folder), make, save.fill))
 
     @classmethod
-    def untrained(cls, articles: Articles, posts: Posts, model: str = "best", encoder: str = "") -> Self:
+    def untrained(
+        cls, articles: Articles, posts: Posts, model: str = "best", encoder: str = "", *, learned: str = ""
+    ) -> Self:
         """A predictor that works at once: lexical scores, the posts counted too for how rare a word is, no probability.
 
         Args:
@@ -159,8 +169,9 @@ class LinkPredictor(LinkState):
             model: a name in ``WITHOUT_TRAINING``.
             encoder: of best and sbert: name or folder of an installed sentence-transformers model, whose cosine best
                 gives half of the weight.
+            learned: of best: ``bag`` where :meth:`learn` is to follow.
 
         Raises:
             SettingError: a model that must be trained first; an encoder that is missing or cannot be read.
         """
-        return train.untrained(cls, articles, posts, model, encoder)
+        return train.untrained(cls, articles, posts, model, encoder, learned=learned)

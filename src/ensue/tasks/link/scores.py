@@ -158,7 +158,8 @@ def weighted_sums(state: LinkState, posts: EncodedPosts) -> Floats:
 def mean_cosine(state: LinkState, posts: EncodedPosts) -> Floats:
     """(posts, articles): of words and of characters, whole and head; what ``best`` is without any label.
 
-    An encoder's cosine, where one was named, is half of it.
+    An encoder's cosine, where one was named, is half of it; that of a network which learned of the texts alone is added
+    as wide as the others' mean.
     """
     return _mean_cosine(state, posts, lambda name: posts.lexical_scores(state.article_index.lexical[name]))
 
@@ -166,6 +167,8 @@ def mean_cosine(state: LinkState, posts: EncodedPosts) -> Floats:
 def _mean_cosine(state: LinkState, posts: EncodedPosts, lexical: Callable[[str], npt.NDArray[np.float32]]) -> Floats:
     names = [name for name, own in state.article_index.lexical.items() if own.kind != "bm25"]
     mean: Floats = np.mean([lexical(name) for name in names], axis=0, dtype=np.float64)
+    if state.learned_scale:
+        return mean + state.learned_scale * posts.cosines(state.article_index.vectors)
     if not isinstance(state.model, Encoder):  # a network has to be trained first
         return mean
     return (mean + posts.cosines(state.article_index.vectors)) / 2

@@ -92,6 +92,8 @@ class LinkState:
         """Of ``best``: how much posts of one corpus tell which articles are discussed, from 0 to 1."""
         self.null_logit = 0.0
         """Of ``best``: s_0, the sum of weighted scores that stands for no article."""
+        self.learned_scale = 0.0
+        """What the cosine of a network is multiplied by where it joins the score that needs no label."""
         self.calibration: Calibration | None = None
         """Scores to probabilities."""
         self.metadata: Metadata = Metadata()

@@ -24,7 +24,7 @@ from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.catalogue import WITHOUT_TRAINING
 from ensue.tasks.link.dataset import Links
-from ensue.tasks.link.encode import encoded, vectors_of
+from ensue.tasks.link.encode import encode_posts, encoded, vectors_of
 from ensue.tasks.link.folds import FOLDS
 from ensue.tasks.link.held_out import choose_weights, learn_probabilities, remember, sample
 from ensue.tasks.link.index.vector_index import text_hashes
@@ -33,6 +33,7 @@ from ensue.tasks.link.metadata import Metadata
 from ensue.tasks.link.models.network import LEARNED_DIM, LinkSettings
 from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.pretrain import pretrain
+from ensue.tasks.link.scores import mean_cosine
 from ensue.tasks.link.state import LinkState, State
 from ensue.tasks.state import module_of
 from ensue.text.encoder import Encoder
@@ -41,6 +42,8 @@ from ensue.training.report import Report
 
 SAMPLE = 512
 """Posts by which a trained network is compared with the untrained one."""
+READ = 20_000
+"""Posts at most that a network learns from without their labels, beside the articles."""
 
 
 def fit(
@@ -80,7 +83,7 @@ def fit(
     elif isinstance(state.settings, SbertSettings):
         _use_encoder(state)
     elif isinstance(state.settings, LinkSettings):
-        yield from _of_articles(state, checkpoint, resume)
+        yield from _of_texts(state, _read_first(state, part), checkpoint, resume=resume)
     labelled, scores = sample(state, learned if state.schedule is None else held), None
     if state.model_name == "best":
         labelled, scores = choose_weights(state, labelled)
@@ -101,7 +104,9 @@ def _both(first: Posts, second: Posts) -> Posts:
     return Posts(texts, ids, about, offsets, pl.Series(["train"] * len(first) + ["valid"] * len(second)))
 
 
-def untrained(make: Callable[..., State], articles: Articles, posts: Posts, model: str, encoder: str) -> State:
+def untrained(
+    make: Callable[..., State], articles: Articles, posts: Posts, model: str, encoder: str, *, learned: str = ""
+) -> State:
     """See :meth:`ensue.tasks.link.predictor.LinkPredictor.untrained`."""
     if model not in WITHOUT_TRAINING:
         raise SettingError(
@@ -110,7 +115,7 @@ def untrained(make: Callable[..., State], articles: Articles, posts: Posts, mode
         )
     if encoder and model not in ("best", "sbert"):
         raise SettingError(f"model {model} asks no encoder; leave it out, or take best or sbert")
-    state = make(model, settings={"encoder": encoder} if encoder else None)
+    state = make(model, settings={name: value for name, value in (("encoder", encoder), ("learned", learned)) if value})
     state.article_index = ArticleIndex.of(articles)
     state.article_index.observe(posts.texts)
     if encoder:
@@ -161,15 +166,40 @@ def _linked(data: Corpus, index: ArticleIndex, where: str) -> Corpus:
     return linked
 
 
-def _of_articles(state: LinkState, checkpoint: Path | None, resume: bool) -> Generator[Report, None, None]:
-    """Train a network of the articles alone, and give these vectors."""
-    own, texts = state.network_settings, state.articles.texts
-    state.tokenizer = learn_words([texts], lower=own.lower, min_count=own.min_count, vectors=None, extra_words=0)
+def _read_first(state: LinkState, part: Corpus) -> Articles:
+    """The articles whose words are learned, and that a network is pretrained on."""
+    if state.network_settings.pretrain != "inductive":
+        return state.articles
+    return state.articles.select(np.unique(part.pairs[:, 0]))
+
+
+def learn(state: LinkState, posts: Posts) -> Iterator[Report]:
+    """See :meth:`ensue.tasks.link.predictor.LinkPredictor.learn`."""
+    random, articles = np.random.default_rng(state.seed), state.articles
+    sample = np.sort(random.permutation(len(posts))[:READ])
+    texts = posts.texts.gather(sample)
+    yield from _of_texts(state, Articles(*(pl.concat(both) for both in (
+        (articles.bodies, texts), (articles.titles, pl.repeat("", len(texts), eager=True)), (articles.ids, texts)
+    ))), None, resume=False)  # fmt: skip
+    few = encode_posts(state, posts.select(sample[:SAMPLE]), "best")
+    lexical, cosines = mean_cosine(state, few), few.cosines(state.article_index.vectors)
+    state.learned_scale = float(lexical.std() / max(cosines.std(), 1e-9)) if lexical.size else 0.0
+
+
+def _of_texts(
+    state: LinkState, texts: Articles, checkpoint: Path | None, *, resume: bool
+) -> Generator[Report, None, None]:
+    """Train a network of texts alone, and give the articles vectors."""
+    own = state.network_settings
+    state.tokenizer = learn_words(
+        [texts.texts], lower=own.lower, min_count=own.least_count, vectors=None, extra_words=0
+    )
     torch.manual_seed(state.seed)
     state.model = state.new_network(len(state.tokenizer.vocabulary), 0)
-    yield from pretrain(state, state.articles, checkpoint, resume)
+    yield from pretrain(state, texts, checkpoint, resume)
     state.network.eval()
-    state.article_index.vectors, state.metadata.words = vectors_of(state, texts), len(state.tokenizer.vocabulary)
+    state.metadata.words = len(state.tokenizer.vocabulary)
+    state.article_index.vectors = vectors_of(state, state.articles.texts)
 
 
 def _train(
@@ -181,9 +211,10 @@ def _train(
     """
     schedule, own, index = state.schedule, state.network_settings, state.article_index
     assert schedule is not None
+    known = _read_first(state, part)
     state.tokenizer = learn_words(
-        [index.articles.texts, part.posts.texts],
-        lower=own.lower, min_count=own.min_count, vectors=own.vectors, extra_words=own.extra_words,
+        [known.texts, part.posts.texts],
+        lower=own.lower, min_count=own.least_count, vectors=own.vectors, extra_words=own.extra_words,
     )  # fmt: skip
     torch.manual_seed(state.seed)
     words = state.tokenizer.vocabulary
@@ -194,7 +225,7 @@ def _train(
         network.place(*start, tuned=own.tuned)
         state.metadata.known_vectors = len(start[0])
     state.model = network
-    yield from pretrain(state, index.articles, checkpoint, resume)
+    yield from pretrain(state, known, checkpoint, resume)
     state.optimizer = new_optimizer(module_of(network), schedule)
     data = links(state, part)
     fitted = schedule.fitted(len(data), len(data))

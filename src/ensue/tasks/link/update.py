@@ -48,7 +48,7 @@ def _learn(state: LinkState, data: Corpus, updates: int) -> Report:
     schedule, network, old = state.schedule, module_of(state.network), state.optimizer
     assert schedule is not None and old is not None
     about = data.articles.select(np.unique(data.pairs[:, 0]))
-    state.tokenizer.add([about.texts, data.posts.texts], min_count=state.network_settings.min_count)
+    state.tokenizer.add([about.texts, data.posts.texts], min_count=state.network_settings.least_count)
     torch.manual_seed(state.seed + updates)
     moments = optimizer_tensors(network, old)
     state.network.grow(len(state.tokenizer.vocabulary))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ensue.tasks.classify.sizes import schedule_for
+from ensue.data.texts import Texts
+from ensue.tasks.classify.predictor import ClassifyPredictor
+from ensue.tasks.classify.sizes import MOST_LEARNED, schedule_for
+from tests.tasks.classify.contract import planted
 
 
 @pytest.mark.parametrize(
@@ -25,3 +28,16 @@ def test_an_epoch_has_about_a_hundred_steps(texts: int, batch: int, epochs: int,
         "batch_size": batch, "smallest_batch": batch, "epochs": epochs, "patience": patience, "learning_rate": 1e-3,
         "decay": True, "decay_rate": 1.0,
     }  # fmt: skip
+
+
+def test_epochs_are_few_where_most_is() -> None:
+    assert [schedule_for(texts, MOST_LEARNED)["epochs"] for texts in (100, 6200, 10**6)] == [8, 8, 4]
+
+
+def test_best_trains_words_without_vectors_for_few_epochs() -> None:
+    epochs = {}
+    for model in ("best", "blend"):
+        made = ClassifyPredictor(model, settings={"hidden": 4, "dim": 4, "head": 4, "learning_rate": 1e-9})
+        reports = [*made.fit(Texts.of(planted(40, 0)))]
+        epochs[model] = reports[-1].epochs
+    assert epochs == {"best": 8, "blend": 60}

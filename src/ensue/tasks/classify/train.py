@@ -31,7 +31,7 @@ from ensue.tasks.classify.models.alignment import ALIGNMENT
 from ensue.tasks.classify.models.centrality import LEARNED_DIM, SCHEDULE, TextSettings
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.classify.remembered import chosen
-from ensue.tasks.classify.sizes import LEARNED, schedule_for
+from ensue.tasks.classify.sizes import LEARNED, MOST, MOST_LEARNED, schedule_for
 from ensue.tasks.classify.state import ClassifyState
 from ensue.text.tokens import split_words
 from ensue.training.loop import train
@@ -281,5 +281,7 @@ def _fit_settings(state: ClassifyState, num_texts: int) -> None:
     row, own = state.counting.get("vectors"), state.settings
     if MODELS[state.model_name].schedule is not SCHEDULE or not isinstance(own, TextSettings) or not own.residual:
         return  # a model of one's own says itself how it is trained
-    width = {"hidden": row.matrix.shape[1]} if isinstance(row, MeanVectors) else {} if state.encoder else LEARNED
-    state.select_model(state.model_name, state.architecture, {**schedule_for(num_texts), **width})
+    learned = not isinstance(row, MeanVectors) and state.encoder is None
+    width = {"hidden": row.matrix.shape[1]} if isinstance(row, MeanVectors) else LEARNED if learned else {}
+    sized = schedule_for(num_texts, MOST_LEARNED if learned and len(state.names) > 1 else MOST)
+    state.select_model(state.model_name, state.architecture, {**sized, **width})

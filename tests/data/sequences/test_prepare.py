@@ -35,7 +35,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         (pieces, "ROWS", 7),
         (pieces, "BYTES", 150),
         (batches, "ROWS", 20),
-        (prepare, "ROWS", 16),
+        (prepare, "PART", 16),
         (prepare, "_BLOCK", 2),
         (parts, "_NAMES", 3),
     ):
@@ -189,7 +189,7 @@ def test_sequences_whose_hashes_are_equal_stay_apart(tmp_path: Path, monkeypatch
 def test_real_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(pieces, "BYTES", 2**20)
     monkeypatch.setattr(batches, "ROWS", 2**18)
-    monkeypatch.setattr(prepare, "ROWS", 2**17)
+    monkeypatch.setattr(prepare, "PART", 2**17)
     path = DATA / name
     if path.is_dir():
         (path,) = path.glob("*.inter*")

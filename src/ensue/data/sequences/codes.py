@@ -32,7 +32,7 @@ class Codes:
             values: categories, whole numbers, or anything that has a text.
         """
         if values.dtype.is_integer() and values.dtype not in (pl.UInt64, pl.Int128, pl.UInt128) and self._near(values):
-            places = values.to_numpy().astype(np.int64) - self._least
+            places = np.subtract(values.to_numpy(), self._least, dtype=np.int64)
             codes: Ids = self._by_number[places]
             if (codes < 0).any():
                 new = values.filter(codes < 0).unique(maintain_order=True)

@@ -37,7 +37,6 @@ from ensue.data.sequences.dataset import (
     sorted_note,
 )
 from ensue.data.sequences.parts import PartReader, merged, ordered, write_part
-from ensue.data.sequences.pieces import ROWS
 from ensue.data.sequences.prepared import FORMAT, Counts, Writer, flush, is_prepared
 from ensue.data.sequences.rows import holds_lists, layout_of
 from ensue.data.sequences.sessions import check_gap, cut
@@ -50,6 +49,8 @@ from ensue.vocabulary import FIRST, Vocabulary
 
 Progress = Callable[[str, int, int], None]
 """Told what is done, how many rows of it, and of how many; 0 where that is not known."""
+PART = 2**20
+"""Events of a part, and of a window of all parts, about: what is sorted should fit the processor's cache."""
 MOST_BITS = 12
 _BLOCK = 13
 _ROOM = {True: 100, False: 160}
@@ -119,7 +120,7 @@ def _prepare(
 ) -> tuple[SequencesReport, Counts]:
     rows = sum(source.rows or _guess(source, options) for source in sources)
     exact = rows if all(source.rows for source in sources) else 0
-    bits = min((-(-rows // ROWS) - 1).bit_length() if rows > ROWS else 0, MOST_BITS)
+    bits = min((-(-rows // PART) - 1).bit_length() if rows > PART else 0, MOST_BITS)
     read = _plan(sources, options, sort, gap)
     if not _start(work, {**read, "bits": bits, "polars": pl.__version__}):
         _require_room(work, rows * _ROOM[all(source.whole_numbers for source in sources)])
@@ -187,13 +188,13 @@ def _merge(
 
 
 def _windows(places: Sequence[Path], rows: int) -> list[int]:
-    """Rows of the log between which sequences begin that have about as many events as a piece has rows."""
+    """Rows of the log between which sequences begin that have about ``PART`` events."""
     events = np.zeros((rows >> _BLOCK) + 1)
     for place in places:
         first = np.fromfile(place.with_suffix(".first"), np.int64)
         lengths = np.fromfile(place.with_suffix(".lengths"), np.int64)
         events += np.bincount(first >> _BLOCK, lengths, minlength=len(events))
-    window = np.cumsum(events).astype(np.int64) // ROWS
+    window = np.cumsum(events).astype(np.int64) // PART
     return [*((np.flatnonzero(np.diff(window)) + 1) << _BLOCK).tolist(), rows]
 
 

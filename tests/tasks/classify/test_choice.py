@@ -80,4 +80,4 @@ def test_a_blend_aligns_pairs_unless_a_pooling_is_set() -> None:
         for _ in each.fit(texts):
             pass
     assert (made.settings.pooling, made.settings.tuned) == (ALIGNMENT, False)  # type: ignore[union-attr]
-    assert own.settings.pooling == "mean"  # type: ignore[union-attr]
+    assert (own.settings.pooling, own.settings.tuned) == ("mean", True)  # type: ignore[union-attr]

@@ -110,7 +110,7 @@ class ClassifyState:
         _, settings, schedule = MODELS[name]
         own = {field.name for part in (settings, schedule) if part is not None for field in fields(part)}
         changes = {**(TABLE_2[architecture] if schedule is not None else {}), **(sized or {})}
-        if architecture == "pair" and self.options.get("encoder") is None:
+        if architecture == "pair" and self.options.get("encoder") is None and "pooling" not in self.options:
             changes |= PAIRED.get(name, {})
         changes |= self.options
         self.model_name = name

@@ -27,9 +27,9 @@ BOUNDS = {
     "hooks by hasattr": 0,
     "look-ups of facts": 0,
     "files that branch on a task": 1,
-    "late imports": 56,
+    "late imports": 57,
     "files above 400 lines": 0,
-    "lines": 56_250,
+    "lines": 58_900,
 }
 NUMBERED = "ensue.tasks.link.index.vector_index"
 """Its ``manifest["next"]`` is the number of the next shard, no task."""

@@ -123,11 +123,10 @@ def evaluate(
     """Score a model on data it has not seen, counting beside it; the table also goes into its CARD.md."""
     reading = Reading(**options)
     chosen = tasks.of_folder(folder, context)
-    from ensue.cli.scoring import Wanted  # the evaluator, which imports every task
-    from ensue.cli.scoring import evaluate as score
+    from ensue.cli import scoring  # the evaluator, which imports every task
 
-    wanted = Wanted(output=output, per_example=per_example, verdicts=verdicts, json=json)
-    score(chosen, folder, reading.data(data), protocol, at, reading, wanted)
+    wanted = scoring.Wanted(output=output, per_example=per_example, verdicts=verdicts, json=json)
+    scoring.evaluate(chosen, folder, reading.data(data), protocol, at, reading, wanted)
 
 
 @app.command()
@@ -161,11 +160,10 @@ def compare(
     for name in names:
         require_settings(task, name, settings)
     entries = [[make(task, name, settings=settings, seed=seed) for seed in range(seeds)] for name in names]
-    from ensue.cli.scoring import Wanted  # the evaluator, which imports every task
-    from ensue.cli.scoring import compare as score
+    from ensue.cli import scoring  # the evaluator, which imports every task
 
-    wanted = Wanted(output=output, per_example=per_example, verdicts=verdicts, json=json)
-    score(chosen, entries, reading.data(data), test, valid, protocol, at, reading, wanted)
+    wanted = scoring.Wanted(output=output, per_example=per_example, verdicts=verdicts, json=json)
+    scoring.compare(chosen, entries, reading.data(data), test, valid, protocol, at, reading, wanted)
 
 
 @app.command()

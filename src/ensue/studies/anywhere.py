@@ -78,7 +78,9 @@ def run(data: Path, request: Request) -> Study:
         found = _cell(trainings, cut, rivals, request.seeds if cut.learned <= plan.seeds_up_to else 1)
         tables["verdicts"].append(found["verdict"])
         tables["rows"] += found["rows"]
-    for cut in {cut.data: cut for cut in cuts if cut.task == "next"}.values():  # the last of a set learns most
+    for cut in {
+        cut.data: cut for cut in cuts if isinstance(cut.train, Histories)
+    }.values():  # the last of a set learns most
         tables["leaks"] += _leaks(trainings, cut)
     return Study("anywhere", tables, page.write(tables, absent, quick=request.quick), page.draw(tables))
 

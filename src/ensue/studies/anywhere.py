@@ -78,9 +78,8 @@ def run(data: Path, request: Request) -> Study:
         found = _cell(trainings, cut, rivals, request.seeds if cut.learned <= plan.seeds_up_to else 1)
         tables["verdicts"].append(found["verdict"])
         tables["rows"] += found["rows"]
-    for cut in {
-        cut.data: cut for cut in cuts if isinstance(cut.train, Histories)
-    }.values():  # the last of a set learns most
+    largest = {cut.data: cut for cut in cuts if isinstance(cut.train, Histories)}  # the last of a set learns most
+    for cut in largest.values():
         tables["leaks"] += _leaks(trainings, cut)
     return Study("anywhere", tables, page.write(tables, absent, quick=request.quick), page.draw(tables))
 

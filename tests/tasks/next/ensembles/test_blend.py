@@ -155,7 +155,8 @@ def test_the_network_has_its_own_number() -> None:
         torch.testing.assert_close(model(batch).scores[:, FIRST:], 0.3 * model.network(batch).scores[:, FIRST:])
 
 
-def test_the_numbers_are_the_likeliest_on_the_held_out_part() -> None:
+def test_the_numbers_are_the_likeliest_on_the_held_out_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.tasks.next.ensembles.blend.ENOUGH", 0)
     model, vocabulary = blend(0.0)
     held = Histories.of([History(tuple(text)) for text in ("abcab", "baacd", "feda", "abdda", "cabcb")], vocabulary)
     model.finish(Histories.of([*PAST, History(("a", "a"))], vocabulary), held, None)  # a repeat: nothing is ruled out
@@ -274,3 +275,34 @@ def test_a_training_ends_early_where_the_network_adds_nothing() -> None:
     assert {report.epoch for report in reports if report.stage == "refit"} == {1}
     assert "left out" in made.metadata.ended and made.metadata.epochs == 1
     assert float(network_of(made).scale) == 0
+
+
+def test_chances_are_those_of_the_whole_catalogue() -> None:
+    """Of 300 values one follows another three times in four; with other numbers held-out targets are less likely."""
+    random = np.random.default_rng(0)
+    walks = []
+    for start in random.integers(0, 300, 900):
+        walks.append(History((f"v{start}", f"v{start ^ 1 if random.random() < 0.75 else random.integers(0, 300)}")))
+    learned = Histories.of(walks[:800])
+    torch.manual_seed(1)
+    model = Blend(BlendSettings(dim=8, neighbours=3), len(learned.vocabulary)).eval()
+    held = Histories.of(walks[800:]).encode(learned.vocabulary, drop_unknown=True)
+    model.finish(learned, held, None)
+    windows = Windows(held, model.reach)
+    batch = windows.batch(np.arange(len(windows)))
+    with torch.no_grad():
+        scores = model(batch).scores
+    found = [float((power * scores).log_softmax(1).gather(1, batch.targets[:, None]).sum()) for power in (0.8, 1, 1.25)]
+    assert found[1] == max(found)
+
+
+def test_where_little_is_held_out_counts_are_weighed_on_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All learned sessions come back to what was two before; the few held-out ones end before they could."""
+    monkeypatch.setattr("ensue.tasks.next.ensembles.blend.SURE", float("inf"))
+    random = np.random.default_rng(0)
+    pairs = [(f"v{first}", f"v{second}") for first, second in random.integers(0, 30, (205, 2)) if first != second]
+    learned = Histories.of([History((*pair, pair[0])) for pair in pairs[:190]])
+    torch.manual_seed(1)
+    model = Blend(BlendSettings(dim=8, neighbours=3), len(learned.vocabulary)).eval()
+    model.finish(learned, Histories.of([History(pair) for pair in pairs[190:]], learned.vocabulary), None)
+    assert model.idle and float(model.repeat[1]) > 1

@@ -15,7 +15,9 @@ far back stands what comes again, but neither knows anything else. They meet fou
 ``lean`` is the one with the best NDCG@20 on the held-out part, at weight 1 of the network and of the neighbours. All
 other numbers are a conditional logit over the ``CANDIDATES`` that rank highest there, where the first ranks are
 decided: over the whole catalogue the likelihood is one of its tail. Where a likelihood-ratio test (Wilks 1938) cannot
-tell the sum from one without the network, the network is left out. After that all learn everything.
+tell the sum from one without the network, the network is left out. Last, all numbers are multiplied by one, so that
+held-out targets are likeliest among the whole catalogue: no order changes, but what the values that only a history
+knows are compared with. After that all learn everything.
 
 =====================  =========================================================
 network                :class:`ensue.tasks.next.models.core.CORE`
@@ -32,6 +34,7 @@ No paper's model; what it is better at than either part is measured by ``ensue c
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import cast
 
@@ -40,7 +43,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ensue import metrics
 from ensue.data.histories import Histories, Index, entries_of
 from ensue.settings import Size
 from ensue.tasks.next.baselines.counting import CountingSettings, Markov
@@ -48,8 +50,9 @@ from ensue.tasks.next.baselines.interpolated import Interpolated
 from ensue.tasks.next.baselines.repeats import own_values
 from ensue.tasks.next.baselines.session_knn import VSKNN, VSKNNSettings
 from ensue.tasks.next.batch import Batch, Output
-from ensue.tasks.next.dataset import Windows, hide_seen, repeats
+from ensue.tasks.next.dataset import hide_seen, repeats
 from ensue.tasks.next.ensembles.conditional_logit import fit, likelihood
+from ensue.tasks.next.ensembles.held_out import drawn, likeliest_power, mean_gain
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.models.core import CORE, CORESettings
 from ensue.vocabulary import FIRST
@@ -79,10 +82,8 @@ LEAST = 0.02
 """The network's say at least: it orders what no other part knows."""
 CANDIDATES = 50
 """Candidates with which a target is compared; more of them, and the first ranks count for less (same data)."""
-AT = 20
-"""Length of the list whose NDCG chooses how far candidates lean."""
-TRIED = 20_000
-"""Held-out targets, drawn at random, on which the numbers are chosen."""
+ENOUGH, FOLDS = 1_000, 5
+"""With fewer held-out targets than the first, numbers of counts alone are learned from as many parts of all as well."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,7 +217,7 @@ class Blend(nn.Module):
         """
         self.remember(learned)
         if valid is not None:
-            self._choose(valid, hide=not repeats(learned))
+            self._choose(learned, valid, hide=not repeats(learned))
         elif isinstance(earlier, Blend):
             self.take(earlier)
 
@@ -288,18 +289,23 @@ class Blend(nn.Module):
         self.mix.fill_(max(mix, 0.0))
         self.repeat.copy_(numbers[4:])
 
+    def _set_counted(self, numbers: Tensor) -> None:
+        """The same without the network."""
+        self._set(functional.pad(numbers, (1, 0)))
+        self.scale.zero_()
+
     @torch.no_grad()
-    def _choose(self, valid: Histories, *, hide: bool) -> None:
+    def _choose(self, learned: Histories, valid: Histories, *, hide: bool) -> None:
         """How far to lean, and then all other numbers: twice, since they say which candidates rank highest."""
         self.eval()
-        tried, hidden = self._drawn(valid), valid if hide else None
+        tried, hidden = drawn(self, valid, self.weight.device), valid if hide else None
         self._recalled = {}  # to find them takes longest, and no number changes them
         self._set(torch.tensor([1.0, 1.0, *(0.0 for _ in PRIOR[2:])]))
         gains: dict[float, float] = {}
         leans = list(LEANS)
         for lean in leans:
             self.lean.fill_(lean)
-            gains[lean] = self._gain(tried, hidden)
+            gains[lean] = mean_gain(self, tried, hidden)
             if lean == leans[-1] == max(gains, key=lambda lean: gains[lean]) < FARTHEST:
                 leans.append(2 * lean)
         self.lean.fill_(max(gains, key=lambda lean: gains[lean]))
@@ -312,30 +318,26 @@ class Blend(nn.Module):
         counted = fit(features[..., 1:], prior[1:], SPREAD)
         self.idle = likelihood(features, numbers) - likelihood(features[..., 1:], counted) < SURE
         if self.idle:
-            self._set(functional.pad(counted, (1, 0)))
-            self.scale.zero_()
+            self._set_counted(counted)
+            if len(features) < ENOUGH:
+                features = torch.cat([features, *self._cross_fitted(learned, hide=hide)])
+                self._set_counted(fit(features[..., 1:], prior[1:], SPREAD))
+        power = likeliest_power(self, tried, hidden) if len(self.beside) - FIRST > CANDIDATES else 1.0
+        for part in (self.scale, self.weight, self.step, self.mix, self.repeat):
+            part.mul_(power)
         self._recalled = None
 
-    def _drawn(self, valid: Histories) -> list[tuple[Index, Batch]]:
-        """Held-out windows drawn at random, of about ``TRIED`` targets: where each target step stands, and batches."""
-        windows, found, num_targets = Windows(valid, self.reach), [], 0
-        order = np.random.default_rng(0).permutation(len(windows))
-        for at in range(0, len(order), 64):
-            index = order[at : at + 64]
-            found.append((windows.positions(index), windows.batch(index).to(self.weight.device)))
-            num_targets += found[-1][1].num_targets
-            if num_targets >= TRIED:
-                break
-        return found
-
-    def _gain(self, tried: list[tuple[Index, Batch]], hidden: Histories | None) -> float:
-        """NDCG on some targets; what ``hidden`` holds before is no candidate."""
-        found: list[Tensor] = []
-        for positions, batch in tried:
-            scores = self(batch).scores.cpu()
-            shown = scores if hidden is None else hide_seen(scores, hidden, positions)
-            found.append(metrics.ranks(shown, batch.targets.cpu()))
-        return float(metrics.gain(torch.cat(found).double().numpy(), AT).mean())
+    def _cross_fitted(self, learned: Histories, *, hide: bool) -> Iterator[Tensor]:
+        """The features of the targets in each of ``FOLDS`` parts, by counts of all others."""
+        fold = np.arange(len(learned)) % FOLDS
+        for number in range(FOLDS):
+            part = Blend(self.settings, len(self.beside)).eval()
+            part.take(self)
+            for counts in (part.memory, part.following, part.interpolated):
+                counts.count(learned.select(fold != number))
+            held = learned.select(fold == number)
+            held = held.keep(part.memory.totals.numpy()[held.ids] > 0)
+            yield part._features(drawn(part, held, torch.device("cpu")), held if hide else None)
 
     def _features(self, tried: list[tuple[Index, Batch]], hidden: Histories | None) -> Tensor:
         """(targets, 1 + candidates, parts) what each part knows of a target and of the highest others.

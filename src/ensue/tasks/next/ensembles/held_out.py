@@ -1,0 +1,62 @@
+"""Held-out targets of an ensemble: some of them drawn, how they rank, and by which power their chances are right."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ensue import metrics
+from ensue.data.histories import Histories, Index
+from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.dataset import Windows, hide_seen
+from ensue.tasks.next.model import Model
+
+AT = 20
+"""Length of the list whose NDCG chooses how far candidates lean."""
+POWERS = tuple(2.0 ** (step / 4) for step in range(-2, 13))
+"""What the numbers may be multiplied by in the end: what stands beyond the candidates makes chances too even."""
+POWERED = 2_000
+"""Held-out targets, about, on which that is chosen."""
+TRIED = 20_000
+"""Held-out targets, drawn at random, on which the numbers are chosen."""
+
+
+def drawn(model: Model, valid: Histories, device: torch.device) -> list[tuple[Index, Batch]]:
+    """Windows drawn at random, of about ``TRIED`` targets: where each target step stands, and batches."""
+    windows, found, num_targets = Windows(valid, model.reach), [], 0
+    order = np.random.default_rng(0).permutation(len(windows))
+    for at in range(0, len(order), 64):
+        index = order[at : at + 64]
+        found.append((windows.positions(index), windows.batch(index).to(device)))
+        num_targets += found[-1][1].num_targets
+        if num_targets >= TRIED:
+            break
+    return found
+
+
+def mean_gain(model: Model, tried: list[tuple[Index, Batch]], hidden: Histories | None) -> float:
+    """NDCG on some targets; what ``hidden`` holds before is no candidate."""
+    found: list[Tensor] = []
+    for positions, batch in tried:
+        scores = model(batch).scores.cpu()
+        shown = scores if hidden is None else hide_seen(scores, hidden, positions)
+        found.append(metrics.ranks(shown, batch.targets.cpu()))
+    return float(metrics.gain(torch.cat(found).double().numpy(), AT).mean())
+
+
+def likeliest_power(model: Model, tried: list[tuple[Index, Batch]], hidden: Histories | None) -> float:
+    """Of ``POWERS`` the one under which some targets are likeliest among all."""
+    sums, num_targets = torch.zeros(len(POWERS)), 0
+    for positions, batch in tried:
+        scores = model(batch).scores.cpu()
+        if hidden is not None:
+            hide_seen(scores, hidden, positions)
+        own = scores.gather(1, batch.targets.cpu()[:, None])[:, 0]
+        some = ~own.isneginf()
+        for at, power in enumerate(POWERS):
+            sums[at] += (power * own - (power * scores).logsumexp(1))[some].sum()
+        num_targets += batch.num_targets
+        if num_targets >= POWERED:
+            break
+    return float(POWERS[int(sums.argmax())])

@@ -21,7 +21,7 @@ texts = Texts.of(records)
 print(f"{len(texts)} texts")
 
 # %% Train attention by eigenvector centrality, small.
-predictor = make("classify", "centrality", settings={"hidden": 16, "dim": 16, "head": 16, "epochs": 8})
+predictor = make("classify", "centrality", settings={"hidden": 16, "dim": 16, "head": 16})
 for _ in predictor.fit(texts):
     pass
 

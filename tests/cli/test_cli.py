@@ -50,6 +50,7 @@ def test_help_lists_the_verbs(ensue: Ensue) -> None:
     verbs = re.findall(r"^│ ([a-z]+) ", ran.out, re.MULTILINE)
     assert verbs == [
         "check",
+        "prepare",
         "fit",
         "evaluate",
         "compare",

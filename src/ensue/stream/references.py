@@ -133,9 +133,9 @@ class Nightly:
 def history_tensors(histories: Histories) -> dict[str, Tensor]:
     """Histories as tensors."""
     return {
-        "ids": torch.from_numpy(histories.ids),
-        "times": torch.from_numpy(histories.times),
-        "offsets": torch.from_numpy(histories.offsets),
+        "ids": torch.from_numpy(np.require(histories.ids, requirements="W")),
+        "times": torch.from_numpy(np.require(histories.times, requirements="W")),
+        "offsets": torch.from_numpy(np.require(histories.offsets, requirements="W")),
     }
 
 

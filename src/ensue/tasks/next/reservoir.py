@@ -70,9 +70,9 @@ class Reservoir:
     def tensors(self) -> dict[str, Tensor]:
         """Everything but size, seed and vocabulary."""
         return {
-            "ids": torch.from_numpy(self.histories.ids),
-            "offsets": torch.from_numpy(self.histories.offsets),
-            "times": torch.from_numpy(self.histories.times),
+            "ids": torch.from_numpy(np.require(self.histories.ids, requirements="W")),
+            "offsets": torch.from_numpy(np.require(self.histories.offsets, requirements="W")),
+            "times": torch.from_numpy(np.require(self.histories.times, requirements="W")),
             "keys": torch.from_numpy(self.keys.view(np.int64)),
             "seen": torch.tensor(self.seen),
         }

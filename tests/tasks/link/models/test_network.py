@@ -216,7 +216,7 @@ def test_the_loss_is_that_of_the_cosines(loss: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "value", "message"), [
-    ("encoder", "bert", "encoder is 'bert'; choose from ast, cnn, gru, bigru"),
+    ("encoder", "bert", "encoder is 'bert'; choose from ast, cnn, gru, bigru, bag"),
     ("loss", "hinge", "loss is 'hinge'; choose from triplet, contrastive"),
     ("heads", 0, "heads is 0; it must be at least 1"),
     ("max_words", 0, "max_words is 0; it must be at least 1"),

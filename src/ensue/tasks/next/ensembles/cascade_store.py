@@ -36,11 +36,14 @@ class CascadeStore(nn.Module):
         self._state: list[int] = []
 
     def count(self, histories: Histories) -> None:
-        """Add encoded cascades as the latest; where they have no clock all happens at 0."""
+        """Add encoded cascades as the latest; where they have no clock all happens at 0.
+
+        Columns of a file may be read-only, which torch does not know: those are copied.
+        """
         times = histories.times if histories.timed else np.zeros(len(histories.ids))
         self.starts = torch.cat([self.starts, torch.from_numpy(histories.offsets[1:]) + self.starts[-1]])
         self.values = torch.cat([self.values, torch.from_numpy(histories.ids.astype(np.int32))])
-        self.times = torch.cat([self.times, torch.from_numpy(times)])
+        self.times = torch.cat([self.times, torch.from_numpy(np.require(times, requirements="W"))])
 
     def grow(self, num_ids: int) -> CascadeStore:
         """The same cascades with room for more ids."""

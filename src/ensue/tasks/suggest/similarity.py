@@ -54,7 +54,7 @@ class Similarity:
         numbers = {word: number for number, word in enumerate(distinct)}
         topics = _of_length_one(np.stack([rows[[numbers[word] for word in words]].sum(0) for words in held]))
         last, every = {*held[-1]}, {word for words in held[len(texts) :] for word in words}
-        whole = sum(weight[word] for word in last)
+        whole = sum(weight[word] for word in held[-1])  # in their order: a set has another in every process
         table = np.empty((len(texts), len(SIMILAR)))
         for row, words in enumerate(held[: len(texts)]):
             own, near, before = (sum(weight[word] for word in words if word in some) for some in (weight, last, every))

@@ -125,6 +125,7 @@ def test_suggestions_follow_each_letter(served: str, visit: Open) -> None:
     field.fill("relief fund form")
     field.press("Enter")
     assert page.locator("#panel-searches .steps li").count() == steps + 1
+    page.wait_for_timeout(500)  # longer than a pause between letters: nobody asks for what stands in the field no more
     page.wait_for_selector(answered)
 
 

@@ -95,7 +95,11 @@ function withTrail(view, left, pick) {
     if (!state.values.length && !prefix && !kind.typed) rest(view);
     else ask(view, { record: structuredClone(record), prefix, live: Boolean(prefix) });
   };
-  const suggest = kind.typed ? later(110, (prefix) => { if (pick) pick.clear(); follow(view.steps.state, prefix); }) : null;
+  const suggest = kind.typed ? later(110, (prefix) => {
+    if (prefix !== view.steps.field.value) return; // entered, or another example picked, since the last letter
+    if (pick) pick.clear();
+    follow(view.steps.state, prefix);
+  }) : null;
   view.steps = trail(kind, offered, view.name, changed, suggest);
   view.caption = make("div", { class: "caption" });
   view.subject.replaceChildren(view.caption, view.steps.box);

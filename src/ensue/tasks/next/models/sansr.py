@@ -95,10 +95,11 @@ class Block(nn.Module):
         joined: Tensor = self.joined(self.dropout(heads.transpose(-3, -2).flatten(-2)))
         return joined
 
-    def attend(self, vectors: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Eqs. 1-2: every event of a row sees every other. (rows, time, dim), (rows, heads, time, time) weights."""
+    def attend(self, vectors: Tensor, mask: Tensor, asked: slice = slice(None)) -> tuple[Tensor, Tensor]:
+        """Eqs. 1-2: the ``asked`` events of a row see every other. (rows, asked, dim), (rows, heads, asked, time)."""
         normed = self.before(vectors)
-        queries, keys, values = (self.split(part(normed)) for part in (self.query, self.key, self.value))
+        queries = self.split(self.query(normed[:, asked]))
+        keys, values = (self.split(part(normed)) for part in (self.key, self.value))
         scores = queries @ keys.transpose(-1, -2) / vectors.shape[-1] ** 0.5
         weights = masked_softmax(scores, mask[:, None, None, :])
         return self.join(weights @ values), weights
@@ -165,21 +166,44 @@ class SANSR(nn.Module):
         return items
 
     def _prefixes(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The paper's form: a row a prefix, its latest ``length`` clicks, the latest at the end."""
+        """The paper's form: a row a prefix, its latest ``length`` clicks, the latest at the end.
+
+        Prefixes of like length share a tensor (up to 8 clicks, 16, 32, …), so that few of its rows are padding.
+        """
         row, step = batch.target_mask.nonzero(as_tuple=True)
-        length = min(self.settings.length, batch.ids.shape[1])
-        where = step[:, None] - torch.arange(length - 1, -1, -1, device=step.device)
-        mask = (where >= 0) & batch.mask[row[:, None], where.clamp(min=0)]
-        ids = torch.where(mask, batch.ids[row[:, None], where.clamp(min=0)], PADDING)
-        vectors = self._embed(ids) + self._distances()[:length].flip(0)
-        weights = torch.zeros(len(row), 1, 1, length, device=step.device)
-        for block in self.blocks:
-            assert isinstance(block, Block)
-            attended, weights = block.attend(vectors, mask)
-            vectors = block.feed(attended, vectors)
         heeded = torch.zeros(batch.mask.shape + batch.mask.shape[1:], device=step.device)
-        heeded[row[:, None], step[:, None], where.clamp(min=0)] += weights[:, :, -1].mean(1).detach() * mask
-        return vectors[:, -1], heeded
+        sessions = self.items.weight.new_zeros(len(row), self.settings.dim)
+        left, width = torch.ones_like(step, dtype=torch.bool), 8
+        longest = min(self.settings.length, batch.ids.shape[1])
+        while left.any():
+            fits = left & (step < width) if width < longest else left
+            left, width = left & ~fits, 2 * width
+            at = fits.nonzero()[:, 0]
+            where = step[at, None] - torch.arange(min(width // 2, longest) - 1, -1, -1, device=step.device)
+            vectors, weights, mask = self._latest(batch, row[at], where)
+            sessions = sessions.index_copy(0, at, vectors)
+            heeded[row[at, None], step[at, None], where.clamp(min=0)] += weights * mask
+        return sessions, heeded
+
+    def _latest(self, batch: Batch, row: Tensor, where: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The vector of the last of some events, their weights (a mean over heads), and which of them are there.
+
+        Args:
+            batch: with the events.
+            row: (prefixes,) whose events.
+            where: (prefixes, events) which steps of it, the last one at the end; before the first is negative.
+        """
+        seen = where.clamp(min=0)
+        mask = (where >= 0) & batch.mask[row[:, None], seen]
+        vectors = self._embed(torch.where(mask, batch.ids[row[:, None], seen], PADDING))
+        vectors = vectors + self._distances()[: where.shape[1]].flip(0)
+        weights = vectors.new_zeros(len(row), 1, 1, 1)
+        for depth, block in enumerate(self.blocks, 1):
+            assert isinstance(block, Block)
+            asked = slice(-1, None) if depth == len(self.blocks) else slice(None)  # the rest of the last is unread
+            attended, weights = block.attend(vectors, mask, asked)
+            vectors = block.feed(attended, vectors[:, asked])
+        return vectors[:, -1], weights[:, :, -1].mean(1).detach(), mask
 
     def _distances(self) -> Tensor:
         """(length, dim) the vector of each distance from the target click, 0 first."""

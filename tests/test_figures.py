@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import stat
+from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,62 +30,94 @@ def long_story(num_events: int) -> Explanation:
     return Explanation(values, (), rows, (1 / num_events,) * num_events, Answer(()))
 
 
-def test_the_cells_hold_the_weights_below_the_diagonal_and_the_answer_last() -> None:
-    heat = figures.dependency(STORY).data[0]
-    assert [list(row) for row in heat.z] == [
-        [None, None, None],
-        [1.0, None, None],
-        [0.25, 0.75, None],
-        [0.5, 0.2, 0.3],
+def named(figure: Any, name: str) -> list[Any]:
+    return [trace for trace in figure.data if trace.name == name]
+
+
+def drawn(figure: Any) -> list[tuple[float, int, float, int, float]]:
+    """The lines: from where (x, row) to where, and how wide."""
+    found = []
+    for trace in named(figure, "leaned on"):
+        for at in range(0, len(trace.x), 3):
+            assert trace.x[at + 2] is trace.y[at + 2] is None
+            found.append((trace.x[at], trace.y[at], trace.x[at + 1], trace.y[at + 1], trace.line.width))
+    return sorted(found)
+
+
+def test_a_line_joins_each_event_to_what_it_leaned_on_as_wide_as_the_weight() -> None:
+    # a at 0 h, b at .025 h, a at 2 h, and the answer 6 % of the span later, at 2.12 h.
+    assert drawn(figures.cascade(STORY)) == [
+        (0.0, 0, 0.025, 1, 7.0),  # 1.0
+        (0.0, 0, 2.0, 2, 2.5),  # .25
+        (0.0, 0, pytest.approx(2.12), 3, 4.0),  # .5
+        (0.025, 1, 2.0, 2, 5.5),  # .75
+        (0.025, 1, pytest.approx(2.12), 3, 2.5),  # .2
+        (2.0, 2, pytest.approx(2.12), 3, 2.5),  # .3
     ]
 
 
 def test_a_value_that_comes_twice_has_two_rows() -> None:
-    layout = figures.dependency(STORY).layout
+    layout = figures.cascade(STORY).layout
     assert list(layout.yaxis.tickvals) == [0, 1, 2, 3]
     assert list(layout.yaxis.ticktext) == ["a", "b", "a", "next"]
-    assert list(layout.xaxis.ticktext) == ["a", "b", "a"]
     assert layout.yaxis.autorange == "reversed"
+    assert layout.xaxis.title.text == "h after the first event"
     assert layout.title.text == "Weights: what the model leaned on, not causes"
 
 
-def test_a_cell_tells_both_values_the_weight_and_the_time_between() -> None:
-    text = figures.dependency(STORY).data[0].text
-    assert text[1][0] == "b leaned on a<br>weight 1.000<br>1.5 min between"
-    assert text[2][1] == "a leaned on b<br>weight 0.750<br>1.98 h between"  # 7110 s / 3600
-    assert text[3][2] == "next leaned on a<br>weight 0.300"
+def test_an_event_is_as_large_as_what_later_ones_leaned_on_it() -> None:
+    (events,) = named(figures.cascade(STORY), "events")
+    assert list(events.marker.size) == [
+        20.0,
+        pytest.approx(8 + 12 * 0.95 / 1.75),
+        pytest.approx(8 + 12 * 0.3 / 1.75),
+        8,
+    ]
+    assert list(events.marker.symbol) == ["circle"] * 3 + ["diamond-open"]
+    assert events.text[0] == "a: later ones leaned 1.75 on it"
 
 
-def test_without_a_clock_a_cell_tells_no_time() -> None:
-    assert "between" not in str(figures.dependency(long_story(3)).data[0].text)
+def test_a_line_tells_both_values_the_weight_and_the_time_between() -> None:
+    (weights,) = named(figures.cascade(STORY), "weights")
+    assert weights.text[0] == "b leaned on a<br>weight 1.000<br>1.5 min between"
+    assert weights.text[1] == "a leaned on b<br>weight 0.750<br>1.98 h between"  # 7110 s / 3600
+    assert weights.text[3] == "next leaned on a<br>weight 0.500"
+    assert (weights.x[0], weights.y[0]) == (0.0125, 0.5)
+
+
+def test_without_a_clock_events_stand_at_equal_distances_and_no_line_tells_a_time() -> None:
+    figure = figures.cascade(long_story(3))
+    assert [line[:4] for line in drawn(figure)][:2] == [(0.0, 0, 1.0, 1), (0.0, 0, 2.0, 2)]
+    assert "between" not in str(named(figure, "weights")[0].text)
+    assert figure.layout.xaxis.title.text == "event"
 
 
 @pytest.mark.parametrize("num_events", [2, 60])
-def test_short_and_long_histories_have_a_triangle_and_an_answer(num_events: int) -> None:
-    heat = figures.dependency(long_story(num_events)).data[0]
-    filled = [sum(cell is not None for cell in row) for row in heat.z]
-    assert filled == [*range(num_events), num_events]
-    assert {len(row) for row in heat.z} == {num_events}
+def test_of_long_histories_the_strongest_sources_alone_are_drawn(num_events: int) -> None:
+    figure = figures.cascade(long_story(num_events))
+    by_target = Counter(line[3] for line in drawn(figure))
+    assert len(figure.layout.yaxis.ticktext) == num_events + 1
+    assert max(by_target.values()) == min(3, num_events)
+    assert all(1 / target >= 0.05 for target in by_target if target < num_events)
 
 
-def test_true_edges_are_outlined_where_the_earlier_value_may_infect_the_later() -> None:
-    # (b, a): the third event after the second, row 2, column 1. (a, c) and the pair (a, a) are not in this history.
-    outline = figures.dependency(STORY, truth={("b", "a"), ("a", "c")}).data[1]
-    assert outline.name == "true edge"
-    assert list(outline.x) == [0.5, 1.5, 1.5, 0.5, 0.5, None]
-    assert list(outline.y) == [1.5, 1.5, 2.5, 2.5, 1.5, None]
+def test_true_edges_are_dashed_where_the_earlier_value_may_infect_the_later() -> None:
+    # (b, a): the third event after the second. (a, c) and the pair (a, a) are not in this history.
+    (true,) = named(figures.cascade(STORY, truth={("b", "a"), ("a", "c")}), "true edge")
+    assert (list(true.x), list(true.y)) == ([0.025, 2.0, None], [1, 2, None])
+    assert true.line.dash == "dot"
 
 
-def test_without_truth_nothing_is_outlined() -> None:
-    assert len(figures.dependency(STORY).data) == 1
+def test_without_truth_nothing_is_dashed() -> None:
+    assert named(figures.cascade(STORY), "true edge") == []
 
 
 def test_a_value_is_text_never_markup() -> None:
     label = '<a href="x">&</a>'
     story = Explanation((label, "b"), (), ((0.0, 0.0), (1.0, 0.0)), (0.5, 0.5), Answer(()))
-    figure = figures.dependency(story)
-    assert figure.layout.xaxis.ticktext[0] == '&lt;a href="x"&gt;&amp;&lt;/a&gt;'
-    assert "<a" not in str(figure.data[0].text)
+    figure = figures.cascade(story)
+    assert figure.layout.yaxis.ticktext[0] == '&lt;a href="x"&gt;&amp;&lt;/a&gt;'
+    assert "<a" not in str([trace.text for trace in figure.data])
 
 
 class Fetches(HTMLParser):
@@ -106,7 +140,7 @@ def fetches(page: str) -> list[str]:
 def test_the_page_holds_all_it_needs(tmp_path: Path) -> None:
     path = tmp_path / "story.html"
     story = Explanation(("</script><img src='https://x'>", "b"), (), ((0.0,), (1.0,)), (0.5, 0.5), Answer(()))
-    figures.write_html(figures.dependency(story), path)
+    figures.write_html(figures.cascade(story), path)
     page = path.read_text(encoding="utf-8")
     assert fetches(page) == []
     assert "Plotly.newPlot" in page
@@ -114,12 +148,12 @@ def test_the_page_holds_all_it_needs(tmp_path: Path) -> None:
 
 
 def test_the_search_for_fetches_finds_one() -> None:
-    (found,) = fetches(figures.dependency(STORY).to_html(include_plotlyjs="cdn"))
+    (found,) = fetches(figures.cascade(STORY).to_html(include_plotlyjs="cdn"))
     assert found.startswith("script src=https://")
 
 
 def test_a_page_leaves_no_draft_behind(tmp_path: Path) -> None:
-    figures.write_html(figures.dependency(STORY), tmp_path / "story.html")
+    figures.write_html(figures.cascade(STORY), tmp_path / "story.html")
     assert [file.name for file in tmp_path.iterdir()] == ["story.html"]
 
 
@@ -127,9 +161,9 @@ def test_a_page_is_replaced_whole_and_readable_like_any_new_file(tmp_path: Path)
     path, other = tmp_path / "story.html", tmp_path / "other"
     path.write_text("old")
     other.write_text("")
-    figures.write_html(figures.dependency(STORY), path)
+    figures.write_html(figures.cascade(STORY), path)
     first = path.read_bytes()
-    figures.write_html(figures.dependency(STORY), path)
+    figures.write_html(figures.cascade(STORY), path)
     assert path.read_bytes() == first != b"old"
     assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(other.stat().st_mode)
 
@@ -138,9 +172,9 @@ def test_a_page_that_cannot_be_written_is_one_line_and_leaves_nothing(tmp_path: 
     path = tmp_path / "folder.html"
     path.mkdir()
     with pytest.raises(SettingError, match=r"folder\.html: the figure cannot be written there \(Is a directory\)"):
-        figures.write_html(figures.dependency(STORY), path)
+        figures.write_html(figures.cascade(STORY), path)
     with pytest.raises(SettingError, match="No such file or directory") as missing:
-        figures.write_html(figures.dependency(STORY), tmp_path / "no" / "story.html")
+        figures.write_html(figures.cascade(STORY), tmp_path / "no" / "story.html")
     assert "\n" not in str(missing.value)
     assert [file.name for file in tmp_path.iterdir()] == ["folder.html"]
 
@@ -180,7 +214,7 @@ def test_bars_and_lines_hold_a_series_each() -> None:
 def test_several_figures_share_a_page(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     bars = figures.bars("</body>", "axis", ["a"], {"": [1.0]})
-    figures.write_html(figures.dependency(STORY), path, bars, figures.lines("lines", "axis", ["a"], {"": [1.0]}))
+    figures.write_html(figures.cascade(STORY), path, bars, figures.lines("lines", "axis", ["a"], {"": [1.0]}))
     page = path.read_text(encoding="utf-8")
     assert fetches(page) == []
     for name in ("figure", "figure2", "figure3"):
@@ -191,7 +225,6 @@ def test_several_figures_share_a_page(tmp_path: Path) -> None:
 
 
 def test_a_model_that_weighs_nothing_between_events_has_its_answer_alone() -> None:
-
-    figure = figures.dependency(Explanation(("a", "b"), (), (), (0.25, 0.75), Answer(())))
-    assert [list(row) for row in figure.data[0].z] == [[None, None], [None, None], [0.25, 0.75]]
-    assert "next leaned on b" in figure.data[0].text[2][1]
+    figure = figures.cascade(Explanation(("a", "b"), (), (), (0.25, 0.75), Answer(())))
+    assert [(line[1], line[3]) for line in drawn(figure)] == [(0, 2), (1, 2)]
+    assert named(figure, "weights")[0].text[0].startswith("next leaned on b")

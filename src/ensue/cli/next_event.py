@@ -127,10 +127,10 @@ def show_explanation(found: Explanation) -> None:
 
 
 def draw(explanation: Explanation, path: Path) -> None:
-    """The heat map of who leaned on whom, as a page."""
+    """Who leaned on whom along time, as a page."""
     from ensue import figures
 
-    figures.write_html(figures.dependency(explanation), path)
+    figures.write_html(figures.cascade(explanation), path)
 
 
 def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, keep: int, json: bool) -> None:

@@ -27,7 +27,7 @@ def tell(seed: int, out: Path, serve: bool | None, host: str, port: int, html: P
     write_story(found, out / "story.json", seed)
     write_logs(found.story, out / "logs")
     if html:
-        figures.write_html(figures.dependency(found.explanation, truth=found.story.cascades.edges), html)
+        figures.write_html(figures.cascade(found.explanation, truth=found.story.cascades.edges), html)
         show.remark(f"wrote {html}")
     show.put_json({"folder": str(out), **found.to_dict()}) if as_json else _show(found)
     show.remark(f"wrote {out}; show it again with: ensue serve {out}/models/* --story {out}/story.json")

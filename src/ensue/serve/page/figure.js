@@ -62,7 +62,8 @@ function dressed(figure, colour, width, name) {
   for (const axis of [layout.xaxis, layout.yaxis]) dressAxis(axis, colour, size);
   for (const shape of layout.shapes || []) shape.line = { color: colour.muted, width: 1, dash: "dot" };
   figure.data.forEach((trace, place) => dressTrace(trace, place, colour, narrow));
-  if (kinds.has("heatmap")) asTable(figure, layout, narrow);
+  if (figure.data.some((trace) => trace.name === "events")) asCascade(layout, narrow, name);
+  else if (kinds.has("heatmap")) asTable(figure, layout, narrow);
   else if (kinds.has("bar")) asBars(figure, layout, narrow, name);
   else asGraph(figure, layout, width);
   return { data: figure.data, layout };
@@ -86,6 +87,8 @@ function dressTrace(trace, place, colour, narrow) {
     trace.textfont = { color: colour.ink, size: narrow ? 12 : 13 };
     trace.textposition = trace.x.map((x, at) => beside(x, trace.y[at]));
   } else if (trace.name === "arrows") trace.marker.color = colour.muted;
+  else if (trace.name === "leaned on") trace.line.color = colour.accent;
+  else if (trace.name === "events") trace.marker.color = colour.ink;
   else if (trace.line) Object.assign(trace.line, { color: colour.muted });
   if (trace.name === "connections") trace.opacity = 0.2 + 0.13 * trace.line.width;
 }
@@ -106,6 +109,16 @@ function asTable(figure, layout, narrow) {
   for (const axis of [layout.xaxis, layout.yaxis]) Object.assign(axis, { showgrid: false, showline: false, ticks: "" });
   layout.showlegend = false;
   if (narrow) for (const axis of [layout.xaxis, layout.yaxis]) axis.title = undefined;
+}
+
+// People along time: a row each, its name before it.
+function asCascade(layout, narrow, name) {
+  const labels = layout.yaxis.ticktext;
+  layout.height = Math.max(220, 34 * labels.length + 90);
+  layout.yaxis.ticktext = labels.map((label) => short(label, name, narrow ? 14 : 26));
+  for (const axis of [layout.xaxis, layout.yaxis]) Object.assign(axis, { ticks: "", showline: false, zeroline: false });
+  Object.assign(layout.xaxis, { nticks: narrow ? 4 : 8, tickangle: 0 });
+  layout.showlegend = false;
 }
 
 // Bars lie down, so that their names can be read.

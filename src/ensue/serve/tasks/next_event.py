@@ -55,7 +55,7 @@ class NextService(PlainService[NextPredictor, History]):
         (explanation,) = predictor.explain([question], drawn.k)
         choice = chosen(explanation.answer.choices, drawn.choice)
         if explanation.dependency:
-            figure = figures.dependency(explanation)
+            figure = figures.cascade(explanation)
         else:
             places = [place for place, value in enumerate(question.values) if value in predictor.vocabulary]
             figure = _bars(explanation, choice, places[max(0, len(places) - len(explanation.values)) :])

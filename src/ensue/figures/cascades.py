@@ -1,0 +1,141 @@
+"""A history as what it is: people (or clicks) along time, and a line from each to those that leaned on it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+import plotly.graph_objects as go
+
+from ensue.answers import Explanation
+
+UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+SOURCES = 3
+"""Lines that end at an event, at most: those of its strongest sources."""
+LEAST = 0.05
+"""Weights below this get no line."""
+WIDTHS = ((0.8, 7.0), (0.6, 5.5), (0.4, 4.0), (0.2, 2.5), (LEAST, 1.2))
+"""Lines of a weight of at least the first are as wide, in pixels, as the second."""
+
+
+class _Edge(NamedTuple):
+    source: int
+    target: int
+    weight: float
+
+
+def cascade(explanation: Explanation, *, truth: Collection[tuple[str, str]] | None = None) -> go.Figure:
+    """Events along time, each on a line of its own, joined to the earlier ones it leaned on.
+
+    A line is as wide as the weight; of each event the ``SOURCES`` strongest are drawn. The last row, "next", is the
+    answer, and the only one with lines where the model weighs nothing between events. Without times, or where all are
+    the same, events stand at equal distances. With ``truth``, pairs of values (from, to), true edges are dashed.
+    """
+    values, answered = explanation.values, bool(explanation.influence)
+    rows = [*(explanation.dependency or [()] * len(values)), *[explanation.influence] * answered]
+    labels = [html.escape(value, quote=False) for value in values] + ["next"] * answered
+    x, axis = _along(explanation, len(labels))
+    figure = go.Figure()
+    edges = [edge for target, row in enumerate(rows) for edge in _strongest(row[:target], target)]
+    if truth is not None:
+        pairs = [(row, column) for row in range(len(values)) for column in range(row)]
+        true = (_Edge(column, row, 1.0) for row, column in pairs if (values[column], values[row]) in truth)
+        line = {"color": "orangered", "width": 2, "dash": "dot"}
+        figure.add_trace(_lines(true, x, name="true edge", line=line, showlegend=True))
+    for at, (least, width) in enumerate(WIDTHS):
+        most = WIDTHS[at - 1][0] if at else float("inf")
+        some = [edge for edge in edges if least <= edge.weight < most]
+        figure.add_trace(_lines(some, x, name="leaned on", line={"color": "steelblue", "width": width}, opacity=0.55))
+    figure.add_trace(_middles(edges, x, labels, explanation))
+    figure.add_trace(_people(rows, x, labels, explanation))
+    figure.update_layout(
+        title={"text": "Weights: what the model leaned on, not causes"},
+        template="simple_white",
+        xaxis={"title": {"text": axis}, "zeroline": False},
+        yaxis={"tickvals": list(range(len(labels))), "ticktext": labels, "autorange": "reversed"},
+        legend={"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom"},
+        height=max(320, 24 * len(labels) + 140),
+    )
+    return figure
+
+
+def _strongest(row: Iterable[float], target: int) -> list[_Edge]:
+    edges = [_Edge(source, target, weight) for source, weight in enumerate(row) if weight >= LEAST]
+    return sorted(edges, key=lambda edge: -edge.weight)[:SOURCES]
+
+
+def _along(explanation: Explanation, count: int) -> tuple[list[float], str]:
+    """Where each event stands, the answer a little after the last one, and what the axis says."""
+    times = explanation.times
+    span = times[-1] - times[0] if times else 0.0
+    if span <= 0:
+        return [float(place) for place in range(count)], "event"
+    size, unit = _unit(span)
+    places = [(time - times[0]) / size for time in times]
+    return [*places, *[places[-1] + 0.06 * span / size] * (count - len(places))], f"{unit} after the first event"
+
+
+def _lines(edges: Iterable[_Edge], x: list[float], **about: object) -> go.Scatter:
+    """One trace of many lines; ``None`` lifts the pen between two of them."""
+    across: list[float | None] = []
+    down: list[float | None] = []
+    for edge in edges:
+        across += [x[edge.source], x[edge.target], None]
+        down += [edge.source, edge.target, None]
+    return go.Scatter(x=across, y=down, mode="lines", **{"hoverinfo": "skip", "showlegend": False, **about})
+
+
+def _middles(edges: list[_Edge], x: list[float], labels: list[str], explanation: Explanation) -> go.Scatter:
+    """Unseen points at the middle of the lines, which say what a line is."""
+    texts = []
+    for source, target, weight in edges:
+        text = f"{labels[target]} leaned on {labels[source]}<br>weight {weight:.3f}"
+        if explanation.times and target < len(explanation.times):
+            text += f"<br>{duration(explanation.times[target] - explanation.times[source])} between"
+        texts.append(text)
+    return go.Scatter(
+        x=[(x[edge.source] + x[edge.target]) / 2 for edge in edges],
+        y=[(edge.source + edge.target) / 2 for edge in edges],
+        mode="markers",
+        marker={"size": 12, "opacity": 0},
+        text=texts,
+        hovertemplate="%{text}<extra></extra>",
+        name="weights",
+        showlegend=False,
+    )
+
+
+def _people(rows: list[tuple[float, ...]], x: list[float], labels: list[str], explanation: Explanation) -> go.Scatter:
+    """A point an event, as large as what all later ones leaned on it."""
+    received = [0.0] * len(labels)
+    for target, row in enumerate(rows):
+        for source, weight in enumerate(row[:target]):
+            received[source] += weight
+    most = max(received, default=0.0) or 1.0
+    texts = [f"{label}: later ones leaned {total:.2f} on it" for label, total in zip(labels, received, strict=True)]
+    answer = len(explanation.values)
+    return go.Scatter(
+        x=x,
+        y=list(range(len(labels))),
+        mode="markers",
+        marker={
+            "color": "midnightblue",
+            "size": [8 + 12 * total / most for total in received],
+            "symbol": ["diamond-open" if place == answer else "circle" for place in range(len(labels))],
+        },
+        text=texts,
+        hovertemplate="%{text}<extra></extra>",
+        name="events",
+        showlegend=False,
+    )
+
+
+def duration(seconds: float) -> str:
+    """A span of time with its unit: ``1.5 min``."""
+    size, unit = _unit(seconds)
+    return f"{seconds / size:.3g} {unit}"
+
+
+def _unit(seconds: float) -> tuple[float, str]:
+    return next(((size, unit) for size, unit in UNITS if seconds >= size), (1.0, "s"))

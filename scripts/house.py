@@ -27,9 +27,9 @@ BOUNDS = {
     "hooks by hasattr": 0,
     "look-ups of facts": 0,
     "files that branch on a task": 1,
-    "late imports": 57,
+    "late imports": 58,
     "files above 400 lines": 0,
-    "lines": 58_900,
+    "lines": 59_300,
 }
 NUMBERED = "ensue.tasks.link.index.vector_index"
 """Its ``manifest["next"]`` is the number of the next shard, no task."""

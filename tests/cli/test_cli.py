@@ -57,6 +57,7 @@ def test_help_lists_the_verbs(ensue: Ensue) -> None:
         "score",
         "predict",
         "explain",
+        "spreaders",
         "models",
         "settings",
         "update",

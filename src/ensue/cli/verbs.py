@@ -16,6 +16,7 @@ from ensue.cli import (
     predicting,
     preparing,
     serving,
+    spreading,
     streaming,
     tasks,
 )
@@ -215,6 +216,7 @@ def score(
 
 app.command()(predicting.predict)
 app.command()(predicting.explain)
+app.command()(spreading.spreaders)
 app.command()(listing.models)
 app.command()(listing.settings)
 app.command()(keeping.update)

@@ -6,7 +6,19 @@ from ensue.figures.links import deletions
 from ensue.figures.page import write_html
 from ensue.figures.queries import leanings
 from ensue.figures.series import bars, lines
+from ensue.figures.spreaders import spreaders
 from ensue.figures.streams import stream
 from ensue.figures.word_graph import word_graph
 
-__all__ = ["bars", "cascade", "deletions", "document", "leanings", "lines", "stream", "word_graph", "write_html"]
+__all__ = [
+    "bars",
+    "cascade",
+    "deletions",
+    "document",
+    "leanings",
+    "lines",
+    "spreaders",
+    "stream",
+    "word_graph",
+    "write_html",
+]

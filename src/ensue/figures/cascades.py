@@ -11,6 +11,8 @@ import plotly.graph_objects as go
 from ensue.answers import Explanation
 
 UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+ANSWER = "next"
+"""The name of the last row."""
 SOURCES = 3
 """Lines that end at an event, at most: those of its strongest sources."""
 LEAST = 0.05
@@ -34,7 +36,7 @@ def cascade(explanation: Explanation, *, truth: Collection[tuple[str, str]] | No
     """
     values, answered = explanation.values, bool(explanation.influence)
     rows = [*(explanation.dependency or [()] * len(values)), *[explanation.influence] * answered]
-    labels = [html.escape(value, quote=False) for value in values] + ["next"] * answered
+    labels = [html.escape(value, quote=False) for value in values] + [ANSWER] * answered
     x, axis = _along(explanation, len(labels))
     figure = go.Figure()
     edges = [edge for target, row in enumerate(rows) for edge in _strongest(row[:target], target)]

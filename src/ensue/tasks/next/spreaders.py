@@ -1,0 +1,223 @@
+"""Who spreads it: who comes first, who is followed by most, and whom a model's scores of later people lean on.
+
+The first two are counted; the third is what a trained model attended to. None of them says who caused what: who is
+early is followed by many whatever they do, and a log knows nothing of what people read elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from ensue.answers import Answer, Explanation
+from ensue.data.histories import Histories, Index
+from ensue.errors import SettingError
+from ensue.metrics import Floats
+from ensue.settings import require_k
+from ensue.tasks.next.dataset import Windows
+from ensue.tasks.next.model import Credits
+from ensue.tasks.next.predictor import NextPredictor
+
+Measure = Literal["first", "followed", "credit"]
+MEASURES: tuple[Measure, ...] = ("first", "followed", "credit")
+RESAMPLES = 1000
+FEW = 5000
+"""A person of more cascades gets the interval that the resamples would have in the limit, the normal one."""
+GROUP = 2000
+"""Events looked at together."""
+DRAWN = 40
+"""Events of the cascade that is drawn, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A sum over cascades, and the middle 95 % of it over cascades drawn anew."""
+
+    total: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spreader:
+    """One person.
+
+    Attributes:
+        value: the person.
+        cascades: in how many they take part.
+        first: how many they begin.
+        followed: how many others come after them, over all cascades.
+        credit: what later events leaned on them, of 1 that each event shares out among the earlier ones; ``None``
+            without a model.
+        times_even: that, over what they would have if each event leaned on all earlier ones alike.
+    """
+
+    value: str
+    cascades: int
+    first: Estimate
+    followed: Estimate
+    credit: Estimate | None = None
+    times_even: float | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values; what no model said is left out."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def spreaders(
+    histories: Histories, leaned: Floats | None = None, *, by: Measure = "followed", top: int = 20, seed: int = 0
+) -> list[Spreader]:
+    """Those who lead by a measure, the first one first.
+
+    A person counts once a cascade, where they come first in it.
+
+    Args:
+        histories: cascades, a value an event.
+        leaned: (events,) what later events leaned on each event, of :func:`leaned_on`.
+        by: the measure they are ordered by.
+        top: how many, at most.
+        seed: of the resamples.
+
+    Raises:
+        SettingError: ``top`` is below 1, or they are ordered by credit and no model said it.
+    """
+    require_k(top)
+    if by == "credit" and leaned is None:
+        raise SettingError("credit is what a model leaned on: name one with --folder, or order by first or followed")
+    cascade = histories.sequence_index()
+    shape = (int(histories.ids.max(initial=0)) + 1, max(len(histories), 1))
+
+    def table(amounts: Floats, chosen: Index) -> sparse.csr_array:
+        rows, columns = histories.ids[chosen], cascade[chosen]
+        return sparse.csr_array((amounts, (rows, columns)), shape=shape)  # what comes twice is summed
+
+    place = np.arange(len(histories.ids)) - histories.offsets[cascade]
+    pair = histories.ids.astype(np.int64) * shape[1] + cascade
+    once = np.sort(np.unique(pair, return_index=True)[1])  # each person's first event of each cascade
+    people = np.bincount(cascade[once], minlength=shape[1])
+    before = np.arange(len(once)) - (np.cumsum(people) - people)[cascade[once]]  # how many people came earlier
+    tables = {
+        "first": table((place[once] == 0).astype(float), once),
+        "followed": table((people[cascade[once]] - 1 - before).astype(float), once),
+    }
+    even = np.zeros(shape[0])
+    if leaned is not None:
+        tables["credit"] = table(leaned, np.arange(len(leaned)))
+        np.add.at(even, histories.ids, _even(histories))
+    totals = {name: np.asarray(own.sum(axis=1)).ravel() for name, own in tables.items()}
+    taken = np.bincount(histories.ids[once], minlength=shape[0])
+    order = np.lexsort((-taken, -totals[by]))[:top]
+    random = np.random.default_rng(seed)
+    found = []
+    for person in order[taken[order] > 0].tolist():
+        own = {name: _estimate(one[[person]].data, random) for name, one in tables.items()}
+        times = float(totals["credit"][person] / even[person]) if leaned is not None and even[person] else None
+        value, count = histories.vocabulary.value(person), int(taken[person])
+        found.append(Spreader(value=value, cascades=count, times_even=times, **own))
+    return found
+
+
+def _even(histories: Histories) -> Floats:
+    """(events,) what each event would have if every later one leaned on all before it alike.
+
+    Of a cascade of 4 events: 1 + 1/2 + 1/3, then 1/2 + 1/3, then 1/3, then 0.
+    """
+    longest = int(histories.lengths.max(initial=0))
+    harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, max(longest, 1) + 1))])
+    cascade = histories.sequence_index()
+    place = np.arange(len(histories.ids)) - histories.offsets[cascade]
+    even: Floats = harmonic[histories.lengths[cascade] - 1] - harmonic[place]
+    return even
+
+
+def _estimate(amounts: Floats, random: np.random.Generator) -> Estimate:
+    """A sum over cascades, each drawn anew as often as a Poisson number of mean 1 says (the bootstrap's limit)."""
+    total = float(amounts.sum())
+    if len(amounts) > FEW:
+        spread = 1.96 * float(np.sqrt((amounts**2).sum()))
+        return Estimate(total, max(0.0, total - spread), total + spread)
+    draws = random.poisson(1.0, (RESAMPLES, len(amounts))) @ amounts if len(amounts) else np.zeros(RESAMPLES)
+    low, high = np.percentile(draws, [2.5, 97.5]).tolist()
+    return Estimate(total, low, high)
+
+
+def leaned_on(predictor: NextPredictor, histories: Histories) -> Floats:
+    """What later events leaned on each event: of 1 that every event but a cascade's first shares out among them.
+
+    Where the model's score is a sum over earlier events (HiDAN, Eqs. 9-10), shares are of what raised the score of the
+    event that came; elsewhere they are the weights with which the model looked at them.
+
+    Args:
+        predictor: trained.
+        histories: cascades in its vocabulary, without unknown values.
+
+    Returns:
+        (events,) floats.
+    """
+    histories = histories.select(histories.lengths > 0)  # none of their events goes
+    read = _read(predictor, histories)
+    windows = Windows(read, predictor.network.reach)
+    found = np.zeros(len(read.ids))
+    for index in windows.groups(GROUP):
+        batch = windows.batch(index)
+        shares = _shares(predictor, windows, index) * batch.target_mask[:, :, None]
+        inside = batch.mask.numpy()
+        where = (windows.starts[index][:, None] + np.arange(inside.shape[1]))[inside]
+        found += np.bincount(where, shares.sum(1).double().numpy()[inside], len(found))
+    return np.delete(found, read.offsets[1:] - 1) if read is not histories else found
+
+
+def _read(predictor: NextPredictor, histories: Histories) -> Histories:
+    """What the model reads, so that each event that leaned on earlier ones is a target step once.
+
+    The weights after an event are what the next one leaned on. What raised the score of an event is known at itself:
+    cascades get their last event once more, since what comes last is never read.
+    """
+    if not isinstance(predictor.network, Credits):
+        return histories
+    every = np.arange(len(histories.ids))
+    again = np.insert(every, histories.offsets[1:], histories.offsets[1:] - 1)
+    offsets = histories.offsets + np.arange(len(histories) + 1)
+    times = histories.times[again] if histories.timed else histories.times
+    return replace(histories, ids=histories.ids[again], offsets=offsets, times=times)
+
+
+def _shares(predictor: NextPredictor, windows: Windows, index: Index) -> Tensor:
+    """(batch, time, earlier) what was leaned on the earlier events at each target step: rows of sum 1, or 0."""
+    network = predictor.network
+    if isinstance(network, Credits):
+        predictor.network.eval()
+        with torch.no_grad():
+            raised = network.credit(windows.batch(index).to(predictor.device)).float().cpu().tril(-1)
+    else:
+        raised = predictor.scores(windows, index)[0].weights[-1].tril()
+    raised = raised.clamp(min=0)
+    return raised / raised.sum(-1, keepdim=True).clamp(min=1e-12)
+
+
+def drawn_cascade(predictor: NextPredictor, histories: Histories) -> Explanation | None:
+    """One cascade with what each of its events leaned on: the longest of ``DRAWN`` events at most; ``None`` of none.
+
+    Args:
+        predictor: trained.
+        histories: cascades in its vocabulary, without unknown values.
+    """
+    lengths = np.where(histories.lengths <= DRAWN, histories.lengths, 0)
+    if lengths.max(initial=0) < 2:
+        return None
+    one = histories.select(np.array([int(lengths.argmax())]))
+    windows = Windows(_read(predictor, one), None)
+    shares = _shares(predictor, windows, np.arange(1))[0]
+    size = len(one.ids)
+    rows = np.zeros((size, size))
+    if isinstance(predictor.network, Credits):
+        rows += shares[:size, :size].numpy()
+    else:  # what the answer after an event leaned on is what the next event did
+        rows[1:, :-1] = shares.numpy()
+    record = one.record(0)
+    return Explanation(record.values, record.times, tuple(map(tuple, rows.tolist())), (), Answer(()))

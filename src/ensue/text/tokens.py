@@ -13,6 +13,7 @@ How a text is split into words is decided text by text, so that an answer never 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -45,6 +46,11 @@ _WORDS = "|".join(
         r"\.{2,}|-{2,}|``|''",
         r"[^\w\s]",
     )
+)
+_FEW = 1 << 16
+"""Bytes of texts that are split one by one."""
+_RUN, _JOINED, _WORD = (
+    re.compile(pattern, re.ASCII) for pattern in (r"\S+", _SPLITS[1][0], _WORDS.replace(r"\p{L}", "[a-zA-Z]"))
 )
 # A stop after one of these, or after a capital that is no "I", ends no sentence.
 _HOLD = rf"\b((?i:{_ABBREVIATIONS})|[A-HJ-Z])\.\s"
@@ -234,16 +240,20 @@ def split_words(column: pl.Series, *, lower: bool = True, sentences: bool = Fals
     Sentences end at ``<sssss>`` in a text that has one. In other texts they end at ``. ! ?`` and what closes a quote
     or bracket after it, if a space follows and no abbreviation or initial stands before.
     """
-    column = column.cast(pl.String).fill_null("").rename("text")
-    tokenised = column.str.count_matches(_ALONE) > column.str.count_matches(_HANGING)
+    text = pl.col("text").cast(pl.String).fill_null("")
+    whole = text if sentences else text.str.replace_all(BREAK, " ", literal=True)
+    frame = (
+        column.rename("text")
+        .to_frame()
+        .select(whole, tokenised=text.str.count_matches(_ALONE) > text.str.count_matches(_HANGING))
+    )
+    column, tokenised = frame.get_columns()
     owners = np.arange(len(column))
     if sentences:
         parts = _sentences(column)
         counts = parts.list.len().to_numpy()
         owners, column = np.repeat(owners, counts), parts.explode()
         tokenised = tokenised.gather(owners)
-    else:
-        column = column.str.replace_all(BREAK, " ", literal=True)
     words = _words(column, tokenised, lower)
     lengths = words.list.len().to_numpy().astype(np.int64)
     if sentences:
@@ -254,7 +264,7 @@ def split_words(column: pl.Series, *, lower: bool = True, sentences: bool = Fals
         kept = (lengths > 0) | (first & silent)
         owners, lengths = owners[kept], lengths[kept]
     num_texts = int(owners[-1]) + 1 if len(owners) else 0
-    flat = words.explode().drop_nulls()
+    flat = words.explode(empty_as_null=False)
     return Words(flat, offsets_of(lengths), offsets_of(np.bincount(owners, minlength=num_texts)))
 
 
@@ -268,14 +278,28 @@ def _sentences(column: pl.Series) -> pl.Series:
 
 def _words(column: pl.Series, tokenised: pl.Series, lower: bool) -> pl.Series:
     """(sentences,) lists of words, by the rule of each."""
-    if lower:
-        column = column.str.to_lowercase()
-    running = column.filter(~tokenised)
+    if column.estimated_size() <= _FEW and all(map(str.isascii, column)):
+        return _few_words(column.to_list(), tokenised.to_list(), lower)
+    rule = pl.col("text").str.to_lowercase() if lower else pl.col("text")
+    spaced = rule
     for pattern, replacement in _SPLITS:
-        running = running.str.replace_all(pattern, replacement)
-    plain = column.filter(tokenised).str.extract_all(r"\S+")
+        spaced = spaced.str.replace_all(pattern, replacement)
+    frame, alone = column.rename("text").to_frame(), tokenised.any()
+    running = (frame.filter(~tokenised) if alone else frame).select(spaced.str.extract_all(_WORDS)).to_series()
+    if not alone:
+        return running
+    plain = frame.filter(tokenised).select(rule.str.extract_all(r"\S+")).to_series()
     places = np.argsort(np.concatenate([tokenised.arg_true().to_numpy(), (~tokenised).arg_true().to_numpy()]))
-    return pl.concat([plain, running.str.extract_all(_WORDS)]).gather(places)
+    return pl.concat([plain, running]).gather(places)
+
+
+def _few_words(texts: list[str], tokenised: list[bool], lower: bool) -> pl.Series:
+    """The same of a few texts of ASCII, by patterns that are made once and not anew for every post."""
+    lists = []
+    for text, plain in zip(texts, tokenised, strict=True):
+        text = text.lower() if lower else text
+        lists.append(_RUN.findall(text) if plain else _WORD.findall(_JOINED.sub(r"\1 \2", text)))
+    return pl.Series(lists, dtype=pl.List(pl.String))
 
 
 def _cut(tokens: Tokens, max_words: int | None, max_sentences: int | None) -> Tokens:

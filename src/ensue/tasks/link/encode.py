@@ -56,11 +56,16 @@ class EncodedPosts:
 
 def encode_posts(state: LinkState, posts: Posts, name: str) -> EncodedPosts:
     """Posts for a model of the name; those that an index holds are read from it, only the others are encoded."""
-    vectors = None
-    if has_vectors(state, name):
-        stored = state.post_index
-        vectors = vectors_of(state, posts.texts) if stored is None else torch.from_numpy(stored.vectors_of(posts.ids))
-    return EncodedPosts(len(posts), terms_of(posts.texts, name), vectors)
+    if state.post_index is None or not has_vectors(state, name):
+        return numbers_of(state, posts.texts, name)
+    stored = torch.from_numpy(state.post_index.vectors_of(posts.ids))
+    return EncodedPosts(len(posts), terms_of(posts.texts, name), stored)
+
+
+def numbers_of(state: LinkState, texts: pl.Series, name: str) -> EncodedPosts:
+    """Texts for a model of the name."""
+    vectors = vectors_of(state, texts) if has_vectors(state, name) else None
+    return EncodedPosts(len(texts), terms_of(texts, name), vectors)
 
 
 def encode_remembered(state: LinkState, posts: Remembered, chosen: slice | Index) -> EncodedPosts:

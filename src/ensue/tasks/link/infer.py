@@ -8,13 +8,12 @@ import numpy as np
 import polars as pl
 
 from ensue.answers import Link, LinkAnswer
-from ensue.data.posts import Posts
 from ensue.metrics import Floats
 from ensue.records import Post
 from ensue.settings import require_k
-from ensue.tasks.link.encode import joined
+from ensue.tasks.link.encode import numbers_of
 from ensue.tasks.link.models.network import LinkSettings
-from ensue.tasks.link.scores import scores_of
+from ensue.tasks.link.scores import LinkScores
 from ensue.tasks.link.state import LinkState
 from ensue.text.lexical import Lexical
 from ensue.text.sentences import sentences
@@ -51,9 +50,10 @@ def probabilities(state: LinkState, scores: Floats) -> Floats | None:
 
 def scores_alone(state: LinkState, texts: Sequence[str]) -> Floats:
     """(texts, articles) scores of texts, each as the only one of its corpus."""
-    alone, _ = joined(state, state.articles.select(slice(0, 0)))
-    alone.prior_strength, alone.post_index = 0.0, None
-    return scores_of(alone, Posts.of(Post(text) for text in texts)).whole()
+    state.article_index  # noqa: B018 trained?
+    column, name = pl.Series("text", texts, dtype=pl.String), state.model_name
+    scores = LinkScores(state, len(texts), lambda chosen: numbers_of(state, column[chosen], name), name, alone=True)
+    return scores.whole()
 
 
 def similarities(texts: Sequence[str], queries: Sequence[str]) -> Floats:

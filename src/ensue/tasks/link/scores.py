@@ -37,6 +37,7 @@ class LinkScores:
         num: posts of the corpus; under ``best`` they are ranked together.
         encode: gives some of them as numbers.
         name: the model.
+        alone: whether each post is ranked without the others of the corpus.
     """
 
     def __init__(
@@ -45,8 +46,11 @@ class LinkScores:
         num: int,
         encode: Callable[[slice | Index], EncodedPosts],
         name: str,
+        *,
+        alone: bool = False,
     ) -> None:
         self.state, self.num, self.encode, self.name = state, num, encode, name
+        self.alone = alone or not state.shared.together
         self._prior: Floats | None = None
 
     def blocks(self) -> Iterator[tuple[int, Floats]]:
@@ -89,7 +93,7 @@ class LinkScores:
 
     def _prior_logits(self) -> Floats:
         if self._prior is None:
-            strength = self.state.prior_strength if self.state.shared.together else 0.0
+            strength = 0.0 if self.alone else self.state.prior_strength
             every = np.linspace(0, self.num - 1, min(SAMPLE, self.num) if strength else 0).astype(np.int64)
             sample = np.zeros((len(every), len(self.state.article_index)))
             for low in range(0, len(every), self._step):

@@ -76,6 +76,15 @@ def rounded(found: Any) -> Any:
     return json.loads(found.to_json(), parse_float=lambda text: round(float(text), 5))
 
 
+def test_lists_of_what_may_be_an_answer(service: Running) -> None:
+    asked = [History(("v1", "v2"))]
+    (every,) = asks(service).predict("clicks", asked, 12)
+    (some,) = asks(service).predict("clicks", asked, 12, exclude={"v3"})
+    (few,) = asks(service).predict("clicks", asked, 12, allow=["v3", "v4"])
+    assert {choice.value for choice in every.choices} - {choice.value for choice in some.choices} == {"v3"}
+    assert {choice.value for choice in few.choices} == {"v3", "v4"}
+
+
 def test_suggestions_for_a_prefix(service: Running) -> None:
     (answer,) = asks(service).predict("searches", [History(("cheap flights",))], prefix="ro")
     assert answer.choices and all(choice.value.startswith("ro") for choice in answer.choices)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
@@ -74,7 +74,15 @@ class Client:
 
     @overload
     def predict(
-        self, model: str, records: Sequence[History], k: int = 10, *, evidence: bool = True, prefix: str = ""
+        self,
+        model: str,
+        records: Sequence[History],
+        k: int = 10,
+        *,
+        evidence: bool = True,
+        prefix: str = "",
+        exclude: Collection[str] = (),
+        allow: Collection[str] | None = None,
     ) -> list[Answer]: ...
     @overload
     def predict(
@@ -85,7 +93,15 @@ class Client:
         self, model: str, records: Sequence[Post], k: int = 10, *, evidence: bool = True
     ) -> list[LinkAnswer]: ...
     def predict(
-        self, model: str, records: Sequence[Record], k: int = 10, *, evidence: bool = True, prefix: str = ""
+        self,
+        model: str,
+        records: Sequence[Record],
+        k: int = 10,
+        *,
+        evidence: bool = True,
+        prefix: str = "",
+        exclude: Collection[str] = (),
+        allow: Collection[str] | None = None,
     ) -> Sequence[Answer | TextAnswer | LinkAnswer]:
         """The ``k`` likeliest answers to each record, best first, as the model's ``predict`` gives them.
 
@@ -95,12 +111,16 @@ class Client:
             k: choices an answer.
             evidence: whether to say what each choice leaned on.
             prefix: of suggestions: what stands in the search box already.
+            exclude: of next: values that are no answer.
+            allow: of next: the only values that are, ``None`` for all.
 
         Raises:
             DataError: a record is not what it should be.
             EnsueError: the service is away, or refuses.
         """
         body = {"records": _plain(records), "k": k, "evidence": evidence, **({"prefix": prefix} if prefix else {})}
+        body |= {"exclude": sorted(exclude)} if exclude else {}
+        body |= {} if allow is None else {"allow": sorted(allow)}
         answers = self._ask("POST", f"/v1/models/{model}/predict", body)["answers"]
         return [_read(_ANSWERS[type(record)], answer) for record, answer in zip(records, answers, strict=True)]
 

@@ -353,6 +353,29 @@ def test_predict_from_a_pipe_welcomes_unknown_values(ensue: Ensue, model: Path) 
     assert strange["choices"][0]["heeded"] == []
 
 
+def test_predict_leaves_out_what_is_excluded_and_keeps_to_what_is_allowed(
+    ensue: Ensue, model: Path, tmp_path: Path
+) -> None:
+    def values(*words: object) -> list[str]:
+        ran = ensue("predict", model, "-", "-k", "50", "--json", *words, stdin=KNOWN)
+        assert ran.code == 0, ran.err
+        return [choice["value"] for choice in json.loads(ran.out)["choices"]]
+
+    every, listed, empty = values(), tmp_path / "listed.txt", tmp_path / "empty.txt"
+    listed.write_text(f"{every[0]}\n\n  {every[2]}  \nnobody knows this\n")
+    empty.write_text("\n")
+    assert sorted(values("--exclude", listed)) == sorted(set(every) - {every[0], every[2]})
+    assert values("--allow", listed) == [every[0], every[2]]
+    for words, line in (
+        (["--allow", empty], "holds no value; write one a line"),
+        (["--exclude", tmp_path / "none.txt"], "none.txt: no such file"),
+        (["--exclude", listed, "--steps", "2"], "--steps: rolls forward over all values"),
+    ):
+        ran = ensue("predict", model, "-", *words, stdin=KNOWN)
+        assert (ran.code, ran.out) == (2, "")
+        assert line in ran.err
+
+
 def test_predict_for_people(ensue: Ensue, model: Path) -> None:
     ran = ensue("predict", model, "-", "-k", "2", stdin=KNOWN + STRANGE)
     assert ran.out.startswith("one\n")

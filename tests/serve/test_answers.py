@@ -65,6 +65,28 @@ def test_evidence_can_be_left_out(all_tasks: Running) -> None:
     assert not any(choice["heeded"] for choice in without)
 
 
+def test_lists_of_a_request_hold_for_its_records_alone(all_tasks: Running) -> None:
+    def values(**lists: list[str]) -> set[str]:
+        body = {"records": [{"values": ["v1", "v2"]}] * 2, "k": 12, **lists}
+        found = all_tasks.post("/v1/models/clicks/predict", body)
+        assert found.status_code == 200, found.text
+        one, other = ({choice["value"] for choice in answer["choices"]} for answer in found.json()["answers"])
+        assert one == other
+        return one
+
+    every = values()
+    assert len(every) == 12
+    assert values(exclude=["v3", "v5", "never seen"]) == every - {"v3", "v5"}
+    assert values(allow=["v3", "v5", "never seen"]) == {"v3", "v5"}
+    assert values(allow=["v3", "v5"], exclude=["v3"]) == {"v5"}
+    assert values(allow=[]) == set()
+    assert values() == every
+    wrong = all_tasks.post("/v1/models/clicks/predict", {"records": [{"values": ["v1"]}], "exclude": "v3"})
+    assert (wrong.status_code, "exclude" in wrong.json()["error"]) == (422, True)
+    other = all_tasks.post("/v1/models/mood/predict", {"records": [{"texts": ["good"]}], "exclude": ["yes"]})
+    assert (other.status_code, "exclude" in other.json()["error"]) == (422, True)
+
+
 def test_suggestions_begin_with_what_is_typed(all_tasks: Running) -> None:
     body = {"records": [{"values": ["cheap flights"]}] * 2, "k": 5, "prefixes": ["ro", "fl"]}
     first, second = all_tasks.post("/v1/models/searches/predict", body).json()["answers"]

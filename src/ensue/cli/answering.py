@@ -19,6 +19,7 @@ from ensue.cli.asked import Asked
 from ensue.cli.command import command_of
 from ensue.cli.options import Reading
 from ensue.cli.writing import is_listed
+from ensue.errors import DataError
 from ensue.lines import plural
 from ensue.predictor import AnyPredictor, Forecasts, load
 from ensue.records import History, Post, Text
@@ -35,6 +36,8 @@ def predict(
     output: Path | None,
     evidence: bool,
     prefix: str,
+    exclude: Path | None,
+    allow: Path | None,
     steps: int | None,
     reading: Reading,
     *,
@@ -47,6 +50,8 @@ def predict(
     predictor = _load(folder)
     asked = command.records(source, reading, predictor)
     more: dict[str, Any] = {"prefix": prefix} if prefix else {}
+    more |= {"exclude": _values(exclude)} if exclude else {}
+    more |= {"allow": _values(allow)} if allow else {}
     more["evidence"] = evidence and (output is None or as_json or command.WRITES_EVIDENCE)
     records, found = _named(asked.records, source), []
     with show.counted("answers") if output is not None else nullcontext(lambda done, total: None) as count:
@@ -64,6 +69,22 @@ def predict(
     if output is not None:
         writing.write(_table(asked, found, output), output, byte_order_mark=asked.byte_order_mark)
         show.remark(f"wrote {output}: {plural(len(found), 'answer')}")
+
+
+def _values(path: Path) -> list[str]:
+    """The lines of a file.
+
+    Raises:
+        DataError: it is no text, or empty.
+    """
+    try:
+        found = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as lines of UTF-8 ({error}); write a value a line") from error
+    values = [value for value in found if value]
+    if not values:
+        raise DataError(f"{path}: holds no value; write one a line, or leave the option out")
+    return values
 
 
 def explain(

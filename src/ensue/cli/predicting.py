@@ -15,6 +15,7 @@ from ensue.cli.options import (
     Own,
     Reading,
     input_present,
+    present,
     reads,
 )
 from ensue.errors import SettingError
@@ -41,6 +42,12 @@ def predict(
     ] = None,
     evidence: Annotated[bool, typer.Option(help="show what each choice leaned on")] = True,
     prefix: Annotated[str, typer.Option(help="of suggestions: what stands in the search box already")] = "",
+    exclude: Annotated[
+        Path | None, typer.Option(callback=present, help="of next: a file of values, one a line, that are no answer")
+    ] = None,
+    allow: Annotated[
+        Path | None, typer.Option(callback=present, help="of next: a file of the only values that are answers")
+    ] = None,
     steps: Annotated[int | None, typer.Option(help="of next: roll forward so far, who and when and whether")] = None,
     model: Own = "",
     *,
@@ -51,10 +58,12 @@ def predict(
     reading = Reading(**options)
     if output is not None and steps is not None:
         raise SettingError("-o and --steps: a forecast has no row a sequence; give --json and > instead of -o")
+    if steps is not None and (exclude or allow):
+        raise SettingError("--steps: rolls forward over all values; leave out --exclude and --allow")
     chosen = tasks.of_folder(folder, context)
     from ensue.cli.answering import predict as answer  # polars
 
-    answer(chosen, folder, source, k, output, evidence, prefix, steps, reading, as_json=json)
+    answer(chosen, folder, source, k, output, evidence, prefix, exclude, allow, steps, reading, as_json=json)
 
 
 @reads(*TABLES)

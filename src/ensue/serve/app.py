@@ -204,7 +204,8 @@ def _add_gorse(app: FastAPI, service: Service, requests: Requests) -> None:
         require_short_history(history, "feedback", settings)
         request.scope[COUNTED] = 1
         k = n + offset + len(set(history.values))
-        (line,) = await model.ask(Kind("predict", k, evidence=False), [history])
+        asked = model.service.questions(model.service.bodies.predict.model_construct(records=[history]))
+        (line,) = await model.ask(Kind("predict", k, evidence=False), asked)
         service.metrics.records.labels(model.name, "predict").inc()
         return Response(gorse.recommended(line, history, n, offset), media_type=JSON)
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
+from itertools import groupby
+from typing import NamedTuple, cast
 
 import plotly.graph_objects as go
+from pydantic import Field
 
 from ensue import figures
 from ensue.answers import Answer, Choice, Explanation
 from ensue.data.histories import Histories
 from ensue.records import History
-from ensue.serve.bodies import Update
+from ensue.serve.bodies import Bodies, Explain, Figure, Predict, Update
 from ensue.serve.lengths import require_short_history
 from ensue.serve.sentences import NOT_CAUSES, chosen, of_events
 from ensue.serve.settings import ServeSettings
-from ensue.serve.tasks import SHOWN, Drawn
+from ensue.serve.tasks import SHOWN, Drawn, Kind
 from ensue.serve.tasks.plain import PlainService
 from ensue.tasks.next.predictor import NextPredictor
 
@@ -24,11 +26,27 @@ BARS = 60
 HISTORY = {"values": ["a17", "b03", "c44"], "times": [0, 20, 65]}
 
 
-class NextService(PlainService[NextPredictor, History]):
+class PredictNext(Predict):
+    """Histories, and which values may be answers."""
+
+    exclude: list[str] = Field([], description="values that are no answer, such as what is sold out")
+    allow: list[str] | None = Field(None, description="the only values that are answers; all of them unless given")
+
+
+class Asked(NamedTuple):
+    """A history, and the lists of its request."""
+
+    record: History
+    exclude: frozenset[str] = frozenset()
+    allow: frozenset[str] | None = None
+
+
+class NextService(PlainService[NextPredictor, Asked]):
     """See :class:`ensue.serve.tasks.TaskService`."""
 
     histories = True
     view = "events"
+    bodies = Bodies(PredictNext)
     answer_type, explanation_type = Answer, Explanation
 
     def examples(self) -> Mapping[str, Mapping[str, object]]:
@@ -36,34 +54,53 @@ class NextService(PlainService[NextPredictor, History]):
         name, learned = self.task.name, [HISTORY, {"values": ["a17", "d91"]}]
         question = {name: {"records": [HISTORY], "k": 3}}
         return {
-            "predict": question,
+            "predict": {**question, f"{name}, without some": {"records": [HISTORY], "k": 3, "exclude": ["d91"]}},
             "explain": question,
             "figure": {name: {"record": HISTORY, "k": 5, "choice": 0}},
             "update": {name: {"records": learned}, f"{name}, tested": {"records": learned, "max_drop": 0.05}},
         }
 
-    def require_short(self, record: History, where: str, settings: ServeSettings, words: str) -> None:
+    def require_short(self, record: object, where: str, settings: ServeSettings, words: str) -> None:
         """Its values are counted, and the longest measured."""
+        assert isinstance(record, History)
         require_short_history(record, where, settings)
 
-    def texts_of(self, question: History) -> Sequence[str]:
-        """Its values."""
-        return question.values
+    def questions(self, body: Predict | Explain | Figure) -> Sequence[Asked]:
+        """Histories with the lists of their request."""
+        records = [body.record] if isinstance(body, Figure) else body.records
+        exclude, allow = (body.exclude, body.allow) if isinstance(body, PredictNext) else ([], None)
+        lists = frozenset(exclude), None if allow is None else frozenset(allow)
+        return [Asked(cast(History, record), *lists) for record in records]
 
-    def draw(self, predictor: NextPredictor, drawn: Drawn, question: History) -> tuple[go.Figure, str]:
+    def texts_of(self, question: Asked) -> Sequence[str]:
+        """Its values."""
+        return question.record.values
+
+    def answer(self, predictor: NextPredictor, kind: Kind, questions: Sequence[Asked]) -> list[str]:
+        """Those of the same lists together."""
+        if kind.verb == "explain":
+            return [found.to_json() for found in predictor.explain([one.record for one in questions], kind.k)]
+        lines = []
+        for (exclude, allow), some in groupby(questions, lambda question: (question.exclude, question.allow)):
+            records = [question.record for question in some]
+            found = predictor.predict(records, kind.k, evidence=kind.evidence, exclude=exclude, allow=allow)
+            lines += [answer.to_json() for answer in found]
+        return lines
+
+    def draw(self, predictor: NextPredictor, drawn: Drawn, question: Asked) -> tuple[go.Figure, str]:
         """The weights between the events where there are any, else how much the answer attended to each."""
-        (explanation,) = predictor.explain([question], drawn.k)
+        (explanation,) = predictor.explain([question.record], drawn.k)
         choice = chosen(explanation.answer.choices, drawn.choice)
         if explanation.dependency:
             figure = figures.cascade(explanation)
         else:
-            places = [place for place, value in enumerate(question.values) if value in predictor.vocabulary]
+            places = [place for place, value in enumerate(question.record.values) if value in predictor.vocabulary]
             figure = _bars(explanation, choice, places[max(0, len(places) - len(explanation.values)) :])
         return figure, f"{of_events(choice)} {NOT_CAUSES}"
 
-    def first_question(self, predictor: NextPredictor) -> History:
+    def first_question(self, predictor: NextPredictor) -> Asked:
         """A value it knows, if there is one."""
-        return History(tuple(predictor.vocabulary.values[:1]))
+        return Asked(History(tuple(predictor.vocabulary.values[:1])))
 
     def describe(self, predictor: NextPredictor) -> dict[str, object]:
         """How many values it ranks, and whether it looks at times."""

@@ -26,6 +26,8 @@ TASK = Task(
         "min_users",
         "prefix",
         "steps",
+        "exclude",
+        "allow",
         "articles",
         "queries",
         "qrels",

@@ -16,6 +16,7 @@ from ensue.nn.topk import topk
 from ensue.records import History
 from ensue.tasks.next.baselines.repeats import RepeatShares
 from ensue.tasks.next.own_unknown import Mask, OwnUnknown, of_records, share_lost
+from ensue.tasks.next.permitted import Permitted
 from ensue.vocabulary import UNKNOWN, Vocabulary
 
 CACHED = 2**18
@@ -96,18 +97,20 @@ def answers(
     score: ScoreFunction,
     k: int,
     repeats: RepeatShares | None = None,
+    permitted: Permitted | None = None,
     *,
     evidence: bool,
 ) -> Iterator[Answer]:
     """The ``k`` likeliest next values of each record; with ``evidence``, what each attended to and a deletion test.
 
-    Values that only the record knows are among them where ``repeats`` says how often such come again.
+    Values that only the record knows are among them where ``repeats`` says how often such come again; with
+    ``permitted``, no others than those.
     """
     histories, positions, unknown = encode_records(records, vocabulary)
     own = of_records(records, unknown, repeats) if repeats is not None and unknown.any() else None
     scored = _with_own(score(histories, histories), own)
-    _, best = topk(scored.scores, k)
-    shares = scored.shares(best)
+    shown, best = permitted.best(scored.scores, k, records, own) if permitted else topk(scored.scores, k)
+    shares = scored.shares(best).masked_fill(shown == -torch.inf, 0.0)
     tests = _deletions(histories, scored, score, best, own) if evidence else [[] for _ in records]
     for row, record in enumerate(records):
         choices = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 import numpy as np
@@ -20,6 +20,7 @@ from ensue.tasks.next.batch import Output
 from ensue.tasks.next.dataset import Windows, draw_negatives, hide_seen
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.own_unknown import Candidates, of_targets
+from ensue.tasks.next.permitted import Permitted
 from ensue.tasks.next.state import NextState
 
 CELLS = 2**24
@@ -28,16 +29,22 @@ LEAST = 1024
 """Smaller catalogues count as this large, since attention takes memory too."""
 
 
-def predict(state: NextState, records: Sequence[History], k: int, *, evidence: bool) -> list[Answer]:
+def predict(
+    state: NextState,
+    records: Sequence[History],
+    k: int,
+    *,
+    evidence: bool,
+    exclude: Collection[str] = (),
+    allow: Collection[str] | None = None,
+) -> list[Answer]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.predict`."""
     require_k(k)
     size = max(1, CELLS // max(len(state.vocabulary), LEAST) // (1 + TESTED * evidence))
     parts = (records[low : low + size] for low in range(0, len(records), size))
     score = partial(score_histories, state)
-    repeats = state.repeat_shares
-    return [
-        answer for part in parts for answer in answers(part, state.vocabulary, score, k, repeats, evidence=evidence)
-    ]
+    ask = partial(answers, repeats=state.repeat_shares, permitted=Permitted.of(exclude, allow, state.vocabulary))
+    return [answer for part in parts for answer in ask(part, state.vocabulary, score, k, evidence=evidence)]
 
 
 def scores(state: NextState, windows: Windows, index: Index, module: Model | None) -> tuple[Output, Tensor]:

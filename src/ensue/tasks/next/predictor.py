@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -84,7 +84,15 @@ class NextPredictor(NextState):
         """Tell a model that weighs what came lately which events a stream just brought and when, once learned."""
         update.observe(self, ids, times)
 
-    def predict(self, records: Sequence[History], k: int = 10, *, evidence: bool = True) -> list[Answer]:
+    def predict(
+        self,
+        records: Sequence[History],
+        k: int = 10,
+        *,
+        evidence: bool = True,
+        exclude: Collection[str] = (),
+        allow: Collection[str] | None = None,
+    ) -> list[Answer]:
         """The ``k`` likeliest next values of each record, with the earlier events they leaned on.
 
         Values the model never saw are left out of a history and counted in ``Answer.known``; with none known, the
@@ -95,11 +103,13 @@ class NextPredictor(NextState):
             records: any number.
             k: choices a record, fewer if the catalogue is smaller.
             evidence: whether to fill ``Choice.heeded`` (a few more passes).
+            exclude: values that are no answer, such as what is sold out; probabilities stay those of all values.
+            allow: the only values that are answers, ``None`` for all.
 
         Raises:
             SettingError: not trained, or ``k`` below 1.
         """
-        return infer.predict(self, records, k, evidence=evidence)
+        return infer.predict(self, records, k, evidence=evidence, exclude=exclude, allow=allow)
 
     def forecast(self, records: Sequence[History], steps: int, k: int = 10) -> list[Forecast]:
         """Roll each record forward: who comes, when, and the chance that nothing does.

@@ -1,0 +1,65 @@
+"""Lists of a request: what may be an answer, in Python; see also tests/serve and tests/cli."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ensue.answers import Answer
+from ensue.data.histories import Histories
+from ensue.records import History
+from ensue.tasks.next.predictor import NextPredictor
+
+CLICKS = [("a", "b", "c", "a"), ("b", "c", "b"), ("c", "a", "b"), ("d", "a", "d"), ("e", "b", "c", "f")] * 12
+ASKED = [History(("a", "b")), History(()), History(("new", "b", "new")), History(("d",), (3.0,))]
+
+
+@pytest.fixture(scope="module", params=["rules", "popularity", "sansr", "blend"])
+def predictor(request: pytest.FixtureRequest) -> NextPredictor:
+    settings = {"sansr": {"dim": 8, "epochs": 1}, "blend": {"epochs": 1}}.get(request.param, {})
+    found = NextPredictor(request.param, settings=settings, seed=0)
+    list(found.fit(Histories.of([History(one, tuple(60.0 * at for at in range(len(one)))) for one in CLICKS])))
+    return found
+
+
+def pairs(answer: Answer) -> list[tuple[str, float]]:
+    """Values with their scores, equal scores by the alphabet."""
+    scores = [choice.score for choice in answer.choices]
+    assert scores == sorted(scores, reverse=True)
+    return sorted(((choice.value, choice.score) for choice in answer.choices), key=lambda pair: (-pair[1], pair[0]))
+
+
+def test_what_is_excluded_is_no_answer_and_all_else_is_as_before(predictor: NextPredictor) -> None:
+    plain = predictor.predict(ASKED, 50)
+    for exclude in (["b"], ["b", "c", "new"], ["nobody knows this"], list("abcdef")):
+        found = predictor.predict(ASKED, 50, exclude=exclude)
+        for one, other in zip(found, plain, strict=True):
+            assert pairs(one) == [pair for pair in pairs(other) if pair[0] not in exclude]
+
+
+def test_only_what_is_allowed_is_an_answer(predictor: NextPredictor) -> None:
+    plain = predictor.predict(ASKED, 50)
+    for allow, exclude in ((["b", "f"], []), (["new", "a"], []), (list("abc"), ["b"]), ([], []), (["x"], [])):
+        found = predictor.predict(ASKED, 50, allow=allow, exclude=exclude)
+        for one, other in zip(found, plain, strict=True):
+            kept = [pair for pair in pairs(other) if pair[0] in set(allow) - set(exclude)]
+            assert pairs(one) == kept
+
+
+def test_as_many_as_are_asked_for_come_where_there_are_so_many(predictor: NextPredictor) -> None:
+    (best, *_) = predictor.predict(ASKED[:1], 1)
+    (next_best,) = predictor.predict(ASKED[:1], 3, exclude=[best.choices[0].value])
+    assert len(next_best.choices) == 3
+
+
+def test_no_forbidden_value_is_let_through() -> None:
+    random = np.random.default_rng(0)
+    values = [f"v{at}" for at in range(300)]
+    clicks = [History(tuple(random.choice(values, random.integers(2, 9)).tolist())) for _ in range(400)]
+    predictor = NextPredictor("cooccurrence")
+    list(predictor.fit(Histories.of(clicks)))
+    for _ in range(40):
+        lists = [frozenset(random.choice([*values, "other"], random.integers(1, 290)).tolist()) for _ in range(2)]
+        record = [History((*random.choice(values, 3).tolist(), "other"))] * 5
+        for answer in predictor.predict(record, 20, exclude=lists[0], allow=lists[1], evidence=False):
+            assert {choice.value for choice in answer.choices} <= lists[1] - lists[0]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import httpx2
 import pytest
 
-from ensue.client import Client
+from ensue.client import AsyncClient, Client
+from ensue.client.requests import Request
 from ensue.errors import DataError, EnsueError, ModelFolderError, SettingError
 from ensue.predictor import load
 from ensue.records import Article, History, Post, Text
@@ -55,7 +59,7 @@ def asks(service: Running) -> Client:
     """A client on top of a service without a socket."""
     made = Client("http://testserver", token="")
     made.close()
-    made._http = Straight(service)
+    made.http = Straight(service)
     return made
 
 
@@ -106,7 +110,7 @@ def test_an_error_is_the_services(service: Running) -> None:
     with pytest.raises(DataError, match="expected"):
         client.predict("clicks", [Text(("a",))])
     with pytest.raises(SettingError, match="this service takes no events"):
-        client.send([{"session": "s", "item": "a", "time": 1}])
+        client.events([{"session": "s", "item": "a", "time": 1}])
     with pytest.raises(DataError, match="there is nothing to learn"):
         client.update("links", [])
 
@@ -143,15 +147,137 @@ def test_a_service_that_is_not_there() -> None:
 def test_something_else_at_that_address(service: Running) -> None:
     client = asks(service)
     with pytest.raises(EnsueError, match="and no JSON"):
-        client._ask("GET", "/page/plotly.min.js")
+        client._run(Request(method="GET", path="/page/plotly.min.js", read=str))
 
 
 def test_the_token_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENSUE_TOKEN", "of the environment")
     with Client("http://x") as one, Client("http://x", token="given") as other, Client("http://x", token="") as none:
-        assert one._http.headers["authorization"] == "Bearer of the environment"
-        assert other._http.headers["authorization"] == "Bearer given"
-        assert "authorization" not in none._http.headers
+        assert one.http.headers["authorization"] == "Bearer of the environment"
+        assert other.http.headers["authorization"] == "Bearer given"
+        assert "authorization" not in none.http.headers
+
+
+class Scripted:
+    """A connection that answers as it was told, and remembers what it was sent."""
+
+    def __init__(self, *answers: tuple[int, dict[str, str]] | Exception) -> None:
+        self.answers, self.sent = list(answers), list[str]()
+
+    def request(self, method: str, path: str, **more: Any) -> httpx2.Response:
+        self.sent.append(path)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        status, headers = answer
+        found = {"answers": [], "accepted": 1, "version": 2} if status == 200 else {"error": "busy", "hint": "wait"}
+        return httpx2.Response(status, headers=headers, json=found)
+
+
+def scripted(
+    monkeypatch: pytest.MonkeyPatch, *answers: tuple[int, dict[str, str]] | Exception
+) -> tuple[Client, list[float]]:
+    client, slept = Client("http://x", token=""), list[float]()
+    client.close()
+    client.http = Scripted(*answers)
+    monkeypatch.setattr("time.sleep", slept.append)
+    return client, slept
+
+
+def test_a_busy_service_is_asked_again_when_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    client, slept = scripted(monkeypatch, (503, {"retry-after": "3"}), (429, {}), (200, {}))
+    assert client.predict("clicks", list[History]()) == []
+    assert slept == [3.0, 0.5]
+
+
+def test_who_does_not_take_the_connection_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = httpx2.ConnectError("refused")
+    client, slept = scripted(monkeypatch, lost, (200, {}))
+    assert client.predict("clicks", list[History]()) == []
+    assert slept == [0.25]
+    client, slept = scripted(monkeypatch, lost, lost, lost)
+    with pytest.raises(EnsueError, match="cannot be reached"):
+        client.models()
+    assert slept == [0.25, 0.5]
+
+
+def test_it_is_not_asked_again_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    for answer in ((503, {"retry-after": "600"}), (404, {}), (500, {})):
+        client, slept = scripted(monkeypatch, answer)
+        with pytest.raises(EnsueError, match="busy; wait"):
+            client.models()
+        assert slept == []
+    client, _ = scripted(monkeypatch, httpx2.ReadTimeout("slow"))
+    with pytest.raises(EnsueError, match="cannot be reached"):
+        client.models()
+
+
+def test_what_would_be_learned_twice_is_sent_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    client, slept = scripted(monkeypatch, (503, {}), (503, {}), (200, {}))
+    with pytest.raises(EnsueError, match="busy"):
+        client.events([{"session": "s", "item": "a", "time": 1}])
+    with pytest.raises(EnsueError, match="busy"):
+        client.update("clicks", [History(("a", "b"))])
+    assert slept == []
+    client, slept = scripted(monkeypatch, (503, {}), (200, {}))
+    assert client.update("clicks", [History(("a", "b"))], key="one")["version"] == 2
+    assert slept == [0.25]
+
+
+def test_ready(service: Running) -> None:
+    assert asks(service).ready()
+    with Client("http://127.0.0.1:9") as client:
+        assert not client.ready()
+
+
+class StraightAsync(Straight):
+    """The same, awaited."""
+
+    async def request(self, method: str, path: str, **more: Any) -> Any:
+        return super().request(method, path, **more)
+
+
+def test_the_twin_says_the_same(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ask() -> None:
+        async with AsyncClient("http://testserver", token="") as client:
+            await client.http.aclose()
+            client.http = StraightAsync(service)
+            monkeypatch.setattr(client, "aclose", nothing)
+            assert await client.ready()
+            assert await client.models() == asks(service).models()
+            for name, record in RECORDS.items():
+                assert await client.predict(name, [record], 3) == asks(service).predict(name, [record], 3)
+                assert await client.explain(name, [record]) == asks(service).explain(name, [record])
+            with pytest.raises(SettingError, match="this service takes no events"):
+                await client.events([{"session": "s", "item": "a", "time": 1}])
+            with pytest.raises(DataError, match="there is nothing to learn"):
+                await client.update("links", [])
+
+    async def nothing() -> None:
+        return None
+
+    asyncio.run(ask())
+
+
+def test_the_twin_waits_and_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept = list[float]()
+
+    class Awaited(Scripted):
+        async def request(self, method: str, path: str, **more: Any) -> httpx2.Response:  # type: ignore[override]
+            return super().request(method, path, **more)
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    async def ask() -> int:
+        client = AsyncClient("http://x", token="")
+        await client.aclose()
+        client.http = Awaited((503, {}), (200, {}))
+        return len(await client.predict("clicks", list[History]()))
+
+    monkeypatch.setattr("ensue.client.waiting.asyncio", SimpleNamespace(sleep=sleep))
+    assert asyncio.run(ask()) == 0
+    assert slept == [0.25]
 
 
 def test_a_client_needs_no_torch() -> None:

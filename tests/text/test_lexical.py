@@ -89,6 +89,18 @@ def test_terms_by_hand() -> None:
     assert len(set(keys[:3].tolist()) & set(keys[3:].tolist())) == 1
 
 
+def test_forms_of_a_word_are_one_stem() -> None:
+    """BM25 of the same texts with every word cut by hand; a stop word is none, however it begins."""
+    texts = ["The ministers therefore opened bridges", "A ministerial opening", "rain"]
+    stems = ["minis opene bridg", "minis openi", "rain"]
+    posts = pl.Series(["Minister opens a bridge", "bridg", "there"])
+    cut = pl.Series(["minis opens bridg", "bridg", ""])
+    found = build("stems", texts).scores(posts)
+    assert found.tolist() == build("bm25", stems).scores(cut).tolist()
+    assert (found > 0).tolist() == [[True, True, False], [True, False, False], [False] * 3]
+    assert not build("bm25", texts).scores(posts)[0].any()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_appending_equals_building_anew(kind: Kind) -> None:
     whole, grown = build(kind, ARTICLES), build(kind, ARTICLES[:2])
@@ -132,7 +144,7 @@ def test_no_articles_and_no_posts() -> None:
 def test_refused() -> None:
     with pytest.raises(SettingError) as error:
         Lexical("bm26")  # type: ignore[arg-type]
-    assert str(error.value) == "kind: 'bm26' is not known; the kinds are words, characters, bm25"
+    assert str(error.value) == "kind: 'bm26' is not known; the kinds are words, characters, bm25, stems"
     arrays = build("words", ARTICLES).arrays()
     with pytest.raises(ValueError, match="the terms are not as many as their counts"):
         Lexical().restore(arrays | {"counts": arrays["counts"][1:]})

@@ -44,12 +44,15 @@ STOP_WORDS = frozenset(_CLOSED_CLASSES.split())
 """English words of the closed classes, which say nothing about what a text is about."""
 
 
-def word_terms(texts: pl.Series, stop: Collection[str] = STOP_WORDS) -> tuple[Index, Keys, Index]:
+def word_terms(
+    texts: pl.Series, stop: Collection[str] = STOP_WORDS, *, cut: int | None = None
+) -> tuple[Index, Keys, Index]:
     """The words of a column of texts.
 
     Args:
         texts: (texts,).
         stop: words in lower case that are no terms.
+        cut: characters of a word that count; all of them unless given.
 
     Returns:
         (cells,) whose, not decreasing; which term; how often.
@@ -57,22 +60,24 @@ def word_terms(texts: pl.Series, stop: Collection[str] = STOP_WORDS) -> tuple[In
     lower = pl.col("text").cast(pl.String).fill_null("").str.to_lowercase()
     lists = texts.rename("text").to_frame().select(lower.str.extract_all(_WORDS)).to_series()
     if lists.estimated_size() <= _FEW:
-        return _few_terms(lists.to_list(), stop)
+        return _few_terms(lists.to_list(), stop, cut)
     owners = np.repeat(np.arange(len(texts)), lists.list.len().to_numpy())
     words = lists.explode(empty_as_null=False).rename("word")
-    distinct = words.unique().drop_nulls()
-    table = pl.DataFrame({"word": distinct, "key": pl.Series(list(map(_key, distinct)), dtype=pl.UInt64)})
     cells = pl.DataFrame({"owner": owners, "word": words}).filter(~pl.col("word").is_in(list(stop)))
+    if cut is not None:
+        cells = cells.with_columns(pl.col("word").str.head(cut))
+    distinct = cells["word"].unique()
+    table = pl.DataFrame({"word": distinct, "key": pl.Series(list(map(_key, distinct)), dtype=pl.UInt64)})
     cells = cells.group_by("owner", "word").len().join(table, on="word").sort("owner", "key")
     owners, keys, counts = (cells[name].to_numpy() for name in ("owner", "key", "len"))
     return owners.astype(np.int64), keys, counts.astype(np.int64)
 
 
-def _few_terms(texts: list[list[str]], stop: Collection[str]) -> tuple[Index, Keys, Index]:
+def _few_terms(texts: list[list[str]], stop: Collection[str], cut: int | None) -> tuple[Index, Keys, Index]:
     """The same of few words, for which a table costs more than its rows."""
     cells = []
     for owner, words in enumerate(texts):
-        counts = Counter(word for word in words if word not in stop)
+        counts = Counter(word[:cut] for word in words if word not in stop)
         cells += sorted((owner, _key(word), num) for word, num in counts.items())
     owners, keys, nums = zip(*cells, strict=True) if cells else ((), (), ())
     return np.array(owners, np.int64), np.array(keys, np.uint64), np.array(nums, np.int64)

@@ -21,7 +21,7 @@ from ensue.tasks.link.pieces import with_pieces
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.state import LinkState, State
 from ensue.text.encoder import Encoder
-from ensue.text.lexical import Lexical, Terms
+from ensue.text.lexical import STEM, Lexical, Terms
 from ensue.text.terms import character_terms, word_terms
 from ensue.text.tokens import Tokens
 
@@ -35,7 +35,7 @@ class EncodedPosts:
 
     Attributes:
         num: how many.
-        terms: by kind, ``words`` or ``characters``; those that the model counts.
+        terms: by kind, ``words``, ``characters`` or ``stems``; those that the model counts.
         vectors: (posts, width) of a network or an encoder, where the model has one.
     """
 
@@ -45,8 +45,7 @@ class EncodedPosts:
 
     def lexical_scores(self, lexical: Lexical) -> npt.NDArray[np.float32]:
         """(posts, documents)."""
-        kind = "characters" if lexical.kind == "characters" else "words"
-        return lexical.scores_of(self.terms[kind], self.num)
+        return lexical.scores_of(self.terms["words" if lexical.kind == "bm25" else lexical.kind], self.num)
 
     def cosines(self, articles: Tensor) -> Floats:
         """(posts, articles) with vectors of articles."""
@@ -76,9 +75,11 @@ def encode_remembered(state: LinkState, posts: Remembered, chosen: slice | Index
 
 
 def terms_of(texts: pl.Series, name: str) -> dict[str, Terms]:
-    """The terms that a model of the name counts: of words, of characters, or none."""
+    """The terms that a model of the name counts: of words, of characters and of stems, or none."""
     terms = {"words": word_terms(texts)} if name in ("best", *LEXICAL) else {}
-    return terms | ({"characters": character_terms(texts)} if name == "best" else {})
+    if name == "best":
+        terms |= {"characters": character_terms(texts), "stems": word_terms(texts, cut=STEM)}
+    return terms
 
 
 def has_vectors(state: LinkState, name: str) -> bool:

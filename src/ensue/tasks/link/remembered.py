@@ -67,7 +67,7 @@ class Remembered:
     def restored(cls, tensors: Mapping[str, Tensor]) -> Remembered:
         """What :meth:`tensors` gave."""
         terms: dict[str, Terms] = {}
-        for kind in ("words", "characters"):
+        for kind in ("words", "characters", "stems"):
             if f"{kind}.keys" in tensors:
                 owners, keys, counts = (tensors[f"{kind}.{name}"].numpy() for name in _TERMS)
                 terms[kind] = owners.astype(np.int64), keys.view(np.uint64), counts.astype(np.int64)

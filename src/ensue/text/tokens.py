@@ -49,6 +49,7 @@ _WORDS = "|".join(
 )
 _FEW = 1 << 16
 """Bytes of texts that are split one by one."""
+_PLAIN = re.compile("[\\x00-\\x7f‘’ʼ“”…–—•]*")
 _RUN, _JOINED, _WORD = (
     re.compile(pattern, re.ASCII) for pattern in (r"\S+", _SPLITS[1][0], _WORDS.replace(r"\p{L}", "[a-zA-Z]"))
 )
@@ -278,7 +279,7 @@ def _sentences(column: pl.Series) -> pl.Series:
 
 def _words(column: pl.Series, tokenised: pl.Series, lower: bool) -> pl.Series:
     """(sentences,) lists of words, by the rule of each."""
-    if column.estimated_size() <= _FEW and all(map(str.isascii, column)):
+    if column.estimated_size() <= _FEW and all(map(_PLAIN.fullmatch, column)):
         return _few_words(column.to_list(), tokenised.to_list(), lower)
     rule = pl.col("text").str.to_lowercase() if lower else pl.col("text")
     spaced = rule
@@ -294,10 +295,11 @@ def _words(column: pl.Series, tokenised: pl.Series, lower: bool) -> pl.Series:
 
 
 def _few_words(texts: list[str], tokenised: list[bool], lower: bool) -> pl.Series:
-    """The same of a few texts of ASCII, by patterns that are made once and not anew for every post."""
+    """The same of a few texts of ASCII and common marks, by patterns that are made once and not anew for every post."""
     lists = []
     for text, plain in zip(texts, tokenised, strict=True):
         text = text.lower() if lower else text
+        text = text if plain else text.replace("’", "'").replace("ʼ", "'")
         lists.append(_RUN.findall(text) if plain else _WORD.findall(_JOINED.sub(r"\1 \2", text)))
     return pl.Series(lists, dtype=pl.List(pl.String))
 

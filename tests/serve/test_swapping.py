@@ -14,7 +14,6 @@ import pytest
 
 from ensue.data.texts import Texts
 from ensue.serve.tasks.next_event import NextService
-from ensue.serve.tasks.plain import PlainService
 from ensue.store import versions
 from ensue.store.folder import clone_folder
 from ensue.store.lock import only_writer
@@ -87,7 +86,7 @@ def test_a_request_in_flight_is_answered_by_the_version_it_began_with(
 ) -> None:
     other = learned(folder, tmp_path / "other", "brand new")
     entered, go_on = threading.Event(), threading.Event()
-    answer = PlainService.answer
+    answer = NextService.answer
 
     def slow(predictor: Any, *rest: Any) -> Any:
         entered.set()
@@ -95,7 +94,7 @@ def test_a_request_in_flight_is_answered_by_the_version_it_began_with(
         return answer(predictor, *rest)
 
     with running({"clicks": folder}) as service:
-        monkeypatch.setattr(PlainService, "answer", slow)
+        monkeypatch.setattr(NextService, "answer", slow)
         found: list[Any] = []
         body = {"records": [{"values": ["v1", "brand new"]}]}
         thread = threading.Thread(target=lambda: found.append(service.post("/v1/models/clicks/predict", body)))

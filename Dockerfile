@@ -2,7 +2,8 @@
 #
 #   docker build -t ensue .
 #   docker run --read-only --tmpfs /tmp -p 8000:8000 -e ENSUE_TOKEN=… -v ./models:/models ensue serve /models/next --host 0.0.0.0
-FROM python:3.13-slim AS build
+# The full image has the compiler that the kernels want; nothing of it stays.
+FROM python:3.13 AS build
 WORKDIR /build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 # Where torch comes from, if not from pip's own index: one with CPU builds makes an image of a fifth of the size.
@@ -10,6 +11,7 @@ ARG TORCH_INDEX=
 COPY constraints.txt pyproject.toml README.md LICENSE ./
 RUN python -m venv /opt/ensue \
     && /opt/ensue/bin/pip install "$(grep '^torch==' constraints.txt)" ${TORCH_INDEX:+--index-url "$TORCH_INDEX"}
+COPY native native
 COPY src src
 RUN /opt/ensue/bin/pip install '.[serve,redis]' --constraint constraints.txt
 

@@ -3,7 +3,8 @@
 Every row has a learned alpha a head, from 1.1 to 1.9, or one fixed alpha; the gradient is taken in scores and, where it
 is learned, in alpha. Shapes are those of a Transformer's heads over a tweet, of the star of an article of 1,000 words
 with 6 heads, and of the ring of 200 words, whose 5 keys come as the slowest axis in memory, as the ring makes them, or
-as the fastest. Softmax stands beside them.
+as the fastest. The code in torch, which is used where nothing is compiled, and softmax stand beside them. Times are of
+the processor, on one thread.
 
     python benchmarks/normalisers.py [--json FILE]
 """
@@ -21,6 +22,7 @@ import entmax as package
 import torch
 from torch import Tensor
 
+from ensue import kernels
 from ensue.nn.normalisers import entmax
 from ensue.studies.provenance import provenance
 
@@ -35,14 +37,27 @@ def bisect(scores: Tensor, alpha: float | Tensor) -> Tensor:
     return weights
 
 
-CALLS: dict[str, Call] = {"ours": entmax, "bisection": bisect, "softmax": lambda scores, _: scores.softmax(-1)}
+def uncompiled(scores: Tensor, alpha: float | Tensor) -> Tensor:
+    """Ours without kernels; which path is taken is settled forward."""
+    kernels.load("off")
+    weights = entmax(scores, alpha)
+    kernels.load(kernels.LEVELS[-1])
+    return weights
+
+
+CALLS: dict[str, Call] = {
+    "ours": entmax,
+    "in_torch": uncompiled,
+    "bisection": bisect,
+    "softmax": lambda scores, _: scores.softmax(-1),
+}
 
 
 def seconds(call: Call, scores: Tensor, alpha: float | Tensor, grad: Tensor) -> float:
     """One call, forward and backward."""
-    begun = time.perf_counter()
+    begun = time.process_time()
     call(scores, alpha).backward(grad)  # type: ignore[no-untyped-call]
-    return time.perf_counter() - begun
+    return time.process_time() - begun
 
 
 def measure(name: str, fixed: float | None) -> dict[str, object]:
@@ -60,13 +75,18 @@ def measure(name: str, fixed: float | None) -> dict[str, object]:
             took = seconds(call, scores.detach().requires_grad_(), alpha, grad)
             if turn:  # the first warms up
                 found[kind].append(took)
-    pairs = zip(found["bisection"], found["ours"], strict=True)
+
+    def ratio(kind: str) -> float:
+        pairs = zip(found["bisection"], found[kind], strict=True)
+        return round(statistics.median(theirs / mine for theirs, mine in pairs), 1)
+
     return {
         "shape": name,
         "size": list(shape),
         "alpha": fixed or "learned",
         **{f"{kind}_ms": round(1e3 * statistics.median(own), 2) for kind, own in found.items()},
-        "times_faster": round(statistics.median(theirs / mine for theirs, mine in pairs), 1),
+        "times_faster": ratio("ours"),
+        "in_torch_times_faster": ratio("in_torch"),
     }
 
 
@@ -75,10 +95,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
+    torch.set_num_threads(1)
     rows = [measure(name, fixed) for name in SHAPES for fixed in (None, 1.5, 2.0)]
     print(*rows, sep="\n")
     if args.json:
-        found = {**provenance(), "threads": torch.get_num_threads(), "tables": {"entmax": rows}}
+        found = {
+            **provenance(),
+            "kernels": kernels.level(),
+            "threads": 1,
+            "clock": "processor",
+            "tables": {"entmax": rows},
+        }
         args.json.write_text(json.dumps(found, indent=1) + "\n")
 
 

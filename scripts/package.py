@@ -22,12 +22,14 @@ from zipfile import ZipFile
 
 ROOT = Path(__file__).parents[1]
 CONSTRAINTS = ROOT / "constraints.txt"
-SOURCES = ("src", "README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", ".gitignore")
+SOURCES = ("src", "native", "README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", ".gitignore")
 """What an sdist holds, beside what it says of itself."""
 NEWER = ("python3.14", "python3.13", "python3.12")
 EXTRAS = ("serve", "redis", "client")
 NEED_SERVE = "ensue.serve."
 """Where modules may want the extra ``serve``; all others are imported without."""
+KERNELS = "ensue/kernels/_kernels.so"
+"""What is compiled where a compiler is; the same wheel then serves every Python 3 of the platform."""
 LIMIT = 600
 """Seconds that any one command may take."""
 Said = subprocess.CompletedProcess[str]
@@ -98,9 +100,25 @@ def build(place: Path) -> Path:
     (wheel,) = (place / "dist").iterdir()
     same(contents(wheel), contents(place / "checkout" / wheel.name), "contents of the sdist's wheel and the checkout's")
     code = {f"ensue/{name.removeprefix('src/ensue/')}" for name in tracked if name.startswith("src/ensue/")}
-    same({name for name, _ in contents(wheel) if name.startswith("ensue/")}, code, "code in the wheel and in src")
+    compiled = {KERNELS} if shutil.which("c++") or shutil.which("g++") else set()
+    held_code = {name for name, _ in contents(wheel) if name.startswith("ensue/")}
+    same(held_code, code | compiled, "code in the wheel and in src")
+    use_bare(python, unpacked, place, code)
     told(f"{packed.name} and {wheel.name} hold what they should, {len(held)} files", began)
     return wheel
+
+
+def use_bare(python: Path, sources: Path, place: Path, code: set[str]) -> None:
+    """Where no compiler is on the path, the build says so and gives a wheel for any platform."""
+    bare = {**environment(), "PATH": str(python.parent), "CXX": ""}
+    words = [python, "-m", "hatchling", "build", "-t", "wheel", "-d", place / "bare"]
+    said = subprocess.run(words, cwd=sources, env=bare, text=True, timeout=LIMIT, check=False, capture_output=True)
+    same(
+        (said.returncode, "no C++ compiler" in said.stderr + said.stdout), (0, True), f"a build without ({said.stderr})"
+    )
+    (wheel,) = (place / "bare").iterdir()
+    same(wheel.name.endswith("-py3-none-any.whl"), True, f"a wheel for any platform ({wheel.name})")
+    same({name for name, _ in contents(wheel) if name.startswith("ensue/")}, code, "code in the bare wheel and in src")
 
 
 class Environment:
@@ -131,6 +149,10 @@ class Environment:
         failed = json.loads(self.run("python", "-c", WALK).stdout)
         of_service = {name for name in failed if name.startswith(NEED_SERVE)}
         same(set(failed), of_service, f"modules that fail without an extra ({failed}) and those of the service")
+        with ZipFile(wheel) as archive:
+            compiled = KERNELS in archive.namelist()
+        level = self.run("python", "-c", "import ensue.kernels; print(ensue.kernels.level())").stdout.strip()
+        same(level != "off", compiled, f"kernels in use ({level}) and in the wheel")
         write_log(self.place / "log.csv")
         self.run("ensue", "check", "log.csv")
         self.run("ensue", "fit", "next", "log.csv", "--model", "best", "-o", "model")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
+
+from tests.kernels.paths import COMPILED, using
 
 settings.register_profile("untimed", deadline=None)  # time belongs in benchmarks: a busy machine breaks no test
 settings.load_profile("untimed")
@@ -24,3 +26,12 @@ def free_port() -> Callable[[], int]:
             return int(found.getsockname()[1])
 
     return find
+
+
+@pytest.fixture(params=["compiled", "reference"])
+def both_paths(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test runs once with the compiled kernels, where there are any, and once without."""
+    if request.param == "compiled" and COMPILED == "off":
+        pytest.skip("no compiled kernels: python native/compile_kernels.py")
+    with using(COMPILED if request.param == "compiled" else "off"):
+        yield

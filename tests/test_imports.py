@@ -22,6 +22,7 @@ FLOORS = [
     "records",
     "answers",
     "vocabulary",
+    "kernels",
     "data",
     "nn",
     "threads",

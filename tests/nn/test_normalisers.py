@@ -9,11 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from ensue import kernels
 from ensue.errors import SettingError
 from ensue.nn import normalisers
 from ensue.nn.attention import masked_softmax
 from ensue.nn.normalisers import FEW, LEAST, MOST, Alphas, entmax, entmax15, sparsemax
+from tests.kernels.paths import on_both_paths
 from tests.oracles import link as link_oracles
+
+pytestmark = on_both_paths
 
 ALPHAS = [1.01, 1.1, 1.25, 1.5, 1.75, 1.9, 1.99, 2.0]
 SIZES = [1, 2, 5, FEW, FEW + 1, 30, 1000]
@@ -161,6 +165,7 @@ def test_an_alpha_out_of_reach(alpha: float) -> None:
 
 
 def test_newton_never_needs_many_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels.load("off")
     calls: list[int] = []
     powers = normalisers._powers
 

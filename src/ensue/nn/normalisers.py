@@ -28,6 +28,7 @@ from torch.autograd.function import once_differentiable
 from ensue.errors import SettingError
 from ensue.nn.attention import masked_softmax
 from ensue.nn.autograd import Context, apply
+from ensue.nn.fused_entmax import FusedEntmax, fits
 
 FEW = 16
 """Up to so many keys are sorted, or laid out with the keys slowest."""
@@ -60,12 +61,16 @@ def entmax(scores: Tensor, alpha: float | Tensor, mask: Tensor | None = None) ->
     if scores.dtype in (torch.float16, torch.bfloat16):
         scores = scores.float()
     if isinstance(alpha, Tensor):
-        return apply(_Entmax, scores, alpha.to(scores.dtype), mask)
+        return apply(_chosen(scores, alpha, mask), scores, alpha.to(scores.dtype), mask)
     if not 1 <= alpha <= 2:
         raise SettingError(f"alpha is {alpha}; it must be between 1 (softmax) and 2 (sparsemax)")
     if alpha == 1:
         return scores.softmax(-1) if mask is None else masked_softmax(scores, mask)
-    return apply(_Entmax, scores, alpha, mask)
+    return apply(_chosen(scores, alpha, mask), scores, alpha, mask)
+
+
+def _chosen(scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> type[torch.autograd.Function]:
+    return FusedEntmax if fits(scores, alpha, mask) else _Entmax
 
 
 def sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:

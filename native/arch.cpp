@@ -1,0 +1,15 @@
+// All that is compiled once for every instruction set: ENSUE_ARCH is its namespace, ENSUE_BYTES the width of a vector.
+#include "entmax.h"
+
+namespace ENSUE_ARCH {
+
+void entmax(const EntmaxCall& call, bool wide, bool backward, int64_t first, int64_t last, void* scratch) {
+#if ENSUE_BYTES < 64
+    if (wide) return entmax_kind<double>(call, backward, first, last, scratch);
+#else
+    (void)wide;
+#endif
+    entmax_kind<float>(call, backward, first, last, scratch);
+}
+
+}  // namespace ENSUE_ARCH

@@ -1,0 +1,108 @@
+// The functions that are called from outside: each takes the code for the processor at hand, and some threads.
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "kernels.h"
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+#define DECLARE(arch)                                                                                     \
+    namespace arch {                                                                                      \
+    void entmax(const EntmaxCall& call, bool wide, bool backward, int64_t first, int64_t last, void* scratch); \
+    }
+
+DECLARE(plain)
+#ifdef ENSUE_X86
+DECLARE(avx2)
+DECLARE(avx512)
+#endif
+
+namespace {
+
+struct Functions {
+    decltype(&plain::entmax) entmax;
+};
+
+constexpr Functions PLAIN = {plain::entmax};
+#ifdef ENSUE_X86
+constexpr Functions AVX2 = {avx2::entmax}, AVX512 = {avx512::entmax};
+#endif
+
+#ifdef ENSUE_X86
+constexpr auto DOUBLES = avx2::entmax;  // gradients are checked with them, no more: not worth code of their own
+#else
+constexpr auto DOUBLES = plain::entmax;
+#endif
+
+const Functions* chosen = &PLAIN;
+int level = 0;
+
+// 0: what every processor of the platform has; 1: AVX2 and FMA; 2: AVX-512 as well.
+int highest() {
+#ifdef ENSUE_X86
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
+    for (const bool has : {__builtin_cpu_supports("avx512f") != 0, __builtin_cpu_supports("avx512dq") != 0,
+                           __builtin_cpu_supports("avx512bw") != 0, __builtin_cpu_supports("avx512vl") != 0})
+        if (!has) return 1;
+    return 2;
+#else
+    return 0;
+#endif
+}
+
+// Rows first to last in as many pieces as threads, cut at multiples of 16; a row's result does not depend on the cuts.
+template <class Body> void shared(int64_t rows, int threads, const Body& body) {
+    const int64_t pieces = std::max<int64_t>(1, std::min<int64_t>(threads, rows / 16));
+    std::vector<std::thread> started;
+    int64_t begun = 0;
+    for (int64_t piece = 0; piece + 1 < pieces; piece++) {
+        const int64_t end = rows * (piece + 1) / pieces / 16 * 16;
+        try {
+            started.emplace_back(body, begun, end);
+        } catch (const std::system_error&) {
+            break;  // no thread is to be had: what is left is done here
+        }
+        begun = end;
+    }
+    body(begun, rows);
+    for (std::thread& one : started) one.join();
+}
+
+}  // namespace
+
+// Chooses the code: at most `limit`, and never more than the processor has. Returns what is used from now on.
+EXPORT int ensue_level(int limit) {
+    level = std::min(limit, highest());
+#ifdef ENSUE_X86
+    chosen = level == 2 ? &AVX512 : level == 1 ? &AVX2 : &PLAIN;
+#endif
+    return level;
+}
+
+// 0: done; 1: no memory.
+EXPORT int ensue_entmax(const EntmaxCall* call, int wide, int backward, int threads) {
+    int64_t rows = 1;
+    for (int64_t dim = 0; dim < call->dims; dim++) rows *= call->sizes[dim];
+    if (rows == 0 || call->keys == 0) return 0;
+    const int64_t size = call->keys > 64 ? (call->keys + 16) * (8 + 3 * (wide ? 8 : 4)) : 0;
+    const int64_t worth = std::max<int64_t>(1, rows * call->keys >> 15);
+    bool failed = false;
+    const auto run = wide && level > 1 ? DOUBLES : chosen->entmax;
+    shared(rows, int(std::min<int64_t>(threads, worth)), [&](int64_t first, int64_t last) {
+        const std::unique_ptr<char[]> scratch(size ? new (std::nothrow) char[size] : nullptr);
+        if (size && !scratch)
+            __atomic_store_n(&failed, true, __ATOMIC_RELAXED);
+        else
+            run(*call, wide, backward, first, last, scratch.get());
+    });
+    return failed;
+}
+
+// The number in ensue/kernels/loading.py: goes up with every change of what the functions take.
+EXPORT int ensue_interface() { return 1; }

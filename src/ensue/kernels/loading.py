@@ -1,0 +1,90 @@
+"""Finding the compiled library, and the types of what it takes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import POINTER, c_double, c_int, c_int64, c_void_p
+from pathlib import Path
+
+from ensue.errors import SettingError
+
+FILE = Path(__file__).with_name("_kernels.so")
+INTERFACE = 1
+"""Goes up with every change of what the functions take: a library of another is left alone."""
+VARIABLE = "ENSUE_KERNELS"
+LEVELS = ("plain", "avx2", "avx512")
+"""Instruction sets, each with all before it; ``plain`` is what every processor of the platform has."""
+
+
+class EntmaxCall(ctypes.Structure):
+    """``EntmaxCall`` of ``native/kernels.h``."""
+
+    _fields_ = (
+        ("dims", c_int64),
+        ("keys", c_int64),
+        ("sizes", c_int64 * 8),
+        ("in_steps", c_int64 * 9),
+        ("other_steps", c_int64 * 9),
+        ("alpha_steps", c_int64 * 8),
+        ("out_steps", c_int64 * 9),
+        ("given", c_void_p),
+        ("other", c_void_p),
+        ("alpha", c_void_p),
+        ("out", c_void_p),
+        ("to_alpha", c_void_p),
+        ("fixed", c_double),
+    )
+
+
+class _State:
+    """What was found, once a process."""
+
+    asked = False
+    found: ctypes.CDLL | None = None
+    level = "off"
+
+
+def library() -> ctypes.CDLL | None:
+    """The compiled functions; ``None`` where there are none or they are switched off.
+
+    Raises:
+        SettingError: ``ENSUE_KERNELS`` is something else than ``off`` or one of ``LEVELS``.
+    """
+    if not _State.asked:
+        load(os.environ.get(VARIABLE) or LEVELS[-1])
+    return _State.found
+
+
+def level() -> str:
+    """The instruction set in use, one of ``LEVELS``; ``off`` where nothing compiled is."""
+    library()
+    return _State.level
+
+
+def load(most: str) -> str:
+    """Use at most this instruction set from now on, or nothing compiled (``off``).
+
+    Returns:
+        What is used.
+
+    Raises:
+        SettingError: there is no such one.
+    """
+    if most not in ("off", *LEVELS):
+        raise SettingError(f"{VARIABLE} is {most!r}; choose from off, {', '.join(LEVELS)}, or leave it out")
+    found = None if most == "off" else _opened()
+    _State.level = "off" if found is None else LEVELS[found.ensue_level(LEVELS.index(most))]
+    _State.found, _State.asked = found, True
+    return _State.level
+
+
+def _opened() -> ctypes.CDLL | None:
+    try:
+        found = ctypes.CDLL(str(FILE))
+        if found.ensue_interface() != INTERFACE:  # built from other sources than these
+            return None
+    except (OSError, AttributeError):  # none, or for another machine
+        return None
+    found.ensue_entmax.argtypes = [POINTER(EntmaxCall), c_int, c_int, c_int]
+    return found

@@ -29,7 +29,7 @@ BOUNDS = {
     "files that branch on a task": 1,
     "late imports": 58,
     "files above 400 lines": 0,
-    "lines": 60_400,
+    "lines": 60_450,
 }
 NUMBERED = "ensue.tasks.link.index.vector_index"
 """Its ``manifest["next"]`` is the number of the next shard, no task."""

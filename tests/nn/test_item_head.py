@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
+import pytest
 import torch
 from torch import nn
 
-from ensue.nn.item_head import item_loss, item_scores, table_loss
+from ensue.nn.item_head import ItemLayer, item_loss, item_scores, table_loss
 from ensue.nn.sampling import Sampler
 
 HIDDEN = torch.tensor([[1.0, 2.0]])
@@ -39,3 +40,47 @@ def test_a_table_has_the_same_loss_and_one_over_drawn_ids() -> None:
         torch.testing.assert_close(sampled, torch.tensor(math.log1p(drawn * 2 * math.exp(-1.0))))
     exact = table_loss(HIDDEN, items, targets, Sampler(4), 8)  # more draws than ids: all of them, once
     torch.testing.assert_close(exact, whole)
+
+
+def layers(dim: int, num_ids: int, negatives: int) -> tuple[ItemLayer, ItemLayer]:
+    """One that goes over all ids, and one with the same rows that draws."""
+    torch.manual_seed(5)
+    whole, drawing = ItemLayer(dim, num_ids), ItemLayer(dim, num_ids, negatives)
+    drawing.load_state_dict({**whole.state_dict(), "sampler.totals": torch.ones(num_ids)})
+    return whole, drawing
+
+
+@pytest.mark.parametrize("cosine", [False, True])
+def test_a_layer_that_draws_no_fewer_ids_than_there_are_learns_what_all_teach(cosine: bool) -> None:
+    whole, drawing = layers(4, 9, 7)
+    hidden, targets = torch.randn(6, 4), torch.tensor([2, 8, 3, 3, 5, 2])
+    losses = [layer.loss(hidden, targets, cosine=cosine) for layer in (whole, drawing)]
+    torch.testing.assert_close(losses[0], losses[1])
+    for loss in losses:
+        torch.autograd.backward(loss)
+    for name in ("weight", "bias"):
+        grad = drawing.get_parameter(name).grad
+        assert grad is not None and grad.is_sparse
+        torch.testing.assert_close(grad.to_dense(), whole.get_parameter(name).grad)
+
+
+def test_a_layer_that_draws_touches_the_rows_of_targets_and_negatives_alone() -> None:
+    _, drawing = layers(4, 50, 3)
+    hidden, targets = torch.randn(2, 4), torch.tensor([7, 9])
+    torch.manual_seed(1)
+    drawn = drawing.sampler.draw(3).tolist()
+    torch.manual_seed(1)
+    torch.autograd.backward(drawing.loss(hidden, targets))
+    for parameter in (drawing.weight, drawing.bias):
+        assert parameter.grad is not None
+        assert set(parameter.grad.coalesce().indices()[0].tolist()) == {7, 9, *drawn}
+    drawing.sparse = False
+    drawing.zero_grad()
+    torch.autograd.backward(drawing.loss(hidden, targets))
+    assert drawing.weight.grad is not None and not drawing.weight.grad.is_sparse
+
+
+def test_outside_training_a_layer_that_draws_goes_over_all() -> None:
+    whole, drawing = layers(4, 50, 3)
+    hidden, targets = torch.randn(2, 4), torch.tensor([7, 9])
+    assert torch.equal(whole.loss(hidden, targets), drawing.eval().loss(hidden, targets))

@@ -19,7 +19,7 @@ from ensue.data.texts import Texts
 from ensue.errors import ModelFolderError
 from ensue.records import History
 from ensue.store import versions
-from ensue.store.checksums import FILE, lines_of
+from ensue.store.checksums import FILE, digest, lines_of
 from ensue.store.tensors import tensor_bytes
 from tests.folders import unsummed
 from tests.tasks.classify.contract import planted as labelled
@@ -125,7 +125,7 @@ def test_weights_that_are_no_number_are_refused(folder: Path, bad: float) -> Non
     name = next(name for name, tensor in tensors.items() if tensor.is_floating_point() and tensor.numel())
     tensors[name].view(-1)[-1] = bad
     path.write_bytes(tensor_bytes(tensors))
-    (folder / FILE).write_bytes(lines_of({found.name: found.read_bytes() for found in folder.iterdir()}))
+    (folder / FILE).write_bytes(lines_of({found.name: digest([found.read_bytes()]) for found in folder.iterdir()}))
     assert refusal(folder) == f"{path}: {name} holds NaN or infinity; fit the model again"
 
 

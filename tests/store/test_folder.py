@@ -22,7 +22,7 @@ from ensue.data.world import World, make_world
 from ensue.errors import ModelFolderError
 from ensue.records import History
 from ensue.store.folder import require_writable, write_file, write_folder
-from ensue.store.tensors import tensor_bytes
+from ensue.store.tensors import TensorFile, tensor_bytes
 from ensue.tasks.next.predictor import NextPredictor
 from tests.folders import unsummed
 
@@ -467,3 +467,17 @@ def test_a_damaged_folder_can_be_replaced_by_fitting_again(trained: NextPredicto
     (old / "model.safetensors").unlink()
     trained.save(old)
     assert NextPredictor.load(old).predict([History(("u001",))], 1) == trained.predict([History(("u001",))], 1)
+
+
+def test_a_file_that_is_made_as_it_is_written_has_the_bytes_of_one_made_at_once() -> None:
+    kinds = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16)
+    made = {f"b.{kind}".removeprefix("torch."): torch.arange(6).view(2, 3).to(kind) for kind in kinds}
+    more = {
+        "é": torch.zeros(0, 4),
+        "a": torch.tensor(3),
+        "c": torch.tensor([True]),
+        "u": torch.ones(5, dtype=torch.uint8),
+    }
+    tensors = {**made, **more, "i8": torch.ones(5, dtype=torch.int8), "turned": torch.arange(6.0).view(2, 3).T}
+    for metadata in ({}, {"one": "two"}):
+        assert b"".join(TensorFile(tensors, metadata)) == tensor_bytes(tensors, metadata)

@@ -15,6 +15,7 @@ from ensue.errors import ModelFolderError
 from ensue.schedule import Schedule
 from ensue.store.tensors import tensor_bytes
 from ensue.tasks.next.catalogue import MODELS
+from ensue.training import optimizer
 from ensue.training.optimizer import (
     FILE,
     LateOptimizer,
@@ -275,3 +276,19 @@ def test_a_step_touches_the_rows_of_the_batch_and_of_the_draws(name: str, option
     for table, old in before.items():
         moved = int((table.detach() != old).any(1).sum())
         assert 1 <= moved < 250, "few rows of 500"
+
+
+def test_l2_pulls_at_the_touched_rows_of_a_large_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one step from the same rows the touched ones move as with a dense gradient, and no other row moves."""
+    decaying = Schedule(learning_rate=RATE, weight_decay=0.1)
+    dense, by_rows = made(), made()
+    optimizers = [make_optimizer(dense, decaying)]
+    monkeypatch.setattr(optimizer, "MANY", ROWS - 1)
+    optimizers.append(make_optimizer(by_rows, decaying))
+    assert not dense.table.sparse and by_rows.table.sparse
+    for model, one in zip((dense, by_rows), optimizers, strict=True):
+        steps(model, one, [[2, 5, 2]])
+    touched, others = [2, 5], [1, 3, 4, 6, 7, 8]
+    torch.testing.assert_close(by_rows.table.weight[touched], dense.table.weight[touched])
+    assert torch.equal(by_rows.table.weight[others], made().table.weight[others])
+    assert not torch.equal(dense.table.weight[others], made().table.weight[others])

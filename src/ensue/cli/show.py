@@ -94,6 +94,9 @@ def epochs() -> Iterator[Callable[[Report], None]]:
 
         def shown(report: Report) -> None:
             nonlocal last
+            if report.note:
+                remark(f"{report.stage}: {report.note}")
+                return
             watched = "MRR" if report.watch == "mrr" else report.watch
             best = f", best validation {watched} {report.best:.4f}" if report.best is not None else ""
             progress.update(

@@ -29,9 +29,27 @@ def digest(parts: Iterable[bytes]) -> str:
     return hashed.hexdigest()
 
 
-def lines_of(files: Mapping[str, bytes]) -> bytes:
-    """The contents of ``B2SUMS`` for files by name."""
-    return "".join(f"{digest([files[name]])}  {name}\n" for name in sorted(set(files) - FREE)).encode()
+class Counted:
+    """Bytes that come in parts, and once they have come their checksum, in hexadecimal."""
+
+    def __init__(self, parts: Iterable[bytes | memoryview]) -> None:
+        self._parts, self._hashed = parts, hashlib.blake2b(digest_size=32)
+
+    def __iter__(self) -> Iterator[bytes | memoryview]:
+        """The parts, one after the other."""
+        for part in self._parts:
+            self._hashed.update(part)
+            yield part
+
+    @property
+    def digest(self) -> str:
+        """The checksum of all that has come."""
+        return self._hashed.hexdigest()
+
+
+def lines_of(sums: Mapping[str, str]) -> bytes:
+    """The contents of ``B2SUMS`` for checksums by name of the file."""
+    return "".join(f"{sums[name]}  {name}\n" for name in sorted(set(sums) - FREE)).encode()
 
 
 @contextmanager

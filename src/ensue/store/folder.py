@@ -30,6 +30,8 @@ from ensue.version import __version__
 T = TypeVar("T")
 Settings: TypeAlias = dict[str, Any]
 """What ``settings.json`` holds: decoded JSON, whose keys a task knows."""
+Contents: TypeAlias = bytes | Iterable[bytes | memoryview]
+"""What stands in a file."""
 FORMAT = 1
 """Version of the folder's layout; a newer one is refused."""
 
@@ -76,20 +78,24 @@ def _remove_abandoned(left: Path) -> None:
             left.unlink()
 
 
-def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+def write_folder(folder: Path, files: Mapping[str, Contents]) -> None:
     """Replace a model folder at once.
 
     Args:
         folder: where it shall stand; an older model folder there is replaced, anything else is refused.
-        files: contents by file name.
+        files: contents by file name: bytes, or what gives them in parts.
 
     Raises:
         ModelFolderError: not a model folder, not writable or the disk is full; what stood there is unchanged.
     """
 
     def fill(new: Path) -> None:
-        for name, data in {**files, checksums.FILE: checksums.lines_of(files)}.items():
-            _flush(new / name, [data])
+        sums = {}
+        for name, contents in files.items():
+            counted = checksums.Counted([contents] if isinstance(contents, bytes) else contents)
+            _flush(new / name, counted)
+            sums[name] = counted.digest
+        _flush(new / checksums.FILE, [checksums.lines_of(sums)])
 
     _replace(folder, fill)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor
@@ -15,6 +17,22 @@ from torch import Tensor
 from ensue.errors import ModelFolderError
 from ensue.store.checksums import chunks, opened, require_sum, sum_of
 from ensue.store.folder import read_file
+
+DTYPES = {
+    torch.int64: "I64",
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.int32: "I32",
+    torch.bfloat16: "BF16",
+    torch.float16: "F16",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+"""Names of the types, in the order in which a file holds its tensors."""
+BLOCK = 2**22
+"""Numbers that are written at once."""
 
 
 def read_tensors(folder: Path, name: str) -> dict[str, Tensor]:
@@ -53,6 +71,39 @@ def open_tensors(folder: Path, name: str) -> tuple[set[str], Callable[[], dict[s
 
     weakref.finalize(read, os.close, descriptor)
     return names, read
+
+
+class TensorFile:
+    """A safetensors file that is made as it is written, tensor by tensor: no second copy of a model is ever held.
+
+    Its bytes are those of :func:`tensor_bytes`.
+
+    Args:
+        tensors: by name; they must stay as they are until the file is written.
+        metadata: a few texts beside them.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+        order = [*DTYPES]
+        self.tensors = {
+            name: tensors[name] for name in sorted(tensors, key=lambda name: (order.index(tensors[name].dtype), name))
+        }
+        self.metadata = dict(metadata or {})
+
+    def __iter__(self) -> Iterator[bytes | memoryview]:
+        """The header, then each tensor in blocks."""
+        header: dict[str, object] = {"__metadata__": self.metadata}
+        end = 0
+        for name, tensor in self.tensors.items():
+            begin, end = end, end + tensor.numel() * tensor.element_size()
+            header[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
+        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 8)
+        yield len(text).to_bytes(8, "little") + text
+        for tensor in self.tensors.values():
+            for block in torch.split(tensor.detach().contiguous().flatten(), BLOCK):
+                # A copy, for what numpy has seen can no longer grow in place.
+                yield block.to("cpu", copy=True).view(torch.uint8).numpy().data
 
 
 def tensor_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:

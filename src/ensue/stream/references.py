@@ -46,7 +46,7 @@ def keep_frozen(folder: Path, predictor: NextPredictor, *, begins: bool) -> Next
     """
     place = _sibling(folder, "frozen")
     if begins:
-        write_folder(place, save.files(predictor, "The model of the same name before the stream.\n"))
+        write_folder(place, save.contents(predictor, "The model of the same name before the stream.\n"))
     if not place.is_dir():
         raise SettingError(
             f"--beside: {folder} was not kept as it was before the stream began; name --beside at a stream's first "

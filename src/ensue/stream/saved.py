@@ -13,7 +13,7 @@ from torch import Tensor
 from ensue.errors import SettingError
 from ensue.lines import plural
 from ensue.store.folder import damage, read_file
-from ensue.store.tensors import read_tensors, tensor_bytes
+from ensue.store.tensors import TensorFile, read_tensors, tensor_bytes
 from ensue.stream.blocks import Position
 from ensue.stream.board import HourState
 from ensue.stream.events import ReaderState
@@ -58,7 +58,7 @@ def read_state(folder: Path) -> Commit | None:
         return commit
 
 
-def files(stream: StreamState) -> dict[str, bytes]:
+def files(stream: StreamState) -> dict[str, bytes | TensorFile]:
     """All the files of a commit, the model's included."""
     state: Commit = {
         "version": VERSION,
@@ -80,7 +80,7 @@ def files(stream: StreamState) -> dict[str, bytes]:
         parts["nightly"] = stream.nightly.tensors()
     tensors = {f"{part}.{name}": tensor for part, columns in parts.items() for name, tensor in columns.items()}
     return {
-        **save.files(stream.predictor, _card(stream)),
+        **save.contents(stream.predictor, _card(stream)),
         STATE: json.dumps(state).encode(),
         TENSORS: tensor_bytes(tensors),
     }

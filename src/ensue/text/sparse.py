@@ -34,8 +34,8 @@ class SparseRows(Protocol):
     def __matmul__(self, other: Floats | SparseRows) -> Floats | SparseRows:
         """(rows, features) times (features, columns), or times (features,)."""
 
-    def __getitem__(self, rows: Index) -> SparseRows:
-        """Some of the rows."""
+    def __getitem__(self, rows: Index | tuple[slice, Index]) -> SparseRows:
+        """Some of the rows, or of all rows some columns."""
 
     def sign(self) -> SparseRows:
         """1 where a value is above 0."""

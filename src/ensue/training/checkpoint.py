@@ -7,7 +7,6 @@ sends to the others, one tensor after the other, so that no rank needs another's
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
@@ -19,23 +18,10 @@ from torch.optim import Adam
 
 from ensue.errors import ModelFolderError, SettingError
 from ensue.store.folder import write_chunks
+from ensue.store.tensors import DTYPES, TensorFile
 from ensue.training.distributed import broadcast, rank_and_size, share
 from ensue.training.optimizer import FIELDS, optimizer_tensors, restore_optimizer
 
-DTYPES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
-BLOCK = 2**22
-"""Numbers that are written at once."""
 _MODEL, _OPTIMIZER = "model.", "optimizer."
 
 
@@ -55,29 +41,13 @@ def state_tensors(model: nn.Module, optimizer: Adam) -> dict[str, Tensor]:
     return weights | {f"{_OPTIMIZER}{name}": tensor for name, tensor in moments.items()}
 
 
-def tensor_chunks(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:
-    """The bytes of a safetensors file, one tensor at a time."""
-    header: dict[str, object] = {"__metadata__": dict(metadata)}
-    end = 0
-    for name, tensor in tensors.items():
-        begin, end = end, end + tensor.numel() * tensor.element_size()
-        header[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    yield len(text).to_bytes(8, "little") + text
-    for tensor in tensors.values():
-        for block in torch.split(tensor.detach().contiguous().flatten(), BLOCK):
-            # A copy, for what numpy has seen can no longer grow in place.
-            yield block.to("cpu", copy=True).view(torch.uint8).numpy().data
-
-
 def save_state(path: Path, model: nn.Module, optimizer: Adam, metadata: Mapping[str, str]) -> None:
     """Replace a file by the state of a run, at once.
 
     Raises:
         ModelFolderError: the disk is full or the place cannot be written; the old file stands.
     """
-    write_chunks(path, tensor_chunks(state_tensors(model, optimizer), metadata))
+    write_chunks(path, TensorFile(state_tensors(model, optimizer), metadata))
 
 
 def load_state(

@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from torch.optim import Adam
 from torch.optim.adam import adam
 
+from ensue.nn.item_head import ItemLayer
+from ensue.nn.sampling import MANY
 from ensue.store.folder import damage
 from ensue.store.tensors import open_tensors
 
@@ -81,7 +83,7 @@ class RowAdam(Adam):
         adam(
             [weights], [grad.values()], [means], [squares], [], [state["step"]],
             foreach=False, fused=True, amsgrad=False, maximize=False, beta1=beta1, beta2=beta2, eps=group["eps"],
-            lr=group["lr"], weight_decay=0.0,
+            lr=group["lr"], weight_decay=group["weight_decay"],
         )  # fmt: skip
         for whole, part in zip(wholes, (weights, means, squares), strict=True):
             whole.index_copy_(0, rows, part)
@@ -90,11 +92,12 @@ class RowAdam(Adam):
 def make_optimizer(model: nn.Module, schedule: Rates) -> RowAdam:
     """Adam with L2 as in the papers (added to the gradient, not decoupled).
 
-    L2 pulls at every row in every step, so with it all tables of the model get dense gradients.
+    L2 pulls at every row in every step, so with it all tables of the model get dense gradients. Of a table of more than
+    ``MANY`` rows it pulls at those that a step touches.
     """
     if schedule.weight_decay > 0:
         for module in model.modules():
-            if isinstance(module, nn.Embedding):
+            if isinstance(module, nn.Embedding | ItemLayer) and len(module.weight) <= MANY:
                 module.sparse = False
     rate, betas, decay = schedule.learning_rate, (0.9, schedule.beta2), schedule.weight_decay
     return RowAdam(model.parameters(), lr=rate, betas=betas, weight_decay=decay, fused=True)
@@ -102,7 +105,9 @@ def make_optimizer(model: nn.Module, schedule: Rates) -> RowAdam:
 
 def by_row(model: nn.Module) -> set[Tensor]:
     """The tables whose lookups leave sparse gradients."""
-    return {module.weight for module in model.modules() if isinstance(module, nn.Embedding) and module.sparse}
+    modules = [module for module in model.modules() if isinstance(module, nn.Embedding | ItemLayer) and module.sparse]
+    biases = (module.bias for module in modules if isinstance(module, ItemLayer))
+    return {module.weight for module in modules} | set(biases)
 
 
 def optimizer_tensors(model: nn.Module, optimizer: Adam) -> dict[str, Tensor]:

@@ -25,3 +25,5 @@ class Report:
     watch: str = "loss"
     improving: bool = False
     """Whether the last epoch there was came out best, so that more of them may come out better still."""
+    note: str = ""
+    """A line to be said; a report that has one tells nothing else."""

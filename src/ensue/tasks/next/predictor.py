@@ -183,7 +183,7 @@ class NextPredictor(NextState):
         Raises:
             ModelFolderError: not writable, full, or taken by something that is no model.
         """
-        write_folder(Path(folder), self.files(card))
+        write_folder(Path(folder), save.contents(self, card))
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str | None = None) -> Self:

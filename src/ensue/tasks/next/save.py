@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ensue.data.histories import Histories
 from ensue.store.folder import described, read_file
-from ensue.store.tensors import read_tensors, tensor_bytes
+from ensue.store.tensors import TensorFile, read_tensors, tensor_bytes
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.state import NextState
@@ -33,18 +33,23 @@ NAMES = {"settings.json", "vocabulary.json", "CARD.md", RESERVOIR} | {
 
 def files(state: NextState, card: str) -> dict[str, bytes]:
     """The contents of a model folder, by file name."""
+    return {name: b"".join(own) if isinstance(own, TensorFile) else own for name, own in contents(state, card).items()}
+
+
+def contents(state: NextState, card: str) -> dict[str, bytes | TensorFile]:
+    """The same, of which the large files are made as they are written."""
     parts = {name: baseline.state_dict() for name, baseline in state.counting.items()}
     if state.length_delay is not None:
         parts["continuation"] = state.length_delay.state_dict()
     counts = {f"{name}.{key}": tensor for name, part in parts.items() for key, tensor in part.items()}
-    found = {
+    found: dict[str, bytes | TensorFile] = {
         **described(summary(state), card),
         "vocabulary.json": json.dumps(list(state.vocabulary.values), ensure_ascii=False).encode(),
-        "model.safetensors": tensor_bytes(state.network.state_dict()),
-        "counting.safetensors": tensor_bytes({**counts, "train_prints": state.training_hashes}),
+        "model.safetensors": TensorFile(state.network.state_dict()),
+        "counting.safetensors": TensorFile({**counts, "train_prints": state.training_hashes}),
     }
     if state.optimizer is not None:
-        found[FILE] = tensor_bytes(optimizer_tensors(module_of(state.network), state.optimizer))
+        found[FILE] = TensorFile(optimizer_tensors(module_of(state.network), state.optimizer))
     if len(state.reservoir):
         found[RESERVOIR] = tensor_bytes(state.reservoir.tensors())
     return found

@@ -54,8 +54,10 @@ class NextState:
         MODELS.require(model, "best")
         names = BEST if model == "best" else (model,)
         parts = changed(by_hand(settings or {}), *(part for name in names for part in MODELS[name][1:]))
-        self.candidates = {name: (parts[2 * at], parts[2 * at + 1]) for at, name in enumerate(names)}
-        """The models that may be chosen from, each with its settings and schedule."""
+        self.stated = {name: (parts[2 * at], parts[2 * at + 1]) for at, name in enumerate(names)}
+        """The models that may be chosen from, each with its settings and schedule, as they were set."""
+        self.candidates = dict(self.stated)
+        """The same as they are for the catalogue that is learned."""
         if any(schedule is not None and schedule.watch == "accuracy" for _, schedule in self.candidates.values()):
             raise SettingError("watch is 'accuracy'; task next knows loss and mrr")
         self.select_model(names[0])

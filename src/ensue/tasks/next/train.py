@@ -16,6 +16,7 @@ from ensue import metrics
 from ensue.data.histories import Histories, Index
 from ensue.data.splits import dated, hold_out
 from ensue.metrics import Floats
+from ensue.tasks.next import sizing
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.check import require_targets
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
@@ -34,6 +35,8 @@ from ensue.vocabulary import FIRST, Vocabulary
 
 EVALUATION_SAMPLE = 30_000
 """Events at most of the held-out histories that a check ranks: a ranking of all costs as much as learning them."""
+CHECKED_SCORES, LEAST_CHECKED = 3 * 10**9, 1_000
+"""Scores that a check makes at most, so above 100,000 values it ranks fewer events; but never fewer than these."""
 
 CASCADES = "cascade-blend"
 IMPROVING = "its last epoch was the best: more may rank better (--set epochs=N)"
@@ -57,7 +60,7 @@ def fit(
     names, floors = _candidates(state), dict[str, Floats]()
     trained: dict[str, _Candidate] = {}
     if len(state.candidates) > 1:
-        sample = _evaluation_sample(split.held_out.encode(state.vocabulary, drop_unknown=True))
+        sample = _evaluation_sample(split.held_out.encode(state.vocabulary, drop_unknown=True), len(state.vocabulary))
         count_baselines(state, split.learned)
         floors = {name: _gains(state, sample, name) for name in state.counting}
     for name in names:
@@ -129,6 +132,7 @@ def _starts(data: Histories) -> Floats:
 def learn_values(state: NextState, data: Histories) -> None:
     """Take vocabulary, metadata and how often each value occurs from the training data."""
     state.vocabulary = Vocabulary(distinct(data))
+    sizing.choose_losses(state)
     data = data.encode(state.vocabulary, drop_unknown=True)
     if state.keeps_histories:
         state.training_hashes = history_hashes(data)
@@ -234,6 +238,8 @@ def train_once(
 ) -> Generator[Report, None, None]:
     """Train the predictor's model from its beginning; it ends with its best weights, or trained like another."""
     assert state.schedule is not None
+    for line in sizing.lines(state):
+        yield Report(stage, 0, state.schedule.epochs, 0, 0, 0.0, 0.0, note=line)
     torch.manual_seed(state.seed)
     earlier = state.model
     state.model = network = state.new_network()
@@ -243,7 +249,7 @@ def train_once(
     parts = [part.encode(state.vocabulary, drop_unknown=True) for part in (data, valid) if part is not None]
     for part, where in zip(parts, ("training data", "validation data"), strict=False):
         require_targets(part, where)
-    sample, windows = _evaluation_sample(parts[-1]), Windows(parts[0], network.reach)
+    sample, windows = _evaluation_sample(parts[-1], len(state.vocabulary)), Windows(parts[0], network.reach)
     schedule = state.schedule.fitted(len(windows), windows.targets)
     if like is not None and like.training is not None:
         schedule = replace(schedule, epochs=like.epochs, batch_size=like.training["batch_size"])
@@ -301,12 +307,13 @@ def _unless_idle(
                 return Trained(report.epoch, report.seconds / report.epoch, False, taken)
 
 
-def _evaluation_sample(valid: Histories) -> Histories:
-    """Histories drawn at random, the same ones every time, of about ``EVALUATION_SAMPLE`` events, in their order."""
-    if len(valid.ids) <= EVALUATION_SAMPLE:
+def _evaluation_sample(valid: Histories, num_ids: int) -> Histories:
+    """Histories drawn at random, the same ones every time, of about as many events as a check ranks, in their order."""
+    events = min(EVALUATION_SAMPLE, max(LEAST_CHECKED, CHECKED_SCORES // num_ids))
+    if len(valid.ids) <= events:
         return valid
     drawn = np.random.default_rng(0).permutation(len(valid))
-    enough = int(np.searchsorted(np.cumsum(valid.lengths[drawn]), EVALUATION_SAMPLE)) + 1
+    enough = int(np.searchsorted(np.cumsum(valid.lengths[drawn]), events)) + 1
     return valid.select(np.sort(drawn[:enough]))
 
 

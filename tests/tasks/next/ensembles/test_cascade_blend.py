@@ -54,7 +54,7 @@ def test_every_part_knows_what_its_module_says() -> None:
     batch = Windows(asked, model.reach).batch(np.arange(1))
     with torch.no_grad():
         found, own = model(batch), model.network(batch)
-        known, _ = model._features(batch, own.scores)
+        known = model._features(batch, own.scores).features
     expected = dict.fromkeys(PARTS, torch.zeros_like(own.scores))
     heard, alike = CoParticipation(model.memory).score(batch), Neighbours(model.memory).score(batch)
     for name, found_there in (("near", heard.near), ("far", heard.far), ("alike", alike)):
@@ -174,7 +174,7 @@ def test_a_mixture_of_before_knows_no_floor() -> None:
     batch = Windows(Histories.of(PAST, vocabulary), model.reach).batch(np.arange(len(PAST)))
     model.mixture = Mixture(torch.tensor(START[: len(KNOWN)]))
     with torch.no_grad():
-        known, _ = model._features(batch, model.network(batch).scores)
+        known = model._features(batch, model.network(batch).scores).features
         assert len(known) == len(KNOWN)
         expected = torch.einsum("p,ptc->tc", torch.tensor(START[: len(KNOWN)]), known)
         rows, asked = torch.arange(len(expected)), batch.targets  # which no cascade holds before

@@ -23,7 +23,7 @@ from tests.oracles.promises import Loss
 from tests.tasks.next.batches import HOUR, NUM_IDS, Largest, everywhere, pad, ragged, sine_ramp
 
 SMALL = HiDANSettings(dim=6, table_dim=4, dropout=0.0)
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "full": {},
     "nua": {"user_attention": False},
     "nca": {"cascade_attention": False},

@@ -30,6 +30,10 @@ that is mixed.
 
 Where no remembered cascade holds a user twice, what a cascade holds already is as good as out of the question.
 
+Of more than ``WHOLE`` users each target has a list of its own (``shortlist.py``): of whom the network and the memories
+expect most, and who takes part most often. The mixture scores these and is learned from targets that are on theirs; all
+others stand below them, in the network's order.
+
 No paper's model; no social graph is read. Where it beats counting is measured by ``ensue reproduce hidan``.
 """
 
@@ -37,6 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -51,6 +56,7 @@ from ensue.tasks.next.ensembles.cascade_store import CascadeStore
 from ensue.tasks.next.ensembles.co_participation import CoParticipation
 from ensue.tasks.next.ensembles.mixture import Mixture
 from ensue.tasks.next.ensembles.neighbours import Neighbours
+from ensue.tasks.next.ensembles.shortlist import shortlists
 from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, TemporalPreference
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
@@ -74,6 +80,10 @@ JUDGED, FOLDS, ERRORS = 1000, 4, 2.0
 """On so many of them, in so many parts, no floor may be better by more than so many standard errors."""
 CANDIDATES = 100
 """Candidates with which a target is compared then: the highest, and as many of the others, which stand for all."""
+WHOLE = 50_000
+"""Up to so many users the mixture scores all of them."""
+FULL = 4
+"""Numbers an id that a target takes where its users are listed: what the network and a floor say of all."""
 BYTES = 2**24
 """So much memory is taken at once, about, by what the parts know: a part of the target steps after the other."""
 
@@ -86,6 +96,22 @@ class CascadeBlendSettings(HiDANSettings):
     """Width of the user table."""
     cosine: bool = True
     """Scores are cosines."""
+
+
+class Known(NamedTuple):
+    """What the parts know.
+
+    Attributes:
+        features: (parts, targets, ids), or (parts, targets, users) of those listed; 0 for padding and unknown.
+        shares: (batch, time, time) each event's part in ``near``.
+        users: (users,) who is listed; ``None`` for all ids.
+        listed: (targets, users) who is on whose list.
+    """
+
+    features: Tensor
+    shares: Tensor
+    users: Tensor | None
+    listed: Tensor
 
 
 class CascadeBlend(nn.Module):
@@ -135,12 +161,15 @@ class CascadeBlend(nn.Module):
         mixture, (dependency, influence) = self.mixture.cpu(), expected.weights
         scores, said = expected.scores, torch.zeros_like(influence, device="cpu")
         for targets, rows, part in self._parts(batch):
-            features, heard = self._features(part, scores[targets].cpu())
-            found = mixture(features)
+            network = scores[targets].cpu()
+            known = self._features(part, network)
+            found = mixture(known.features)
+            if known.users is not None:
+                found = _above_all_others(found, network, known.users, known.listed)
             if not self.memory.repeats():
                 found += LEAST * _held(part, self.reach, found.shape[1])
             scores[targets] = found.to(scores.device)
-            said[rows] += heard
+            said[rows] += known.shares
         scores[:, :FIRST] = -torch.inf
         # Half of the say in who was leaned on to what stood beside them, as far as anything did.
         said = said.to(influence.device)
@@ -173,7 +202,8 @@ class CascadeBlend(nn.Module):
         held = torch.from_numpy(past.totals())[batch.ids].mul_(batch.mask).cumsum(1)
         alike = held[row, step] - torch.where(step < window, 0.0, held[row, (step - window).clamp(min=0)])
         alike.clamp_(max=len(past.starts) - 1)  # so many past cascades at most are compared
-        taken = (4 * len(self.mixture.weights) * past.num_ids + 8 * alike).cumsum(0) // BYTES
+        held_at_once = len(self.mixture.weights) if past.num_ids <= WHOLE else FULL
+        taken = (4 * held_at_once * past.num_ids + 8 * alike).cumsum(0) // BYTES
         begun = 0
         for size in torch.unique_consecutive(taken, return_counts=True)[1].tolist():
             targets = slice(begun, begun + size)
@@ -187,32 +217,39 @@ class CascadeBlend(nn.Module):
             )
             begun += size
 
-    def _features(self, batch: Batch, network: Tensor) -> tuple[Tensor, Tensor]:
-        """(parts, targets, ids) what each of ``PARTS`` knows, 0 for padding and unknown; each event's part in ``near``.
+    def _features(self, batch: Batch, network: Tensor) -> Known:
+        """What each of ``PARTS`` knows of all users, or of those that are listed where there are too many.
 
         Past cascades are looked up in NumPy, wherever the network is.
         """
         past, window = self.memory.cpu(), self.settings.window or 30
         parts = PARTS[: len(self.mixture.weights)]
-        whole = torch.zeros(len(parts), *network.shape)
-        features = dict(zip(parts, whole, strict=True))
-        features["network"].copy_(network)
         heard = CoParticipation(past, window=window).score(batch)
         alike = Neighbours(past, window=window).score(batch)
+        users, listed = None, torch.empty(0, dtype=torch.bool)
+        chosen: Tensor | slice = slice(None)
+        if past.num_ids > WHOLE:
+            users, listed = shortlists(network, (heard.near, alike), past.totals())
+            chosen = users
+        whole = torch.zeros(len(parts), *network[:, chosen].shape)
+        features = dict(zip(parts, whole, strict=True))
+        features["network"].copy_(network[:, chosen])
         for name, said in (("near", heard.near), ("far", heard.far), ("alike", alike)):
             share = said.data / np.repeat(np.maximum(said @ np.ones(said.shape[1]), 1e-30), np.diff(said.indptr))
             for part, floor in ((name, FLOOR), (f"{name} high", HIGH)):
                 said.data = np.log1p(share / floor, dtype=np.float32)
-                said.toarray(out=features[part].numpy())
-        features["frequent"].copy_(-torch.from_numpy(past.totals()).log1p())
+                shown = said if users is None else said[:, users.numpy()]
+                shown.toarray(out=features[part].numpy())
+        features["frequent"].copy_(-torch.from_numpy(past.totals()[chosen]).log1p())
         before = (batch.target_mask.nonzero()[:, 1] + 1).clamp(max=None if self.reach is None else self.reach + 1)
         features["length"].copy_(before[:, None].log1p())
         for name, (gains, which) in zip(CLOCKS, TemporalPreference(past, window=window).score(batch), strict=True):
-            torch.index_select(gains, 0, which, out=features[name])
+            torch.index_select(gains[:, chosen], 0, which, out=features[name])
         for name in parts[len(KNOWN) :]:
-            torch.clamp(self._floor(name)(batch).scores.log_softmax(1), min=LEAST, out=features[name])
-        whole[..., :FIRST] = 0.0
-        return whole, heard.shares
+            torch.clamp(self._floor(name)(batch).scores.log_softmax(1)[:, chosen], min=LEAST, out=features[name])
+        if users is None:
+            whole[..., :FIRST] = 0.0
+        return Known(whole, heard.shares, users, listed)
 
     def _floor(self, name: str) -> Cooccurrence:
         """A counting row of what is remembered."""
@@ -244,15 +281,34 @@ class CascadeBlend(nn.Module):
             if hidden is not None:
                 hide_seen(ruled_out, hidden, windows.positions(index))
             for targets, _, part in self._parts(batch):
-                known, _ = self._features(part, network[targets])
-                found = _candidates(known, ruled_out[targets], batch.targets[targets], generator)
+                known = self._features(part, network[targets])
+                some, closed, places, first = _on_lists(known, ruled_out[targets], batch.targets[targets])
+                found = _candidates(some, closed, places, generator, first)
                 size = min(num_targets - filled, len(found[1]))
                 features[:, filled : filled + size], added[filled : filled + size] = found[0][:, :size], found[1][:size]
                 filled += size
             if filled == num_targets:
                 break
-        self.mixture = _learned(features, added)
-        self.mixed.fill_(1.0)
+        if filled:  # of very many users no target may be on its list
+            self.mixture = _learned(features[:, :filled], added[:filled])
+            self.mixed.fill_(1.0)
+
+
+def _above_all_others(found: Tensor, network: Tensor, users: Tensor, listed: Tensor) -> Tensor:
+    """(targets, ids) scores: those of a target's list, (targets, users), and below them the network's order."""
+    lowest = found.masked_fill(~listed, torch.inf).amin(1, keepdim=True)
+    scores = network - network.amax(1, keepdim=True) + lowest  # the network's highest is on every list
+    return scores.scatter(1, users.expand(found.shape), torch.where(listed, found, scores[:, users]))
+
+
+def _on_lists(known: Known, ruled_out: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
+    """What :func:`_candidates` takes: where users are listed, of the targets on their own lists, by place on them."""
+    if known.users is None:
+        return known.features, ruled_out, targets, FIRST
+    place = torch.searchsorted(known.users, targets).clamp(max=len(known.users) - 1)
+    there = (known.users[place] == targets) & known.listed.gather(1, place[:, None])[:, 0]
+    closed = ruled_out[:, known.users].masked_fill(~known.listed, -torch.inf)
+    return known.features[:, there], closed[there], place[there], 0
 
 
 def _learned(features: Tensor, added: Tensor) -> Mixture:
@@ -298,7 +354,7 @@ def _reciprocal_ranks(scores: Tensor, added: Tensor) -> Tensor:
 
 
 def _candidates(
-    features: Tensor, ruled_out: Tensor, targets: Tensor, generator: torch.Generator
+    features: Tensor, ruled_out: Tensor, targets: Tensor, generator: torch.Generator, first: int = FIRST
 ) -> tuple[Tensor, Tensor]:
     """Each target and some candidates: the highest under ``START``, and others at random, which stand for all the rest.
 
@@ -307,6 +363,7 @@ def _candidates(
         ruled_out: (targets, ids) -inf for what is no candidate, 0 elsewhere.
         targets: (targets,).
         generator: for the draw.
+        first: ids below are never drawn.
 
     Returns:
         (parts, targets, 1 + candidates), the target first; (targets, 1 + candidates) what is added to their scores,
@@ -318,7 +375,7 @@ def _candidates(
     high, top = scores.topk(min(CANDIDATES, num_ids), dim=1)
     open_to_all = open_to_all.scatter(1, top, -torch.inf)
     left = (open_to_all == 0).sum(1, keepdim=True)
-    drawn = torch.randint(FIRST, max(num_ids, FIRST + 1), (num_targets, CANDIDATES), generator=generator).clamp(
+    drawn = torch.randint(first, max(num_ids, first + 1), (num_targets, CANDIDATES), generator=generator).clamp(
         max=num_ids - 1
     )
     kept = open_to_all.gather(1, drawn)

@@ -43,10 +43,11 @@ from ensue.nn.attention import masked_softmax
 from ensue.nn.autograd import Context, apply
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import with_rows_of
-from ensue.nn.item_head import item_loss, item_scores
-from ensue.settings import Positive, Settings, Share, Size, variant_of
+from ensue.nn.item_head import ItemLayer, item_scores
+from ensue.settings import Positive, Share, Size, variant_of
 from ensue.tasks.next.batch import Batch, Output
 from ensue.tasks.next.models.recurrent import initialise, with_one
+from ensue.tasks.next.models.softmax import SoftmaxSettings
 from ensue.vocabulary import PADDING
 
 CLOCK = 2
@@ -56,7 +57,7 @@ UNIT = 36_000.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class CYANRNNSettings(Settings):
+class CYANRNNSettings(SoftmaxSettings):
     """Settings of CYAN-RNN; the defaults are those of HiDAN's paper."""
 
     dim: Size = 64
@@ -124,7 +125,8 @@ class CYANRNN(nn.Module):
         super().__init__()
         dim, coverage, inputs = settings.dim, settings.coverage, settings.table_dim + CLOCK
         self.settings = settings
-        self.users = nn.Embedding(num_ids, settings.table_dim, padding_idx=PADDING)
+        sparse = settings.drawn is not None
+        self.users = nn.Embedding(num_ids, settings.table_dim, padding_idx=PADDING, sparse=sparse)
         cell = nn.GRU if settings.cell == "gru" else nn.RNN
         self.encoder = cell(inputs + 1, dim, bias=False, batch_first=True)
         self.align_state, self.align_key = nn.Linear(dim, dim, bias=False), nn.Linear(dim, dim)
@@ -133,7 +135,7 @@ class CYANRNN(nn.Module):
         self.cover_state, self.cover_key = nn.Linear(dim, coverage, bias=False), nn.Linear(dim, coverage)
         self.decode_input = nn.Linear(inputs, dim)
         self.decode_state, self.decode_context = (nn.Linear(dim, dim, bias=False) for _ in range(2))
-        self.output = nn.Linear(inputs + 2 * dim, num_ids)
+        self.output = ItemLayer(inputs + 2 * dim, num_ids, settings.drawn)
         self.dropout = Dropout(settings.dropout)
         initialise(self)
         with torch.no_grad():
@@ -236,4 +238,4 @@ class CYANRNN(nn.Module):
 
     def loss(self, batch: Batch) -> Tensor:
         """Cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
-        return item_loss(self.cascades(batch)[0], self.output.weight, batch.targets, self.output.bias)
+        return self.output.loss(self.cascades(batch)[0], batch.targets)

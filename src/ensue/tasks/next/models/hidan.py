@@ -42,9 +42,10 @@ from torch.nn import functional
 from ensue.nn.attention import band, masked_mean, masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import clear_padding, with_rows_of
-from ensue.nn.item_head import item_loss, item_scores
-from ensue.settings import Count, Positive, Settings, Share, Size
+from ensue.nn.item_head import ItemLayer, item_scores
+from ensue.settings import Count, Positive, Share, Size
 from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.models.softmax import SoftmaxSettings
 from ensue.vocabulary import PADDING
 
 SCALE = 10.0
@@ -52,7 +53,7 @@ SCALE = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class HiDANSettings(Settings):
+class HiDANSettings(SoftmaxSettings):
     """Settings of HiDAN; the defaults are the paper's."""
 
     dim: Size = 64
@@ -89,7 +90,8 @@ class HiDAN(nn.Module):
         super().__init__()
         dim = settings.dim
         self.settings = settings
-        self.users = nn.Embedding(num_ids, settings.table_dim, padding_idx=PADDING)
+        sparse = settings.drawn is not None
+        self.users = nn.Embedding(num_ids, settings.table_dim, padding_idx=PADDING, sparse=sparse)
         self.dense = nn.Linear(settings.table_dim, dim)
         if settings.user_attention:
             self.context = nn.Linear(dim, dim)
@@ -102,7 +104,7 @@ class HiDAN(nn.Module):
             if settings.time_decay:
                 self.decay = nn.Parameter(torch.empty(settings.intervals + 1, dim))
                 self.decay_bias = nn.Parameter(torch.zeros(dim))
-        self.output = nn.Linear(dim, num_ids)
+        self.output = ItemLayer(dim, num_ids, settings.drawn)
         if settings.cosine:
             self.log_scale = nn.Parameter(torch.empty(1))
         self.dropout = Dropout(settings.dropout)
@@ -232,12 +234,16 @@ class HiDAN(nn.Module):
 
     def loss(self, batch: Batch) -> Tensor:
         """Eq. 11 as a mean over the targets of the batch, in nats; padding and unknown are no candidates."""
-        cascades, users = self.scored(self.cascades(batch)[0])
-        return item_loss(cascades, users, batch.targets, self.output.bias)
+        return self.output.loss(self.scaled(self.cascades(batch)[0]), batch.targets, cosine=self.settings.cosine)
+
+    def scaled(self, cascades: Tensor) -> Tensor:
+        """(targets, dim) the cascades' side of the product that scores."""
+        if not self.settings.cosine:
+            return cascades
+        scaled: Tensor = functional.normalize(cascades, dim=1) * self.log_scale.exp()
+        return scaled
 
     def scored(self, cascades: Tensor) -> tuple[Tensor, Tensor]:
         """The two sides of the product that scores: (targets, dim) cascades and (ids, dim) users."""
-        if not self.settings.cosine:
-            return cascades, self.output.weight
-        scaled = functional.normalize(cascades, dim=1) * self.log_scale.exp()
-        return scaled, functional.normalize(self.output.weight, dim=1)
+        weight = self.output.weight
+        return self.scaled(cascades), functional.normalize(weight, dim=1) if self.settings.cosine else weight

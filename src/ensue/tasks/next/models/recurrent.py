@@ -37,14 +37,15 @@ from torch.nn import functional
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import with_rows_of
-from ensue.nn.item_head import item_loss, item_scores
-from ensue.settings import DropoutRate, Settings, Size, variant_of
+from ensue.nn.item_head import ItemLayer, item_scores
+from ensue.settings import DropoutRate, Size, variant_of
 from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.models.softmax import SoftmaxSettings
 from ensue.vocabulary import PADDING
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentSettings(Settings):
+class RecurrentSettings(SoftmaxSettings):
     """Settings of the recurrent rivals; the defaults are those of HiDAN's paper."""
 
     dim: Size = 64
@@ -97,12 +98,13 @@ class Recurrent(nn.Module):
         super().__init__()
         dim = settings.dim
         self.settings = settings
-        self.users = nn.Embedding(num_ids, settings.table_dim, padding_idx=PADDING)
+        sparse = settings.drawn is not None
+        self.users = nn.Embedding(num_ids, settings.table_dim, padding_idx=PADDING, sparse=sparse)
         cell = nn.LSTM if settings.cell == "lstm" else nn.RNN
         self.cell = cell(settings.table_dim + 1, dim, bias=False, batch_first=True)
         if settings.attention:
             self.joined = nn.Linear(2 * dim, dim)
-        self.output = nn.Linear(dim, num_ids)
+        self.output = ItemLayer(dim, num_ids, settings.drawn)
         self.dropout = Dropout(settings.dropout)
         initialise(self)
         with torch.no_grad():
@@ -158,4 +160,4 @@ class Recurrent(nn.Module):
 
     def loss(self, batch: Batch) -> Tensor:
         """Cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
-        return item_loss(self.cascades(batch)[0], self.output.weight, batch.targets, self.output.bias)
+        return self.output.loss(self.cascades(batch)[0], batch.targets)

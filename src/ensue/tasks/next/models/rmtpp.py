@@ -40,10 +40,11 @@ from torch.nn import functional
 
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import with_rows_of
-from ensue.nn.item_head import item_loss, item_scores
-from ensue.settings import NonNegative, Settings, Share, Size, must_be
+from ensue.nn.item_head import ItemLayer, item_scores
+from ensue.settings import NonNegative, Share, Size, must_be
 from ensue.tasks.next.batch import Batch, Output
 from ensue.tasks.next.models.recurrent import initialise, latest_only, with_one
+from ensue.tasks.next.models.softmax import SoftmaxSettings
 from ensue.vocabulary import PADDING
 
 HOUR = 3600.0
@@ -54,7 +55,7 @@ SMALL = 1e-2
 
 
 @dataclass(frozen=True, kw_only=True)
-class RMTPPSettings(Settings):
+class RMTPPSettings(SoftmaxSettings):
     """Settings of RMTPP; the defaults are those of HiDAN's paper."""
 
     dim: Size = 64
@@ -125,9 +126,10 @@ class RMTPP(nn.Module):
         super().__init__()
         dim = settings.dim
         self.settings = settings
-        self.users = nn.Embedding(num_ids, settings.table_dim, padding_idx=PADDING)
+        sparse = settings.drawn is not None
+        self.users = nn.Embedding(num_ids, settings.table_dim, padding_idx=PADDING, sparse=sparse)
         self.cell = nn.RNN(settings.table_dim + settings.intervals + 2, dim, bias=False, batch_first=True)
-        self.output = nn.Linear(dim, num_ids)
+        self.output = ItemLayer(dim, num_ids, settings.drawn)
         self.output_rate = nn.Linear(dim, 1)
         self.output_trend = nn.Parameter(torch.zeros(1))
         self.dropout = Dropout(settings.dropout)
@@ -182,7 +184,7 @@ class RMTPP(nn.Module):
     def loss(self, batch: Batch) -> Tensor:
         """-log of marker and time, a mean over the targets in nats; padding and unknown are no candidates."""
         states = self.states(batch)
-        marker = item_loss(states[batch.target_mask], self.output.weight, batch.targets, self.output.bias)
+        marker = self.output.loss(states[batch.target_mask], batch.targets)
         if not self.settings.time_weight:
             return marker
         return marker + (self.settings.time_weight * self.time_loss(states, batch)).to(marker.dtype)

@@ -1,0 +1,50 @@
+"""Which users a blend looks at, where there are too many to look at all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ensue.data.histories import Index
+from ensue.metrics import Floats
+from ensue.nn.topk import topk
+from ensue.text.sparse import SparseRows
+from ensue.vocabulary import FIRST
+
+LONGEST = 500
+"""Users at most that each of the network and the memories puts on a target's list."""
+FREQUENT = 200
+"""The users who took part most often are on every list."""
+
+
+def shortlists(network: Tensor, memories: tuple[SparseRows, ...], totals: Floats) -> tuple[Tensor, Tensor]:
+    """The users on the list of any target, and who is on whose; a target's own list does not depend on the others.
+
+    Args:
+        network: (targets, ids) scores.
+        memories: (targets, ids) what each memory says of whom it knows something.
+        totals: (ids,) how often each took part.
+
+    Returns:
+        (users,) ids, rising, and (targets, users) True where a user is on a target's list.
+    """
+    frequent = np.argpartition(totals, -min(FREQUENT, len(totals)))[-FREQUENT:]
+    best = topk(network, LONGEST)[1].numpy()
+    lists = [
+        np.concatenate([frequent, own, *(_highest(memory, target) for memory in memories)])
+        for target, own in enumerate(best)
+    ]
+    users = np.unique(np.concatenate(lists))
+    users = users[users >= FIRST]
+    listed = np.zeros((len(lists), len(users)), np.bool_)
+    for target, own in enumerate(lists):
+        listed[target, np.searchsorted(users, own[own >= FIRST])] = True
+    return torch.from_numpy(users), torch.from_numpy(listed)
+
+
+def _highest(memory: SparseRows, target: int) -> Index:
+    """The ids of whom a memory says most, at most ``LONGEST``."""
+    row = slice(memory.indptr[target], memory.indptr[target + 1])
+    ids, said = memory.indices[row].astype(np.int64), memory.data[row]
+    return ids if len(ids) <= LONGEST else ids[np.argpartition(said, -LONGEST)[-LONGEST:]]

@@ -30,6 +30,7 @@ BOUNDS = {
     "late imports": 58,
     "files above 400 lines": 0,
     "lines": 60_450,
+    "lines of code": 36_000,
 }
 NUMBERED = "ensue.tasks.link.index.vector_index"
 """Its ``manifest["next"]`` is the number of the next shard, no task."""
@@ -87,6 +88,16 @@ def circles(trees: dict[str, ast.Module], numbers: dict[str, int]) -> list[list[
     return [group for group in groups if len(group) > 1]
 
 
+def lines_of_code(text: str, tree: ast.Module) -> int:
+    """Lines that do something: no docstring, comment, import or empty line."""
+    silent = {number for number, line in enumerate(text.splitlines(), 1) if not line.strip() or line.lstrip()[0] == "#"}
+    for node in ast.walk(tree):
+        said = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        if said or isinstance(node, ast.Import | ast.ImportFrom):
+            silent |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return text.count("\n") - len(silent)
+
+
 def measure() -> tuple[dict[str, int], dict[str, object]]:
     """The figures that have a bound, and what stands behind them."""
     files = sorted(SOURCE.rglob("*.py"))
@@ -113,6 +124,7 @@ def measure() -> tuple[dict[str, int], dict[str, object]]:
         "late imports": sum(late for tree in trees.values() for _, late in imports(tree, numbers)),
         "files above 400 lines": sum(count > 400 for count in lines.values()),
         "lines": sum(lines.values()),
+        "lines of code": sum(lines_of_code(text, trees[name]) for name, text in texts.items()),
     }
     return figures, {"circles": found, "branching": branching, "lines of rooms": dict(rooms.most_common())}
 

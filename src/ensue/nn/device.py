@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from ensue.errors import SettingError
 
@@ -36,6 +37,21 @@ def room_for(model: str) -> Iterator[None]:
         yield
     except (RuntimeError, MemoryError) as error:
         raise SettingError(f"{model} with these settings does not fit into memory; make it smaller") from error
+
+
+class Undrawn(TorchFunctionMode):
+    """Networks are made without drawing their weights, for a file has them: what is not written takes no memory.
+
+    What is drawn in place keeps whatever stands there; zeros and ones are set as ever.
+    """
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        """As torch has it."""
+        if getattr(func, "__name__", "") in ("normal_", "uniform_", "trunc_normal_"):
+            return args[0] if args else kwargs["tensor"]  # a tensor's own method, or a function of torch.nn.init
+        return func(*args, **(kwargs or {}))
 
 
 @contextmanager

@@ -1,4 +1,8 @@
-"""Tensors in files of model folders: safetensors, each checked against its checksum, every number finite."""
+"""Tensors in files of model folders: safetensors, each checked against its checksum, every number finite.
+
+A large tensor is not copied: it is a private mapping of its file, of which all processes that read the folder share the
+pages, and what one of them writes to it is its own. A folder is replaced whole, so the file behind stays as it was.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,15 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load, save
+from safetensors.torch import save
 from torch import Tensor
 
 from ensue.errors import ModelFolderError
 from ensue.store.checksums import chunks, opened, require_sum, sum_of
-from ensue.store.folder import read_file
+from ensue.store.folder import read_unchanged
+
+MAPPED = 2**24
+"""Bytes from which a tensor stays a mapping; below, it is copied to where the processor reads it best."""
 
 DTYPES = {
     torch.int64: "I64",
@@ -36,15 +43,30 @@ BLOCK = 2**22
 
 
 def read_tensors(folder: Path, name: str) -> dict[str, Tensor]:
-    """The tensors of one safetensors file of a model folder.
+    """The tensors of one safetensors file of a model folder; those of at least ``MAPPED`` bytes are mapped.
 
     Raises:
         ModelFolderError: the file is missing or damaged, or holds what is no finite number.
     """
+
+    def read() -> dict[str, Tensor]:
+        with opened(folder, name) as file:
+            require_sum(folder, name, sum_of(folder, name), chunks(file))
+            tensors = _opened(folder / name)
+        return _finite(folder, name, {key: _held(tensors.get_tensor(key)) for key in tensors.keys()})  # noqa: SIM118
+
+    return read_unchanged(folder, read)
+
+
+def _opened(path: Path) -> Any:
     try:
-        return _finite(folder, name, load(read_file(folder, name)))
-    except SafetensorError as error:
-        raise ModelFolderError(f"{folder}/{name}: damaged ({error}); fit the model again or copy it anew") from error
+        return safe_open(path, "pt")
+    except (OSError, SafetensorError) as error:
+        raise ModelFolderError(f"{path}: damaged ({error}); fit the model again or copy it anew") from error
+
+
+def _held(tensor: Tensor) -> Tensor:
+    return tensor if tensor.nbytes >= MAPPED else tensor.clone()
 
 
 def open_tensors(folder: Path, name: str) -> tuple[set[str], Callable[[], dict[str, Tensor]]]:
@@ -53,14 +75,13 @@ def open_tensors(folder: Path, name: str) -> tuple[set[str], Callable[[], dict[s
     Raises:
         ModelFolderError: the file is missing or damaged; what can be seen by reading it all is raised when it is read.
     """
-    path = folder / name
     with opened(folder, name) as file:
         expected, descriptor = sum_of(folder, name), os.dup(file.fileno())
     try:
-        tensors: Any = safe_open(path, "pt")
-    except (OSError, SafetensorError) as error:
+        tensors = _opened(folder / name)
+    except ModelFolderError:
         os.close(descriptor)
-        raise ModelFolderError(f"{path}: damaged ({error}); fit the model again or copy it anew") from error
+        raise
     names = set(tensors.keys())
 
     def read() -> dict[str, Tensor]:

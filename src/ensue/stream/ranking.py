@@ -43,7 +43,8 @@ def model_ranks(predictor: NextPredictor, histories: Histories, context: Index, 
     times = histories.times[kept] if histories.timed and predictor.metadata.timed else np.empty(0)
     inside = Histories(own[kept], passed[histories.offsets], predictor.vocabulary, times)
     held = passed[np.minimum(starts + context, stops)] - passed[starts]
-    inside_ranks, _, inside_places = predictor.ranks(inside, hide=not predictor.metadata.repeats, context=held)
+    hide = not predictor.metadata.repeats
+    inside_ranks, _, inside_places = predictor.ranks(inside, hide=hide, context=held, approximate=True)
 
     ranks = np.full(len(own), MISS)
     ranks[np.flatnonzero(kept)[inside_places]] = inside_ranks

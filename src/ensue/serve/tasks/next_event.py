@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from typing import NamedTuple, cast
 
 import plotly.graph_objects as go
@@ -19,6 +18,8 @@ from ensue.serve.sentences import NOT_CAUSES, chosen, of_events
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import SHOWN, Drawn, Kind
 from ensue.serve.tasks.plain import PlainService
+from ensue.tasks.next.infer import predict_each
+from ensue.tasks.next.permitted import Permitted
 from ensue.tasks.next.predictor import NextPredictor
 
 BARS = 60
@@ -77,15 +78,14 @@ class NextService(PlainService[NextPredictor, Asked]):
         return question.record.values
 
     def answer(self, predictor: NextPredictor, kind: Kind, questions: Sequence[Asked]) -> list[str]:
-        """Those of the same lists together."""
+        """All together, each by the lists of its request."""
+        records = [question.record for question in questions]
         if kind.verb == "explain":
-            return [found.to_json() for found in predictor.explain([one.record for one in questions], kind.k)]
-        lines = []
-        for (exclude, allow), some in groupby(questions, lambda question: (question.exclude, question.allow)):
-            records = [question.record for question in some]
-            found = predictor.predict(records, kind.k, evidence=kind.evidence, exclude=exclude, allow=allow)
-            lines += [answer.to_json() for answer in found]
-        return lines
+            return [found.to_json() for found in predictor.explain(records, kind.k)]
+        asked = [(question.exclude, question.allow) for question in questions]
+        lists = {one: Permitted.of(*one, predictor.vocabulary) for one in set(asked)}
+        found = predict_each(predictor, records, [lists[one] for one in asked], kind.k, evidence=kind.evidence)
+        return [answer.to_json() for answer in found]
 
     def draw(self, predictor: NextPredictor, drawn: Drawn, question: Asked) -> tuple[go.Figure, str]:
         """The weights between the events where there are any, else how much the answer attended to each."""

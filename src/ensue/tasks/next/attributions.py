@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +13,10 @@ from torch import Tensor
 
 from ensue.answers import Answer, Choice, Heed
 from ensue.data.histories import Histories, Index
-from ensue.nn.topk import topk
 from ensue.records import History
 from ensue.tasks.next.baselines.repeats import RepeatShares
 from ensue.tasks.next.own_unknown import Mask, OwnUnknown, of_records, share_lost
-from ensue.tasks.next.permitted import Permitted
+from ensue.tasks.next.permitted import Permitted, best_of_all
 from ensue.vocabulary import UNKNOWN, Vocabulary
 
 CACHED = 2**18
@@ -25,23 +25,47 @@ TESTED = 3
 """How many of the events that were attended to most are taken out, one at a time, to see what the answer loses."""
 
 
-class ScoredBatch(NamedTuple):
-    """What a model says after each of some histories."""
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """What a model says after each of some histories.
 
-    scores: Tensor
-    """(histories, ids) before normalising."""
+    Attributes:
+        totals: (histories,) the logarithm of the sum of exp(scores): what normalises them.
+        weights: (rows, time, time) each: between a history's latest events, where a model has those; those of the
+            answer.
+        rows: a history's row in ``weights``; -1 for one without events.
+        lengths: how many of a history's latest events have weights, as far back as the model reaches.
+    """
+
     totals: Tensor
-    """(histories,) the logarithm of the sum of exp(scores): what normalises them."""
     weights: tuple[Tensor, ...]
-    """(rows, time, time) each: between a history's latest events, where a model has those; those of the answer."""
     rows: Sequence[int]
-    """A history's row in ``weights``; -1 for one without events."""
     lengths: Sequence[int]
-    """How many of a history's latest events have weights, as far back as the model reaches."""
+
+    def score(self, columns: Tensor) -> Tensor:
+        """(histories, k) scores of some ids of each history."""
+        raise NotImplementedError
+
+    def best(
+        self, k: int, lists: Sequence[Permitted | None], records: Sequence[History], own: OwnUnknown | None
+    ) -> tuple[Tensor, Tensor]:
+        """The ``k`` highest permitted scores of each history and their columns; what is ruled out is at -inf.
+
+        Args:
+            k: how many.
+            lists: of each history.
+            records: the questions.
+            own: the values of their own behind the ids, if there are any.
+        """
+        raise NotImplementedError
+
+    def with_own(self, own: OwnUnknown) -> Self:
+        """The same with the values that only these histories know in columns beside the catalogue."""
+        raise NotImplementedError
 
     def shares(self, columns: Tensor) -> Tensor:
         """(histories, k) probabilities of some ids of each history; 0 where everything is ruled out."""
-        return (self.scores.gather(1, columns) - self.totals[:, None]).exp().nan_to_num_()
+        return (self.score(columns) - self.totals[:, None]).exp().nan_to_num_()
 
     def influence(self, history: int) -> Tensor:
         """A history's weights over its latest events."""
@@ -54,6 +78,28 @@ class ScoredBatch(NamedTuple):
         return self.weights[0][row, :length, :length] if length and len(self.weights) > 1 else torch.zeros(0, 0)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ScoredBatch(Scored):
+    """Scores of the whole catalogue: ``scores`` (histories, ids) before normalising."""
+
+    scores: Tensor
+
+    def score(self, columns: Tensor) -> Tensor:
+        """As they stand."""
+        return self.scores.gather(1, columns)
+
+    def best(
+        self, k: int, lists: Sequence[Permitted | None], records: Sequence[History], own: OwnUnknown | None
+    ) -> tuple[Tensor, Tensor]:
+        """Of all of them."""
+        return best_of_all(self.scores, k, lists, records, own)
+
+    def with_own(self, own: OwnUnknown) -> Self:
+        """More columns."""
+        scores = torch.cat([self.scores, self.totals[:, None] + own.odds], dim=1)
+        return replace(self, scores=scores, totals=self.totals + own.odds.exp().sum(1).log1p())
+
+
 def log_totals(scores: Tensor) -> Tensor:
     """(rows,) logsumexp of (rows, ids), a few rows at a time: what it needs beside them stays in the cache."""
     totals, size = scores.new_empty(len(scores)), max(1, CACHED // scores.shape[1])
@@ -62,7 +108,7 @@ def log_totals(scores: Tensor) -> Tensor:
     return totals
 
 
-ScoreFunction = Callable[[Histories, Histories], ScoredBatch]
+ScoreFunction = Callable[[Histories, Histories], Scored]
 """What comes after the first histories, the values of the second ruled out where the data never repeats."""
 
 
@@ -97,19 +143,19 @@ def answers(
     score: ScoreFunction,
     k: int,
     repeats: RepeatShares | None = None,
-    permitted: Permitted | None = None,
+    lists: Sequence[Permitted | None] = (),
     *,
     evidence: bool,
 ) -> Iterator[Answer]:
     """The ``k`` likeliest next values of each record; with ``evidence``, what each attended to and a deletion test.
 
-    Values that only the record knows are among them where ``repeats`` says how often such come again; with
-    ``permitted``, no others than those.
+    Values that only the record knows are among them where ``repeats`` says how often such come again; where a record
+    has a list, no others than those that it permits.
     """
     histories, positions, unknown = encode_records(records, vocabulary)
     own = of_records(records, unknown, repeats) if repeats is not None and unknown.any() else None
     scored = _with_own(score(histories, histories), own)
-    shown, best = permitted.best(scored.scores, k, records, own) if permitted else topk(scored.scores, k)
+    shown, best = scored.best(k, lists or [None] * len(records), records, own)
     shares = scored.shares(best).masked_fill(shown == -torch.inf, 0.0)
     tests = _deletions(histories, scored, score, best, own) if evidence else [[] for _ in records]
     for row, record in enumerate(records):
@@ -132,12 +178,9 @@ def _heed(record: History, places: Index, test: _Deletion, choice: int) -> Heed:
     return Heed(record.values[place], place, test.share, test.lost[choice])
 
 
-def _with_own(scored: ScoredBatch, own: OwnUnknown | None) -> ScoredBatch:
+def _with_own(scored: Scored, own: OwnUnknown | None) -> Scored:
     """The batch of some records with the values that only they know in columns beside the catalogue."""
-    if own is None:
-        return scored
-    scores = torch.cat([scored.scores, scored.totals[:, None] + own.odds], dim=1)
-    return scored._replace(scores=scores, totals=scored.totals + own.odds.exp().sum(1).log1p())
+    return scored if own is None else scored.with_own(own)
 
 
 class _Deletion(NamedTuple):
@@ -147,7 +190,7 @@ class _Deletion(NamedTuple):
 
 
 def _deletions(
-    histories: Histories, scored: ScoredBatch, score: ScoreFunction, choices: Tensor, own: OwnUnknown | None
+    histories: Histories, scored: Scored, score: ScoreFunction, choices: Tensor, own: OwnUnknown | None
 ) -> list[list[_Deletion]]:
     """Each history again without one of the events it attended to most: what every choice loses."""
     rows, events, shares = _most_attended(histories, scored)
@@ -170,7 +213,7 @@ def _heaviest(weights: Tensor) -> list[int]:
     return (len(weights) - 1 - order[:TESTED]).tolist()
 
 
-def _most_attended(histories: Histories, scored: ScoredBatch) -> tuple[Index, Index, list[float]]:
+def _most_attended(histories: Histories, scored: Scored) -> tuple[Index, Index, list[float]]:
     top = [
         (row, at + length - len(weights), float(weights[at]))
         for row, length in enumerate(histories.lengths.tolist())

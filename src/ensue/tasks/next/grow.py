@@ -91,6 +91,8 @@ def _lengthen(state: NextState, name: str, rows: Tensor) -> None:
 
 def _longer(tensor: Tensor, rows: Tensor) -> Tensor:
     """The tensor with more rows; its memory is kept as long as there is room, with some to spare when there is not."""
+    if not tensor.untyped_storage().resizable():  # it stands in the model folder
+        tensor = tensor.clone()
     old, rest = len(tensor), tensor.shape[1:]
     num = old + len(rows)
     if tensor.untyped_storage().nbytes() < num * rest.numel() * tensor.element_size():

@@ -15,16 +15,21 @@ from ensue.data.histories import Histories, Index, offsets_of, ranges
 from ensue.metrics import Floats
 from ensue.records import History
 from ensue.settings import require_k
-from ensue.tasks.next.attributions import TESTED, ScoredBatch, answers, log_totals
-from ensue.tasks.next.batch import Output
+from ensue.tasks.next.attributions import TESTED, Scored, ScoredBatch, answers, log_totals
+from ensue.tasks.next.batch import Output, Product
 from ensue.tasks.next.dataset import Windows, draw_negatives, hide_seen
-from ensue.tasks.next.model import Model
+from ensue.tasks.next.item_index import ItemIndex
+from ensue.tasks.next.model import Model, Multiplies
+from ensue.tasks.next.nearest import Sides, nearest, rest_of
 from ensue.tasks.next.own_unknown import Candidates, of_targets
 from ensue.tasks.next.permitted import Permitted
 from ensue.tasks.next.state import NextState
+from ensue.tasks.state import module_of
 
 CELLS = 2**24
 """Scores held at once (64 MB in float32): bounds memory whatever the catalogue."""
+SOME = 256
+"""Numbers that a candidate of an index takes, of its vector and of what is computed from that."""
 LEAST = 1024
 """Smaller catalogues count as this large, since attention takes memory too."""
 
@@ -39,19 +44,31 @@ def predict(
     allow: Collection[str] | None = None,
 ) -> list[Answer]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.predict`."""
+    permitted = Permitted.of(exclude, allow, state.vocabulary)
+    return predict_each(state, records, [permitted] * len(records), k, evidence=evidence)
+
+
+def predict_each(
+    state: NextState, records: Sequence[History], lists: Sequence[Permitted | None], k: int, *, evidence: bool
+) -> list[Answer]:
+    """As :func:`predict`, each record by a list of its own."""
     require_k(k)
-    size = max(1, CELLS // max(len(state.vocabulary), LEAST) // (1 + TESTED * evidence))
-    parts = (records[low : low + size] for low in range(0, len(records), size))
-    score = partial(score_histories, state)
-    ask = partial(answers, repeats=state.repeat_shares, permitted=Permitted.of(exclude, allow, state.vocabulary))
-    return [answer for part in parts for answer in ask(part, state.vocabulary, score, k, evidence=evidence)]
+    scored = len(state.vocabulary) if state.index is None else SOME * state.index.facts.candidates
+    size = max(1, CELLS // max(scored, LEAST) // (1 + TESTED * evidence))
+    score = partial(score_histories, state) if state.index is None else partial(score_nearest, state, state.index, k)
+    found: list[Answer] = []
+    for low in range(0, len(records), size):
+        part, theirs = records[low : low + size], lists[low : low + size]
+        found += answers(part, state.vocabulary, score, k, state.repeat_shares, theirs, evidence=evidence)
+    return found
 
 
 def scores(state: NextState, windows: Windows, index: Index, module: Model | None) -> tuple[Output, Tensor]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.scores`."""
     chosen = state.network if module is None else module
     device = state.device if chosen is state.model and state.schedule is not None else torch.device("cpu")
-    chosen.eval()
+    if module_of(chosen).training:
+        chosen.eval()
     batch = windows.batch(index)
     with torch.no_grad():
         output = chosen(batch.to(device))
@@ -66,6 +83,7 @@ def ranks(
     sampled: int = 0,
     counting: str | None = None,
     context: Index | None = None,
+    approximate: bool = False,
 ) -> tuple[Floats, Index, Index]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.ranks`."""
     module: Model = state.counting[counting] if counting else state.network
@@ -75,9 +93,18 @@ def ranks(
     events = np.flatnonzero(inside)
     windows = Windows(known, module.reach, context=context)
     parts, places = [np.empty(0)], [np.empty(0, np.int64)]
-    for index in windows.groups(max(1, CELLS // max(len(state.vocabulary), LEAST))):
-        output, targets = scores(state, windows, index, module)
+    near = state.index if approximate and not (counting or sampled) else None
+    scored = len(state.vocabulary) if near is None else SOME * near.facts.candidates
+    for index in windows.groups(max(1, CELLS // max(scored, LEAST))):
         positions = windows.positions(index)
+        if near is not None:
+            found, totals, score = _ranks_nearest(state, near, windows, index, hide=hide)
+            if own is not None:
+                found = found + _ahead(own, events[positions + 1], totals, score)
+            parts.append(found.double().numpy())
+            places.append(events[positions + 1])
+            continue
+        output, targets = scores(state, windows, index, module)
         shown = hide_seen(output.scores, known, positions) if hide else output.scores
         if sampled:
             negatives = draw_negatives(targets, positions, len(state.vocabulary), sampled)
@@ -85,7 +112,7 @@ def ranks(
         else:
             found = metrics.ranks(shown, targets)
             if own is not None:
-                found = found + _ahead(own, events[positions + 1], shown, targets)
+                found = found + _ahead_in(own, events[positions + 1], shown, targets)
         parts.append(found.double().numpy())
         places.append(events[positions + 1])
     if own is not None:
@@ -96,13 +123,45 @@ def ranks(
     return np.concatenate(parts), data.sequence_index()[place], place
 
 
-def _ahead(own: Candidates, events: Index, shown: Tensor, targets: Tensor) -> Tensor:
-    """(targets,) how many values that only the history knows stand above each target."""
-    ahead = torch.zeros(len(targets), dtype=torch.int64)
+def _ranks_nearest(
+    state: NextState, near: ItemIndex, windows: Windows, index: Index, *, hide: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(targets,) ranks by an index, the log totals, and the targets' scores.
+
+    Among the candidates a rank is exact; beyond them the sample says how many others are ahead.
+    """
+    product, targets = multiplied(state, windows, index), windows.batch(index).targets
+    positions = windows.positions(index)
+    data = windows.histories
+    starts = data.offsets[np.searchsorted(data.offsets, positions, side="right") - 1]
+    seen = torch.zeros(len(targets), 0, dtype=torch.int64)
+    if hide:
+        chosen = ranges(starts, positions - starts + 1)
+        seen = _padded(Histories(data.ids[chosen], offsets_of(positions - starts + 1), data.vocabulary))
+    sides = sides_of(state, product, torch.arange(len(targets)), seen)
+    found = nearest(near, sides, 1, product.weights, [0] * len(targets))
+    score = found.score(targets[:, None])
+    ahead = ((found.scores >= score) & (found.ids != targets[:, None])).sum(1).double()
+    tail, each = rest_of(near, found.sides, found.ids)
+    ahead += ((tail >= score) & (near.sample != targets[:, None])).sum(1) * each
+    ranks = torch.where(score[:, 0] > -torch.inf, 1 + ahead.floor(), metrics.MISS)
+    return ranks, found.totals, score[:, 0]
+
+
+def _ahead_in(own: Candidates, events: Index, shown: Tensor, targets: Tensor) -> Tensor:
+    """As :func:`_ahead`, of (targets, ids) scores."""
+    rows = torch.from_numpy(np.flatnonzero(np.isin(events, own.target)))
+    totals = torch.zeros(len(targets))
+    totals[rows] = log_totals(shown[rows])
+    return _ahead(own, events, totals, shown.gather(1, targets[:, None])[:, 0])
+
+
+def _ahead(own: Candidates, events: Index, totals: Tensor, score: Tensor) -> Tensor:
+    """(targets,) how many values that only the history knows stand above each target, by its score and log total."""
+    ahead = torch.zeros(len(score), dtype=torch.int64)
     rows = torch.from_numpy(np.flatnonzero(np.isin(events, own.target)))
     if len(rows):
-        some = shown[rows]
-        ahead[rows] = own.ahead(events[rows.numpy()], log_totals(some), some.gather(1, targets[rows, None])[:, 0])
+        ahead[rows] = own.ahead(events[rows.numpy()], totals[rows], score[rows])
     return ahead
 
 
@@ -159,4 +218,44 @@ def score_histories(
     if not state.metadata.repeats:
         full = np.flatnonzero(seen.lengths)
         table[full] = hide_seen(table[full], seen, seen.offsets[1:][full] - 1)
-    return ScoredBatch(table, log_totals(table), weights, rows.tolist(), lengths.tolist())
+    totals = log_totals(table)
+    return ScoredBatch(totals=totals, weights=weights, rows=rows.tolist(), lengths=lengths.tolist(), scores=table)
+
+
+def score_nearest(state: NextState, index: ItemIndex, k: int, histories: Histories, seen: Histories) -> Scored:
+    """As :func:`score_histories`, by an index: the largest scores for ``k`` choices, and others when they are asked."""
+    filled = np.flatnonzero(histories.lengths)
+    if not len(filled):
+        return score_histories(state, histories, seen)
+    rows, lengths = torch.full((len(histories),), -1), np.zeros(len(histories), np.int64)
+    windows = Windows(histories.select(filled), state.network.reach, last_only=True)
+    rows[filled], lengths[filled] = torch.arange(len(filled)), windows.stops - windows.starts
+    hidden = torch.zeros(len(seen), 0, dtype=torch.int64) if state.metadata.repeats else _padded(seen)
+    product = multiplied(state, windows, np.arange(len(filled)))
+    sides = sides_of(state, product, rows, hidden)
+    return nearest(index, sides, k, product.weights, lengths.tolist())
+
+
+def sides_of(state: NextState, product: Product, rows: Tensor, seen: Tensor) -> Sides:
+    """What scores are computed from; the last three as :class:`Sides` has them."""
+    tensors = (*module_of(state.network).parameters(), *module_of(state.network).buffers())
+    version = (state.metadata.steps, *(number for one in tensors for number in (one.data_ptr(), one._version)))
+    counts = state.counting["popularity"].totals
+    return Sides(product=product, rows=rows, counts=counts, seen=seen, version=version)
+
+
+def multiplied(state: NextState, windows: Windows, index: Index) -> Product:
+    """What the scores of some windows are products of; of a model that is one."""
+    network = state.network
+    assert isinstance(network, Multiplies)
+    if module_of(network).training:
+        module_of(network).eval()
+    with torch.no_grad():
+        return network.product(windows.batch(index))
+
+
+def _padded(histories: Histories) -> Tensor:
+    """(histories, events) ids, filled up with padding."""
+    found = np.zeros((len(histories), int(histories.lengths.max(initial=0))), np.int64)
+    found[histories.sequence_index(), ranges(np.zeros_like(histories.lengths), histories.lengths)] = histories.ids
+    return torch.from_numpy(found)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ensue.tasks.metadata import Metadata as SharedMetadata
 
 
@@ -30,3 +32,5 @@ class Metadata(SharedMetadata):
     """How the training ended, where it was cut while it still got better, or where the network was left out."""
     steps: int = 0
     """Optimiser steps taken in a stream."""
+    index: dict[str, Any] | None = None
+    """Of a large catalogue: what was measured when its index was made."""

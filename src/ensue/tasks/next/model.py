@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 from torch import Tensor, nn
 
 from ensue.data.histories import Histories
-from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.batch import Batch, Output, Product
 
 
 class Model(Protocol):
@@ -127,6 +127,15 @@ class Credits(Protocol):
 
     def credit(self, batch: Batch) -> Tensor:
         """(batch, time, earlier) what each earlier event adds to the score that an event had before it came."""
+        ...
+
+
+@runtime_checkable
+class Multiplies(Protocol):
+    """A model whose scores are products of a vector of the history and one of each value."""
+
+    def product(self, batch: Batch) -> Product:
+        """The two sides, and all else that the scores are made of."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple, Self
 
 import torch
@@ -52,7 +52,7 @@ class Permitted(NamedTuple):
             own: the values of their own behind the ids, if there are any.
         """
         shown = scores
-        if own is not None and (hidden := self._hidden(records, own)).any():
+        if own is not None and (hidden := self.hidden(records, own)).any():
             ids = scores.shape[1] - hidden.shape[1]
             shown = torch.cat([scores[:, :ids], scores[:, ids:].masked_fill(hidden, -torch.inf)], dim=1)
         if self.inside is None:
@@ -62,12 +62,44 @@ class Permitted(NamedTuple):
         best, places = topk(shown[:, columns], k)
         return best, columns[places]
 
-    def _hidden(self, records: Sequence[History], own: OwnUnknown) -> Tensor:
+    def hidden(self, records: Sequence[History], own: OwnUnknown) -> Tensor:
         """(records, columns) which values that only a record knows are not permitted."""
         hidden = torch.zeros(own.places.shape, dtype=torch.bool)
         for row, column in (own.places >= 0).nonzero().tolist():
             hidden[row, column] = records[row].values[own.places[row, column]] not in self
         return hidden
+
+
+def best_of_all(
+    scores: Tensor, k: int, lists: Sequence[Permitted | None], records: Sequence[History], own: OwnUnknown | None
+) -> tuple[Tensor, Tensor]:
+    """As :meth:`Permitted.best`, each record by the list of its own; rows with fewer are filled up at -inf.
+
+    Args:
+        scores: (records, ids and values of the records' own).
+        k: how many.
+        lists: of each record, ``None`` where everything is permitted.
+        records: the questions.
+        own: the values of their own behind the ids, if there are any.
+    """
+    if all(one is lists[0] for one in lists):  # a request has one for all its records
+        return lists[0].best(scores, k, records, own) if lists and lists[0] else topk(scores, k)
+    best, columns = scores.new_full((len(scores), k), -torch.inf), torch.zeros(len(scores), k, dtype=torch.int64)
+    for rows, one in by_list(lists):
+        some, theirs = [records[row] for row in rows.tolist()], None if own is None else own.of_rows(rows.numpy())
+        found = one.best(scores[rows], k, some, theirs) if one else topk(scores[rows], k)
+        width = found[0].shape[1]
+        best[rows, :width], columns[rows, :width] = found
+    return best, columns
+
+
+def by_list(lists: Sequence[Permitted | None]) -> Iterator[tuple[Tensor, Permitted | None]]:
+    """The rows of each of the lists, and that."""
+    rows: dict[int, list[int]] = {}
+    for row, one in enumerate(lists):
+        rows.setdefault(id(one), []).append(row)
+    for some in rows.values():
+        yield torch.tensor(some), lists[some[0]]
 
 
 def _known(values: Collection[str], vocabulary: Vocabulary) -> Tensor:

@@ -14,7 +14,7 @@ from ensue.data.histories import Histories, Ids, Index
 from ensue.metrics import Floats
 from ensue.records import History
 from ensue.store.folder import read_model, write_folder
-from ensue.tasks.next import explain, forecast, grow, infer, save, train, update
+from ensue.tasks.next import explain, forecast, grow, indexing, infer, save, train, update
 from ensue.tasks.next.batch import Output
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.model import Model
@@ -152,6 +152,7 @@ class NextPredictor(NextState):
         sampled: int = 0,
         counting: str | None = None,
         context: Index | None = None,
+        approximate: bool = False,
     ) -> tuple[Floats, Index, Index]:
         """The rank of every event after the first of each history, the index of its history, and its own in the data.
 
@@ -162,8 +163,19 @@ class NextPredictor(NextState):
             sampled: rank against so many sampled candidates in place of all; the same ones for every model.
             counting: one of ``COUNTING`` in place of the model.
             context: (histories,) how many leading events of each are not to be ranked.
+            approximate: of a large catalogue, rank by the model's index: exact among its candidates, estimated beyond.
         """
-        return infer.ranks(self, data, hide=hide, sampled=sampled, counting=counting, context=context)
+        return infer.ranks(
+            self, data, hide=hide, sampled=sampled, counting=counting, context=context, approximate=approximate
+        )
+
+    def index_items(self) -> None:
+        """Make the index of a large catalogue anew; training and updates do, and folders keep it.
+
+        Nothing happens below :data:`ensue.tasks.next.item_index.LARGE` values, for models that score otherwise than by
+        a product, and without the extra ``ann``: answers are exact then.
+        """
+        indexing.index_items(self)
 
     def summary(self) -> dict[str, Any]:
         """What was learned from what, and how: goes into ``settings.json`` and the card."""

@@ -15,17 +15,21 @@ import torch
 from torch import Tensor, nn
 
 from ensue.data.histories import Histories
+from ensue.nn.approximate import has_faiss
+from ensue.nn.device import Undrawn
 from ensue.store.folder import described, read_file
 from ensue.store.tensors import TensorFile, read_tensors, tensor_bytes
+from ensue.tasks.next import item_index
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
+from ensue.tasks.next.item_index import IndexFacts, ItemIndex
 from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.state import NextState
 from ensue.tasks.state import module_of, summary_of
 from ensue.training.optimizer import FILE, make_optimizer, optimizer_tensors, saved_optimizer
-from ensue.vocabulary import Vocabulary
+from ensue.vocabulary import FIRST, Vocabulary
 
 RESERVOIR = "reservoir.safetensors"
-NAMES = {"settings.json", "vocabulary.json", "CARD.md", RESERVOIR} | {
+NAMES = {"settings.json", "vocabulary.json", "CARD.md", RESERVOIR, item_index.FILE} | {
     f"{part}.safetensors" for part in ("model", "counting", "optimizer")
 }
 """All that a predictor may write; whatever else a folder holds goes with it, such as a stream's position."""
@@ -50,6 +54,8 @@ def contents(state: NextState, card: str) -> dict[str, bytes | TensorFile]:
     }
     if state.optimizer is not None:
         found[FILE] = TensorFile(optimizer_tensors(module_of(state.network), state.optimizer))
+    if state.index is not None:
+        found[item_index.FILE] = state.index.to_bytes()
     if len(state.reservoir):
         found[RESERVOIR] = tensor_bytes(state.reservoir.tensors())
     return found
@@ -83,13 +89,21 @@ def fill(state: NextState, path: Path, saved: Mapping[str, Any]) -> None:
         state.model = state.counting[state.model_name] = state.new_baseline(state.model_name)
         _fill_module(module_of(state.model), read_tensors(path, "model.safetensors"))
         return
-    state.model = state.new_network()
+    with Undrawn():
+        state.model = state.new_network()
     module = module_of(state.model)
     _fill_module(module, read_tensors(path, "model.safetensors"))
+    module.to(state.device)
     state.optimizer = saved_optimizer(path, module, partial(make_optimizer, module, state.schedule))
     state.reservoir = state.new_reservoir()
     if remembered:
         state.reservoir.restore(read_tensors(path, RESERVOIR))
+    facts = state.metadata.index
+    if facts is not None and state.device.type == "cpu" and has_faiss():
+        index = ItemIndex.of_bytes(read_file(path, item_index.FILE), IndexFacts(**facts))
+        if index.facts.items > len(state.vocabulary) - FIRST:
+            raise ValueError(f"{item_index.FILE} holds values that vocabulary.json lacks")
+        state.index = index
 
 
 def fingerprint(state: NextState, parts: Iterable[Histories]) -> str:
@@ -109,7 +123,7 @@ def _vocabulary(text: bytes) -> Vocabulary:
 
 
 def _fill_module(module: nn.Module, tensors: Mapping[str, Tensor], prefix: str = "") -> None:
-    """Give a module the tensors under ``prefix``; counting tables take the size they were saved with.
+    """Make the tensors under ``prefix`` a module's own; counting tables take the size they were saved with.
 
     A buffer that folders of before lack stays as it was made: so it changes nothing.
     """
@@ -118,4 +132,4 @@ def _fill_module(module: nn.Module, tensors: Mapping[str, Tensor], prefix: str =
         if name in own and buffer.shape != own[name].shape:
             place, _, attribute = name.rpartition(".")
             setattr(module.get_submodule(place), attribute, torch.empty_like(own[name]))
-    module.load_state_dict(dict(module.named_buffers()) | own)
+    module.load_state_dict(dict(module.named_buffers()) | own, assign=True)

@@ -18,6 +18,7 @@ from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.baselines.own_items import OwnItems
 from ensue.tasks.next.baselines.repeats import RepeatShares
 from ensue.tasks.next.catalogue import BEST, COUNTING, MODELS
+from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.model import Baseline, Model
 from ensue.tasks.next.reservoir import Reservoir
@@ -82,6 +83,8 @@ class NextState:
         self.optimizer = None
         self.reservoir = self.new_reservoir()
         """A sample of past histories, which updates learn anew."""
+        self.index: ItemIndex | None = None
+        """Candidates for answers; ``None`` where every answer looks at the whole catalogue."""
         self.new_rows: tuple[int, dict[str, Tensor]] | None = None
         """A block of ids and the rows that its new ids start from, by name of their tensor."""
 

@@ -20,6 +20,7 @@ from ensue.tasks.next import sizing
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.check import require_targets
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
+from ensue.tasks.next.indexing import index_items
 from ensue.tasks.next.infer import ranks
 from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.model import CountsToo, Finishes, Model
@@ -50,6 +51,7 @@ def fit(
 ) -> Iterator[Report]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.fit`."""
     require_targets(data, "training data")
+    state.index = None
     if state.schedule is None:
         learn_values(state, data)
         count_baselines(state, data)
@@ -87,6 +89,8 @@ def fit(
     for name in ("validation_mrr", "ended", "chosen"):
         if value := getattr(chosen, name):
             setattr(state.metadata, name, value)
+    if rank_and_size()[0] == 0:
+        index_items(state)
 
 
 class _Split(NamedTuple):
@@ -324,7 +328,9 @@ def mean_reciprocal_rank(state: NextState, valid: Histories, counting: str | Non
     """
     rank, world = rank_and_size()
     part = valid.select(np.arange(rank, len(valid), world)) if world > 1 else valid
-    found, *_ = ranks(state, part, hide=not state.metadata.repeats, counting=counting)
+    if counting is None:
+        index_items(state)
+    found, *_ = ranks(state, part, hide=not state.metadata.repeats, counting=counting, approximate=True)
     return mean_over_ranks(metrics.reciprocal_rank(found))
 
 

@@ -16,6 +16,7 @@ from ensue.metrics import Floats
 from ensue.tasks.next.check import require_targets
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
 from ensue.tasks.next.grow import add_values
+from ensue.tasks.next.indexing import index_items
 from ensue.tasks.next.model import Observes, Remembers
 from ensue.tasks.next.reservoir import Reservoir, joined
 from ensue.tasks.next.state import NextState
@@ -100,3 +101,4 @@ def passes(state: NextState, data: Histories, replay: Reservoir | None = None) -
         seed=state.seed + updates,
         stage="update",
     )
+    index_items(state)

@@ -6,10 +6,8 @@ bits: a row that is found has the score of the exact search.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from types import ModuleType
 from typing import Protocol
 
 import numpy as np
@@ -17,7 +15,7 @@ import numpy.typing as npt
 import torch
 
 from ensue.data.histories import Index
-from ensue.errors import SettingError
+from ensue.nn.approximate import import_faiss
 
 Vectors = npt.NDArray[np.floating]
 Block = tuple[int, Vectors, npt.NDArray[np.bool_]]
@@ -94,7 +92,7 @@ def make_ivf(blocks: list[Block], num_rows: int, dim: int, nlist: int | None = N
     Raises:
         SettingError: the extra is missing.
     """
-    faiss = _faiss()
+    faiss = import_faiss()
     nlist = max(1, min(nlist or round(num_rows**0.5), num_rows // LEAST))
     every = max(1, num_rows // (LEAST * nlist))
     index: InvertedFile = faiss.index_factory(dim, f"IVF{nlist},Flat", faiss.METRIC_INNER_PRODUCT)
@@ -113,7 +111,7 @@ def save(index: InvertedFile, path: Path) -> None:
         OSError: the disk is full or the place cannot be written.
     """
     try:
-        _faiss().write_index(index, str(path))
+        import_faiss().write_index(index, str(path))
     except RuntimeError as error:
         raise OSError(str(error).splitlines()[-1]) from error
 
@@ -125,7 +123,7 @@ def load(path: Path, num_rows: int) -> InvertedFile:
         OSError: missing, damaged, or of other rows.
         SettingError: the extra is missing.
     """
-    faiss = _faiss()
+    faiss = import_faiss()
     try:
         index: InvertedFile = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
     except RuntimeError as error:
@@ -147,7 +145,7 @@ def probe(
         standing: (rows,) which rows may be found.
         nprobe: lists a query.
     """
-    faiss = _faiss()
+    faiss = import_faiss()
     bits = np.packbits(standing[: index.ntotal], bitorder="little")
     chosen = faiss.SearchParametersIVF(nprobe=nprobe, sel=faiss.IDSelectorBitmap(index.ntotal, faiss.swig_ptr(bits)))
     scores, rows = index.search(_floats(queries), k, params=chosen)
@@ -156,13 +154,3 @@ def probe(
 
 def _floats(vectors: Vectors) -> npt.NDArray[np.float32]:
     return np.ascontiguousarray(vectors, np.float32)
-
-
-def _faiss() -> ModuleType:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of how its types are made
-            import faiss
-    except ImportError as error:
-        raise SettingError("approximate search needs the extra: pip install 'ensue[ann]'") from error
-    return faiss

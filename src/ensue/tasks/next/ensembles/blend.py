@@ -49,7 +49,7 @@ from ensue.tasks.next.baselines.counting import CountingSettings, Markov
 from ensue.tasks.next.baselines.interpolated import Interpolated
 from ensue.tasks.next.baselines.repeats import own_values
 from ensue.tasks.next.baselines.session_knn import VSKNN, VSKNNSettings
-from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.batch import Batch, Output, Product
 from ensue.tasks.next.dataset import hide_seen, repeats
 from ensue.tasks.next.ensembles.conditional_logit import fit, likelihood
 from ensue.tasks.next.ensembles.held_out import drawn, likeliest_power, mean_gain
@@ -187,25 +187,48 @@ class Blend(nn.Module):
         else:
             scores = weights.new_zeros(len(sessions), len(self.beside))
             scores[:, :FIRST] = -torch.inf
+        for popular, cell, added, heard in self._parts(batch):
+            weights = weights if heard is None else weights + heard
+            if popular is not None:
+                scores.add_(popular, alpha=float(self.mix))
+            scores.view(-1).index_add_(0, cell, added)
+        return Output(scores, (weights / weights.sum(-1, keepdim=True).clamp(min=1e-30),))
+
+    def product(self, batch: Batch) -> Product:
+        """What :meth:`forward` adds up: what is the same for every session as a bias, the rest as cells."""
+        sessions, own = self.network.sessions(batch)
+        weights, bias, cells, sums = own * self.scale, None, [torch.empty(0, dtype=torch.int64)], [torch.empty(0)]
+        for popular, cell, added, heard in self._parts(batch):
+            weights = weights if heard is None else weights + heard
+            bias = bias if popular is None else self.mix * popular
+            cells, sums = [*cells, cell], [*sums, added]
+        every, place = torch.unique(torch.cat(cells), return_inverse=True)
+        total = torch.zeros(len(every)).index_add_(0, place, torch.cat(sums))
+        shown = weights / weights.sum(-1, keepdim=True).clamp(min=1e-30)
+        return Product(self.scale * self.network.with_prior(sessions), self.rows, bias, (shown,), (every, total))
+
+    def _parts(self, batch: Batch) -> Iterator[tuple[Tensor | None, Tensor, Tensor, Tensor | None]]:
+        """What all parts but the network add: to all ids (times ``mix``), at row x ids + item, to the weights."""
         if float(self.weight):
             cell, remembered, heard = self._recall(batch)
-            weights = weights + self.weight * heard
-            scores.view(-1).index_add_(0, cell, self.weight * remembered)
+            yield None, cell, self.weight * remembered, self.weight * heard
         if float(self.step):
             cell, followed = self._follow(batch)
-            weights = (
-                weights + self.step * torch.eye(weights.shape[-1], device=weights.device) * batch.target_mask[:, None]
-            )
-            scores.view(-1).index_add_(0, cell, self.step * followed)
+            latest = torch.eye(batch.mask.shape[1], device=batch.ids.device)
+            yield None, cell, self.step * followed, self.step * latest * batch.target_mask[:, None]
         if float(self.mix):
             popular, cell, expected, heard = self._interpolate(batch)
-            weights = weights + self.mix * heard
-            scores.add_(popular, alpha=float(self.mix))
-            scores.view(-1).index_add_(0, cell, self.mix * expected)
+            yield popular, cell, self.mix * expected, self.mix * heard
         if bool(self.repeat.any()):
             cell, kind = self._repeats(batch)
-            scores.view(-1).index_add_(0, cell, self.repeat[kind])
-        return Output(scores, (weights / weights.sum(-1, keepdim=True).clamp(min=1e-30),))
+            yield None, cell, self.repeat[kind], None
+
+    def rows(self, ids: Tensor | slice) -> Tensor:
+        """(…, dim + counts) the network's candidates, leaning, of some ids."""
+        rows = self.network.candidates(ids)
+        own, counts = rows[..., : self.settings.dim] * self.settings.temperature, rows[..., self.settings.dim :]
+        leaning = functional.normalize(own + self.lean * self.beside[ids], dim=-1) / self.settings.temperature
+        return torch.cat([leaning, counts], dim=-1)
 
     def finish(self, learned: Histories, valid: Histories | None, earlier: Model | None) -> None:
         """Remember what the network was trained on, and choose the numbers.

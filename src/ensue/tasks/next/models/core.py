@@ -37,7 +37,7 @@ from ensue.nn.item_head import item_loss, item_scores
 from ensue.nn.sampling import Sampler, sampled_cross_entropy
 from ensue.schedule import Schedule
 from ensue.settings import Positive, Settings, Share, Size, require_heads, variant_of
-from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.batch import Batch, Output, Product
 from ensue.vocabulary import PADDING
 
 HALVES = (1_000, 16_000)
@@ -179,7 +179,7 @@ class CORE(nn.Module):
 
     def candidates(self, ids: Tensor | slice) -> Tensor:
         """(…, dim + counts) unit vectors of items and logarithms of their counts, over the temperature."""
-        vectors = self.items.weight if isinstance(ids, slice) else self.items(ids)
+        vectors = self.items.weight[ids] if isinstance(ids, slice) else self.items(ids)
         ever, lately = self.sampler.totals[ids].log()[..., None], self.lately[ids].log1p()
         return torch.cat([functional.normalize(vectors, dim=-1), ever, lately], dim=-1) / self.settings.temperature
 
@@ -206,13 +206,24 @@ class CORE(nn.Module):
         sessions, weights = self.sessions(batch)
         return Output(self._mixed(self.compare(sessions, self.table())), (weights,))
 
+    def product(self, batch: Batch) -> Product:
+        """What :meth:`forward` multiplies, and mixes in a stream; no table of all items is made for it."""
+        sessions, weights = self.sessions(batch)
+        return Product(self.with_prior(sessions), self.candidates, None, (weights,), lately=self._recent())
+
     def compare(self, sessions: Tensor, table: Tensor) -> Tensor:
         """Scores (sessions, ids) of unit vectors beside a :meth:`table`, padding and unknown at -inf."""
-        return item_scores(self._with_prior(sessions), table)
+        return item_scores(self.with_prior(sessions), table)
 
-    def _with_prior(self, sessions: Tensor) -> Tensor:
+    def with_prior(self, sessions: Tensor) -> Tensor:
         """(sessions, dim + counts) the vectors, and what each logarithm of a count weighs."""
         return torch.cat([sessions, self.prior.expand(len(sessions), -1)], dim=1)
+
+    def _recent(self) -> tuple[Tensor, float] | None:
+        """Logarithms of the shares of what came lately, and of what the network keeps; none without a stream."""
+        recent = self.lately[:, 0]
+        recent = torch.where(recent > FADED, recent, 0.0)
+        return ((RECENT * recent / recent.sum()).log(), math.log(1 - RECENT)) if bool(recent.any()) else None
 
     def _mixed(self, scores: Tensor) -> Tensor:
         """Logarithms of the mixture with what came lately; the scores as they are where there was no stream."""
@@ -227,7 +238,7 @@ class CORE(nn.Module):
     def loss(self, batch: Batch) -> Tensor:
         """Mean of -log softmax at the targets by the network alone; in training over shared negatives, if so set."""
         sessions, _ = self.sessions(batch)
-        queries = self._with_prior(sessions)
+        queries = self.with_prior(sessions)
         if self.settings.loss == "sampled" and self.training:
             return sampled_cross_entropy(queries, self.candidates, batch.targets, self.sampler, self.settings.negatives)
         return item_loss(queries, self.table(), batch.targets)

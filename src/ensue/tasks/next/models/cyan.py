@@ -43,9 +43,9 @@ from ensue.nn.attention import masked_softmax
 from ensue.nn.autograd import Context, apply
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import with_rows_of
-from ensue.nn.item_head import ItemLayer, item_scores
+from ensue.nn.item_head import ItemLayer
 from ensue.settings import Positive, Share, Size, variant_of
-from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.batch import Batch, Output, Product
 from ensue.tasks.next.models.recurrent import initialise, with_one
 from ensue.tasks.next.models.softmax import SoftmaxSettings
 from ensue.vocabulary import PADDING
@@ -232,9 +232,13 @@ class CYANRNN(nn.Module):
             ``scores`` (targets, ids), padding and unknown at -inf; ``weights``, each (batch, time, time): as dependency
             of a user the alignment one step earlier (the first user has none), as influence that of the step itself.
         """
+        return self.product(batch).output()
+
+    def product(self, batch: Batch) -> Product:
+        """What :meth:`forward` multiplies."""
         cascades, weights = self.cascades(batch)
-        scores = item_scores(cascades, self.output.weight, self.output.bias)
-        return Output(scores, (functional.pad(weights, (0, 0, 1, 0))[:, :-1], weights))
+        aligned = functional.pad(weights, (0, 0, 1, 0))[:, :-1], weights
+        return Product(cascades, self.output.weight.__getitem__, self.output.bias, aligned)
 
     def loss(self, batch: Batch) -> Tensor:
         """Cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""

@@ -32,11 +32,10 @@ from torch.nn import functional
 
 from ensue.nn.attention import band, masked_mean
 from ensue.nn.embedding import start_normal, with_rows_of
-from ensue.nn.item_head import item_scores
 from ensue.nn.sampling import Sampler, sampled_pairwise_loss
 from ensue.schedule import Schedule
 from ensue.settings import NonNegative, Settings, Size
-from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.batch import Batch, Output, Product
 from ensue.vocabulary import PADDING
 
 SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, watch="mrr", patience=3)
@@ -112,9 +111,12 @@ class BPRMF(nn.Module):
 
     def forward(self, batch: Batch) -> Output:
         """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time), the same for all clicks."""
+        return self.product(batch).output()
+
+    def product(self, batch: Batch) -> Product:
+        """What :meth:`forward` multiplies."""
         sessions, weights = self.sessions(batch)
-        scores = item_scores(sessions, self.items.weight)
-        return Output(scores, (weights,))
+        return Product(sessions, self.items.weight.__getitem__, None, (weights,))
 
     def loss(self, batch: Batch) -> Tensor:
         """BPR-Opt, a mean over pairs."""
@@ -157,10 +159,13 @@ class FPMC(nn.Module):
 
         Two products are added, so half the weight lies on the latest click and half on all of them evenly.
         """
+        return self.product(batch).output()
+
+    def product(self, batch: Batch) -> Product:
+        """What :meth:`forward` multiplies."""
         sessions, weights = self.sessions(batch)
-        scores = item_scores(sessions, self.items.weight)
         latest = torch.eye(weights.shape[1], dtype=weights.dtype, device=weights.device) * batch.mask[:, None, :]
-        return Output(scores, ((weights + latest) / 2,))
+        return Product(sessions, self.items.weight.__getitem__, None, ((weights + latest) / 2,))
 
     def loss(self, batch: Batch) -> Tensor:
         """The pairwise criterion, a mean over pairs, and the L2 of the factors a target touches."""

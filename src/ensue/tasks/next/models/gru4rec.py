@@ -38,11 +38,11 @@ from torch.nn import functional
 
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import clear_padding, with_rows_of
-from ensue.nn.item_head import item_loss, item_scores
+from ensue.nn.item_head import item_loss
 from ensue.nn.sampling import Sampler
 from ensue.schedule import Schedule
 from ensue.settings import DropoutRate, NonNegative, Settings, Size, variant_of
-from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.batch import Batch, Output, Product
 from ensue.vocabulary import PADDING
 
 SCHEDULE = Schedule(epochs=10, batch_size=128, weight_decay=0.0, watch="mrr", patience=3)
@@ -124,9 +124,13 @@ class GRU4Rec(nn.Module):
 
     def forward(self, batch: Batch) -> Output:
         """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time), 1 on the latest click."""
-        scores = item_scores(self.sessions(batch), self.items.weight, self.bias)
-        latest = torch.eye(batch.mask.shape[1], dtype=scores.dtype, device=scores.device)
-        return Output(scores, (latest * batch.mask[:, None, :],))
+        return self.product(batch).output()
+
+    def product(self, batch: Batch) -> Product:
+        """What :meth:`forward` multiplies."""
+        sessions = self.sessions(batch)
+        latest = torch.eye(batch.mask.shape[1], dtype=sessions.dtype, device=sessions.device)
+        return Product(sessions, self.items.weight.__getitem__, self.bias, (latest * batch.mask[:, None, :],))
 
     def loss(self, batch: Batch) -> Tensor:
         """The loss of the settings, a mean over the targets; outside training ``ce`` is over the whole catalogue."""

@@ -33,6 +33,7 @@ held out for early stopping is learned too: the network is trained anew on every
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -42,9 +43,9 @@ from torch.nn import functional
 from ensue.nn.attention import band, masked_mean, masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import clear_padding, with_rows_of
-from ensue.nn.item_head import ItemLayer, item_scores
+from ensue.nn.item_head import ItemLayer
 from ensue.settings import Count, Positive, Share, Size
-from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.batch import EVERY, Batch, Output, Product
 from ensue.tasks.next.models.softmax import SoftmaxSettings
 from ensue.vocabulary import PADDING
 
@@ -228,9 +229,13 @@ class HiDAN(nn.Module):
             ``scores`` (targets, ids), padding and unknown at -inf; ``weights``: dependency and influence, each
             (batch, time, time).
         """
-        cascades, dependency, influence = self.cascades(batch)
-        scores = item_scores(*self.scored(cascades), self.output.bias)
-        return Output(scores, (dependency, influence))
+        return self.product(batch).output()
+
+    def product(self, batch: Batch) -> Product:
+        """What :meth:`forward` multiplies."""
+        cascades, *attentions = self.cascades(batch)
+        queries, rows = self._sides(cascades)
+        return Product(queries, rows, self.output.bias, tuple(attentions))
 
     def loss(self, batch: Batch) -> Tensor:
         """Eq. 11 as a mean over the targets of the batch, in nats; padding and unknown are no candidates."""
@@ -245,5 +250,11 @@ class HiDAN(nn.Module):
 
     def scored(self, cascades: Tensor) -> tuple[Tensor, Tensor]:
         """The two sides of the product that scores: (targets, dim) cascades and (ids, dim) users."""
-        weight = self.output.weight
-        return self.scaled(cascades), functional.normalize(weight, dim=1) if self.settings.cosine else weight
+        queries, rows = self._sides(cascades)
+        return queries, rows(EVERY)
+
+    def _sides(self, cascades: Tensor) -> tuple[Tensor, Callable[[Tensor | slice], Tensor]]:
+        weight, queries = self.output.weight, self.scaled(cascades)
+        if not self.settings.cosine:
+            return queries, weight.__getitem__
+        return queries, lambda ids: functional.normalize(weight[ids], dim=-1)

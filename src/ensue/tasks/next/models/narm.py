@@ -36,11 +36,11 @@ from torch import Tensor, nn
 from ensue.nn.attention import absolute_shares, additive_scores
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import start_normal, with_rows_of
-from ensue.nn.item_head import item_scores, table_loss
+from ensue.nn.item_head import table_loss
 from ensue.nn.sampling import Sampler
 from ensue.schedule import Schedule
 from ensue.settings import DropoutRate, Settings, Size, variant_of
-from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.batch import Batch, Output, Product
 from ensue.vocabulary import PADDING
 
 SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, watch="mrr", patience=3)
@@ -105,8 +105,12 @@ class NARM(nn.Module):
 
     def forward(self, batch: Batch) -> Output:
         """Eq. 10: scores (targets, ids), padding and unknown at -inf; weights (batch, time, time), shares of |a_ij|."""
+        return self.product(batch).output()
+
+    def product(self, batch: Batch) -> Product:
+        """What :meth:`forward` multiplies."""
         sessions, heeded = self.sessions(batch)
-        return Output(item_scores(sessions, self.items.weight), (absolute_shares(heeded, batch.mask),))
+        return Product(sessions, self.items.weight.__getitem__, None, (absolute_shares(heeded, batch.mask),))
 
     def loss(self, batch: Batch) -> Tensor:
         """Cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""

@@ -37,9 +37,9 @@ from torch.nn import functional
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import with_rows_of
-from ensue.nn.item_head import ItemLayer, item_scores
+from ensue.nn.item_head import ItemLayer
 from ensue.settings import DropoutRate, Size, variant_of
-from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.batch import Batch, Output, Product
 from ensue.tasks.next.models.softmax import SoftmaxSettings
 from ensue.vocabulary import PADDING
 
@@ -152,11 +152,13 @@ class Recurrent(nn.Module):
             ``scores`` (targets, ids), padding and unknown at -inf; ``weights``, each (batch, time, time): the attention
             as dependency and as influence, or 1 on the latest user.
         """
+        return self.product(batch).output()
+
+    def product(self, batch: Batch) -> Product:
+        """What :meth:`forward` multiplies."""
         cascades, weights = self.cascades(batch)
-        scores = item_scores(cascades, self.output.weight, self.output.bias)
-        if weights is None:
-            return Output(scores, (latest_only(batch.mask, scores.dtype),))
-        return Output(scores, (weights, weights))
+        shown = (latest_only(batch.mask, cascades.dtype),) if weights is None else (weights, weights)
+        return Product(cascades, self.output.weight.__getitem__, self.output.bias, shown)
 
     def loss(self, batch: Batch) -> Tensor:
         """Cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""

@@ -40,9 +40,9 @@ from torch.nn import functional
 
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import with_rows_of
-from ensue.nn.item_head import ItemLayer, item_scores
+from ensue.nn.item_head import ItemLayer
 from ensue.settings import NonNegative, Share, Size, must_be
-from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.batch import Batch, Output, Product
 from ensue.tasks.next.models.recurrent import initialise, latest_only, with_one
 from ensue.tasks.next.models.softmax import SoftmaxSettings
 from ensue.vocabulary import PADDING
@@ -178,8 +178,13 @@ class RMTPP(nn.Module):
 
     def forward(self, batch: Batch) -> Output:
         """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time), 1 on the latest user."""
-        scores = item_scores(self.states(batch)[batch.target_mask], self.output.weight, self.output.bias)
-        return Output(scores, (latest_only(batch.mask, scores.dtype),))
+        return self.product(batch).output()
+
+    def product(self, batch: Batch) -> Product:
+        """What :meth:`forward` multiplies."""
+        states = self.states(batch)[batch.target_mask]
+        latest = (latest_only(batch.mask, states.dtype),)
+        return Product(states, self.output.weight.__getitem__, self.output.bias, latest)
 
     def loss(self, batch: Batch) -> Tensor:
         """-log of marker and time, a mean over the targets in nats; padding and unknown are no candidates."""

@@ -39,10 +39,10 @@ from torch.nn import functional
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import start_normal, with_rows_of
-from ensue.nn.item_head import item_scores, table_loss
+from ensue.nn.item_head import table_loss
 from ensue.nn.sampling import Sampler, pairwise_softmax_loss, sampled_pairwise_loss
 from ensue.settings import DEEPEST, Settings, Share, Size, must_be, require_heads, variant_of
-from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.batch import Batch, Output, Product
 from ensue.vocabulary import PADDING
 
 LOSSES = ("sampled", "ce", "bpr", "bpr_softmax")
@@ -148,8 +148,12 @@ class SANSR(nn.Module):
 
     def forward(self, batch: Batch) -> Output:
         """Eq. 6: scores (targets, ids), padding and unknown at -inf; weights (batch, time, time), mean over heads."""
+        return self.product(batch).output()
+
+    def product(self, batch: Batch) -> Product:
+        """What :meth:`forward` multiplies."""
         sessions, weights = self.sessions(batch)
-        return Output(item_scores(sessions, self.items.weight), (weights,))
+        return Product(sessions, self.items.weight.__getitem__, None, (weights,))
 
     def loss(self, batch: Batch) -> Tensor:
         """The loss of the settings, a mean over the targets; padding and unknown are no candidates."""

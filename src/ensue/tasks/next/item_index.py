@@ -1,0 +1,220 @@
+"""An approximate index of the item side of a model that scores by a product: a few hundred candidates, then exact.
+
+A catalogue of a million vectors of 64 numbers is 256 MB, and an exact answer reads them all. The index keeps each in 16
+bytes: four bits a pair of numbers (product quantisation by Jégou, Douze & Schmid, PAMI 2011, in the layout that André,
+Kermarrec & Le Scouarnec, PAMI 2021, scan in registers), in lists by the nearest of some centroids, and looks through
+the lists that are closest to a query. What it finds are candidates alone: their scores are computed from the model's
+own vectors. How many lists that takes is found out when it is made: as few as hold ``WANTED`` of the exact list.
+
+Probabilities are of the whole catalogue: to the candidates comes an estimate of the rest, by a fixed sample of all ids
+(Rastogi & Van Durme, "Sublinear partition estimation", 2015). How far that is off is measured as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ensue.nn.approximate import import_faiss
+from ensue.tasks.next.batch import Product
+from ensue.vocabulary import FIRST, PADDING
+
+LARGE = 100_000
+"""Values from which answers come from an index: there the product over all of them costs as much as all the rest of an
+answer. Below, every answer is exact, as it is without faiss."""
+CANDIDATES = 300
+"""Candidates whose scores are computed; more where more choices are asked for."""
+LISTED = 20
+"""Length of the list whose recall is measured."""
+WANTED = 0.99
+"""Its recall, of the exact list, at least; where not even all lists together reach that, there are more candidates."""
+SAMPLE = 4096
+"""Ids by which the sum over the rest of the catalogue is estimated."""
+FILE = "items.faiss"
+LEARNED, ROUNDS = 64, 8
+"""Rows a list from which its centroid is learned, and rounds of that."""
+BLOCK = 2**16
+"""Rows at once."""
+
+Vectors = npt.NDArray[np.float32]
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexFacts:
+    """What was measured when an index was made.
+
+    Attributes:
+        items: values in it; those that came later are always candidates.
+        lists: of the index.
+        probed: lists that a query looks through.
+        candidates: whose scores are computed.
+        sample: ids by which the rest of the catalogue is estimated.
+        recall: of the exact first ``LISTED`` of some histories, the share that is among the candidates.
+        total: by how much the estimated logarithm of the sum over the catalogue is off, on average, in nats.
+        queries: the number of those histories.
+    """
+
+    items: int
+    lists: int
+    probed: int
+    candidates: int
+    sample: int
+    recall: float
+    total: float
+    queries: int
+
+
+class ItemIndex:
+    """The index of one model.
+
+    Args:
+        index: as faiss has it: row ``id - FIRST`` of every id.
+        facts: what was measured.
+    """
+
+    def __init__(self, index: Any, facts: IndexFacts) -> None:
+        self._index, self.facts = index, facts
+        self.sample = torch.from_numpy(
+            np.unique(np.linspace(FIRST, FIRST + facts.items - 1, facts.sample).astype(np.int64))
+        )
+        """(sample,) ids, rising: evenly spread over ids, which are in order of arrival."""
+        self._sampled: tuple[Hashable, Tensor] | None = None
+
+    @torch.no_grad()
+    def sampled(self, product: Product, version: Hashable) -> Tensor:
+        """(sample, dim) the vectors of the sample, kept while nothing is learned."""
+        if self._sampled is None or version is None or self._sampled[0] != version:
+            self._sampled = version, product.rows(self.sample)
+        return self._sampled[1]
+
+    def search(self, product: Product, k: int, permitted: Tensor | None = None) -> Tensor:
+        """(targets, k) ids of large products, padding where fewer were found.
+
+        Args:
+            product: its queries.
+            k: how many.
+            permitted: (ids,) which ids may be found, of all lists then; any unless given.
+        """
+        faiss = import_faiss()
+        nprobe, sel = self.facts.probed, None
+        if permitted is not None:
+            bits = np.packbits(permitted[FIRST : FIRST + self.facts.items].numpy(), bitorder="little")
+            nprobe, sel = self.facts.lists, faiss.IDSelectorBitmap(self.facts.items, faiss.swig_ptr(bits))
+        faiss.omp_set_num_threads(torch.get_num_threads())  # of this thread
+        _, rows = self._index.search(_queries(product), k, params=faiss.SearchParametersIVF(nprobe=nprobe, sel=sel))
+        return torch.from_numpy(np.where(rows >= 0, rows + FIRST, PADDING))
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+        found: bytes = import_faiss().serialize_index(self._index).tobytes()
+        return found
+
+    @classmethod
+    def of_bytes(cls, data: bytes, facts: IndexFacts) -> ItemIndex:
+        """Back from :meth:`to_bytes`.
+
+        Raises:
+            SettingError: the extra is missing.
+            ValueError: it is another's, or damaged.
+        """
+        faiss = import_faiss()
+        try:
+            index = faiss.deserialize_index(np.frombuffer(data, np.uint8))
+        except RuntimeError as error:
+            raise ValueError(f"{FILE}: {str(error).splitlines()[-1]}") from error
+        if index.ntotal != facts.items or faiss.extract_index_ivf(index).nlist != facts.lists:
+            raise ValueError(f"{FILE} is of other values")
+        return cls(index, facts)
+
+
+@torch.no_grad()
+def make_index(product: Product, num_ids: int, total: Callable[[ItemIndex], Tensor]) -> ItemIndex:
+    """Index a model's item side, and measure how well that does for some histories.
+
+    Args:
+        product: of these histories.
+        num_ids: size of the catalogue, padding and unknown included.
+        total: (histories,) what an index makes of the logarithm of the sum over all ids.
+
+    Raises:
+        SettingError: the extra is missing.
+    """
+    faiss = import_faiss()
+    items, queries = num_ids - FIRST, _queries(product)
+    lists = max(1, min(round(items**0.5), items // LEARNED))
+    width = queries.shape[1]
+    index = faiss.index_factory(width, f"IVF{lists},PQ{width // 2}x4fs", faiss.METRIC_INNER_PRODUCT)
+    index.cp.niter, index.cp.seed, index.cp.max_points_per_centroid = ROUNDS, 0, LEARNED
+    every = torch.arange(FIRST, num_ids, max(1, items // (LEARNED * lists)))
+    index.train(_rows(product, every))
+    best, sums = np.full((len(queries), LISTED), -np.inf, np.float32), np.full(len(queries), -np.inf)
+    names = np.zeros((len(queries), LISTED), np.int64)
+    for first, rows in _blocks(product, num_ids):
+        index.add(rows)
+        scores = torch.from_numpy(queries) @ torch.from_numpy(rows).T
+        sums = np.logaddexp(sums, scores.double().logsumexp(1).numpy())
+        high, place = scores.topk(min(LISTED, scores.shape[1]), dim=1)
+        joint = np.concatenate([best, high.numpy()], axis=1)
+        order = np.argsort(-joint, axis=1, kind="stable")[:, :LISTED]
+        best = np.take_along_axis(joint, order, 1)
+        names = np.take_along_axis(np.concatenate([names, place.numpy() + first], axis=1), order, 1)
+    probed, candidates, recall = _tuned(index, queries, names, lists)
+    facts = IndexFacts(
+        items=items,
+        lists=lists,
+        probed=probed,
+        candidates=candidates,
+        sample=min(SAMPLE, items),
+        recall=round(recall, 4),
+        total=0.0,
+        queries=len(queries),
+    )
+    off = float((total(ItemIndex(index, facts)).double() - torch.from_numpy(sums)).abs().mean())
+    return ItemIndex(index, replace(facts, total=round(off, 4)))
+
+
+def _tuned(index: Any, queries: Vectors, names: Ids, lists: int) -> tuple[int, int, float]:
+    """How many lists to look through, how many candidates to take, and the recall that comes of it."""
+    faiss = import_faiss()
+    recall, candidates = 0.0, CANDIDATES
+    for candidates in (CANDIDATES, 2 * CANDIDATES, 4 * CANDIDATES):
+        probed = min(8, lists)
+        while True:
+            _, rows = index.search(queries, candidates, params=faiss.SearchParametersIVF(nprobe=probed))
+            recall = float(np.mean([np.isin(own, found).mean() for own, found in zip(names, rows, strict=True)]))
+            if recall >= WANTED or probed == lists:
+                break
+            probed = min(2 * probed, lists)
+        if recall >= WANTED:
+            break
+    return probed, candidates, recall
+
+
+def _blocks(product: Product, num_ids: int) -> Iterator[tuple[int, Vectors]]:
+    """All rows of values, a block at a time, and the number of the first."""
+    for low in range(FIRST, num_ids, BLOCK):
+        yield low - FIRST, _rows(product, slice(low, min(low + BLOCK, num_ids)))
+
+
+def _rows(product: Product, ids: Tensor | slice) -> Vectors:
+    rows = product.rows(ids)
+    parts = [rows] if product.bias is None else [rows, product.bias[ids, None]]
+    return _padded(torch.cat(parts, dim=1))
+
+
+def _queries(product: Product) -> Vectors:
+    queries = product.queries
+    parts = [queries] if product.bias is None else [queries, queries.new_ones(len(queries), 1)]
+    return _padded(torch.cat(parts, dim=1))
+
+
+def _padded(vectors: Tensor) -> Vectors:
+    """With zeros up to an even width: numbers are quantised in pairs."""
+    return np.ascontiguousarray(torch.nn.functional.pad(vectors, (0, vectors.shape[1] % 2)).detach().numpy())

@@ -1,0 +1,252 @@
+"""The index of a large catalogue: what it says is what the whole catalogue says, and the lists of a request hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ensue.answers import Answer
+from ensue.data.histories import Histories
+from ensue.errors import ModelFolderError
+from ensue.evaluation.cards import describe
+from ensue.records import History
+from ensue.store import tensors
+from ensue.tasks.next import indexing, item_index, nearest
+from ensue.tasks.next.infer import predict_each
+from ensue.tasks.next.permitted import Permitted
+from ensue.tasks.next.predictor import NextPredictor
+from tests.folders import unsummed
+
+pytest.importorskip("faiss", reason="the extra ann is not there")
+ITEMS, HOUR = 400, 3600.0
+SMALL = {"dim": 8, "table_dim": 8, "epochs": 1, "negatives": 64, "refit": False}
+MODELS = (
+    "sansr",
+    "core",
+    "blend",
+    "bpr-mf",
+    "fpmc",
+    "gru4rec",
+    "narm",
+    "stamp",
+    "hidan",
+    "att-rnn",
+    "rmtpp",
+    "cyan-rnn",
+)
+
+
+@pytest.fixture(autouse=True)
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few hundred values count as large."""
+    monkeypatch.setattr(indexing, "LARGE", 100)
+
+
+def sessions(num: int, seed: int, *, repeats: bool = True) -> list[History]:
+    """Walks along the values, an hour a step; of few values first, so that all are there."""
+    random, found = np.random.default_rng(seed), []
+    for at in range(num):
+        start, length = (at * 4) % ITEMS, int(random.integers(4, 9))
+        steps = np.cumsum(random.integers(0 if repeats else 1, 4, length))
+        values = tuple(f"v{(start + step) % ITEMS}" for step in steps.tolist())
+        found.append(History(values, tuple(HOUR * step for step in range(length))))
+    return found
+
+
+def fitted(model: str, *, repeats: bool = True, **settings: object) -> NextPredictor:
+    known = NextPredictor(model).settings
+    own = {key: value for key, value in SMALL.items() if hasattr(known, key) or key in ("epochs", "refit")}
+    predictor = NextPredictor(model, settings={**own, **settings}, device="cpu")
+    data = Histories.of(sessions(300, 0, repeats=repeats))
+    list(predictor.fit(data, Histories.of(sessions(40, 1, repeats=repeats))))
+    return predictor
+
+
+def exact(predictor: NextPredictor, *given: object, **options: object) -> list[Answer]:
+    """What it answers without its index."""
+    index, predictor.index = predictor.index, None
+    try:
+        return predictor.predict(*given, **options)  # type: ignore[arg-type]
+    finally:
+        predictor.index = index
+
+
+def close(found: list[Answer], wanted: list[Answer], near: float = 2e-3) -> None:
+    for one, other in zip(found, wanted, strict=True):
+        scores = {choice.value: choice for choice in other.choices}
+        assert len(one.choices) == len(other.choices)
+        assert [choice.score for choice in one.choices] == pytest.approx([c.score for c in other.choices], rel=near)
+        for choice in one.choices:
+            if choice.value in scores:  # of equals others may stand at the end
+                assert [h.position for h in choice.heeded] == [h.position for h in scores[choice.value].heeded]
+                lost = [heed.lost for heed in scores[choice.value].heeded]
+                assert [heed.lost for heed in choice.heeded] == pytest.approx(lost, abs=1e-4)
+
+
+ASKED = [
+    *sessions(6, 5),
+    History(()),
+    History(("nobody knows this", "v3", "nobody knows this")),
+    History(("v7",), (1.0,)),
+]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_with_all_candidates_answers_are_those_of_the_whole_catalogue(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(item_index, "CANDIDATES", 2 * ITEMS)
+    predictor = fitted(model, repeats=model in ("sansr", "blend", "core"))
+    assert predictor.index is not None
+    for k, evidence in ((5, True), (30, False)):
+        close(predictor.predict(ASKED, k, evidence=evidence), exact(predictor, ASKED, k, evidence=evidence))
+    close([predictor.predict([one], 5)[0] for one in ASKED], exact(predictor, ASKED, 5))
+    data = Histories.of(sessions(30, 8, repeats=predictor.metadata.repeats))
+    data = data.encode(predictor.vocabulary, drop_unknown=True)
+    hide = not predictor.metadata.repeats
+    found, wanted = (predictor.ranks(data, hide=hide, approximate=near) for near in (True, False))
+    order, other = (np.argsort(one[2]) for one in (found, wanted))
+    np.testing.assert_allclose(found[0][order], np.where(wanted[0] == ITEMS + 2, ITEMS + 2, wanted[0])[other], atol=1)
+
+
+@pytest.fixture(scope="module")
+def few() -> Iterator[NextPredictor]:
+    """A model that looks at 40 candidates of 400."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(indexing, "LARGE", 100)
+        patch.setattr(item_index, "CANDIDATES", 40)
+        patch.setattr(item_index, "SAMPLE", 200)
+        predictor = fitted("sansr", epochs=4, learning_rate=0.02)
+    assert predictor.index is not None and predictor.index.facts.candidates < ITEMS
+    yield predictor
+
+
+def test_few_candidates_hold_nearly_all_that_is_best(few: NextPredictor) -> None:
+    asked = sessions(100, 3)
+    found, wanted = few.predict(asked, 10), exact(few, asked, 10)
+    both = [
+        ({c.value: c.score for c in a.choices}, {c.value: c.score for c in b.choices})
+        for a, b in zip(found, wanted, strict=True)
+    ]
+    assert np.mean([len(one.keys() & other.keys()) / 10 for one, other in both]) > 0.95
+    off = [one[value] / other[value] - 1 for one, other in both for value in one.keys() & other.keys()]
+    assert abs(np.mean(off)) < 0.05 and np.abs(off).max() < 0.5
+    assert few.index is not None and few.metadata.index == vars(few.index.facts)
+    assert few.index.facts.recall > 0.95 and "recall" in describe(few)
+
+
+def test_a_forbidden_value_is_never_let_through_and_k_answers_come(
+    few: NextPredictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nearest, "FEW", 15)
+    random, values = np.random.default_rng(4), [f"v{at}" for at in range(ITEMS)]
+    asked = sessions(300, 6)
+    lists: list[Permitted | None] = []
+    for _ in asked:
+        exclude = random.choice(values, random.choice([0, 1, 20, 200, 385]), replace=False).tolist()
+        size = random.choice([0, 5, 30, 390])
+        allow = random.choice([*values, "new"], size, replace=False).tolist() if random.random() < 0.6 else None
+        lists.append(Permitted.of(exclude, allow, few.vocabulary))
+    found = predict_each(few, asked, lists, 8, evidence=False)
+    index, few.index = few.index, None
+    wanted = predict_each(few, asked, lists, 8, evidence=False)
+    few.index = index
+    shared = []
+    for one, answer, other in zip(lists, found, wanted, strict=True):
+        chosen = [choice.value for choice in answer.choices]
+        assert one is None or all(value in one for value in chosen)
+        assert len(chosen) == len(set(chosen)) == len(other.choices)
+        if chosen:
+            shared.append(len(set(chosen) & {choice.value for choice in other.choices}) / len(chosen))
+        assert [choice.score for choice in answer.choices] == sorted((c.score for c in answer.choices), reverse=True)
+    assert np.mean(shared) > 0.93
+
+
+def test_lists_of_one_request_hold_for_values_that_only_a_history_knows(few: NextPredictor) -> None:
+    asked = [History(("v1", "new", "other", "new"))]
+    plain = {choice.value for choice in few.predict(asked, 400)[0].choices}
+    assert {"new", "other"} <= plain
+    assert "new" not in {choice.value for choice in few.predict(asked, 400, exclude=["new"])[0].choices}
+    (only,) = few.predict(asked, 400, allow=["new", "v9"])
+    assert {choice.value for choice in only.choices} == {"new", "v9"}
+
+
+def test_what_came_later_is_a_candidate_without_a_new_index(few: NextPredictor, tmp_path: Path) -> None:
+    few.save(tmp_path / "m")
+    grown = NextPredictor.load(tmp_path / "m")
+    grown.add_values(["late one", "late two"])
+    with torch.no_grad():
+        query = grown.network.items.weight  # type: ignore[attr-defined]
+        query[-1] = 20 * query[grown.vocabulary.id("v5")]
+    (answer,) = grown.predict([History(("v5",))], 3, allow=["late two", "v9"])
+    assert {choice.value for choice in answer.choices} == {"late two", "v9"}
+    close(grown.predict(sessions(5, 2), 3, evidence=False), exact(grown, sessions(5, 2), 3, evidence=False), 0.1)
+
+
+def test_the_folder_keeps_it_and_an_update_makes_it_anew(few: NextPredictor, tmp_path: Path) -> None:
+    few.save(tmp_path / "m")
+    again = NextPredictor.load(tmp_path / "m")
+    assert again.index is not None and again.metadata.index == few.metadata.index
+    asked = sessions(20, 9)
+    assert again.predict(asked, 5) == few.predict(asked, 5)
+    assert again.files("x") == few.files("x")
+    again.update(Histories.of([History(("brand new", "v1", "v2"))] * 3))
+    assert again.index.facts.items == few.index.facts.items + 1  # type: ignore[union-attr]
+
+
+def test_without_the_extra_answers_are_exact(
+    few: NextPredictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few.save(tmp_path / "m")
+    monkeypatch.setattr("ensue.tasks.next.save.has_faiss", lambda: False)
+    plain = NextPredictor.load(tmp_path / "m")
+    assert plain.index is None
+    assert plain.predict(ASKED, 5) == exact(few, ASKED, 5)
+
+
+def test_a_file_of_other_values_is_refused(few: NextPredictor, tmp_path: Path) -> None:
+    few.save(tmp_path / "m")
+    path = unsummed(tmp_path / "m") / item_index.FILE
+    whole = path.read_bytes()
+    for data in (whole[:100], b"", whole[: len(whole) // 2]):
+        path.write_bytes(data)
+        with pytest.raises(ModelFolderError, match="damaged"):
+            NextPredictor.load(tmp_path / "m")
+
+
+def test_small_catalogues_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexing, "LARGE", ITEMS + 1)
+    predictor = fitted("bpr-mf")
+    assert predictor.index is None and predictor.metadata.index is None
+    assert item_index.FILE not in predictor.files()
+
+
+def test_a_stream_mixes_what_came_lately(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(item_index, "CANDIDATES", 2 * ITEMS)
+    predictor = fitted("core")
+    ids = predictor.vocabulary.ids([f"v{at}" for at in range(50)])
+    predictor.observe(ids, np.linspace(0, 500, 50))
+    close(predictor.predict(ASKED, 5, evidence=False), exact(predictor, ASKED, 5, evidence=False))
+
+
+@pytest.mark.parametrize("model", ["sansr", "hidan"])
+def test_mapped_tensors_learn_and_grow_as_copied_ones_and_the_file_stays(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted(model, repeats=False).save(tmp_path / "m")
+    before = (tmp_path / "m" / "model.safetensors").read_bytes()
+    found = []
+    for least in (tensors.MAPPED, 0):
+        monkeypatch.setattr(tensors, "MAPPED", least)
+        predictor = NextPredictor.load(tmp_path / "m")
+        predictor.add_values(["brand new"])
+        learned = Histories.of(sessions(20, 7, repeats=False)).encode(predictor.vocabulary, drop_unknown=True)
+        predictor.learn(learned)
+        found.append(predictor.network.state_dict())
+    for name, tensor in found[0].items():  # where a number stands in memory may change how sums are rounded
+        torch.testing.assert_close(found[1][name], tensor)
+    assert (tmp_path / "m" / "model.safetensors").read_bytes() == before

@@ -1,5 +1,6 @@
 // All that is compiled once for every instruction set: ENSUE_ARCH is its namespace, ENSUE_BYTES the width of a vector.
 #include "entmax.h"
+#include "rows.h"
 
 namespace ENSUE_ARCH {
 

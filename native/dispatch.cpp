@@ -14,6 +14,10 @@
 #define DECLARE(arch)                                                                                     \
     namespace arch {                                                                                      \
     void entmax(const EntmaxCall& call, bool wide, bool backward, int64_t first, int64_t last, void* scratch); \
+    void log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells,     \
+                     const float* added, int64_t count, float* out);                                      \
+    float log_total(const float* numbers, int64_t count);                                                 \
+    void highest(const float* numbers, int64_t count, int64_t k, float* best, int64_t* places);           \
     }
 
 DECLARE(plain)
@@ -26,11 +30,15 @@ namespace {
 
 struct Functions {
     decltype(&plain::entmax) entmax;
+    decltype(&plain::log_mixture) log_mixture;
+    decltype(&plain::log_total) log_total;
+    decltype(&plain::highest) highest;
 };
 
-constexpr Functions PLAIN = {plain::entmax};
+#define FUNCTIONS(arch) {arch::entmax, arch::log_mixture, arch::log_total, arch::highest}
+constexpr Functions PLAIN = FUNCTIONS(plain);
 #ifdef ENSUE_X86
-constexpr Functions AVX2 = {avx2::entmax}, AVX512 = {avx512::entmax};
+constexpr Functions AVX2 = FUNCTIONS(avx2), AVX512 = FUNCTIONS(avx512);
 #endif
 
 #ifdef ENSUE_X86
@@ -106,3 +114,25 @@ EXPORT int ensue_entmax(const EntmaxCall* call, int wide, int backward, int thre
 
 // The number in ensue/kernels/loading.py: goes up with every change of what the functions take.
 EXPORT int ensue_interface() { return 1; }
+
+// (rows, width) log(factor x totals + what is added), `cells` counted through all rows.
+EXPORT void ensue_log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells,
+                              const float* added, int64_t count, float* out) {
+    chosen->log_mixture(totals, factor, rows, width, cells, added, count, out);
+}
+
+// (rows) log(sum exp) of (rows, width) numbers.
+EXPORT void ensue_log_totals(const float* numbers, int64_t rows, int64_t width, int64_t step, float* totals, int threads) {
+    shared(rows, int(std::min<int64_t>(threads, 1 + (rows * width >> 16))), [&](int64_t first, int64_t last) {
+        for (int64_t row = first; row < last; row++) totals[row] = chosen->log_total(numbers + row * step, width);
+    });
+}
+
+// (rows, k) the highest of (rows, width) numbers, falling, and their places; k is at most the width.
+EXPORT void ensue_topk(const float* numbers, int64_t rows, int64_t width, int64_t step, int64_t k, float* best,
+                       int64_t* places, int threads) {
+    shared(rows, int(std::min<int64_t>(threads, 1 + (rows * width >> 17))), [&](int64_t first, int64_t last) {
+        for (int64_t row = first; row < last; row++)
+            chosen->highest(numbers + row * step, width, k, best + row * k, places + row * k);
+    });
+}

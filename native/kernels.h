@@ -20,4 +20,22 @@ struct EntmaxCall {
     void* to_alpha;           // backward: one number a row, in order; null where no gradient in alpha is asked
     double fixed;
 };
+
+// Past sessions, and target steps of some sessions that are asked about; `window` is at most 256.
+struct NeighboursCall {
+    int64_t batch, time, targets, window, sample, neighbours, num_ids, room;
+    const int64_t* ids;       // (batch, time)
+    const int64_t* rows;      // (targets)
+    const int64_t* steps;     // (targets)
+    const float* decay;       // (window) what a click weighs at each distance
+    const int64_t* postings;  // the sessions of each item, rising
+    const int64_t* stops;     // (num_ids + 1) where those of an item begin and end
+    const int64_t* starts;    // (sessions + 1) where the items of a session begin and end
+    const int32_t* items;
+    const float* holders;     // (num_ids) how many sessions held each item
+    float sessions, idf;      // of how many
+    int64_t* cells;           // (room) target x num_ids + item of every time a neighbour holds an item
+    float* shares;            // (room) what that adds
+    float* weights;           // (batch, time, time) each event's part of the neighbours' similarity
+};
 }

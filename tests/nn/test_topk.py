@@ -6,6 +6,9 @@ import pytest
 import torch
 
 from ensue.nn.topk import topk
+from tests.kernels.paths import on_both_paths
+
+pytestmark = on_both_paths
 
 
 @pytest.mark.parametrize(("rows", "width"), [(1, 3), (2, 640), (1, 1300), (9, 5000), (1, 40_000), (4, 21_260)])

@@ -15,6 +15,7 @@ from ensue.vocabulary import PADDING, UNKNOWN, Vocabulary
 Ids = npt.NDArray[np.int32]
 Times = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
+_NAMELESS = pl.Series(dtype=pl.String)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +59,7 @@ class Histories:
         kept = list(records)
         flat = [value for record in kept for value in record.values]
         shared = Vocabulary(flat) if vocabulary is None else vocabulary
-        lengths = np.array([len(record.values) for record in kept], np.int64)
+        lengths, names = np.array([len(record.values) for record in kept], np.int64), [record.id for record in kept]
         timed = all(record.times for record in kept if record.values)
         times = np.array([t for record in kept for t in record.times] if timed else [], np.float64)
         return cls(
@@ -66,7 +67,7 @@ class Histories:
             offsets_of(lengths),
             shared,
             times,
-            pl.Series([record.id for record in kept], dtype=pl.String),
+            pl.Series(names, dtype=pl.String) if any(names) else _NAMELESS,
         )
 
     def record(self, index: int) -> History:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from ctypes import POINTER, c_double, c_int, c_int64, c_void_p
+from ctypes import POINTER, c_double, c_float, c_int, c_int64, c_void_p
 from pathlib import Path
 
 from ensue.errors import SettingError
@@ -34,6 +34,22 @@ class EntmaxCall(ctypes.Structure):
         ("out", c_void_p),
         ("to_alpha", c_void_p),
         ("fixed", c_double),
+    )
+
+
+class NeighboursCall(ctypes.Structure):
+    """``NeighboursCall`` of ``native/kernels.h``."""
+
+    _fields_ = (
+        *(
+            (name, c_int64)
+            for name in ("batch", "time", "targets", "window", "sample", "neighbours", "num_ids", "room")
+        ),
+        *((name, c_void_p) for name in ("ids", "rows", "steps", "decay", "postings", "stops", "starts", "items")),
+        ("holders", c_void_p),
+        ("sessions", c_float),
+        ("idf", c_float),
+        *((name, c_void_p) for name in ("cells", "shares", "weights")),
     )
 
 
@@ -87,4 +103,10 @@ def _opened() -> ctypes.CDLL | None:
     except (OSError, AttributeError):  # none, or for another machine
         return None
     found.ensue_entmax.argtypes = [POINTER(EntmaxCall), c_int, c_int, c_int]
+    found.ensue_neighbours.argtypes, found.ensue_neighbours.restype = [POINTER(NeighboursCall)], c_int64
+    found.ensue_log_mixture.argtypes = [c_void_p, c_float, c_int64, c_int64, c_void_p, c_void_p, c_int64, c_void_p]
+    found.ensue_log_mixture.restype = None
+    found.ensue_log_totals.restype = found.ensue_topk.restype = None
+    found.ensue_log_totals.argtypes = [c_void_p, c_int64, c_int64, c_int64, c_void_p, c_int]
+    found.ensue_topk.argtypes = [c_void_p, c_int64, c_int64, c_int64, c_int64, c_void_p, c_void_p, c_int]
     return found

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ensue.nn import fused_rows
+
 _LINES = 64
 _BRIEF = 2**15
 """So many scores are looked through before the columns are laid out."""
@@ -20,6 +22,8 @@ def topk(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         scores: (rows, many).
         k: how many.
     """
+    if (found := fused_rows.highest(scores, k)) is not None:
+        return found
     width = scores.shape[1]
     columns = width // _LINES
     if columns <= 4 * k or scores.numel() <= _BRIEF:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ensue.answers import Answer, Choice, Heed
 from ensue.data.histories import Histories, Index
+from ensue.nn import fused_rows
 from ensue.records import History
 from ensue.tasks.next.baselines.repeats import RepeatShares
 from ensue.tasks.next.own_unknown import Mask, OwnUnknown, of_records, share_lost
@@ -102,6 +103,8 @@ class ScoredBatch(Scored):
 
 def log_totals(scores: Tensor) -> Tensor:
     """(rows,) logsumexp of (rows, ids), a few rows at a time: what it needs beside them stays in the cache."""
+    if (found := fused_rows.log_totals(scores)) is not None:
+        return found
     totals, size = scores.new_empty(len(scores)), max(1, CACHED // scores.shape[1])
     for low in range(0, len(scores), size):
         totals[low : low + size] = scores[low : low + size].logsumexp(dim=1)

@@ -16,7 +16,10 @@ from ensue.tasks.next.baselines.session_knn import VSKNN, VSKNNSettings, decayed
 from ensue.tasks.next.batch import Output
 from ensue.tasks.next.dataset import Windows
 from ensue.vocabulary import FIRST, Vocabulary
+from tests.kernels.paths import on_both_paths
 from tests.oracles.sessions import vsknn_scores
+
+pytestmark = on_both_paths
 
 # CascadeStore sessions, the latest last. Sessions that hold a: 2, b: 3, c: 2, d: 1, of 4.
 PAST = Histories.of([History(tuple(values)) for values in ("ab", "bc", "acb", "d")])

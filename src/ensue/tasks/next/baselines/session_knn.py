@@ -34,7 +34,10 @@ import torch
 from torch import Tensor, nn
 
 from ensue.data.histories import Histories, Ids, Index, entries_of, ranges
+from ensue.kernels import library
+from ensue.nn import fused_rows
 from ensue.settings import NonNegative, Positive, Settings, Size, variant_of
+from ensue.tasks.next.baselines import fused_knn
 from ensue.tasks.next.batch import Batch, Output
 
 LOOKUPS = 2**20
@@ -111,6 +114,7 @@ class VSKNN(nn.Module):
         self.starts: Tensor
         self.items: Tensor
         self.postings: tuple[Index, Index] | None = None
+        self.decay = decayed(settings.decay, settings.window).float()
 
     @property
     def reach(self) -> int | None:
@@ -175,9 +179,14 @@ class VSKNN(nn.Module):
     def forward(self, batch: Batch) -> Output:
         """Scores (targets, ids), and each event's part of the neighbours' similarity, (batch, time, time)."""
         cell, shares, weights = self.score(batch)
-        scores = (self.settings.popularity * self.shares()).repeat(int(batch.target_mask.sum()), 1)
-        scores.view(-1).index_add_(0, cell, shares)
-        return Output(scores.log_(), (weights,))
+        rows, popularity = int(batch.target_mask.sum()), self.settings.popularity
+        factor = popularity / max(1.0, float(self.totals.sum())) if library() else 0.0
+        scores = fused_rows.log_mixture(self.totals, factor, rows, cell, shares)
+        if scores is None:
+            scores = (popularity * self.shares()).repeat(rows, 1)
+            scores.view(-1).index_add_(0, cell, shares)
+            scores.log_()
+        return Output(scores, (weights,))
 
     def score(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """What the neighbours hold, item by item.
@@ -186,6 +195,8 @@ class VSKNN(nn.Module):
             row x ids + item of every time a neighbour of a target step holds an item, what that adds to the item's
             share (a row's sum to 1), and each event's part of the neighbours' similarity, (batch, time, time).
         """
+        if library() is not None and self.settings.window <= fused_knn.WIDEST and batch.ids.device.type == "cpu":
+            return self._score_compiled(batch)
         clicks = self._clicks(batch)
         mass = torch.zeros(len(clicks.row))
         scored = [self._score_rows(Clicks(*(c[part] for c in clicks)), mass[part]) for part in self._parts(clicks)]
@@ -199,6 +210,20 @@ class VSKNN(nn.Module):
             torch.cat([none, *shares]),
             weights / weights.sum(-1, keepdim=True).clamp(min=1e-30),
         )
+
+    def _score_compiled(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        settings, (postings, stops) = self.settings, self._looked_up()
+        tables = {
+            "decay": self.decay,
+            "postings": torch.from_numpy(postings),
+            "stops": torch.from_numpy(stops),
+            "starts": self.starts,
+            "items": self.items,
+            "holders": self.holders,
+            "sessions": self.sessions,
+        }
+        sizes = {name: getattr(settings, name) for name in ("window", "sample", "neighbours")}
+        return fused_knn.score(batch, tables, {**sizes, "num_ids": len(self.totals)}, settings.idf)
 
     def _score_rows(self, clicks: Clicks, mass: Tensor) -> tuple[Tensor, Tensor]:
         """What the neighbours of some rows hold; what each click brought is added to ``mass``."""
@@ -226,14 +251,18 @@ class VSKNN(nn.Module):
         cuts = firsts[np.flatnonzero(np.diff(ends[firsts] // LOOKUPS, prepend=-1))].tolist()
         return (slice(low, high) for low, high in pairwise([*cuts, len(ends)]))
 
-    def _lengths(self, ids: Index) -> Index:
-        """How many sessions each item looks up."""
+    def _looked_up(self) -> tuple[Index, Index]:
+        """The sessions of every item, rising, and where those of each id begin; the last number is where all end."""
         if self.postings is None:
             order = np.argsort(self.items.numpy(), kind="stable")
             owner = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts.numpy()))
             counts = np.bincount(self.items.numpy(), minlength=len(self.totals))
             self.postings = owner[order], np.concatenate([[0], np.cumsum(counts)])
-        _, stops = self.postings
+        return self.postings
+
+    def _lengths(self, ids: Index) -> Index:
+        """How many sessions each item looks up."""
+        _, stops = self._looked_up()
         lengths: Index = np.minimum(stops[ids + 1] - stops[ids], self.settings.sample)
         return lengths
 
@@ -257,7 +286,7 @@ class VSKNN(nn.Module):
         click = torch.from_numpy(np.repeat(np.arange(len(ids)), lengths))
         session = torch.from_numpy(sessions[ranges(stops[ids + 1] - lengths, lengths)])
         num = max(1, len(self.starts) - 1)
-        keys, order = torch.sort(clicks.row[click] * num + (num - 1 - session))
+        keys, order = torch.sort(clicks.row[click] * num + (num - 1 - session), stable=True)
         distinct, pair = torch.unique_consecutive(keys, return_inverse=True)
         row = distinct // num
         taken = _places(row) < self.settings.sample

@@ -1,0 +1,73 @@
+"""Compiled work on long rows against torch: totals, the highest, logarithms of a mixture; odd values and layouts."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from ensue.nn import fused_rows
+from tests.kernels.paths import HERE, needs_kernels, using
+
+pytestmark = [needs_kernels, pytest.mark.parametrize("level", HERE)]
+WIDTHS = [1, 3, 15, 16, 17, 64, 65, 1000, 5001]
+
+
+def random(rows: int, width: int, seed: int = 0) -> Tensor:
+    return torch.randn(rows, width, generator=torch.Generator().manual_seed(seed + width))
+
+
+def test_totals_equal_logsumexp(level: str) -> None:
+    with using(level):
+        for width in WIDTHS:
+            scores = 30 * random(5, width)
+            scores[1, ::2], scores[2] = -math.inf, -math.inf
+            scores[3, 0], scores[4, width // 2] = math.inf, math.nan
+            found = fused_rows.log_totals(scores)
+            assert found is not None
+            torch.testing.assert_close(found, scores.logsumexp(1), rtol=1e-6, atol=1e-6, equal_nan=True)
+            wide = random(4, 2 * width)
+            for layout in (wide[::2], wide[:, :width], wide[:1].expand(3, -1)):
+                found = fused_rows.log_totals(layout)
+                assert found is not None
+                torch.testing.assert_close(found, layout.logsumexp(1), rtol=1e-6, atol=1e-6)
+
+
+def test_the_highest_are_those_of_a_stable_sort(level: str) -> None:
+    with using(level):
+        for width in WIDTHS:
+            for k in (1, 2, 20, 256):
+                rows = [random(2, width), random(2, width).round(), torch.arange(2.0 * width).view(2, width)]
+                rows += [rows[2].flip(1), torch.full((2, width), -math.inf), random(4, 2 * width)[::2, :width]]
+                rows[0][0, width // 2] = math.nan
+                rows[0][1, 0] = math.inf
+                for scores in rows:
+                    found = fused_rows.highest(scores, k)
+                    assert found is not None
+                    best, places = scores.sort(dim=1, descending=True, stable=True)
+                    torch.testing.assert_close(found[0], best[:, :k], rtol=0, atol=0, equal_nan=True)
+                    assert torch.equal(found[1], places[:, :k])
+
+
+def test_a_mixture_equals_its_literal_sum(level: str) -> None:
+    with using(level):
+        for width in WIDTHS:
+            totals = random(1, width)[0].abs()
+            totals[0], totals[-1] = 0.0, 1e-40  # the last is no normal number
+            cells = torch.randint(3 * width, (40,), generator=torch.Generator().manual_seed(1))
+            added = random(1, 40)[0].abs()
+            found = fused_rows.log_mixture(totals, 0.5, 3, cells, added)
+            assert found is not None
+            exact = (0.5 * totals.double()).repeat(3, 1)
+            exact.view(-1).index_add_(0, cells, added.double())
+            torch.testing.assert_close(found.double(), exact.log(), rtol=1e-5, atol=1e-6)
+
+
+def test_what_does_not_fit_is_left_to_torch(level: str) -> None:
+    with using(level):
+        for scores in (random(2, 5).double(), random(5, 4).t(), random(2, 3)[:0], random(2, 3).requires_grad_()):
+            assert fused_rows.log_totals(scores) is None and fused_rows.highest(scores, 2) is None
+        assert fused_rows.highest(random(2, 900), 257) is None and fused_rows.highest(random(2, 5), 0) is None
+        assert fused_rows.log_totals(random(2, 5)[0]) is None

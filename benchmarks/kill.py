@@ -8,7 +8,8 @@ Beside that (``kill_folders.py``): updates that are killed, alone and in the ser
 service's own, a full disk during a stream (a mount of its own: root), and a clock that is set back.
 
     python benchmarks/kill.py [--kills 50] [--cases stream,update,serve,both,disk,clock]
-                              [--sources jsonl,folder,sqlite,redis] [--json FILE]
+                              [--sources jsonl,folder,sqlite,redis,keys,kafka]
+                              [--consumers 1|2] [--json FILE]
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -25,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +36,36 @@ os.environ["OMP_NUM_THREADS"] = "1"  # children are forked from here: no pool of
 import torch
 
 from ensue.data.histories import Histories
+from ensue.errors import FolderInUseError
 from ensue.predictor import load, make
 from ensue.records import History
 from ensue.store.lock import only_writer
 from ensue.stream.engine import Stream
+from ensue.stream.partitions import partition_of
 from ensue.stream.queue import SQLiteQueue
 from ensue.stream.sources import open_source
 from ensue.stream.status import StreamSettings
 from ensue.studies.provenance import provenance
 
-SOURCES = ("jsonl", "folder", "sqlite", "redis")
+SOURCES = ("jsonl", "folder", "sqlite", "redis", "keys", "kafka")
+JOURNALED = ("keys", "kafka")
+"""Sources whose commits go to the journal, as those of a large model do; the others write folders."""
+PARTITIONS = 4
+MOCK = """
+import json, sys, time
+import confluent_kafka
+brokers = confluent_kafka.Producer({"bootstrap.servers": "mock:9092", "test.mock.num.brokers": 2, "log_level": 0})
+addresses = brokers.list_topics(timeout=30).brokers.values()
+for topic in ("clicks", "untouched"):
+    for number, lines in enumerate(json.loads(open(sys.argv[1]).read())):
+        for line in lines:
+            brokers.produce(topic, value=line, partition=number)
+            brokers.poll(0)
+assert brokers.flush(60) == 0
+print(",".join(f"{one.host}:{one.port}" for one in addresses), flush=True)
+time.sleep(86_400)
+"""
+"""librdkafka's mock cluster in a process of its own, for its threads do not survive a fork."""
 LONGEST = 0.4
 """Seconds a run reads at most before it is killed."""
 
@@ -96,14 +118,42 @@ def prepare(kind: str, lines: list[str], place: Path, stack: ExitStack) -> str:
     if kind == "sqlite":
         SQLiteQueue(place / "queue.db").put(lines)
         return f"sqlite:{place / 'queue.db'}"
+    parts = parted(lines) if kind in JOURNALED else [lines]
+    if kind == "kafka":
+        return f"kafka://{serve_kafka(parts, place, stack)}/clicks"
     port = serve_redis(place, stack)
     import redis
 
+    keys = [f"-{number}" for number in range(len(parts))] if kind == "keys" else [""]
     with redis.Redis(port=port) as server:
-        for name in ("clicks", "untouched"):
-            for line in lines:
-                server.xadd(name, {"line": line})
-    return f"redis://127.0.0.1:{port}/0?stream=clicks"
+        for key, part in zip(keys, parts, strict=True):
+            for name in ("clicks", "untouched"):
+                for line in part:
+                    server.xadd(f"{name}{key}", {"line": line})
+    return f"redis://127.0.0.1:{port}/0?stream={','.join(f'clicks{key}' for key in keys)}"
+
+
+def parted(lines: list[str]) -> list[list[str]]:
+    """The lines of each partition, by a digest of their session; those without one are in the first."""
+    parts: list[list[str]] = [[] for _ in range(PARTITIONS)]
+    for line in lines:
+        try:
+            number = partition_of(str(json.loads(line)["session"]), PARTITIONS)
+        except (ValueError, KeyError, TypeError):
+            number = 0
+        parts[number].append(line)
+    return parts
+
+
+def serve_kafka(parts: list[list[str]], place: Path, stack: ExitStack) -> str:
+    """Brokers of our own with the lines in two topics; they end with the stack."""
+    (place / "parts.json").write_text(json.dumps(parts))
+    command = [sys.executable, "-c", MOCK, str(place / "parts.json")]
+    brokers = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    stack.callback(brokers.wait)
+    stack.callback(brokers.kill)
+    assert brokers.stdout is not None
+    return brokers.stdout.readline().strip()
 
 
 def serve_redis(place: Path, stack: ExitStack) -> int:
@@ -141,9 +191,15 @@ def forked(task: Callable[[], None]) -> int:
 
 
 def run(folder: Path, address: str, began: Callable[[], None] = lambda: None, until: int | None = None) -> None:
-    """Stream to the end, or for so many events."""
-    settings = StreamSettings(every=0.03, batch=16, gap=10)
-    with only_writer(folder):
+    """Stream to the end, or for so many events; wait while another streams."""
+    journaled = address.startswith("kafka") or "," in address
+    settings = StreamSettings(every=0.03, batch=16, gap=10, journal=0 if journaled else 2**60)
+    with ExitStack() as held:
+        while True:
+            with suppress(FolderInUseError):
+                held.enter_context(only_writer(folder))
+                break
+            time.sleep(0.01)
         stream = Stream(folder, open_source(address, print), settings)
         began()
         for _ in stream.run(follow=False, until=until):
@@ -166,6 +222,28 @@ def killed(folder: Path, address: str, draw: random.Random) -> int:
     return os.waitpid(child, 0)[1]
 
 
+def beside(folder: Path, address: str, draw: random.Random, kills: int) -> tuple[int, int]:
+    """Two consumers of one folder, one of which is killed and started again all the time; (kills, failures).
+
+    The one that is on standby takes over. At least one is left until both have come to the end.
+    """
+    children, hit, failed = [forked(lambda: run(folder, address)) for _ in range(2)], 0, 0
+    while children:
+        time.sleep(LONGEST * draw.random())
+        for child in list(children):
+            done, code = os.waitpid(child, os.WNOHANG)
+            if done:
+                children.remove(child)
+                failed += code != 0
+        if hit < kills and len(children) == 2:
+            child = children.pop(draw.randrange(2))
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            hit += 1
+            children.append(forked(lambda: run(folder, address)))
+    return hit, failed
+
+
 def state(folder: Path) -> dict[str, Any]:
     """What must be equal, whatever was killed."""
     found = json.loads((folder / "stream.json").read_text())
@@ -174,12 +252,12 @@ def state(folder: Path) -> dict[str, Any]:
     return {
         "counts": found["counts"],
         "hours": [[row["hour"], row["events"], row["targets"]] for row in found["hours"]],
-        "position": found["position"] if "entry" not in found["position"] else None,
-        "rejects": [[entry["reason"], entry["line"]] for entry in places],
+        "position": found["position"] if "entry" not in json.dumps(found["position"]) else None,
+        "rejects": sorted([entry["reason"], entry["line"]] for entry in places),
     }
 
 
-def check(kind: str, kills: int, events: int, place: Path, draw: random.Random) -> dict[str, Any]:
+def check(kind: str, kills: int, events: int, place: Path, draw: random.Random, consumers: int) -> dict[str, Any]:
     """One source."""
     with ExitStack() as stack:
         lines = made_up(events, seed=1)
@@ -187,7 +265,7 @@ def check(kind: str, kills: int, events: int, place: Path, draw: random.Random) 
         model, folder = place / "model", place / "killed"
         assert os.waitpid(forked(lambda: fit(model)), 0)[1] == 0
         shutil.copytree(model, place / "whole")
-        untouched = address.replace("stream=clicks", "stream=untouched")
+        untouched = re.sub(r"clicks(?=-|$)", "untouched", address) if kind in ("redis", *JOURNALED) else address
         assert os.waitpid(forked(lambda: run(place / "whole", untouched)), 0)[1] == 0
         expected = state(place / "whole")
         hit, halves, unloadable, rounds, wrong = 0, 0, 0, 0, 0
@@ -196,7 +274,11 @@ def check(kind: str, kills: int, events: int, place: Path, draw: random.Random) 
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(model, folder)
             folder.with_name("killed.rejects.jsonl").unlink(missing_ok=True)
-            while True:
+            if consumers == 2:
+                killed_now, failed = beside(folder, address, draw, kills - hit)
+                assert not failed, f"{kind}: a run failed"
+                hit += killed_now
+            while consumers == 1:
                 if hit < kills:
                     code = killed(folder, address, draw)
                 else:
@@ -219,6 +301,7 @@ def check(kind: str, kills: int, events: int, place: Path, draw: random.Random) 
                 (place / "found.json").write_text(json.dumps(state(folder)))
     return {
         "source": kind,
+        "consumers": consumers,
         "kills": hit,
         "kills_within_a_commit": halves,
         "rounds": rounds,
@@ -237,6 +320,7 @@ def main() -> None:
     parser.add_argument("--cases", default=",".join(["stream", *CASES]))
     parser.add_argument("--sources", default=",".join(SOURCES))
     parser.add_argument("--events", type=int, default=6000)
+    parser.add_argument("--consumers", type=int, choices=(1, 2), default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -245,7 +329,7 @@ def main() -> None:
     cases = args.cases.split(",")
     for kind in args.sources.split(",") if "stream" in cases else ():
         with tempfile.TemporaryDirectory() as place:
-            rows.append(check(kind, args.kills, args.events, Path(place), random.Random(args.seed)))
+            rows.append(check(kind, args.kills, args.events, Path(place), random.Random(args.seed), args.consumers))
         print(json.dumps(rows[-1]), flush=True)
     for case in (case for case in cases if case != "stream"):
         with tempfile.TemporaryDirectory() as place:

@@ -31,3 +31,7 @@ class UnknownModelError(SettingError):
 
 class ModelFolderError(EnsueError):
     """A model folder cannot be read or written."""
+
+
+class FolderInUseError(ModelFolderError):
+    """Another process learns into a model folder."""

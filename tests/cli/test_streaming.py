@@ -51,6 +51,18 @@ def test_hours_as_json_and_a_summary(ensue: Ensue, folder: Path, clicks: Path, t
     assert same["figures"] == last["figures"]
 
 
+def test_one_on_standby_takes_over(ensue: Ensue, folder: Path, clicks: Path) -> None:
+    with only_writer(folder):
+        refused = ensue("stream", folder, clicks, "--no-follow")
+        assert refused.code == 2 and "another ensue learns into it" in refused.err
+        waiting = Started("stream", folder, clicks, "--no-follow", "--json", "--standby")
+        assert waiting.stderr.readline() == f"{folder}: another ensue learns into it; on standby\n"
+        assert waiting.poll() is None
+    out, err = waiting.communicate(timeout=120)
+    assert waiting.returncode == 0, err
+    assert json.loads(out.splitlines()[-1])["events"] == 360
+
+
 def test_a_table_for_people(ensue: Ensue, folder: Path, clicks: Path) -> None:
     ran = ensue("stream", folder, clicks, "--no-follow", "--until-events", "300")
     rows = ran.out.splitlines()

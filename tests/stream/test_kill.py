@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,6 +21,18 @@ def test_every_event_counts_once_whatever_is_killed() -> None:
     found = json.loads(done.stdout)
     assert (found["kills"], found["rounds_that_differ"], found["folders_that_do_not_load"]) == (5, 0, 0)
     assert found["counts"]["events"] >= 350
+
+
+def test_two_consumers_of_partitions_lose_and_double_nothing() -> None:
+    """One learns and one is on standby, and either is killed; commits go to the journal."""
+    if shutil.which("redis-server") is None:
+        pytest.skip("redis-server is not installed: nothing about Redis is tested here")
+    asked = ["--kills", "4", "--cases", "stream", "--sources", "keys", "--events", "400", "--consumers", "2"]
+    command = [sys.executable, "benchmarks/kill.py", *asked]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["kills"], found["rounds_that_differ"]) == (4, 0)
 
 
 def test_an_update_that_is_killed_and_a_clock_that_goes_back_lose_and_double_nothing() -> None:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from ensue import figures
 from ensue.cli import show
 from ensue.data.clock import format_time
+from ensue.errors import FolderInUseError
 from ensue.store.lock import only_writer
 from ensue.stream.board import Hour
 from ensue.stream.engine import Stream
 from ensue.stream.sources import open_source
 from ensue.stream.status import Status, StreamSettings
 
+TURN = 0.5
+"""Seconds between two looks of one on standby."""
 DATED = 1e8
 """Times after this (seconds, 1973) count from 1970."""
 
@@ -32,12 +36,15 @@ def follow_source(
     until: int | None,
     chart: Path | None,
     anew: bool,
+    standby: bool,
     as_json: bool,
 ) -> bool:
     """Learn a source until it ends, or somebody ends it; whether that was Ctrl-C."""
     chosen = StreamSettings(**settings)
     log = open_source(source, show.remark)
-    with only_writer(folder), _signals() as caught:
+    with _signals() as caught, ExitStack() as held:
+        if not _enter(held, folder, standby=standby, stopped=lambda: bool(caught)):
+            return signal.SIGINT in caught
         running = Stream(folder, log, chosen, columns=columns, unit=time_unit, anew=anew)
         said = ""
         for status in running.run(follow=follow, until=until, stopped=lambda: bool(caught)):
@@ -47,6 +54,27 @@ def follow_source(
             _tell(status, chart, as_json)
         log.close()
     return signal.SIGINT in caught
+
+
+def _enter(held: ExitStack, folder: Path, *, standby: bool, stopped: Callable[[], bool]) -> bool:
+    """Hold the folder's lock from here on; one on standby waits for it. Whether it is held.
+
+    Raises:
+        FolderInUseError: another learns into it, and this one does not wait.
+    """
+    told = False
+    while not stopped():
+        try:
+            held.enter_context(only_writer(folder))
+            return True
+        except FolderInUseError:
+            if not standby:
+                raise
+        if not told:
+            show.remark(f"{folder}: another ensue learns into it; on standby")
+            told = True
+        time.sleep(TURN)
+    return False
 
 
 def _tell(status: Status, chart: Path | None, json: bool) -> None:

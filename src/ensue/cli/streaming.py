@@ -20,16 +20,19 @@ INTERRUPTED = 130
 def stream(
     folder: Folder,
     source: Annotated[
-        str, typer.Argument(help="file.jsonl, folder/, sqlite:queue.db or redis://host:port/0?stream=NAME&group=NAME")
+        str,
+        typer.Argument(help="file.jsonl, folder/, sqlite:FILE, redis://HOST/0?stream=KEY,KEY or kafka://HOST/TOPIC"),
     ],
     follow: Annotated[bool, typer.Option(help="wait for more at the end of the source")] = True,
     beside: Annotated[str, typer.Option(help="rivals beside recent popularity: frozen,nightly")] = "",
     gap: Annotated[float, typer.Option(help="minutes of pause that end a session")] = 30.0,
     replay: Annotated[float, typer.Option(help="share of remembered sessions in what is learned")] = 0.2,
     every: Annotated[float, typer.Option(help="seconds between two commits of weights and position")] = 30.0,
+    score: Annotated[float, typer.Option(help="share of the sessions that are scored before they are learned")] = 1.0,
     until_events: Annotated[int | None, typer.Option(help="stop once so many events were counted in all")] = None,
     chart: Annotated[Path | None, typer.Option(help="draw HR@20 by hour into this page, anew with each commit")] = None,
     anew: Annotated[bool, typer.Option("--anew", help="forget position and figures, keep what was learned")] = False,
+    standby: Annotated[bool, typer.Option("--standby", help="wait while another learns into the folder")] = False,
     columns: Annotated[str, typer.Option(help="roles to field names: sequence=…,value=…,time=…")] = "",
     time_unit: Annotated[str | None, typer.Option(help="unit of the times: s, ms, h or iso")] = None,
     model: Own = "",
@@ -43,7 +46,7 @@ def stream(
 
     rivals = tuple(name.strip() for name in beside.split(",") if name.strip())
     stated = parse(columns.split(",")) if columns else None
-    settings = {"gap": gap, "replay": replay, "every": every, "beside": rivals}
+    settings = {"gap": gap, "replay": replay, "every": every, "score": score, "beside": rivals}
     interrupted = follow_source(
         folder,
         source,
@@ -54,6 +57,7 @@ def stream(
         until=until_events,
         chart=chart,
         anew=anew,
+        standby=standby,
         as_json=json,
     )
     if interrupted:

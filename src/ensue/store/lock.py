@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ensue.errors import ModelFolderError
+from ensue.errors import FolderInUseError, ModelFolderError
 
 
 @contextmanager
@@ -18,7 +18,8 @@ def only_writer(folder: Path) -> Iterator[None]:
     What a killed process leaves of it holds nobody up.
 
     Raises:
-        ModelFolderError: another process holds it, or it cannot be made there.
+        FolderInUseError: another process holds it.
+        ModelFolderError: it cannot be made there.
     """
     place = folder.resolve()
     path = place.with_name(f".{place.name}.lock")
@@ -33,7 +34,7 @@ def only_writer(folder: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(descriptor)
-            raise ModelFolderError(
+            raise FolderInUseError(
                 f"{folder}: another ensue learns into it; stop that one first, or wait until it is done"
             ) from error
         with suppress(FileNotFoundError):  # removed by who held it, after it was opened here: then locked in vain

@@ -23,12 +23,14 @@ class Block:
         places: where each stands, for people.
         position: where to go on after them, as JSON.
         at_end: whether the source held no more when it was asked.
+        partition: the part of the source that the lines are of; empty where it has none.
     """
 
     lines: list[bytes]
     places: list[str]
     position: Position
     at_end: bool
+    partition: str = ""
 
 
 class Behind(NamedTuple):

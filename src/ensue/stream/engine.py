@@ -24,15 +24,21 @@ from ensue.stream import saved
 from ensue.stream.blocks import Block, Source
 from ensue.stream.board import HOUR, Hour
 from ensue.stream.events import Reader
+from ensue.stream.journal import Changes, Journal, large_by_rows
 from ensue.stream.ranking import FixedModel, LiveModel
 from ensue.stream.sessions import SortedEvents, joined, targets
 from ensue.stream.state import StreamState, no_histories
 from ensue.stream.status import Status, StreamSettings
 from ensue.tasks.next import reservoir, update
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.state import module_of
 
 COUNTED = 65_536
 """Events of ended sessions that are put into the reservoir and the counts together."""
+GROWN = 1.0
+"""The folder is written whole once the journal is so many times as large as weights and moments."""
+HEAVY = 2**27
+"""A commit does not wait longer once it would write so many bytes of rows."""
 DATED = 1e8
 """Times after this (seconds, 1973) count from 1970, and can be compared with the machine's clock."""
 
@@ -67,12 +73,18 @@ class Stream(StreamState):
         predictor = NextPredictor.load(folder)
         sweep(folder)
         reader = Reader(source.name, columns, unit)
-        commit = saved.read_state(folder)
-        begins, rejected = anew or commit is None, commit["rejects"] if commit else 0
+        commit, self._journal = saved.read_state(folder), Journal(folder)
+        begins = anew or commit is None
+        entries = [] if begins else self._journal.read()
+        rejected = entries[-1].state["rejects"] if entries else commit["rejects"] if commit else 0
         super().__init__(folder, source, settings, predictor, reader, begins=begins, rejected=rejected)
         self._busy, self._done, self._dirty, self._live = 0.0, 0, False, False
-        if commit is not None and not anew:
+        if commit is not None and not begins:
             saved.restore(self, commit)
+        for entry in entries:
+            saved.replay(self, entry)
+        self._whole, self._seen = begins, list[saved.Seen]()
+        self._changes = self._tracked()
         source.begin(self.position)
 
     def run(
@@ -102,7 +114,8 @@ class Stream(StreamState):
                 self.step(block, stopped)
             elif block.at_end and not follow:
                 break
-            if self._dirty and time.monotonic() - committed >= self.settings.every:
+            heavy = self._changes is not None and self._changes.bytes >= HEAVY
+            if self._dirty and (heavy or time.monotonic() - committed >= self.settings.every):
                 yield self.commit()
                 committed = time.monotonic()
         yield self.commit(over=True)
@@ -118,12 +131,16 @@ class Stream(StreamState):
         new = {
             value: old + at for at, value in enumerate(dict.fromkeys(v for v in events.values if v not in vocabulary))
         }
-        taken = self.sessions.take(events, [new[v] if v in new else vocabulary.id(v) for v in events.values])
+        sessions = self.sessions.of(block.partition)
+        taken = sessions.take(events, [new[v] if v in new else vocabulary.id(v) for v in events.values])
         scored, context = taken.scored.histories(vocabulary)
-        self._score(scored, context, old, taken)
+        self._score(scored, context, old, taken, sessions.clock)
         self.predictor.add_values(new)
         self._learn(scored, context, taken)
-        self.predictor.observe(np.array(taken.ids, np.int32), np.array(taken.times, np.float64))
+        seen = saved.Seen(np.array(taken.ids, np.int32), np.array(taken.times, np.float64), sessions.clock)
+        self.predictor.observe(seen.ids, seen.times)
+        if self._changes is not None:
+            self._seen.append(seen)
         self.counts.lines += len(block.lines)
         self.counts.events += len(taken.ids)
         self.counts.late += taken.num_late
@@ -135,11 +152,14 @@ class Stream(StreamState):
         self._done += len(taken.ids)
         self._busy += time.perf_counter() - begun
         if self.nightly is not None and len(taken.ids):
-            self.nightly.pass_time(self.sessions.clock, stopped)
+            self.nightly.pass_time(self.sessions.settled, stopped)
 
-    def _score(self, scored: Histories, context: Index, num_ids: int, taken: SortedEvents) -> None:
+    def _score(self, scored: Histories, context: Index, num_ids: int, taken: SortedEvents, clock: float) -> None:
         """Ask everyone, then let recent popularity see the batch."""
         ids, times = np.array(taken.ids, np.int32), np.array(taken.times, np.float64)
+        if self.settings.score < 1:
+            chosen = taken.scored.drawn(self.settings.score)
+            scored, context = scored.select(chosen), context[chosen]
         places = targets(scored, context)
         ranks = {}
         if len(places):
@@ -152,7 +172,7 @@ class Stream(StreamState):
         self.board.add(times, scored.times[places], ranks)
         self.counts.targets += len(places)
         for one in self.popular:
-            one.see(ids, times, self.sessions.clock)
+            one.see(ids, times, clock)
 
     def _learn(self, scored: Histories, context: Index, taken: SortedEvents) -> None:
         vocabulary = self.predictor.vocabulary
@@ -183,6 +203,14 @@ class Stream(StreamState):
         self.predictor.reservoir.add(ended)
         update.count(self.predictor, ended)
         self.ended = no_histories(self.predictor)
+        self._whole = True
+
+    def _tracked(self) -> Changes | None:
+        """What notes the rows that are moved, where commits go to the journal; ``None`` where each is the folder."""
+        module, learns = module_of(self.predictor.network), self.predictor.schedule is not None
+        if not learns or self.nightly is not None or not large_by_rows(module, self.settings.journal):
+            return None
+        return Changes(self.predictor)
 
     def _timed(self, histories: Histories) -> Histories:
         """Without times, where the model was fitted without."""
@@ -198,11 +226,11 @@ class Stream(StreamState):
         """
         begun = time.perf_counter()
         closed = self._closed()
-        if self._dirty:
+        if self._dirty or (over and self._journal.size):
             if len(self.ended) and not self.predictor.keeps_histories:
                 self._count()  # nothing of a session that is over stays
             self.rejects.flush()
-            write_folder(self.folder, saved.files(self))
+            self._write(over)
             assert self.position is not None
             self.source.committed(self.position)
             if self.nightly is not None:
@@ -213,9 +241,23 @@ class Stream(StreamState):
         lag = time.time() - self.sessions.clock if self._live and self.sessions.clock > DATED else None
         return Status(self.counts, closed, self.board, len(self.sessions), rate, self.source.behind(), lag, over)
 
+    def _write(self, over: bool) -> None:
+        """Append what changed to the journal; the folder where much of it has, where a stream begins and at its end."""
+        model = 3 * sum(parameter.nbytes for parameter in self.predictor.network.parameters())
+        full = over or self._whole or self._journal.size > GROWN * model
+        if self._changes is not None and not full:
+            self._journal.append(saved.entry_of(self, *self._changes.take(), self._seen))
+        else:
+            write_folder(self.folder, saved.files(self))
+            self._journal.restart()
+            self._changes = self._tracked()
+            self._whole = False
+        self._seen = []
+
     def _closed(self) -> list[Hour]:
         """Hours that ended since the last commit."""
-        now = self.sessions.clock // HOUR if np.isfinite(self.sessions.clock) else self.reported_hour
+        clock = self.sessions.settled
+        now = clock // HOUR if np.isfinite(clock) else self.reported_hour
         closed = [row for row in self.board.rows() if self.reported_hour < row.hour < now]
         self.reported_hour = max([self.reported_hour, *(row.hour for row in closed)])
         return closed

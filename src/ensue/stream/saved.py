@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TypedDict
+from typing import NamedTuple, TypedDict, cast
 
+import numpy as np
+import torch
 from torch import Tensor
 
+from ensue.data.histories import Ids, Times
 from ensue.errors import SettingError
 from ensue.lines import plural
 from ensue.store.folder import damage, read_file
 from ensue.store.tensors import TensorFile, read_tensors, tensor_bytes
 from ensue.stream.blocks import Position
-from ensue.stream.board import HourState
+from ensue.stream.board import Board, HourState
 from ensue.stream.events import ReaderState
+from ensue.stream.journal import Entry, apply_changes
+from ensue.stream.partitions import PartitionSessions
 from ensue.stream.references import NightState, histories_of, history_tensors
 from ensue.stream.state import StreamState
 from ensue.stream.status import Counts
 from ensue.tasks.next import save
+from ensue.tasks.next.metadata import Metadata
 
 STATE, TENSORS = "stream.json", "stream.safetensors"
 VERSION = 1
@@ -43,6 +49,14 @@ class Commit(TypedDict):
     nightly: NightState | None
 
 
+class Seen(NamedTuple):
+    """What a step brought, as recent popularity and the model are told of it."""
+
+    ids: Ids
+    times: Times
+    clock: float
+
+
 def read_state(folder: Path) -> Commit | None:
     """``stream.json``, ``None`` for a folder that never learned from a stream.
 
@@ -58,8 +72,8 @@ def read_state(folder: Path) -> Commit | None:
         return commit
 
 
-def files(stream: StreamState) -> dict[str, bytes | TensorFile]:
-    """All the files of a commit, the model's included."""
+def small_parts(stream: StreamState) -> tuple[Commit, dict[str, Tensor]]:
+    """What every commit holds beside the model: what is said, and open sessions and those that wait to be counted."""
     state: Commit = {
         "version": VERSION,
         "source": stream.source.name,
@@ -71,14 +85,16 @@ def files(stream: StreamState) -> dict[str, bytes | TensorFile]:
         "rejects": stream.rejects.length,
         "nightly": stream.nightly.state() if stream.nightly else None,
     }
-    parts: dict[str, dict[str, Tensor]] = {
-        "sessions": stream.sessions.tensors(),
-        "ended": history_tensors(stream.ended),
-        **{one.name: one.tensors() for one in stream.popular},
-    }
+    return state, _named({"sessions": stream.sessions.tensors(), "ended": history_tensors(stream.ended)})
+
+
+def files(stream: StreamState) -> dict[str, bytes | TensorFile]:
+    """All the files of a commit that is a whole folder, the model's included."""
+    state, tensors = small_parts(stream)
+    parts = {one.name: one.tensors() for one in stream.popular}
     if stream.nightly is not None:
         parts["nightly"] = stream.nightly.tensors()
-    tensors = {f"{part}.{name}": tensor for part, columns in parts.items() for name, tensor in columns.items()}
+    tensors |= _named(parts)
     return {
         **save.contents(stream.predictor, _card(stream)),
         STATE: json.dumps(state).encode(),
@@ -100,16 +116,68 @@ def restore(stream: StreamState, commit: Commit) -> None:
         )
     tensors = read_tensors(stream.folder, TENSORS)
     with damage(stream.folder):
-        stream.position, stream.reported_hour = commit["position"], commit["told"]
-        stream.counts = Counts(**commit["counts"])
-        stream.reader.restore(commit["reader"])
-        stream.board.restore(commit["hours"])
-        stream.sessions.restore(_part(tensors, "sessions"))
-        stream.ended = histories_of(_part(tensors, "ended"), stream.predictor.vocabulary)
+        _restore_small(stream, commit, tensors)
         for one in stream.popular:
             one.restore(_part(tensors, one.name))
         if stream.nightly is not None and commit["nightly"]:
             stream.nightly.restore(commit["nightly"], _part(tensors, "nightly"))
+
+
+def entry_of(stream: StreamState, values: list[str], changes: Mapping[str, Tensor], seen: Sequence[Seen]) -> Entry:
+    """A commit of the journal.
+
+    Args:
+        stream: as it stands.
+        values: new since the commit before.
+        changes: of the weights since then.
+        seen: what each step since then brought.
+    """
+    state, tensors = small_parts(stream)
+    columns = {
+        "seen.lengths": torch.tensor([len(one.ids) for one in seen], dtype=torch.int64),
+        "seen.clocks": torch.tensor([one.clock for one in seen], dtype=torch.float64),
+        "seen.ids": torch.from_numpy(np.concatenate([one.ids for one in seen])),
+        "seen.times": torch.from_numpy(np.concatenate([one.times for one in seen])),
+    }
+    told = {**state, "values": values, "metadata": stream.predictor.metadata.to_dict()}
+    return Entry(told, {**tensors, **columns, **changes})
+
+
+def replay(stream: StreamState, entry: Entry) -> None:
+    """Put a stream that stands at one commit where the next of its journal stood.
+
+    Raises:
+        ModelFolderError: the commit is damaged.
+    """
+    predictor, tensors = stream.predictor, entry.tensors
+    with damage(stream.folder):
+        predictor.add_values(entry.state["values"])
+        apply_changes(predictor, tensors)
+        predictor.metadata = Metadata.from_dict(entry.state["metadata"])
+        begin = 0
+        for length, clock in zip(tensors["seen.lengths"].tolist(), tensors["seen.clocks"].tolist(), strict=True):
+            part = slice(begin, begin + length)
+            ids, times = tensors["seen.ids"][part].numpy(), tensors["seen.times"][part].numpy()
+            for one in stream.popular:
+                one.see(ids, times, clock)
+            predictor.observe(ids, times)
+            begin += length
+        stream.sessions = PartitionSessions(stream.sessions.gap)
+        stream.board = Board()
+        _restore_small(stream, cast(Commit, entry.state), tensors)
+
+
+def _restore_small(stream: StreamState, commit: Commit, tensors: Mapping[str, Tensor]) -> None:
+    stream.position, stream.reported_hour = commit["position"], commit["told"]
+    stream.counts = Counts(**commit["counts"])
+    stream.reader.restore(commit["reader"])
+    stream.board.restore(commit["hours"])
+    stream.sessions.restore(_part(tensors, "sessions"))
+    stream.ended = histories_of(_part(tensors, "ended"), stream.predictor.vocabulary)
+
+
+def _named(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    return {f"{part}.{name}": tensor for part, columns in parts.items() for name, tensor in columns.items()}
 
 
 def _part(tensors: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:

@@ -41,6 +41,8 @@ RECENT = 200_000
 """Event ids that are remembered."""
 LONG = 64
 """Fresh events of a session that are asked about at once."""
+PARTS = 10_000
+"""A share of the sessions is drawn in so many parts."""
 CLOCK = 15
 """Events whose median time is the stream's clock: a few wrong times do not move it."""
 
@@ -57,13 +59,19 @@ class SessionColumns:
     times: list[float] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
     context: list[int] = field(default_factory=list)
+    names: list[int] = field(default_factory=list)
 
-    def add(self, ids: Sequence[int], times: Sequence[float], context: int) -> None:
-        """One more session."""
+    def add(self, ids: Sequence[int], times: Sequence[float], context: int, name: int = 0) -> None:
+        """One more session, and the digest of its name."""
+        self.names.append(name)
         self.ids.extend(ids)
         self.times.extend(times)
         self.lengths.append(len(ids))
         self.context.append(context)
+
+    def drawn(self, share: float) -> Index:
+        """Which of them are in a share of all, drawn by their names: a session is in it for as long as it goes on."""
+        return np.flatnonzero(np.array(self.names, np.int64) % PARTS < share * PARTS)
 
     def histories(self, vocabulary: Vocabulary) -> tuple[Histories, Index]:
         """The sessions in columns, and (sessions,) how many leading events of each are context."""
@@ -100,10 +108,10 @@ class SortedEvents:
 class _Session:
     """One open session: its latest events, and from which on they are fresh."""
 
-    __slots__ = ("fresh", "ids", "times")
+    __slots__ = ("fresh", "ids", "name", "times")
 
-    def __init__(self, ids: list[int], times: list[float]) -> None:
-        self.ids, self.times, self.fresh = ids, times, len(ids)
+    def __init__(self, name: int, ids: list[int], times: list[float]) -> None:
+        self.name, self.ids, self.times, self.fresh = name, ids, times, len(ids)
 
     @property
     def held(self) -> int:
@@ -153,7 +161,7 @@ class OpenSessions:
             taken.ids.append(value)
             taken.times.append(time)
             if session is None:
-                session = self._open[name] = _Session([], [])
+                session = self._open[name] = _Session(name, [], [])
                 taken.num_opened += 1
             self._open.move_to_end(name)
             if session.times and time < session.times[-1]:
@@ -227,7 +235,7 @@ class OpenSessions:
         ids, times = (tensors[column].tolist() for column in ("ids", "times"))
         stops = accumulate(lengths)
         self._open = OrderedDict(
-            (name, _Session(ids[stop - length : stop], times[stop - length : stop]))
+            (name, _Session(name, ids[stop - length : stop], times[stop - length : stop]))
             for name, length, stop in zip(names, lengths, stops, strict=True)
         )
         self._recent = OrderedDict.fromkeys(tensors["recent"].tolist())
@@ -271,7 +279,7 @@ def _holds(session: _Session, value: int, time: float) -> bool:
 def _hand_over(session: _Session, taken: SortedEvents) -> None:
     """Hand over the fresh events; from here on they are context."""
     if session.fresh < len(session.ids) > 1:
-        taken.scored.add(session.ids, session.times, session.fresh)
+        taken.scored.add(session.ids, session.times, session.fresh, session.name)
     _cut(session)
 
 

@@ -10,10 +10,10 @@ from ensue.data.histories import Histories
 from ensue.stream.blocks import Position, Source
 from ensue.stream.board import Board
 from ensue.stream.events import Reader
+from ensue.stream.partitions import PartitionSessions
 from ensue.stream.ranking import WINDOWS, FixedModel, LiveModel, RecentPopularity
 from ensue.stream.references import Nightly, keep_frozen
 from ensue.stream.rejects import Rejects
-from ensue.stream.sessions import OpenSessions
 from ensue.stream.status import Counts, StreamSettings
 from ensue.tasks.next.predictor import NextPredictor
 
@@ -47,8 +47,8 @@ class StreamState:
     ) -> None:
         self.folder, self.source, self.settings = folder, source, settings
         self.predictor, self.reader = predictor, reader
-        self.sessions = OpenSessions(settings.gap * 60)
-        """Sessions that may go on, and the stream's clock."""
+        self.sessions = PartitionSessions(settings.gap * 60)
+        """Sessions that may go on, and the clock, of each partition."""
         self.board = Board()
         """Figures by hour."""
         self.counts = Counts()

@@ -27,12 +27,18 @@ class StreamSettings:
     """Lines that are predicted before they are learned, at most."""
     wait: float = 0.2
     """Seconds to wait for a batch to fill."""
+    score: float = 1.0
+    """Share of the sessions whose events are scored; 0 scores none. All are learned."""
+    journal: int = 2**28
+    """Bytes of weights and moments from which a commit writes what changed, not the folder."""
     beside: tuple[str, ...] = ()
     """Models to compare with, alongside recent popularity: frozen, nightly."""
 
     def __post_init__(self) -> None:
         if not self.gap > 0 or not self.every >= 0 or min(self.batch, self.step) < 1 or not 0 <= self.replay < 1:
             raise SettingError("gap must be above 0, every 0 or more, batch and step at least 1, replay in [0, 1)")
+        if not 0 <= self.score <= 1:
+            raise SettingError(f"score is {self.score:g}; it must be in [0, 1]: 0 for off, 1 for every session")
         for name in self.beside:
             if name not in REFERENCES:
                 raise SettingError(f"--beside {name!r} is not known; choose from {', '.join(REFERENCES)}")

@@ -52,6 +52,9 @@ class RowAdam(Adam):
     Where every row of a table is touched in every step, it is Adam. The state has Adam's fields and shapes.
     """
 
+    touched: dict[Tensor, list[Tensor]] | None = None
+    """By table the rows that each step has moved, where somebody keeps count of them."""
+
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One step on all parameters that have a gradient."""
         if closure is not None:
@@ -77,6 +80,8 @@ class RowAdam(Adam):
             state["step"] = torch.zeros((), device=table.device)
             state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(table), torch.zeros_like(table)
         rows = grad.indices()[0]
+        if self.touched is not None:
+            self.touched.setdefault(table, []).append(rows)
         wholes = (table, state["exp_avg"], state["exp_avg_sq"])
         weights, means, squares = (whole.index_select(0, rows) for whole in wholes)
         beta1, beta2 = group["betas"]

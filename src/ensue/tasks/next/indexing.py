@@ -26,7 +26,7 @@ def index_items(state: NextState) -> None:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.index_items`."""
     state.index = None
     state.metadata.unset("index")
-    if not indexable(state) or not has_faiss():
+    if not indexes(state):
         return
     histories = _asked(state)
     product = multiplied(state, Windows(histories, state.network.reach, last_only=True), np.arange(len(histories)))
@@ -40,6 +40,11 @@ def index_items(state: NextState) -> None:
 
     state.index = make_index(product, len(state.vocabulary), total)
     state.metadata.index = asdict(state.index.facts)
+
+
+def indexes(state: NextState) -> bool:
+    """Whether this predictor has an index once it is trained."""
+    return indexable(state) and has_faiss()
 
 
 def indexable(state: NextState) -> bool:

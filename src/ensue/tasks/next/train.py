@@ -20,7 +20,7 @@ from ensue.tasks.next import sizing
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.check import require_targets
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
-from ensue.tasks.next.indexing import index_items
+from ensue.tasks.next.indexing import index_items, indexes
 from ensue.tasks.next.infer import ranks
 from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.model import CountsToo, Finishes, Model
@@ -37,7 +37,8 @@ from ensue.vocabulary import FIRST, Vocabulary
 EVALUATION_SAMPLE = 30_000
 """Events at most of the held-out histories that a check ranks: a ranking of all costs as much as learning them."""
 CHECKED_SCORES, LEAST_CHECKED = 3 * 10**9, 1_000
-"""Scores that a check makes at most, so above 100,000 values it ranks fewer events; but never fewer than these."""
+"""Scores that a check of whole catalogues makes at most, so above 100,000 values it ranks fewer events; but never fewer
+than these. Where an index gives candidates, all events are ranked among those, and these many exactly as well."""
 
 CASCADES = "cascade-blend"
 IMPROVING = "its last epoch was the best: more may rank better (--set epochs=N)"
@@ -253,7 +254,8 @@ def train_once(
     parts = [part.encode(state.vocabulary, drop_unknown=True) for part in (data, valid) if part is not None]
     for part, where in zip(parts, ("training data", "validation data"), strict=False):
         require_targets(part, where)
-    sample, windows = _evaluation_sample(parts[-1], len(state.vocabulary)), Windows(parts[0], network.reach)
+    windows, exact = Windows(parts[0], network.reach), _evaluation_sample(parts[-1], len(state.vocabulary))
+    sample = _evaluation_sample(parts[-1]) if indexes(state) else exact
     schedule = state.schedule.fitted(len(windows), windows.targets)
     if like is not None and like.training is not None:
         schedule = replace(schedule, epochs=like.epochs, batch_size=like.training["batch_size"])
@@ -268,7 +270,7 @@ def train_once(
         checkpoint=checkpoint,
         resume=resume,
         fingerprint=fingerprint(state, parts),
-        hardly=_minimum_useful(state, sample) if valid is not None and schedule.watch == "mrr" else None,
+        hardly=_minimum_useful(state, exact) if valid is not None and schedule.watch == "mrr" else None,
     )
     short = schedule.epochs > state.schedule.epochs  # not even the smallest batch makes enough steps of an epoch
     tried = valid is not None and short and state.keeps_histories and isinstance(network, CountsToo)
@@ -311,9 +313,15 @@ def _unless_idle(
                 return Trained(report.epoch, report.seconds / report.epoch, False, taken)
 
 
-def _evaluation_sample(valid: Histories, num_ids: int) -> Histories:
-    """Histories drawn at random, the same ones every time, of about as many events as a check ranks, in their order."""
-    events = min(EVALUATION_SAMPLE, max(LEAST_CHECKED, CHECKED_SCORES // num_ids))
+def _evaluation_sample(valid: Histories, num_ids: int = 1, events: int = EVALUATION_SAMPLE) -> Histories:
+    """Histories drawn at random, the same ones every time, of about as many events as a check ranks, in their order.
+
+    Args:
+        valid: what was held out.
+        num_ids: scores that each event takes.
+        events: at most.
+    """
+    events = min(events, max(LEAST_CHECKED, CHECKED_SCORES // num_ids))
     if len(valid.ids) <= events:
         return valid
     drawn = np.random.default_rng(0).permutation(len(valid))
@@ -324,14 +332,23 @@ def _evaluation_sample(valid: Histories, num_ids: int) -> Histories:
 def mean_reciprocal_rank(state: NextState, valid: Histories, counting: str | None = None) -> float:
     """Micro MRR as in protocol ``full``, over targets that the predictor knows; of a counting row if named.
 
-    Each rank of a group scores its share of the histories.
+    Each rank of a group scores its share of the histories. Where an index gives candidates all are ranked among those,
+    and by how much that is off is measured on about ``LEAST_CHECKED`` events, which are ranked exactly too.
     """
-    rank, world = rank_and_size()
-    part = valid.select(np.arange(rank, len(valid), world)) if world > 1 else valid
     if counting is None:
         index_items(state)
-    found, *_ = ranks(state, part, hide=not state.metadata.repeats, counting=counting, approximate=True)
-    return mean_over_ranks(metrics.reciprocal_rank(found))
+    rank, world = rank_and_size()
+
+    def mean(part: Histories, *, approximate: bool) -> float:
+        own = part.select(np.arange(rank, len(part), world)) if world > 1 else part
+        hide = not state.metadata.repeats
+        found, *_ = ranks(state, own, hide=hide, counting=counting, approximate=approximate)
+        return mean_over_ranks(metrics.reciprocal_rank(found))
+
+    if counting is not None or state.index is None:
+        return mean(valid, approximate=False)
+    some = _evaluation_sample(valid, events=LEAST_CHECKED)
+    return mean(valid, approximate=True) + mean(some, approximate=False) - mean(some, approximate=True)
 
 
 def _monitored(state: NextState, valid: Histories) -> float:

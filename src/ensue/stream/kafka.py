@@ -1,0 +1,199 @@
+"""A Kafka topic. Every partition of it is read; where each stands is committed with the weights.
+
+The position in the model folder is the truth: partitions are assigned at it, and the group's offsets in Kafka only
+follow it, for who watches the lag. Nothing is balanced by the brokers, so no member that joins or leaves takes a
+partition away while its events are learned. When the brokers go away the stream says so once, waits, and goes on.
+
+A message's value is a line. All messages of a sequence belong in one partition: give the sequence as their key.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import parse_qs, urlsplit
+
+from ensue.errors import DataError, SettingError
+from ensue.stream.blocks import MOST_BYTES, Behind, Block, Position
+
+EXAMPLE = "kafka://127.0.0.1:9092/clicks?group=ensue"
+PATIENCE = 30.0
+"""Seconds to wait for the brokers at the start."""
+OPTIONS = {"group", "partitions", "config"}
+
+
+class KafkaTopic:
+    """The source; see the module.
+
+    Args:
+        address: ``kafka://host:port,host:port/TOPIC?group=NAME&partitions=0,2&config=FILE``. The group is ``ensue``
+            and all partitions are read unless others are named; the file holds ``key=value`` lines of librdkafka's
+            configuration, such as passwords.
+        tell: hears when the brokers are away, and when they are back.
+
+    Raises:
+        SettingError: no topic is named, the file cannot be read, or the extra ``kafka`` is not installed.
+    """
+
+    def __init__(self, address: str, tell: Callable[[str], None]) -> None:
+        try:
+            import confluent_kafka
+        except ImportError as error:
+            raise SettingError("a Kafka topic needs the extra: pip install 'ensue[kafka]'") from error
+        parts = urlsplit(address)
+        options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        self.topic = parts.path.strip("/")
+        if not parts.netloc or not self.topic or set(options) - OPTIONS:
+            unknown = min(set(options) - OPTIONS, default="")
+            wrong = f"{unknown!r} is not known" if unknown else "no topic is named"
+            raise SettingError(f"{address}: {wrong}; write {EXAMPLE}")
+        self.name, self.shown = f"kafka:{self.topic}", f"kafka at {parts.netloc.rpartition('@')[2]}"
+        self._asked = _numbers(address, options.get("partitions", ""))
+        self._kafka, self._tell, self._away = confluent_kafka, tell, False
+        self._consumer: Any = confluent_kafka.Consumer(
+            {
+                **_properties(options.get("config")),
+                "bootstrap.servers": parts.netloc,
+                "group.id": options.get("group", "ensue"),
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",  # a position that Kafka no longer holds is events lost, and said
+                "error_cb": self._hear,
+            },
+            logger=None,
+        )
+        self._at: dict[int, int] = {}
+        self._waiting: dict[int, deque[tuple[int, bytes]]] = {}
+        self._ended: set[int] = set()
+
+    def begin(self, position: Position | None) -> None:
+        """See :class:`ensue.stream.blocks.Source`."""
+        kafka = self._kafka
+        stored = {} if position is None else cast(dict[str, int], position["partitions"])
+        self._at = {int(number): offset for number, offset in stored.items()}
+        there = self._partitions()
+        chosen = self._asked or there
+        for number in sorted({*chosen, *self._at} - set(there)):
+            raise DataError(f"{self.shown}: {self.topic!r} has no partition {number}")
+        self._waiting = {number: deque() for number in chosen}
+        self._ended = set()
+        self._consumer.assign(
+            [
+                kafka.TopicPartition(self.topic, number, self._at.get(number, kafka.OFFSET_BEGINNING))
+                for number in chosen
+            ]
+        )
+
+    def read(self, limit: int, wait: float) -> Block:
+        """See :class:`ensue.stream.blocks.Source`; each block is of one partition."""
+        until = time.monotonic() + wait
+        while not any(self._waiting.values()):
+            left = until - time.monotonic()
+            self._take(self._consumer.consume(limit, timeout=max(0.01, min(left, 0.5))))
+            if time.monotonic() >= until:
+                break
+        number = next((number for number, waiting in self._waiting.items() if waiting), None)
+        if number is None:
+            return Block([], [], self._position(), self._ended >= set(self._waiting))
+        waiting, lines, places, size = self._waiting.pop(number), list[bytes](), list[str](), 0
+        self._waiting[number] = waiting  # the others have their turn first
+        while waiting and len(lines) < limit and size < MOST_BYTES:
+            offset, line = waiting.popleft()
+            lines.append(line)
+            places.append(f"{self.topic}: partition {number}, offset {offset}")
+            size += len(line)
+            self._at[number] = offset + 1
+        return Block(lines, places, self._position(), False, str(number))
+
+    def committed(self, position: Position) -> None:
+        """Let the group's offsets follow; where that fails, the next commit makes up for it."""
+        kafka = self._kafka
+        stored = cast(dict[str, int], position["partitions"])
+        offsets = [kafka.TopicPartition(self.topic, int(number), offset) for number, offset in stored.items()]
+        if offsets:
+            self._consumer.commit(offsets=offsets, asynchronous=True)
+
+    def behind(self) -> Behind:
+        """Messages between what was given out and the last that the brokers told of."""
+        left = 0
+        for number in self._waiting:
+            part = self._kafka.TopicPartition(self.topic, number)
+            low, high = self._consumer.get_watermark_offsets(part, cached=True)
+            left += max(0, high - max(low, self._at.get(number, low)))
+        return Behind(left, "lines")
+
+    def close(self) -> None:
+        """See :class:`ensue.stream.blocks.Source`."""
+        self._consumer.close()
+
+    def _position(self) -> Position:
+        return {"partitions": {str(number): offset for number, offset in sorted(self._at.items())}}
+
+    def _partitions(self) -> list[int]:
+        """Numbers of the topic's partitions."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                topics = self._consumer.list_topics(self.topic, timeout=5.0).topics
+            except self._kafka.KafkaException as error:
+                if time.monotonic() >= until:
+                    raise DataError(f"{self.shown}: cannot be reached ({error.args[0].str()})") from error
+                continue
+            topic = topics.get(self.topic)
+            if topic is not None and topic.error is None and topic.partitions:
+                return sorted(topic.partitions)
+            if time.monotonic() >= until:
+                raise DataError(f"{self.shown}: there is no topic {self.topic!r}; make it before it is read")
+            time.sleep(0.2)
+
+    def _take(self, messages: list[Any]) -> None:
+        """Put messages to those of their partition; what is told of its end or of an error is heard."""
+        codes = self._kafka.KafkaError
+        for message in messages:
+            number, error = message.partition(), message.error()
+            if error is None:
+                self._ended.discard(number)
+                value = message.value()
+                self._waiting[number].append((message.offset(), b"null" if value is None else value))
+                if self._away:
+                    self._away = False
+                    self._tell(f"{self.shown} is back")
+            elif error.code() == codes._PARTITION_EOF:
+                self._ended.add(number)
+            elif error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
+                raise DataError(
+                    f"{self.shown}: {self.topic!r} no longer holds offset {self._at.get(number, 0):,} of partition "
+                    f"{number}, which comes next; keep messages for longer, or begin with what is there by --anew"
+                )
+            elif error.code() in (codes.TOPIC_AUTHORIZATION_FAILED, codes.GROUP_AUTHORIZATION_FAILED):
+                raise SettingError(f"{self.shown}: refused ({error.str()}); name user and password in config=FILE")
+            elif not error.retriable() and error.code() in (codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_PARTITION):
+                raise DataError(f"{self.shown}: {self.topic!r} cannot be read ({error.str()})")
+
+    def _hear(self, error: Any) -> None:
+        """Librdkafka tells what goes wrong and tries again by itself."""
+        if error.code() == self._kafka.KafkaError._ALL_BROKERS_DOWN and not self._away:
+            self._away = True
+            self._tell(f"{self.shown} is away; waiting")
+
+
+def _numbers(address: str, text: str) -> list[int]:
+    names = [name for name in text.split(",") if name]
+    if not all(name.isdecimal() for name in names):
+        raise SettingError(f"{address}: partitions are numbers, such as partitions=0,2")
+    return sorted({int(name) for name in names})
+
+
+def _properties(path: str | None) -> dict[str, str]:
+    """``key=value`` lines; empty ones and those that begin with # are passed over."""
+    if path is None:
+        return {}
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingError(f"{path}: cannot be read; it should hold key=value lines") from error
+    kept = [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
+    return {key.strip(): value.strip() for key, _, value in (line.partition("=") for line in kept)}

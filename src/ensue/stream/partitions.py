@@ -1,0 +1,131 @@
+"""A stream in parts that are read side by side: the sources of each part, and its open sessions.
+
+All events of a sequence are in one partition, in order; between partitions there is no order. So each partition has
+open sessions and a clock of its own, and what becomes of an event does not depend on how far another partition was
+read. :func:`partition_of` says where a writer puts a sequence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from typing import cast
+
+import numpy as np
+from torch import Tensor
+
+from ensue.errors import DataError
+from ensue.stream.blocks import POLL, Behind, Block, Position, Source
+from ensue.stream.sessions import OpenSessions
+
+
+def partition_of(sequence: str, partitions: int) -> int:
+    """The partition of a sequence, from 0: the first eight bytes of its BLAKE2b digest, modulo their number."""
+    return int.from_bytes(hashlib.blake2b(sequence.encode(), digest_size=8).digest(), "little") % partitions
+
+
+class Partitions:
+    """Several sources as one; each block is of one of them, and they take turns.
+
+    Args:
+        kind: of source, for the name.
+        sources: by name of the partition.
+    """
+
+    def __init__(self, kind: str, sources: Mapping[str, Source]) -> None:
+        self.sources = dict(sources)
+        self.name = f"{kind}:{','.join(self.sources)}"
+        self._positions: dict[str, Position] = {}
+        self._turns = list(self.sources)
+
+    def begin(self, position: Position | None) -> None:
+        """See :class:`ensue.stream.blocks.Source`."""
+        self._positions = {} if position is None else dict(cast(Mapping[str, Position], position["partitions"]))
+        if unknown := set(self._positions) - set(self.sources):
+            raise DataError(f"{self.name}: partition {min(unknown)} was read before and is missing; name it too")
+        for name, source in self.sources.items():
+            source.begin(self._positions.get(name))
+
+    def read(self, limit: int, wait: float) -> Block:
+        """See :class:`ensue.stream.blocks.Source`."""
+        until = time.monotonic() + wait
+        while True:
+            ends = True
+            for name in list(self._turns):
+                block = self.sources[name].read(limit, 0.0)
+                self._turns.remove(name)
+                self._turns.append(name)
+                if block.lines:
+                    self._positions[name] = block.position
+                    return Block(block.lines, block.places, self._position(), False, name)
+                ends = ends and block.at_end
+            if time.monotonic() >= until:
+                return Block([], [], self._position(), ends)
+            time.sleep(POLL)
+
+    def committed(self, position: Position) -> None:
+        """See :class:`ensue.stream.blocks.Source`."""
+        for name, own in cast(Mapping[str, Position], position["partitions"]).items():
+            self.sources[name].committed(own)
+
+    def behind(self) -> Behind:
+        """See :class:`ensue.stream.blocks.Source`: what is left of all, or for how long the latest one waits."""
+        left = [source.behind() for source in self.sources.values()]
+        amounts, unit = [one.amount for one in left], left[0].unit
+        return Behind(max(amounts) if unit == "s" else sum(amounts), unit)
+
+    def close(self) -> None:
+        """See :class:`ensue.stream.blocks.Source`."""
+        for source in self.sources.values():
+            source.close()
+
+    def _position(self) -> Position:
+        return {"partitions": dict(self._positions)}
+
+
+class PartitionSessions:
+    """The open sessions of every partition.
+
+    Args:
+        gap: seconds of pause that end a session.
+    """
+
+    def __init__(self, gap: float) -> None:
+        self.gap = gap
+        self._parts: dict[str, OpenSessions] = {}
+
+    def __len__(self) -> int:
+        """Number of open sessions."""
+        return sum(map(len, self._parts.values()))
+
+    def of(self, partition: str) -> OpenSessions:
+        """Those of one partition."""
+        return self._parts.setdefault(partition, OpenSessions(self.gap))
+
+    @property
+    def clock(self) -> float:
+        """The time of the latest partition."""
+        return max((part.clock for part in self._parts.values()), default=-np.inf)
+
+    @property
+    def settled(self) -> float:
+        """The time that every partition has reached."""
+        return min((part.clock for part in self._parts.values()), default=-np.inf)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All of it, between two batches; a stream without partitions has the names of before there were any."""
+        return {
+            f"{partition}@{name}" if partition else name: tensor
+            for partition, part in self._parts.items()
+            for name, tensor in part.tensors().items()
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put back what :meth:`tensors` gave."""
+        found: dict[str, dict[str, Tensor]] = {}
+        for key, tensor in tensors.items():
+            partition, _, name = key.rpartition("@")
+            found.setdefault(partition, {})[name] = tensor
+        for partition, own in found.items():
+            self.of(partition).restore(own)

@@ -161,7 +161,7 @@ def running(
     written = io.StringIO()
     log, metrics, own = Log(written), Metrics(), ServeSettings(**{"poll": 0.02, "grace": 5.0, **settings})
     service = Service(
-        models=Models(folders, own, metrics, log),
+        models=Models.of_folders(folders, own, metrics, log),
         settings=own,
         metrics=metrics,
         log=log,

@@ -24,6 +24,9 @@ def serve(
         "127.0.0.1"
     ),
     port: Annotated[int, typer.Option(help="0 takes any that is free", min=0, max=65535)] = 8000,
+    workers: Annotated[
+        int, typer.Option(help="processes that answer, at one port; they share what is loaded", min=1)
+    ] = 1,
     queue: Annotated[
         str | None, typer.Option(help="where events wait for `ensue stream`: sqlite:queue.db or redis://…?stream=NAME")
     ] = None,
@@ -54,6 +57,7 @@ def serve(
         models,
         host=host,
         port=port,
+        workers=workers,
         story=story,
         queue=queue,
         token=os.environ.get(TOKEN, ""),

@@ -16,6 +16,7 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
+    workers: int = 1,
     story: Path | None = None,
     queue: str | None = None,
     token: str = "",
@@ -27,6 +28,7 @@ def serve(
         folders: name to model folder; a folder that is replaced is swapped in while requests go on.
         host: the address to listen on.
         port: 0 takes any that is free; which one stands on stderr.
+        workers: processes that answer, at one port; they share what is loaded.
         story: a file of JSON that the page shows, at ``/v1/story``.
         queue: where ``/v1/events`` puts what comes: ``sqlite:queue.db`` or ``redis://host:port/0?stream=NAME``.
         token: what a client must show; needed unless ``host`` is of this machine alone.
@@ -44,4 +46,4 @@ def serve(
         raise SettingError(f"the service needs {error.name}; install it with: pip install 'ensue[serve]'") from error
     from ensue.serve.server import run
 
-    run(folders, host=host, port=port, story=story, queue=queue, token=token, settings=settings)
+    run(folders, host=host, port=port, workers=workers, story=story, queue=queue, token=token, settings=settings)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
@@ -28,6 +30,7 @@ from ensue.serve.replies import Drawing, Learned, Queued, Served, Status
 from ensue.serve.schemas import KEY, Requests, document, replies, responses
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import Drawn, Kind
+from ensue.serve.workers import Link
 from ensue.version import __version__
 
 JSON = "application/json"
@@ -48,6 +51,8 @@ class Service:
         story: JSON for the page, or nothing.
         token: what a client must show; empty where none is needed.
         hosts: names the service goes by; any where empty.
+        link: to who looks after this process, where it is one of several.
+        lock: a file that is locked while one of them learns.
     """
 
     models: Models
@@ -61,6 +66,35 @@ class Service:
     hosts: tuple[str, ...] = ()
     stopping: bool = False
     learning: asyncio.Lock = field(default_factory=asyncio.Lock)
+    link: Link | None = None
+    lock: Path | None = None
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Be the one that learns, of all processes of the service.
+
+        Raises:
+            Problem: another update is being learned.
+        """
+        if self.learning.locked():
+            raise busy("an update is being learned; one at a time", 5)
+        async with self.learning:
+            with ExitStack() as stack:
+                if self.lock is not None:
+                    file = stack.enter_context(self.lock.open("wb"))
+                    try:
+                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    except BlockingIOError:
+                        raise busy("an update is being learned; one at a time", 5) from None
+                yield
+
+    async def taken_up(self, model: Model) -> None:
+        """Wait until a folder that was replaced is what every process of the service answers from."""
+        if self.link is None:
+            await asyncio.to_thread(model.refresh)
+        else:
+            async with asyncio.timeout(self.settings.learn_seconds):
+                await self.link.taken_up()
 
 
 def make_app(service: Service) -> FastAPI:
@@ -237,13 +271,11 @@ async def _update(service: Service, model: Model, request: Request, kind: type[U
     if body.empty:
         raise DataError('field "records" is empty; there is nothing to learn')
     request.scope[COUNTED] = len(body.records)
-    if service.learning.locked():
-        raise busy("an update is being learned; one at a time", 5)
-    async with service.learning:
+    async with service.alone():
         report = await learning.learn_apart(
             learning.Sent(model.folder, sent, settings.keep, key), seconds=settings.learn_seconds
         )
-        await asyncio.to_thread(model.refresh)
+        await service.taken_up(model)
     replayed = report.pop("replayed", False)
     if not replayed:
         service.metrics.updates.labels(model.name).inc()

@@ -241,11 +241,24 @@ class Server(uvicorn.Server):
         config: of uvicorn; its protocol is a :class:`Connection` of this register.
         register: of the connections.
         stopping: called once, when the stop begins.
+        begun: called once, when connections are accepted.
     """
 
-    def __init__(self, config: uvicorn.Config, register: Register, stopping: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        register: Register,
+        stopping: Callable[[], None],
+        begun: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__(config)
-        self.register, self._stopping = register, stopping
+        self.register, self._stopping, self._begun = register, stopping, begun
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn has it, and say so."""
+        await super().startup(sockets)
+        if not self.should_exit:
+            self._begun()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept what has connected, stop accepting, answer everything, then let uvicorn end."""

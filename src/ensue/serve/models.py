@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import plotly.graph_objects as go
 import torch
@@ -33,39 +34,109 @@ RETRY = 30.0
 Identity = tuple[int, int, int] | None
 
 
-class Model:
-    """One served folder.
+class Loaded(NamedTuple):
+    """What a folder held when it was read."""
+
+    predictor: AnyPredictor
+    version: int
+    examples: list[dict[str, object]]
+
+
+class Held:
+    """A folder, and what is loaded of it; no thread stands behind it.
 
     Args:
         name: what requests call it.
         folder: where it stands.
-        settings: limits and times.
-        metrics: hears of batches, versions and failures.
-        log: hears of versions and failures.
+        metrics: hears of versions and failures.
+        log: hears of them.
+        warm: whether it is asked at once; else :meth:`warm` does so, in the process that answers.
 
     Raises:
         ModelFolderError: the folder is none, or damaged.
     """
 
-    def __init__(self, name: str, folder: Path, settings: ServeSettings, metrics: Metrics, log: Log) -> None:
-        self.name, self.folder, self.settings, self._metrics, self._log = name, folder, settings, metrics, log
-        self._swapping = threading.Lock()
+    def __init__(self, name: str, folder: Path, metrics: Metrics, log: Log, *, warm: bool = True) -> None:
+        self._warm = warm
+        self.name, self.folder, self._metrics, self._log = name, folder, metrics, log
         self._failed: tuple[Identity, float] = (None, 0.0)
-        self._identity = _identity(folder)
-        self.predictor, self.version, self.examples = self._read()
-        self.task = self.predictor.task
-        self.service = service_of(self.task)
+        self._identity = identity_of(folder)
+        self.loaded = self._read()
+        self.task = self.loaded.predictor.task
         self.since = datetime.now(UTC)
-        metrics.version.labels(name).set(self.version)
+        metrics.version.labels(name).set(self.loaded.version)
+
+    def refresh(self) -> bool:
+        """Load the folder if it was replaced; a folder that cannot be loaded leaves what stands."""
+        identity = identity_of(self.folder)
+        if identity is None or identity == self._identity:
+            return False
+        if self._failed[0] == identity and time.monotonic() < self._failed[1] + RETRY:
+            return False
+        try:
+            loaded = self._read()
+            if loaded.predictor.task != self.task:
+                raise ModelFolderError(
+                    f"{self.name}: now answers {loaded.predictor.task}, not {self.task}; stop and start"
+                )
+        except EnsueError as error:
+            self._failed = (identity, time.monotonic())
+            self._metrics.failures.labels(self.name).inc()
+            self._log.event("load_failed", model=self.name, error=_without_path(error, self.folder))
+            return False
+        self.loaded, self._identity, self.since = loaded, identity, datetime.now(UTC)
+        return True
+
+    def tell(self) -> None:
+        """Say that what was loaded last is what answers now."""
+        self._metrics.swaps.labels(self.name).inc()
+        self._metrics.version.labels(self.name).set(self.loaded.version)
+        self._log.event("swapped", model=self.name, version=self.loaded.version)
+
+    def warm(self) -> None:
+        """Make what is made once, and ask once, so that nobody waits for it."""
+        self.loaded = self._warmed(self.loaded)
+
+    def _read(self) -> Loaded:
+        loaded = Loaded(load(self.folder), versions.current(self.folder), [])
+        return self._warmed(loaded) if self._warm else loaded
+
+    def _warmed(self, loaded: Loaded) -> Loaded:
+        service = service_of(loaded.predictor.task)
+        service.prepare(loaded.predictor)
+        first = service.first_question(loaded.predictor)
+        if first is not None:
+            service.answer(loaded.predictor, Kind("predict", 1), [first])
+        return loaded._replace(examples=service.shown(loaded.predictor))
+
+
+class Model:
+    """One served folder.
+
+    Args:
+        held: it.
+        settings: limits and times.
+        metrics: hears of batches.
+    """
+
+    def __init__(self, held: Held, settings: ServeSettings, metrics: Metrics) -> None:
+        self.held, self.settings = held, settings
+        self.name, self.folder, self.task = held.name, held.folder, held.task
+        self._swapping = threading.Lock()
+        self.service = service_of(held.task)
         self.worker = Worker(
             self._answer,
             most=settings.batch,
             room=settings.waiting,
             begin=lambda: torch.set_num_threads(settings.threads),
-            heard=lambda size: metrics.batch.labels(name).observe(size),
+            heard=lambda size: self._heard(size, metrics),
             load=lambda question: load_of(self.service.texts_of(question)),
         )
-        metrics.waiting.labels(name).set_function(lambda: self.worker.waiting)
+        metrics.watch_waiting(held.name, lambda: self.worker.waiting)
+
+    def _heard(self, size: int, metrics: Metrics) -> None:
+        metrics.batch.labels(self.name).observe(size)
+        metrics.tell_waiting(self.name, self.worker.waiting)
 
     async def ask(self, kind: Hashable, records: Sequence[object]) -> Sequence[str]:
         """Lines of JSON, one a record.
@@ -96,28 +167,10 @@ class Model:
         It takes as long as loading does: call it in a thread.
         """
         with self._swapping:
-            identity = _identity(self.folder)
-            if identity is None or identity == self._identity:
-                return False
-            if self._failed[0] == identity and time.monotonic() < self._failed[1] + RETRY:
-                return False
-            try:
-                predictor, version, examples = self._read()
-                if predictor.task != self.task:
-                    raise ModelFolderError(
-                        f"{self.name}: now answers {predictor.task}, not {self.task}; stop and start"
-                    )
-            except EnsueError as error:
-                self._failed = (identity, time.monotonic())
-                self._metrics.failures.labels(self.name).inc()
-                self._log.event("load_failed", model=self.name, error=_without_path(error, self.folder))
-                return False
-            self.predictor, self.version, self.examples = predictor, version, examples
-            self._identity, self.since = identity, datetime.now(UTC)
-        self._metrics.swaps.labels(self.name).inc()
-        self._metrics.version.labels(self.name).set(version)
-        self._log.event("swapped", model=self.name, version=version)
-        return True
+            swapped = self.held.refresh()
+            if swapped:
+                self.held.tell()
+        return swapped
 
     def describe(self) -> dict[str, object]:
         """What ``/v1/models`` says."""
@@ -125,26 +178,17 @@ class Model:
             "name": self.name,
             "task": self.task,
             "view": self.service.view,
-            "model": self.predictor.model_name,
-            **self.service.describe(self.predictor),
-            "version": self.version,
-            "since": self.since.isoformat(timespec="seconds"),
+            "model": self.held.loaded.predictor.model_name,
+            **self.service.describe(self.held.loaded.predictor),
+            "version": self.held.loaded.version,
+            "since": self.held.since.isoformat(timespec="seconds"),
             **facts(self.folder),
-            "examples": self.examples,
+            "examples": self.held.loaded.examples,
         }
-
-    def _read(self) -> tuple[AnyPredictor, int, list[dict[str, object]]]:
-        """The folder's predictor, asked once, so that nobody waits for what is made once."""
-        predictor, version = load(self.folder), versions.current(self.folder)
-        service = service_of(predictor.task)
-        first = service.first_question(predictor)
-        if first is not None:
-            service.answer(predictor, Kind("predict", 1), [first])
-        return predictor, version, service.shown(predictor)
 
     def _answer(self, kind: Hashable, questions: Sequence[object]) -> Sequence[str]:
         """In the worker's thread: one predictor from the first question of a batch to its last."""
-        predictor = self.predictor
+        predictor = self.held.loaded.predictor
         if isinstance(kind, Drawn):
             return [_drawn(*self.service.draw(predictor, kind, question)) for question in questions]
         assert isinstance(kind, Kind)
@@ -155,31 +199,22 @@ class Models(Mapping[str, Model]):
     """All served models by name.
 
     Args:
-        folders: name to folder.
+        held: what is loaded of each.
         settings: limits and times.
         metrics: hears of them.
-        log: hears of them.
-
-    Raises:
-        SettingError: no folder, or a name that cannot stand in an address.
-        ModelFolderError: a folder is none, or damaged.
+        own: whether this process loads what is replaced.
     """
 
-    def __init__(self, folders: Mapping[str, Path], settings: ServeSettings, metrics: Metrics, log: Log) -> None:
-        if not folders:
-            raise SettingError("name at least one model folder, as in `ensue serve models/next`")
-        for name in folders:
-            if not NAME.fullmatch(name):
-                raise SettingError(f"{name!r} cannot be the name of a model; write NAME=FOLDER with letters and digits")
+    def __init__(self, held: Sequence[Held], settings: ServeSettings, metrics: Metrics, *, own: bool = True) -> None:
         torch.set_num_threads(settings.threads)
-        self._settings = settings
-        self._models: dict[str, Model] = {}
-        try:
-            for name, folder in folders.items():
-                self._models[name] = Model(name, folder, settings, metrics, log)
-        except EnsueError:
-            self.close()
-            raise
+        self._settings, self._own = settings, own
+        self._models = {one.name: Model(one, settings, metrics) for one in held}
+
+    @classmethod
+    def of_folders(cls, folders: Mapping[str, Path], settings: ServeSettings, metrics: Metrics, log: Log) -> Models:
+        """Load all folders; see :func:`hold`."""
+        torch.set_num_threads(settings.threads)
+        return cls(hold(folders, metrics, log), settings, metrics)
 
     def __getitem__(self, name: str) -> Model:
         return self._models[name]
@@ -229,7 +264,7 @@ class Models(Mapping[str, Model]):
 
     async def watch(self, stopped: Callable[[], bool] = lambda: False) -> None:
         """Look at the folders for ever, and swap in what was replaced."""
-        while not stopped():
+        while self._own and not stopped():
             await asyncio.sleep(max(self._settings.poll, 0.02))
             for model in self._models.values():
                 await asyncio.to_thread(model.refresh)
@@ -240,7 +275,28 @@ class Models(Mapping[str, Model]):
             model.worker.close(self._settings.grace)
 
 
-def _identity(folder: Path) -> Identity:
+def hold(folders: Mapping[str, Path], metrics: Metrics, log: Log, *, warm: bool = True) -> list[Held]:
+    """Load folders.
+
+    Args:
+        folders: name to folder.
+        metrics: hears of them.
+        log: hears of them.
+        warm: as :class:`Held` has it.
+
+    Raises:
+        SettingError: no folder, or a name that cannot stand in an address.
+        ModelFolderError: a folder is none, or damaged.
+    """
+    if not folders:
+        raise SettingError("name at least one model folder, as in `ensue serve models/next`")
+    for name in folders:
+        if not NAME.fullmatch(name):
+            raise SettingError(f"{name!r} cannot be the name of a model; write NAME=FOLDER with letters and digits")
+    return [Held(name, folder, metrics, log, warm=warm) for name, folder in folders.items()]
+
+
+def identity_of(folder: Path) -> Identity:
     """Changes with every replacement of the folder, and with nothing else."""
     try:
         status = (folder / "settings.json").stat()

@@ -7,13 +7,15 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from types import FrameType
 
+import torch
 import uvicorn
 
 from ensue.errors import DataError, SettingError
@@ -24,10 +26,11 @@ from ensue.serve.events import open_queue
 from ensue.serve.files import Files
 from ensue.serve.guard import LOCAL, is_local
 from ensue.serve.logs import Log
-from ensue.serve.metrics import Metrics
-from ensue.serve.models import Models
+from ensue.serve.metrics import Metrics, Places
+from ensue.serve.models import Held, Models
 from ensue.serve.problems import Problem
 from ensue.serve.settings import ServeSettings
+from ensue.serve.workers import Link, Supervisor
 
 Handler = Callable[[int, FrameType | None], object] | int | None
 TURN = 0.0005
@@ -42,6 +45,7 @@ def run(
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
+    workers: int = 1,
     story: Path | None = None,
     queue: str | None = None,
     token: str = "",
@@ -56,24 +60,53 @@ def run(
         )
     if not token.isascii() or token != token.strip():
         raise SettingError("ENSUE_TOKEN must be plain ASCII without spaces around it")
-    metrics = Metrics()
+    if workers < 1 or (workers > 1 and sys.platform == "win32"):
+        raise SettingError(f"--workers {workers}: give at least 1, and 1 on a system that cannot divide processes")
     shown = None if story is None else _read_story(story)
-    waiting = None if queue is None else open_queue(queue)
-    with _listen(host, port) as listening, _taking_turns():
-        models = Models(folders, own, metrics, lines)
-        local = (*LOCAL, host.lower()) if is_local(host) else ()
-        service = Service(
-            models=models,
-            settings=own,
-            metrics=metrics,
-            log=lines,
-            files=Files(),
-            queue=waiting,
-            story=shown,
-            token=token,
-            hosts=(*local, *(name.lower() for name in own.hosts)),
-        )
-        _serve(service, listening, host)
+    local = (*LOCAL, host.lower()) if is_local(host) else ()
+    names = (*local, *(name.lower() for name in own.hosts))
+    _quiet(lines)
+    with _listen(host, port) as listening, _taking_turns(), ExitStack() as stack:
+        places = None
+        if workers > 1:
+            places = Places(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ensue-serve-"))))
+        metrics = Metrics(places)
+
+        def service(models: Models, link: Link | None = None) -> Service:
+            return Service(
+                models=models,
+                settings=own,
+                metrics=metrics,
+                log=lines,
+                files=Files(),
+                queue=None if queue is None else open_queue(queue),
+                story=shown,
+                token=token,
+                hosts=names,
+                link=link,
+                lock=None if places is None else places.folder / "learning.lock",
+            )
+
+        def told(tasks: Mapping[str, str]) -> None:
+            shown_host = f"[{host}]" if ":" in host else host
+            several = {"workers": workers} if workers > 1 else {}
+            address = f"http://{shown_host}:{listening.getsockname()[1]}"
+            lines.event("listening", address=address, models=dict(tasks), **several)
+
+        if places is None:
+            models = Models.of_folders(folders, own, metrics, lines)
+            tasks = {name: one.task for name, one in models.items()}
+            _serve(service(models), listening, lambda: told(tasks))
+        else:
+
+            def work(held: Sequence[Held], link: Link) -> None:
+                answering = service(Models(held, own, metrics, own=False), link)
+                _serve(answering, listening, lambda: None, link.begin)
+
+            torch.set_num_threads(1)
+            supervisor = Supervisor(folders, workers, own, metrics, places, lines, work)
+            supervisor.run(lambda: told(supervisor.tasks))
+        lines.event("stopped")
 
 
 @contextmanager
@@ -94,8 +127,20 @@ def _taking_turns() -> Iterator[None]:
         sys.setswitchinterval(interval)
 
 
-def _serve(service: Service, listening: socket.socket, host: str) -> None:
-    _quiet(service.log)
+def _serve(
+    service: Service,
+    listening: socket.socket,
+    told: Callable[[], None],
+    begun: Callable[[], None] = lambda: None,
+) -> None:
+    """Answer until a signal says stop.
+
+    Args:
+        service: what answers.
+        listening: where.
+        told: called before the first request is taken.
+        begun: called in the event loop when connections are accepted.
+    """
     own = service.settings
 
     def refused(reason: str) -> None:
@@ -117,18 +162,14 @@ def _serve(service: Service, listening: socket.socket, host: str) -> None:
         timeout_keep_alive=30,
         timeout_graceful_shutdown=max(1, round(own.grace)),
     )
-    server = Server(config, register, stopping)
-    shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{listening.getsockname()[1]}"
+    server = Server(config, register, stopping, begun)
     old = _signals(server.handle_exit)  # also before it listens for signals itself, and when it raises them again
     try:
-        tasks = {name: own.task for name, own in service.models.items()}
-        service.log.event("listening", address=address, models=tasks)
+        told()
         server.run(sockets=[listening])
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
-    service.log.event("stopped")
 
 
 def _signals(handler: Callable[[int, FrameType | None], None]) -> dict[int, Handler]:

@@ -44,6 +44,8 @@ class TaskService(Protocol[P, Q]):
 
     histories: bool
     """Whether its records are histories of values that are ranked: those have Gorse's address too."""
+    divides: bool
+    """Whether a process that has loaded a model may divide: no thread of a library stands behind it."""
     view: str
     """How the page asks it, a name in ``kinds.js``."""
     bodies: Bodies
@@ -88,6 +90,10 @@ class TaskService(Protocol[P, Q]):
         Raises:
             DataError: there is no such choice, or nothing to draw.
         """
+        ...
+
+    def prepare(self, predictor: P) -> None:
+        """Make what is made once, and was not when the folder was written."""
         ...
 
     def first_question(self, predictor: P) -> Q | None:

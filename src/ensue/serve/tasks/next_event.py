@@ -45,7 +45,7 @@ class Asked(NamedTuple):
 class NextService(PlainService[NextPredictor, Asked]):
     """See :class:`ensue.serve.tasks.TaskService`."""
 
-    histories = True
+    histories = divides = True
     view = "events"
     bodies = Bodies(PredictNext)
     answer_type, explanation_type = Answer, Explanation
@@ -97,6 +97,11 @@ class NextService(PlainService[NextPredictor, Asked]):
             places = [place for place, value in enumerate(question.record.values) if value in predictor.vocabulary]
             figure = _bars(explanation, choice, places[max(0, len(places) - len(explanation.values)) :])
         return figure, f"{of_events(choice)} {NOT_CAUSES}"
+
+    def prepare(self, predictor: NextPredictor) -> None:
+        """The index of a large catalogue, where the folder is of before there were any."""
+        if predictor.index is None:
+            predictor.index_items()
 
     def first_question(self, predictor: NextPredictor) -> Asked:
         """A value it knows, if there is one."""

@@ -33,6 +33,7 @@ class PlainService(Generic[P, Q]):
     """
 
     histories = False
+    divides = False
     view = "plain"
     bodies = Bodies()
     answer_type: type = dict
@@ -87,6 +88,9 @@ class PlainService(Generic[P, Q]):
     def draw(self, predictor: P, drawn: Drawn, question: Q) -> tuple[go.Figure, str]:
         """No figure."""
         raise DataError(f"models of task {self.task.name} draw nothing; ask for an explanation instead")
+
+    def prepare(self, predictor: P) -> None:
+        """Nothing."""
 
     def first_question(self, predictor: P) -> Q | None:
         """None."""

@@ -1,0 +1,321 @@
+"""Several processes behind one port: one loads, divides into those that answer, and looks after them.
+
+The first process listens and loads the models, and each worker begins as a copy of it: what was loaded is there once,
+for the system copies a page only where one of them writes. It answers nothing itself. A worker that ends is started
+again; where a folder was replaced the first process loads it, and new workers take the places of the old ones, one
+after the other, each of which answers what it was asked before it ends. So there is one version after the other, and no
+moment without workers.
+
+A worker tells by a socket pair that it answers (``r``) and that it has learned an update into a folder (``u``), and is
+told when all have taken that up (``k``). Its end is closed where the first process has ended, and then it ends too.
+
+Threads do not divide. So the first process asks its models nothing, and models of a task whose libraries start threads
+as they load are loaded by each worker for itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from ensue.errors import EnsueError, SettingError
+from ensue.registry import task_of
+from ensue.serve.logs import Log
+from ensue.serve.metrics import Metrics, Places
+from ensue.serve.models import Held, Identity, hold, identity_of
+from ensue.serve.settings import ServeSettings
+from ensue.serve.tasks import service_of
+
+READY, LEARNED, TAKEN = b"r", b"u", b"k"
+BEGIN = 600.0
+"""Seconds that a worker may take until it answers."""
+AGAIN = 1.0
+"""Seconds until a worker that never answered is started again."""
+SPARE = 5.0
+"""Seconds beyond ``grace`` after which a worker that was told to stop is killed."""
+
+
+class Link:
+    """A worker's end of the pair.
+
+    Args:
+        end: a connected socket.
+    """
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end, self._taken = end, asyncio.Event()
+
+    def begin(self) -> None:
+        """Say that requests are answered, and listen; called in the event loop."""
+        self._end.setblocking(False)
+        asyncio.get_running_loop().add_reader(self._end, self._hear)
+        self._end.send(READY)
+
+    async def taken_up(self) -> None:
+        """Say that a folder was replaced, and wait until all workers answer from it, or its replacement failed."""
+        self._taken.clear()
+        self._end.send(LEARNED)
+        await self._taken.wait()
+
+    def _hear(self) -> None:
+        try:
+            data = self._end.recv(64)
+        except OSError:
+            data = b""
+        if TAKEN in data:
+            self._taken.set()
+        if not data:  # nobody looks after this process any more
+            asyncio.get_running_loop().remove_reader(self._end)
+            self._taken.set()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@dataclass(eq=False)
+class _Worker:
+    """One of them, as the first process sees it."""
+
+    place: int
+    side: str
+    pid: int
+    end: socket.socket
+    ready: bool = False
+    leaving: float = 0.0
+    """When it was told to stop."""
+
+    @property
+    def name(self) -> str:
+        """Of its place among the figures; who follows it there takes the other side."""
+        return f"{self.place}{self.side}"
+
+
+class Supervisor:
+    """Looks after the workers.
+
+    Args:
+        folders: name to model folder.
+        num: workers.
+        settings: limits and times.
+        metrics: of this process.
+        places: of all processes.
+        log: hears of them.
+        serve: what a worker does, with what is loaded, until it is told to stop.
+
+    Raises:
+        SettingError: what was loaded has started threads.
+        ModelFolderError: a folder is none, or damaged.
+    """
+
+    def __init__(
+        self,
+        folders: Mapping[str, Path],
+        num: int,
+        settings: ServeSettings,
+        metrics: Metrics,
+        places: Places,
+        log: Log,
+        serve: Callable[[Sequence[Held], Link], None],
+    ) -> None:
+        self._num, self._settings, self._metrics, self._places, self._log = num, settings, metrics, places, log
+        self._serve, self._folders = serve, folders
+        places.take("main")
+        divided = {name: folder for name, folder in folders.items() if service_of(task_of(folder)).divides}
+        before = _threads()
+        self._held = {one.name: one for one in hold(divided, metrics, log, warm=False)} if divided else {}
+        if (threads := _threads() - before) > 0:
+            raise SettingError(f"the models have started {threads} threads, which do not divide; use --workers 1")
+        self._others: dict[str, Identity] = {
+            name: identity_of(folder) for name, folder in folders.items() if name not in divided
+        }
+        self._workers: list[_Worker] = []
+        self._asked: list[_Worker] = []
+        self._selector = selectors.DefaultSelector()
+        self._stop = False
+        self._again: dict[int, float] = {}
+
+    @property
+    def tasks(self) -> dict[str, str]:
+        """The task of each model."""
+        return {name: task_of(folder) for name, folder in self._folders.items()}
+
+    def run(self, listening: Callable[[], None]) -> None:
+        """Start the workers, look after them until a signal says stop, and let them finish.
+
+        Args:
+            listening: called once all answer.
+
+        Raises:
+            SettingError: a worker cannot begin; its own lines say why.
+        """
+        old = {number: signal.signal(number, self._told) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            for place in range(self._num):
+                if not self._begun(self._start(place)) and not self._stop:
+                    raise SettingError("a worker ended before it answered; the lines above say why")
+            if not self._stop:
+                listening()
+            looked = time.monotonic()
+            while not self._stop:
+                self._turn(min(max(self._settings.poll, 0.02), 1.0))
+                if self._asked or time.monotonic() >= looked + self._settings.poll:
+                    asked, self._asked = self._asked, []
+                    self._look()
+                    for worker in asked:
+                        with suppress(OSError):
+                            worker.end.send(TAKEN)
+                    looked = time.monotonic()
+        finally:
+            self._end()
+            for number, handler in old.items():
+                signal.signal(number, handler)
+
+    def _told(self, number: int, frame: FrameType | None) -> None:
+        self._stop = True
+
+    def _start(self, place: int) -> _Worker:
+        """A new worker at a place, on the side where none stands."""
+        gc.collect()
+        gc.freeze()
+        own, theirs = socket.socketpair()
+        while len(sides := {one.side for one in self._workers if one.place == place}) == 2:
+            self._turn(0.05)  # the one before the one before still answers its last
+        side = "b" if "a" in sides else "a"
+        sys.stdout.flush()
+        with warnings.catch_warnings():
+            # Polars has idle threads from its import on, of which Python 3.12 warns; no worker needs those.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if not pid:
+            own.close()
+            self._work(f"{place}{side}", Link(theirs))
+        theirs.close()
+        own.setblocking(False)
+        worker = _Worker(place, side, pid, own)
+        self._workers.append(worker)
+        self._selector.register(own, selectors.EVENT_READ, worker)
+        return worker
+
+    def _work(self, name: str, link: Link) -> None:
+        """The life of a worker; it does not return."""
+        code = 1
+        try:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            for other in self._workers:
+                other.end.close()
+            self._selector.close()
+            self._places.take(name)
+            others = {name: self._folders[name] for name in self._others}
+            own = {one.name: one for one in hold(others, self._metrics, self._log)} if others else {}
+            for held in self._held.values():
+                held.warm()
+            self._serve([{**self._held, **own}[name] for name in self._folders], link)
+            code = 0
+        except EnsueError as error:
+            self._log.event("worker_failed", error=str(error))
+        except Exception as error:  # noqa: BLE001 - a copy of the first process must end here, whatever happens
+            self._log.failure(error, route="worker")
+        finally:
+            os._exit(code)
+
+    def _begun(self, worker: _Worker) -> bool:
+        """Wait until a worker answers; false where it ended before, or took too long."""
+        ends = time.monotonic() + BEGIN
+        while not worker.ready and worker in self._workers and not self._stop and time.monotonic() < ends:
+            self._turn(0.05)
+        return worker.ready
+
+    def _turn(self, seconds: float) -> None:
+        """Hear what workers say, and see which have ended."""
+        for key, _ in self._selector.select(seconds):
+            worker: _Worker = key.data
+            try:
+                said = worker.end.recv(64)
+            except OSError:
+                said = b""
+            if not said:
+                self._selector.unregister(worker.end)
+            worker.ready |= READY in said
+            if LEARNED in said:
+                self._asked.append(worker)
+        for worker in list(self._workers):
+            pid, status = os.waitpid(worker.pid, os.WNOHANG)
+            if pid:
+                self._ended(worker, os.waitstatus_to_exitcode(status))
+            elif worker.leaving and time.monotonic() > worker.leaving + self._settings.grace + SPARE:
+                os.kill(worker.pid, signal.SIGKILL)
+        for place, when in list(self._again.items()):
+            if time.monotonic() >= when and not self._stop:
+                del self._again[place]
+                self._start(place)
+
+    def _ended(self, worker: _Worker, code: int) -> None:
+        self._workers.remove(worker)
+        with suppress(KeyError, ValueError):
+            self._selector.unregister(worker.end)
+        worker.end.close()
+        self._asked = [one for one in self._asked if one is not worker]
+        self._places.leave(worker.name)
+        if worker.leaving or self._stop:
+            return
+        self._log.event("worker_ended", worker=worker.place, code=code)
+        self._metrics.restarts.inc()
+        if worker.ready:
+            self._again[worker.place] = time.monotonic()
+        elif not any(one.place == worker.place for one in self._workers):
+            self._again[worker.place] = time.monotonic() + AGAIN
+
+    def _look(self) -> None:
+        """Where a folder was replaced, load it and let new workers take the places of the old ones."""
+        loaded = [one for one in self._held.values() if one.refresh()]
+        found = {name: identity_of(self._folders[name]) for name in self._others}
+        changed = {name: one for name, one in found.items() if one is not None and one != self._others[name]}
+        self._others.update(changed)  # tried once, until it changes again
+        if not loaded and not changed:
+            return
+        for place in range(self._num):
+            old = [one for one in self._workers if one.place == place and not one.leaving]
+            new = self._start(place)
+            if not self._begun(new):
+                if not self._stop:
+                    self._log.event("swap_failed", worker=place)
+                return
+            for worker in old:
+                self._leave(worker)
+        for one in loaded:
+            one.tell()
+        for name in changed:
+            self._log.event("swapped", model=name)
+
+    def _leave(self, worker: _Worker) -> None:
+        worker.leaving = time.monotonic()
+        with suppress(ProcessLookupError):
+            os.kill(worker.pid, signal.SIGTERM)
+
+    def _end(self) -> None:
+        """Tell all to stop, and wait until they have."""
+        self._stop = True
+        for worker in self._workers:
+            self._leave(worker)
+        while self._workers:
+            self._turn(0.05)
+        self._selector.close()
+
+
+def _threads() -> int:
+    """Threads of this process, as far as the system tells."""
+    try:
+        return len([*Path("/proc/self/task").iterdir()])
+    except OSError:
+        return 1

@@ -92,9 +92,9 @@ def lines_of_code(text: str, tree: ast.Module) -> int:
     """Lines that do something: no docstring, comment, import or empty line."""
     silent = {number for number, line in enumerate(text.splitlines(), 1) if not line.strip() or line.lstrip()[0] == "#"}
     for node in ast.walk(tree):
-        said = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        if said or isinstance(node, ast.Import | ast.ImportFrom):
-            silent |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        match node:
+            case ast.Expr(value=ast.Constant(value=str())) | ast.Import() | ast.ImportFrom():
+                silent |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return text.count("\n") - len(silent)
 
 

@@ -1,283 +1,88 @@
-"""Rewrite the README's tables from the files of results, or check that they agree."""
+"""Rewrite the README's one table from the files of results, or check that it agrees with them."""
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from ensue.tasks.next.catalogue import COUNTING
-
 ROOT = Path(__file__).parents[1]
-_HIDAN = ("memes", "weibo", "twitter")
-_SHOWN = ("lstm", "att-lstm", "rmtpp", "hidan", "cascade-blend")
-_LOSSES = {"sampled": "shared negatives", "ce": "softmax over all"}
+sys.path.insert(0, str(ROOT))
+
+from ensue.tasks.classify.catalogue import COUNTING as CLASSIFY_COUNTING  # noqa: E402
+from ensue.tasks.link.catalogue import COUNTING as LINK_COUNTING  # noqa: E402
+from ensue.tasks.next.catalogue import COUNTING as NEXT_COUNTING  # noqa: E402
+from ensue.tasks.suggest.catalogue import COUNTING as SUGGEST_COUNTING  # noqa: E402
+from scripts.site.papers import found_of  # noqa: E402
+from scripts.site.tables import load, overall, spread  # noqa: E402
+
+BEGIN, END = "<!-- results -->\n", "\n<!-- end of results -->"
+Row = dict[str, Any]
 
 
 def main() -> None:
     """Rewrite, or with ``--check`` compare."""
     path = ROOT / "README.md"
-    old = path.read_text()
-    new = old
-    for name, make in SECTIONS.items():
-        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-        head, found, rest = new.partition(begin)
-        if not found or end not in rest:
-            sys.exit(f"README.md: the markers of {name!r} are missing")
-        new = f"{head}{begin}{make()}\n{rest[rest.index(end) :]}"
+    old = path.read_text(encoding="utf-8")
+    head, begin, rest = old.partition(BEGIN)
+    if not begin or END not in rest:
+        sys.exit("README.md: the markers of the table are missing")
+    new = f"{head}{begin}{table()}{rest[rest.index(END) :]}"
     if "--check" in sys.argv and new != old:
-        sys.exit("README.md: the tables do not agree with the results; run scripts/readme")
-    path.write_text(new)
+        sys.exit("README.md: the table does not agree with the results; run scripts/readme")
+    path.write_text(new, encoding="utf-8")
 
 
-def hidan() -> str:
-    """HiDAN, its rivals, ours and the best counting row, from ``studies/results/hidan.json``."""
-    found = _load("studies/results/hidan.json")
-    lines = ["| data | protocol | model | seeds | MRR | A@10 | A@50 | A@100 | MAP@100 |", "|---" * 9 + "|"]
-    tables: dict[tuple[str, str], list[Any]] = {}
-    for row in found["tables"]["prediction"]:
-        if row.get("cascades", "all") == "all" and (row["protocol"] != "macro" or row["data"] in _HIDAN):
-            tables.setdefault((row["data"], row["protocol"]), []).append(row)
-    for (data, protocol), rows in tables.items():
-        counted = max((row for row in rows if row["model"] in COUNTING), key=lambda row: row["mrr"], default=None)
-        for row in rows:
-            if row["model"] in _SHOWN or row is counted or "interval" not in row:
-                cells = " | ".join(_spread(row, name) for name in ("mrr", "hit@10", "hit@50", "hit@100", "mrr@100"))
-                lines.append(f"| {data} | {protocol} | {row['model']} | {row.get('seeds', '')} | {cells} |")
-    return "\n".join([*lines, "", _source(found)])
+def table() -> str:
+    """The best row of each question that is no counting, and the best counting row on the same data."""
+    lines = ["| task | question | data and figure (x 100) | best model | counting beside |", "|---" * 5 + "|"]
+    cascades = [row for row in _rows("hidan", "prediction") if row["protocol"] == "full"]
+    lines.append(_line("next", "who passes it on?", "Memes, MRR", *_best(cascades, "memes", "mrr", NEXT_COUNTING)))
+    clicks = found_of("sansr")
+    if clicks:
+        rows = [row for row in clicks["tables"]["overall"] if row["protocol"] == "full"]
+        best = _best(rows, "diginetica", "mrr@20", NEXT_COUNTING)
+        lines.append(_line("next", "what is clicked next?", "Diginetica, MRR@20", *best))
+    news = load("benchmarks/results/globo.json")
+    popular = max(
+        (name for name in news["hour_by_hour"] if name.startswith("popular")), key=lambda name: overall(news, name)
+    )
+    own, counted = (f"{100 * float(overall(news, name)):.1f}" for name in ("model", popular))
+    said = "what is clicked next, as it comes?"
+    lines.append(_line("next", said, "Globo, HR@20", f"{news['model']} {own}", f"{popular} {counted}"))
+    texts = _rows("centrality", "overall")
+    lines.append(
+        _line("classify", "what does it say?", "SST-2, accuracy", *_best(texts, "sst2", "accuracy", CLASSIFY_COUNTING))
+    )
+    queries = _rows("mtn", "overall")
+    best = _best(queries, "msmarco", "mrr@10", SUGGEST_COUNTING)
+    lines.append(_line("suggest", "what is searched next?", "MS MARCO, MRR@10", *best))
+    links = [row for row in _rows("ast", "overall") if "sbert" not in row["model"]]
+    lines.append(
+        _line("link", "which posts are about it?", "PolitiFact, MRR", *_best(links, "politifact", "mrr", LINK_COUNTING))
+    )
+    return "\n".join(lines)
 
 
-def sources() -> str:
-    """How often the earlier user who stands out is one who can infect, on the true graph."""
-    found = _load("studies/results/hidan.json")
-    rows = found["tables"]["sources"]
-    lines = ["| row | by | an edge of the true graph | to chance |", "|---" * 4 + "|"]
-    every = [(row["model"], row["by"], row["precision"]) for row in rows]
-    every += [(f"the {name} user" if name == "latest" else name, "", rows[0][name]) for name in ("latest", "chance")]
-    for name, way, share in every:
-        lines.append(f"| {name} | {way} | {100 * share:.1f} % | {share / rows[0]['chance']:.2f} |")
-    return "\n".join([*lines, "", _source(found)])
+def _rows(paper: str, name: str) -> list[Row]:
+    rows: list[Row] = load(f"studies/results/{paper}.json")["tables"][name]
+    return [row for row in rows if row.get("cascades", "all") == "all" and "interval" in row]
 
 
-def _spread(row: Any, name: str) -> str:
-    """A figure, x 100, and half its interval."""
-    if name not in row.get("interval", ()):
-        return f"{100 * row[name]:.2f}" if name in row else ""
-    low, high = row["interval"][name]
-    return f"{100 * row[name]:.2f} ± {50 * (high - low):.2f}"
+def _best(rows: list[Row], data: str, measure: str, counting: Collection[str]) -> tuple[str, str]:
+    """The best model and the best counting row by a figure, each with its interval."""
+    of_data = [row for row in rows if row["data"] == data]
+    found = []
+    for counts in (False, True):
+        row = max((row for row in of_data if (row["model"] in counting) == counts), key=lambda row: row[measure])
+        found.append(f"{row['model']} {spread(row, measure)}")
+    return found[0], found[1]
 
 
-def speed() -> str:
-    """The ratios of the benchmarks."""
-    lines = ["| what | beside | ratio |", "|---|---|---|"]
-    epoch = _load("benchmarks/results/epoch.json")
-    for row in epoch["rows"]:
-        if row["model"] != "hidan":
-            what = f"an epoch of HiDAN, {row['users']:,} users, mean length 24"
-            lines.append(f"| {what} | {row['model']} | {row['hidan_over_it']} |")
-    reading = _load("benchmarks/results/reading.json")
-    for row in reading["rows"]:
-        if row["reader"] != "ensue":
-            lines.append(f"| reading 10 million events from CSV, CPU time | {row['reader']} | {row['ensue_over_it']} |")
-    sessions = _load("benchmarks/results/sessions.json")
-    for row in sessions["rows"]:
-        if not row["model"].startswith("sansr"):
-            name, _, loss = row["model"].partition(", ")
-            what = f"an epoch of SANSR, {row['items']:,} items, {_LOSSES[loss]}"
-            lines.append(f"| {what} | {name} | {row['sansr_over_it']} |")
-    pooling = _load("benchmarks/results/pooling.json")
-    for row in pooling["tables"]["training"]:
-        if row["model"].startswith("centrality"):
-            what = f"a training step of {row['model']}, 64 texts, {row['lengths'].replace('each', 'words each')}"
-            lines.append(f"| {what} | self-attention | {row['ratio']} |")
-    normalisers = _load("benchmarks/results/normalisers.json")
-    for row in normalisers["tables"]["entmax"]:
-        if row["alpha"] == "learned" and row["shape"] != "ring, copied":
-            what = f"alpha-entmax, forward and backward, alpha learned, {tuple(row['size'])}"
-            lines.append(f"| {what} | bisection, 50 steps | {round(1 / row['times_faster'], 3)} |")
-    return "\n".join([*lines, "", *map(_source, (epoch, reading, sessions, pooling, normalisers))])
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
 
-
-def answers() -> str:
-    """Milliseconds of one answer, and answers a second in batches."""
-    found = _load("benchmarks/results/answers.json")
-    lines = ["| model | evidence | one answer, median | 95 % within | batches of 256 |", "|---|---|---|---|---|"]
-    for row in found["rows"]:
-        evidence = "with" if row["evidence"] else "without"
-        single = f"{row['median_ms']:.1f} ms | {row['p95_ms']:.1f} ms"
-        lines.append(f"| {row['model']} | {evidence} | {single} | {row['answers_a_second']:,} a second |")
-    return "\n".join([*lines, "", _source(found)])
-
-
-def queries() -> str:
-    """BLEU, content words and MRR of the true next query, by data set, from ``studies/results/mtn.json``."""
-    found = _load("studies/results/mtn.json")
-    names = {"bleu": "BLEU", "content@1": "content words", "mrr@10": "MRR@10", "recall@10": "recall@10"}
-    lines = [f"| data | model | seeds | {' | '.join(names.values())} |", "|---" * (3 + len(names)) + "|"]
-    for row in found["tables"]["overall"]:
-        cells = " | ".join(_spread(row, name) for name in names)
-        lines.append(f"| {row['data']} | {row['model']} | {row['seeds']} | {cells} |")
-    return "\n".join([*lines, "", _source(found)])
-
-
-def suggestions() -> str:
-    """Milliseconds of five suggestions, suggestions a second beside a peer, and what training MTN costs."""
-    found = _load("benchmarks/results/suggestions.json")
-    lines = ["| model | evidence | one answer, median | 95 % within |", "|---|---|---|---|"]
-    for row in found["tables"]["answers"]:
-        evidence = "with" if row["evidence"] else "without"
-        lines.append(f"| {row['model']} | {evidence} | {row['median_ms']:.1f} ms | {row['p95_ms']:.1f} ms |")
-    lines += ["", "| in batches of 32 | suggestions a second | the first row over it |", "|---|---|---|"]
-    for row in found["tables"]["throughput"]:
-        lines.append(f"| {row['model']} | {row['suggestions_a_second']:,} | {row['ours_over_it']} |")
-    (ratio,) = (row["cpu_over_transformer"] for row in found["tables"]["training"] if row["model"] == "mtn")
-    lines += ["", f"A training step of MTN takes {ratio} of the Transformer's of equal depth on the same batches."]
-    return "\n".join([*lines, "", _source(found)])
-
-
-def newcomers() -> str:
-    """Users who are new in a log that is learned by ``update``: found how often, at which price for the others."""
-    found = _load("benchmarks/results/newcomers.json")
-    moved = {"after update": "answers after update", "trained on all": "answers of training on all"}
-    seconds = {"after update": found["seconds"]["update"], "trained on all": found["seconds"]["training on all"]}
-    lines = ["| | known users, MRR | new users, A@10 | first answers that stay | seconds |", "|---" * 5 + "|"]
-    for name in ("before", *moved):
-        stays = f"{100 * found[moved[name]]['first of ten stays']:.0f} %" if name in moved else ""
-        took = f"{seconds[name]:.0f}" if name in seconds else ""
-        known, new = (100 * found[name][who][what] for who, what in (("known", "mrr"), ("newcomers", "hit@10")))
-        lines.append(f"| {name} | {known:.2f} | {new:.1f} | {stays} | {took} |")
-    return "\n".join([*lines, "", _source(found)])
-
-
-def reviews() -> str:
-    """What a simulated review reads before it stops, and how often it is right to stop."""
-    found = _load("benchmarks/results/reviews.json")
-    lines = ["| data | stops by | right | posts read | of which 90 % found after | recall |", "|---" * 6 + "|"]
-    for row in found["rows"]:
-        right, read, met, recall = (f"{100 * row[name]:.1f} %" for name in ("right", "read", "met", "recall"))
-        lines.append(f"| {row['data']} | {row['rule']} | {right} | {read} | {met} | {recall} |")
-    return "\n".join([*lines, "", _source(found)])
-
-
-def links() -> str:
-    """Posts that rank articles, and pairs in one pool, from ``studies/results/ast.json``."""
-    found = _load("studies/results/ast.json")
-    names = {"mrr": "MRR", "recall@10": "R@10", "pooled_ap": "AP, pooled", "mrp": "mRP", "auc": "AUC"}
-    lines = [f"| data | model | seeds | {' | '.join(names.values())} |", "|---" * (3 + len(names)) + "|"]
-    for row in found["tables"]["overall"]:
-        cells = " | ".join(_spread(row, name) for name in names)
-        lines.append(f"| {row['data']} | {row['model']} | {row['seeds']} | {cells} |")
-    return "\n".join([*lines, "", _source(found)])
-
-
-def linking() -> str:
-    """What doubling an article costs, posts a second beside a peer, and a million posts."""
-    found = _load("benchmarks/results/linking.json")
-    tables = found["tables"]
-    lines = [
-        "| words of an article | ms an article | over half the words | MB | over half the words |",
-        "|---" * 5 + "|",
-    ]
-    for row in tables["length"]:
-        over = {name: row[f"{name}_over_half"] or "" for name in ("ms", "mb")}
-        lines.append(f"| {row['words']:,} | {row['ms']} | {over['ms']} | {row['mb']} | {over['mb']} |")
-    lines += ["", "| encoder | posts a second | the first row over it |", "|---|---|---|"]
-    for row in tables["rate"]:
-        lines.append(f"| {row['model']} | {row['posts_a_second']:,} | {row.get('ours_over_it', 1.0)} |")
-    (row,) = tables["million"]
-    lines += [
-        "",
-        f"{row['posts']:,} posts, encoded once in {row['encode_s']:,.0f} s: the {found['found']:,} best of each of "
-        f"{row['articles']} articles in {row['answer_s']} s, opening the index and encoding the articles included, "
-        f"with {row['peak_mb'] / 1000:.2f} GB at most. Searching the {row['near']} best of one article takes "
-        f"{row['exact_ms']:.0f} ms; with {row['probes']} cells probed (made in {row['cells_s']:.0f} s) "
-        f"{row['probed_ms']:.0f} ms, and {100 * row['found_of_exact']:.0f} % of them are found: these posts are words "
-        "drawn at random, which lie nowhere close together.",
-    ]
-    return "\n".join([*lines, "", _source(found)])
-
-
-def texts() -> str:
-    """Texts labelled a second, and how many rightly."""
-    found = _load("benchmarks/results/texts.json")
-    lines = ["| model | texts a second | accuracy |", "|---|---|---|"]
-    lines += [f"| {row['model']} | {row['texts_a_second']:,} | {row['accuracy']:.3f} |" for row in found["rows"]]
-    return "\n".join([*lines, "", _source(found)])
-
-
-def poolings() -> str:
-    """Accuracy of the poolings and of counting, a column a data set, from ``studies/results/centrality.json``."""
-    found = _load("studies/results/centrality.json")
-    rows = {(row["data"], row["model"]): row for row in found["tables"]["overall"]}
-    sets, models = (list(dict.fromkeys(key[side] for key in rows)) for side in (0, 1))
-    lines = [f"| model | {' | '.join(sets)} |", "|---" * (1 + len(sets)) + "|"]
-    for model in models:
-        cells = [_accuracy(rows[data, model]) if (data, model) in rows else "" for data in sets]
-        lines.append(f"| {model} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", _source(found)])
-
-
-def _accuracy(row: dict[str, Any]) -> str:
-    low, high = row["interval"]["accuracy"]
-    return f"{100 * row['accuracy']:.1f} ± {50 * (high - low):.1f}"
-
-
-def stream() -> str:
-    """The news site's clicks, the kills, and the large log."""
-    news, kill, large = (_load(f"benchmarks/results/{name}.json") for name in ("globo", "kill", "memory"))
-    hours = news["hour_by_hour"]
-    lines = [f"| {news['events']:,} clicks of a news site, HR@20 | all | hours in which the model is above it |"]
-    lines += ["|---|---|---|", f"| the model ({news['model']}) | {_overall(news, 'model')} | |"]
-    for name in (name for name in hours if isinstance(hours[name], dict)):
-        above = f"{hours[name]['above']} of {hours['hours']}, the closest {hours[name]['closest']:+.3f}"
-        lines.append(f"| {name} | {_overall(news, name)} | {above} |")
-    killed = sum(row["kills"] for row in kill["rows"])
-    differ = sum(row["rounds_that_differ"] + row["folders_that_do_not_load"] for row in kill["rows"])
-    rate, peak = f"{news['events_a_second']:,.0f} events a second", f"{news['peak_mb'] / 1000:.2f} GB at most"
-    lines += [
-        "",
-        f"Hours with {hours['least_targets']:,} targets or more. One pass, rivals included: {rate}, {peak}.",
-        f"`kill -9` at {killed} random moments of a stream, {len(kill['rows'])} kinds of source: {differ} ended "
-        "otherwise than the stream left alone.",
-        f"A log of {large['clicks']:,} clicks over {large['items']:,} items, {large['sessions']:,} sessions, read, cut "
-        f"and learned for one epoch: {large['peak_mb'] / 1000:.2f} GB at most.",
-        "",
-    ]
-    return "\n".join([*lines, *map(_source, (news, kill, large))])
-
-
-def _overall(news: dict[str, Any], name: str) -> str:
-    """HR@20 over all hours."""
-    sums = [(hour["targets"], hour["figures"].get(name, {}).get("hr@20", 0.0)) for hour in news["hours"]]
-    return f"{sum(targets * figure for targets, figure in sums) / sum(targets for targets, _ in sums):.3f}"
-
-
-def _load(path: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((ROOT / path).read_text())
-    return found
-
-
-def _source(found: dict[str, Any]) -> str:
-    return f"Made by `{found['command']}` at {found['commit']} on {found['machine']}."
-
-
-SECTIONS: dict[str, Callable[[], str]] = {
-    "figures": hidan,
-    "sources": sources,
-    "speed": speed,
-    "answers": answers,
-    "queries": queries,
-    "suggestions": suggestions,
-    "newcomers": newcomers,
-    "reviews": reviews,
-    "links": links,
-    "linking": linking,
-    "texts": texts,
-    "poolings": poolings,
-    "stream": stream,
-}
 
 if __name__ == "__main__":
     main()

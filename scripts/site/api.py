@@ -1,0 +1,54 @@
+"""The page of the Python names: what ``ensue`` exports, and what the documented modules hold."""
+
+from __future__ import annotations
+
+import ensue
+
+GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "Train, load, score": ("ensue", ("make", "load", "Predictor", "evaluate", "compare", "add_model")),
+    "Read files": ("ensue", ("read", "read_texts", "read_queries", "read_corpus")),
+    "Records": ("ensue", ("History", "Text", "Post", "Article")),
+    "Data as columns": ("ensue", ("Histories", "Texts", "Queries", "Posts", "Articles", "Corpus")),
+    "Answers": ("ensue", ("Answer", "Choice", "Heed", "TextAnswer", "LinkAnswer", "Link")),
+    "Explanations": ("ensue", ("Explanation", "TextExplanation", "QueryExplanation", "Passage", "Deletion")),
+    "Errors": ("ensue", ("EnsueError", "DataError", "SettingError", "ModelFolderError")),
+    "Ask a service": ("ensue.client", ("Client", "AsyncClient")),
+    "Streams": ("ensue.stream", ("SQLiteQueue", "partition_of")),
+    "A search over vectors": ("ensue.tasks.link.index.vector_index", ("VectorIndex",)),
+    "Made-up data whose truth is known": ("ensue.data.world", ("World", "make_world")),
+}
+"""A heading, the module that names are imported from, and the names."""
+
+
+def documented() -> list[tuple[str, str]]:
+    """(module, name) of every documented name.
+
+    Raises:
+        ValueError: a public name of ``ensue`` that has no place here.
+    """
+    found = [(module, name) for module, names in GROUPS.values() for name in names]
+    missing = set(ensue.__all__) - {name for _, name in found} - {"__version__"}
+    if missing:
+        raise ValueError(f"scripts/site/api.py: no group holds {', '.join(sorted(missing))}")
+    return found
+
+
+def page() -> str:
+    """Markdown with a directive a name."""
+    documented()
+    text = [
+        "# Python",
+        "",
+        "Everything below is imported from the module that its heading names. Each example is run by a test.",
+        "`ensue.__version__` is the version, a text.",
+    ]
+    for heading, (module, names) in GROUPS.items():
+        text += ["", f"## {heading}", "", f"From `{module}`:", "", "```{eval-rst}", f".. currentmodule:: {module}", ""]
+        for name in names:
+            found = getattr(__import__(module, fromlist=[name]), name)
+            if isinstance(found, type):
+                text += [f".. autoclass:: {name}", "   :members:", "   :inherited-members: Exception, object", ""]
+            else:
+                text += [f".. autofunction:: {name}", ""]
+        text.append("```")
+    return "\n".join(text) + "\n"

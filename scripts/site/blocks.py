@@ -1,0 +1,281 @@
+"""Run the commands and the Python of a page of Markdown, and put what they print below them.
+
+    python scripts/site/blocks.py [--check] [PAGE ...]
+
+All blocks of a page run in their order, in one folder of small files that ``files.py`` makes, and in this one process:
+
+- A fence of the language ``console`` holds commands, each behind ``$ ``, and below each what it prints. After
+  ``console`` may stand ``first=3`` and ``last=2``: so many of its first and last lines are shown, and ``…`` between.
+- ``python`` is run, all of a page in one namespace; a fence of the language ``text`` below it holds what it prints.
+- ``<!-- run: COMMAND -->`` runs, and shows nothing.
+- ``sh`` holds commands that cannot be run here, because they install, start other machines or never end. Their verbs
+  and options are checked to exist.
+
+What depends on the clock of a machine is shown as ``…``. With ``--check`` nothing is written, and the exit code is 1
+where a page does not show what is printed today.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from scripts.site.files import write_all  # noqa: E402
+
+FENCE = re.compile(r"^```(\S*)(.*)\n((?:(?!```$).*\n)*?)```$", re.MULTILINE)
+HIDDEN = re.compile(r"^<!-- run: (.*) -->$", re.MULTILINE)
+PORT = "8000"
+"""The port that pages speak of; what is started here listens on a free one."""
+TIMED = [
+    (re.compile(r"(?<=, )[\d,.]+ s(?=,|$)", re.MULTILINE), "… s"),
+    (re.compile(r"(?<= at )[\d,]+(?=/s)"), "…"),
+]
+NUMBER = re.compile(r"(?<![\w.])[-+±]?\d[\d,]*\.?\d*(?:e-?\d+)?")
+RELATIVE, ABSOLUTE = 0.05, 0.06
+"""How far a number may be from the one that is shown: another processor adds in another order."""
+
+
+@dataclass
+class Page:
+    """A page that is being run.
+
+    Attributes:
+        folder: where its commands run.
+        scope: what its Python has defined.
+        port: of what it serves.
+        started: processes that it leaves running.
+    """
+
+    folder: Path
+    scope: dict[str, Any] = field(default_factory=dict)
+    port: str = PORT
+    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+
+def run_page(text: str) -> str:
+    """The page with what its blocks print today."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "work"
+        write_all(folder)
+        page, before, modules = Page(folder), Path.cwd(), set(sys.modules)
+        os.chdir(folder)
+        sys.path.insert(0, str(folder))
+        try:
+            return "".join(_pieces(text, page))
+        finally:
+            os.chdir(before)
+            sys.path.remove(str(folder))
+            for own in set(sys.modules) - modules:
+                if str(getattr(sys.modules[own], "__file__", "")).startswith(str(folder)):
+                    del sys.modules[own]
+            for process in page.started:
+                process.send_signal(signal.SIGTERM)
+                process.wait(30)
+
+
+def _pieces(text: str, page: Page) -> Iterator[str]:
+    """The text, fence by fence."""
+    place, printed = 0, None
+    steps = sorted([*FENCE.finditer(text), *HIDDEN.finditer(text)], key=lambda found: found.start())
+    for found in steps:
+        between = text[place : found.start()]
+        output = found.re is FENCE and found[1] == "text" and not between.strip()
+        if printed and not output:
+            yield f"\n\n```text\n{printed}```"
+        yield between
+        place = found.end()
+        if output and printed is not None:
+            yield f"```text\n{printed}```" if printed else ""
+            printed = None
+            continue
+        printed = None
+        yield found[0] if found.re is HIDDEN or found[1] != "console" else ""
+        if found.re is HIDDEN:
+            _command(found[1], page)
+        elif found[1] == "console":
+            yield f"```console{found[2]}\n{_console(found[3], found[2], page)}```"
+        elif found[1] == "python":
+            printed = _python(found[3], page)
+    if printed:
+        yield f"\n\n```text\n{printed}```"
+    yield text[place:]
+
+
+def _console(body: str, options: str, page: Page) -> str:
+    """Each command of a block with what it prints."""
+    shown = dict(re.findall(r"(first|last)=(\d+)", options))
+    lines = []
+    for command in commands(body):
+        lines += [f"$ {command}".replace("\n", "\n> ")]
+        printed = masked(_command(command, page)).splitlines()
+        first, last = int(shown.get("first", len(printed))), int(shown.get("last", 0))
+        if first + last < len(printed):
+            printed = [*printed[:first], "…", *printed[len(printed) - last :]]
+        lines += printed
+    return "".join(f"{line}\n" for line in lines)
+
+
+def commands(body: str) -> list[str]:
+    """The commands of a block, without prompts; one may go on over several lines."""
+    found: list[str] = []
+    for line in body.splitlines():
+        if line.startswith("$ "):
+            found.append(line[2:])
+        elif line.startswith("> ") and found[-1].endswith("\\"):
+            found[-1] += f"\n{line[2:]}"
+    return found
+
+
+def _command(command: str, page: Page) -> str:
+    """What a command prints; ``ensue`` runs in this process, all else in a shell."""
+    line = command.replace("\\\n", " ").replace(f":{PORT}", f":{page.port}")
+    if line.endswith(" &"):
+        return _start(line.removesuffix(" &"), page)
+    stages = line.split(" | ")
+    place = next((number for number, stage in enumerate(stages) if stage.startswith("ensue ")), None)
+    if place is None:
+        return _shell(line, "", page)
+    given = _shell(" | ".join(stages[:place]), "", page) if place else ""
+    words, redirected = shlex.split(stages[place]), None
+    if len(words) > 2 and words[-2] == ">":
+        *words, _, redirected = words
+    printed = _ensue(words[1:], given)
+    if redirected:
+        Path(redirected).write_text(printed, encoding="utf-8")
+        return ""
+    return _shell(" | ".join(stages[place + 1 :]), printed, page) if stages[place + 1 :] else printed
+
+
+def _ensue(words: list[str], given: str) -> str:
+    """Both streams of one command, as a person sees them."""
+    from ensue import cli
+
+    both = io.StringIO()
+    former = sys.argv, sys.stdin
+    sys.argv, sys.stdin = ["ensue", *words], io.TextIOWrapper(io.BytesIO(given.encode()), "utf-8")
+    try:
+        with contextlib.redirect_stdout(both), contextlib.redirect_stderr(both), contextlib.suppress(SystemExit):
+            cli.main()
+    finally:
+        sys.argv, sys.stdin = former
+    return both.getvalue()
+
+
+def _shell(line: str, given: str, page: Page) -> str:
+    done = subprocess.run(
+        ["bash", "-c", line], input=given, capture_output=True, text=True, cwd=page.folder, env=_environment()
+    )
+    return (done.stdout + done.stderr).replace(f":{page.port}", f":{PORT}")
+
+
+def _start(line: str, page: Page) -> str:
+    """Start a service in the background and wait until it listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        page.port = str(free.getsockname()[1])
+    environment, words = _environment(), shlex.split(line)
+    while "=" in words[0]:
+        name, _, value = words.pop(0).partition("=")
+        environment[name] = value
+    log = page.folder.with_name(f"{page.port}.log")
+    with log.open("w", encoding="utf-8") as told:
+        command = [sys.executable, "-m", *words, "--port", page.port]
+        process = subprocess.Popen(command, cwd=page.folder, env=environment, stdout=told, stderr=told)
+    page.started.append(process)
+    for _ in range(1200):
+        if '"listening"' in log.read_text(encoding="utf-8"):
+            return ""
+        if process.poll() is not None:
+            break
+        time.sleep(0.1)
+    raise RuntimeError(f"{line}: did not start: {log.read_text(encoding='utf-8')}")
+
+
+def _environment() -> dict[str, str]:
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": path, "COLUMNS": "100", "LC_ALL": "C.UTF-8", "ROOT": str(ROOT)}
+
+
+def _python(code: str, page: Page) -> str:
+    """What a block of Python prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code.replace(f":{PORT}", f":{page.port}"), "<page>", "exec"), page.scope)
+    return masked(printed.getvalue())
+
+
+def masked(printed: str) -> str:
+    """What is printed, without what a clock says; spaces at ends of lines go."""
+    for pattern, shown in TIMED:
+        printed = pattern.sub(shown, printed)
+    lines, timed = [], False
+    for line in printed.splitlines():
+        if line.startswith("┏"):
+            timed = False
+        if "s / 1,000" in line:
+            timed = True
+        elif timed and line.startswith("│"):
+            head, _, cell = line.rstrip("│").rpartition("│")
+            line = f"{head}│ {'…':<{len(cell) - 1}}│"
+        lines.append(f"{line.rstrip()}\n")
+    return "".join(lines)
+
+
+def differences(shown: str, printed: str) -> list[str]:
+    """Lines that differ by more than a number's last digits, each as ``shown`` and as it is printed today."""
+    before, now = shown.splitlines(), printed.splitlines()
+    if len(before) != len(now):
+        return [f"{len(before)} lines are shown, {len(now)} are printed", *now]
+    return [f"shown:   {one}\nprinted: {two}" for one, two in zip(before, now, strict=True) if not _alike(one, two)]
+
+
+def _alike(shown: str, printed: str) -> bool:
+    flat = [re.sub(r"[━─]+|\s+", " ", NUMBER.sub("#", line)) for line in (shown, printed)]
+    if flat[0] != flat[1]:
+        return False
+    numbers = [
+        [float(found.replace(",", "").lstrip("±")) for found in NUMBER.findall(line)] for line in (shown, printed)
+    ]
+    return all(abs(one - two) <= max(ABSOLUTE, RELATIVE * abs(one)) for one, two in zip(*numbers, strict=True))
+
+
+def pages() -> list[Path]:
+    """The README and every page of the site that is written by hand."""
+    made = {ROOT / "docs" / name for name in ("generated", "_build")}
+    return [ROOT / "README.md", *(path for path in sorted((ROOT / "docs").rglob("*.md")) if not made & {*path.parents})]
+
+
+def main() -> None:
+    """Run pages."""
+    words = sys.argv[1:]
+    chosen = [Path(word).resolve() for word in words if word != "--check"] or pages()
+    stale = False
+    for path in chosen:
+        old = path.read_text(encoding="utf-8")
+        new = run_page(old)
+        for line in differences(old, new):
+            print(f"{path.relative_to(ROOT)}: {line}")
+            stale = True
+        if "--check" not in words:
+            path.write_text(new, encoding="utf-8")
+    sys.exit(stale and "--check" in words)
+
+
+if __name__ == "__main__":
+    main()

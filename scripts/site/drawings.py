@@ -1,0 +1,268 @@
+"""One drawing for each protocol and each part of a verdict, as SVG: dark on white, legible in either scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from html import escape
+
+INK, BLUE, ORANGE, GREY, PALE = "#1a1a1a", "#2f6f9f", "#b4540a", "#6b6b6b", "#e3e8ec"
+WIDTH = 620
+
+
+def _svg(height: int, label: str, parts: Iterable[str]) -> str:
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" '
+        f'font-size="14" role="img" aria-label="{escape(label)}"><rect width="{WIDTH}" height="{height}" fill="#fff"/>'
+    )
+    return "\n".join([head, *parts, "</svg>"]) + "\n"
+
+
+def _text(x: float, y: float, text: str, colour: str = INK, anchor: str = "start", size: int = 14) -> str:
+    return f'<text x="{x}" y="{y}" fill="{colour}" text-anchor="{anchor}" font-size="{size}">{escape(text)}</text>'
+
+
+def _box(x: float, y: float, text: str, fill: str = PALE, colour: str = INK, width: int = 62) -> str:
+    box = f'<rect x="{x}" y="{y}" width="{width}" height="28" rx="4" fill="{fill}"/>'
+    return box + _text(x + width / 2, y + 19, text, colour, "middle")
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, colour: str = INK, width: float = 1.5, dash: str = "") -> str:
+    style = f' stroke-dasharray="{dash}"' if dash else ""
+    return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}" stroke-width="{width}"{style}/>'
+
+
+def _row(y: float, names: Iterable[str], target: str = "", out: Iterable[str] = (), left: float = 150) -> list[str]:
+    parts = []
+    for place, name in enumerate(names):
+        x = left + 72 * place
+        parts.append(_box(x, y, name, BLUE if name == target else PALE, "#fff" if name == target else INK))
+        if name in out:
+            parts.append(_line(x, y + 28, x + 62, y, ORANGE, 2.5))
+    return parts
+
+
+def full() -> str:
+    """All values are ranked; who is in the cascade already is ruled out."""
+    parts = [_text(10, 33, "happened so far"), *_row(14, ["ann", "bob"])]
+    parts += [
+        _text(10, 83, "ranked by the model"),
+        *_row(64, ["bob", "eve", "ann", "dan", "cat", "…"], "dan", ["bob", "ann"]),
+    ]
+    parts += [
+        _text(10, 125, "dan passed it on. ann and bob are ruled out, so dan stands at place 2: 1 / rank is 0.50.")
+    ]
+    parts += [_text(10, 147, "Every target counts the same: MRR is the mean of 1 / rank over all of them.", GREY)]
+    return _svg(160, "Protocol full: everybody is ranked, those already in the cascade are ruled out", parts)
+
+
+def macro() -> str:
+    """A mean over each cascade, then over cascades; nobody is ruled out."""
+    parts = [_text(10, 33, "a long cascade"), *_row(14, ["1", "1/2", "1/2", "1/4", "1/4", "0.50"], "0.50")]
+    parts += [_text(10, 83, "a short one"), *_row(64, ["1/10", "0.10"], "0.10")]
+    parts += [_text(10, 125, "First a mean over each cascade (blue), then over cascades: (0.50 + 0.10) / 2 = 0.30.")]
+    parts += [
+        _text(10, 147, "A micro average, over the six targets at once, would be 0.43. Nobody is ruled out.", GREY)
+    ]
+    return _svg(160, "Protocol macro: the mean over each cascade, then the mean over cascades", parts)
+
+
+def sampled() -> str:
+    """The target among a hundred drawn at random."""
+    parts = [_text(10, 33, "all 43,097 items")]
+    parts += [
+        f'<rect x="{150 + 11 * n}" y="16" width="8" height="26" fill="{ORANGE if n in (4, 13, 22, 31) else PALE}"/>'
+        for n in range(41)
+    ]
+    parts += [
+        _line(302, 46, 302, 66, GREY),
+        _text(10, 91, "100 drawn, and the target"),
+        *_row(72, ["x", "y", "target", "z", "…"], "target", left=190),
+    ]
+    parts += [_text(10, 133, "Among 101 the target is near the top by chance alone: 20 in 101 are among the first 20.")]
+    parts += [_text(10, 155, "Such figures are high for any model, and may put models in a wrong order.", GREY)]
+    return _svg(168, "Protocol sampled: the target is ranked among a hundred values drawn at random", parts)
+
+
+def ties() -> str:
+    """Equal scores count against the target."""
+    parts = [_text(10, 33, "value"), *_row(14, ["eve", "dan", "cat", "fay"], "dan")]
+    parts += [
+        _text(10, 73, "score"),
+        *[_text(181 + 72 * n, 73, score, INK, "middle") for n, score in enumerate(["0.9", "0.4", "0.4", "0.1"])],
+    ]
+    parts += [_text(10, 110, "dan and cat have the same score. dan's place is 3, not 2: a model that says the same")]
+    parts += [_text(10, 130, "of everybody earns nothing by it.")]
+    return _svg(145, "Ties count against the target", parts)
+
+
+def interval() -> str:
+    """The same data drawn anew a thousand times."""
+    heights = [2, 5, 9, 16, 26, 38, 49, 56, 58, 52, 43, 31, 20, 12, 7, 3, 1]
+    parts = [
+        f'<rect x="{120 + 22 * n}" y="{90 - high}" width="20" height="{high}" fill="{BLUE if 2 <= n <= 14 else PALE}"/>'
+        for n, high in enumerate(heights)
+    ]
+    parts += [_line(110, 90, 505, 90), _line(164, 100, 450, 100, ORANGE, 3), _text(164, 120, "20.1", INK, "middle")]
+    parts += [_text(450, 120, "24.3", INK, "middle"), _text(307, 120, "22.2 ± 2.1", INK, "middle")]
+    parts += [
+        _text(10, 150, "Whole sequences are drawn again and again, 1,000 times. The middle 95 % of the figures is the")
+    ]
+    parts += [
+        _text(
+            10,
+            170,
+            "interval; ± is half of it. Events of one sequence succeed and fail together, so they stay together.",
+        )
+    ]
+    return _svg(184, "An interval: the middle 95 per cent of a thousand resampled figures", parts)
+
+
+def verdict() -> str:
+    """The difference of two models on the same resampled data."""
+    parts = [_line(310, 14, 310, 128, GREY, 1, "4 4"), _text(310, 146, "no difference", GREY, "middle", 12)]
+    rows = (
+        ("yes: the model beats counting", 340, 520, BLUE),
+        ("may be chance", 270, 390, GREY),
+        ("no: counting is ahead", 130, 285, ORANGE),
+    )
+    for place, (said, low, high, colour) in enumerate(rows):
+        y = 28 + 38 * place
+        middle = (low + high) / 2
+        parts += [_line(low, y, high, y, colour, 3), f'<circle cx="{middle}" cy="{y}" r="5" fill="{colour}"/>']
+        parts.append(_text(10, y - 8, said, INK, size=13))
+    parts += [_text(10, 172, "Both models answer the same resampled sequences, and the difference is taken each time.")]
+    parts += [
+        _text(10, 192, "p is how often chance alone would show as much. Several comparisons: Holm's correction.", GREY)
+    ]
+    return _svg(205, "A verdict: the interval of the difference lies above, on, or below nought", parts)
+
+
+def leak() -> str:
+    """Training before, test after; what stands in both is a leak."""
+    parts = [_line(20, 60, 600, 60), _text(585, 50, "time", GREY, "end", 12)]
+    parts += [
+        _box(30, 70, "learned", BLUE, "#fff", 320),
+        _box(360, 70, "watched", PALE, INK, 100),
+        _box(470, 70, "scored", ORANGE, "#fff", 120),
+    ]
+    parts += [
+        _text(30, 36, "the same sequence …"),
+        _text(470, 36, "… and here again"),
+        _line(160, 40, 160, 68, GREY, 1, "3 3"),
+        _line(520, 40, 520, 68, GREY, 1, "3 3"),
+    ]
+    parts += [
+        _text(
+            10, 130, "The newest part is scored, and nothing of it is learned or chosen by. What stands in training and"
+        )
+    ]
+    parts += [_text(10, 150, "in test is counted as leaked: whoever remembers it looks better than they are.")]
+    return _svg(164, "Time split: the past is learned, the newest part is scored; copies are counted as leaked", parts)
+
+
+def deletion() -> str:
+    """The score without what was leaned on, beside the score without something at random."""
+    parts = [
+        _text(10, 33, "all events"),
+        f'<rect x="230" y="16" width="340" height="24" fill="{BLUE}"/>',
+        _text(236, 33, "0.68", "#fff"),
+    ]
+    parts += [
+        _text(10, 73, "without what it leaned on"),
+        f'<rect x="230" y="56" width="185" height="24" fill="{ORANGE}"/>',
+        _text(236, 73, "0.37", "#fff"),
+    ]
+    parts += [
+        _text(10, 113, "without as many at random"),
+        f'<rect x="230" y="96" width="327" height="24" fill="{GREY}"/>',
+        _text(236, 113, "0.65", "#fff"),
+    ]
+    parts += [
+        _text(
+            10, 150, "A weight is what the model leaned on, not a cause. If the score falls no further than at random,"
+        )
+    ]
+    parts += [_text(10, 170, "the weights say little about this answer.")]
+    return _svg(184, "The deletion test: how far a score falls without what the model leaned on", parts)
+
+
+def calibration() -> str:
+    """What is said to be likely beside how often it is right."""
+    parts = [_line(230, 20, 230, 190), _line(230, 190, 400, 190), _line(230, 190, 400, 20, GREY, 1, "4 4")]
+    bins = ((250, 176, 20), (285, 150, 12), (320, 122, 18), (355, 92, 27), (390, 64, 34))
+    for x, y, off in bins:
+        parts += [f'<circle cx="{x - 10}" cy="{y}" r="5" fill="{BLUE}"/>', _line(x - 10, y, x - 10, y - off, ORANGE, 2)]
+    parts += [
+        _text(222, 30, "right", INK, "end"),
+        _text(400, 208, "said", INK, "end"),
+        _text(410, 60, "the orange gaps, by how many texts"),
+    ]
+    parts += [_text(410, 80, "have each, are the calibration error")]
+    parts += [_text(10, 236, "Of the texts that a model labels with 80 %, four in five should be right.")]
+    return _svg(250, "Calibration: how often answers are right beside the probability that was said", parts)
+
+
+def pool() -> str:
+    """Ranking for each post, and all pairs in one list."""
+    parts = [
+        _text(10, 33, "for a post"),
+        *_row(14, ["ferry", "bridge", "school"], "bridge"),
+        _text(380, 33, "place 2: 1 / rank 0.50", GREY),
+    ]
+    parts += [
+        _text(10, 83, "in one pool"),
+        *[
+            _box(150 + 92 * n, 64, name, BLUE if good else PALE, "#fff" if good else INK, 86)
+            for n, (name, good) in enumerate(
+                (("p7·ferry", True), ("p2·bridge", True), ("p9·ferry", False), ("p4·school", True), ("…", False))
+            )
+        ],
+    ]
+    parts += [
+        _text(
+            10, 125, "MRR and recall@10 ask each post alone. Pooled AP, mRP and AUC put all pairs of post and article"
+        )
+    ]
+    parts += [_text(10, 145, "in one list: only scores that mean the same for every post do well there.")]
+    return _svg(160, "Link: a ranking for each post, and all pairs in one pool", parts)
+
+
+def words() -> str:
+    """Words of the first suggestion that the true next query has."""
+    parts = [
+        _text(10, 33, "suggested"),
+        *[
+            _box(150 + 100 * n, 14, word, BLUE if hit else PALE, "#fff" if hit else INK, 92)
+            for n, (word, hit) in enumerate((("night", True), ("ferry", True), ("prices", False)))
+        ],
+    ]
+    parts += [
+        _text(10, 83, "typed next"),
+        *[_box(150 + 100 * n, 64, word, PALE, INK, 92) for n, word in enumerate(("night", "ferry", "times"))],
+    ]
+    parts += [
+        _text(
+            10, 125, "BLEU counts shared words and runs of words: two of three here. MRR@10 and recall@10 ask where the"
+        )
+    ]
+    parts += [
+        _text(
+            10, 145, "query that was really typed stands among ten: a suggestion nearly right is worth nothing there."
+        )
+    ]
+    return _svg(160, "Suggest: words shared with the true next query, and its place among ten", parts)
+
+
+DRAWINGS: dict[str, Callable[[], str]] = {
+    "full": full,
+    "macro": macro,
+    "sampled": sampled,
+    "ties": ties,
+    "interval": interval,
+    "verdict": verdict,
+    "leak": leak,
+    "deletion": deletion,
+    "calibration": calibration,
+    "pool": pool,
+    "words": words,
+}

@@ -1,0 +1,169 @@
+"""What opens the page of a paper: its row, ours under its protocol, ours under the honest one, counting."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ensue.studies.papers import Paper
+from ensue.tasks.link.catalogue import COUNTING as LINK_COUNTING
+from ensue.tasks.next.catalogue import COUNTING as NEXT_COUNTING
+from ensue.tasks.suggest.catalogue import COUNTING as SUGGEST_COUNTING
+
+ROOT = Path(__file__).parents[2]
+Row = dict[str, Any]
+NO_FIGURE = "–"
+
+
+def found_of(paper: str) -> dict[str, Any] | None:
+    """The file of results of a paper, where its study has been run."""
+    path = ROOT / "studies" / "results" / f"{paper}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def hidan() -> str:
+    """HiDAN: the paper learns 80 % of the cascades, here 10 % are public."""
+    found = _required("hidan")
+    names = ("mrr", "hit@10", "hit@50", "hit@100")
+    lines = _head("data", "row", "MRR", "hits@10", "hits@50", "hits@100")
+    for data in ("memes", "weibo", "twitter"):
+        macro, full = (_of(found["tables"]["prediction"], data=data, protocol=name) for name in ("macro", "full"))
+        (own,) = _of(macro, model="hidan")
+        lines.append(_line(data, "HiDAN, the paper (learns 80 % of the cascades)", _printed(own["paper"], names)))
+        lines.append(_line(data, "HiDAN, ours, the paper's protocol (learns 10 %)", _figures(own, names)))
+        (honest,) = _of(full, model="hidan")
+        lines.append(_line(data, "HiDAN, ours, protocol full", _figures(honest, names)))
+        (blend,) = _of(full, model="cascade-blend")
+        lines.append(_line(data, "`cascade-blend`, protocol full", _figures(blend, names)))
+        for rows, protocol in ((macro, "the paper's protocol"), (full, "protocol full")):
+            best = max((row for row in rows if row["model"] in NEXT_COUNTING), key=lambda row: row["mrr"])
+            lines.append(_line(data, f"counting: {best['model']}, {protocol}", _figures(best, names)))
+    return "\n".join(lines)
+
+
+def centrality() -> str:
+    """Centrality attention: the paper's vectors are 300 wide, those here 100."""
+    rows = _required("centrality")["tables"]["overall"]
+    lines = _head("data", "row", "accuracy")
+    for data in dict.fromkeys(row["data"] for row in rows):
+        of_data = _of(rows, data=data)
+        (own,) = _of(of_data, model="centrality")
+        if own.get("paper"):
+            lines.append(_line(data, "centrality, the paper", [f"{own['paper']:.1f}"]))
+        lines.append(_line(data, "centrality, ours, the paper's protocol", _figures(own, ("accuracy",))))
+        for blend in _of(of_data, model="blend"):
+            lines.append(_line(data, "`blend`, ours", _figures(blend, ("accuracy",))))
+        counting = [row for row in of_data if row["model"] in ("tfidf", "vectors", "majority")]
+        best = max(counting, key=lambda row: row["accuracy"])
+        lines.append(_line(data, f"counting: {best['model']}", _figures(best, ("accuracy",))))
+    return "\n".join(lines)
+
+
+def mtn() -> str:
+    """MTN: the paper's AOL log is not at hand."""
+    printed, rows = Paper("mtn").row("bleu"), _required("mtn")["tables"]["overall"]
+    names = ("bleu", "content@1", "mrr@10")
+    lines = _head("data", "row", "BLEU", "content words", "MRR@10")
+    for model, score in printed.items():
+        lines.append(_line("AOL", f"{model}, the paper (another log)", [f"{score:.2f}", NO_FIGURE, NO_FIGURE]))
+    for data in dict.fromkeys(row["data"] for row in rows):
+        of_data = _of(rows, data=data)
+        for model, said in (("transformer", "Transformer, ours"), ("mtn", "MTN, ours"), ("best", "`best`, ours")):
+            for row in _of(of_data, model=model):
+                lines.append(_line(data, said, _figures(row, names)))
+        counting = [row for row in of_data if row["model"] in SUGGEST_COUNTING]
+        best = max(counting, key=lambda row: row["bleu"])
+        lines.append(_line(data, f"counting: {best['model']}", _figures(best, names)))
+    return "\n".join(lines)
+
+
+def ast() -> str:
+    """AST: the paper's posts are not at hand, and it does not say how pairs were split."""
+    table, rows = Paper("ast").rows("overall")["ast"], _required("ast")["tables"]["overall"]
+    names = ("pooled_ap", "auc", "mrp", "mrr")
+    lines = _head("data", "row", "AP, pooled", "AUC", "mRP", "MRR of a post's article")
+    cells = [f"{table[name]:.2f}" if name in table else NO_FIGURE for name in names]
+    lines.append(_line("the paper's posts", "AST, the paper (another set)", cells))
+    for data in dict.fromkeys(row["data"] for row in rows):
+        of_data = _of(rows, data=data)
+        for model, said in (("ast", "AST, ours, no article on both sides"), ("best", "`best`, ours")):
+            for row in _of(of_data, model=model):
+                lines.append(_line(data, said, _figures(row, names)))
+        counting = [row for row in of_data if row["model"] in LINK_COUNTING]
+        best = max(counting, key=lambda row: row["pooled_ap"])
+        lines.append(_line(data, f"counting: {best['model']}", _figures(best, names)))
+    return "\n".join(lines)
+
+
+def sansr() -> str:
+    """SANSR: the paper's figures, and ours where its study has been run."""
+    printed, found = Paper("sansr").tables("overall"), found_of("sansr")
+    names = ("hit@10", "hit@20", "mrr@10", "mrr@20")
+    lines = _head("data", "row", "HR@10", "HR@20", "MRR@10", "MRR@20")
+    rows = found["tables"]["overall"] if found else []
+    for data in printed:
+        table = printed[data]["sansr"]
+        lines.append(_line(data, "SANSR, the paper", [f"{100 * table[name]:.2f}" for name in names]))
+        of_data = _of(rows, data=data)
+        for row in _of(of_data, model="sansr"):
+            lines.append(_line(data, f"SANSR, ours, protocol {row['protocol']}", _figures(row, names)))
+        for protocol in dict.fromkeys(row["protocol"] for row in of_data):
+            counting = [row for row in _of(of_data, protocol=protocol) if row["model"] in NEXT_COUNTING]
+            if counting:
+                best = max(counting, key=lambda row: row.get("mrr@20", 0.0))
+                lines.append(_line(data, f"counting: {best['model']}, protocol {protocol}", _figures(best, names)))
+    if found is None:
+        lines += ["", "`ensue reproduce sansr` writes ours; there is no file of its results yet, so none is shown."]
+    return "\n".join(lines)
+
+
+LEADS: dict[str, Callable[[], str]] = {
+    "hidan": hidan,
+    "sansr": sansr,
+    "mtn": mtn,
+    "centrality": centrality,
+    "ast": ast,
+}
+
+
+def _required(paper: str) -> dict[str, Any]:
+    found = found_of(paper)
+    assert found is not None, paper
+    return found
+
+
+def _of(rows: Iterable[Row], **wanted: str) -> list[Row]:
+    """The rows with these values, of all test cases."""
+    return [
+        row
+        for row in rows
+        if all(row.get(name) == value for name, value in wanted.items()) and row.get("cascades", "all") == "all"
+    ]
+
+
+def _head(*names: str) -> list[str]:
+    return [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+
+
+def _line(data: str, row: str, cells: Sequence[str]) -> str:
+    return f"| {data} | {row} | {' | '.join(cells)} |"
+
+
+def _printed(row: Row, names: Sequence[str]) -> list[str]:
+    return [f"{100 * row[name]:.2f}" if name in row else NO_FIGURE for name in names]
+
+
+def _figures(row: Row, names: Sequence[str]) -> list[str]:
+    """Figures x 100 and half their intervals; a dash where the study does not measure one."""
+    cells = []
+    for name in names:
+        if name not in row:
+            cells.append(NO_FIGURE)
+        elif name in row.get("interval", ()):
+            low, high = row["interval"][name]
+            cells.append(f"{100 * row[name]:.2f} ± {50 * (high - low):.2f}")
+        else:
+            cells.append(f"{100 * row[name]:.2f}")
+    return cells

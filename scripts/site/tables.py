@@ -1,0 +1,265 @@
+"""Tables of the pages of results, each a text of Markdown made of ``studies/results`` or ``benchmarks/results``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ensue.tasks.next.catalogue import COUNTING
+
+ROOT = Path(__file__).parents[2]
+_HIDAN = ("memes", "weibo", "twitter")
+_SHOWN = ("lstm", "att-lstm", "rmtpp", "hidan", "cascade-blend")
+_LOSSES = {"sampled": "shared negatives", "ce": "softmax over all"}
+
+
+def hidan() -> str:
+    """HiDAN, its rivals, ours and the best counting row, from ``studies/results/hidan.json``."""
+    found = load("studies/results/hidan.json")
+    lines = ["| data | protocol | model | seeds | MRR | A@10 | A@50 | A@100 | MAP@100 |", "|---" * 9 + "|"]
+    tables: dict[tuple[str, str], list[Any]] = {}
+    for row in found["tables"]["prediction"]:
+        if row.get("cascades", "all") == "all" and (row["protocol"] != "macro" or row["data"] in _HIDAN):
+            tables.setdefault((row["data"], row["protocol"]), []).append(row)
+    for (data, protocol), rows in tables.items():
+        counted = max((row for row in rows if row["model"] in COUNTING), key=lambda row: row["mrr"], default=None)
+        for row in rows:
+            if row["model"] in _SHOWN or row is counted or "interval" not in row:
+                cells = " | ".join(spread(row, name) for name in ("mrr", "hit@10", "hit@50", "hit@100", "mrr@100"))
+                lines.append(f"| {data} | {protocol} | {row['model']} | {row.get('seeds', '')} | {cells} |")
+    return "\n".join([*lines, "", source(found)])
+
+
+def sources() -> str:
+    """How often the earlier user who stands out is one who can infect, on the true graph."""
+    found = load("studies/results/hidan.json")
+    rows = found["tables"]["sources"]
+    lines = ["| row | by | an edge of the true graph | to chance |", "|---" * 4 + "|"]
+    every = [(row["model"], row["by"], row["precision"]) for row in rows]
+    every += [(f"the {name} user" if name == "latest" else name, "", rows[0][name]) for name in ("latest", "chance")]
+    for name, way, share in every:
+        lines.append(f"| {name} | {way} | {100 * share:.1f} % | {share / rows[0]['chance']:.2f} |")
+    return "\n".join([*lines, "", source(found)])
+
+
+def spread(row: Any, name: str) -> str:
+    """A figure, x 100, and half its interval."""
+    if name not in row.get("interval", ()):
+        return f"{100 * row[name]:.2f}" if name in row else ""
+    low, high = row["interval"][name]
+    return f"{100 * row[name]:.2f} ± {50 * (high - low):.2f}"
+
+
+def speed() -> str:
+    """The ratios of the benchmarks."""
+    lines = ["| what | beside | ratio |", "|---|---|---|"]
+    epoch = load("benchmarks/results/epoch.json")
+    for row in epoch["rows"]:
+        if row["model"] != "hidan":
+            what = f"an epoch of HiDAN, {row['users']:,} users, mean length 24"
+            lines.append(f"| {what} | {row['model']} | {row['hidan_over_it']} |")
+    reading = load("benchmarks/results/reading.json")
+    for row in reading["rows"]:
+        if row["reader"] != "ensue":
+            lines.append(f"| reading 10 million events from CSV, CPU time | {row['reader']} | {row['ensue_over_it']} |")
+    sessions = load("benchmarks/results/sessions.json")
+    for row in sessions["rows"]:
+        if not row["model"].startswith("sansr"):
+            name, _, loss = row["model"].partition(", ")
+            what = f"an epoch of SANSR, {row['items']:,} items, {_LOSSES[loss]}"
+            lines.append(f"| {what} | {name} | {row['sansr_over_it']} |")
+    pooling = load("benchmarks/results/pooling.json")
+    for row in pooling["tables"]["training"]:
+        if row["model"].startswith("centrality"):
+            what = f"a training step of {row['model']}, 64 texts, {row['lengths'].replace('each', 'words each')}"
+            lines.append(f"| {what} | self-attention | {row['ratio']} |")
+    normalisers = load("benchmarks/results/normalisers.json")
+    for row in normalisers["tables"]["entmax"]:
+        if row["alpha"] == "learned" and row["shape"] != "ring, copied":
+            what = f"alpha-entmax, forward and backward, alpha learned, {tuple(row['size'])}"
+            lines.append(f"| {what} | bisection, 50 steps | {round(1 / row['times_faster'], 3)} |")
+    return "\n".join([*lines, "", *map(source, (epoch, reading, sessions, pooling, normalisers))])
+
+
+def answers() -> str:
+    """Milliseconds of one answer, and answers a second in batches."""
+    found = load("benchmarks/results/answers.json")
+    lines = ["| model | evidence | one answer, median | 95 % within | batches of 256 |", "|---|---|---|---|---|"]
+    for row in found["rows"]:
+        evidence = "with" if row["evidence"] else "without"
+        single = f"{row['median_ms']:.1f} ms | {row['p95_ms']:.1f} ms"
+        lines.append(f"| {row['model']} | {evidence} | {single} | {row['answers_a_second']:,} a second |")
+    return "\n".join([*lines, "", source(found)])
+
+
+def queries() -> str:
+    """BLEU, content words and MRR of the true next query, by data set, from ``studies/results/mtn.json``."""
+    found = load("studies/results/mtn.json")
+    names = {"bleu": "BLEU", "content@1": "content words", "mrr@10": "MRR@10", "recall@10": "recall@10"}
+    lines = [f"| data | model | seeds | {' | '.join(names.values())} |", "|---" * (3 + len(names)) + "|"]
+    for row in found["tables"]["overall"]:
+        cells = " | ".join(spread(row, name) for name in names)
+        lines.append(f"| {row['data']} | {row['model']} | {row['seeds']} | {cells} |")
+    return "\n".join([*lines, "", source(found)])
+
+
+def suggestions() -> str:
+    """Milliseconds of five suggestions, suggestions a second beside a peer, and what training MTN costs."""
+    found = load("benchmarks/results/suggestions.json")
+    lines = ["| model | evidence | one answer, median | 95 % within |", "|---|---|---|---|"]
+    for row in found["tables"]["answers"]:
+        evidence = "with" if row["evidence"] else "without"
+        lines.append(f"| {row['model']} | {evidence} | {row['median_ms']:.1f} ms | {row['p95_ms']:.1f} ms |")
+    lines += ["", "| in batches of 32 | suggestions a second | the first row over it |", "|---|---|---|"]
+    for row in found["tables"]["throughput"]:
+        lines.append(f"| {row['model']} | {row['suggestions_a_second']:,} | {row['ours_over_it']} |")
+    (ratio,) = (row["cpu_over_transformer"] for row in found["tables"]["training"] if row["model"] == "mtn")
+    lines += ["", f"A training step of MTN takes {ratio} of the Transformer's of equal depth on the same batches."]
+    return "\n".join([*lines, "", source(found)])
+
+
+def newcomers() -> str:
+    """Users who are new in a log that is learned by ``update``: found how often, at which price for the others."""
+    found = load("benchmarks/results/newcomers.json")
+    moved = {"after update": "answers after update", "trained on all": "answers of training on all"}
+    seconds = {"after update": found["seconds"]["update"], "trained on all": found["seconds"]["training on all"]}
+    lines = ["| | known users, MRR | new users, A@10 | first answers that stay | seconds |", "|---" * 5 + "|"]
+    for name in ("before", *moved):
+        stays = f"{100 * found[moved[name]]['first of ten stays']:.0f} %" if name in moved else ""
+        took = f"{seconds[name]:.0f}" if name in seconds else ""
+        known, new = (100 * found[name][who][what] for who, what in (("known", "mrr"), ("newcomers", "hit@10")))
+        lines.append(f"| {name} | {known:.2f} | {new:.1f} | {stays} | {took} |")
+    return "\n".join([*lines, "", source(found)])
+
+
+def reviews() -> str:
+    """What a simulated review reads before it stops, and how often it is right to stop."""
+    found = load("benchmarks/results/reviews.json")
+    lines = ["| data | stops by | right | posts read | of which 90 % found after | recall |", "|---" * 6 + "|"]
+    for row in found["rows"]:
+        right, read, met, recall = (f"{100 * row[name]:.1f} %" for name in ("right", "read", "met", "recall"))
+        lines.append(f"| {row['data']} | {row['rule']} | {right} | {read} | {met} | {recall} |")
+    return "\n".join([*lines, "", source(found)])
+
+
+def links() -> str:
+    """Posts that rank articles, and pairs in one pool, from ``studies/results/ast.json``."""
+    found = load("studies/results/ast.json")
+    names = {"mrr": "MRR", "recall@10": "R@10", "pooled_ap": "AP, pooled", "mrp": "mRP", "auc": "AUC"}
+    lines = [f"| data | model | seeds | {' | '.join(names.values())} |", "|---" * (3 + len(names)) + "|"]
+    for row in found["tables"]["overall"]:
+        cells = " | ".join(spread(row, name) for name in names)
+        lines.append(f"| {row['data']} | {row['model']} | {row['seeds']} | {cells} |")
+    return "\n".join([*lines, "", source(found)])
+
+
+def linking() -> str:
+    """What doubling an article costs, posts a second beside a peer, and a million posts."""
+    found = load("benchmarks/results/linking.json")
+    tables = found["tables"]
+    lines = [
+        "| words of an article | ms an article | over half the words | MB | over half the words |",
+        "|---" * 5 + "|",
+    ]
+    for row in tables["length"]:
+        over = {name: row[f"{name}_over_half"] or "" for name in ("ms", "mb")}
+        lines.append(f"| {row['words']:,} | {row['ms']} | {over['ms']} | {row['mb']} | {over['mb']} |")
+    lines += ["", "| encoder | posts a second | the first row over it |", "|---|---|---|"]
+    for row in tables["rate"]:
+        lines.append(f"| {row['model']} | {row['posts_a_second']:,} | {row.get('ours_over_it', 1.0)} |")
+    (row,) = tables["million"]
+    lines += [
+        "",
+        f"{row['posts']:,} posts, encoded once in {row['encode_s']:,.0f} s: the {found['found']:,} best of each of "
+        f"{row['articles']} articles in {row['answer_s']} s, opening the index and encoding the articles included, "
+        f"with {row['peak_mb'] / 1000:.2f} GB at most. Searching the {row['near']} best of one article takes "
+        f"{row['exact_ms']:.0f} ms; with {row['probes']} cells probed (made in {row['cells_s']:.0f} s) "
+        f"{row['probed_ms']:.0f} ms, and {100 * row['found_of_exact']:.0f} % of them are found: these posts are words "
+        "drawn at random, which lie nowhere close together.",
+    ]
+    return "\n".join([*lines, "", source(found)])
+
+
+def texts() -> str:
+    """Texts labelled a second, and how many rightly."""
+    found = load("benchmarks/results/texts.json")
+    lines = ["| model | texts a second | accuracy |", "|---|---|---|"]
+    lines += [f"| {row['model']} | {row['texts_a_second']:,} | {row['accuracy']:.3f} |" for row in found["rows"]]
+    return "\n".join([*lines, "", source(found)])
+
+
+def poolings() -> str:
+    """Accuracy of the poolings and of counting, a column a data set, from ``studies/results/centrality.json``."""
+    found = load("studies/results/centrality.json")
+    rows = {(row["data"], row["model"]): row for row in found["tables"]["overall"]}
+    sets, models = (list(dict.fromkeys(key[side] for key in rows)) for side in (0, 1))
+    lines = [f"| model | {' | '.join(sets)} |", "|---" * (1 + len(sets)) + "|"]
+    for model in models:
+        cells = [_accuracy(rows[data, model]) if (data, model) in rows else "" for data in sets]
+        lines.append(f"| {model} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", source(found)])
+
+
+def _accuracy(row: dict[str, Any]) -> str:
+    low, high = row["interval"]["accuracy"]
+    return f"{100 * row['accuracy']:.1f} ± {50 * (high - low):.1f}"
+
+
+def stream() -> str:
+    """The news site's clicks, the kills, and the large log."""
+    news, kill, large = (load(f"benchmarks/results/{name}.json") for name in ("globo", "kill", "memory"))
+    hours = news["hour_by_hour"]
+    lines = [f"| {news['events']:,} clicks of a news site, HR@20 | all | hours in which the model is above it |"]
+    lines += ["|---|---|---|", f"| the model ({news['model']}) | {overall(news, 'model')} | |"]
+    for name in (name for name in hours if isinstance(hours[name], dict)):
+        above = f"{hours[name]['above']} of {hours['hours']}, the closest {hours[name]['closest']:+.3f}"
+        lines.append(f"| {name} | {overall(news, name)} | {above} |")
+    killed = sum(row["kills"] for row in kill["rows"])
+    differ = sum(row["rounds_that_differ"] + row["folders_that_do_not_load"] for row in kill["rows"])
+    rate, peak = f"{news['events_a_second']:,.0f} events a second", f"{news['peak_mb'] / 1000:.2f} GB at most"
+    lines += [
+        "",
+        f"Hours with {hours['least_targets']:,} targets or more. One pass, rivals included: {rate}, {peak}.",
+        f"`kill -9` at {killed} random moments of a stream, {len(kill['rows'])} kinds of source: {differ} ended "
+        "otherwise than the stream left alone.",
+        f"A log of {large['clicks']:,} clicks over {large['items']:,} items, {large['sessions']:,} sessions, read, cut "
+        f"and learned for one epoch: {large['peak_mb'] / 1000:.2f} GB at most.",
+        "",
+    ]
+    return "\n".join([*lines, *map(source, (news, kill, large))])
+
+
+def overall(news: dict[str, Any], name: str) -> str:
+    """HR@20 over all hours."""
+    sums = [(hour["targets"], hour["figures"].get(name, {}).get("hr@20", 0.0)) for hour in news["hours"]]
+    return f"{sum(targets * figure for targets, figure in sums) / sum(targets for targets, _ in sums):.3f}"
+
+
+def load(path: str) -> dict[str, Any]:
+    """A file of results."""
+    found: dict[str, Any] = json.loads((ROOT / path).read_text())
+    return found
+
+
+def source(found: dict[str, Any]) -> str:
+    """The command, the commit and the machine that made it."""
+    return f"Made by `{found['command']}` at {found['commit']} on {found['machine']}."
+
+
+SECTIONS: dict[str, Callable[[], str]] = {
+    "figures": hidan,
+    "sources": sources,
+    "speed": speed,
+    "answers": answers,
+    "queries": queries,
+    "suggestions": suggestions,
+    "newcomers": newcomers,
+    "reviews": reviews,
+    "links": links,
+    "linking": linking,
+    "texts": texts,
+    "poolings": poolings,
+    "stream": stream,
+}

@@ -1,0 +1,7 @@
+"""The guide is run."""
+
+from tests.docs.pages import check_page
+
+
+def test_the_guide_shows_what_is_printed() -> None:
+    check_page("docs/guides/what_is_clicked_next.md")

@@ -165,7 +165,7 @@ def test_link_works_at_once(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     assert "no model folder: lexical scores, no probabilities unless posts are labelled" in ran.err
     assert "73 posts, 2 articles; copies of another post: 1" in ran.out and "(and 1 that repeats it)" in ran.out
     rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
-    assert list(rows[0]) == ["id", "text", "likes", "score", "article", "sentence", "copy_of"]
+    assert list(rows[0]) == ["id", "text", "likes", "score", "article", "sentence", "copy_of", "other_language"]
     assert len(rows) == 73 and {row["article"] for row in rows[:12]} == {"ferry", "storm"}
     assert {row["id"].split("-")[0] for row in rows[:13]} == {"ferry", "storm", "again"}
     assert rows[0]["sentence"] in " ".join(f"{article(name).title}\n{article(name).body}" for name in NAMES)
@@ -191,7 +191,9 @@ def test_link_asks_a_folder(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     assert ran.code == 0, ran.err
     assert "probabilities learned from held-out posts" in ran.out
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert [*rows[0]][-4:] == ["probability", "article", "sentence", "copy_of"] and rows[0]["probability"] > 0.5
+    assert [*rows[0]][-5:] == ["probability", "article", "sentence", "copy_of", "other_language"] and rows[0][
+        "probability"
+    ] > 0.5
 
 
 def test_only_new_posts_are_encoded(ensue: Ensue, files: Files, tmp_path: Path) -> None:
@@ -226,6 +228,33 @@ def test_a_review_asks_stops_and_goes_on(ensue: Ensue, files: Files, tmp_path: P
     enough = r"(\d+) of 73 posts read, 2 relevant, at most 0 more: recall at least 1.00; that is enough"
     assert (read := re.search(enough, on.err)) is not None and 20 < int(read[1]) <= 73
     assert len([line for line in place.read_text().splitlines() if '"id"' in line]) == int(read[1])
+
+
+def test_a_list_without_labels_says_where_it_stops_and_what_is_in_other_languages(
+    ensue: Ensue, files: Files, tmp_path: Path
+) -> None:
+    story, bare, out = tmp_path / "story.html", tmp_path / "bare.csv", tmp_path / "out.csv"
+    story.write_text(
+        f"<html><h1>Ferry</h1><p>{article('ferry').body} It is what they said and this was all of it.</html>"
+    )
+    frame = pl.read_csv(files.posts).drop("about")
+    foreign = {"id": "d1", "text": "Das Boot ist voll und die Nacht ist nicht so schön wie sonst", "likes": 0}
+    pl.concat([frame, pl.DataFrame([foreign])]).write_csv(bare)
+    ran = ensue("link", story, bare, "-o", out)
+    assert ran.code == 0, ran.err
+    assert f"{story}: web page; 1 row" in ran.err
+    assert "suggested cut: the list stops being about the story at a score of" in ran.out
+    assert "German, which no article is in: 1 post (d1); words say little of them" in ran.out
+    found = json.loads(ensue("link", story, bare, "--json").out)
+    assert found["other_languages"] == {"German": ["d1"]} and found["cut"] is None
+    cut = found["suggested_cut"]
+    scores = pl.read_csv(out)
+    assert cut["posts"] == (scores["score"] >= cut["cut"]).sum() == 7  # six of the ferry, and the copy of one
+    assert set(scores.filter(pl.col("score") >= cut["cut"])["id"]) == {*(f"ferry-{n}" for n in range(6)), "again"}
+    assert scores.filter(pl.col("other_language") != "")["id"].to_list() == ["d1"]
+    few = tmp_path / "few.csv"
+    frame.head(20).write_csv(few)
+    assert "no cut is suggested: that is known of lists of 30 posts and more" in ensue("link", story, few).out
 
 
 def test_labels_stand_beside_the_posts_by_story(files: Files) -> None:

@@ -6,12 +6,16 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from ensue.cli import show
 from ensue.cli.show_links import cut, share
 from ensue.lines import plural
+from ensue.tasks.link.cut import LEAST, SuggestedCut
 from ensue.tasks.link.measures import AtCut
 from ensue.tasks.link.ranked import EVEN, RankedCorpus
+
+WITHOUT_CUT = f"that is known of lists of {LEAST} posts and more, by best, tfidf or bm25 without an encoder or --learn"
 
 
 def cut_in_words(found: AtCut, what: str) -> str:
@@ -23,6 +27,15 @@ def cut_in_words(found: AtCut, what: str) -> str:
     )
 
 
+def suggested_in_words(found: SuggestedCut) -> str:
+    """Where the list stops, and how sure that is."""
+    return (
+        f"suggested cut: the list stops being about the story at a score of {found.cut:.3f} "
+        f"({plural(found.posts, 'post')}); of ten stories with known labels nine had their best cut between "
+        f"{found.low:.3f} ({plural(found.most, 'post')}) and {found.high:.3f} ({found.least:,})"
+    )
+
+
 def ranked(found: RankedCorpus, k: int) -> None:
     """The best posts of a story, what repeats them below them, and what the even cut catches."""
     rows = found.order[found.copies[found.order] == found.order][:k]
@@ -31,10 +44,11 @@ def ranked(found: RankedCorpus, k: int) -> None:
     copies = found.repeats()
     lines = []
     for rank, row in enumerate(rows.tolist(), 1):
-        value, article, sentence, _ = frame.row(rank - 1)
+        value, article, sentence, _, language = frame.row(rank - 1)
         text = cut(found.posts.texts[row])
         if more := copies.get(row, 0):
             text += f"\n(and {more:,} that {'repeats' if more == 1 else 'repeat'} it)"
+        text += f"\n({language})" if language else ""
         lines.append((str(rank), f"{value:.3f}", text, show.one_line(article), cut(sentence)))
     texts = ("post", "article", "closest sentence")
     show.table(("#", "score" if sure is None else "P", *texts), lines, wraps=texts, title="posts")
@@ -42,6 +56,13 @@ def ranked(found: RankedCorpus, k: int) -> None:
         f"{plural(len(found.posts), 'post')}, {plural(len(found.articles), 'article')}; copies of another post: "
         f"{sum(copies.values()):,}"
     )
+    for language, ids in other_languages(found).items():
+        some = ", ".join(map(show.one_line, ids[:3])) + (", …" if len(ids) > 3 else "")
+        show.line(f"{language}, which no article is in: {plural(len(ids), 'post')} ({some}); words say little of them")
+    if found.suggested is not None:
+        show.line(suggested_in_words(found.suggested))
+    elif sure is None:
+        show.line(f"no cut is suggested: {WITHOUT_CUT}")
     if sure is not None:
         show.line(f"probabilities {found.source}; {plural(int((sure >= EVEN).sum()), 'post')} at P of at least .5")
     if found.cut is not None and found.labels is not None:
@@ -49,6 +70,13 @@ def ranked(found: RankedCorpus, k: int) -> None:
         if found.labels.learned:
             how = f"of which the model learned {found.labels.learned:,} of {found.labels.story:,}, "
         show.line(f"at P = .5, by the labels of this file, {how}{cut_in_words(found.cut, 'post')}")
+
+
+def other_languages(found: RankedCorpus) -> dict[str, list[str]]:
+    """Ids of the posts by the language that no article is in, the commonest first."""
+    frame = pl.DataFrame({"language": found.languages, "id": found.posts.ids}).filter(pl.col("language") != "")
+    grouped = frame.group_by("language", maintain_order=True).agg("id").sort(pl.col("id").list.len(), descending=True)
+    return dict(grouped.iter_rows())
 
 
 def ranked_json(found: RankedCorpus, k: int) -> dict[str, Any]:
@@ -66,6 +94,8 @@ def ranked_json(found: RankedCorpus, k: int) -> dict[str, Any]:
         "repeat_another": sum(copies.values()),
         "probabilities": found.source or None,
         "cut": asdict(found.cut) if found.cut is not None else None,
+        "suggested_cut": asdict(found.suggested) if found.suggested is not None else None,
+        "other_languages": other_languages(found),
         "labels": asdict(found.labels) if found.labels is not None else None,
         "best": best,
     }
@@ -76,7 +106,7 @@ def asked(found: RankedCorpus, row: int) -> None:
     frame = found.table_of(np.array([row]))
     show.line("")
     show.line(found.posts.texts[row])
-    value, article, sentence, _ = frame.row(0)
+    value, article, sentence, *_ = frame.row(0)
     title = found.articles.titles[int(found.columns[row])]
     show.line(
         f"  {value:.3f}  {article}{f' ({cut(title)})' if title else ''}{f': {cut(sentence)}' if sentence else ''}"

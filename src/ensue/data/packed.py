@@ -24,7 +24,14 @@ RATIO = 64
 """How many times its own size a packed file may unpack to; logs come to 5 to 20."""
 _ALWAYS = 16 * 2**20
 _STEP = 2**20
+SUFFIXES = (".gz", ".xz", ".zst")
 MAGIC: Mapping[bytes, str] = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zst"}
+
+
+def ending(path: Path) -> str:
+    """``.csv`` of ``clicks.csv.gz``, in lower case."""
+    name = path.with_suffix("") if path.suffix.lower() in SUFFIXES else path
+    return name.suffix.lower()
 
 
 class Opening(TypedDict, total=False):

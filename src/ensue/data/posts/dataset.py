@@ -17,6 +17,7 @@ from ensue.data.histories import Index, offsets_of, ranges
 from ensue.data.markup import only_links, strip_markup
 from ensue.data.originals import extended, nothing
 from ensue.data.packed import Opening
+from ensue.data.posts.documents import read_document
 from ensue.data.posts.formats import ARTICLE_ROLES, POST_ROLES, flat_posts, read_post_rows
 from ensue.data.posts.platforms import is_json
 from ensue.data.report import ReadReport, Source
@@ -267,7 +268,8 @@ def read_articles(
     """Read articles; see :func:`read_posts`.
 
     Args:
-        path: CSV, TSV, Excel, Parquet, JSON Lines or JSON, plain or packed; a body may be a list of paragraphs.
+        path: CSV, TSV, Excel, Parquet, JSON Lines or JSON, plain or packed; a body may be a list of paragraphs. Or one
+            article, as plain text (``.txt``, ``.md``) or as a web page (``.html``).
         columns: ``body``, ``id``, ``title`` and ``summary`` to names, where those do not speak for themselves. A
             summary (a lead, the claim that is checked) becomes the first paragraph of the body.
         opening: ``encoding``, ``sheet`` and ``max_unpacked``, see :class:`~ensue.data.packed.Opening`.
@@ -279,7 +281,8 @@ def read_articles(
     with answering(path):
         options = ReadOptions(columns=columns or {}, **opening)
         content = options.open(path)
-        return _articles(path, content, read_post_rows(content, options.columns, ARTICLE_ROLES))
+        rows = read_document(content, options, ARTICLE_ROLES) or read_post_rows(content, options.columns, ARTICLE_ROLES)
+        return _articles(path, content, rows)
 
 
 def _articles(path: str | Path, content: Content, rows: Table) -> tuple[Articles, PostsReport]:

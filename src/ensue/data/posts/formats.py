@@ -109,7 +109,7 @@ def read_post_rows(content: Content, stated: Mapping[str, str], roles: Roles, *,
         raise DataError(f"{content.path}: has one line, a header at best; give a header and a row for each text")
     if content.parquet and any(content.schema()[name].is_nested() for name in find(content.names())[0].values()):
         return _nested_parquet(content, find)
-    if not stated and (given := _headless(content, roles)):
+    if not stated and (given := collection_of(content, roles)):
         delimited = Delimited(content, "\t", quoted=is_quoted(content), given=given)
         table = read_delimited(delimited, find(given)[0], (f"no header: the columns are read as {', '.join(given)}",))
         return replace(table, originals=partial(delimited.whole, [*given])).filled(content.path, "text", every=every)
@@ -119,7 +119,7 @@ def read_post_rows(content: Content, stated: Mapping[str, str], roles: Roles, *,
     return replace(table, layout=collector_of(content.names()) or table.layout)
 
 
-def _headless(content: Content, roles: Roles) -> tuple[str, ...]:
+def collection_of(content: Content, roles: Roles) -> tuple[str, ...]:
     """The columns of ``id TAB text`` and the like, as collections and queries are published; empty for other tables.
 
     No name of the first line is known, ids hold no space, and of every line the last field does.

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ensue.data.packed import is_pattern
+from ensue.data.packed import SUFFIXES, ending, is_pattern
 from ensue.data.sequences.rows import Rows, find_roles, holds_lists, layout_of, read_rows
 from ensue.data.table import ReadOptions, Table, skipped
 from ensue.errors import DataError
@@ -21,7 +21,6 @@ from ensue.lines import listed, plural
 
 KNOWN = (".parquet", ".pq", ".csv", ".tsv", ".jsonl", ".ndjson", ".inter", ".txt", ".dat", ".log")
 """Endings of the files that are read of a folder; each may be packed."""
-_PACKED = (".gz", ".xz", ".zst")
 _SHOWN = 3
 
 
@@ -64,7 +63,7 @@ def files_of(path: Path) -> list[Path]:
             raise DataError(f"{path}: no file has such a name; check the pattern")
         return fitting
     inside = sorted(found for found in path.rglob("*") if found.is_file() and _visible(found.relative_to(path)))
-    logs = [found for found in inside if _ending(found) in KNOWN]
+    logs = [found for found in inside if ending(found) in KNOWN]
     if not logs:
         holds = listed((str(found.relative_to(path)) for found in inside[:_SHOWN]), _SHOWN) if inside else "nothing"
         raise DataError(
@@ -189,14 +188,8 @@ def _texts(frame: pl.DataFrame) -> pl.DataFrame:
 
 def packed(path: Path) -> bool:
     """Whether a name ends as packed files do."""
-    return path.suffix.lower() in _PACKED
+    return path.suffix.lower() in SUFFIXES
 
 
 def _visible(inside: Path) -> bool:
     return not any(part.startswith((".", "_")) for part in inside.parts)
-
-
-def _ending(path: Path) -> str:
-    """``.csv`` of ``clicks.csv.gz``."""
-    name = path.with_suffix("") if packed(path) else path
-    return name.suffix.lower()

@@ -6,7 +6,7 @@ an earlier one are grouped under the best ranked of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from ensue.data.histories import Index
 from ensue.data.near_copies import near_copies
 from ensue.data.posts import Articles, Posts
 from ensue.metrics import Floats
+from ensue.tasks.link.cut import SuggestedCut, suggested_cut
 from ensue.tasks.link.encode import joined
 from ensue.tasks.link.folds import folds_of
 from ensue.tasks.link.infer import similarities
@@ -24,13 +25,14 @@ from ensue.tasks.link.review.reranker import Reranker
 from ensue.tasks.link.scores import scores_of
 from ensue.tasks.link.state import LinkState
 from ensue.tasks.link.train import training_hashes
+from ensue.text.languages import other_languages
 from ensue.text.lexical import Lexical
 from ensue.text.sentences import sentences
 from ensue.text.sparse import SparseRows
 
 SHOWN = 1000
 """Posts from the best down whose sentence is looked for; below that the reader has long stopped."""
-COLUMNS = ("probability", "article", "sentence", "copy_of")
+COLUMNS = ("probability", "article", "sentence", "copy_of", "other_language")
 """What the output has beside the input's columns; ``score`` where there are no probabilities."""
 EVEN = 0.5
 
@@ -63,6 +65,9 @@ class RankedCorpus:
         cut: what a probability of one half catches, where posts have labels and probabilities differ.
         source: where the probabilities come from, for people.
         labels: what the labels of the file are to all this; ``None`` where none tells one post from another.
+        suggested: where the list stops being about the story, told from the scores; ``None`` where probabilities say
+            it, or where it cannot be told.
+        languages: (posts,) the language of each post that is in none of the articles', empty for all others.
     """
 
     articles: Articles
@@ -75,9 +80,11 @@ class RankedCorpus:
     cut: AtCut | None
     source: str
     labels: FileLabels | None = None
+    suggested: SuggestedCut | None = None
+    languages: pl.Series = field(default_factory=lambda: pl.Series(dtype=pl.String))
 
     def table(self, num: int | None = None) -> pl.DataFrame:
-        """The best posts as the four columns: probability (or score), article, sentence, copy_of."""
+        """The best posts as the columns of ``COLUMNS``; ``score`` is the first where nothing is probable."""
         return self.table_of(self.order[:num])
 
     def repeats(self) -> dict[int, int]:
@@ -86,7 +93,7 @@ class RankedCorpus:
         return {post: num - 1 for post, num in zip(best.tolist(), counts.tolist(), strict=True) if num > 1}
 
     def table_of(self, rows: Index) -> pl.DataFrame:
-        """The four columns of some posts."""
+        """The columns of ``COLUMNS`` of some posts."""
         name, values = ("score", self.scores) if self.probabilities is None else (COLUMNS[0], self.probabilities)
         copies = [
             self.posts.ids[copy] if copy != row else ""
@@ -98,11 +105,12 @@ class RankedCorpus:
                 COLUMNS[1]: self.articles.ids.gather(self.columns[rows]),
                 COLUMNS[2]: self._sentences(rows[:SHOWN]) + [""] * max(0, len(rows) - SHOWN),
                 COLUMNS[3]: copies,
+                COLUMNS[4]: self.languages.gather(rows) if len(self.languages) else [""] * len(rows),
             }
         )
 
     def written(self, *, flat: bool = False) -> pl.DataFrame:
-        """All columns of the posts' file (of JSON, if ``flat``, its fields as columns) and the four, best first."""
+        """All columns of the posts' file (of JSON, if ``flat``, its fields as columns) and ours, best first."""
         return self.posts.select(self.order).beside(self.table(), flat)
 
     def review_start(self) -> tuple[Floats, SparseRows]:
@@ -134,7 +142,15 @@ class RankedCorpus:
         copies = _copies(order, self.copies)
         source = f"after {len(read):,} labels, {int(labels.sum()):,} of them yes"
         return replace(
-            self, scores=odds, order=order, probabilities=sure, copies=copies, source=source, cut=None, labels=None
+            self,
+            scores=odds,
+            order=order,
+            probabilities=sure,
+            copies=copies,
+            source=source,
+            cut=None,
+            labels=None,
+            suggested=None,
         )
 
     def _sentences(self, rows: Index) -> list[str]:
@@ -166,16 +182,20 @@ def rank(state: LinkState, articles: Articles, posts: Posts, *, grouped: bool = 
     if labels is not None and labels.taught:
         calibration, source = calibrate(scores, related), "learned from the labels of this file"
     groups = near_copies(posts.texts) if grouped and len(posts) else np.arange(len(posts))
-    copies = _copies(order, groups)
+    copies, languages = _copies(order, groups), other_languages(posts.texts, articles.texts)
     if calibration is None:
-        return RankedCorpus(articles, posts, order, scores, columns, None, copies, None, "", labels)
+        lexical = state.model is None and not state.learned_scale
+        suggested = suggested_cut(scores, state.model_name) if lexical else None
+        none = (None, copies, None, "", labels)
+        return RankedCorpus(articles, posts, order, scores, columns, *none, suggested, languages)
     sure, cut = calibration.probabilities(scores), None
     if not calibration.slope:
         source += f"; they are flat, {sure[0]:.2f} for every post, because labels do not rise with scores"
     elif labels is not None:
         counted = cross_fitted(scores, related, folds_of(posts, related, state.seed)) if labels.taught else sure
         cut = _at_cut(counted >= EVEN, columns, articles, posts, calibration)
-    return RankedCorpus(articles, posts, order, scores, columns, sure, copies, cut, source, labels)
+    known = (sure, copies, cut, source, labels)
+    return RankedCorpus(articles, posts, order, scores, columns, *known, languages=languages)
 
 
 def labels_of(state: LinkState, articles: Articles, posts: Posts) -> FileLabels | None:

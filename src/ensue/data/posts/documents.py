@@ -1,0 +1,161 @@
+"""An article that is a whole file: plain text, or a web page as a browser saves it.
+
+Of a page the article is read: the longest ``article`` element, else ``main``, else all that is no menu, form or script.
+Its title is the one that the page states for others (``og:title``), else the first ``h1``, else the window's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import polars as pl
+
+from ensue.data.files import Content
+from ensue.data.packed import ending
+from ensue.data.posts.formats import collection_of
+from ensue.data.posts.platforms import is_json
+from ensue.data.roles import Roles
+from ensue.data.table import ReadOptions, Table
+
+_PROSE = (".txt", ".text", ".md")
+_PAGES = (".html", ".htm", ".xhtml")
+_OPENING = re.compile(r"(?is)\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html)\b")
+_CHARSET = re.compile(r"""(?i)<meta[^>]+charset\s*=\s*["']?([\w.:-]+)""")
+_TITLE = 200
+"""Characters of a first line, with an empty one after it, that is a title."""
+_NO_TEXT = "script style noscript svg template nav footer aside form button select iframe"
+_BREAKS = """address article blockquote br dd div dl dt figcaption figure h1 h2 h3 h4 h5 h6 header hr li main ol p pre
+section table td th tr ul"""
+_SILENT, _BREAKING = frozenset(_NO_TEXT.split()), frozenset(_BREAKS.split())
+_LEAST = 0.2
+"""Share of a page's words that its longest ``article`` must hold to be the one: others are teasers."""
+
+
+def is_page(content: Content) -> bool:
+    """Whether a file is a web page, by its first element or its name."""
+    if content.parquet or content.json:
+        return False
+    return ending(content.path) in _PAGES or _OPENING.match("\n".join(content.head(20))) is not None
+
+
+def read_document(content: Content, options: ReadOptions, roles: Roles) -> Table | None:
+    """The one article of a file as a table of one row; ``None`` where the file is a table already.
+
+    Args:
+        content: the file.
+        options: as it was opened; with columns that were stated, a text is a table.
+        roles: those of articles.
+
+    Raises:
+        DataError: bytes that are no text.
+        SettingError: a page names an encoding that is not known.
+    """
+    if is_page(content):
+        charset = _CHARSET.search("\n".join(content.head(50)))
+        if charset is not None and not options.encoding and charset[1].lower() not in ("utf-8", "utf8"):
+            content = replace(options, encoding=charset[1]).open(content.path)
+        page = _Page()
+        page.feed(_text(content))
+        page.close()
+        return _table(content, "web page", page.title, page.body)
+    if ending(content.path) not in _PROSE or options.columns or not _is_prose(content, roles):
+        return None
+    lines = _text(content).strip().split("\n")
+    titled = len(lines) > 2 and not lines[1].strip() and len(lines[0]) <= _TITLE
+    title = lines[0].lstrip("# ").strip() if titled else ""
+    return _table(content, "plain text", title, "\n".join(lines[2:] if titled else lines))
+
+
+def _is_prose(content: Content, roles: Roles) -> bool:
+    """Whether a text is none of the tables that may stand under such a name."""
+    if content.parquet or is_json(content) or collection_of(content, roles):
+        return False
+    known = {word for words in roles.known.values() for word in words}
+    names = content.head(1)[0].split(content.separator)
+    return not known & {roles.plain(name) for name in names}
+
+
+def _text(content: Content) -> str:
+    return "".join(line.replace("\r\n", "\n") for _, line in content.lines())
+
+
+def _table(content: Content, layout: str, title: str, body: str) -> Table:
+    name = content.path.name.split(".")[0] or content.path.name
+    frame = pl.DataFrame({"id": [name], "title": [title], "body": [body]})
+    notes = (f"one article{f', {title!r}' if title else ''}, of {len(body.split()):,} words",)
+    return Table(layout, frame, lambda row: str(content.path), {}, notes)
+
+
+class _Page(HTMLParser):
+    """Pieces of text, each with the number of the article it stands in and whether it stands in ``main``."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self._pieces: list[tuple[str, int, bool]] = []
+        self._titles = {"og": "", "h1": "", "title": ""}
+        self._open: list[str] = []
+        self._articles = 0
+
+    @property
+    def title(self) -> str:
+        """What the page is called."""
+        return next((title for text in self._titles.values() if (title := " ".join(text.strip("\0").split()))), "")
+
+    @property
+    def body(self) -> str:
+        """The article, a line a paragraph, without its title."""
+        whole = _lines(text for text, _, _ in self._pieces)
+        articles = [
+            _lines(text for text, at, _ in self._pieces if at == number + 1) for number in range(self._articles)
+        ]
+        longest = max(articles, key=len, default="")
+        inside = _lines(text for text, _, main in self._pieces if main)
+        found = longest if len(longest) >= _LEAST * len(whole) and longest else inside or whole
+        first, _, rest = found.partition("\n")
+        return rest if rest and first == self.title else found
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "meta":
+            given = dict(attrs)
+            if given.get("property") == "og:title" and not self._titles["og"]:
+                self._titles["og"] = given.get("content") or ""
+        if tag == "article" and "article" not in self._open:
+            self._articles += 1
+        if tag in _SILENT or tag in ("article", "main", "h1", "title"):
+            self._open.append(tag)
+        if tag in _BREAKING:
+            self._add("\n")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self._open:  # and what was left open within it
+            while self._open.pop() != tag:
+                pass
+            if tag == "h1":
+                self._titles["h1"] += "\0"  # the first one is whole
+        if tag in _BREAKING:
+            self._add("\n")
+
+    def handle_data(self, data: str) -> None:
+        data = data.replace("\n", " ")
+        if "title" in self._open and "svg" not in self._open:
+            self._titles["title"] += data
+        elif "h1" in self._open and not self._titles["h1"].endswith("\0"):
+            self._titles["h1"] += data
+            self._add(data)
+        elif not _SILENT & {*self._open}:
+            self._add(data)
+
+    def _add(self, text: str) -> None:
+        self._pieces.append((text, self._articles if "article" in self._open else 0, "main" in self._open))
+
+
+def _lines(pieces: Iterable[str]) -> str:
+    lines = (" ".join(line.split()) for line in "".join(pieces).split("\n"))
+    return "\n".join(line for line in lines if line)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -218,7 +221,10 @@ def test_a_review_asks_stops_and_goes_on(ensue: Ensue, files: Files, tmp_path: P
     place = tmp_path / "labels.jsonl"
     ran = ensue("link", files.story, files.posts, "--review", "--labels", place, stdin="y\nmaybe\nn\ny\nq\n")
     assert ran.code == 0, ran.err
-    assert "y, n or q?" in ran.out and "3 of 73 posts read, 2 relevant; nothing can be said of recall yet" in ran.err
+    assert (
+        "y, n, ? (unsure), u (undo) or q?" in ran.out
+        and "3 of 73 posts read, 2 relevant; nothing can be said of recall yet" in ran.err
+    )
     assert "stopped before the target; the same command goes on" in ran.err
     kept = [json.loads(line) for line in place.read_text().splitlines()]
     assert [own["relevant"] for own in kept] == [True, False, True]
@@ -228,6 +234,49 @@ def test_a_review_asks_stops_and_goes_on(ensue: Ensue, files: Files, tmp_path: P
     enough = r"(\d+) of 73 posts read, 2 relevant, at most 0 more: recall at least 1.00; that is enough"
     assert (read := re.search(enough, on.err)) is not None and 20 < int(read[1]) <= 73
     assert len([line for line in place.read_text().splitlines() if '"id"' in line]) == int(read[1])
+
+
+def test_a_review_takes_back_leaves_open_and_counts(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    place, out = tmp_path / "labels.jsonl", tmp_path / "out.csv"
+    review = ("link", files.story, files.posts, "--review", "--labels", place, "-o", out)
+    # Undone, the post is asked about again at once, and then the one that stood there.
+    ran = ensue(*review, "--by", "ana", stdin="y\n?\nu\nn\ny\nq\n")
+    assert ran.code == 0, ran.err
+    assert "0 of 73 read: 0 yes, 0 no, 0 unsure" in ran.out
+    assert "2 of 73 read: 1 yes, 0 no, 1 unsure; ana 2" in ran.out
+    assert "3 of 73 read: 2 yes, 1 no, 0 unsure; ana 3" in ran.out
+    first, second, third = ran_ids = [row["id"] for row in map(json.loads, place.read_text().splitlines())][:3]
+    assert second == third and "nothing of yours" not in ran.out, ran_ids
+    # Another day the last label can still be taken back; unsure posts count as missed.
+    ran = ensue(*review, "--by", "ana", stdin="u\n?\nq\n")
+    assert "3 of 73 posts read, 1 relevant, 1 unsure; nothing can be said of recall yet" in ran.err
+    # A second person is asked about the open one, and about all that another one labelled with --overlap 1.
+    ran = ensue(*review, "--by", "bo", "--overlap", "1", stdin="n\ny\ny\nu\ny\nq\n")
+    assert ran.code == 0, ran.err
+    assert "ana says yes: you disagree" in ran.out and "ana says no: you disagree" in ran.out
+    assert "2 posts with two labels or more, 0 seen alike; Krippendorff's alpha -0.50" in ran.out
+    assert "disagreements, 2 of 2; who has not labelled them is asked" in ran.out
+    rows = {row["id"]: row["reviewed"] for row in csv.DictReader(out.read_text().splitlines())}
+    assert rows[first] == "ana: yes, bo: no" and sum(map(bool, rows.values())) == 3
+    ran = ensue(*review, "--by", "cy", stdin="u\nq\n")
+    assert "nothing of yours is left to undo" in ran.out
+
+
+def test_two_people_at_one_queue_share_the_work(files: Files, tmp_path: Path) -> None:
+    place, wait = tmp_path / "labels.jsonl", "import sys, ensue.cli; ensue.cli.main()"
+    command = [sys.executable, "-c", wait, "link", files.story, files.posts, "--review", "--labels", place, "--by"]
+    answers = "".join("y\n" if number < 5 else "n\n" for number in range(80))
+
+    def person(name: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*map(str, command), name], input=answers, capture_output=True, text=True, timeout=120, check=True
+        )
+
+    with ThreadPoolExecutor(2) as pool:
+        said = [done.stdout for done in pool.map(person, ("ana", "bo"))]
+    rows = [row for row in map(json.loads, place.read_text().splitlines()) if "id" in row]
+    assert len({row["id"] for row in rows}) == len(rows) > 20, "a post was asked of both"
+    assert {row["by"] for row in rows} == {"ana", "bo"} and "who said what" in said[0] + said[1]
 
 
 def test_a_list_without_labels_says_where_it_stops_and_what_is_in_other_languages(

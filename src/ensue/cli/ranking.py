@@ -1,24 +1,19 @@
-"""What ``link`` does: rank the posts of a file for a story, and review them at the terminal."""
+"""What ``link`` does: rank the posts of a file for a story."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
 from ensue.cli import show, show_ranked, writing
 from ensue.cli.options import Reading
+from ensue.cli.reviewing import review_posts
 from ensue.data.posts import Corpus, read_corpus
 from ensue.lines import plural
 from ensue.tasks.link.predictor import LinkPredictor
-from ensue.tasks.link.ranked import SHOWN, RankedCorpus, labels_of, rank
-from ensue.tasks.link.review.labels import Labels, labels_file
-from ensue.tasks.link.review.review import review as review_posts
+from ensue.tasks.link.ranked import SHOWN, labels_of, rank
 from ensue.tasks.link.sync import index_of, sync
 from ensue.text.encoder import Encoder
 
@@ -33,6 +28,8 @@ def rank_posts(
     output: Path | None,
     review: bool,
     labels: Path | None,
+    by: str,
+    overlap: float,
     reading: Reading,
     *,
     learn: bool,
@@ -49,7 +46,7 @@ def rank_posts(
     with _encoding(predictor):
         found = rank(predictor, corpus.articles, corpus.posts)
     if review:
-        found = _review(found, posts, labels)
+        found = review_posts(found, posts, labels, by, overlap)
     if as_json:
         show.put_json(show_ranked.ranked_json(found, k))
     else:
@@ -105,35 +102,3 @@ def _encoding(predictor: LinkPredictor) -> Iterator[None]:
     with show.counted("texts encoded") as predictor.model.follow:
         yield
     predictor.model.follow = None
-
-
-def _review(found: RankedCorpus, posts: Path, place: Path | None) -> RankedCorpus:
-    """Ask, a post at a time, until the target is reached or the reader stops; every answer is kept at once."""
-    kept = Labels(place or labels_file(posts, found.articles))
-    show.remark(f"labels: {kept.path}{f' ({len(kept.given):,} so far)' if kept.given else ''}")
-    show.remark("y: belongs to the story, n: does not, q: stop; the same command goes on")
-    progress = None
-    start, rows = found.review_start()
-    for progress in review_posts(
-        start, rows, lambda asked: _ask(found, asked, kept), labels=kept.of(found.posts), looks=kept.looks
-    ):
-        if progress.left_at_most is not None and progress.labelled < progress.posts:
-            kept.look()
-        show.remark(progress.sentence)
-    if progress is not None and not progress.reached:
-        show.remark("stopped before the target; the same command goes on")
-    return found.reviewed(start, rows, *kept.of(found.posts))
-
-
-def _ask(found: RankedCorpus, asked: npt.NDArray[np.int64], kept: Labels) -> npt.NDArray[np.bool_]:
-
-    given: list[bool] = []
-    for row in asked.tolist():
-        show_ranked.asked(found, row)
-        while (word := (sys.stdin.readline() or "q").strip().lower()) not in ("y", "yes", "n", "no", "q", "quit"):
-            show_ranked.again()
-        if word[0] == "q":
-            break
-        given.append(word[0] == "y")
-        kept.add(found.posts.ids[row], given[-1])
-    return np.array(given, bool)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from ensue.cli import show
@@ -44,7 +43,7 @@ def ranked(found: RankedCorpus, k: int) -> None:
     copies = found.repeats()
     lines = []
     for rank, row in enumerate(rows.tolist(), 1):
-        value, article, sentence, _, language = frame.row(rank - 1)
+        value, article, sentence, _, language, *_ = frame.row(rank - 1)
         text = cut(found.posts.texts[row])
         if more := copies.get(row, 0):
             text += f"\n(and {more:,} that {'repeats' if more == 1 else 'repeat'} it)"
@@ -99,21 +98,3 @@ def ranked_json(found: RankedCorpus, k: int) -> dict[str, Any]:
         "labels": asdict(found.labels) if found.labels is not None else None,
         "best": best,
     }
-
-
-def asked(found: RankedCorpus, row: int) -> None:
-    """One post of a review, with the article that suits it best."""
-    frame = found.table_of(np.array([row]))
-    show.line("")
-    show.line(found.posts.texts[row])
-    value, article, sentence, *_ = frame.row(0)
-    title = found.articles.titles[int(found.columns[row])]
-    show.line(
-        f"  {value:.3f}  {article}{f' ({cut(title)})' if title else ''}{f': {cut(sentence)}' if sentence else ''}"
-    )
-    show.out.print("  y/n/q? ", end="", markup=False, highlight=False)
-
-
-def again() -> None:
-    """Asked for another answer."""
-    show.out.print("  y, n or q? ", end="", markup=False, highlight=False)

@@ -6,6 +6,7 @@ an earlier one are grouped under the best ranked of them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -35,6 +36,7 @@ SHOWN = 1000
 COLUMNS = ("probability", "article", "sentence", "copy_of", "other_language")
 """What the output has beside the input's columns; ``score`` where there are no probabilities."""
 EVEN = 0.5
+_SAID = {1: "yes", 0: "no", -1: "unsure"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class RankedCorpus:
         suggested: where the list stops being about the story, told from the scores; ``None`` where probabilities say
             it, or where it cannot be told.
         languages: (posts,) the language of each post that is in none of the articles', empty for all others.
+        said: after a review, number of a post -> reader -> 1 for yes, 0 for no, -1 for unsure.
     """
 
     articles: Articles
@@ -82,6 +85,7 @@ class RankedCorpus:
     labels: FileLabels | None = None
     suggested: SuggestedCut | None = None
     languages: pl.Series = field(default_factory=lambda: pl.Series(dtype=pl.String))
+    said: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
     def table(self, num: int | None = None) -> pl.DataFrame:
         """The best posts as the columns of ``COLUMNS``; ``score`` is the first where nothing is probable."""
@@ -99,7 +103,7 @@ class RankedCorpus:
             self.posts.ids[copy] if copy != row else ""
             for row, copy in zip(rows.tolist(), self.copies[rows].tolist(), strict=True)
         ]
-        return pl.DataFrame(
+        frame = pl.DataFrame(
             {
                 name: values[rows],
                 COLUMNS[1]: self.articles.ids.gather(self.columns[rows]),
@@ -108,6 +112,11 @@ class RankedCorpus:
                 COLUMNS[4]: self.languages.gather(rows) if len(self.languages) else [""] * len(rows),
             }
         )
+        if not self.said:
+            return frame
+        said = [self.said.get(row, {}) for row in rows.tolist()]
+        told = [", ".join(f"{reader}: {_SAID[own]}" for reader, own in by.items()) for by in said]
+        return frame.with_columns(reviewed=pl.Series(told, dtype=pl.String))
 
     def written(self, *, flat: bool = False) -> pl.DataFrame:
         """All columns of the posts' file (of JSON, if ``flat``, its fields as columns) and ours, best first."""
@@ -124,7 +133,14 @@ class RankedCorpus:
             odds = np.log(sure / (1 - sure))
         return odds, lexical.rows(self.posts.texts)
 
-    def reviewed(self, start: Floats, rows: SparseRows, read: Index, labels: npt.NDArray[np.bool_]) -> RankedCorpus:
+    def reviewed(
+        self,
+        start: Floats,
+        rows: SparseRows,
+        read: Index,
+        labels: npt.NDArray[np.bool_],
+        said: Mapping[int, Mapping[str, int]] | None = None,
+    ) -> RankedCorpus:
         """The same posts ranked anew by the labels of a review; those that were read are sure.
 
         Args:
@@ -132,9 +148,10 @@ class RankedCorpus:
             rows: of :meth:`review_start`.
             read: numbers of the labelled posts.
             labels: whether each belongs to the story.
+            said: by whom what was said, those who were unsure among them.
         """
         if not len(read):
-            return self
+            return replace(self, said=said or {})
         odds = Reranker(start, rows).odds(read, labels).copy()
         odds[read] = np.where(labels, np.inf, -np.inf)
         sure = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
@@ -151,6 +168,7 @@ class RankedCorpus:
             cut=None,
             labels=None,
             suggested=None,
+            said=said or {},
         )
 
     def _sentences(self, rows: Index) -> list[str]:

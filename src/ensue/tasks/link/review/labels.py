@@ -1,20 +1,29 @@
-"""Labels of a review in a file that grows: a line a label, so that a review can stop anywhere and go on."""
+"""Labels of a review in a file that grows: a line a label and whose it is, so that a review may stop and go on.
+
+Several people may label into one file at the same time, each in a process of their own. A line is written under a lock;
+a post that somebody looks at is claimed by a lock on its own place in ``.NAME.lock``, which ends with the process at
+the latest, so that nobody else is shown it. What somebody said last counts; of several people the majority.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
-from ensue.data.histories import Index
-from ensue.data.posts import Articles, Posts
+from ensue.data.posts import Articles
 from ensue.errors import DataError
 
+YES, NO, UNSURE = 1, 0, -1
+"""What is said of a post; in the file ``true``, ``false`` and ``null``."""
 _EXAMPLE = '{"id": "p1", "relevant": true}'
+_SAID = {True: YES, False: NO, None: UNSURE}
+_WRITTEN = {said: written for written, said in _SAID.items()}
 
 
 def labels_file(posts: Path, articles: Articles) -> Path:
@@ -28,71 +37,192 @@ class Labels:
 
     Args:
         path: read if it is there, and written to its end.
+        reader: who labels.
 
     Raises:
-        DataError: a line that is no label.
+        DataError: a line that is no label, or a place that cannot be written.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.given: dict[str, bool] = {}
+    def __init__(self, path: Path, reader: str = "") -> None:
+        self.path, self.reader = path, reader
+        self.given: dict[str, dict[str, int]] = {}
+        """Id -> reader -> what they said last."""
+        self.mine: list[str] = []
+        """Ids that this reader labelled, in the order they did."""
         self.looks = 0
-        """Looks at audits that were taken, which used up part of the review's chance of error."""
-        if not path.exists():
-            return
+        """Looks at audits that anybody took, which used up part of the review's chance of error."""
+        self._end = self._number = 0
         try:
-            lines = path.read_text(encoding="utf-8").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"{path}: cannot be read ({error}); name another file with --labels") from error
-        whole = lines[:-1]  # a line that a kill cut short has no end
-        for number, line in enumerate(whole, 1):
+            place = path.with_name(f".{path.name}.lock")
+            # One descriptor for all: closing another one of the same file would let go of every claim.
+            self._lock = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        with self._locked():
+            if path.exists() and (whole := self._bytes()) and not whole.endswith(b"\n"):
+                os.truncate(path, whole.rfind(b"\n") + 1)  # a line that a kill cut short has no end
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take in what was written since.
+
+        Raises:
+            DataError: a line that is no label.
+        """
+        if not self.path.exists():
+            return
+        new = self._bytes(self._end)
+        new = new[: new.rfind(b"\n") + 1]
+        self._end += len(new)
+        try:
+            lines = new.decode("utf-8").split("\n")[:-1]
+        except UnicodeDecodeError as error:
+            raise DataError(f"{self.path}: cannot be read ({error}); name another file with --labels") from error
+        for line in lines:
+            self._number += 1
             if line.strip():
-                self._take(line, f"{path}:{number}")
-        if lines[-1]:
-            path.write_text("".join(f"{line}\n" for line in whole), encoding="utf-8")
+                self._take(line, f"{self.path}:{self._number}")
 
-    def of(self, posts: Posts) -> tuple[Index, npt.NDArray[np.bool_]]:
-        """Which of some posts are labelled, and how."""
-        labelled = [(row, self.given[name]) for row, name in enumerate(posts.ids) if name in self.given]
-        return np.array([row for row, _ in labelled], np.int64), np.array([own for _, own in labelled], bool)
+    def verdict(self, name: str) -> int | None:
+        """What is known of a post: what most who are sure say, ``UNSURE`` where as many say the one as the other.
 
-    def add(self, name: str, relevant: bool) -> None:
+        ``None`` where nobody labelled it, and where this reader may still settle what others left open.
+        """
+        said = self.given.get(name)
+        if not said:
+            return None
+        counts = Counter(said.values())
+        if counts[YES] != counts[NO]:
+            return YES if counts[YES] > counts[NO] else NO
+        return UNSURE if self.reader in said else None
+
+    def add(self, name: str, said: int) -> None:
         """Keep a label; it is on the disk when this returns.
 
         Raises:
             DataError: the file cannot be written.
         """
-        self.given[name] = relevant
-        self._append({"id": name, "relevant": relevant})
+        self._append({"id": name, "relevant": _WRITTEN[said], "by": self.reader})
 
-    def look(self) -> None:
-        """Note a look at an audit.
+    def undo(self) -> str | None:
+        """Take the latest label of this reader back; the id of the post, or ``None`` where there is none.
 
         Raises:
             DataError: the file cannot be written.
         """
-        self.looks += 1
-        self._append({"look": self.looks})
+        if not self.mine:
+            return None
+        name = self.mine[-1]
+        self._append({"id": name, "undo": True, "by": self.reader})
+        return name
+
+    def look(self) -> int:
+        """Note a look at an audit; how many anybody had taken before.
+
+        Raises:
+            DataError: the file cannot be written.
+        """
+        with self._locked():
+            self.refresh()
+            before = self.looks
+            self._write({"look": before + 1})
+        return before
+
+    def claim(self, name: str) -> bool:
+        """Whether nobody else is shown the post now; until :meth:`release` nobody else will be."""
+        try:
+            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _place(name))
+        except OSError:
+            return False
+        return True
+
+    def release(self, name: str) -> None:
+        """Let others be shown the post."""
+        fcntl.lockf(self._lock, fcntl.LOCK_UN, 1, _place(name))
+
+    def close(self) -> None:
+        """Let go of all claims."""
+        os.close(self._lock)
+
+    def counts(self) -> dict[str, Counter[int]]:
+        """Reader -> how often they said what."""
+        found: dict[str, Counter[int]] = {}
+        for said in self.given.values():
+            for reader, own in said.items():
+                found.setdefault(reader, Counter())[own] += 1
+        return found
+
+    def disagreements(self) -> dict[str, dict[str, int]]:
+        """Posts of which somebody says yes and somebody no: id -> reader -> what they said."""
+        return {name: said for name, said in self.given.items() if {YES, NO} <= set(said.values())}
+
+    def agreement(self) -> tuple[int, int, float | None]:
+        """Posts of which two or more people are sure, how many of them they see alike, and Krippendorff's alpha.
+
+        Nominal, over yes and no (Krippendorff 2004, chapter 11): 1 less the observed over the expected disagreement;
+        ``None`` where all say the same of all.
+        """
+        units = [(list(said.values()).count(YES), list(said.values()).count(NO)) for said in self.given.values()]
+        units = [unit for unit in units if sum(unit) > 1]
+        yes, no = (sum(unit[side] for unit in units) for side in (0, 1))
+        seen = sum(2 * y * n / (y + n - 1) for y, n in units)
+        expected = 2 * yes * no / (yes + no - 1) if units else 0.0
+        return len(units), sum(not (y and n) for y, n in units), 1 - seen / expected if expected else None
 
     def _append(self, row: dict[str, object]) -> None:
+        with self._locked():
+            self._write(row)
+        self.refresh()
+
+    def _write(self, row: dict[str, object]) -> None:
         try:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            raise DataError(
-                f"{self.path}: cannot be written ({error.strerror}); name another file with --labels"
-            ) from error
+            raise self._unwritable(error) from error
+
+    def _bytes(self, start: int = 0) -> bytes:
+        try:
+            with self.path.open("rb") as file:
+                file.seek(start)
+                return file.read()
+        except OSError as error:
+            raise DataError(f"{self.path}: cannot be read ({error}); name another file with --labels") from error
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def _unwritable(self, error: OSError) -> DataError:
+        return DataError(f"{self.path}: cannot be written ({error.strerror}); name another file with --labels")
 
     def _take(self, line: str, where: str) -> None:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{where}: not JSON ({error}); expected {_EXAMPLE}") from error
-        if isinstance(row, dict) and isinstance(row.get("look"), int):
-            self.looks = max(self.looks, row["look"])
-        elif isinstance(row, dict) and isinstance(row.get("id"), str) and isinstance(row.get("relevant"), bool):
-            self.given[row["id"]] = row["relevant"]
+        fields = row if isinstance(row, dict) else {}
+        name, reader, said = fields.get("id"), fields.get("by", ""), fields.get("relevant", "")
+        if isinstance(fields.get("look"), int):
+            self.looks = max(self.looks, fields["look"])
+        elif isinstance(name, str) and isinstance(reader, str) and fields.get("undo") is True:
+            self.given.get(name, {}).pop(reader, None)
+            if reader == self.reader and name in self.mine:
+                self.mine.remove(name)
+        elif isinstance(name, str) and isinstance(reader, str) and (said is None or isinstance(said, bool)):
+            self.given.setdefault(name, {})[reader] = _SAID[said]
+            if reader == self.reader:
+                self.mine = [*(own for own in self.mine if own != name), name]
         else:
             raise DataError(f"{where}: is no label; expected {_EXAMPLE}")
+
+
+def _place(name: str) -> int:
+    """Where in the lock's file a post has its place."""
+    return int.from_bytes(blake2b(name.encode(), digest_size=7).digest()) >> 1

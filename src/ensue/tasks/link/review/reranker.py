@@ -43,11 +43,13 @@ class Reranker:
         """(posts,) log-odds of all posts, given all labels so far.
 
         Args:
-            read: numbers of the labelled posts, those of earlier calls among them.
+            read: numbers of the labelled posts.
             labels: whether each is relevant.
         """
         if not len(read):
             return self.start
+        if not np.isin(self.read, read).all():  # a label was taken back: from the beginning
+            self.read, self.kernel, self.shares = np.empty(0, np.int64), np.empty((0, 0)), np.empty(0)
         self._take(np.setdiff1d(read, self.read))
         own_labels = labels[np.argsort(read)][np.searchsorted(np.sort(read), self.read)]
         self.shares = solve(self.kernel, self.start[self.read], own_labels, STRENGTH, self.shares)

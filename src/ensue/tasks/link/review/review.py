@@ -32,7 +32,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -49,8 +49,10 @@ SPENT = 0.5
 """Part of the remaining chance of error that a look at an audit may use."""
 LOOKS = 4
 """Times that a sample is made larger before reading goes on."""
-Ask = Callable[[Index], npt.NDArray[np.bool_]]
-"""Shows posts by their numbers and returns which are relevant; fewer labels than posts end the review."""
+Answers = npt.NDArray[np.int8] | npt.NDArray[np.bool_]
+"""1 for a relevant post, 0 for another one, -1 where the reader is unsure."""
+Ask = Callable[[Index], Answers]
+"""Shows posts by their numbers and returns what was said of each; fewer answers than posts end the review."""
 Probability = Annotated[float, must_be("between 0 and 1", lambda value: 0 < value < 1)]
 
 
@@ -72,6 +74,23 @@ class ReviewSettings(Settings):
     """Of the audits' random samples."""
 
 
+class Shared(Protocol):
+    """Labels that several readers give at the same time, and of which each may take some back."""
+
+    @property
+    def looks(self) -> int:
+        """Looks at audits that were taken by anybody."""
+        ...
+
+    def look(self) -> int:
+        """Take one; how many there were before."""
+        ...
+
+    def labels(self) -> tuple[Index, Answers]:
+        """All posts that are labelled now, and what was said of each."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """Where a review stands after a batch or an audit."""
@@ -91,6 +110,8 @@ class Progress:
     """Estimated recall, by the probabilities of the unread; no bound."""
     target: float | None = None
     """The recall that earlier stories vouch for, where they do."""
+    unsure: int = 0
+    """Posts that nobody could decide; each counts as one that may be relevant and was not found."""
 
     @property
     def recall_at_least(self) -> float | None:
@@ -105,6 +126,7 @@ class Progress:
     def sentence(self) -> str:
         """For people."""
         read = f"{self.labelled:,} of {plural(self.posts, 'post')} read, {self.found:,} relevant"
+        read += f", {self.unsure:,} unsure" if self.unsure else ""
         if self.recall_at_least is None:
             return f"{read}; nothing can be said of recall yet"
         reached = "; that is enough" if self.reached else ""
@@ -118,8 +140,9 @@ def review(
     rows: SparseRows,
     ask: Ask,
     settings: ReviewSettings | None = None,
-    labels: tuple[Index, npt.NDArray[np.bool_]] | None = None,
+    labels: tuple[Index, Answers] | None = None,
     looks: int = 0,
+    shared: Shared | None = None,
 ) -> Iterator[Progress]:
     """Ask for labels until the target is reached, everything is read, or the reader stops.
 
@@ -130,14 +153,18 @@ def review(
         settings: how it goes.
         labels: posts that were labelled earlier and whether they are relevant; they are not asked for again.
         looks: at audits that were taken earlier in this review, which have used their part of 1 - confidence.
+        shared: the labels of all readers, in place of ``labels`` and ``looks``. What others find outside a sample is
+            counted as found and, still, among what may be left: the statement is on the safe side.
 
     Yields:
         Where the review stands, after every batch and every look; the last one is the answer.
     """
     settings = ReviewSettings() if settings is None else settings
-    reader = _Reader(start, rows, ask, labels)
-    random = np.random.default_rng((settings.seed, looks))
-    budget, audits = (1 - settings.confidence) * (1 - SPENT) ** looks, 0
+    reader, audits = _Reader(start, rows, ask, labels, looks, shared), 0
+
+    def alpha(taken: int) -> float:
+        return SPENT * (1 - settings.confidence) * (1 - SPENT) ** taken
+
     while len(reader.unread()):
         for _ in reader.read_on(settings):
             progress = reader.progress(audits, settings)
@@ -146,15 +173,15 @@ def review(
                 return
         if reader.stopped or not len(reader.unread()):
             break
+        random = np.random.default_rng((settings.seed, reader.looks))
         before, sample, size, hits = reader.found, random.permutation(reader.unread()), 0, 0
         audits += 1
         for _ in range(LOOKS):
-            alpha, budget = SPENT * budget, (1 - SPENT) * budget
-            low, size = size, audit_size(len(sample), before, hits, settings.target, alpha)
-            if not reader.label(sample[low:size], settings.batch):
+            size = audit_size(len(sample), before, hits, settings.target, alpha(reader.looks))
+            if not reader.label(sample[:size], settings.batch):  # those that are not read yet
                 break
-            hits = int(reader.labels[sample[:size]].sum())
-            left = most_relevant(len(sample), size, hits, alpha) - hits
+            hits = int((reader.labels[sample[:size]] != 0).sum())  # who is unsure may have seen a relevant one
+            left = most_relevant(len(sample), size, hits, alpha(reader.look())) - hits + reader.unsure
             reached = reader.found >= settings.target * (reader.found + left)
             yield reader.progress(audits, settings, left, reached=reached)
             if reached:
@@ -162,7 +189,7 @@ def review(
         if reader.stopped:
             break
     done = not len(reader.unread())
-    yield reader.progress(audits, settings, 0 if done else None, reached=done)
+    yield reader.progress(audits, settings, reader.unsure if done else None, reached=done)
 
 
 def conformal_threshold(shortfalls: Sequence[float], confidence: float = 0.95) -> float | None:
@@ -191,7 +218,7 @@ def shortfall(
         settings: its target and its batch count.
     """
     settings = ReviewSettings() if settings is None else settings
-    reader = _Reader(start, rows, lambda posts: relevant[posts], None)
+    reader = _Reader(start, rows, lambda posts: relevant[posts])
     highest = 0.0
     for _ in reader.read_on(replace(settings, threshold=0.0)):
         if reader.found >= settings.target * int(relevant.sum()):
@@ -204,18 +231,44 @@ class _Reader:
     """The labels given so far, and the order of the rest."""
 
     def __init__(
-        self, start: Floats, rows: SparseRows, ask: Ask, labels: tuple[Index, npt.NDArray[np.bool_]] | None
+        self,
+        start: Floats,
+        rows: SparseRows,
+        ask: Ask,
+        labels: tuple[Index, Answers] | None = None,
+        looks: int = 0,
+        shared: Shared | None = None,
     ) -> None:
-        self.reranker, self.ask = Reranker(start, rows), ask
-        self.labels, self.read = np.zeros(len(start), bool), np.zeros(len(start), bool)
-        self.stopped = False
+        self.reranker, self.ask, self.shared = Reranker(start, rows), ask, shared
+        self.labels, self.read = np.zeros(len(start), np.int8), np.zeros(len(start), bool)
+        self.stopped, self._looks = False, looks
+        if shared is not None:
+            labels = shared.labels()
         if labels is not None:
             self.read[labels[0]], self.labels[labels[0]] = True, labels[1]
-        self.odds = self.reranker.odds(np.flatnonzero(self.read), self.labels[self.read])
+        self.odds = self._ranked()
+
+    @property
+    def looks(self) -> int:
+        return self._looks if self.shared is None else self.shared.looks
+
+    def look(self) -> int:
+        if self.shared is not None:
+            return self.shared.look()
+        self._looks += 1
+        return self._looks - 1
 
     @property
     def found(self) -> int:
-        return int(self.labels.sum())
+        return int((self.labels == 1).sum())
+
+    @property
+    def unsure(self) -> int:
+        return int((self.labels == -1).sum())
+
+    def _ranked(self) -> Floats:
+        sure = np.flatnonzero(self.read & (self.labels >= 0))
+        return self.reranker.odds(sure, self.labels[sure] == 1)
 
     def unread(self) -> Index:
         return np.flatnonzero(~self.read)
@@ -227,7 +280,7 @@ class _Reader:
             best = order[np.argsort(-self.odds[order], kind="stable")][: min(settings.batch, left)]
             if not self.label(best, settings.batch):
                 return
-            hits = np.flatnonzero(self.labels[best])
+            hits = np.flatnonzero(self.labels[best] == 1)
             dry = len(best) - 1 - int(hits[-1]) if len(hits) else dry + len(best)
             yield
 
@@ -242,12 +295,18 @@ class _Reader:
         """Ask for some posts, a batch at a time, and rank the rest anew; whether all were labelled."""
         for low in range(0, len(posts), batch):
             shown = posts[low : low + batch]
-            answers = np.asarray(self.ask(shown), bool)
-            self.read[shown[: len(answers)]], self.labels[shown[: len(answers)]] = True, answers
+            shown = shown[~self.read[shown]]  # others may have read some
+            answers = np.asarray(self.ask(shown), np.int8)
+            if self.shared is None:
+                self.read[shown[: len(answers)]], self.labels[shown[: len(answers)]] = True, answers
+            else:
+                rows, given = self.shared.labels()
+                self.read[:], self.labels[:] = False, 0
+                self.read[rows], self.labels[rows] = True, given
             if len(answers) < len(shown):
                 self.stopped = True
                 return False
-        self.odds = self.reranker.odds(np.flatnonzero(self.read), self.labels[self.read])
+        self.odds = self._ranked()
         return True
 
     def estimate(self) -> float:
@@ -261,4 +320,5 @@ class _Reader:
         estimate, target = self.estimate(), None
         if left is None and settings.threshold is not None and estimate > settings.threshold:
             reached, target = True, settings.target
-        return Progress(len(self.read), int(self.read.sum()), self.found, audits, left, reached, estimate, target)
+        read = int(self.read.sum())
+        return Progress(len(self.read), read, self.found, audits, left, reached, estimate, target, self.unsure)

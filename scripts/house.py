@@ -29,7 +29,7 @@ BOUNDS = {
     "files that branch on a task": 1,
     "late imports": 58,
     "files above 400 lines": 0,
-    "lines": 63_100,
+    "lines": 65_500,
     "lines of code": 36_000,
 }
 NUMBERED = "ensue.tasks.link.index.vector_index"

@@ -70,7 +70,7 @@ def test_agreement_by_hand(tmp_path: Path) -> None:
     )
     # Four posts with two sure labels, three alike: 5 yes and 3 no. Observed 2 x 1 x 1 / 1 = 2, expected
     # 2 x 5 x 3 / 7 = 30 / 7: alpha is 1 - 14 / 30.
-    assert found.agreement() == (4, 3, pytest.approx(1 - 14 / 30))
+    assert found.agreement() == pytest.approx((4, 3, 1 - 14 / 30))
     assert said(tmp_path / "one.jsonl", ("ana", "p1", YES), ("bo", "p1", YES)).agreement() == (1, 1, None)
     assert said(tmp_path / "two.jsonl", ("ana", "p1", YES)).agreement() == (0, 0, None)
 

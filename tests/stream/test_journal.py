@@ -77,7 +77,11 @@ def require_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
         assert same, name
 
 
-def test_a_stream_that_is_killed_goes_on_from_its_journal_to_the_same_bytes(fitted: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("counted", [40, NEVER])
+def test_a_stream_that_is_killed_goes_on_from_its_journal_to_the_same_bytes(
+    fitted: Path, tmp_path: Path, counted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "COUNTED", counted)
     address = write(tmp_path / "log.jsonl", log(300, values=40))
     found = {}
     for name, journal in (("folders", NEVER), ("journal", 0)):

@@ -61,6 +61,12 @@ def test_partitions_take_turns_and_go_on_from_their_positions(tmp_path: Path) ->
     assert source.behind().amount == 3
     assert [source.read(9, 0.0).lines for _ in range(2)] == [[b"d1", b"d2"], [b"a3"]]
     source.close()
+    SQLiteQueue(tmp_path / "4.db").put(["e1"])
+    more = Partitions("sqlite", {str(number): SQLiteSource(tmp_path / f"{number}.db") for number in range(5)})
+    assert more.name == source.name  # a partition may be added
+    more.begin(blocks[3].position)
+    assert more.read(9, 0.0).lines == [b"e1"]
+    more.close()
     fewer = Partitions("sqlite", {"0": SQLiteSource(tmp_path / "0.db")})
     with pytest.raises(DataError, match="partition 1 was read before and is missing; name it too"):
         fewer.begin(position)
@@ -133,8 +139,8 @@ def test_a_share_of_the_sessions_is_scored_and_all_are_learned(folder: Path, tmp
 
 def test_addresses_of_several_keys() -> None:
     pytest.importorskip("redis")
-    source = open_source("redis://127.0.0.1:1/0?stream=a,b,c&group=g", print)
-    assert source.name == "redis:a,b,c"
+    source = open_source("redis://127.0.0.1:1/0?stream=clicks-10,clicks-11&group=g", print)
+    assert source.name == "redis:clicks-*"
     source.close()
     with pytest.raises(SettingError, match="a key is named twice"):
         open_source("redis://127.0.0.1:1/0?stream=a,a", print)

@@ -62,3 +62,60 @@ def test_rows_that_were_touched_are_summed_to_the_same_bytes(tmp_path: Path, fre
     assert found["dense"].tolist() == [[2.0, 2.0]] * 3  # .5 + 1.5
     assert found["totals"].tolist() == [0.25 + 1.25 + 2.25, 3]
     assert found["longest message"] <= 4 * 4  # four rows, padded to the longest rank's: never the table's 200,000
+
+
+LAYERS = """
+import sys
+import torch
+from safetensors.torch import save_file
+from torch import distributed
+from ensue.data.world import make_world
+from ensue.tasks.next.dataset import Windows
+from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
+from ensue.schedule import Schedule
+from ensue.training.distributed import ranks
+from ensue.training.loop import train
+from ensue.training.optimizer import by_row, make_optimizer
+
+torch.set_num_threads(1)
+data = make_world(num_cascades=60, seed=3).train
+sent = [0]
+own = distributed.all_reduce
+def counted(tensor, *given):
+    sent[0] = max(sent[0], tensor.numel())
+    return own(tensor, *given)
+distributed.all_reduce = counted
+with ranks() as (rank, world):
+    torch.manual_seed(0)
+    # as many negatives as ids: all are gone through, by rows, and nothing is drawn; no dropout either
+    num_ids = len(data.vocabulary)
+    model = HiDAN(HiDANSettings(dim=8, table_dim=8, dropout=0.0, loss="sampled", negatives=num_ids), num_ids)
+    schedule = Schedule(epochs=2, batch_size=16, weight_decay=0.0)
+    optimizer = make_optimizer(model, schedule)
+    for _ in train(model, Windows(data, model.reach), None, schedule, optimizer=optimizer, seed=0):
+        pass
+    dense = sum(p.numel() for p in model.parameters() if p not in by_row(model))
+    assert world == 1 or sent[0] == dense, (sent, dense)
+    save_file(model.state_dict(), f"{sys.argv[1]}/{world}-{rank}")
+"""
+
+
+@pytest.mark.skipif(
+    not (distributed.is_available() and distributed.is_gloo_available()), reason="this torch has no gloo"
+)
+def test_two_ranks_learn_an_output_layer_by_rows_to_what_one_learns(
+    tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    alone = Started(tmp_path, code=LAYERS, environment={"PYTHONWARNINGS": "error"})
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "LOCAL_RANK": "0"}
+    both = [
+        Started(tmp_path, code=LAYERS, environment={**common, "RANK": str(rank), "PYTHONWARNINGS": "error"})
+        for rank in range(2)
+    ]
+    for process in (alone, *both):
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+    assert (tmp_path / "2-0").read_bytes() == (tmp_path / "2-1").read_bytes()
+    one, two = load_file(tmp_path / "1-0"), load_file(tmp_path / "2-0")
+    for name in one.keys() - {"context.bias"}:  # a softmax does not see it: its gradient is noise, made large by Adam
+        torch.testing.assert_close(two[name], one[name], rtol=0, atol=1e-6, msg=name)

@@ -30,6 +30,7 @@ from ensue.stream.sessions import SortedEvents, joined, targets
 from ensue.stream.state import StreamState, no_histories
 from ensue.stream.status import Status, StreamSettings
 from ensue.tasks.next import reservoir, update
+from ensue.tasks.next.model import Remembers
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.state import module_of
 
@@ -83,7 +84,7 @@ class Stream(StreamState):
             saved.restore(self, commit)
         for entry in entries:
             saved.replay(self, entry)
-        self._whole, self._seen = begins, list[saved.Seen]()
+        self._whole, self._seen, self._counted = begins, list[saved.Seen](), list[Histories]()
         self._changes = self._tracked()
         source.begin(self.position)
 
@@ -203,7 +204,9 @@ class Stream(StreamState):
         self.predictor.reservoir.add(ended)
         update.count(self.predictor, ended)
         self.ended = no_histories(self.predictor)
-        self._whole = True
+        self._counted.append(ended)
+        # what a blend remembers it compares by the vectors of this moment, which no later commit knows
+        self._whole = self._whole or isinstance(self.predictor.network, Remembers)
 
     def _tracked(self) -> Changes | None:
         """What notes the rows that are moved, where commits go to the journal; ``None`` where each is the folder."""
@@ -246,13 +249,13 @@ class Stream(StreamState):
         model = 3 * sum(parameter.nbytes for parameter in self.predictor.network.parameters())
         full = over or self._whole or self._journal.size > GROWN * model
         if self._changes is not None and not full:
-            self._journal.append(saved.entry_of(self, *self._changes.take(), self._seen))
+            self._journal.append(saved.entry_of(self, *self._changes.take(), self._seen, self._counted))
         else:
             write_folder(self.folder, saved.files(self))
             self._journal.restart()
             self._changes = self._tracked()
             self._whole = False
-        self._seen = []
+        self._seen, self._counted = [], []
 
     def _closed(self) -> list[Hour]:
         """Hours that ended since the last commit."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping
+from os.path import commonprefix
+from string import digits
 from typing import cast
 
 import numpy as np
@@ -29,13 +31,13 @@ class Partitions:
     """Several sources as one; each block is of one of them, and they take turns.
 
     Args:
-        kind: of source, for the name.
+        kind: of source, for the name; to that comes how the names of the partitions begin, so that one may be added.
         sources: by name of the partition.
     """
 
     def __init__(self, kind: str, sources: Mapping[str, Source]) -> None:
         self.sources = dict(sources)
-        self.name = f"{kind}:{','.join(self.sources)}"
+        self.name = f"{kind}:{commonprefix(list(self.sources)).rstrip(digits)}*"  # noqa: RUF071 - of characters
         self._positions: dict[str, Position] = {}
         self._turns = list(self.sources)
 

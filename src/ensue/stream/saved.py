@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ensue.data.histories import Ids, Times
+from ensue.data.histories import Histories, Ids, Times
 from ensue.errors import SettingError
 from ensue.lines import plural
 from ensue.store.folder import damage, read_file
@@ -25,7 +25,7 @@ from ensue.stream.partitions import PartitionSessions
 from ensue.stream.references import NightState, histories_of, history_tensors
 from ensue.stream.state import StreamState
 from ensue.stream.status import Counts
-from ensue.tasks.next import save
+from ensue.tasks.next import save, update
 from ensue.tasks.next.metadata import Metadata
 
 STATE, TENSORS = "stream.json", "stream.safetensors"
@@ -123,7 +123,13 @@ def restore(stream: StreamState, commit: Commit) -> None:
             stream.nightly.restore(commit["nightly"], _part(tensors, "nightly"))
 
 
-def entry_of(stream: StreamState, values: list[str], changes: Mapping[str, Tensor], seen: Sequence[Seen]) -> Entry:
+def entry_of(
+    stream: StreamState,
+    values: list[str],
+    changes: Mapping[str, Tensor],
+    seen: Sequence[Seen],
+    counted: Sequence[Histories],
+) -> Entry:
     """A commit of the journal.
 
     Args:
@@ -131,6 +137,7 @@ def entry_of(stream: StreamState, values: list[str], changes: Mapping[str, Tenso
         values: new since the commit before.
         changes: of the weights since then.
         seen: what each step since then brought.
+        counted: sessions that were counted since then.
     """
     state, tensors = small_parts(stream)
     columns = {
@@ -139,7 +146,8 @@ def entry_of(stream: StreamState, values: list[str], changes: Mapping[str, Tenso
         "seen.ids": torch.from_numpy(np.concatenate([one.ids for one in seen])),
         "seen.times": torch.from_numpy(np.concatenate([one.times for one in seen])),
     }
-    told = {**state, "values": values, "metadata": stream.predictor.metadata.to_dict()}
+    columns |= _named({f"counted {number}": history_tensors(part) for number, part in enumerate(counted)})
+    told = {**state, "values": values, "counted": len(counted), "metadata": stream.predictor.metadata.to_dict()}
     return Entry(told, {**tensors, **columns, **changes})
 
 
@@ -153,11 +161,15 @@ def replay(stream: StreamState, entry: Entry) -> None:
     with damage(stream.folder):
         predictor.add_values(entry.state["values"])
         apply_changes(predictor, tensors)
+        for number in range(entry.state["counted"]):
+            part = histories_of(_part(tensors, f"counted {number}"), predictor.vocabulary)
+            predictor.reservoir.add(part)
+            update.count(predictor, part)
         predictor.metadata = Metadata.from_dict(entry.state["metadata"])
         begin = 0
         for length, clock in zip(tensors["seen.lengths"].tolist(), tensors["seen.clocks"].tolist(), strict=True):
-            part = slice(begin, begin + length)
-            ids, times = tensors["seen.ids"][part].numpy(), tensors["seen.times"][part].numpy()
+            step = slice(begin, begin + length)
+            ids, times = tensors["seen.ids"][step].numpy(), tensors["seen.times"][step].numpy()
             for one in stream.popular:
                 one.see(ids, times, clock)
             predictor.observe(ids, times)

@@ -1,0 +1,56 @@
+"""Pages for operators: their commands have the verbs and options that there are, their Python runs, bounds are ours."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ensue.cli.verbs import app
+from ensue.nn import sampling
+from ensue.stream import engine, partition_of
+from ensue.stream.sources import open_source
+from ensue.stream.status import StreamSettings
+from ensue.tasks.next import train
+from ensue.tasks.next.ensembles import cascade_blend, shortlist
+from ensue.tasks.next.models import softmax
+
+PLACE = Path(__file__).parents[1] / "docs" / "operate"
+STREAMS, LARGE = ((PLACE / name).read_text() for name in ("streams.md", "large_logs.md"))
+
+
+def test_every_verb_and_option_exists() -> None:
+    commands = re.findall(r"(?:^|-m )ensue (\w+) (.*(?:\\\n.*)?)$", STREAMS + LARGE, re.MULTILINE)
+    assert len(commands) >= 7
+    for verb, rest in commands:
+        told = CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "300", "TERM": "dumb"}).output
+        for option in re.findall(r"(?<=\s)--?[a-z][a-z-]*", rest):
+            assert option in told, f"{verb} {option}"
+
+
+def test_every_address_is_understood() -> None:
+    pytest.importorskip("redis")
+    pytest.importorskip("confluent_kafka")
+    addresses = re.findall(r'"((?:redis|kafka)://[^"]*)"', STREAMS)
+    assert len(addresses) == 5
+    for address in addresses:
+        source = open_source(address.replace("&config=client.properties", ""), print)
+        assert source.name in ("redis:clicks-*", "kafka:clicks")
+        source.close()
+
+
+def test_the_python_runs() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", STREAMS, re.DOTALL)
+    found: dict[str, object] = {}
+    exec(code, found)
+    assert found["key"] == f"clicks-{partition_of('session 17', 4)}"
+
+
+def test_bounds_are_those_of_the_code() -> None:
+    assert softmax.LARGE == cascade_blend.WHOLE == 50_000 and sampling.MANY == 100_000
+    assert softmax.SoftmaxSettings().negatives == 2048
+    assert (shortlist.LONGEST, shortlist.FREQUENT) == (500, 200)
+    assert (train.EVALUATION_SAMPLE, train.CHECKED_SCORES, train.LEAST_CHECKED) == (30_000, 3 * 10**9, 1_000)
+    assert (StreamSettings().journal, engine.HEAVY, engine.GROWN) == (2**28, 2**27, 1.0)

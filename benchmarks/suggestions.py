@@ -103,10 +103,10 @@ class Peer:
         return float(self._line())
 
 
-def questions(data: Queries) -> list[History]:
+def questions(data: Queries, asked: int = ASKED + 20) -> list[History]:
     """Beginnings of the test sessions, drawn at random."""
     sessions, _ = prefixes(data.part("test").histories)
-    drawn = np.random.default_rng(0).permutation(len(sessions))[: ASKED + 20]
+    drawn = np.random.default_rng(0).permutation(len(sessions))[:asked]
     return [History(sessions.record(row).values) for row in drawn.tolist()]
 
 

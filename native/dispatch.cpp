@@ -17,6 +17,9 @@
     void log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells,     \
                      const float* added, int64_t count, float* out);                                      \
     float log_total(const float* numbers, int64_t count);                                                 \
+    void product(const float* x, int64_t rows, int64_t in, const float* w, int64_t w_step, int64_t out,        \
+                 const float* bias, float* y);                                                            \
+    void decoder_step(const StepCall& call, float* room);                                                 \
     void highest(const float* numbers, int64_t count, int64_t k, float* best, int64_t* places);           \
     }
 
@@ -33,9 +36,11 @@ struct Functions {
     decltype(&plain::log_mixture) log_mixture;
     decltype(&plain::log_total) log_total;
     decltype(&plain::highest) highest;
+    decltype(&plain::product) product;
+    decltype(&plain::decoder_step) decoder_step;
 };
 
-#define FUNCTIONS(arch) {arch::entmax, arch::log_mixture, arch::log_total, arch::highest}
+#define FUNCTIONS(arch) {arch::entmax, arch::log_mixture, arch::log_total, arch::highest, arch::product, arch::decoder_step}
 constexpr Functions PLAIN = FUNCTIONS(plain);
 #ifdef ENSUE_X86
 constexpr Functions AVX2 = FUNCTIONS(avx2), AVX512 = FUNCTIONS(avx512);
@@ -135,4 +140,24 @@ EXPORT void ensue_topk(const float* numbers, int64_t rows, int64_t width, int64_
         for (int64_t row = first; row < last; row++)
             chosen->highest(numbers + row * step, width, k, best + row * k, places + row * k);
     });
+}
+
+// 0: done; 1: no memory.
+EXPORT int ensue_decoder_step(const StepCall* call) {
+    const int64_t slots = call->heads * call->length;
+    const int64_t size = call->rows * (5 * call->dim + call->wide + slots) + call->before + call->rows;
+    const std::unique_ptr<float[]> room(new (std::nothrow) float[size]);
+    if (!room) return 1;
+    chosen->decoder_step(*call, room.get());
+    return 0;
+}
+
+// (rows, out) log-softmax of x w + bias, w: in x out.
+EXPORT void ensue_log_shares(const float* x, int64_t rows, int64_t in, const float* w, int64_t out, const float* bias,
+                             float* y) {
+    chosen->product(x, rows, in, w, out, out, bias, y);
+    for (int64_t row = 0; row < rows; row++) {
+        const float total = chosen->log_total(y + row * out, out);
+        for (int64_t at = 0; at < out; at++) y[row * out + at] -= total;
+    }
 }

@@ -38,4 +38,26 @@ struct NeighboursCall {
     float* shares;            // (room) what that adds
     float* weights;           // (batch, time, time) each event's part of the neighbours' similarity
 };
+
+struct Norm {
+    const float *weight, *bias;
+    double eps;
+};
+
+// One decoder layer: its weights (in x out, row by row), and what one question folds its memory into.
+struct StepLayer {
+    const float *inward, *inward_bias, *outward, *outward_bias, *wide, *wide_bias, *narrow, *narrow_bias;
+    const float* output_bias;
+    Norm written, read, fed;
+    const float *scores, *base, *outputs;  // (sources, dim, slots), (sources, slots), (sources, slots, dim)
+    float *keys, *values;                  // (sources x heads, capacity, dim / heads), `before` of them are there
+};
+
+struct StepCall {
+    int64_t sources, rows, dim, heads, wide, length, before, capacity, layers;
+    const StepLayer* layer;
+    const float* seen;  // (sources, rows, before + rows) 0 or below: below is not seen
+    float* items;       // (sources, rows, dim) in and out
+    float* weights;     // (sources, rows, heads, length) of the last layer; null where not asked for
+};
 }

@@ -53,6 +53,34 @@ class NeighboursCall(ctypes.Structure):
     )
 
 
+class Norm(ctypes.Structure):
+    """``Norm`` of ``native/kernels.h``."""
+
+    _fields_ = (("weight", c_void_p), ("bias", c_void_p), ("eps", c_double))
+
+
+class StepLayer(ctypes.Structure):
+    """``StepLayer`` of ``native/kernels.h``."""
+
+    _fields_ = (
+        *((name, c_void_p) for name in ("inward", "inward_bias", "outward", "outward_bias")),
+        *((name, c_void_p) for name in ("wide", "wide_bias", "narrow", "narrow_bias", "output_bias")),
+        *((name, Norm) for name in ("written", "read", "fed")),
+        *((name, c_void_p) for name in ("scores", "base", "outputs", "keys", "values")),
+    )
+
+
+class StepCall(ctypes.Structure):
+    """``StepCall`` of ``native/kernels.h``."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("sources", "rows", "dim", "heads", "wide", "length", "before", "capacity")),
+        ("layers", c_int64),
+        ("layer", POINTER(StepLayer)),
+        *((name, c_void_p) for name in ("seen", "items", "weights")),
+    )
+
+
 class _State:
     """What was found, once a process."""
 
@@ -104,6 +132,9 @@ def _opened() -> ctypes.CDLL | None:
         return None
     found.ensue_entmax.argtypes = [POINTER(EntmaxCall), c_int, c_int, c_int]
     found.ensue_neighbours.argtypes, found.ensue_neighbours.restype = [POINTER(NeighboursCall)], c_int64
+    found.ensue_decoder_step.argtypes = [POINTER(StepCall)]
+    found.ensue_log_shares.argtypes = [c_void_p, c_int64, c_int64, c_void_p, c_int64, c_void_p, c_void_p]
+    found.ensue_log_shares.restype = None
     found.ensue_log_mixture.argtypes = [c_void_p, c_float, c_int64, c_int64, c_void_p, c_void_p, c_int64, c_void_p]
     found.ensue_log_mixture.restype = None
     found.ensue_log_totals.restype = found.ensue_topk.restype = None

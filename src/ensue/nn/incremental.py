@@ -18,6 +18,8 @@ from typing import Generic, NamedTuple, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
+from ensue.kernels import library
+from ensue.nn.fused_decoder import WEIGHTS, Folds, FusedLayers
 from ensue.nn.transformer import Attention, DecoderLayer
 
 Made = TypeVar("Made")
@@ -120,6 +122,18 @@ class _Layer(NamedTuple):
             _Norm.of(layer.written), _Norm.of(layer.read), _Norm.of(layer.fed),
         )  # fmt: skip
 
+    def named(self) -> dict[str, Tensor]:
+        """Weights and biases, by the names that the compiled step has for them."""
+        found = {"output_bias": self.output_bias}
+        for name in WEIGHTS:
+            linear: TransposedLinear = getattr(self, name)
+            found |= {name: linear.weight, f"{name}_bias": linear.bias}
+        return found
+
+    def norms(self) -> list[tuple[Tensor, Tensor, float]]:
+        """The three norms, in order."""
+        return [(norm.weight, norm.bias, norm.eps) for norm in (self.written, self.read, self.fed)]
+
 
 def _folds(attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
     dim, heads = attention.dim, attention.heads
@@ -175,12 +189,18 @@ class Past(NamedTuple):
 
     def append(self, new: Tensor) -> Past:
         """With (2, n, more, width) behind it."""
-        room, size = self.room, self.size + new.shape[2]
+        past = self.open(new.shape[2])
+        past.room.kept[:, :, self.size : past.size] = new
+        return past
+
+    def open(self, more: int) -> Past:
+        """With so many behind it that are still to be written."""
+        room, size = self.room, self.size + more
         if room.taken != self.size or size > room.kept.shape[2]:
-            kept = new.new_empty(*new.shape[:2], max(size, 2 * self.size, _ROOM), new.shape[3])
+            pairs, count, _, width = room.kept.shape
+            kept = room.kept.new_empty(pairs, count, max(size, 2 * self.size, _ROOM), width)
             kept[:, :, : self.size] = self.tensor()
             room = _Room(kept, size)
-        room.kept[:, :, self.size : size] = new
         room.taken = size
         return Past(room, size)
 
@@ -195,6 +215,7 @@ class IncrementalDecoder:
     def __init__(self, layers: Sequence[DecoderLayer]) -> None:
         self.dim, self.heads = layers[0].own.dim, layers[0].own.heads
         self.layers = [_Layer.of(layer) for layer in layers]
+        self.fused = FusedLayers([layer.named() for layer in self.layers], [layer.norms() for layer in self.layers])
 
     def fold(self, memory: Tensor, mask: Tensor) -> tuple[Folded, ...]:
         """The attention over a memory, a layer each.
@@ -210,6 +231,8 @@ class IncrementalDecoder:
             keys, values = memory[:, number].unbind(1)
             scores = (keys @ layer.query).permute(0, 3, 1, 2).reshape(sources, self.dim, self.heads * length)
             base = ((keys @ layer.query_bias).squeeze(3) + wall).view(sources, 1, self.heads * length)
+            if library() is not None:
+                scores = scores.contiguous()  # the compiled step reads it row by row
             output = (values * mask[:, None, :, None]) @ layer.output
             folds.append(Folded(scores, base, output.reshape(sources, self.heads * length, self.dim)))
         return tuple(folds)
@@ -230,6 +253,11 @@ class IncrementalDecoder:
             (sources, rows, dim); the past with the new items; (sources, rows, heads, length) weights of the last layer,
             or ``None``.
         """
+        if self.fused.fits(items, seen) and all(part.is_contiguous() for fold in folded for part in fold):
+            opened = tuple(before.open(items.shape[1]) for before in past)
+            folds = [Folds(*fold, after.room.kept) for fold, after in zip(folded, opened, strict=True)]
+            found, heed = self.fused.step(items, folds, seen, self.heads, weigh=weigh)
+            return found, opened, heed
         (sources, rows, dim), heads = items.shape, self.heads
         split, joined = (sources, rows, 3, heads, dim // heads), (sources, heads, rows, dim // heads)
         wall = seen if sources == 1 else seen.repeat_interleave(heads, 0)

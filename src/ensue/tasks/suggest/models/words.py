@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.cross_entropy import BLOCK, linear_cross_entropy
+from ensue.nn.fused_decoder import log_shares
 from ensue.nn.incremental import DerivedCache
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN
 
@@ -80,7 +81,10 @@ class Words(nn.Module):
     def log_probabilities(self, states: Tensor) -> Tensor:
         """(rows, dim) to (rows, ids) of all tokens, without a gradient; padding at -inf."""
         weight = self.kept.get((self.bias, self.table.weight if self.weight is None else self.weight))
-        states = torch.cat([self.narrow(states), states.new_ones(len(states), 1)], dim=1)
+        states = self.narrow(states)
+        if (found := log_shares(states, weight)) is not None:
+            return found
+        states = torch.cat([states, states.new_ones(len(states), 1)], dim=1)
         return (states @ weight).log_softmax(1)
 
     def _turned(self) -> Tensor:

@@ -1,0 +1,100 @@
+"""A step of :mod:`ensue.nn.incremental` for the few rows of one source, compiled: one call in place of some sixty."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ensue.kernels import library
+from ensue.kernels.loading import StepCall, StepLayer
+
+MOST = 8
+"""Rows at most: products of more are faster in torch."""
+WEIGHTS = ("inward", "outward", "wide", "narrow")
+
+
+class Folds(NamedTuple):
+    """Of a layer: what its memory is folded into, and the room of its past as (2, heads, capacity, width)."""
+
+    scores: Tensor
+    base: Tensor
+    outputs: Tensor
+    room: Tensor
+
+
+class FusedLayers:
+    """The layers' weights as the compiled step finds them.
+
+    Args:
+        weights: of each layer, by the names of ``native/kernels.h``: (in, out) matrices row by row, and biases.
+        norms: of each layer, the weight, bias and epsilon of its three norms, in order.
+    """
+
+    def __init__(self, weights: Sequence[dict[str, Tensor]], norms: Sequence[Sequence[tuple[Tensor, Tensor, float]]]):
+        self.kept = weights, norms  # the addresses are theirs
+        self.layers = (StepLayer * len(weights))()
+        self.plain = True
+        for layer, named, three in zip(self.layers, weights, norms, strict=True):
+            tensors = [*named.values(), *(part for norm in three for part in norm[:2])]
+            self.plain &= all(_plain(part) for part in tensors)
+            for name, tensor in named.items():
+                setattr(layer, name, tensor.data_ptr())
+            for name, (weight, bias, eps) in zip(("written", "read", "fed"), three, strict=True):
+                norm = getattr(layer, name)
+                norm.weight, norm.bias, norm.eps = weight.data_ptr(), bias.data_ptr(), eps
+        self.wide = weights[0]["wide"].shape[1]
+
+    def fits(self, items: Tensor, seen: Tensor) -> bool:
+        """Whether the compiled step takes (sources, rows, dim) items."""
+        few = items.shape[0] == 1 and 0 < items.shape[1] <= MOST and not items.requires_grad
+        return few and self.plain and _plain(items) and _plain(seen) and library() is not None
+
+    def step(
+        self, items: Tensor, folds: Sequence[Folds], seen: Tensor, heads: int, *, weigh: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """All layers for one new item a row; its keys and values are written into the rooms, behind what is there.
+
+        Args:
+            items: (1, rows, dim).
+            folds: of each layer.
+            seen: (1, rows, before + rows) 0 for what each row sees, -inf elsewhere.
+            heads: of both attentions.
+            weigh: whether the weights of the memory are asked for.
+
+        Returns:
+            (1, rows, dim), and (1, rows, heads, length) weights of the last layer, or ``None``.
+        """
+        functions = library()
+        assert functions is not None
+        (sources, rows, dim), items = items.shape, items.clone()
+        length = folds[0].base.shape[-1] // heads
+        weights = items.new_empty(sources, rows, heads, length) if weigh else None
+        layers = type(self.layers).from_buffer_copy(self.layers)
+        for layer, fold in zip(layers, folds, strict=True):
+            layer.scores, layer.base, layer.outputs = (part.data_ptr() for part in fold[:3])
+            layer.keys, layer.values = fold.room[0].data_ptr(), fold.room[1].data_ptr()
+        sizes = (sources, rows, dim, heads, self.wide, length, seen.shape[2] - rows, folds[0].room.shape[2])
+        call = StepCall(*sizes, len(layers), layers, seen.data_ptr(), items.data_ptr())
+        call.weights = None if weights is None else weights.data_ptr()
+        if functions.ensue_decoder_step(ctypes.byref(call)):
+            raise MemoryError("a decoder's step")
+        return items, weights
+
+
+def log_shares(states: Tensor, weight: Tensor) -> Tensor | None:
+    """(rows, ids) log-softmax of few (rows, dim) states times a (dim + 1, ids) table whose last row is added."""
+    functions = library()
+    if functions is None or not 0 < len(states) <= MOST or not (_plain(states) and _plain(weight)):
+        return None
+    out = states.new_empty(len(states), weight.shape[1])
+    sizes = (*states.shape, weight.data_ptr(), weight.shape[1], weight[-1].data_ptr())
+    functions.ensue_log_shares(states.data_ptr(), *sizes, out.data_ptr())
+    return out
+
+
+def _plain(tensor: Tensor) -> bool:
+    return tensor.dtype == torch.float32 and tensor.device.type == "cpu" and tensor.is_contiguous()

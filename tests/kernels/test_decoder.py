@@ -1,0 +1,105 @@
+"""The compiled step of a decoder, and scores of all tokens, against torch; searches find the same lists."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from ensue.nn import fused_decoder
+from ensue.nn.incremental import IncrementalDecoder, Past
+from ensue.nn.transformer import DecoderLayer
+from ensue.tasks.suggest.batch import FIRST, pad
+from ensue.tasks.suggest.decoding import Found, Search, beam_search
+from ensue.tasks.suggest.models.mtn import MTN, MTNSettings
+from tests.kernels.paths import HERE, needs_kernels, using
+
+pytestmark = needs_kernels
+
+
+def layers(dim: int, heads: int, wide: int) -> list[DecoderLayer]:
+    torch.manual_seed(dim)
+    made = [DecoderLayer(dim, heads, wide, 0.0).eval() for _ in range(2)]
+    for parameter in (part for layer in made for part in layer.parameters()):
+        parameter.data += 0.1 * torch.randn(parameter.shape)
+    return made
+
+
+def walk(level: str, made: list[DecoderLayer], rows: int, length: int) -> list[tuple[Tensor, Tensor]]:
+    """Four steps of a search whose rows change places; the first place of the memory is masked."""
+    draw = torch.Generator().manual_seed(rows)
+    heads, dim = made[0].own.heads, made[0].own.dim
+    memory = torch.randn(1, len(made), 2, heads, length, dim // heads, generator=draw)
+    mask = torch.arange(length)[None] >= min(1, length - 1)
+    with using(level), torch.no_grad():
+        steps = IncrementalDecoder(made)
+        folded = steps.fold(memory, mask)
+        past = tuple(Past.none(memory, heads, dim // heads) for _ in made)
+        seen, found = torch.zeros(1, rows, 0), []
+        for _ in range(4):
+            own = torch.full((1, rows, rows), -torch.inf)
+            own[0].fill_diagonal_(0.0)
+            seen = torch.cat([seen, own], dim=2)
+            items = torch.randn(1, rows, dim, generator=draw)
+            before = items.clone()
+            out, past, weights = steps.step(items, folded, past, seen, weigh=True)
+            assert torch.equal(items, before) and weights is not None
+            found.append((out, weights))
+            seen = seen[:, torch.randint(rows, (rows,), generator=draw)]
+    return found
+
+
+@pytest.mark.parametrize("level", HERE)
+@pytest.mark.parametrize(("dim", "heads", "wide"), [(8, 2, 16), (20, 4, 7), (64, 8, 130), (6, 1, 3)])
+def test_a_step_equals_the_reference(level: str, dim: int, heads: int, wide: int) -> None:
+    made = layers(dim, heads, wide)
+    for rows in (1, 2, 5, 7, 8, 9):  # of nine rows both go the same way
+        for length in (1, 3, 17):
+            expected, found = walk("off", made, rows, length), walk(level, made, rows, length)
+            for ours, reference in zip(found, expected, strict=True):
+                for one, other in zip(ours, reference, strict=True):
+                    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("level", HERE)
+def test_scores_of_all_tokens(level: str) -> None:
+    draw = torch.Generator().manual_seed(0)
+    for dim, ids in ((1, 1), (5, 3), (64, 17), (130, 1000)):
+        states, table = torch.randn(7, dim, generator=draw), torch.randn(dim + 1, ids, generator=draw)
+        table[-1, 0] = -torch.inf if ids > 1 else 0.0
+        with using(level):
+            found = fused_decoder.log_shares(states, table)
+            assert found is not None
+            alone = fused_decoder.log_shares(states[3:4].contiguous(), table)
+        torch.testing.assert_close(found, (states @ table[:-1] + table[-1]).log_softmax(1), rtol=1e-5, atol=1e-5)
+        assert alone is not None and torch.equal(alone[0], found[3])
+        for odd in (
+            states.double(),
+            states[:0],
+            states.repeat(2, 1),
+            torch.randn(dim, 7).t() if dim > 1 else states[0:0],
+        ):
+            with using(level):
+                assert fused_decoder.log_shares(odd, table) is None
+
+
+def search(level: str, network: MTN, session: list[list[int]], options: Search) -> Found:
+    batch = pad([session])
+    with using(level), torch.no_grad():
+        return beam_search(network.writer, network.encode(batch), batch, options)
+
+
+@pytest.mark.parametrize("copy", [False, True])
+def test_searches_find_the_same_lists(copy: bool) -> None:
+    torch.manual_seed(1)
+    network = MTN(MTNSettings(dim=32, embedding=24, wide=40, heads=4, depth="1+1+2", copy=copy), 60).eval()
+    for parameter in network.parameters():
+        parameter.data *= 1.5  # so that words differ by more than rounding
+    draw = torch.Generator().manual_seed(2)
+    for number in range(12):
+        session = torch.randint(FIRST, 60, (1 + number % 3, 1 + number % 5), generator=draw).tolist()
+        for options in (Search(), Search(beam=1, keep=1), Search(beam=8, keep=8, longest=4)):
+            expected, found = (search(level, network, session, options) for level in ("off", HERE[-1]))
+            torch.testing.assert_close(found.scores, expected.scores, rtol=1e-4, atol=1e-4)
+            clear = (expected.scores[0, :-1] - expected.scores[0, 1:] > 1e-4).all()
+            assert not clear or torch.equal(found.tokens, expected.tokens)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from ensue.figures import word_graph, write_html
 from tests.page.conftest import Open, Served, serving
+from tests.processes import Started
 from tests.test_text_figures import long_text
 
 PANELS = ["about", "says", "shares", "reads", "searches"]
@@ -227,6 +229,7 @@ def test_models_of_ones_own_behind_a_token(place: Served, visit: Open) -> None:
         told = page.locator("#panel-about .facts dd").all_inner_texts()
         assert told[:4] == ["posts", "link", "best", "1"] and re.fullmatch(r"\d{4}-\d\d-\d\d", told[4])
         assert told[5] == "not evaluated yet; run: ensue evaluate FOLDER TEST"
+        assert told[6] == "nothing was asked in 7 days"
         assert (
             page.locator("#panel-about .card .said").first.inner_text()
             == "Lantern Bridge closed after inspectors find crack"
@@ -246,6 +249,52 @@ def test_models_of_ones_own_behind_a_token(place: Served, visit: Open) -> None:
         until(page, "(first) => document.querySelector('#panel-next .value').textContent !== first", first)
         ready(page, "next")
         assert "Nothing of this is known" in page.locator("#panel-next .answers").inner_text()
+
+
+def test_a_model_says_how_it_scored_and_what_it_does_not_know(place: Served, visit: Open, tmp_path: Path) -> None:
+    folder = shutil.copytree(place.folders["reading"], tmp_path / "reading")
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"values": ["bridge-closes", "ferry-night", "bridge-closes", "ferry-night"]}\n' * 5)
+    evaluating = Started("evaluate", folder, log)
+    evaluating.communicate(60)
+    assert evaluating.returncode == 0
+    with serving([folder]) as address:
+        page = visit(address, allow=("status of 404",))
+        for _ in range(2):  # what the first look asked is counted at the second
+            page.goto(address)
+            ready(page, "next")
+        told = dict(
+            zip(page.locator(".facts dt").all_inner_texts(), page.locator(".facts dd").all_inner_texts(), strict=True)
+        )
+        assert " ± " in told["Score"] and told["Protocol"]
+        assert re.fullmatch(r"[\d.<> ]+ % of \d+ ids and words asked about in 7 days were unknown to it", told["Drift"])
+        assert page.locator(".facts .note").inner_text()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "dark")])
+def test_the_api_is_described_readably(served: str, visit: Open, width: int, scheme: str) -> None:
+    page = visit(f"{served}/docs", width=width, color_scheme=scheme)
+    page.wait_for_selector(".operation")
+    whole = json.loads(page.request.get(f"{served}/openapi.json").text())
+    every = [f"{method.upper()} {path}" for path, methods in whole["paths"].items() for method in methods]
+    assert page.locator(".operation h3").all_inner_texts() == every
+    assert page.locator("#contents a").count() == len(every)
+    own = page.locator("#post-v1-models-name-predict")
+    assert "records" in own.inner_text() and "PredictNext" in own.inner_text()
+    own.locator("summary").first.click()
+    assert own.locator("pre").first.inner_text().startswith(f"curl -X POST {served}/v1/models/")
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert page.evaluate(CONTRAST) == [] and page.evaluate(NAMELESS) == [] and page.evaluate(SMALLEST) >= 11
+
+
+def test_the_api_is_described_to_who_has_the_token(place: Served, visit: Open) -> None:
+    with serving([place.folders["reading"]], token="secret") as address:
+        page = visit(f"{address}/docs", allow=("status of 401",))
+        page.locator("#token-field").wait_for()
+        assert page.locator(".operation").count() == 0
+        page.locator("#token-field").fill("secret")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".operation")
 
 
 SMALLEST = """() => Math.min(...[...document.querySelectorAll('body *')]

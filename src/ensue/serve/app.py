@@ -19,7 +19,7 @@ from ensue.serve import bodies, gorse, learning
 from ensue.serve.bodies import BodyType, Update
 from ensue.serve.decoding import read_apart, read_body, read_json, read_key
 from ensue.serve.events import Queue, put, read_events
-from ensue.serve.files import INDEX, Files
+from ensue.serve.files import DOCS, INDEX, Files
 from ensue.serve.guard import COUNTED, Guard
 from ensue.serve.lengths import require_short_history
 from ensue.serve.logs import Log
@@ -344,6 +344,10 @@ def _add_page(app: FastAPI, service: Service) -> None:
     @app.get("/", include_in_schema=False)
     async def index(request: Request) -> Response:
         return await service.files.response(INDEX, request)
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs(request: Request) -> Response:
+        return await service.files.response(DOCS, request)
 
     @app.get("/page/{name:path}", include_in_schema=False)
     async def page(name: str, request: Request) -> Response:

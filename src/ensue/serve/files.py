@@ -16,7 +16,7 @@ from starlette.responses import Response
 from ensue.serve.problems import Problem
 
 PAGE = Path(__file__).parent / "page"
-INDEX = "index.html"
+INDEX, DOCS = "index.html", "docs.html"
 PLOTLY = "plotly.min.js"
 TYPES = {
     ".html": "text/html; charset=utf-8",

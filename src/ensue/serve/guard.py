@@ -20,8 +20,8 @@ from ensue.serve.logs import Log
 from ensue.serve.metrics import Metrics
 from ensue.serve.problems import Problem
 
-FREE = ("/", "/healthz", "/readyz", "/favicon.ico")
-"""What needs no token: probes, and the page, which holds nothing until it is given one."""
+FREE = ("/", "/docs", "/healthz", "/readyz", "/favicon.ico")
+"""What needs no token: probes, and the pages, which hold nothing until they are given one."""
 COUNTED = "ensue.records"
 """Where a route puts the number of records it was asked about."""
 HEADERS = {

@@ -18,6 +18,7 @@ import torch
 from ensue.errors import EnsueError, ModelFolderError, SettingError
 from ensue.predictor import AnyPredictor, load
 from ensue.serve.batching import Full, Job, Worker
+from ensue.serve.drift import Drift
 from ensue.serve.facts import facts
 from ensue.serve.logs import Log
 from ensue.serve.metrics import Metrics
@@ -124,6 +125,7 @@ class Model:
         self.name, self.folder, self.task = held.name, held.folder, held.task
         self._swapping = threading.Lock()
         self.service = service_of(held.task)
+        self.drift = Drift()
         self.worker = Worker(
             self._answer,
             most=settings.batch,
@@ -154,12 +156,15 @@ class Model:
             raise busy(f"model {self.name!r} has no room for {len(records)} more records") from None
         try:
             async with asyncio.timeout(self.settings.patience):
-                return await asyncio.wrap_future(job.done)
+                lines = await asyncio.wrap_future(job.done)
         except TimeoutError:
             raise late(f"model {self.name!r} did not answer within {self.settings.patience:g} s") from None
         finally:
             if job.done.cancel():  # not answered: no further slice of it begins
                 self.worker.forget(job)
+        if isinstance(kind, Kind) and kind.verb == "predict":
+            self.drift.hear(lines)
+        return lines
 
     def refresh(self) -> bool:
         """Load the folder if it was replaced, and swap it in; a folder that cannot be loaded leaves what stands.
@@ -183,6 +188,7 @@ class Model:
             "version": self.held.loaded.version,
             "since": self.held.since.isoformat(timespec="seconds"),
             **facts(self.folder),
+            "drift": self.drift.describe(),
             "examples": self.held.loaded.examples,
         }
 

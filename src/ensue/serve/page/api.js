@@ -75,3 +75,5 @@ export function figure(name, record, k, choice, prefix, signal) {
   if (prefix) body.prefix = prefix;
   return post(of(name, "figure"), body, signal);
 }
+
+export const description = () => ask("/openapi.json");

@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { deletions, outcome, ranked, remark } from "./answers.js";
 import { picks, texts, trail } from "./asking.js";
-import { later, make, problem, unique, waiting } from "./dom.js";
+import { later, make, percent, problem, unique, waiting } from "./dom.js";
 import { draw, erase } from "./figure.js";
 
 const K = 5;
@@ -42,17 +42,25 @@ export function panel(kind, models, story) {
 
 const shown = (record) => record.text || (record.texts || record.values).join(" · ");
 
+// Verdicts by which no network is ahead: open ones, and those where the best counting row itself wins.
+const NOT_AHEAD = /neither wins|no network|: no\b|by \S+ (\S+) wins: [^;]*best counting row \(\1\)/;
+
 // What a model is: its name and version, the day it was trained, and how right it was on data it had not seen.
 function about(view) {
-  const { name, task, model, version, trained, scores } = view.model;
+  const { name, task, model, version, trained, scores, drift } = view.model;
   const rows = [["Name", name], ["Task", task], ["Model", model], ["Version", version], ["Trained", trained || "unknown"]];
   if (scores) {
     rows.push(["Score", Object.entries(scores.figures).slice(0, 3).map(([measure, figure]) => `${measure.replaceAll("_", " ")} ${figure}`).join("; ")]);
     rows.push(["Protocol", ["name", "data"].map((key) => scores.protocol[key]).filter(Boolean).join("; ") || "see CARD.md"]);
   } else rows.push(["Score", `not evaluated yet; run: ensue evaluate FOLDER TEST`]);
+  rows.push(["Drift", drift
+    ? `${percent(drift.unknown)} of ${drift.given.toLocaleString("en")} ids and words asked about in ${drift.days} days were unknown to it`
+    : "nothing was asked in 7 days"]);
+  const counted = NOT_AHEAD.test(scores?.verdict || "");
   view.facts.replaceChildren(
     make("h3", {}, "The model"),
     make("dl", {}, rows.map(([term, text]) => make("div", {}, make("dt", {}, term), make("dd", {}, String(text))))),
+    counted ? make("p", { class: "warning" }, "No network is surely ahead of plain counting on this data.") : "",
     scores?.verdict ? make("p", { class: "note" }, scores.verdict) : "");
 }
 

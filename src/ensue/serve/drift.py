@@ -1,0 +1,48 @@
+"""How much of what is asked a model does not know: numbers a day, and nothing of what was asked.
+
+Ids and words that training lacked grow in number as the world goes on; where their share rises, an update is due.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import UTC, date, datetime, timedelta
+
+DAYS = 7
+_COUNTS = re.compile(r'"known": (\d+), "given": (\d+)')
+"""Of the JSON of an answer; quotes within its texts are escaped, so that none can look like this."""
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
+
+
+class Drift:
+    """Counts of the latest days, of one process.
+
+    Args:
+        today: the day; that of UTC unless given.
+    """
+
+    def __init__(self, today: Callable[[], date] = _today) -> None:
+        self._today = today
+        self._days: dict[date, tuple[int, int, int]] = {}
+
+    def hear(self, lines: Iterable[str]) -> None:
+        """Count answers, lines of JSON each."""
+        counts = [(int(found[-1][0]), int(found[-1][1])) for line in lines if (found := _COUNTS.findall(line))]
+        today = self._today()
+        records, known, given = self._days.get(today, (0, 0, 0))
+        known += sum(one for one, _ in counts)
+        self._days[today] = records + len(counts), known, given + sum(all_of for _, all_of in counts)
+        self._days = {day: own for day, own in self._days.items() if day > today - timedelta(days=DAYS)}
+
+    def describe(self) -> dict[str, object] | None:
+        """Records of the latest days, ids and words in them, and the share that was not known; ``None`` without any."""
+        first = self._today() - timedelta(days=DAYS)
+        days = [own for day, own in self._days.items() if day > first]
+        records, known, given = (sum(own[place] for own in days) for place in range(3))
+        if not given:
+            return None
+        return {"days": DAYS, "records": records, "given": given, "unknown": round(1 - known / given, 4)}

@@ -1,0 +1,36 @@
+"""What a model does not know of what is asked: counted by the day, for a week, without what was asked."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+
+from ensue.answers import Answer, Choice
+from ensue.serve.drift import Drift
+
+
+def line(known: int, given: int, value: str = "a") -> str:
+    return Answer((Choice(value, 0.5),), known, given, "s1").to_json()
+
+
+def test_ids_and_words_of_a_week_are_counted() -> None:
+    day = date(2026, 1, 1)
+    drift = Drift(lambda: day)
+    assert drift.describe() is None
+    drift.hear([line(2, 4), line(3, 4)])
+    assert drift.describe() == {"days": 7, "records": 2, "given": 8, "unknown": 0.375}  # 3 of 8
+    day += timedelta(days=6)
+    drift.hear([line(4, 4)])
+    assert drift.describe() == {"days": 7, "records": 3, "given": 12, "unknown": 0.25}
+    day += timedelta(days=1)  # the first day is over a week ago
+    assert drift.describe() == {"days": 7, "records": 1, "given": 4, "unknown": 0.0}
+    drift.hear([])
+    assert len(drift.__dict__["_days"]) == 2
+
+
+def test_a_value_that_looks_like_counts_is_none() -> None:
+    drift = Drift()
+    drift.hear([line(1, 2, '"known": 0, "given": 9')])
+    found = drift.describe()
+    assert found is not None and (found["given"], found["unknown"]) == (2, 0.5)
+    drift.hear(['{"no": "counts"}'])
+    assert drift.describe() == found

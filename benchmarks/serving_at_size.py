@@ -135,7 +135,7 @@ def with_lists(predictor: NextPredictor, records: list[History]) -> dict[str, An
     def some(num: int) -> list[str]:
         return [values[at] for at in random.integers(0, len(values), num).tolist()]
 
-    for low in range(0, REQUESTS, BATCH):
+    for low in range(0, REQUESTS // 2, BATCH):
         part = [records[(low + at) % len(records)] for at in range(BATCH)]
         plain = predictor.predict(part, K, evidence=False)
         best = [[choice.value for choice in answer.choices] for answer in plain]
@@ -156,7 +156,7 @@ def with_lists(predictor: NextPredictor, records: list[History]) -> dict[str, An
                 forbidden += bool(chosen & {*exclude}) or (allow is not None and not chosen <= {*allow})
                 short += len(chosen) < K
     cost = {kind: round(float(np.median(own)), 3) for kind, own in ratios.items()}
-    return {"requests": 2 * REQUESTS, "forbidden": int(forbidden), "fewer_than_k": short, "cpu_ratio": cost}
+    return {"requests": 2 * BATCH * len(ratios["allow"]), "forbidden": int(forbidden), "fewer_than_k": short, "cpu_ratio": cost}
 
 
 def service(folder: Path, asked: list[tuple[History, str]], workers: int, args: argparse.Namespace) -> dict[str, Any]:

@@ -138,7 +138,8 @@ def _ranks_nearest(
     if hide:
         chosen = ranges(starts, positions - starts + 1)
         seen = _padded(Histories(data.ids[chosen], offsets_of(positions - starts + 1), data.vocabulary))
-    sides = sides_of(state, product, torch.arange(len(targets)), seen)
+    counts = state.counting["popularity"].totals
+    sides = Sides(product=product, rows=torch.arange(len(targets)), counts=counts, seen=seen)
     found = nearest(near, sides, 1, product.weights, [0] * len(targets))
     score = found.score(targets[:, None])
     ahead = ((found.scores >= score) & (found.ids != targets[:, None])).sum(1).double()
@@ -232,16 +233,8 @@ def score_nearest(state: NextState, index: ItemIndex, k: int, histories: Histori
     rows[filled], lengths[filled] = torch.arange(len(filled)), windows.stops - windows.starts
     hidden = torch.zeros(len(seen), 0, dtype=torch.int64) if state.metadata.repeats else _padded(seen)
     product = multiplied(state, windows, np.arange(len(filled)))
-    sides = sides_of(state, product, rows, hidden)
+    sides = Sides(product=product, rows=rows, counts=state.counting["popularity"].totals, seen=hidden)
     return nearest(index, sides, k, product.weights, lengths.tolist())
-
-
-def sides_of(state: NextState, product: Product, rows: Tensor, seen: Tensor) -> Sides:
-    """What scores are computed from; the last three as :class:`Sides` has them."""
-    tensors = (*module_of(state.network).parameters(), *module_of(state.network).buffers())
-    version = (state.metadata.steps, *(number for one in tensors for number in (one.data_ptr(), one._version)))
-    counts = state.counting["popularity"].totals
-    return Sides(product=product, rows=rows, counts=counts, seen=seen, version=version)
 
 
 def multiplied(state: NextState, windows: Windows, index: Index) -> Product:

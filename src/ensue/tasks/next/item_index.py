@@ -12,7 +12,7 @@ Probabilities are of the whole catalogue: to the candidates comes an estimate of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -85,14 +85,18 @@ class ItemIndex:
             np.unique(np.linspace(FIRST, FIRST + facts.items - 1, facts.sample).astype(np.int64))
         )
         """(sample,) ids, rising: evenly spread over ids, which are in order of arrival."""
-        self._sampled: tuple[Hashable, Tensor] | None = None
+        self._sampled: Tensor | None = None
 
     @torch.no_grad()
-    def sampled(self, product: Product, version: Hashable) -> Tensor:
-        """(sample, dim) the vectors of the sample, kept while nothing is learned."""
-        if self._sampled is None or version is None or self._sampled[0] != version:
-            self._sampled = version, product.rows(self.sample)
-        return self._sampled[1]
+    def sampled(self, product: Product) -> Tensor:
+        """(sample, dim) the vectors of the sample, kept until :meth:`forget`."""
+        if self._sampled is None:
+            self._sampled = product.rows(self.sample)
+        return self._sampled
+
+    def forget(self) -> None:
+        """What is kept is made anew: something was learned."""
+        self._sampled = None
 
     def search(self, product: Product, k: int, permitted: Tensor | None = None) -> Tensor:
         """(targets, k) ids of large products, padding where fewer were found.

@@ -7,7 +7,7 @@ that leaves few, the index is searched again among what is permitted alone, or a
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -35,7 +35,6 @@ class Sides:
         rows: (histories,) each one's row in it; -1 for a history without events, which gets plain popularity.
         counts: (ids,) how often each occurs, which is popularity.
         seen: (histories, events) ids that are no answer, filled up with padding.
-        version: differs where anything has been learned since.
         base: (targets,) the estimated log total of the product alone, where something is mixed with it.
     """
 
@@ -43,7 +42,6 @@ class Sides:
     rows: Tensor
     counts: Tensor
     seen: Tensor
-    version: Hashable = None
     base: Tensor | None = None
 
     @property
@@ -253,7 +251,7 @@ def rest_of(index: ItemIndex, sides: Sides, ids: Tensor) -> tuple[Tensor, Tensor
         sides: of the histories.
         ids: (histories, candidates).
     """
-    sample, tail = index.sample, sides.tail(index.sample, index.sampled(sides.product, sides.version))
+    sample, tail = index.sample, sides.tail(index.sample, index.sampled(sides.product))
     known = torch.cat([ids, sides.seen], dim=1)
     place = torch.searchsorted(sample, known).clamp(max=len(sample) - 1)
     row, column = (sample[place] == known).nonzero(as_tuple=True)

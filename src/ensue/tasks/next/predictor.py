@@ -62,6 +62,7 @@ class NextPredictor(NextState):
     def add_values(self, values: Iterable[str]) -> None:
         """Give new values ids, rows and counts of 0, so that histories that hold them can be encoded and learned."""
         grow.add_values(self, values)
+        self.learned()
 
     def learn(self, histories: Histories, context: Index | None = None) -> float:
         """Take a few optimiser steps: every fresh event is learned once. Nothing is counted, nothing made anew.
@@ -78,11 +79,13 @@ class NextPredictor(NextState):
         Raises:
             SettingError: the loss is no longer a number.
         """
+        self.learned()
         return update.learn(self, histories, context)
 
     def observe(self, ids: Ids, times: Floats) -> None:
         """Tell a model that weighs what came lately which events a stream just brought and when, once learned."""
         update.observe(self, ids, times)
+        self.learned()
 
     def predict(
         self,

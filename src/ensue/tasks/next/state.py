@@ -153,6 +153,11 @@ class NextState:
             baseline: Baseline = make(self.settings if name == self.model_name else settings, len(self.vocabulary))
         return baseline
 
+    def learned(self) -> None:
+        """Something was: what the index keeps of the network is no longer so."""
+        if self.index is not None:
+            self.index.forget()
+
     def count_negatives(self) -> None:
         """Tell a network that draws negatives how often each id occurs."""
         for module in module_of(self.network).modules():

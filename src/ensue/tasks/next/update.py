@@ -40,6 +40,7 @@ def count(state: NextState, data: Histories) -> None:
     state.metadata.events += len(data.ids)
     state.metadata.sequences += len(data)
     state.metadata.values = len(state.vocabulary) - FIRST
+    state.learned()
     if state.schedule is not None:
         state.count_negatives()
 

@@ -156,7 +156,8 @@ def with_lists(predictor: NextPredictor, records: list[History]) -> dict[str, An
                 forbidden += bool(chosen & {*exclude}) or (allow is not None and not chosen <= {*allow})
                 short += len(chosen) < K
     cost = {kind: round(float(np.median(own)), 3) for kind, own in ratios.items()}
-    return {"requests": 2 * BATCH * len(ratios["allow"]), "forbidden": int(forbidden), "fewer_than_k": short, "cpu_ratio": cost}
+    asked = 2 * BATCH * len(ratios["allow"])
+    return {"requests": asked, "forbidden": int(forbidden), "fewer_than_k": short, "cpu_ratio": cost}
 
 
 def service(folder: Path, asked: list[tuple[History, str]], workers: int, args: argparse.Namespace) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +20,7 @@ from ensue.tasks.next.attributions import Scored
 from ensue.tasks.next.batch import Product
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.own_unknown import OwnUnknown
-from ensue.tasks.next.permitted import Permitted, by_list
+from ensue.tasks.next.permitted import Permitted
 from ensue.vocabulary import FIRST, PADDING
 
 FEW = 4096
@@ -157,44 +158,51 @@ class NearestBatch(Scored):
         self, k: int, lists: Sequence[Permitted | None], records: Sequence[History], own: OwnUnknown | None
     ) -> tuple[Tensor, Tensor]:
         """Of the candidates that each list permits."""
-        shown, columns = self.scores.new_full((len(self.ids), k), -torch.inf), torch.zeros(len(self.ids), k).long()
-        for rows, one in by_list(lists):
-            ids, scores = self.ids[rows], self.scores[rows]
-            if one is not None:
-                some, theirs = [records[row] for row in rows.tolist()], own and own.of_rows(rows.numpy())
-                ids, scores = self._permitted(rows, one, some, theirs, k)
-            high, place = scores.topk(min(k, scores.shape[1]), dim=1)
-            shown[rows, : high.shape[1]], columns[rows, : high.shape[1]] = high, ids.gather(1, place)
-        return shown, columns
+        ids, scores = self.ids, self.scores
+        if any(lists):
+            ids, scores = self._permitted(lists, records, own, k)
+        high, place = scores.topk(min(k, scores.shape[1]), dim=1)
+        return high, ids.gather(1, place)
 
     def _permitted(
-        self, rows: Tensor, one: Permitted, records: Sequence[History], own: OwnUnknown | None, k: int
+        self, lists: Sequence[Permitted | None], records: Sequence[History], own: OwnUnknown | None, k: int
     ) -> tuple[Tensor, Tensor]:
-        """Candidates of some histories that a list permits, and their scores."""
-        num_ids, sides = self.sides.num_ids, self.sides.of(rows)
-        width = self.ids.shape[1] - (0 if own is None else own.odds.shape[1])
-        ids, scores = self.ids[rows], self.scores[rows]
-        if one.inside is not None and len(one.inside) <= FEW:
-            chosen = one.inside.expand(len(rows), -1)
-            ids, scores = torch.cat([chosen, ids[:, width:]], 1), torch.cat([sides.score(chosen), scores[:, width:]], 1)
-            width = len(one.inside)
-        else:
-            barred = torch.isin(ids[:, :width], one.out)
-            if one.inside is not None:
-                barred |= ~torch.isin(ids[:, :width], one.inside)
-            scores = torch.cat([scores[:, :width].masked_fill(barred, -torch.inf), scores[:, width:]], 1)
-            few = ((scores[:, :width] > -torch.inf).sum(1) < max(k, self.index.facts.candidates // 2)).nonzero()[:, 0]
-            if len(few):
-                num = min(max(2 * k, self.index.facts.candidates), num_ids)
-                more = torch.zeros(len(rows), num, dtype=torch.int64)
-                more[few] = self._searched(sides.of(few), one, num, num_ids)
-                more = torch.where((more[:, :, None] == ids[:, None, :width]).any(2), PADDING, more)
-                ids, scores = torch.cat([more, ids], 1), torch.cat([sides.score(more), scores], 1)
-                width += more.shape[1]
-        if own is not None:
-            hidden = torch.cat([torch.zeros(len(rows), width, dtype=torch.bool), one.hidden(records, own)], 1)
-            scores = scores.masked_fill(hidden, -torch.inf)
-        return ids, scores
+        """Candidates and their scores, -inf for those that a list does not permit; of all histories at once."""
+        num_ids, width = self.sides.num_ids, self.ids.shape[1] - (0 if own is None else own.odds.shape[1])
+        num = min(max(2 * k, self.index.facts.candidates), num_ids)
+        ids, scores = self.ids[:, :width], self.scores[:, :width]
+        given = [(row, one) for row, one in enumerate(lists) if one is not None]
+        scores = scores.masked_fill(_among(ids, [(row, one.out) for row, one in given], num_ids), -torch.inf)
+        allowed = [(row, one.inside) for row, one in given if one.inside is not None]
+        if allowed:
+            rows = torch.tensor([row for row, _ in allowed])
+            others = torch.zeros_like(ids, dtype=torch.bool)
+            others[rows] = ~_among(ids, allowed, num_ids)[rows]
+            scores = scores.masked_fill(others, -torch.inf)
+        enough = ((scores > -torch.inf).sum(1) >= max(k, self.index.facts.candidates // 2)).tolist()
+        more: dict[int, Tensor] = {}
+        for row, one in given:
+            if one.inside is not None and len(one.inside) <= FEW:
+                more[row] = one.inside
+                scores[row] = -torch.inf  # all that is permitted is among the others
+            elif not enough[row]:
+                found = self._searched(self.sides.of(torch.tensor([row])), one, num, num_ids)[0]
+                more[row] = found.masked_fill(torch.isin(found, ids[row]), PADDING)
+        if more and (longest := max(map(len, more.values()))):
+            extra = torch.zeros(len(ids), longest, dtype=torch.int64)
+            for row, some in more.items():
+                extra[row, : len(some)] = some
+            rows = torch.tensor([*more])
+            scored = scores.new_full(extra.shape, -torch.inf)
+            scored[rows] = (self.sides if len(rows) == len(ids) else self.sides.of(rows)).score(extra[rows])
+            ids, scores = torch.cat([extra, ids], 1), torch.cat([scored, scores], 1)
+        if own is None:
+            return ids, scores
+        theirs = self.scores[:, width:].clone()
+        for row, one in given:
+            hidden = one.hidden([records[row]], own.of_rows(np.array([row])))[0]
+            theirs[row] = theirs[row].masked_fill(hidden, -torch.inf)
+        return torch.cat([ids, self.ids[:, width:]], 1), torch.cat([scores, theirs], 1)
 
     def _searched(self, sides: Sides, one: Permitted, num: int, num_ids: int) -> Tensor:
         """(histories, num) ids of large scores among those that a list permits."""
@@ -293,6 +301,15 @@ def _others(index: ItemIndex, sides: Sides, num: int) -> Iterator[Tensor]:
     if product.lately is not None:
         high, place = product.lately[0].topk(num)
         yield place[high > -torch.inf].expand(len(sides.rows), -1)
+
+
+def _among(ids: Tensor, lists: Sequence[tuple[int, Tensor]], num_ids: int) -> Tensor:
+    """(histories, candidates) whether each id is in the list of its row."""
+    keys = torch.cat([torch.empty(0, dtype=torch.int64), *(row * num_ids + one for row, one in lists)]).sort().values
+    if not len(keys):
+        return torch.zeros_like(ids, dtype=torch.bool)
+    wanted = torch.arange(len(ids))[:, None] * num_ids + ids
+    return keys[torch.searchsorted(keys, wanted).clamp(max=len(keys) - 1)] == wanted
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:

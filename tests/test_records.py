@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.answers import Answer, Choice, Explanation, Heed, Link, LinkAnswer, TextAnswer
+from ensue.answers import Answer, Choice, Explanation, Heed, Link, LinkAnswer, QueryExplanation, TextAnswer
 from ensue.errors import DataError
 from ensue.records import Article, History, Post, Text
 
@@ -284,3 +284,12 @@ def test_an_answer_shows_itself_in_a_line_and_as_a_table() -> None:
     page = answer._repr_html_()
     assert page.count("<tr>") == 5 and "a&lt;b 75%" in page and "a<b" not in page
     assert "<td>1</td><td>w</td><td>0.4000</td>" in page
+
+
+def test_explanations_show_what_they_leaned_on() -> None:
+    answer = Answer((Choice("c<", 0.5),), 2, 2, "s1")
+    one = Explanation(("a<", "b"), (), ((0.0, 0.0), (1.0, 0.0)), (0.25, 0.75), answer)
+    assert repr(one) == f"Explanation(leaned on b 0.75, a< 0.25 of 2)\n{answer!r}"
+    assert "<td>a&lt;</td><td>0.250</td>" in one._repr_html_() and "<td>c&lt;</td>" in one._repr_html_()
+    asked = QueryExplanation(("a b",), (("a", "b"),), ("x", "y"), ((0.5, 0.5), (1.0, 0.0)), answer)
+    assert asked.leaned_on == [("a", 0.75), ("b", 0.25)]  # means over x and y

@@ -121,8 +121,37 @@ class Forecast(Line):
     id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation(Line):
+class Explained(Line):
+    """What one answer leaned on: shows itself in two lines, and in a notebook as two tables."""
+
+    __slots__ = ()
+    answer: Choices
+
+    @property
+    def leaned_on(self) -> list[tuple[str, float]]:
+        """The parts of what was asked, in their order, and how much each counted for the answer."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        """The three parts that counted most, then the answer."""
+        strongest = sorted(self.leaned_on, key=lambda part: -part[1])[:_SHOWN]
+        listed = ", ".join(f"{printable(name)} {weight:.2f}" for name, weight in strongest) or "nothing"
+        return f"{type(self).__name__}(leaned on {listed} of {len(self.leaned_on)})\n{self.answer!r}"
+
+    def _repr_html_(self) -> str:
+        """All parts with a bar each, then the answer."""
+        most = max((abs(weight) for _, weight in self.leaned_on), default=0.0) or 1.0
+        rows = "".join(
+            f"<tr><td>{escape(name)}</td><td>{weight:.3f}</td>"
+            f'<td><meter max="1" value="{max(weight, 0.0) / most:.3f}"></meter></td></tr>'
+            for name, weight in self.leaned_on
+        )
+        head = "<caption>leaned on: weights, not causes</caption>"
+        return f"<table>{head}<tbody>{rows}</tbody></table>{self.answer._repr_html_()}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Explanation(Explained):
     """What a model leaned on inside one history.
 
     ``dependency[j][k]`` is how much event j leaned on the earlier event k (rows sum to 1, or to 0 for the first);
@@ -136,9 +165,14 @@ class Explanation(Line):
     influence: tuple[float, ...]
     answer: Answer
 
+    @property
+    def leaned_on(self) -> list[tuple[str, float]]:
+        """Events, and how much the answer leaned on each."""
+        return [*zip(self.values, self.influence, strict=False)]
 
-@dataclass(frozen=True, slots=True)
-class QueryExplanation(Line):
+
+@dataclass(frozen=True, slots=True, repr=False)
+class QueryExplanation(Explained):
     """Which of the latest queries' words each suggested word leaned on: weights, not causes.
 
     ``weights[i]``: of suggested word (or piece) i a share for each word of all queries; empty where none was read.
@@ -149,6 +183,13 @@ class QueryExplanation(Line):
     suggested: tuple[str, ...]
     weights: tuple[tuple[float, ...], ...]
     answer: Answer
+
+    @property
+    def leaned_on(self) -> list[tuple[str, float]]:
+        """Words of the queries, and the mean of what the suggested words leaned on each."""
+        every = [word for words in self.words for word in words]
+        means = [sum(column) / len(column) for column in zip(*self.weights, strict=False)]
+        return [*zip(every, means, strict=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +262,8 @@ class Passage:
     side: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TextExplanation(Line):
+@dataclass(frozen=True, slots=True, repr=False)
+class TextExplanation(Explained):
     """What a model leaned on inside one text or pair, passage by passage.
 
     ``graph`` is between the passages of a document, as that of a passage is between its words; empty where there is
@@ -234,9 +275,18 @@ class TextExplanation(Line):
     graph: tuple[tuple[float, ...], ...]
     answer: TextAnswer
 
+    @property
+    def leaned_on(self) -> list[tuple[str, float]]:
+        """Words, each with its weight times the share of its passage."""
+        return [
+            (word, weight * part.share)
+            for part in self.passages
+            for word, weight in zip(part.words, part.weights, strict=False)
+        ]
 
-@dataclass(frozen=True, slots=True)
-class LinkExplanation(Line):
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LinkExplanation(Explained):
     """What the best article for a post leaned on.
 
     ``lost[i]`` is how far the score of the best article falls when word i of the post is taken out: a deletion test.
@@ -249,3 +299,8 @@ class LinkExplanation(Line):
     lost: tuple[float, ...]
     sentences: tuple[tuple[str, float], ...]
     answer: LinkAnswer
+
+    @property
+    def leaned_on(self) -> list[tuple[str, float]]:
+        """Words of the post, and how far the best article's score falls without each."""
+        return [*zip(self.words, self.lost, strict=False)]

@@ -84,9 +84,14 @@ def run_page(text: str) -> str:
             for own in set(sys.modules) - modules:
                 if str(getattr(sys.modules[own], "__file__", "")).startswith(str(folder)):
                     del sys.modules[own]
-            for process in page.started:
-                process.send_signal(signal.SIGTERM)
-                process.wait(30)
+            stop(page)
+
+
+def stop(page: Page) -> None:
+    """End what a page has started."""
+    for process in page.started:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
 
 
 def _pieces(text: str, page: Page) -> Iterator[str]:
@@ -107,7 +112,7 @@ def _pieces(text: str, page: Page) -> Iterator[str]:
         printed = None
         yield found[0] if found.re is HIDDEN or found[1] != "console" else ""
         if found.re is HIDDEN:
-            _command(found[1], page)
+            run_command(found[1], page)
         elif found[1] == "console":
             yield f"```console{found[2]}\n{_console(found[3], found[2], page)}```"
         elif found[1] == "python":
@@ -123,7 +128,7 @@ def _console(body: str, options: str, page: Page) -> str:
     lines = []
     for command in commands(body):
         lines += [f"$ {command}".replace("\n", "\n> ")]
-        printed = masked(_command(command, page)).splitlines()
+        printed = masked(run_command(command, page)).splitlines()
         first, last = int(shown.get("first", len(printed))), int(shown.get("last", 0))
         if first + last < len(printed):
             printed = [*printed[:first], "…", *printed[len(printed) - last :]]
@@ -142,7 +147,7 @@ def commands(body: str) -> list[str]:
     return found
 
 
-def _command(command: str, page: Page) -> str:
+def run_command(command: str, page: Page) -> str:
     """What a command prints; ``ensue`` runs in this process, all else in a shell."""
     line = command.replace("\\\n", " ").replace(f":{PORT}", f":{page.port}")
     if line.endswith(" &"):

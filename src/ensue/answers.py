@@ -28,6 +28,11 @@ class Heed:
 
     ``share`` is the event's part of the attention, in [0, 1]. ``lost`` is how much the choice's score falls when the
     event is taken out of the history (a deletion test), or ``None`` where it was not measured.
+
+    Example:
+        >>> from ensue import Heed
+        >>> Heed("ann", position=0, share=0.9, lost=0.3).lost
+        0.3
     """
 
     value: str
@@ -38,7 +43,14 @@ class Heed:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One possible next value, its probability, and the earlier events it leaned on, most heeded first."""
+    """One possible next value, its probability, and the earlier events it leaned on, most heeded first.
+
+    Example:
+        >>> from ensue import Choice, Heed
+        >>> choice = Choice("cat", 0.5, (Heed("ann", 0, 0.9), Heed("bob", 1, 0.1)))
+        >>> choice.heeded[0].value
+        'ann'
+    """
 
     value: str
     score: float
@@ -91,7 +103,14 @@ class Choices(Line):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Answer(Choices):
-    """The choices for one record, best first, and how many of its values the model knows."""
+    """The choices for one record, best first, and how many of its values the model knows.
+
+    Example:
+        >>> from ensue import Answer, Choice
+        >>> answer = Answer((Choice("bob", 0.5, ()),), known=1, given=2)
+        >>> answer.choices[0].value, f"{answer.known} of {answer.given} ids known"
+        ('bob', '1 of 2 ids known')
+    """
 
     choices: tuple[Choice, ...]
     known: int = 0
@@ -157,6 +176,15 @@ class Explanation(Explained):
     ``dependency[j][k]`` is how much event j leaned on the earlier event k (rows sum to 1, or to 0 for the first);
     ``influence[k]`` how much the answer leaned on event k. These are weights, not causes: ``answer`` carries a deletion
     test for its most heeded events.
+
+    Example:
+        >>> from ensue import Explanation, History, make, read
+        >>> predictor = make("next", "markov")
+        >>> for report in predictor.fit(read("clicks.csv")[0]):
+        ...     pass
+        >>> (explanation,) = predictor.explain([History(("crack-explained", "bridge-history"))])
+        >>> isinstance(explanation, Explanation), explanation.values
+        (True, ('bridge-history',))
     """
 
     values: tuple[str, ...]
@@ -176,6 +204,15 @@ class QueryExplanation(Explained):
     """Which of the latest queries' words each suggested word leaned on: weights, not causes.
 
     ``weights[i]``: of suggested word (or piece) i a share for each word of all queries; empty where none was read.
+
+    Example:
+        >>> from ensue import History, QueryExplanation, make, read_queries
+        >>> predictor = make("suggest", "most-frequent-next")
+        >>> for report in predictor.fit(read_queries("searches.tsv")[0]):
+        ...     pass
+        >>> (explanation,) = predictor.explain([History(("ferry times",))])
+        >>> isinstance(explanation, QueryExplanation)
+        True
     """
 
     queries: tuple[str, ...]
@@ -198,6 +235,12 @@ class Deletion:
 
     ``words`` is how many went, ``lost`` what that costs, and ``random`` what it costs on average, over ``draws`` draws,
     to lose as many words at random: weights that mean something make ``lost`` the larger.
+
+    Example:
+        >>> from ensue import Deletion
+        >>> test = Deletion(words=3, lost=0.31, random=0.03, draws=5)
+        >>> test.lost > test.random
+        True
     """
 
     words: int
@@ -211,6 +254,11 @@ class TextAnswer(Choices):
     """The labels for one text or pair, likeliest first, and how many of its words the model knows.
 
     A :class:`Heed` of a choice is a word; its position counts the words, and goes on in the second text of a pair.
+
+    Example:
+        >>> from ensue import Choice, TextAnswer
+        >>> TextAnswer((Choice("angry", 0.7, ()), Choice("joking", 0.3, ())), known=4, given=5).choices[0].value
+        'angry'
     """
 
     choices: tuple[Choice, ...]
@@ -227,6 +275,12 @@ class Link:
     ``score`` orders; ``probability`` is P(relevant), or ``None`` where nothing was labelled to learn it from.
     ``sentence`` is the article's sentence that the post is closest to, ``copy_of`` the id of the earlier post that this
     one repeats, or empty.
+
+    Example:
+        >>> from ensue import Link
+        >>> link = Link("ferry-night", 2.5, 0.93, sentence="Ferry adds night crossings")
+        >>> link.probability, link.copy_of
+        (0.93, '')
     """
 
     value: str
@@ -238,7 +292,13 @@ class Link:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LinkAnswer(Choices):
-    """What belongs to one article or to one post, best first, and how many of its words the model knows."""
+    """What belongs to one article or to one post, best first, and how many of its words the model knows.
+
+    Example:
+        >>> from ensue import Link, LinkAnswer
+        >>> LinkAnswer((Link("ferry-night", 2.5, 0.93),), known=4, given=5).choices[0].value
+        'ferry-night'
+    """
 
     choices: tuple[Link, ...]
     known: int = 0
@@ -253,6 +313,11 @@ class Passage:
     ``side`` is 1 in the second text of a pair. ``share`` is the passage's part of the attention of its side (a side's
     passages sum to 1), ``weights`` the words' parts within it. ``graph[i][j]`` is how much of its weight word j hands
     to word i (columns sum to 1); empty for poolings without a graph.
+
+    Example:
+        >>> from ensue import Passage
+        >>> Passage(("a", "fine", "film"), (0.1, 0.8, 0.1)).share
+        1.0
     """
 
     words: tuple[str, ...]
@@ -269,6 +334,15 @@ class TextExplanation(Explained):
     ``graph`` is between the passages of a document, as that of a passage is between its words; empty where there is
     none, or where the document is so long that it was pooled in parts. These are weights, not causes: ``answer``
     carries the deletion tests.
+
+    Example:
+        >>> from ensue import Text, TextExplanation, make, read_texts
+        >>> predictor = make("classify", "tfidf")
+        >>> for report in predictor.fit(read_texts("coded.csv")[0]):
+        ...     pass
+        >>> (explanation,) = predictor.explain([Text(("Nobody tells us why",))])
+        >>> isinstance(explanation, TextExplanation), explanation.answer.choices[0].value
+        (True, 'angry')
     """
 
     passages: tuple[Passage, ...]

@@ -33,6 +33,14 @@ class Predictor(Protocol[Data, Record, Found, Reasons]):
     learns ``Texts`` and answers a ``Text`` with a ``TextAnswer`` and a ``TextExplanation``; ``suggest`` learns
     ``Queries`` and answers a ``History`` of queries with an ``Answer`` and a ``QueryExplanation``; ``link`` learns a
     ``Corpus`` and answers a ``Post`` with a ``LinkAnswer`` and a ``LinkExplanation``.
+
+    Example:
+        >>> from ensue import Text, Texts, make
+        >>> predictor = make("classify", "tfidf")
+        >>> for report in predictor.fit(Texts.of([Text(("good film",), "yes"), Text(("bad film",), "no")] * 10)):
+        ...     pass
+        >>> predictor.predict([Text(("a good one",))], k=1)[0].choices[0].value
+        'yes'
     """
 
     @property
@@ -168,6 +176,14 @@ def make(
 
     Raises:
         SettingError: an unknown task, model or setting.
+
+    Example:
+        >>> from ensue import Histories, History, make
+        >>> predictor = make("next", "markov")
+        >>> for report in predictor.fit(Histories.of([History(("a", "b")), History(("a", "b"))])):
+        ...     pass
+        >>> [choice.value for choice in predictor.predict([History(("a",))], k=1)[0].choices]
+        ['b']
     """
     made: AnyPredictor = named(TASKS[require_task(task)].predictor)(model, settings=settings, seed=seed, device=device)
     return made
@@ -182,6 +198,15 @@ def load(folder: str | Path, *, device: str | None = None) -> AnyPredictor:
 
     Raises:
         ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
+
+    Example:
+        >>> from ensue import Histories, History, load, make
+        >>> predictor = make("next", "markov")
+        >>> for report in predictor.fit(Histories.of([History(("a", "b")), History(("a", "b"))])):
+        ...     pass
+        >>> predictor.save("models/tiny")
+        >>> load("models/tiny").model_name
+        'markov'
     """
     found: AnyPredictor = named(TASKS[task_of(folder)].predictor).load(folder, device=device)
     return found

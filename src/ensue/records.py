@@ -50,6 +50,11 @@ class History(Record):
     """One timed sequence: a cascade of users, a session of clicks.
 
     ``values`` are raw ids, oldest first. ``times`` are seconds, non-decreasing, as many as values or none at all.
+
+    Example:
+        >>> from ensue import History
+        >>> History(("ann", "bob"), (0.0, 60.0), "p1").to_json()
+        '{"values": ["ann", "bob"], "times": [0.0, 60.0], "id": "p1"}'
     """
 
     NEEDED: ClassVar[str] = "values"
@@ -97,7 +102,13 @@ class History(Record):
 
 @dataclass(frozen=True, slots=True)
 class Text(Record):
-    """One text, or a pair of texts, and maybe its label: a review, a question, a premise and its hypothesis."""
+    """One text, or a pair of texts, and maybe its label: a review, a question, a premise and its hypothesis.
+
+    Example:
+        >>> from ensue import Text
+        >>> Text(("a fine film",), "good").to_json()
+        '{"texts": ["a fine film"], "label": "good"}'
+    """
 
     NEEDED: ClassVar[str] = "texts"
     EXAMPLE: ClassVar[str] = '{"texts": ["a text"]}'
@@ -131,7 +142,13 @@ class Text(Record):
 
 @dataclass(frozen=True, slots=True)
 class Post(Record):
-    """One post: what somebody wrote, and the ids of the articles it is known to be about."""
+    """One post: what somebody wrote, and the ids of the articles it is known to be about.
+
+    Example:
+        >>> from ensue import Post
+        >>> Post("the ferry adds night crossings", "p1", ("ferry-night",)).about
+        ('ferry-night',)
+    """
 
     NEEDED: ClassVar[str] = "text"
     EXAMPLE: ClassVar[str] = '{"text": "a post"}'
@@ -153,7 +170,13 @@ class Post(Record):
 
 @dataclass(frozen=True, slots=True)
 class Article(Record):
-    """One article: its body, all of it, and its title."""
+    """One article: its body, all of it, and its title.
+
+    Example:
+        >>> from ensue import Article
+        >>> Article("It sails at ten.", "ferry-night", "Ferry adds night crossings").title
+        'Ferry adds night crossings'
+    """
 
     NEEDED: ClassVar[str] = "body"
     EXAMPLE: ClassVar[str] = '{"body": "an article"}'

@@ -23,6 +23,14 @@ class Client(Requests):
 
     Raises:
         SettingError: the extra is missing, or this is no address.
+
+    Example:
+        >>> from ensue import History
+        >>> from ensue.client import Client
+        >>> with Client("http://127.0.0.1:8000") as client:
+        ...     (answer,) = client.predict("next", [History(("crack-explained", "bridge-history"))], k=1)
+        >>> answer.choices[0].value
+        'bridge-closes'
     """
 
     def opened(self, library: ModuleType, **options: object) -> object:

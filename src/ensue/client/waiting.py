@@ -15,8 +15,15 @@ from ensue.records import Article, History, Post, Text
 class AsyncClient(Requests):
     """Asks a service while the program goes on; see :class:`Client` for the arguments.
 
-    >>> async with AsyncClient("http://127.0.0.1:8000") as client:
-    ...     answers = await client.predict("clicks", [History(("a17", "b03"))], k=3)
+    Example:
+        >>> import asyncio
+        >>> from ensue import History
+        >>> from ensue.client import AsyncClient
+        >>> async def ask():
+        ...     async with AsyncClient("http://127.0.0.1:8000") as client:
+        ...         return await client.predict("next", [History(("crack-explained", "bridge-history"))], k=1)
+        >>> asyncio.run(ask())[0].choices[0].value
+        'bridge-closes'
     """
 
     def opened(self, library: ModuleType, **options: object) -> object:

@@ -28,6 +28,12 @@ class Histories:
         vocabulary: the values behind the ids.
         times: (events,) seconds, non-decreasing within a history; or empty where the data has no clock.
         names: one id a history, or empty.
+
+    Example:
+        >>> from ensue import Histories, History
+        >>> histories = Histories.of([History(("ann", "bob")), History(("bob",))])
+        >>> len(histories), histories.lengths.tolist(), histories.record(1).values
+        (2, [2, 1], ('bob',))
     """
 
     ids: Ids

@@ -37,6 +37,12 @@ class World:
         edges: (from, to) pairs of users: whom each may infect.
         true_parents: (events of test,) the position in ``test.ids`` of the event that infected this one, -1 for the
             first event of a cascade.
+
+    Example:
+        >>> from ensue.data.world import make_world
+        >>> world = make_world(num_users=16, num_cascades=20)
+        >>> len(world.train), len(world.valid), len(world.test)
+        (16, 2, 2)
     """
 
     train: Histories
@@ -51,6 +57,11 @@ def make_world(*, num_users: int = 64, num_cascades: int = 3000, seed: int = 0) 
 
     Raises:
         SettingError: ``num_users`` is no power of two, or there are too few cascades to split.
+
+    Example:
+        >>> from ensue.data.world import make_world
+        >>> make_world(num_users=16, num_cascades=20, seed=1).train.record(0).values[0][0]
+        'u'
     """
     power = num_users.bit_length() - 1
     if num_users < 4 or num_users != 1 << power:

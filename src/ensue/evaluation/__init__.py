@@ -91,6 +91,15 @@ def evaluate(
     Raises:
         DataError: the data holds nothing to score.
         SettingError: an unknown protocol.
+
+    Example:
+        >>> from ensue import evaluate, make, read
+        >>> predictor = make("next", "markov")
+        >>> for report in predictor.fit(read("clicks.csv")[0]):
+        ...     pass
+        >>> result = evaluate(predictor, read("last_days.csv")[0])
+        >>> result.card["candidates"], result.rows[0].model
+        ('all 24 values', 'markov')
     """
     found = _compare([[predictor]], data, protocol, at)
     how = reads_others(predictor, data)
@@ -128,6 +137,16 @@ def compare(
     Raises:
         DataError: the data holds nothing to score.
         SettingError: an unknown protocol, or a model whose scores change with what else is in the batch.
+
+    Example:
+        >>> from ensue import compare, make, read
+        >>> clicks, later = read("clicks.csv")[0], read("last_days.csv")[0]
+        >>> entries = [[make("next", name)] for name in ("popularity", "markov")]
+        >>> for (predictor,) in entries:
+        ...     for report in predictor.fit(clicks):
+        ...         pass
+        >>> compare(entries, later).best_counting
+        'markov'
     """
     for seeds in entries:
         if how := reads_others(seeds[0], data):

@@ -23,7 +23,13 @@ from ensue.stream.sessions import OpenSessions
 
 
 def partition_of(sequence: str, partitions: int) -> int:
-    """The partition of a sequence, from 0: the first eight bytes of its BLAKE2b digest, modulo their number."""
+    """The partition of a sequence, from 0: the first eight bytes of its BLAKE2b digest, modulo their number.
+
+    Example:
+        >>> from ensue.stream import partition_of
+        >>> partition_of("s1", 8) == partition_of("s1", 8), 0 <= partition_of("s2", 8) < 8
+        (True, True)
+    """
     return int.from_bytes(hashlib.blake2b(sequence.encode(), digest_size=8).digest(), "little") % partitions
 
 

@@ -27,6 +27,11 @@ class SQLiteQueue:
 
     Args:
         path: the database; it is made where there is none.
+
+    Example:
+        >>> from ensue.stream import SQLiteQueue
+        >>> SQLiteQueue("queue.db").put(['{"session": "s1", "item": "a7", "time": 1700000000}'])
+        1
     """
 
     def __init__(self, path: str | Path) -> None:

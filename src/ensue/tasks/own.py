@@ -58,6 +58,13 @@ def add_model(model: type) -> str:
 
     Raises:
         SettingError: it says not how it is set or trained.
+
+    Example:
+        >>> from ensue import add_model
+        >>> class Nothing:
+        ...     SETTINGS = SCHEDULE = None
+        >>> add_model(Nothing)
+        'Nothing'
     """
     _ADDED[model.__name__] = _row(model, model.__name__)
     return model.__name__

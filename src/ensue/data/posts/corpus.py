@@ -36,6 +36,13 @@ class Corpus:
     Attributes:
         articles: all that a post may be about.
         posts: the posts.
+
+    Example:
+        >>> from ensue import Article, Articles, Corpus, Post, Posts
+        >>> articles = Articles.of([Article("It sails at ten.", "ferry")])
+        >>> corpus = Corpus(articles, Posts.of([Post("the ferry!", "p1", ("ferry",)), Post("no bus", "p2")]))
+        >>> len(corpus.posts), len(corpus.linked())
+        (2, 1)
     """
 
     articles: Articles
@@ -123,6 +130,12 @@ def read_corpus(
     Raises:
         DataError: naming the file, the line, the field and what to do.
         SettingError: an unknown role, or no file of articles.
+
+    Example:
+        >>> from ensue import read_corpus
+        >>> corpus, understood = read_corpus("linked.jsonl", "stories.csv")
+        >>> len(corpus.posts), len(corpus.articles)
+        (400, 24)
     """
     source = Path(path)
     if articles is None:

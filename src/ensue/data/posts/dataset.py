@@ -43,6 +43,11 @@ class Posts:
         rows: (posts,) which of the originals each was read from.
         originals: reads all columns of the file anew, in its order.
         flat: of JSON, reads its fields anew as columns.
+
+    Example:
+        >>> from ensue import Post, Posts
+        >>> len(Posts.of([Post("the ferry sails at night"), Post("no bus again")]))
+        2
     """
 
     texts: pl.Series
@@ -131,6 +136,11 @@ class Articles:
         bodies: (articles,) whole, without HTML; the title where an article has no body.
         titles: (articles,) or empty texts.
         ids: (articles,) all different.
+
+    Example:
+        >>> from ensue import Article, Articles
+        >>> len(Articles.of([Article("It sails at ten.", "ferry-night", "Ferry adds night crossings")]))
+        1
     """
 
     bodies: pl.Series

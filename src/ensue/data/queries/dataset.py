@@ -47,6 +47,12 @@ class Queries:
         word_users: (words,) how many different users typed each.
         parts: (sessions,) the part that the file puts each session in, or empty.
         novel: (sessions,) whether the file marks it as sharing nothing with the other parts, or empty.
+
+    Example:
+        >>> from ensue import read_queries
+        >>> queries, understood = read_queries("searches.tsv")
+        >>> len(queries) == len(queries.histories)
+        True
     """
 
     histories: Histories
@@ -136,6 +142,12 @@ def read_queries(
     Raises:
         DataError: naming the file, the line, the field and what to do; or no session is left.
         SettingError: an unknown role or unit.
+
+    Example:
+        >>> from ensue import read_queries
+        >>> queries, understood = read_queries("searches.tsv")
+        >>> queries.histories.vocabulary.values[0]
+        'lantern bridge closed'
     """
     options = ReadOptions(columns=columns or {}, time_unit=time_unit, **opening)
     rules = QueryRules() if rules is None else rules

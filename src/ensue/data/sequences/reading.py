@@ -55,6 +55,12 @@ def read(
     Raises:
         DataError: naming the file, the line, the field and what to do.
         SettingError: an unknown role or unit, a gap that is no pause, or one for a file without times.
+
+    Example:
+        >>> from ensue import read
+        >>> histories, understood = read("clicks.csv")
+        >>> len(histories), histories.vocabulary.values[0]
+        (836, 'bridge-closes')
     """
     options = ReadOptions(columns=columns or {}, time_unit=time_unit, **opening)
     check_gap(gap)

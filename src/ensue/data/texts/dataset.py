@@ -37,6 +37,12 @@ class Texts:
         ids: one id a row, or ``None``.
         groups: what must not be torn apart by a split, such as the film a review is of; or ``None``.
         originals: of a whole file, reads all columns of its rows anew; of JSON the objects in a column ``json``.
+
+    Example:
+        >>> from ensue import Text, Texts
+        >>> texts = Texts.of([Text(("a fine film",), "good"), Text(("a bad one",), "bad")])
+        >>> len(texts)
+        2
     """
 
     texts: tuple[pl.Series, ...]
@@ -122,6 +128,12 @@ def read_texts(
     Raises:
         DataError: naming the file, the line, the field and what to do.
         SettingError: an unknown role, or roles or phrases that the layout does not have.
+
+    Example:
+        >>> from ensue import read_texts
+        >>> texts, understood = read_texts("coded.csv")
+        >>> len(texts)
+        400
     """
     with answering(path):
         options = ReadOptions(columns=columns or {}, **opening)

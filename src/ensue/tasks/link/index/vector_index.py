@@ -59,6 +59,16 @@ class VectorIndex:
         folder: where it stands.
         manifest: what ``index.json`` says.
         sums: checksums of files by name; none in an index of before there were any.
+
+    Example:
+        >>> from ensue.tasks.link.index.vector_index import VectorIndex, text_hashes
+        >>> import numpy as np, polars as pl
+        >>> texts = pl.Series(["the ferry sails", "no bus again"])
+        >>> index = VectorIndex.create("posts.index", dim=2)
+        >>> index.add(pl.Series(["p1", "p2"]), text_hashes(texts), np.eye(2, dtype=np.float32))
+        >>> scores, found = index.search(np.array([[0.9, 0.1]], np.float32), k=1)
+        >>> found["id"].to_list()
+        ['p1']
     """
 
     def __init__(self, folder: Path, manifest: Manifest, sums: dict[str, str]) -> None:

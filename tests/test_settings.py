@@ -51,21 +51,24 @@ def test_texts_and_values_mean_the_same(count: int, rate: float, on: bool, name:
     assert changed({field: str(value) for field, value in asdict(wanted).items()}, Small()) == [wanted]
 
 
-INTEGER = "Input should be a valid integer, unable to parse string as an integer"
+INTEGER = "Input should be a valid integer"
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"cuont": 1}, "setting 'cuont' is not known here; choose from count, epochs, name, on, rate"),
+        (
+            {"cuont": 1},
+            "setting 'cuont' is not known here; did you mean 'count'? choose from count, epochs, name, on, rate",
+        ),
         ({"count": "many"}, f"setting count: {INTEGER} (got 'many')"),
         ({"count": "1.5"}, f"setting count: {INTEGER} (got '1.5')"),
         ({"count": ""}, f"setting count: {INTEGER} (got '')"),
         (
             {"rate": "fast"},
-            "setting rate: Input should be a valid number, unable to parse string as a number (got 'fast')",
+            "setting rate: Input should be a valid number (got 'fast')",
         ),
-        ({"on": "perhaps"}, "setting on: Input should be a valid boolean, unable to interpret input (got 'perhaps')"),
+        ({"on": "perhaps"}, "setting on: Input should be a valid boolean (got 'perhaps')"),
         ({"count": "2147483648"}, "setting count: must be at most 2,147,483,647 (got '2147483648')"),
         ({"count": 10**30}, f"setting count: must be at most 2,147,483,647 (got {10**30})"),
         ({"count": "0"}, "count is 0; it must be at least 1"),

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ensue.errors import ModelFolderError, SettingError
-from ensue.settings import meanings, require_encoder, require_file, require_known
+from ensue.settings import meanings, near, require_encoder, require_file, require_known
 from ensue.store.folder import read_settings
 from ensue.tasks import TASKS
 from ensue.tasks.own import add_named, find, offered, unknown
@@ -42,7 +42,9 @@ def require_task(task: str) -> str:
         SettingError: it is not.
     """
     if task not in TASKS:
-        raise SettingError(f"task {task!r} is not known; choose from {', '.join(TASKS)}")
+        first = "; the task comes first, then the file" if Path(task).is_file() else ""
+        hint = near(task, TASKS)
+        raise SettingError(f"task {task!r} is not known; {hint}choose from {', '.join(TASKS)}{first}")
     return task
 
 

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
+from difflib import get_close_matches
 from functools import cache
 from importlib.util import find_spec
 from inspect import get_annotations, getsource
@@ -134,7 +135,7 @@ def _changed(changes: Mapping[str, object], settings: Any) -> Any:
     except ValidationError as error:
         first = error.errors()[0]
         raise SettingError(
-            f"setting {'.'.join(map(str, first['loc']))}: {first['msg']} (got {first['input']!r})"
+            f"setting {'.'.join(map(str, first['loc']))}: {first['msg'].partition(', unable')[0]} (got {first['input']!r})"
         ) from error
     for name in own:
         if isinstance(value := getattr(made, name), float) and not math.isfinite(value):
@@ -152,7 +153,17 @@ def require_known(names: Iterable[str], known: Collection[str]) -> None:
     """
     for name in names:
         if name not in known:
-            raise SettingError(f"setting {name!r} is not known here; choose from {', '.join(sorted(known))}")
+            choices = ", ".join(sorted(known))
+            raise SettingError(f"setting {name!r} is not known here; {near(name, known)}choose from {choices}")
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """``did you mean 'dropout'? `` of ``dropuot``: what a name that is not known was meant to be, or nothing."""
+    choices = list(known)
+    for meant in (str(name).replace("-", "_"), str(name)):  # a folder may name a number where a model should stand
+        if found := get_close_matches(meant, choices, 1, 0.75):
+            return f"did you mean {found[0]!r}? "
+    return ""
 
 
 def require_file(name: str, path: str | Path | None) -> None:

@@ -337,7 +337,8 @@ def test_no_such_folder(tmp_path: Path) -> None:
     expected = "{0}: no such model folder; make one with `ensue fit TASK DATA -o {0}`"
     assert refusal(load, tmp_path / "none") == expected.format(tmp_path / "none")
     (tmp_path / "file").write_text("")
-    assert refusal(load, tmp_path / "file") == expected.format(tmp_path / "file")
+    said = "is a file, no model folder; the folder that `ensue fit` wrote comes first"
+    assert refusal(load, tmp_path / "file") == f"{tmp_path / 'file'}: {said}"
 
 
 @pytest.mark.parametrize("name", sorted(FILES - {"CARD.md", "B2SUMS"}))

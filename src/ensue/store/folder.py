@@ -134,6 +134,8 @@ def read_settings(folder: Path) -> Settings:
     Raises:
         ModelFolderError: no folder, half a folder, somebody else's folder, or one of a newer ensue.
     """
+    if folder.is_file():
+        raise ModelFolderError(f"{folder}: is a file, no model folder; the folder that `ensue fit` wrote comes first")
     if not folder.is_dir() and not put_back(folder):
         raise ModelFolderError(f"{folder}: no such model folder; make one with `ensue fit TASK DATA -o {folder}`")
     try:

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from ensue.errors import SettingError, UnknownModelError
 from ensue.schedule import Schedule
+from ensue.settings import near
 
 GROUP = "ensue.models"
 """Entry points of installed packages, ``TASK.NAME`` each."""
@@ -131,7 +132,9 @@ class Models(dict[str, Row]):
 
 def unknown(task: str, name: str, names: Iterable[str]) -> UnknownModelError:
     """What is said of a name that no model has."""
-    return UnknownModelError(f"model {name!r} is not known for task {task}; choose from {', '.join(names)}")
+    known = list(names)
+    hint, choices = near(name, known), ", ".join(known)
+    return UnknownModelError(f"model {name!r} is not known for task {task}; {hint}choose from {choices}")
 
 
 def _of_file(path: Path, name: str) -> Row:

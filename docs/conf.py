@@ -47,5 +47,16 @@ html_theme_options = {
     "show_toc_level": 2,
     "use_edit_page_button": False,
 }
-SINGLE = ("index", "start", "evaluation", "formats", "security", "extend", "architecture", "own", "glossary")
+SINGLE = (
+    "index",
+    "start",
+    "evaluation",
+    "formats",
+    "security",
+    "extend",
+    "architecture",
+    "own",
+    "why_we_wrote_it",
+    "glossary",
+)
 html_sidebars = {page: [] for page in SINGLE}

@@ -134,9 +134,8 @@ def _changed(changes: Mapping[str, object], settings: Any) -> Any:
         made = TypeAdapter(type(settings)).validate_python({**asdict(settings), **own})
     except ValidationError as error:
         first = error.errors()[0]
-        raise SettingError(
-            f"setting {'.'.join(map(str, first['loc']))}: {first['msg'].partition(', unable')[0]} (got {first['input']!r})"
-        ) from error
+        place, said = ".".join(map(str, first["loc"])), first["msg"].partition(", unable")[0]
+        raise SettingError(f"setting {place}: {said} (got {first['input']!r})") from error
     for name in own:
         if isinstance(value := getattr(made, name), float) and not math.isfinite(value):
             raise SettingError(f"setting {name}: must be a finite number (got {own[name]!r})")

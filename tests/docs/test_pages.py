@@ -75,9 +75,9 @@ def test_commands_that_are_not_run_exist(page: str, body: str) -> None:
                 known += 1
         for extra in re.findall(r"ensue\[(\w+)\]", line):
             assert extra in extras, line
-        for script in re.findall(r"(?:^|python )(scripts/\S+)", line):
+        for script in re.findall(r"(?:^|python )((?:scripts|benchmarks)/\S+)", line):
             assert (ROOT / script).is_file(), line
-        known += bool(re.match(r"(pip install|scripts/|python scripts/|docker build|#|$)", line))
+        known += bool(re.match(r"(pip install|scripts/|python (?:scripts|benchmarks)/|docker build|#|$)", line))
     assert known, f"{page}: nothing of this block is checked"
 
 

@@ -77,6 +77,12 @@ def test_commands_that_are_not_run_exist(page: str, body: str) -> None:
             assert extra in extras, line
         for script in re.findall(r"(?:^|python )((?:scripts|benchmarks)/\S+)", line):
             assert (ROOT / script).is_file(), line
+        for named in re.findall(r"docker compose -f (\S+)", line):
+            assert (ROOT / named).is_file(), line
+            known += 1
+        for verb in re.findall(r":8000/v1/models/\w+/(\w+)", line):
+            assert verb in ("predict", "explain", "figure", "update"), line
+            known += 1
         known += bool(re.match(r"(pip install|scripts/|python (?:scripts|benchmarks)/|docker build|#|$)", line))
     assert known, f"{page}: nothing of this block is checked"
 

@@ -2,7 +2,7 @@
 
     python native/compile_kernels.py [FILE] [--sanitize]
 
-Without FILE it goes where ensue looks for it, ``src/ensue/kernels/_kernels.so``. ``--sanitize`` is for
+Without FILE it goes where ensue looks for it, ``src/ensue/kernels/libkernels.so.1``. ``--sanitize`` is for
 ``scripts/sanitize``. Needs nothing but Python and a compiler that knows C++17 (``$CXX``, or c++, g++ or clang++ on the
 path); standard output names the file. The exit code is 1, and one line says why, where nothing could be compiled.
 """
@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-TARGET = HERE.parent / "src" / "ensue" / "kernels" / "_kernels.so"
+TARGET = HERE.parent / "src" / "ensue" / "kernels" / "libkernels.so.1"
 FLAGS = [
     "-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast",
     "-fvisibility=hidden", "-Wno-psabi", "-pthread",

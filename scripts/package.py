@@ -28,7 +28,7 @@ NEWER = ("python3.14", "python3.13", "python3.12")
 EXTRAS = ("serve", "redis", "client")
 NEED_SERVE = "ensue.serve."
 """Where modules may want the extra ``serve``; all others are imported without."""
-KERNELS = "ensue/kernels/_kernels.so"
+KERNELS = "ensue/kernels/libkernels.so.1"
 """What is compiled where a compiler is; the same wheel then serves every Python 3 of the platform."""
 LIMIT = 600
 """Seconds that any one command may take."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ensue.errors import SettingError
 
-FILE = Path(__file__).with_name("_kernels.so")
+FILE = Path(__file__).with_name("libkernels.so.1")
 INTERFACE = 1
 """Goes up with every change of what the functions take: a library of another is left alone."""
 VARIABLE = "ENSUE_KERNELS"

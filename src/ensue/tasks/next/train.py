@@ -313,15 +313,15 @@ def _unless_idle(
                 return Trained(report.epoch, report.seconds / report.epoch, False, taken)
 
 
-def _evaluation_sample(valid: Histories, num_ids: int = 1, events: int = EVALUATION_SAMPLE) -> Histories:
+def _evaluation_sample(valid: Histories, num_ids: int = 1, events: int | None = None) -> Histories:
     """Histories drawn at random, the same ones every time, of about as many events as a check ranks, in their order.
 
     Args:
         valid: what was held out.
         num_ids: scores that each event takes.
-        events: at most.
+        events: at most; ``EVALUATION_SAMPLE`` unless given.
     """
-    events = min(events, max(LEAST_CHECKED, CHECKED_SCORES // num_ids))
+    events = min(events or EVALUATION_SAMPLE, max(LEAST_CHECKED, CHECKED_SCORES // num_ids))
     if len(valid.ids) <= events:
         return valid
     drawn = np.random.default_rng(0).permutation(len(valid))

@@ -123,7 +123,7 @@ with open(folder + "/queries.tsv", "w") as file:
 with open(folder + "/texts.tsv", "w") as file:
     for number in range(1500):
         words = [word() for _ in range(19)]
-        file.write(f"{'good' if 'word1' in words else 'bad'}" + chr(9) + " ".join(words) + chr(10))
+        file.write(("good", "bad")[words[0] < words[1]] + chr(9) + " ".join(words) + chr(10))
 with open(folder + "/articles.jsonl", "w") as articles, open(folder + "/posts.jsonl", "w") as posts:
     for number in range(400):
         body = [word() for _ in range(300)] + [f"name{number}"] * 3

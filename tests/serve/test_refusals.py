@@ -251,8 +251,7 @@ def test_addresses_and_methods_that_are_not_there(all_tasks: Running) -> None:
     }
     found = all_tasks.client.get("/v1/models/clicks/predict")
     assert (found.status_code, found.json()["error"]) == (405, "this address does not take that method")
-    for address in ("/docs", "/redoc"):
-        assert all_tasks.client.get(address).status_code == 404
+    assert all_tasks.client.get("/redoc").status_code == 404
 
 
 @pytest.mark.parametrize("query", ["n=0", "n=-1", "n=x", "n=99999999999", "offset=-1", "n=1e3", "n=٣"])

@@ -96,7 +96,8 @@ def test_an_unknown_model_is_refused() -> None:
     with pytest.raises(SettingError) as error:
         ClassifyPredictor("centralty")
     assert str(error.value) == (
-        f"model 'centralty' is not known for task classify; choose from best, {', '.join(MODELS)}"
+        "model 'centralty' is not known for task classify; did you mean 'centrality'? "
+        f"choose from best, {', '.join(MODELS)}"
     )
 
 

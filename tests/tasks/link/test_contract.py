@@ -113,7 +113,11 @@ def test_every_model_signs_the_contract() -> None:
 @pytest.mark.parametrize(
     ("model", "settings", "message"),
     [
-        ("astt", {}, f"model 'astt' is not known for task link; choose from {', '.join(MODELS)}"),
+        (
+            "astt",
+            {},
+            f"model 'astt' is not known for task link; did you mean 'ast'? choose from {', '.join(MODELS)}",
+        ),
         (
             "best",
             {"learned": "lstm"},

@@ -207,7 +207,9 @@ def test_every_model_signs_the_contract() -> None:
 def test_an_unknown_model_is_refused() -> None:
     with pytest.raises(SettingError) as error:
         NextPredictor("hiden")
-    assert str(error.value) == f"model 'hiden' is not known for task next; choose from best, {', '.join(MODELS)}"
+    assert str(error.value) == (
+        f"model 'hiden' is not known for task next; did you mean 'hidan'? choose from best, {', '.join(MODELS)}"
+    )
 
 
 @pytest.mark.parametrize("model", ["hidan", "markov"])

@@ -94,15 +94,19 @@ def answers() -> str:
     return "\n".join([*lines, "", source(found)])
 
 
-def queries() -> str:
-    """BLEU, content words and MRR of the true next query, by data set, from ``studies/results/mtn.json``."""
-    found = load("studies/results/mtn.json")
-    names = {"bleu": "BLEU", "content@1": "content words", "mrr@10": "MRR@10", "recall@10": "recall@10"}
+def rows_of_study(found: dict[str, Any], names: dict[str, str]) -> str:
+    """A row a data set and model of a study, with the figures that are named."""
     lines = [f"| data | model | seeds | {' | '.join(names.values())} |", "|---" * (3 + len(names)) + "|"]
     for row in found["tables"]["overall"]:
         cells = " | ".join(spread(row, name) for name in names)
         lines.append(f"| {row['data']} | {row['model']} | {row['seeds']} | {cells} |")
     return "\n".join([*lines, "", source(found)])
+
+
+def queries() -> str:
+    """BLEU, content words and MRR of the true next query, by data set, from ``studies/results/mtn.json``."""
+    names = {"bleu": "BLEU", "content@1": "content words", "mrr@10": "MRR@10", "recall@10": "recall@10"}
+    return rows_of_study(load("studies/results/mtn.json"), names)
 
 
 def suggestions() -> str:
@@ -146,13 +150,8 @@ def reviews() -> str:
 
 def links() -> str:
     """Posts that rank articles, and pairs in one pool, from ``studies/results/ast.json``."""
-    found = load("studies/results/ast.json")
     names = {"mrr": "MRR", "recall@10": "R@10", "pooled_ap": "AP, pooled", "mrp": "mRP", "auc": "AUC"}
-    lines = [f"| data | model | seeds | {' | '.join(names.values())} |", "|---" * (3 + len(names)) + "|"]
-    for row in found["tables"]["overall"]:
-        cells = " | ".join(spread(row, name) for name in names)
-        lines.append(f"| {row['data']} | {row['model']} | {row['seeds']} | {cells} |")
-    return "\n".join([*lines, "", source(found)])
+    return rows_of_study(load("studies/results/ast.json"), names)
 
 
 def linking() -> str:

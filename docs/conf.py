@@ -50,6 +50,7 @@ html_theme_options = {
 SINGLE = (
     "index",
     "start",
+    "first_answer",
     "evaluation",
     "formats",
     "security",

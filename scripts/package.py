@@ -2,8 +2,9 @@
 
 ``scripts/package [PYTHON ...]``; without names, that of ``.venv`` and the newest other one on the path that starts.
 First the wheel alone, with no extra: every module that needs no more is imported, a log is checked, learned, scored and
-asked. Then with ``serve``, ``redis`` and ``client``: every module is imported, the service is asked, and of the first
-Python the demonstration runs, page and all. Everything lies outside the checkout and goes when it is over.
+asked, and the commands of ``docs/first_answer.md`` run.
+Then with ``serve``, ``redis`` and ``client``: every module is imported, the service is asked, and of the first Python
+the demonstration runs, page and all. Everything lies outside the checkout and goes when it is over.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ from pathlib import Path
 from zipfile import ZipFile
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from scripts.site.files import write_all  # noqa: E402
+from scripts.site.first_answer import ways  # noqa: E402
+
 CONSTRAINTS = ROOT / "constraints.txt"
 SOURCES = ("src", "native", "README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", ".gitignore")
 """What an sdist holds, beside what it says of itself."""
@@ -64,6 +70,7 @@ def main() -> None:
             began = time.monotonic()
             environment = Environment(python, Path(place) / str(number))
             environment.use_core(wheel)
+            environment.use_ways()
             environment.use_extras(wheel, demo=not number)
             told(f"{environment.version}: the wheel works, alone and with {','.join(EXTRAS)}", began)
 
@@ -161,6 +168,14 @@ class Environment:
         same(len(json.loads(found.stdout)["choices"]), 3, "choices")
         said = self.run("ensue", "serve", "model", code=2).stderr
         same("pip install 'ensue[serve]'" in said, True, f"the extra that {said!r} should name")
+
+    def use_ways(self) -> None:
+        """Every way of the page of first answers, as it stands there, in the folder of small files."""
+        for number, lines in enumerate(ways().values()):
+            folder = self.place / f"way-{number}"
+            write_all(folder)
+            for line in lines:
+                run(["bash", "-c", f'PATH="{self.bin}:$PATH"; {line}'], folder)
 
     def use_extras(self, wheel: Path, *, demo: bool) -> None:
         """The wheel with extras: imports, the service and its client, and the demonstration."""

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from ensue.tasks import TASKS  # noqa: E402
-from scripts.site import api, commands, drawings, house, own, papers, settings, tables  # noqa: E402
+from scripts.site import api, commands, drawings, first_answer, house, own, papers, settings, tables  # noqa: E402
 
 DOCS = ROOT / "docs"
 MADE = DOCS / "generated"
@@ -38,6 +38,7 @@ def generate() -> None:
         "house.svg": house.draw(),
         **{f"tables/{name}.md": make() + "\n" for name, make in tables.SECTIONS.items()},
         "tables/own.md": own.table() + "\n",
+        "tables/first_answer.md": first_answer.table() + "\n",
         **{f"tables/lead_{name}.md": make() + "\n" for name, make in papers.LEADS.items()},
         **{f"drawings/{name}.svg": make() for name, make in drawings.DRAWINGS.items()},
     }

@@ -184,7 +184,7 @@ def _ensue(words: list[str], given: str) -> str:
 
 def _shell(line: str, given: str, page: Page) -> str:
     done = subprocess.run(
-        ["bash", "-c", line], input=given, capture_output=True, text=True, cwd=page.folder, env=_environment()
+        ["bash", "-c", line], input=given, capture_output=True, text=True, cwd=page.folder, env=environment()
     )
     return (done.stdout + done.stderr).replace(f":{page.port}", f":{PORT}")
 
@@ -194,14 +194,14 @@ def _start(line: str, page: Page) -> str:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         page.port = str(free.getsockname()[1])
-    environment, words = _environment(), shlex.split(line)
+    own, words = environment(), shlex.split(line)
     while "=" in words[0]:
         name, _, value = words.pop(0).partition("=")
-        environment[name] = value
+        own[name] = value
     log = page.folder.with_name(f"{page.port}.log")
     with log.open("w", encoding="utf-8") as told:
         command = [sys.executable, "-m", *words, "--port", page.port]
-        process = subprocess.Popen(command, cwd=page.folder, env=environment, stdout=told, stderr=told)
+        process = subprocess.Popen(command, cwd=page.folder, env=own, stdout=told, stderr=told)
     page.started.append(process)
     for _ in range(1200):
         if '"listening"' in log.read_text(encoding="utf-8"):
@@ -212,7 +212,8 @@ def _start(line: str, page: Page) -> str:
     raise RuntimeError(f"{line}: did not start: {log.read_text(encoding='utf-8')}")
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """That of what is started: this checkout's sources, and a terminal of a known width."""
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     return {**os.environ, "PYTHONPATH": path, "COLUMNS": "100", "LC_ALL": "C.UTF-8", "ROOT": str(ROOT)}
 

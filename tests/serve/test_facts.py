@@ -7,9 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from ensue.evaluation import describe, evaluate, scores_of
+from ensue.evaluation import describe, evaluate
 from ensue.serve.facts import facts
 from ensue.serve.tasks import service_of
+from ensue.store.card import scores_of
 from ensue.studies.demo import data_of
 from tests.studies.small_demo import small_demo, small_story
 

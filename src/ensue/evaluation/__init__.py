@@ -17,7 +17,7 @@ from ensue.data.rankings import Rankings
 from ensue.data.texts import Texts
 from ensue.errors import SettingError
 from ensue.evaluation.bootstrap import RESAMPLES
-from ensue.evaluation.cards import describe, scores_of
+from ensue.evaluation.cards import describe
 from ensue.evaluation.classify import TextCard, TextResult
 from ensue.evaluation.evaluator import Evaluator, evaluator_of
 from ensue.evaluation.leaks import LeakRow, reads_others, refusal, untrained_with_leaks
@@ -56,7 +56,6 @@ __all__ = [
     "evaluate_alone",
     "score",
     "score_rankings",
-    "scores_of",
     "table",
     "untrained_with_leaks",
 ]

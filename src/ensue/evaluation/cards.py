@@ -9,10 +9,8 @@ from ensue.evaluation.evaluator import evaluator_of
 from ensue.evaluation.result import Card, TaskResult
 from ensue.evaluation.rows import Json, table
 from ensue.predictor import AnyPredictor
+from ensue.store.card import SCORES, WEIGHTS
 from ensue.version import __version__
-
-_SCORES = "## Scores on data it has not seen"
-_WEIGHTS = "Attention weights say what the model leaned on, not why; trust them as far as a deletion test goes."
 
 
 def describe(predictor: AnyPredictor, result: TaskResult[Card] | None = None) -> str:
@@ -33,31 +31,13 @@ def describe(predictor: AnyPredictor, result: TaskResult[Card] | None = None) ->
         f"- seed: {summary['seed']}",
         *(f"- {name}: {value}" for name, value in {**summary["settings"], **(summary["schedule"] or {})}.items()),
         "",
-        _SCORES,
+        SCORES,
     ]
     if result is None:
         return "\n".join([*lines, "None yet: run `ensue evaluate FOLDER TEST`.", ""])
     card = [f"- {name}: {value}" for name, value in asdict(result.protocol).items()]
     card += [f"- leaks: {'; '.join(result.leaks)}"] if result.leaks else []
-    return "\n".join([*lines, table(result, result.shown), "", result.verdict, "", *card, "", _WEIGHTS, ""])
-
-
-def scores_of(card: str) -> Json | None:
-    """What :func:`describe` wrote of the latest scores; ``None`` where there are none yet.
-
-    ``figures`` are the model's own (x 100, with the half-width of their interval); ``verdict`` and ``protocol`` follow.
-    """
-    lines = card.partition(f"\n{_SCORES}\n")[2].splitlines()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
-    if len(rows) < 3:
-        return None
-    heads, _, own = rows[:3]
-    said = [line for line in lines if line and not line.startswith(("|", "- ", "Warning: ")) and line != _WEIGHTS]
-    return {
-        "figures": dict(zip(heads[1:], own[1:], strict=False)),
-        "verdict": said[0] if said else "",
-        "protocol": dict(line[2:].split(": ", 1) for line in lines if line.startswith("- ") and ": " in line),
-    }
+    return "\n".join([*lines, table(result, result.shown), "", result.verdict, "", *card, "", WEIGHTS, ""])
 
 
 def _facts(facts: Json) -> Iterator[tuple[str, object]]:

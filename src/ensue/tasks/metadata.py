@@ -14,6 +14,10 @@ class Noted(Protocol):
     answered: list[dict[str, Any]] | None
     """Digests and answers of the latest updates over HTTP, so that none is learned twice."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """As ``settings.json`` holds it under "facts"."""
+        ...
+
 
 class Metadata:
     """Typed attributes; those that were never set are not written, the others in the order in which they were set."""

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from html import escape
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 from torch import nn
 
 from ensue.errors import SettingError
 from ensue.schedule import Schedule
+from ensue.store.card import Scores, read_scores
+from ensue.store.folder import Settings, read_model
+from ensue.tasks.metadata import Noted
 
 Learned = TypeVar("Learned")
+_DATA = ("sequences", "events", "values", "texts", "labels", "sessions", "queries", "distinct")
+"""Facts that say how much was learned from, in the order in which they are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What stands in the folder that a predictor was loaded from, beside what it learned."""
+
+    megabytes: float
+    learned: str
+    """The facts of its ``settings.json``, as text: other ones are of what was learned since."""
+    scores: Scores | None
+    """The latest of its card; ``None`` before the first evaluation."""
 
 
 def require_trained(learned: Learned | None) -> Learned:
@@ -43,6 +61,41 @@ class State(Protocol):
     """The same seed, data and machine give the same bytes on the CPU."""
 
 
+class Shown(State, Protocol):
+    """A state that can say of itself what it is."""
+
+    kept: Kept | None
+    """Of the folder that it was loaded from."""
+
+    @property
+    def metadata(self) -> Noted:
+        """What was learned from."""
+        ...
+
+
+Found = TypeVar("Found", bound=Shown)
+
+
+def load_state(folder: Path, make: Callable[..., Found], fill: Callable[[Found, Path, Settings], None]) -> Found:
+    """The predictor of a folder, which remembers how large the folder is and how it scored.
+
+    Args:
+        folder: a model folder.
+        make: as of :func:`~ensue.store.folder.read_model`.
+        fill: as there.
+
+    Raises:
+        ModelFolderError: the folder is half, foreign, damaged, or of a newer ensue.
+    """
+
+    def fill_and_note(state: Found, path: Path, facts: Settings) -> None:
+        fill(state, path, facts)
+        size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
+        state.kept = Kept(size / 1e6, repr(state.metadata.to_dict()), read_scores(path))
+
+    return read_model(folder, make, fill_and_note)
+
+
 def shown(state: State, learned: object | None) -> str:
     """One line: the model, its seed, and whether anything was learned.
 
@@ -52,6 +105,41 @@ def shown(state: State, learned: object | None) -> str:
     """
     trained = "" if learned is not None else ", not trained yet"
     return f"{type(state).__name__}({state.model_name!r}, seed={state.seed}{trained})"
+
+
+def shown_as_html(state: Shown, learned: object | None) -> str:
+    """What a notebook shows: task, model, data, score with its interval, and size; nothing is fetched, nothing runs.
+
+    Args:
+        state: of a task.
+        learned: what was trained or counted.
+    """
+    facts = state.metadata.to_dict()
+    rows = [("task", state.task), ("model", f"{state.model_name}, seed {state.seed}")]
+    if learned is None:
+        rows.append(("data", "not trained yet: loop over fit(data)"))
+    else:
+        counts = [(name, facts[name]) for name in _DATA if name in facts]
+        sizes = [(name, len(many) if isinstance(many, list) else many) for name, many in counts]
+        rows.append(("data", ", ".join(f"{many:,} {name}" for name, many in sizes)))
+        rows += [("score", _score(state.kept, repr(facts))), ("size", _size(state.kept, learned))]
+    cells = (f'<th>{name}</th><td style="text-align: left">{escape(text)}</td>' for name, text in rows)
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
+    return f"<table><caption>{type(state).__name__}</caption><tbody>{body}</tbody></table>"
+
+
+def _score(kept: Kept | None, learned: str) -> str:
+    if kept is None or kept.scores is None or kept.learned != learned:
+        return "not evaluated yet: evaluate(predictor, data), or `ensue evaluate FOLDER TEST` to keep it in the folder"
+    figures = ", ".join(f"{name} {figure}" for name, figure in kept.scores["figures"].items())
+    return f"{figures} (x 100, ± half of the 95 % interval); {kept.scores['verdict']}"
+
+
+def _size(kept: Kept | None, learned: object) -> str:
+    said = [f"{kept.megabytes:,.1f} MB in its folder"] if kept is not None else []
+    if isinstance(learned, nn.Module):
+        said.append(f"{sum(own.numel() for own in learned.state_dict().values()):,} numbers in the model")
+    return ", ".join(said) or "not saved yet"
 
 
 def summary_of(state: State, settings: Mapping[str, object], facts: Mapping[str, object]) -> dict[str, object]:

@@ -15,11 +15,10 @@ from ensue.data.histories import Index
 from ensue.data.texts import Texts
 from ensue.metrics import Floats
 from ensue.records import Text
-from ensue.store.folder import read_model
 from ensue.tasks.classify import explain, infer, save, train, update
 from ensue.tasks.classify.dataset import Sides, codes
 from ensue.tasks.classify.state import ClassifyState
-from ensue.tasks.state import shown
+from ensue.tasks.state import load_state, shown, shown_as_html
 from ensue.training.report import Report
 
 
@@ -29,6 +28,10 @@ class ClassifyPredictor(ClassifyState):
     def __repr__(self) -> str:
         """The model, its seed, and whether it is trained."""
         return shown(self, self.model)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: task, model, data, score with its interval, and size."""
+        return shown_as_html(self, self.model)
 
     def fit(
         self, data: Texts, valid: Texts | None = None, *, checkpoint: Path | None = None, resume: bool = False
@@ -139,7 +142,7 @@ class ClassifyPredictor(ClassifyState):
         Raises:
             ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
         """
-        return read_model(Path(folder), partial(cls, device=device), save.fill)
+        return load_state(Path(folder), partial(cls, device=device), save.fill)
 
     def seen(self, texts: Texts) -> npt.NDArray[np.bool_]:
         """(texts,) whether each was trained on, case and spaces aside."""

@@ -26,7 +26,7 @@ from ensue.tasks.classify.model import Baseline, Model, Network
 from ensue.tasks.classify.models.centrality import TABLE_2, Shape, TextSettings
 from ensue.tasks.classify.remembered import SharedSettings
 from ensue.tasks.classify.sentences import SentencePassages
-from ensue.tasks.state import module_of, require_trained
+from ensue.tasks.state import Kept, module_of, require_trained
 from ensue.text.encoder import Encoder
 from ensue.text.tokens import Tokenizer
 from ensue.training.optimizer import LateOptimizer
@@ -73,6 +73,8 @@ class ClassifyState:
     metadata: Metadata
     """What was learned from, and what came out on held-out texts."""
     seconds_an_epoch: float | None
+    kept: Kept | None
+    """Of the folder that it was loaded from."""
     train_prints: Tensor
     """(distinct training texts,) their hashes, so that a test can say which of its texts were learned."""
     remembered: tuple[Sides, Index] | None
@@ -101,6 +103,7 @@ class ClassifyState:
         self.counting = {}
         self.metadata = Metadata()
         self.seconds_an_epoch = None
+        self.kept = None
         self.train_prints = torch.zeros(0, dtype=torch.int64)
         self.remembered = None
         self.optimizer = None

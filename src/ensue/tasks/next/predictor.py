@@ -13,13 +13,13 @@ from ensue.answers import Answer, Explanation, Forecast
 from ensue.data.histories import Histories, Ids, Index
 from ensue.metrics import Floats
 from ensue.records import History
-from ensue.store.folder import read_model, write_folder
+from ensue.store.folder import write_folder
 from ensue.tasks.next import explain, forecast, grow, indexing, infer, save, train, update
 from ensue.tasks.next.batch import Output
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.state import NextState
-from ensue.tasks.state import shown
+from ensue.tasks.state import load_state, shown, shown_as_html
 from ensue.training.report import Report
 
 
@@ -29,6 +29,10 @@ class NextPredictor(NextState):
     def __repr__(self) -> str:
         """The model, its seed, and whether it is trained."""
         return shown(self, self.model)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: task, model, data, score with its interval, and size."""
+        return shown_as_html(self, self.model)
 
     def fit(
         self, data: Histories, valid: Histories | None = None, *, checkpoint: Path | None = None, resume: bool = False
@@ -207,4 +211,4 @@ class NextPredictor(NextState):
         Raises:
             ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
         """
-        return read_model(Path(folder), partial(cls, device=device), save.fill)
+        return load_state(Path(folder), partial(cls, device=device), save.fill)

@@ -22,7 +22,7 @@ from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.model import Baseline, Model
 from ensue.tasks.next.reservoir import Reservoir
-from ensue.tasks.state import module_of, require_trained
+from ensue.tasks.state import Kept, module_of, require_trained
 from ensue.training.optimizer import LateOptimizer
 from ensue.vocabulary import Vocabulary
 
@@ -78,6 +78,8 @@ class NextState:
         """What was learned from, as ``settings.json`` and the card show it."""
         self.seconds_an_epoch: float | None = None
         """Of the latest training, checks included."""
+        self.kept: Kept | None = None
+        """Of the folder that it was loaded from."""
         self.training_hashes = torch.zeros(0, dtype=torch.int64)
         """(histories,) fingerprints of what was learned, so that an evaluation finds what it tests among it."""
         self.optimizer = None

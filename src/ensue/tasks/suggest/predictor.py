@@ -11,8 +11,7 @@ from ensue.answers import Answer, QueryExplanation
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.records import History
-from ensue.store.folder import read_model
-from ensue.tasks.state import shown
+from ensue.tasks.state import load_state, shown, shown_as_html
 from ensue.tasks.suggest import explain, infer, save, train, update
 from ensue.tasks.suggest.baselines.counting import Suggestions
 from ensue.tasks.suggest.state import SuggestState
@@ -28,6 +27,10 @@ class SuggestPredictor(SuggestState):
     def __repr__(self) -> str:
         """The model, its seed, and whether it is trained."""
         return shown(self, self.model)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: task, model, data, score with its interval, and size."""
+        return shown_as_html(self, self.model)
 
     def fit(
         self, data: Queries, valid: Queries | None = None, *, checkpoint: Path | None = None, resume: bool = False
@@ -134,4 +137,4 @@ class SuggestPredictor(SuggestState):
         Raises:
             ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
         """
-        return read_model(Path(folder), partial(cls, device=device), save.fill)
+        return load_state(Path(folder), partial(cls, device=device), save.fill)

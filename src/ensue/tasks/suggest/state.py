@@ -17,7 +17,7 @@ from ensue.data.queries.tokens import QueryTokenizer
 from ensue.nn.device import find_device, room_for
 from ensue.schedule import Schedule, by_hand, require_fixed
 from ensue.settings import changed, require_seed
-from ensue.tasks.state import module_of, require_trained
+from ensue.tasks.state import Kept, module_of, require_trained
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.baselines.shares import Shares
@@ -76,6 +76,8 @@ class SuggestState:
     metadata: Metadata
     """What was learned from, and what came out on held-out sessions."""
     seconds_an_epoch: float | None
+    kept: Kept | None
+    """Of the folder that it was loaded from."""
     train_prints: Tensor
     """(distinct pairs of queries,) their hashes, so that a test can say which of its pairs were learned."""
     rules: Rules | None
@@ -111,6 +113,7 @@ class SuggestState:
         self.model = None
         self.metadata = Metadata()
         self.seconds_an_epoch = None
+        self.kept = None
         self.train_prints = torch.zeros(0, dtype=torch.int32)
         self.optimizer = None
         self.rules = None

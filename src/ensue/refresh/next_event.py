@@ -24,10 +24,13 @@ REMEMBERED = 1000
 
 
 def learn(old: NextPredictor, candidate: NextPredictor, data: Histories, ask: Ask) -> Trial:
-    """Let a candidate learn, the newest tenth after the test."""
+    """Let a candidate learn, the newest tenth after the test.
+
+    The test ranks the whole catalogue, so an index of it is made once, of a candidate that takes over.
+    """
     if not ask.tested:
         ask.follow(passes(candidate, data))
-        return Trial()
+        return Trial(learn_rest=candidate.index_items)
     early, newest, held = data, None, ""
     if len(data) >= LEAST:
         early, newest, held = hold_out(data, by_time=dated(data))
@@ -37,10 +40,13 @@ def learn(old: NextPredictor, candidate: NextPredictor, data: Histories, ask: As
     ask.follow(passes(candidate, early, rest))
     parts = {"newest": newest, "remembered": remembered if len(remembered) else None}
     slices = tuple(_slice(name, old, candidate, part) for name, part in parts.items() if part is not None)
-    if newest is None:
-        return Trial(slices, held)
-    left = newest
-    return Trial(slices, held, learn_rest=lambda: ask.follow(passes(candidate, left)))
+
+    def learn_rest() -> None:
+        if newest is not None:
+            ask.follow(passes(candidate, newest))
+        candidate.index_items()
+
+    return Trial(slices, held, learn_rest=learn_rest)
 
 
 def _slice(name: str, old: NextPredictor, new: NextPredictor, data: Histories) -> Slice:

@@ -92,7 +92,7 @@ class Trial(NamedTuple):
     loss: float = 0.0
     """Of the latest step, in nats."""
     learn_rest: Callable[[], object] = lambda: None
-    """Learns what was held out, once the candidate has passed."""
+    """Learns what was held out, and makes what is made once all is learned; called once the candidate has passed."""
 
 
 class Ask(NamedTuple):

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from ensue.answers import Answer
 from ensue.data.histories import Histories
 from ensue.errors import ModelFolderError
 from ensue.evaluation.cards import describe
 from ensue.records import History
+from ensue.refresh import refresh
+from ensue.refresh.trial import Slice
 from ensue.store import tensors
 from ensue.tasks.next import indexing, item_index, nearest, train
+from ensue.tasks.next.batch import Product
 from ensue.tasks.next.infer import predict_each
+from ensue.tasks.next.item_index import ItemIndex, make_index
 from ensue.tasks.next.permitted import Permitted
 from ensue.tasks.next.predictor import NextPredictor
 from tests.folders import unsummed
@@ -196,6 +201,30 @@ def test_the_folder_keeps_it_and_an_update_makes_it_anew(few: NextPredictor, tmp
     assert again.files("x") == few.files("x")
     again.update(Histories.of([History(("brand new", "v1", "v2"))] * 3))
     assert again.index.facts.items == few.index.facts.items + 1  # type: ignore[union-attr]
+
+
+def test_an_update_with_a_test_makes_it_once_and_a_refused_one_never(
+    few: NextPredictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    def counted(product: Product, num_ids: int, total: Callable[[ItemIndex], Tensor]) -> ItemIndex:
+        made.append(num_ids)
+        return make_index(product, num_ids, total)
+
+    monkeypatch.setattr(indexing, "make_index", counted)
+    few.save(tmp_path / "m")
+    new = Histories.of([*sessions(30, 2), History(("brand new", "v1", "v2"), (0.0, HOUR, 2 * HOUR))])
+    with monkeypatch.context() as patch:
+        patch.setattr(Slice, "falls", lambda self, max_drop: True)
+        assert not refresh(tmp_path / "m", new).accepted
+    assert made == []
+    accepted = refresh(tmp_path / "m", new, max_drop=0.99)
+    assert accepted.accepted and accepted.held and len(made) == 1
+    updated = NextPredictor.load(tmp_path / "m")
+    assert "brand new" in updated.vocabulary and made == [len(updated.vocabulary)]
+    assert updated.index is not None and updated.metadata.index == vars(updated.index.facts)
+    assert refresh(tmp_path / "m", new, max_drop=None).accepted and len(made) == 2
 
 
 def test_without_the_extra_answers_are_exact(

@@ -61,7 +61,9 @@ class NextPredictor(NextState):
         Raises:
             DataError: nothing follows anything in the data.
         """
-        return [*update.passes(self, data)][-1]
+        report = [*update.passes(self, data)][-1]
+        self.index_items()
+        return report
 
     def add_values(self, values: Iterable[str]) -> None:
         """Give new values ids, rows and counts of 0, so that histories that hold them can be encoded and learned."""

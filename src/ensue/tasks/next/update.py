@@ -16,7 +16,6 @@ from ensue.metrics import Floats
 from ensue.tasks.next.check import require_targets
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
 from ensue.tasks.next.grow import add_values
-from ensue.tasks.next.indexing import index_items
 from ensue.tasks.next.model import Observes, Remembers
 from ensue.tasks.next.reservoir import Reservoir, joined
 from ensue.tasks.next.state import NextState
@@ -70,7 +69,8 @@ def observe(state: NextState, ids: Ids, times: Floats) -> None:
 def passes(state: NextState, data: Histories, replay: Reservoir | None = None) -> Iterator[Report]:
     """Welcome, count and learn new histories in one pass, as many remembered ones among them; a report a step.
 
-    The new ones then have their chance of being remembered.
+    The new ones then have their chance of being remembered. An index of a large catalogue stays as it is: whoever has
+    learned all that there is makes it anew (:func:`ensue.tasks.next.indexing.index_items`).
 
     Args:
         state: of a trained predictor.
@@ -102,4 +102,3 @@ def passes(state: NextState, data: Histories, replay: Reservoir | None = None) -
         seed=state.seed + updates,
         stage="update",
     )
-    index_items(state)

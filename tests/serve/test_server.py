@@ -17,20 +17,21 @@ from ensue.cli.serving import named
 from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.serve.server import run as run_server
 from tests.cli.conftest import run as run_command
-from tests.processes import Started
+from tests.processes import PLAIN, Started
 
 ASK = b'{"records": [{"values": ["v1", "a private value"]}], "k": 2}'
 
 
-def start(*arguments: object) -> tuple[Started, dict[str, Any]]:
+def start(*arguments: object, code: str = PLAIN) -> tuple[Started, dict[str, Any]]:
     """``ensue serve`` on a free port, and the line that says where it listens."""
-    process = Started("serve", *arguments, "--port", 0)
-    line = process.stderr.readline()
-    try:
-        return process, json.loads(line)
-    except ValueError:
-        process.kill()
-        raise AssertionError(line + process.communicate()[1]) from None
+    process = Started("serve", *arguments, "--port", 0, code=code)
+    told = ""
+    while line := process.stderr.readline():
+        told += line
+        if '"event": "listening"' in line:
+            return process, json.loads(line)
+    process.kill()
+    raise AssertionError(told)
 
 
 def send(port: int, data: bytes) -> socket.socket:

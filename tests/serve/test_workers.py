@@ -17,11 +17,14 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from ensue.data.histories import Histories
 from ensue.errors import SettingError
+from ensue.predictor import make
+from ensue.records import History
 from ensue.serve.server import run
 from ensue.store import versions
 from ensue.store.folder import clone_folder
-from tests.processes import Started
+from tests.processes import PLAIN, Started
 from tests.serve.test_server import start
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="no system that tells of processes")
@@ -65,9 +68,9 @@ class Served(NamedTuple):
 
 
 @contextmanager
-def served(*arguments: object) -> Iterator[Served]:
+def served(*arguments: object, code: str = PLAIN) -> Iterator[Served]:
     """It runs, ends by SIGTERM with code 0, and leaves no process behind."""
-    process, line = start(*arguments, "--set", "poll=0.05")
+    process, line = start(*arguments, "--set", "poll=0.05", code=code)
     said: list[dict[str, Any]] = [line]
     reading = threading.Thread(target=lambda: said.extend(json.loads(text) for text in process.stderr), daemon=True)
     reading.start()
@@ -108,6 +111,62 @@ def test_figures_are_added_up_and_a_worker_that_dies_is_started_again(fitted: Pa
         assert service.value("ensue_worker_restarts_total") == 1
         assert service.value("process_cpu_seconds_total") > 0
         assert service.value("process_resident_memory_bytes") > 10**7
+
+
+def test_a_worker_that_hangs_is_replaced_and_the_others_answer_on(fitted: Path) -> None:
+    with served(fitted / "counted", "--workers", 2, "--set", "hung=3") as service:
+        stopped, _ = before = service.workers
+        os.kill(stopped, signal.SIGSTOP)
+        until(lambda: ") T " in Path(f"/proc/{stopped}/stat").read_text())
+        statuses = []
+
+        def replaced() -> bool:
+            statuses.append(service.post("/v1/models/counted/predict", ASK)[0])
+            return len(set(service.workers) - {stopped}) == 2
+
+        until(replaced)
+        statuses += [service.post("/v1/models/counted/predict", ASK)[0] for _ in range(20)]
+        assert set(statuses) == {200} and len(statuses) > 20
+        until(lambda: service.value("ensue_worker_restarts_total") == 1)
+        assert set(before) - set(service.workers) == {stopped}
+        (hung,) = service.events("worker_hung")
+        assert hung["seconds"] >= 3 and not service.events("worker_ended")
+
+
+LARGE = """
+from ensue.tasks.next import indexing
+
+own, indexing.LARGE = indexing.make_index, 100
+def counted(*given):
+    with open({place!r}, "a") as file:
+        file.write("made")
+    return own(*given)
+indexing.make_index = counted
+"""
+
+
+def test_what_a_folder_lacks_is_made_once_for_all_workers(tmp_path: Path) -> None:
+    pytest.importorskip("faiss", reason="the extra ann is not there")
+    folder, made = tmp_path / "large", tmp_path / "made"
+    walks = [History(tuple(f"v{(5 * at + step) % 700}" for step in range(10))) for at in range(140)]
+    predictor = make("next", "core", settings={"dim": 8, "epochs": 1, "negatives": 8}, device="cpu")
+    for _ in predictor.fit(Histories.of(walks)):
+        pass
+    for place in (folder, tmp_path / "again"):
+        predictor.save(place, "card")
+    assert not (folder / "items.faiss").exists()
+    with served(folder, "--workers", 2, code=LARGE.format(place=str(made)) + PLAIN) as service:
+        asked = [service.post("/v1/models/large/predict", ASK) for _ in range(10)]
+        assert made.read_text() == "made" and asked[0][0] == 200 and asked == [asked[0]] * 10
+        before = service.workers
+        os.kill(before[0], signal.SIGKILL)
+        until(lambda: len(service.workers) == 2 and service.workers != before)
+        assert [service.post("/v1/models/large/predict", ASK) for _ in range(10)] == asked
+        assert made.read_text() == "made"
+        clone_folder(tmp_path / "again", folder)
+        until(lambda: service.events("swapped"))
+        assert service.post("/v1/models/large/predict", ASK) == asked[0]
+        assert made.read_text() == "mademade" and len(service.events("prepared")) == 1
 
 
 def test_an_update_is_learned_once_and_all_workers_answer_from_it_while_requests_go_on(folder: Path) -> None:

@@ -98,6 +98,21 @@ class Held:
         """Make what is made once, and ask once, so that nobody waits for it."""
         self.loaded = self._warmed(self.loaded)
 
+    @property
+    def unprepared(self) -> bool:
+        """Whether something is to be made before the first answer that takes long."""
+        return service_of(self.task).prepares(self.loaded.predictor)
+
+    def made(self) -> bytes:
+        """Make it, for another process to :meth:`take`."""
+        service = service_of(self.task)
+        service.prepare(self.loaded.predictor)
+        return service.made(self.loaded.predictor)
+
+    def take(self, made: bytes) -> None:
+        """Answer by what another process made."""
+        service_of(self.task).take(self.loaded.predictor, made)
+
     def _read(self) -> Loaded:
         loaded = Loaded(load(self.folder), versions.current(self.folder), [])
         return self._warmed(loaded) if self._warm else loaded

@@ -56,6 +56,8 @@ class ServeSettings:
     """Seconds that requests in flight have to finish once the service is told to stop."""
     poll: float = 1.0
     """Seconds between two looks at the model folders."""
+    hung: float = 30.0
+    """Seconds after which one of several workers whose event loop does not answer is killed and started again."""
     connections: int = 1000
     """Connections at once; beyond, the one that has been idle longest makes room."""
     address_connections: int = 256

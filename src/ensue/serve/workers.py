@@ -7,7 +7,9 @@ after the other, each of which answers what it was asked before it ends. So ther
 moment without workers.
 
 A worker tells by a socket pair that it answers (``r``) and that it has learned an update into a folder (``u``), and is
-told when all have taken that up (``k``). Its end is closed where the first process has ended, and then it ends too.
+told when all have taken that up (``k``). Every second it is asked whether its event loop still turns (``?``, ``!``);
+where that does not answer for long, the worker is killed and started again. Its end is closed where the first process
+has ended, and then it ends too.
 
 Threads do not divide. So the first process asks its models nothing, and models of a task whose libraries start threads
 as they load are loaded by each worker for itself.
@@ -27,8 +29,11 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
+
+import torch
 
 from ensue.errors import EnsueError, SettingError
 from ensue.registry import task_of
@@ -38,7 +43,10 @@ from ensue.serve.models import Held, Identity, hold, identity_of
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import service_of
 
-READY, LEARNED, TAKEN = b"r", b"u", b"k"
+READY, LEARNED, TAKEN, ASK, HERE = b"r", b"u", b"k", b"?", b"!"
+EVERY = 1.0
+"""Seconds between two questions whether a worker is there. No look counts as longer than that: where this process was
+held up itself, its workers are not to blame."""
 BEGIN = 600.0
 """Seconds that a worker may take until it answers."""
 AGAIN = 1.0
@@ -76,6 +84,9 @@ class Link:
             data = b""
         if TAKEN in data:
             self._taken.set()
+        if ASK in data:
+            with suppress(OSError):
+                self._end.send(HERE)
         if not data:  # nobody looks after this process any more
             asyncio.get_running_loop().remove_reader(self._end)
             self._taken.set()
@@ -93,6 +104,12 @@ class _Worker:
     ready: bool = False
     leaving: float = 0.0
     """When it was told to stop."""
+    asked: float = 0.0
+    """When it was last asked whether it is there."""
+    silent: float = 0.0
+    """Seconds for which it owes an answer."""
+    hung: bool = False
+    """Whether it was killed for that."""
 
     @property
     def name(self) -> str:
@@ -143,6 +160,7 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._stop = False
         self._again: dict[int, float] = {}
+        self._turned = time.monotonic()
 
     @property
     def tasks(self) -> dict[str, str]:
@@ -160,8 +178,9 @@ class Supervisor:
         """
         old = {number: signal.signal(number, self._told) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
+            self._prepare()
             for place in range(self._num):
-                if not self._begun(self._start(place)) and not self._stop:
+                if not self._stop and not self._begun(self._start(place)) and not self._stop:
                     raise SettingError("a worker ended before it answered; the lines above say why")
             if not self._stop:
                 listening()
@@ -185,20 +204,11 @@ class Supervisor:
 
     def _start(self, place: int) -> _Worker:
         """A new worker at a place, on the side where none stands."""
-        gc.collect()
-        gc.freeze()
         own, theirs = socket.socketpair()
         while len(sides := {one.side for one in self._workers if one.place == place}) == 2:
             self._turn(0.05)  # the one before the one before still answers its last
         side = "b" if "a" in sides else "a"
-        sys.stdout.flush()
-        with warnings.catch_warnings():
-            # Polars has idle threads from its import on, of which Python 3.12 warns; no worker needs those.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            pid = os.fork()
-        if not pid:
-            own.close()
-            self._work(f"{place}{side}", Link(theirs))
+        pid = self._divide(lambda: self._work(f"{place}{side}", own, Link(theirs)))
         theirs.close()
         own.setblocking(False)
         worker = _Worker(place, side, pid, own)
@@ -206,8 +216,17 @@ class Supervisor:
         self._selector.register(own, selectors.EVENT_READ, worker)
         return worker
 
-    def _work(self, name: str, link: Link) -> None:
-        """The life of a worker; it does not return."""
+    def _divide(self, life: Callable[[], object]) -> int:
+        """A copy of this process that does this and ends; its number."""
+        gc.collect()
+        gc.freeze()
+        sys.stdout.flush()
+        with warnings.catch_warnings():
+            # Polars has idle threads from its import on, of which Python 3.12 warns; no worker needs those.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if pid:
+            return pid
         code = 1
         try:
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -215,12 +234,7 @@ class Supervisor:
             for other in self._workers:
                 other.end.close()
             self._selector.close()
-            self._places.take(name)
-            others = {name: self._folders[name] for name in self._others}
-            own = {one.name: one for one in hold(others, self._metrics, self._log)} if others else {}
-            for held in self._held.values():
-                held.warm()
-            self._serve([{**self._held, **own}[name] for name in self._folders], link)
+            life()
             code = 0
         except EnsueError as error:
             self._log.event("worker_failed", error=str(error))
@@ -228,6 +242,33 @@ class Supervisor:
             self._log.failure(error, route="worker")
         finally:
             os._exit(code)
+
+    def _work(self, name: str, end: socket.socket, link: Link) -> None:
+        """The life of a worker."""
+        end.close()
+        self._places.take(name)
+        others = {name: self._folders[name] for name in self._others}
+        own = {one.name: one for one in hold(others, self._metrics, self._log)} if others else {}
+        for held in self._held.values():
+            held.warm()
+        self._serve([{**self._held, **own}[name] for name in self._folders], link)
+
+    def _prepare(self) -> None:
+        """What a folder lacks, such as the index of a large catalogue, is made once, by a process that ends then."""
+        for held in self._held.values():
+            if self._stop or not held.unprepared:
+                continue
+            made, begun = self._places.folder / f"{held.name}.made", time.monotonic()
+            pid, ended, status = self._divide(partial(_make, held, made, self._settings.threads)), 0, 0
+            while not ended:
+                if self._stop:
+                    os.kill(pid, signal.SIGKILL)
+                self._turn(0.05)
+                ended, status = os.waitpid(pid, os.WNOHANG)
+            if not status:  # else each worker tries, and says what is wrong
+                held.take(made.read_bytes())
+                self._log.event("prepared", model=held.name, seconds=round(time.monotonic() - begun, 1))
+            made.unlink(missing_ok=True)
 
     def _begun(self, worker: _Worker) -> bool:
         """Wait until a worker answers; false where it ended before, or took too long."""
@@ -247,18 +288,39 @@ class Supervisor:
             if not said:
                 self._selector.unregister(worker.end)
             worker.ready |= READY in said
+            if READY in said or HERE in said:
+                worker.silent = 0.0
             if LEARNED in said:
                 self._asked.append(worker)
+        now = time.monotonic()
+        passed, self._turned = min(now - self._turned, EVERY), now
         for worker in list(self._workers):
+            self._ask(worker, now, passed)
             pid, status = os.waitpid(worker.pid, os.WNOHANG)
             if pid:
                 self._ended(worker, os.waitstatus_to_exitcode(status))
-            elif worker.leaving and time.monotonic() > worker.leaving + self._settings.grace + SPARE:
+            elif worker.leaving and now > worker.leaving + self._settings.grace + SPARE:
                 os.kill(worker.pid, signal.SIGKILL)
         for place, when in list(self._again.items()):
-            if time.monotonic() >= when and not self._stop:
+            if now >= when and not self._stop:
                 del self._again[place]
                 self._start(place)
+
+    def _ask(self, worker: _Worker, now: float, passed: float) -> None:
+        """Ask a worker whether it is there, and kill one that has not answered for long."""
+        if worker.leaving or worker.hung:
+            return
+        if worker.ready and not worker.silent:
+            if now < worker.asked + EVERY:
+                return
+            worker.asked = now
+            with suppress(OSError):  # it has just ended
+                worker.end.send(ASK)
+        worker.silent += passed
+        if worker.silent > (self._settings.hung if worker.ready else BEGIN):
+            worker.hung = True
+            self._log.event("worker_hung", worker=worker.place, seconds=round(worker.silent, 1))
+            os.kill(worker.pid, signal.SIGKILL)
 
     def _ended(self, worker: _Worker, code: int) -> None:
         self._workers.remove(worker)
@@ -269,7 +331,8 @@ class Supervisor:
         self._places.leave(worker.name)
         if worker.leaving or self._stop:
             return
-        self._log.event("worker_ended", worker=worker.place, code=code)
+        if not worker.hung:
+            self._log.event("worker_ended", worker=worker.place, code=code)
         self._metrics.restarts.inc()
         if worker.ready:
             self._again[worker.place] = time.monotonic()
@@ -284,6 +347,7 @@ class Supervisor:
         self._others.update(changed)  # tried once, until it changes again
         if not loaded and not changed:
             return
+        self._prepare()
         for place in range(self._num):
             old = [one for one in self._workers if one.place == place and not one.leaving]
             new = self._start(place)
@@ -311,6 +375,11 @@ class Supervisor:
         while self._workers:
             self._turn(0.05)
         self._selector.close()
+
+
+def _make(held: Held, made: Path, threads: int) -> None:
+    torch.set_num_threads(threads)
+    made.write_bytes(held.made())
 
 
 def _threads() -> int:

@@ -92,8 +92,20 @@ class TaskService(Protocol[P, Q]):
         """
         ...
 
+    def prepares(self, predictor: P) -> bool:
+        """Whether :meth:`prepare` has anything to do."""
+        ...
+
     def prepare(self, predictor: P) -> None:
         """Make what is made once, and was not when the folder was written."""
+        ...
+
+    def made(self, predictor: P) -> bytes:
+        """What :meth:`prepare` made, for the same predictor in another process."""
+        ...
+
+    def take(self, predictor: P, made: bytes) -> None:
+        """Be prepared by what another process made."""
         ...
 
     def first_question(self, predictor: P) -> Q | None:

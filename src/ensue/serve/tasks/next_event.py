@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import NamedTuple, cast
 
 import plotly.graph_objects as go
@@ -18,7 +20,9 @@ from ensue.serve.sentences import NOT_CAUSES, chosen, of_events
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import SHOWN, Drawn, Kind
 from ensue.serve.tasks.plain import PlainService
+from ensue.tasks.next.indexing import indexes
 from ensue.tasks.next.infer import predict_each
+from ensue.tasks.next.item_index import IndexFacts, ItemIndex
 from ensue.tasks.next.permitted import Permitted
 from ensue.tasks.next.predictor import NextPredictor
 
@@ -98,10 +102,25 @@ class NextService(PlainService[NextPredictor, Asked]):
             figure = _bars(explanation, choice, places[max(0, len(places) - len(explanation.values)) :])
         return figure, f"{of_events(choice)} {NOT_CAUSES}"
 
+    def prepares(self, predictor: NextPredictor) -> bool:
+        """Whether a large catalogue has no index: the folder is of before there were any."""
+        return predictor.index is None and indexes(predictor)
+
     def prepare(self, predictor: NextPredictor) -> None:
-        """The index of a large catalogue, where the folder is of before there were any."""
-        if predictor.index is None:
+        """The index."""
+        if self.prepares(predictor):
             predictor.index_items()
+
+    def made(self, predictor: NextPredictor) -> bytes:
+        """A line of what was measured, then the index."""
+        assert predictor.index is not None
+        return json.dumps(asdict(predictor.index.facts)).encode() + b"\n" + predictor.index.to_bytes()
+
+    def take(self, predictor: NextPredictor, made: bytes) -> None:
+        """The index."""
+        facts, _, index = made.partition(b"\n")
+        predictor.metadata.index = json.loads(facts)
+        predictor.index = ItemIndex.of_bytes(index, IndexFacts(**json.loads(facts)))
 
     def first_question(self, predictor: NextPredictor) -> Asked:
         """A value it knows, if there is one."""

@@ -89,7 +89,18 @@ class PlainService(Generic[P, Q]):
         """No figure."""
         raise DataError(f"models of task {self.task.name} draw nothing; ask for an explanation instead")
 
+    def prepares(self, predictor: P) -> bool:
+        """Never."""
+        return False
+
     def prepare(self, predictor: P) -> None:
+        """Nothing."""
+
+    def made(self, predictor: P) -> bytes:
+        """Nothing."""
+        return b""
+
+    def take(self, predictor: P, made: bytes) -> None:
         """Nothing."""
 
     def first_question(self, predictor: P) -> Q | None:

@@ -50,6 +50,15 @@ MISTAKES: dict[str, tuple[str, tuple[str, ...]]] = {
     "texts without labels": ("fit classify plain.csv -o new", ("the texts have no labels", "--columns label=…")),
     "one label": ("fit classify one.csv -o new", ("every text has the label 'yes'", "at least two labels")),
     "posts without articles": ("fit link posts.jsonl -o new", ("these are posts", "--articles FILE")),
+    # what is typed
+    "an option that there is not": ("fit --sideways", ("No such option: --sideways", "see `ensue fit --help`")),
+    "an option misspelt": ("predict next --jsn", ("--jsn", "--json", "see `ensue predict --help`")),
+    "a value of another kind": ("predict next -k three", ("'-k'", "valid integer", "see `ensue predict --help`")),
+    "an option without its value": (f"{FIT} --model", ("'--model' requires an argument", "see `ensue fit --help`")),
+    "an argument left out": ("evaluate", ("Missing argument 'folder'", "see `ensue evaluate --help`")),
+    "an option that must be": ("compare next log.csv", ("Missing option '--test'", "see `ensue compare --help`")),
+    "one argument too many": ("settings hidan sansr", ("unexpected extra argument", "see `ensue settings --help`")),
+    "a verb that there is not": ("fitt next log.csv", ("No such command 'fitt'", "Did you mean", "see `ensue --help`")),
     # tasks and models
     "a task misspelt": ("fit nxt log.csv -o new", ("'nxt'", "did you mean 'next'?")),
     "a task left out": ("fit log.csv -o new", ("task 'log.csv'", "the task comes first, then the file")),
@@ -130,3 +139,10 @@ def test_a_place_without_permission(ensue: Ensue, place: Path, tmp_path: Path) -
     ran = ensue("fit", "next", place / "log.csv", "-o", tmp_path / "m", "--model", "markov")
     assert (ran.code, len(ran.lines)) == (2, 1)
     assert "cannot be written here (Permission denied); name another place" in ran.err
+
+
+def test_help_is_shown_where_it_is_asked_for_or_nothing_is(ensue: Ensue) -> None:
+    asked, bare = ensue("fit", "--help"), ensue()
+    assert (asked.code, bare.code) == (0, 2)
+    assert "--model" in asked.out and "Usage: ensue fit" in asked.out
+    assert "evaluate" in bare.out + bare.err

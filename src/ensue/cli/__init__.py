@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from copy import copy
+from typing import cast
 
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")  # longer slows a busy machine, shorter an idle one
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a process that forks after encoding would be warned
@@ -15,19 +16,33 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a process that forks
 
 def main() -> None:
     """Run the command line."""
+    from typer import Abort, BadParameter
+
     from ensue.cli.verbs import app
     from ensue.errors import EnsueError
     from ensue.lines import printable
 
+    misuse = cast("type[BadParameter]", BadParameter.__mro__[1])  # Typer's own UsageError; before 0.29 it was click's
     alone = copy(app)  # to build the options of a dozen verbs takes longer than to answer
     alone.registered_commands = [
         verb for verb in app.registered_commands if verb.callback and verb.callback.__name__ in sys.argv[1:2]
     ] or app.registered_commands
     try:
-        alone()
+        code = alone(prog_name="ensue", standalone_mode=False)
     except EnsueError as error:
         sys.stderr.write(f"ensue: {printable(str(error))}\n")
         sys.exit(2)
+    except misuse as error:
+        if len(sys.argv) < 2:
+            error.show()  # the help
+            sys.exit(2)
+        verb = [sys.argv[1]] if len(alone.registered_commands) == 1 else []
+        said = " ".join(error.format_message().split()).rstrip(".")
+        sys.stderr.write(f"ensue: {printable(said)}; see `{' '.join(['ensue', *verb, '--help'])}`\n")
+        sys.exit(2)
+    except Abort:
+        sys.exit(1)
     except BrokenPipeError:  # the reader of a pipe has gone, as in `ensue … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    sys.exit(code if isinstance(code, int) else 0)

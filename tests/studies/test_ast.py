@@ -147,6 +147,29 @@ def test_the_page_says_what_stands_in_the_tables(finished: tuple[Study, Watcher,
     assert {row["measure"] for row in study.tables["verdicts"]} == set(ast.VERDICTS)
 
 
+def test_rows_that_change_one_thing_of_ast(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    write(tmp_path / "links" / "politifact", articles=8, each=2)
+    (tmp_path / "text").symlink_to(data / "text")
+    made: list[tuple[str, dict[str, Any]]] = []
+    monkeypatch.setattr(ast, "QUICK", TINY)
+
+    def make(name: str, settings: dict[str, Any], seed: int) -> LinkPredictor:
+        made.append((name, dict(settings)))
+        return LinkPredictor(name, settings=settings, seed=seed)
+
+    monkeypatch.setattr(ast, "LinkPredictor", make)
+    study, _ = run(tmp_path, quick=True, models=("ast", *ast.VARIANTS))
+    rows = [row["model"] for row in study.tables["overall"]]
+    assert rows == ["ast", *ast.VARIANTS, *COUNTING] and "| ast-paper | 1 |" in study.page
+    first = {name: [own for model, own in made if model == name] for name in ("ast", "ast-paper")}
+    assert ["vectors" in own for own in first["ast-paper"]] == [True]
+    assert not any("vectors" in own for own in first["ast"])
+    taken = [own for own in first["ast"] if own != first["ast"][0]]
+    assert {key for own in taken for key in own if own[key] != first["ast"][0].get(key)} == {
+        *("pretrain", "residual", "heads"),
+    }  # fmt: skip
+
+
 def test_figure_1_by_hand() -> None:
     rows = sparse_weights()
     assert [(row["length"], row["normaliser"]) for row in rows] == [
@@ -209,7 +232,9 @@ def test_an_installed_encoder_adds_two_rows(data: Path, monkeypatch: pytest.Monk
 
 
 def test_what_cannot_be_done(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="model 'bert' has no row here; choose from cnn, gru, bigru, ast, best"):
+    with pytest.raises(
+        SettingError, match="model 'bert' has no row here; choose from cnn, gru, bigru, ast, ast-paper, "
+    ):
         run(data, models=("bert",))
     with pytest.raises(DataError, match="neither politifact nor clickbait22 is there"):
         run(tmp_path)

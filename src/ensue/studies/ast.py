@@ -32,7 +32,17 @@ from ensue.text.encoder import Encoder
 
 NETWORKS = ("cnn", "gru", "bigru", "ast")
 """The rows of the paper."""
-TRAINED = (*NETWORKS, "best")
+VARIANTS: Mapping[str, tuple[str, Values]] = {
+    "ast-paper": ("ast-paper", {"learning_rate": 1e-4}),
+    "ast-inductive": ("ast", {"pretrain": "inductive"}),
+    "ast-no-cloze": ("ast", {"pretrain": "none"}),
+    "ast-no-residual": ("ast", {"residual": False}),
+    "ast-one-head": ("ast", {"heads": 1}),
+}
+"""Rows of AST otherwise, and their models and settings: as published, and with one thing taken away; one seed each."""
+FROM_FILE = ("ast-paper",)
+"""Rows that read the vectors of a file."""
+TRAINED = (*NETWORKS, *VARIANTS, "best")
 ENCODED = {"sbert": "sbert", "best+sbert": "best"}
 """Rows that an installed sentence encoder adds, and their models."""
 VERDICTS = ("pooled_ap", "mrp", "mrr")
@@ -49,10 +59,11 @@ class Plan:
 
 
 FULL = Plan(
-    options={"heads": 5, "hidden": 100, "filters": 100, "learning_rate": 1e-3, "epochs": 20, "patience": 4},
+    options={"heads": 5, "dim": 100, "hidden": 100, "filters": 100, "learning_rate": 1e-3, "epochs": 20, "patience": 4},
     seeds={"clickbait22": 1},
 )
-"""Every network is as wide as the vectors at hand, as in the paper (all 300 there), and six heads do not divide 100."""
+"""Every network is as wide as the vectors of words at hand, as in the paper (all 300 there); six heads do not divide
+100."""
 QUICK = Plan(
     options={**FULL.options, "epochs": 6, "max_words": 150},
     seeds={"clickbait22": 1, "politifact": 1},
@@ -135,14 +146,17 @@ class _Study:
         }
 
     def _trained(self, key: Values, own: LinkSet, asked: Asked, model: str, seed: int) -> CachedRun:
-        options = dict(self.plan.options) if model in NETWORKS else {}
+        name, changes = VARIANTS.get(model, (ENCODED.get(model, model), {}))
+        options = {**self.plan.options, **changes} if model in NETWORKS or model in VARIANTS else {}
+        if self.vectors and model in FROM_FILE:
+            options.pop("dim", None)  # the file has its own
         options |= {"encoder": Path(self.encoder).name} if model in ENCODED else {}
-        vectors = {"vectors": str(self.vectors)} if self.vectors and model in NETWORKS else {}
+        vectors = {"vectors": str(self.vectors)} if self.vectors and model in FROM_FILE else {}
         settings = {**options, **vectors, **({"encoder": self.encoder} if model in ENCODED else {})}
         return self.trainings.get(
-            {**key, "vectors": self.vectors_print, "model": model, "options": options, "seed": seed},
+            {**key, "vectors": self.vectors_print if vectors else "", "model": model, "options": options, "seed": seed},
             f"{own.name}: {model} seed {seed}",
-            lambda: LinkPredictor(ENCODED.get(model, model), settings=settings, seed=seed),
+            lambda: LinkPredictor(name, settings=settings, seed=seed),
             lambda predictor: predictor.fit(own.data),
             lambda predictor: {**measured(score(predictor, asked), asked), **_about(predictor, asked)},
         )

@@ -45,11 +45,15 @@ def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick
             "impression, not a result.",
             "",
         ]
-    start = "vectors of a file that are trained further" if amounts.has_vectors else "vectors that are learned"
+    start = "vectors of a file" if amounts.has_vectors else "vectors that are learned"
     lines += [
-        f"Four encoders in one Siamese frame, with the same loss, mining and words ({start}): a post and an article "
-        "each become a vector, apart, and their cosine ranks. The CNN gives the maximum over time, the GRUs the mean "
-        "of their states, which the paper leaves open: the last state of a whole article ranks hardly anything. MRR, "
+        "Four encoders in one Siamese frame, with the same loss, schedule and words: each starts as the mean of "
+        "vectors that the articles' runs of characters give, beside a bag of words, and adds what it learns. A post "
+        f"and an article each become a vector, apart, and their cosine ranks. ast-paper is AST as published, from "
+        f"{start}; the rows after it change one thing of AST. ast-inductive is pre-trained on the articles of "
+        "training posts alone, the others on all articles, which are at hand when posts are linked. The CNN gives the "
+        "maximum over time, the GRUs the mean of their states, which the paper leaves open: the last state of a whole "
+        "article ranks hardly anything. MRR, "
         "R@10 and MAP: each test post ranks all articles; "
         "the same for articles, which rank the test posts; and pooled, as in the paper: all test posts with all "
         "articles that any of them is about, in one list. `best` weighs lexical scores by held-out posts, reads no "

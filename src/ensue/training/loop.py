@@ -240,9 +240,9 @@ class _Run:
         return self.best is not None and self.best_epoch == self.epoch == schedule.epochs
 
     def set_rate(self, rate: float) -> None:
-        """The optimiser's step size from here on."""
+        """The optimiser's step size from here on; a group may have a ``pace`` to multiply it by."""
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("pace", 1.0)
 
     def learn(self, data: Source, index: Index, step: int) -> int:
         """One step of the optimiser on this rank's part of a batch; returns a signal that asks for the end, or 0."""

@@ -115,6 +115,6 @@ def test_how_rare_words_are_and_how_long_headlines() -> None:
 
 def test_settings_of_former_folders_stand_for_what_was_done_then() -> None:
     former = {"encoder": "cnn", "loss": "triplet", "temperature": 0.05}
-    assert as_then(former) == {**former, "bag": 0, "pretrain": "none"}
-    assert as_then({**former, "bag": 4}) == {**former, "bag": 4, "pretrain": "none"}
+    assert as_then(former) == {**former, "bag": 0, "pretrain": "none", "residual": False}
+    assert as_then({**former, "bag": 4}) == {**former, "bag": 4, "pretrain": "none", "residual": False}
     assert as_then({"together": True}) == {"together": True}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import pytest
 
 from ensue.tasks.link import spectral
-from ensue.tasks.link.spectral import term_vectors
+from ensue.tasks.link.pieces import PIECES, pieces_of
+from ensue.tasks.link.spectral import term_vectors, word_vectors
 from ensue.text.tokens import Tokens
 
 TEXTS = [[2, 3, 2, 4], [4, 5, 6], [6, 6, 2, 7], [8, 3]]
@@ -52,3 +54,29 @@ def test_what_is_left_over_is_faint_and_words_of_no_article_differ(monkeypatch: 
 
 def test_copies_and_texts_without_words() -> None:
     assert np.isfinite(term_vectors(tokens([[2, 3], [2, 3], []]), WEIGHTS, 8, seed=0)).all()
+
+
+BODIES = pl.Series(["the ferries sank in the harbour", "a ferry is late", "taxes rise for farmers", ""])
+
+
+def test_forms_of_a_word_are_close_and_so_are_their_pieces() -> None:
+    words = ["", "", "ferry", "ferries", "harbour", "taxes", "farmers"]
+    vectors = word_vectors(BODIES, words, 3, seed=0)
+    assert vectors.shape == (7 + PIECES, 3) and not vectors[:2].any()
+    assert np.square(vectors[:7]).mean() == pytest.approx(1, rel=1e-5)
+
+    def cosine(one: int, other: int) -> float:
+        return float(vectors[one] @ vectors[other] / np.linalg.norm(vectors[one]) / np.linalg.norm(vectors[other]))
+
+    assert cosine(2, 3) > 0.4 > 0.1 > cosine(2, 5)
+    pieces, offsets = pieces_of(words)
+    held = 7 - 1 - pieces[offsets[6] : offsets[7]]  # of farmers, which shares none of them: each has an even share
+    np.testing.assert_allclose(vectors[held], np.tile(vectors[6] / len(held), (len(held), 1)), rtol=1e-5)
+    assert (word_vectors(BODIES, words, 3, seed=0) == vectors).all()
+
+
+def test_more_numbers_than_articles_and_texts_without_characters() -> None:
+    vectors = word_vectors(BODIES, ["", "", "ferry"], 40, seed=0)
+    assert vectors[:, 3:].std() == pytest.approx(spectral.FAINT, rel=0.1) and np.isfinite(vectors).all()
+    for texts in (pl.Series(["", ""]), pl.Series([" "])):
+        assert np.isfinite(word_vectors(texts, ["", "", "ferry"], 4, seed=0)).all()

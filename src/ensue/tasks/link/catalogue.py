@@ -3,7 +3,7 @@
 ``MODELS`` is the whole registry: a name, its module, its default settings, and how it is trained (``None``: it is not).
 """
 
-from ensue.tasks.link.models.network import SCHEDULE, Linker, LinkSettings
+from ensue.tasks.link.models.network import FROM_ARTICLES, SCHEDULE, Linker, LinkSettings
 from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.settings import SharedSettings
 from ensue.tasks.own import Models
@@ -13,11 +13,15 @@ MODELS = Models(
     "link",
     {
         "best": (None, None, None),
-        "ast": (Linker, LinkSettings(encoder="ast"), SCHEDULE),
-        "cnn": (Linker, LinkSettings(encoder="cnn"), SCHEDULE),
-        "gru": (Linker, LinkSettings(encoder="gru"), SCHEDULE),
-        "bigru": (Linker, LinkSettings(encoder="bigru"), SCHEDULE),
-        "ast-paper": (Linker, LinkSettings(encoder="ast", bag=0, pretrain="none", loss="triplet"), SCHEDULE),
+        "ast": (Linker, LinkSettings(encoder="ast"), FROM_ARTICLES),
+        "cnn": (Linker, LinkSettings(encoder="cnn"), FROM_ARTICLES),
+        "gru": (Linker, LinkSettings(encoder="gru"), FROM_ARTICLES),
+        "bigru": (Linker, LinkSettings(encoder="bigru"), FROM_ARTICLES),
+        "ast-paper": (
+            Linker,
+            LinkSettings(encoder="ast", bag=0, pretrain="none", loss="triplet", residual=False),
+            SCHEDULE,
+        ),
         "bag": (Linker, LinkSettings(encoder="bag"), None),
         "sbert": (Encoder, SbertSettings(), None),
         "tfidf": (None, None, None),

@@ -7,6 +7,7 @@ information, TACL 2017). Texts that hold the same new word share all of its piec
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -37,7 +38,7 @@ def with_pieces(tokens: Tokens) -> Tokens:
     if not len(places):
         return replace(tokens, words=None)
     distinct, which = np.unique(tokens.words.gather(places).to_numpy(), return_inverse=True)
-    pieces, offsets = _pieces(list(distinct))
+    pieces, offsets = pieces_of(list(distinct))
     sizes = np.ones(len(tokens.ids), np.int64)
     sizes[places] = np.diff(offsets)[which]
     # Of ids 7 1 8 whose second word has the pieces -3 -5, sizes are 1 2 1 and the new ids 7 -3 -5 8.
@@ -47,7 +48,7 @@ def with_pieces(tokens: Tokens) -> Tokens:
     return replace(tokens, ids=ids, sentences=ends[tokens.sentences], words=None)
 
 
-def _pieces(words: list[str]) -> tuple[npt.NDArray[np.int32], Index]:
+def pieces_of(words: Sequence[str]) -> tuple[npt.NDArray[np.int32], Index]:
     """(pieces,) -1 and below, word after word, and (words + 1,) where those of each begin."""
     marked = [f"<{word[:LONGEST]}>" for word in words]
     counts = np.array([max(1, len(word) - RUN + 1) for word in marked], np.int64)

@@ -22,7 +22,7 @@ from ensue.tasks.link.encode import encoded
 from ensue.tasks.link.models.losses import contrastive_loss
 from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.pieces import PIECES, PIECES_A_WORD
-from ensue.tasks.link.spectral import term_vectors
+from ensue.tasks.link.spectral import term_vectors, word_vectors
 from ensue.tasks.link.state import LinkState
 from ensue.tasks.state import module_of
 from ensue.text.tokens import Tokens
@@ -75,6 +75,9 @@ def pretrain(
         weights = term_weights(tokens, num_words)
         terms = replace(tokens, ids=np.where(tokens.ids < 0, num_words - 1 - tokens.ids, tokens.ids))
         network.start_bag(*map(torch.from_numpy, (weights, term_vectors(terms, weights, own.bag, state.seed))))
+        if own.vectors is None and network.dim:
+            words = ["", "", *state.tokenizer.vocabulary.values]  # padding and unknown have no characters
+            network.start_read(torch.from_numpy(word_vectors(articles.texts, words, network.dim, state.seed)))
     if own.pretrain == "none":
         return
     data = Cloze(tokens, near_copies(articles.texts), headline_words(state, articles))

@@ -20,13 +20,13 @@ from ensue.data.stored import read_stored
 from ensue.errors import DataError
 from ensue.store.folder import described, read_file
 from ensue.store.tensors import read_tensors, tensor_bytes
-from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.link import remembered
 from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.measures import Calibration
 from ensue.tasks.link.metadata import Metadata
 from ensue.tasks.link.models.network import LinkSettings
 from ensue.tasks.link.models.sbert import SbertSettings
+from ensue.tasks.link.optimizer import link_optimizer
 from ensue.tasks.link.state import LinkState
 from ensue.tasks.state import module_of, summary_of
 from ensue.text.encoder import Encoder
@@ -73,7 +73,7 @@ def files(state: LinkState, card: str) -> dict[str, bytes]:
 
 def as_then(settings: Mapping[str, object]) -> Mapping[str, object]:
     """Settings of a folder with those that were not known when it was written, at what was done then."""
-    return {"bag": 0, "pretrain": "none", **settings} if "temperature" in settings else settings
+    return {"bag": 0, "pretrain": "none", "residual": False, **settings} if "temperature" in settings else settings
 
 
 def fill(state: LinkState, path: Path, facts: dict[str, Any]) -> None:
@@ -110,7 +110,7 @@ def fill(state: LinkState, path: Path, facts: dict[str, Any]) -> None:
     state.network.load_state_dict(tensors)
     if state.schedule is None:
         return
-    make = partial(new_optimizer, module_of(state.network), state.schedule)
+    make = partial(link_optimizer, state, state.schedule)
     state.optimizer = saved_optimizer(path, module_of(state.network), make)
 
 

@@ -20,7 +20,6 @@ from ensue.errors import DataError, SettingError
 from ensue.lines import plural
 from ensue.settings import require_encoder, require_file
 from ensue.tasks.classify.embedding import learn_words, start_vectors
-from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.catalogue import WITHOUT_TRAINING
 from ensue.tasks.link.dataset import Links
@@ -30,8 +29,9 @@ from ensue.tasks.link.held_out import choose_weights, learn_probabilities, remem
 from ensue.tasks.link.index.vector_index import text_hashes
 from ensue.tasks.link.measures import by_row
 from ensue.tasks.link.metadata import Metadata
-from ensue.tasks.link.models.network import LEARNED_DIM, LinkSettings
+from ensue.tasks.link.models.network import LEARNED_DIM, Linker, LinkSettings
 from ensue.tasks.link.models.sbert import SbertSettings
+from ensue.tasks.link.optimizer import link_optimizer
 from ensue.tasks.link.pretrain import pretrain
 from ensue.tasks.link.scores import mean_cosine
 from ensue.tasks.link.state import LinkState, State
@@ -42,6 +42,8 @@ from ensue.training.report import Report
 
 SAMPLE = 512
 """Posts by which a trained network is compared with the untrained one."""
+SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+"""Of the encoder in the cosine, as it may start."""
 READ = 20_000
 """Posts at most that a network learns from without their labels, beside the articles."""
 
@@ -226,13 +228,14 @@ def _train(
         state.metadata.known_vectors = len(start[0])
     state.model = network
     yield from pretrain(state, known, checkpoint, resume)
-    state.optimizer = new_optimizer(module_of(network), schedule)
+    state.optimizer = link_optimizer(state, schedule)
     data = links(state, part)
     fitted = schedule.fitted(len(data), len(data))
     if fitted != schedule:
         own_links = plural(len(data), "link")
         state.metadata.notes.append(f"{own_links}: {fitted.batch_size} a batch and at most {fitted.epochs} epochs")
     learned = part.select(np.arange(min(len(part), SAMPLE)))
+    _start_share(state, learned)
     before, untaught = _validate(state, learned), _Start.of(state, held)
     trained = yield from train(
         module_of(network),
@@ -255,6 +258,26 @@ def _train(
     index.vectors = vectors_of(state, index.articles.texts)
     state.metadata.epochs, state.metadata.words = 0 if kept else trained.best_epoch, len(words)
     state.seconds_an_epoch = trained.seconds_an_epoch
+
+
+@torch.no_grad()
+def _start_share(state: LinkState, learned: Corpus) -> None:
+    """Let the encoder count, beside the bag, by as much as ranks posts of training best; ties go to the bag."""
+    network = module_of(state.network)
+    assert isinstance(network, Linker)
+    if not network.settings.bag or not network.encoder.width:
+        return
+
+    width, parts = network.encoder.width, []
+    network.share.zero_()  # both count alike
+    articles, posts = (vectors_of(state, texts) for texts in (state.articles.texts, learned.posts.texts))
+    for part in (slice(width), slice(width, None)):
+        parts.append((posts[:, part] @ articles[:, part].T).numpy())
+
+    def mrr(share: float) -> float:
+        return float(by_row(share * parts[0] + (1 - share) * parts[1], learned.related)[:, 0].mean())
+
+    network.share.fill_(torch.tensor(max(SHARES, key=mrr)).logit())
 
 
 class _Start(NamedTuple):

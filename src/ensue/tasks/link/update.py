@@ -9,8 +9,8 @@ import torch
 
 from ensue.data.posts import Corpus
 from ensue.errors import DataError
-from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.link.encode import vectors_of
+from ensue.tasks.link.optimizer import link_optimizer
 from ensue.tasks.link.state import LinkState
 from ensue.tasks.link.train import links, training_hashes
 from ensue.tasks.state import module_of
@@ -52,7 +52,7 @@ def _learn(state: LinkState, data: Corpus, updates: int) -> Report:
     torch.manual_seed(state.seed + updates)
     moments = optimizer_tensors(network, old)
     state.network.grow(len(state.tokenizer.vocabulary))
-    state.optimizer = new_optimizer(network, schedule)
+    state.optimizer = link_optimizer(state, schedule)
     restore_optimizer(network, state.optimizer, moments)
     *_, last = train(
         network,

@@ -4,7 +4,7 @@ Kim, Convolutional neural networks for sentence classification, EMNLP 2014, as D
 windows of 1 to 4 words with 300 filters each, projected to 300.
 
 **Departures.** A window starts at every word, with zeros after the end of the text, so that a post of one word has
-windows of every width.
+windows of every width. With ``residual`` the projection, which starts at 0, is added to the mean of the words' vectors.
 """
 
 from __future__ import annotations
@@ -27,28 +27,38 @@ class CNN(nn.Module):
 
     Args:
         dim: width of the words' vectors.
-        width: of the text's.
+        width: of the text's; with ``residual`` it is ``dim``.
         filters: of each window.
+        residual: whether it starts as the mean of the words' vectors.
     """
 
-    def __init__(self, dim: int, *, width: int = 300, filters: int = 300) -> None:
+    def __init__(self, dim: int, *, width: int = 300, filters: int = 300, residual: bool = False) -> None:
         super().__init__()
-        self.width = width
+        self.width = width = dim if residual else width
+        self.residual = residual
         self.convolutions = nn.ModuleList(nn.Conv1d(dim, filters, window) for window in WINDOWS)
         self.project = nn.Linear(filters * len(WINDOWS), width)
+        if residual:
+            nn.init.zeros_(self.project.weight)
+            nn.init.zeros_(self.project.bias)
 
     def forward(self, words: Words) -> Tensor:
         """(rows, width); 0 for a text without a word."""
         largest = torch.cat([values for values, _, _ in self._largest(words)], 1)
         vectors: Tensor = self.project(largest)
-        return vectors * words.mask.any(1, keepdim=True)
+        vectors = vectors * words.mask.any(1, keepdim=True)
+        return vectors + words.mean() if self.residual else vectors
 
     def weigh(self, words: Words) -> Tensor:
-        """(rows, length) the share of the filters whose window lies on each word; rows sum to 1."""
-        shares = [_on_windows(places, torch.ones_like(values)[:, None], words.mask, window)
+        """(rows, length) the share of the filters whose window lies on each word; half of it even with ``residual``.
+
+        Rows sum to 1.
+        """
+        spread = [_on_windows(places, torch.ones_like(values)[:, None], words.mask, window)
                   for values, places, window in self._largest(words)]  # fmt: skip
-        total = torch.stack(shares).sum(0)[:, 0]
-        return total / total.sum(1, keepdim=True).clamp(min=1e-12)
+        total = torch.stack(spread).sum(0)[:, 0]
+        shares = total / total.sum(1, keepdim=True).clamp(min=1e-12)
+        return (shares + masked_mean(words.mask, shares.dtype)) / 2 if self.residual else shares
 
     def parts(self, words: Words, others: Tensor) -> Tensor:
         """What each word adds to the product of its text's vector with others: (rows, others, length).
@@ -59,7 +69,8 @@ class CNN(nn.Module):
         products = (others @ self.project.bias)[..., None] * masked_mean(words.mask, others.dtype)[:, None]
         for (values, places, window), part in zip(self._largest(words), carried, strict=True):
             products = products + _on_windows(places, part * values[:, None], words.mask, window)
-        return products * words.mask[:, None]
+        products = products * words.mask[:, None]
+        return products + words.mean_parts(others) if self.residual else products
 
     def _largest(self, words: Words) -> Iterator[tuple[Tensor, Tensor, int]]:
         """For each window: (rows, filters) largest values after the ReLU, (rows, filters) where they are, its size."""

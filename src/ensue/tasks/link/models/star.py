@@ -18,6 +18,11 @@ the square root of a head's width.
 **Departures.** As printed, the arguments of the attention make the context the query; here a node queries its context,
 and the relay the nodes. Padding never counts: neither in the mean that the relay starts from, nor in a window at the
 end of a text, nor in the maximum.
+
+With ``residual``, which the paper does not have, a text starts as the mean of its words' vectors, and attention learns
+to weigh them: a ring adds to its tokens, and adds nothing at first; the relay asks for nothing, so that it attends
+evenly, and hands on what it attends to; the maximum counts by a number that starts at 0. No LeakyReLU then, which
+would halve what vectors on either side of 0 say.
 """
 
 from __future__ import annotations
@@ -46,16 +51,19 @@ class Ring(nn.Module):
         dim: width of the tokens.
         heads: number of heads; divides ``dim``.
         neighbours: on each side.
+        residual: whether what it makes is added to the tokens, at first nothing.
     """
 
     summing: Tensor
 
-    def __init__(self, dim: int, heads: int, neighbours: int) -> None:
+    def __init__(self, dim: int, heads: int, neighbours: int, *, residual: bool = False) -> None:
         super().__init__()
-        self.dim, self.heads, self.neighbours = dim, heads, neighbours
+        self.dim, self.heads, self.neighbours, self.residual = dim, heads, neighbours, residual
         self.norm, self.inward, self.alphas = nn.LayerNorm(dim), _projections(dim), Alphas(heads)
         summing = torch.eye(heads).repeat_interleave(dim // heads, 0)
         self.register_buffer("summing", summing, persistent=False)  # (dim, heads): sums the features of each head
+        if residual:
+            nn.init.zeros_(self.inward.weight[2 * dim :])
 
     def forward(self, words: Words, nodes: Tensor | None, relay: Tensor) -> Tensor:
         """One step.
@@ -80,6 +88,9 @@ class Ring(nn.Module):
             first, stop = max(0, low - self.neighbours), min(length, low + step + self.neighbours)
             part = None if nodes is None else nodes[:, first:stop]
             mixed = self._attend(words.part(first, stop), each, part, last)
+            if self.residual:
+                read = words.part(first, stop)
+                mixed = mixed + (read.spread(words.vectors) * read.mask[..., None] if part is None else part)
             chunks.append(mixed[:, low - first : low + step - first])
         return chunks[0] if len(chunks) == 1 else torch.cat(chunks, 1)
 
@@ -96,7 +107,7 @@ class Ring(nn.Module):
         mixed = queries.new_zeros(*queries.shape[:2], self.heads, self.dim // self.heads)
         for place, context in enumerate(contexts):
             mixed = mixed + weights[..., place, None] * _by_head(context[..., self.dim :], self.heads)
-        return functional.leaky_relu(mixed.flatten(2), _SLOPE)
+        return mixed.flatten(2) if self.residual else functional.leaky_relu(mixed.flatten(2), _SLOPE)
 
     def weigh(self, queries: Tensor, keys: list[Tensor], mask: Tensor) -> Tensor:
         """(rows, length, heads, keys): neighbours from left to right with the token among them, embedding, relay."""
@@ -121,12 +132,16 @@ class Star(nn.Module):
     Args:
         dim: width of the nodes.
         heads: number of heads; divides ``dim``.
+        residual: whether it starts as an even mean, and lets it through as it is.
     """
 
-    def __init__(self, dim: int, heads: int) -> None:
+    def __init__(self, dim: int, heads: int, *, residual: bool = False) -> None:
         super().__init__()
-        self.dim, self.heads = dim, heads
+        self.dim, self.heads, self.residual = dim, heads, residual
         self.inward, self.alphas = _projections(dim), Alphas(heads)
+        if residual:
+            nn.init.zeros_(self.inward.weight[:dim])
+            nn.init.eye_(self.inward.weight[2 * dim :])
 
     def forward(self, nodes: Tensor, relay: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """One step.
@@ -145,7 +160,8 @@ class Star(nn.Module):
         seen = torch.cat([mask.any(1, keepdim=True), mask], 1)[:, None]
         weights = entmax(scores, self.alphas()[:, None], seen)
         mixed = weights[..., :1] * relay[:, None] + weights[..., 1:] @ nodes
-        return functional.leaky_relu(torch.einsum("rhm,hdm->rhd", mixed, value).flatten(1), _SLOPE), weights
+        made = torch.einsum("rhm,hdm->rhd", mixed, value).flatten(1)
+        return made if self.residual else functional.leaky_relu(made, _SLOPE), weights
 
     def carry(self, others: Tensor) -> Tensor:
         """W_V' of each head: (rows, queries, dim) to (rows, queries, heads, dim)."""
@@ -163,35 +179,42 @@ class _States(NamedTuple):
 
 
 class AST(nn.Module):
-    """A text as (max(H) + s) / 2.
+    """A text as (max(H) + s) / 2; with ``residual`` as s + m max(H), with a learned m that starts at 0.
 
     Args:
         dim: width of the words' vectors, and of the text's.
         heads: number of heads.
         neighbours: c, on each side.
         cycles: T, of a ring and a star step each, with parameters of their own.
+        residual: whether it starts as the mean of the words' vectors.
 
     Raises:
         SettingError: heads that do not divide the width.
     """
 
-    def __init__(self, dim: int, *, heads: int = 6, neighbours: int = 1, cycles: int = 1) -> None:
+    def __init__(
+        self, dim: int, *, heads: int = 6, neighbours: int = 1, cycles: int = 1, residual: bool = False
+    ) -> None:
         super().__init__()
         if dim % heads:
             raise SettingError(f"heads is {heads}, which does not divide the {dim} numbers of a word's vector")
         self.width = dim
-        self.rings = nn.ModuleList(Ring(dim, heads, neighbours) for _ in range(cycles))
-        self.stars = nn.ModuleList(Star(dim, heads) for _ in range(cycles))
+        self.rings = nn.ModuleList(Ring(dim, heads, neighbours, residual=residual) for _ in range(cycles))
+        self.stars = nn.ModuleList(Star(dim, heads, residual=residual) for _ in range(cycles))
+        self.maximum = nn.Parameter(torch.zeros(())) if residual else None
+        """m."""
 
     def forward(self, words: Words) -> Tensor:
         """(rows, dim); 0 for a text without a word."""
         states = self._read(words)
+        if self.maximum is not None:
+            return states.relay + self.maximum * states.largest
         return (states.largest + states.relay) / 2
 
     def weigh(self, words: Words) -> Tensor:
-        """(rows, length) each word's share: half by the relay's weights, mean over heads, half by the features it gave.
+        """(rows, length) each word's share: by the relay's weights, mean over heads, and by the features it gave.
 
-        Rows sum to 1.
+        Both count as they do in the text's vector. Rows sum to 1.
         """
         states = self._read(words)
         attended = states.weights[..., 1:].mean(1)
@@ -199,7 +222,8 @@ class AST(nn.Module):
         features = (
             torch.zeros_like(attended).scatter_add_(1, states.places, torch.ones_like(states.largest)) / self.width
         )
-        return (attended + features) / 2 * words.mask
+        most = attended.new_ones(()) if self.maximum is None else self.maximum.abs()
+        return (attended + most * features) / (1 + most) * words.mask
 
     def parts(self, words: Words, others: Tensor) -> Tensor:
         """What each word adds to the product of its text's vector with others: (rows, others, length).
@@ -212,12 +236,14 @@ class AST(nn.Module):
             others: (rows, others, dim).
         """
         states = self._read(words)
-        features = (others * states.largest[:, None] / 2).masked_fill(~words.mask.any(1)[:, None, None], 0.0)
+        most = 0.5 if self.maximum is None else self.maximum
+        features = (others * states.largest[:, None] * most).masked_fill(~words.mask.any(1)[:, None, None], 0.0)
         products = features.new_zeros(*others.shape[:2], words.mask.shape[1])
         products.scatter_add_(2, states.places[:, None].expand_as(features), features)
         # LeakyReLU multiplies by a slope, which goes to the other side of the product.
-        slopes = torch.where(states.relay > 0, torch.ones_like(states.relay), _SLOPE) / 2
-        carried = self.stars[-1].carry(others * slopes[:, None])  # type: ignore[operator]
+        if self.maximum is None:
+            others = others * torch.where(states.relay > 0, torch.ones_like(states.relay), _SLOPE)[:, None] / 2
+        carried = self.stars[-1].carry(others)  # type: ignore[operator]
         products += (states.weights[:, None, :, 1:] * (carried @ states.nodes.mT[:, None])).sum(2)
         own: Tensor = ((carried @ states.before[:, None, :, None])[..., 0] * states.weights[:, None, :, 0]).sum(2)
         return products.add_(own[..., None] * masked_mean(words.mask, own.dtype)[:, None])

@@ -2,18 +2,9 @@
 
 import * as api from "./api.js";
 import { make, problem, waiting } from "./dom.js";
+import { askToken, onToken } from "./token.js";
 
 const place = document.getElementById("operations");
-const token = document.getElementById("token");
-
-document.getElementById("token-form").addEventListener("submit", (event) => {
-  event.preventDefault();
-  const field = document.getElementById("token-field");
-  api.keepToken(field.value.trim());
-  field.value = "";
-  token.open = false;
-  begin();
-});
 
 async function begin() {
   place.replaceChildren(waiting("Reading the description…"));
@@ -21,10 +12,7 @@ async function begin() {
     show(await api.description());
   } catch (error) {
     place.replaceChildren(problem(error, begin));
-    if (error.status === 401) {
-      token.open = true;
-      document.getElementById("token-field").focus();
-    }
+    if (error.status === 401) askToken();
   }
 }
 
@@ -104,4 +92,5 @@ function sample(name, method, path, value, whole) {
   return make("details", { class: "sample" }, make("summary", {}, `Example: ${name}`), make("pre", { tabindex: "0" }, make("code", {}, text)));
 }
 
+onToken(begin);
 begin();

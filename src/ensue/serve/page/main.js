@@ -6,18 +6,9 @@ import { panelsOf } from "./kinds.js";
 import { panel } from "./panel.js";
 import { scores } from "./scores.js";
 import { tabs } from "./tabs.js";
+import { askToken, onToken } from "./token.js";
 
 const place = document.getElementById("panels");
-const token = document.getElementById("token");
-
-document.getElementById("token-form").addEventListener("submit", (event) => {
-  event.preventDefault();
-  const field = document.getElementById("token-field");
-  api.keepToken(field.value.trim());
-  field.value = "";
-  token.open = false;
-  begin();
-});
 
 async function begin() {
   place.replaceChildren(waiting("Looking which models are served…"));
@@ -33,11 +24,6 @@ async function begin() {
     place.replaceChildren(problem(error, begin));
     if (error.status === 401) askToken();
   }
-}
-
-function askToken() {
-  token.open = true;
-  document.getElementById("token-field").focus();
 }
 
 function tell(story) {
@@ -56,4 +42,5 @@ function show(parts, story) {
   bar.choose(Math.max(wanted, 0), false);
 }
 
+onToken(begin);
 begin();

@@ -26,6 +26,7 @@ RUN = {"console", "python"}
 CHECKED = {"sh", "yaml", "ini", "nginx", "toml"}
 """Languages of blocks that are checked below."""
 SHOWN = {"text", "{toctree}", "{include}", "{image}", "{literalinclude}", "{eval-rst}"}
+MISTAKE = re.compile(r"^ensue: |No such file or directory|Traceback|command not found")
 VERBS: Any = get_command(app)
 
 
@@ -61,6 +62,11 @@ def test_every_line_of_console_is_run() -> None:
         assert body.startswith("$ "), page
         assert not [line for line in body.splitlines() if line.startswith("ensue ")], page
         assert commands(body), page
+
+
+def test_a_mistake_is_shown_only_where_a_page_means_to() -> None:
+    wrong = [(page, line) for page, body in blocks("console") for line in body.splitlines() if MISTAKE.search(line)]
+    assert [page for page, _ in wrong] == ["docs/formats.md", "docs/guides/who_passes_it_on.md"], wrong
 
 
 @pytest.mark.parametrize(("page", "body"), blocks("sh"))

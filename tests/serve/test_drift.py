@@ -16,7 +16,7 @@ def test_ids_and_words_of_a_week_are_counted() -> None:
     day = date(2026, 1, 1)
     drift = Drift(lambda: day)
     assert drift.describe() is None
-    drift.hear([line(2, 4), line(3, 4)])
+    assert drift.hear([line(2, 4), line(3, 4)]) == (8, 3)  # given, and unknown
     assert drift.describe() == {"days": 7, "records": 2, "given": 8, "unknown": 0.375}  # 3 of 8
     day += timedelta(days=6)
     drift.hear([line(4, 4)])

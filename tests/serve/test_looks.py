@@ -48,6 +48,7 @@ def test_metrics_count(counted: Running) -> None:
     assert value(found.text, f"ensue_request_seconds_count{{{route}}}") == 3
     assert value(found.text, 'ensue_records_total{model="counted",verb="predict"}') == 6
     assert value(found.text, 'ensue_batch_records_sum{model="counted"}') == 6
+    assert value(found.text, 'ensue_asked_values_total{model="counted"}') == 6
     assert value(found.text, 'ensue_model_version{model="counted"}') == 1
     assert value(found.text, 'ensue_waiting_records{model="counted"}') == 0
 

@@ -101,6 +101,9 @@ def test_figures_are_added_up_and_a_worker_that_dies_is_started_again(fitted: Pa
         answers = [service.post("/v1/models/counted/predict", ASK) for _ in range(20)]
         assert answers == [answers[0]] * 20 and answers[0][0] == 200
         assert service.value("ensue_records_total") == 20
+        (answer,) = answers[0][1]["answers"]
+        assert service.value("ensue_asked_values_total") == 20 * answer["given"] > 0
+        assert service.value("ensue_unknown_values_total") == 20 * (answer["given"] - answer["known"])
         assert service.value("ensue_model_version") == 1
         before = service.workers
         os.kill(before[0], signal.SIGKILL)

@@ -29,14 +29,15 @@ class Drift:
         self._today = today
         self._days: dict[date, tuple[int, int, int]] = {}
 
-    def hear(self, lines: Iterable[str]) -> None:
-        """Count answers, lines of JSON each."""
+    def hear(self, lines: Iterable[str]) -> tuple[int, int]:
+        """Count answers, lines of JSON each: how many ids and words were given in them, and how many were unknown."""
         counts = [(int(found[-1][0]), int(found[-1][1])) for line in lines if (found := _COUNTS.findall(line))]
         today = self._today()
+        new_known, new_given = (sum(own[place] for own in counts) for place in range(2))
         records, known, given = self._days.get(today, (0, 0, 0))
-        known += sum(one for one, _ in counts)
-        self._days[today] = records + len(counts), known, given + sum(all_of for _, all_of in counts)
+        self._days[today] = records + len(counts), known + new_known, given + new_given
         self._days = {day: own for day, own in self._days.items() if day > today - timedelta(days=DAYS)}
+        return new_given, new_given - new_known
 
     def describe(self) -> dict[str, object] | None:
         """Records of the latest days, ids and words in them, and the share that was not known; ``None`` without any."""

@@ -87,6 +87,8 @@ class Metrics:
         requests: by route, method and status.
         seconds: of requests, by route.
         records: answered, by model and verb.
+        given: ids and words asked about, by model.
+        unknown: those of them that the model did not know, by model.
         batch: records of a batch, by model.
         waiting: records in the queue, by model.
         version: that stands, by model.
@@ -108,6 +110,8 @@ class Metrics:
         self.requests = Counter("ensue_requests", "requests", ["route", "method", "status"], registry=own)
         self.seconds = Histogram("ensue_request_seconds", "seconds a request", ["route"], buckets=SECONDS, registry=own)
         self.records = Counter("ensue_records", "records answered", ["model", "verb"], registry=own)
+        self.given = Counter("ensue_asked_values", "ids and words asked about", ["model"], registry=own)
+        self.unknown = Counter("ensue_unknown_values", "of them, not known to the model", ["model"], registry=own)
         self.batch = Histogram("ensue_batch_records", "records a batch", ["model"], buckets=RECORDS, registry=own)
         waits, stands = ("records that wait", ["model"]), ("version that stands", ["model"])
         self.waiting = Gauge("ensue_waiting_records", *waits, registry=own, multiprocess_mode="livesum")

@@ -136,7 +136,7 @@ class Model:
     """
 
     def __init__(self, held: Held, settings: ServeSettings, metrics: Metrics) -> None:
-        self.held, self.settings = held, settings
+        self.held, self.settings, self._metrics = held, settings, metrics
         self.name, self.folder, self.task = held.name, held.folder, held.task
         self._swapping = threading.Lock()
         self.service = service_of(held.task)
@@ -146,14 +146,14 @@ class Model:
             most=settings.batch,
             room=settings.waiting,
             begin=lambda: torch.set_num_threads(settings.threads),
-            heard=lambda size: self._heard(size, metrics),
+            heard=self._heard,
             load=lambda question: load_of(self.service.texts_of(question)),
         )
         metrics.watch_waiting(held.name, lambda: self.worker.waiting)
 
-    def _heard(self, size: int, metrics: Metrics) -> None:
-        metrics.batch.labels(self.name).observe(size)
-        metrics.tell_waiting(self.name, self.worker.waiting)
+    def _heard(self, size: int) -> None:
+        self._metrics.batch.labels(self.name).observe(size)
+        self._metrics.tell_waiting(self.name, self.worker.waiting)
 
     async def ask(self, kind: Hashable, records: Sequence[object]) -> Sequence[str]:
         """Lines of JSON, one a record.
@@ -178,7 +178,9 @@ class Model:
             if job.done.cancel():  # not answered: no further slice of it begins
                 self.worker.forget(job)
         if isinstance(kind, Kind) and kind.verb == "predict":
-            self.drift.hear(lines)
+            given, unknown = self.drift.hear(lines)
+            self._metrics.given.labels(self.name).inc(given)
+            self._metrics.unknown.labels(self.name).inc(unknown)
         return lines
 
     def refresh(self) -> bool:

@@ -1,10 +1,12 @@
 """What compiled kernels change: answers of saved models with and without them, in turns on one thread, processor time.
 
-Of each folder of task ``suggest`` or ``next``, every question is answered once with the kernels and once without (they
-take turns in going first), and the lists are compared: values in order, and the largest difference of a score. Values
-change places, or one takes the last place of another, where scores are as good as equal (``TIE``, of the score): ties.
+Of each folder of task ``suggest``, ``next`` or ``classify``, every question is answered once with the kernels and once
+without (they take turns in going first), and the lists are compared: values in order, and the largest difference of a
+score. Values change places, or one takes the last place of another, where scores are as good as equal (``TIE``, of the
+score): ties.
 
-    python benchmarks/kernels.py --suggest FOLDER SESSIONS --next FOLDER [FOLDER ...] [--asked N] [--json FILE]
+    python benchmarks/kernels.py --suggest FOLDER SESSIONS --next FOLDER [FOLDER ...]
+        --classify FOLDER TEXTS [--asked N] [--json FILE]
 """
 
 from __future__ import annotations
@@ -25,18 +27,21 @@ from answers import made_up
 from suggestions import questions
 
 from ensue import kernels
-from ensue.answers import Answer
+from ensue.answers import Answer, TextAnswer
 from ensue.data.queries import read_queries
-from ensue.records import History
+from ensue.data.texts import read_texts
+from ensue.records import History, Text
 from ensue.studies.provenance import provenance
+from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.suggest.predictor import SuggestPredictor
 
 TIE, WARM = 1e-4, 20
-Ask = Callable[[History], Answer]
+Answered = Answer | TextAnswer
+Ask = Callable[[Any], Answered]
 
 
-def timed(ask: Ask, record: History, level: str) -> tuple[float, Answer]:
+def timed(ask: Ask, record: History | Text, level: str) -> tuple[float, Answered]:
     """Milliseconds of the processor, and the answer."""
     kernels.load(level)
     begun = time.process_time()
@@ -44,7 +49,7 @@ def timed(ask: Ask, record: History, level: str) -> tuple[float, Answer]:
     return 1000 * (time.process_time() - begun), answer
 
 
-def differs(ours: Answer, theirs: Answer) -> bool:
+def differs(ours: Answered, theirs: Answered) -> bool:
     """Whether two lists differ beyond ties: in the score of a place or of a value."""
     if len(ours.choices) != len(theirs.choices):
         return True
@@ -55,7 +60,7 @@ def differs(ours: Answer, theirs: Answer) -> bool:
     return places or values
 
 
-def compare(name: str, ask: Ask, records: Sequence[History]) -> dict[str, Any]:
+def compare(name: str, ask: Ask, records: Sequence[History | Text]) -> dict[str, Any]:
     """One row."""
     times: dict[str, list[float]] = {"compiled": [], "reference": []}
     other, furthest, same = 0, 0.0, 0
@@ -85,6 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suggest", nargs=2, type=Path, metavar=("FOLDER", "SESSIONS"))
     parser.add_argument("--next", nargs="*", type=Path, default=[])
+    parser.add_argument("--classify", nargs=2, type=Path, metavar=("FOLDER", "TEXTS"))
     parser.add_argument("--asked", type=int, default=400)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -99,6 +105,11 @@ def main() -> None:
         writer = SuggestPredictor.load(args.suggest[0])
         asked = questions(read_queries(args.suggest[1])[0], args.asked)
         rows.append(compare(writer.model_name, lambda record: writer.predict([record], 5, evidence=False)[0], asked))
+        print(rows[-1], flush=True)
+    if args.classify:
+        labeller = ClassifyPredictor.load(args.classify[0])
+        texts = list(read_texts(args.classify[1])[0].records())[: args.asked]
+        rows.append(compare(labeller.model_name, lambda text: labeller.predict([text], evidence=False)[0], texts))
         print(rows[-1], flush=True)
     if args.json:
         about = {"kernels": kernels.load(kernels.LEVELS[-1]), "threads": 1, "clock": "processor"}

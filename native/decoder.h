@@ -47,10 +47,8 @@ INLINE void stream(const float* x, int64_t x_step, int64_t in, const float* w, i
         }
 }
 
-// y = bias + x w; a row's numbers do not depend on how many rows there are.
-void product(const float* x, int64_t rows, int64_t in, const float* w, int64_t w_step, int64_t out, const float* bias,
-             float* y) {
-    for (int64_t row = 0; row < rows; row++) std::memcpy(y + row * out, bias, out * sizeof(float));
+// y += x w; a row's numbers do not depend on how many rows there are.
+void add_product(const float* x, int64_t rows, int64_t in, const float* w, int64_t w_step, int64_t out, float* y) {
     for (int64_t row = 0; row < rows; row += TALL) {
         const float* some = x + row * in;
         float* to = y + row * out;
@@ -63,6 +61,13 @@ void product(const float* x, int64_t rows, int64_t in, const float* w, int64_t w
             default: stream<6>(some, in, in, w, w_step, out, to, out);
         }
     }
+}
+
+// y = bias + x w.
+void product(const float* x, int64_t rows, int64_t in, const float* w, int64_t w_step, int64_t out, const float* bias,
+             float* y) {
+    for (int64_t row = 0; row < rows; row++) std::memcpy(y + row * out, bias, out * sizeof(float));
+    add_product(x, rows, in, w, w_step, out, y);
 }
 
 INLINE float dot(const float* a, const float* b, int64_t count) {

@@ -1,5 +1,6 @@
 // The functions that are called from outside: each takes the code for the processor at hand, and some threads.
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -20,6 +21,8 @@
     void product(const float* x, int64_t rows, int64_t in, const float* w, int64_t w_step, int64_t out,        \
                  const float* bias, float* y);                                                            \
     void decoder_step(const StepCall& call, float* room);                                                 \
+    void lstm(const LstmCall& call, int64_t side, int64_t first, int64_t last, float* room);              \
+    void pair_scores(const PairCall& call, int64_t text);                                                 \
     void highest(const float* numbers, int64_t count, int64_t k, float* best, int64_t* places);           \
     }
 
@@ -38,9 +41,13 @@ struct Functions {
     decltype(&plain::highest) highest;
     decltype(&plain::product) product;
     decltype(&plain::decoder_step) decoder_step;
+    decltype(&plain::lstm) lstm;
+    decltype(&plain::pair_scores) pair_scores;
 };
 
-#define FUNCTIONS(arch) {arch::entmax, arch::log_mixture, arch::log_total, arch::highest, arch::product, arch::decoder_step}
+#define FUNCTIONS(arch)                                                                              \
+    {arch::entmax,  arch::log_mixture,  arch::log_total, arch::highest,                                   \
+     arch::product, arch::decoder_step, arch::lstm,      arch::pair_scores}
 constexpr Functions PLAIN = FUNCTIONS(plain);
 #ifdef ENSUE_X86
 constexpr Functions AVX2 = FUNCTIONS(avx2), AVX512 = FUNCTIONS(avx512);
@@ -118,7 +125,7 @@ EXPORT int ensue_entmax(const EntmaxCall* call, int wide, int backward, int thre
 }
 
 // The number in ensue/kernels/loading.py: goes up with every change of what the functions take.
-EXPORT int ensue_interface() { return 1; }
+EXPORT int ensue_interface() { return 2; }
 
 // (rows, width) log(factor x totals + what is added), `cells` counted through all rows.
 EXPORT void ensue_log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells,
@@ -160,4 +167,29 @@ EXPORT void ensue_log_shares(const float* x, int64_t rows, int64_t in, const flo
         const float total = chosen->log_total(y + row * out, out);
         for (int64_t at = 0; at < out; at++) y[row * out + at] -= total;
     }
+}
+
+// 0: done; 1: no memory. Twelve rows make a step together, and a thread takes one direction of them at a time.
+EXPORT int ensue_lstm(const LstmCall* call, int threads) {
+    constexpr int64_t TILE = 12;
+    const int64_t tiles = (call->rows + TILE - 1) / TILE, size = TILE * 6 * call->hidden;
+    bool failed = false;
+    std::atomic<int64_t> next{0};
+    const auto work = [&](int64_t, int64_t) {
+        const std::unique_ptr<float[]> room(new (std::nothrow) float[size]);
+        if (!room) {
+            __atomic_store_n(&failed, true, __ATOMIC_RELAXED);
+            return;
+        }
+        for (int64_t job; (job = next++) < 2 * tiles;)
+            chosen->lstm(*call, job % 2, job / 2 * TILE, std::min(call->rows, job / 2 * TILE + TILE), room.get());
+    };
+    shared(16 * std::min<int64_t>(threads, 2 * tiles), threads, work);
+    return failed;
+}
+
+EXPORT void ensue_pair_scores(const PairCall* call, int threads) {
+    shared(call->rows, threads, [&](int64_t first, int64_t last) {
+        for (int64_t text = first; text < last; text++) chosen->pair_scores(*call, text);
+    });
 }

@@ -60,4 +60,22 @@ struct StepCall {
     float* items;       // (sources, rows, dim) in and out
     float* weights;     // (sources, rows, heads, length) of the last layer; null where not asked for
 };
+
+// A bidirectional LSTM over rows of items; gates in torch's order, those of the tanh gate doubled.
+struct LstmCall {
+    int64_t rows, length, hidden;
+    const float* projected;  // (distinct, 2, 4 hidden): each item forth and back, biases in
+    const int64_t* index;    // (rows, length) which item stands where
+    const int64_t* lengths;  // (rows)
+    const float* recurrent;  // (2, hidden, 4 hidden)
+    float* out;              // (rows, length, 2 hidden); padding is left as it is
+};
+
+// Additive scores between the words of texts.
+struct PairCall {
+    int64_t rows, length, dim;  // the dim a multiple of 32
+    const int64_t* lengths;     // (rows)
+    const float *receiving, *giving, *weights;  // (rows, length, dim) exp(2 x) twice, (dim) -1 x the vector
+    float* out;              // (rows, length, length); padding is left as it is
+};
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 from ensue.errors import SettingError
 
 FILE = Path(__file__).with_name("libkernels.so.1")
-INTERFACE = 1
+INTERFACE = 2
 """Goes up with every change of what the functions take: a library of another is left alone."""
 VARIABLE = "ENSUE_KERNELS"
 LEVELS = ("plain", "avx2", "avx512")
@@ -81,6 +81,24 @@ class StepCall(ctypes.Structure):
     )
 
 
+class LstmCall(ctypes.Structure):
+    """``LstmCall`` of ``native/kernels.h``."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("rows", "length", "hidden")),
+        *((name, c_void_p) for name in ("projected", "index", "lengths", "recurrent", "out")),
+    )
+
+
+class PairCall(ctypes.Structure):
+    """``PairCall`` of ``native/kernels.h``."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("rows", "length", "dim")),
+        *((name, c_void_p) for name in ("lengths", "receiving", "giving", "weights", "out")),
+    )
+
+
 class _State:
     """What was found, once a process."""
 
@@ -140,4 +158,6 @@ def _opened() -> ctypes.CDLL | None:
     found.ensue_log_totals.restype = found.ensue_topk.restype = None
     found.ensue_log_totals.argtypes = [c_void_p, c_int64, c_int64, c_int64, c_void_p, c_int]
     found.ensue_topk.argtypes = [c_void_p, c_int64, c_int64, c_int64, c_int64, c_void_p, c_void_p, c_int]
+    found.ensue_lstm.argtypes = [POINTER(LstmCall), c_int]
+    found.ensue_pair_scores.argtypes, found.ensue_pair_scores.restype = [POINTER(PairCall), c_int], None
     return found

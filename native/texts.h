@@ -1,0 +1,117 @@
+// What reads texts: a bidirectional LSTM's states, and additive scores between words; ensue/nn/recurrent.py and
+// ensue/nn/word_graph.py compute the same.
+//
+// A text's numbers do not depend on which texts stand beside it: sums over the inputs are taken in order for each row.
+#pragma once
+#include "decoder.h"
+#include "kernels.h"
+#include "vector.h"
+
+namespace ENSUE_ARCH {
+
+constexpr int TILE = 2 * TALL;  // texts that make a step together: so often a weight that was read is used
+
+INLINE Vec<float> some(const float* from, int64_t count) {
+    float part[lanes<float>()] = {};
+    std::memcpy(part, from, count * sizeof(float));
+    return load<float>(part);
+}
+
+INLINE void keep(float* to, Vec<float> value, int64_t count) {
+    float part[lanes<float>()];
+    store<float>(part, value);
+    std::memcpy(to, part, count * sizeof(float));
+}
+
+INLINE Vec<float> sigmoid(Vec<float> x) {
+    const Vec<float> none = {}, away = larger<float>(x < none ? x : -x, all<float>(Traits<float>::lowest));
+    const Vec<float> grown = exp_of<float>(away), share = 1.0f / (1.0f + grown);
+    return x == x ? (x < none ? grown * share : share) : x;
+}
+
+// tanh of half of what is given.
+INLINE Vec<float> half_tanh(Vec<float> doubled) { return 2.0f * sigmoid(doubled) - 1.0f; }
+
+// The gates of one text, in one after another from `gates`, and its cell: the new cell and state.
+INLINE void cell_step(const float* gates, int64_t hidden, float* cell, float* state) {
+    constexpr int L = lanes<float>();
+    for (int64_t at = 0; at < hidden; at += L) {
+        const int64_t count = hidden - at < L ? hidden - at : L;
+        const bool whole = count == L;
+        const auto gate = [&](int number) {
+            const float* from = gates + number * hidden + at;
+            return whole ? load<float>(from) : some(from, count);
+        };
+        const Vec<float> before = whole ? load<float>(cell + at) : some(cell + at, count);
+        const Vec<float> after = sigmoid(gate(1)) * before + sigmoid(gate(0)) * half_tanh(gate(2));
+        const Vec<float> said = sigmoid(gate(3)) * half_tanh(after + after);
+        if (whole) {
+            store<float>(cell + at, after);
+            store<float>(state + at, said);
+        } else {
+            keep(cell + at, after, count);
+            keep(state + at, said, count);
+        }
+    }
+}
+
+// Texts `first` to `last`, at most TILE, in one direction. Room: TILE x 6 hidden, of which the last are no one's.
+void lstm(const LstmCall& call, int64_t side, int64_t first, int64_t last, float* room) {
+    const int64_t hidden = call.hidden, wide = 4 * hidden;
+    const float* recurrent = call.recurrent + side * hidden * wide;
+    float *states = room, *cells = room + TILE * hidden, *gates = cells + TILE * hidden;
+    std::memset(room, 0, 2 * TILE * hidden * sizeof(float));
+    int64_t texts[TILE], running = last - first, steps = 0;
+    for (int64_t at = 0; at < running; at++) {  // longest first, so that those that have ended are the last
+        int64_t place = at;
+        for (; place && call.lengths[texts[place - 1]] < call.lengths[first + at]; place--) texts[place] = texts[place - 1];
+        texts[place] = first + at;
+    }
+    if (running) steps = call.lengths[texts[0]];
+    for (int64_t step = 0; step < steps; step++) {
+        while (running && call.lengths[texts[running - 1]] <= step) running--;
+        for (int64_t one = 0; one < running; one++) {
+            const int64_t text = texts[one], place = side ? call.lengths[text] - 1 - step : step;
+            const int64_t item = call.index[text * call.length + place];
+            std::memcpy(gates + one * wide, call.projected + (2 * item + side) * wide, wide * sizeof(float));
+        }
+        if (step) add_product(states, running, hidden, recurrent, wide, wide, gates);
+        for (int64_t one = 0; one < running; one++) {
+            const int64_t text = texts[one], place = side ? call.lengths[text] - 1 - step : step;
+            cell_step(gates + one * wide, hidden, cells + one * hidden, states + one * hidden);
+            float* to = call.out + (text * call.length + place) * 2 * hidden + side * hidden;
+            std::memcpy(to, states + one * hidden, hidden * sizeof(float));
+        }
+    }
+}
+
+// Scores of all pairs of words of a text: sum_d w_d tanh(a_id + b_jd), from exp(2 a), exp(2 b) and -w.
+//
+// tanh x = (y - 1) / (y + 1) with y = exp(2 x), and two of them are added with one division. Above 1e18, where tanh has
+// been 1 for long in float32, y stands still, so that no product is too large.
+void pair_scores(const PairCall& call, int64_t text) {
+    constexpr int L = lanes<float>(), SIDE = 4;  // columns at once: divisions wait for one another otherwise
+    const int64_t length = call.lengths[text], dim = call.dim;
+    const float *from = call.receiving + text * call.length * dim, *to = call.giving + text * call.length * dim;
+    for (int64_t row = 0; row < length; row++)
+        for (int64_t column = 0; column < length; column += SIDE) {
+            const float* others[SIDE];
+            for (int64_t one = 0; one < SIDE; one++)
+                others[one] = to + (column + one < length ? column + one : column) * dim;
+            Vec<float> sums[SIDE] = {};
+            for (int64_t at = 0; at < dim; at += 2 * L) {
+                const float *own = from + row * dim + at, *weight = call.weights + at;
+                const Vec<float> most = all<float>(1e18f), a = load<float>(own), b = load<float>(own + L);
+                for (int one = 0; one < SIDE; one++) {
+                    const Vec<float> x = smaller<float>(a * load<float>(others[one] + at), most);
+                    const Vec<float> y = smaller<float>(b * load<float>(others[one] + at + L), most);
+                    const Vec<float> left = load<float>(weight) * (1.0f - x), right = load<float>(weight + L) * (1.0f - y);
+                    sums[one] += (left * (1.0f + y) + right * (1.0f + x)) / ((1.0f + x) * (1.0f + y));
+                }
+            }
+            for (int64_t one = 0; one < SIDE && column + one < length; one++)
+                call.out[(text * call.length + row) * call.length + column + one] = sum<float>(sums[one]);
+        }
+}
+
+}  // namespace ENSUE_ARCH

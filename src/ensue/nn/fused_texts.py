@@ -1,0 +1,79 @@
+"""Reading texts without a gradient, compiled: the states of a bidirectional LSTM, and scores between words.
+
+Each function gives ``None`` where nothing is compiled or the tensors are not of float32 on the CPU; the caller then
+goes on in torch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ensue.kernels import library
+from ensue.kernels.loading import LstmCall, PairCall
+
+_LANES = 32
+"""Numbers in two of the widest vectors: the kernel takes whole pairs."""
+
+
+def _fits(*tensors: Tensor) -> bool:
+    return all(part.dtype == torch.float32 and part.device.type == "cpu" for part in tensors)
+
+
+def lstm_states(projected: Tensor, index: Tensor, mask: Tensor, recurrent: Tensor) -> Tensor | None:
+    """States of both directions.
+
+    Args:
+        projected: (2 x distinct, 4 x hidden) gates of every item, forth and back in turn, biases in; those of the tanh
+            gate doubled, here and in ``recurrent``.
+        index: (rows, length) which item stands where.
+        mask: (rows, length) bool, True up to the end of each row.
+        recurrent: (2, hidden, 4 x hidden).
+
+    Returns:
+        (rows, length, 2 x hidden); 0 at padding.
+    """
+    functions, hidden = library(), recurrent.shape[1]
+    if functions is None or not _fits(projected, recurrent) or index.numel() * hidden == 0:
+        return None
+    states = projected.new_zeros(*index.shape, 2 * hidden)
+    parts = projected.contiguous(), index.contiguous(), mask.sum(1), recurrent.contiguous(), states
+    call = LstmCall(*index.shape, hidden, *(part.data_ptr() for part in parts))
+    if functions.ensue_lstm(ctypes.byref(call), torch.get_num_threads()):
+        raise MemoryError("the states of texts")
+    return states
+
+
+def pair_scores(receiving: Tensor, giving: Tensor, vector: Tensor, mask: Tensor, largest: float) -> Tensor | None:
+    """Scores vector . tanh(receiving_i + giving_j) of all pairs of words of each text.
+
+    Args:
+        receiving: (batch, words, dim) of the row.
+        giving: (batch, words, dim) of the column.
+        vector: (dim,).
+        mask: (batch, words) bool.
+        largest: up to here exp(2 x) is taken; where a number is larger there is no answer.
+
+    Returns:
+        (batch, words, words); 0 behind the last word of a text.
+    """
+    functions = library()
+    if functions is None or receiving.numel() == 0 or not _fits(receiving, giving, vector):
+        return None
+    (batch, words, dim), more = receiving.shape, -len(vector) % _LANES
+    grown = receiving.new_zeros(2, batch, words, dim + more)
+    torch.mul(receiving, 2, out=grown[0, ..., :dim])
+    torch.mul(giving, 2, out=grown[1, ..., :dim])
+    if not (grown.abs().amax() <= 2 * largest).item():
+        return None
+    grown.exp_()
+    lengths = (mask * torch.arange(1, words + 1)).amax(1)
+    weights = functional.pad(-vector, (0, more))
+    scores = receiving.new_zeros(batch, words, words)
+    parts = lengths, grown[0], grown[1], weights, scores
+    call = PairCall(batch, words, dim + more, *(part.data_ptr() for part in parts))
+    functions.ensue_pair_scores(ctypes.byref(call), torch.get_num_threads())
+    return scores

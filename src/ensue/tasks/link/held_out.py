@@ -177,7 +177,8 @@ def _fitted(data: Labelled, seed: int, centre: int = 0) -> tuple[float, Floats, 
     """What held-out posts say of weights.
 
     Returns:
-        The penalty of least held-out loss; the weights that all posts teach; (folds, scores + 1) those that the posts
+        The highest penalty whose held-out loss is not above the least by more than a standard error (Breiman et al.
+        1984); the weights that all posts teach; (folds, scores + 1) those that the posts
         outside each fold teach; and (posts,) the loss of each by the latter.
     """
     posts = candidates(data.scores, data.related, seed)
@@ -191,7 +192,9 @@ def _fitted(data: Labelled, seed: int, centre: int = 0) -> tuple[float, Floats, 
             starts[fold] = by_fold[fold]
             costs[own] = losses(posts.select(own), by_fold[fold])
         found[penalty] = costs, by_fold
-    penalty = min(found, key=lambda own: float(found[own][0].sum()))
+    best = min(found, key=lambda own: float(found[own][0].sum()))
+    more = [own for own, (costs, _) in found.items() if not _rises(costs - found[best][0], data.clusters)]
+    penalty = max([best, *more])
     costs, by_fold = found[penalty]
     return penalty, fit_weights(posts, penalty, by_fold.mean(0), centre), by_fold, costs
 

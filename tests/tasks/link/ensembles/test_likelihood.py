@@ -45,6 +45,17 @@ def test_weights_are_those_of_least_loss() -> None:
     assert weights[1] > weights[0] > abs(weights[2])
 
 
+def test_no_score_counts_against_an_article() -> None:
+    scores, related = posts(200, 20)
+    scores[:, :, 2] -= related  # what is true has less of it
+    found = candidates(scores, related)
+    weights = fit_weights(found, 1.0)
+    assert weights[2] == 0 and weights[1] > 0
+    without = fit_weights(found._replace(scores=found.scores[:, :, :2]), 1.0)
+    np.testing.assert_allclose(weights[[0, 1, 3]], without, rtol=1e-5)
+    assert fit_weights(found, 1.0, centre=2)[2] != 0, "the centre is free"
+
+
 def test_few_labels_or_a_high_penalty_leave_the_first_score() -> None:
     scores, related = posts(200, 20)
     shares = []

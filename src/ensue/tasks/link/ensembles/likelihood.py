@@ -9,6 +9,10 @@ One weight, the centre's, is hardly bound, s_0 not at all; every other one is dr
 square, once for all posts. The centre is a score that needs no label: without labels it is all there is, and the more
 labels the less the penalty counts: the mode under a normal prior around that score (ridge; Hoerl & Kennard 1970).
 
+Every score rises with what a post and an article share, and none counts against an article: no weight but the centre's
+is below 0. Scores are so alike that free weights take one off against another, which fits the labelled posts and ranks
+others worse. What would be below 0 is left out, the lowest first, until nothing is (Lawson & Hanson 1974).
+
 The middle term is concave. Replaced by its tangent it gives a convex bound, whose Newton step never raises the loss if
 it is halved where it would (Lange, Hunter & Yang 2000).
 """
@@ -90,6 +94,20 @@ def fit_weights(posts: Candidates, penalty: float, start: Floats | None = None, 
         start: where to begin; nothing but the centre, of weight 1, if none.
         centre: the place of the score that the others are drawn to.
     """
+    found, kept = np.zeros(posts.scores.shape[2] + 1), np.arange(posts.scores.shape[2] + 1)
+    while True:
+        part = posts._replace(scores=posts.scores[:, :, kept[:-1]])
+        weights = _free_weights(part, penalty, start, int(np.searchsorted(kept, centre)))
+        lowest = int(np.argmin(np.where(kept == centre, 0.0, weights)[:-1]))
+        if weights[lowest] >= 0 or kept[lowest] == centre:
+            break
+        kept, start = np.delete(kept, lowest), np.delete(weights, lowest)
+    found[kept] = weights
+    return found
+
+
+def _free_weights(posts: Candidates, penalty: float, start: Floats | None, centre: int) -> Floats:
+    """The same, whatever their signs."""
     num = posts.scores.shape[2]
     ridge, weights = np.full(num + 1, penalty), np.zeros(num + 1)
     ridge[[centre, -1]], weights[[centre, -1]] = (_SCALE, _TINY), (1.0, _START)

@@ -27,7 +27,7 @@ BOUNDS = {
     "hooks by hasattr": 0,
     "look-ups of facts": 0,
     "files that branch on a task": 1,
-    "late imports": 58,
+    "late imports": 59,
     "files above 400 lines": 0,
     "lines": 65_500,
     "lines of code": 36_000,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from ensue.cli import cluster
 from ensue.cli.verbs import app
 from ensue.nn import sampling
 from ensue.stream import engine, partition_of
@@ -18,12 +19,12 @@ from ensue.tasks.next.ensembles import cascade_blend, shortlist
 from ensue.tasks.next.models import softmax
 
 PLACE = Path(__file__).parents[1] / "docs" / "operate"
-STREAMS, LARGE = ((PLACE / name).read_text() for name in ("streams.md", "large_logs.md"))
+STREAMS, LARGE, CLUSTER = ((PLACE / name).read_text() for name in ("streams.md", "large_logs.md", "cluster.md"))
 
 
 def test_every_verb_and_option_exists() -> None:
-    commands = re.findall(r"(?:^|-m )ensue (\w+) (.*(?:\\\n.*)?)$", STREAMS + LARGE, re.MULTILINE)
-    assert len(commands) >= 7
+    commands = re.findall(r"(?:^|-m )ensue (\w+) (.*(?:\\\n.*)?)$", STREAMS + LARGE + CLUSTER, re.MULTILINE)
+    assert len(commands) >= 12
     for verb, rest in commands:
         told = CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "300", "TERM": "dumb"}).output
         for option in re.findall(r"(?<=\s)--?[a-z][a-z-]*", rest):
@@ -46,6 +47,17 @@ def test_the_python_runs() -> None:
     found: dict[str, object] = {}
     exec(code, found)
     assert found["key"] == f"clicks-{partition_of('session 17', 4)}"
+
+
+def test_every_cluster_is_understood() -> None:
+    addresses = re.findall(r"--on '?(ray[^\s'`]*)", CLUSTER)
+    assert [cluster._parsed(address) for address in addresses if "…" not in address] == [
+        ("", 2),
+        ("10.0.0.1:6379", 8),
+        ("", 2),
+        ("", 2),
+    ]
+    assert f"{cluster.STORE // 2**20} MiB" in CLUSTER
 
 
 def test_bounds_are_those_of_the_code() -> None:

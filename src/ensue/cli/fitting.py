@@ -45,6 +45,13 @@ def fit(
     ] = False,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used when there is one")] = None,
     min_users: MinUsers = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLUSTER",
+            help="train on ray (two workers on this machine) or ray://HOST:PORT; ?workers=N for more (extra cluster)",
+        ),
+    ] = None,
     *,
     json: Json = False,
     **options: Any,
@@ -55,6 +62,12 @@ def fit(
     model = require_model(task, model)
     settings = settings_of(set_, min_users) | ({"refit": "false"} if no_refit else {})
     require_settings(task, model, settings)
+    if on is not None:
+        from ensue.cli import cluster  # torch's groups
+
+        reading.data(data)
+        cluster.run(on, output, as_json=json)
+        return
     predictor = make(task, model, settings=settings, seed=seed, device=device)
     from ensue.cli.training import train  # the evaluator, which imports every task
 

@@ -37,6 +37,8 @@ VARIANTS: Mapping[str, tuple[str, Values]] = {
     "ast-inductive": ("ast", {"pretrain": "inductive"}),
     "ast-no-cloze": ("ast", {"pretrain": "none"}),
     "ast-no-residual": ("ast", {"residual": False}),
+    "ast-softmax": ("ast", {"sparse": False}),
+    "ast-no-relay": ("ast", {"relay": False}),
     "ast-one-head": ("ast", {"heads": 1}),
 }
 """Rows of AST otherwise, and their models and settings: as published, and with one thing taken away; one seed each."""

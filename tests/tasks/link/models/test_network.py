@@ -107,6 +107,27 @@ def test_alphas_are_told_by_step_and_cycle() -> None:
     assert found["star 2"] == pytest.approx([1.0474, 1.5, 1.9526], abs=1e-4)
 
 
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize(("sparse", "relay"), [(False, True), (True, False), (False, False)])
+def test_without_sparse_attention_or_without_a_relay(sparse: bool, relay: bool, residual: bool) -> None:
+    net, (ids, mask) = network(residual=residual, sparse=sparse, relay=relay, cycles=2), texts()
+    assert isinstance(net.encoder, AST)
+    assert len(net.encoder.alphas()) == (2 * (1 + relay) if sparse else 0)
+    found = net.encode(ids, mask)
+    wide = functional.pad(ids, (0, 3), value=39)
+    torch.testing.assert_close(net.encode(wide, functional.pad(mask, (0, 3))), found, rtol=0, atol=1e-12)
+    others = torch.randn(len(ids), 2, net.width, dtype=torch.float64)
+    parts, shares = net.parts(ids, mask, others), net.weigh(ids, mask)
+    torch.testing.assert_close(parts.sum(2), (others @ found[..., None])[..., 0], rtol=0, atol=1e-12)
+    assert shares.sum(1).tolist() == pytest.approx([1, 1, 1, 0, 1])
+    # A relay lets the last word of a text reach the node of the first.
+    states = net.encoder._read(net._look(ids[:1], mask[:1]))
+    turned = net.encoder._read(net._look(ids[:1].index_fill(1, torch.tensor([8]), 2), mask[:1]))
+    assert bool((states.nodes[0, 0] != turned.nodes[0, 0]).any()) == relay
+    if not sparse and relay:
+        assert (states.weights[..., 1:][:, :, :9] > 0).all()
+
+
 def test_heads_that_do_not_divide() -> None:
     with pytest.raises(SettingError) as error:
         network(heads=5)

@@ -83,6 +83,10 @@ class LinkSettings(Settings):
     encoders have no such way around them."""
     neighbours: Size = 1
     """Words on each side that a word of ast attends to."""
+    sparse: bool = True
+    """Whether ast attends by entmax, which learns how sparse each head is; false: by softmax."""
+    relay: bool = True
+    """Whether ast has a relay, which every word sees and which sees every word; false: the mean of the words."""
     cycles: Annotated[Size, must_be(f"at most {DEEPEST}", lambda value: value <= DEEPEST)] = 1
     """How often ast goes through its ring and its star."""
     hidden: Size = 300
@@ -323,6 +327,8 @@ def _encoder(settings: LinkSettings, dim: int) -> TextEncoder:
             neighbours=settings.neighbours,
             cycles=settings.cycles,
             residual=settings.residual,
+            sparse=settings.sparse,
+            relay=settings.relay,
         )
     if settings.encoder == "bag":
         return Nothing()

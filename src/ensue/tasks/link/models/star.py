@@ -23,6 +23,9 @@ With ``residual``, which the paper does not have, a text starts as the mean of i
 to weigh them: a ring adds to its tokens, and adds nothing at first; the relay asks for nothing, so that it attends
 evenly, and hands on what it attends to; the maximum counts by a number that starts at 0. No LeakyReLU then, which
 would halve what vectors on either side of 0 say.
+
+``sparse`` and ``relay`` take apart what the paper puts together: without the first all attention is softmax; without
+the second words attend to their neighbours alone, and the mean of the nodes stands where the relay stood.
 """
 
 from __future__ import annotations
@@ -52,14 +55,18 @@ class Ring(nn.Module):
         heads: number of heads; divides ``dim``.
         neighbours: on each side.
         residual: whether what it makes is added to the tokens, at first nothing.
+        sparse: whether weights are by entmax with a learned alpha a head, or by softmax.
+        relay: whether tokens attend to it.
     """
 
     summing: Tensor
 
-    def __init__(self, dim: int, heads: int, neighbours: int, *, residual: bool = False) -> None:
+    def __init__(
+        self, dim: int, heads: int, neighbours: int, *, residual: bool = False, sparse: bool = True, relay: bool = True
+    ) -> None:
         super().__init__()
-        self.dim, self.heads, self.neighbours, self.residual = dim, heads, neighbours, residual
-        self.norm, self.inward, self.alphas = nn.LayerNorm(dim), _projections(dim), Alphas(heads)
+        self.dim, self.heads, self.neighbours, self.residual, self.relay = dim, heads, neighbours, residual, relay
+        self.norm, self.inward, self.alphas = nn.LayerNorm(dim), _projections(dim), _alphas(heads, sparse)
         summing = torch.eye(heads).repeat_interleave(dim // heads, 0)
         self.register_buffer("summing", summing, persistent=False)  # (dim, heads): sums the features of each head
         if residual:
@@ -102,7 +109,7 @@ class Ring(nn.Module):
         firsts, own = torch.tensor_split(words.spread(each), [2 * self.dim], 2)
         own = own if nodes is None else self.inward(self.norm(nodes))
         queries, nears = torch.split(own, [self.dim, 2 * self.dim], 2)
-        contexts = [*self._shifts(nears), firsts, last]
+        contexts = [*self._shifts(nears), firsts, *([last] if self.relay else [])]
         weights = self.weigh(queries, [context[..., : self.dim] for context in contexts], words.mask)
         mixed = queries.new_zeros(*queries.shape[:2], self.heads, self.dim // self.heads)
         for place, context in enumerate(contexts):
@@ -113,8 +120,8 @@ class Ring(nn.Module):
         """(rows, length, heads, keys): neighbours from left to right with the token among them, embedding, relay."""
         scores = torch.stack([(queries * key) @ self.summing for key in keys]) * (self.dim // self.heads) ** -0.5
         near = [shifted & mask for shifted in self._shifts(mask)]
-        seen = torch.stack([*near, mask, mask])[..., None]
-        return entmax(scores.movedim(0, -1), self.alphas()[:, None], seen.movedim(0, -1))
+        seen = torch.stack([*near, *([mask] * (len(keys) - len(near)))])[..., None]
+        return entmax(scores.movedim(0, -1), _alpha(self.alphas), seen.movedim(0, -1))
 
     def _shifts(self, tokens: Tensor) -> list[Tensor]:
         """What stands c places before each token, …, at it, …, c places after it; 0 beyond the ends."""
@@ -133,12 +140,13 @@ class Star(nn.Module):
         dim: width of the nodes.
         heads: number of heads; divides ``dim``.
         residual: whether it starts as an even mean, and lets it through as it is.
+        sparse: as of :class:`Ring`.
     """
 
-    def __init__(self, dim: int, heads: int, *, residual: bool = False) -> None:
+    def __init__(self, dim: int, heads: int, *, residual: bool = False, sparse: bool = True) -> None:
         super().__init__()
         self.dim, self.heads, self.residual = dim, heads, residual
-        self.inward, self.alphas = _projections(dim), Alphas(heads)
+        self.inward, self.alphas = _projections(dim), _alphas(heads, sparse)
         if residual:
             nn.init.zeros_(self.inward.weight[:dim])
             nn.init.eye_(self.inward.weight[2 * dim :])
@@ -158,7 +166,7 @@ class Star(nn.Module):
         probes = torch.einsum("rk,hdk,hdm->rhm", relay, query, key) * (self.dim // self.heads) ** -0.5
         scores = torch.cat([probes @ relay[..., None], probes @ nodes.mT], 2)
         seen = torch.cat([mask.any(1, keepdim=True), mask], 1)[:, None]
-        weights = entmax(scores, self.alphas()[:, None], seen)
+        weights = entmax(scores, _alpha(self.alphas), seen)
         mixed = weights[..., :1] * relay[:, None] + weights[..., 1:] @ nodes
         made = torch.einsum("rhm,hdm->rhd", mixed, value).flatten(1)
         return made if self.residual else functional.leaky_relu(made, _SLOPE), weights
@@ -167,6 +175,28 @@ class Star(nn.Module):
         """W_V' of each head: (rows, queries, dim) to (rows, queries, heads, dim)."""
         value = self.inward.weight.view(3, self.heads, -1, self.dim)[2]
         return torch.einsum("rqhd,hdm->rqhm", _by_head(others, self.heads), value)
+
+
+class Even(nn.Module):
+    """The mean of the nodes in the place of a relay that attends; steps as of :class:`Star`.
+
+    Args:
+        residual: as of :class:`Star`.
+    """
+
+    def __init__(self, *, residual: bool = False) -> None:
+        super().__init__()
+        self.residual, self.alphas = residual, None
+
+    def forward(self, nodes: Tensor, relay: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """(rows, dim) and (rows, 1, 1 + length); the relay before says nothing."""
+        weights = functional.pad(masked_mean(mask, nodes.dtype), (1, 0))[:, None]
+        made = (weights[..., 1:] @ nodes)[:, 0]
+        return made if self.residual else functional.leaky_relu(made, _SLOPE), weights
+
+    def carry(self, others: Tensor) -> Tensor:
+        """(rows, queries, dim) to (rows, queries, 1, dim)."""
+        return others[:, :, None]
 
 
 class _States(NamedTuple):
@@ -187,20 +217,35 @@ class AST(nn.Module):
         neighbours: c, on each side.
         cycles: T, of a ring and a star step each, with parameters of their own.
         residual: whether it starts as the mean of the words' vectors.
+        sparse: whether attention is by entmax, with a learned alpha a head; by softmax if not.
+        relay: whether there is a relay that words attend to, and that attends to them; the mean of the nodes if not.
 
     Raises:
         SettingError: heads that do not divide the width.
     """
 
     def __init__(
-        self, dim: int, *, heads: int = 6, neighbours: int = 1, cycles: int = 1, residual: bool = False
+        self,
+        dim: int,
+        *,
+        heads: int = 6,
+        neighbours: int = 1,
+        cycles: int = 1,
+        residual: bool = False,
+        sparse: bool = True,
+        relay: bool = True,
     ) -> None:
         super().__init__()
         if dim % heads:
             raise SettingError(f"heads is {heads}, which does not divide the {dim} numbers of a word's vector")
         self.width = dim
-        self.rings = nn.ModuleList(Ring(dim, heads, neighbours, residual=residual) for _ in range(cycles))
-        self.stars = nn.ModuleList(Star(dim, heads, residual=residual) for _ in range(cycles))
+        self.rings = nn.ModuleList(
+            Ring(dim, heads, neighbours, residual=residual, sparse=sparse, relay=relay) for _ in range(cycles)
+        )
+        self.stars = nn.ModuleList(
+            Star(dim, heads, residual=residual, sparse=sparse) if relay else Even(residual=residual)
+            for _ in range(cycles)
+        )
         self.maximum = nn.Parameter(torch.zeros(())) if residual else None
         """m."""
 
@@ -249,12 +294,13 @@ class AST(nn.Module):
         return products.add_(own[..., None] * masked_mean(words.mask, own.dtype)[:, None])
 
     def alphas(self) -> dict[str, list[float]]:
-        """The learned alpha of each head (Fig. 3), ring and star of each cycle."""
+        """The learned alpha of each head (Fig. 3), ring and star of each cycle; none by softmax."""
         steps = {"ring": self.rings, "star": self.stars}
         return {
             f"{name} {cycle}": step.alphas().tolist()  # type: ignore[operator]
             for name, modules in steps.items()
             for cycle, step in enumerate(modules, 1)
+            if step.alphas is not None
         }
 
     def _read(self, words: Words) -> _States:
@@ -280,3 +326,12 @@ def _projections(dim: int) -> nn.Linear:
     for part in layer.weight.chunk(3):
         nn.init.xavier_uniform_(part)
     return layer
+
+
+def _alphas(heads: int, sparse: bool) -> Alphas | None:
+    return Alphas(heads) if sparse else None
+
+
+def _alpha(alphas: Alphas | None) -> float | Tensor:
+    """(heads, 1), or that of softmax."""
+    return 1.0 if alphas is None else alphas()[:, None]

@@ -9,6 +9,7 @@ import pytest
 
 from ensue import Histories, History, Text, Texts, load, make
 from ensue.store.card import SCORES
+from tests.tasks.link.checks import planted
 
 CARD = f"# A card\n\n{SCORES}\n| model | mrr |\n|---|---|\n| it | 12.34 ± 1.00 |\n\nit <wins>\n"
 HISTORIES = Histories.of([History(("a", "b", "c")), History(("b", "c"))] * 5)
@@ -20,6 +21,7 @@ TEXTS = Texts.of([Text(("a good film",), "yes"), Text(("a bad film",), "no")] * 
     [
         ("next", "markov", HISTORIES, "10 sequences, 25 events, 3 values"),
         ("classify", "tfidf", TEXTS, "20 texts, 2 labels"),
+        ("link", "tfidf", planted(), "12 articles, 48 posts"),
     ],
 )
 def test_it_says_how_its_folder_scored_until_it_has_learned_more(

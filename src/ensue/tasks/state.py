@@ -17,7 +17,7 @@ from ensue.store.folder import Settings, read_model
 from ensue.tasks.metadata import Noted
 
 Learned = TypeVar("Learned")
-_DATA = ("sequences", "events", "values", "texts", "labels", "sessions", "queries", "distinct")
+_DATA = ("sequences", "events", "values", "texts", "labels", "sessions", "queries", "distinct", "articles", "posts")
 """Facts that say how much was learned from, in the order in which they are shown."""
 
 

@@ -13,11 +13,11 @@ from ensue.answers import LinkAnswer, LinkExplanation
 from ensue.data.posts import Articles, Corpus, Posts
 from ensue.metrics import Floats
 from ensue.records import Post
-from ensue.store.folder import read_model, write_folder
+from ensue.store.folder import write_folder
 from ensue.tasks.link import encode, explain, infer, save, scores, train, update
 from ensue.tasks.link.scores import LinkScores
 from ensue.tasks.link.state import LinkState
-from ensue.tasks.state import shown
+from ensue.tasks.state import load_state, shown, shown_as_html
 from ensue.training.report import Report
 
 
@@ -27,6 +27,10 @@ class LinkPredictor(LinkState):
     def __repr__(self) -> str:
         """The model, its seed, and whether it is trained."""
         return shown(self, self._article_index)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: task, model, data, score with its interval, and size."""
+        return shown_as_html(self, self._article_index)
 
     def fit(
         self, data: Corpus, valid: Corpus | None = None, *, checkpoint: Path | None = None, resume: bool = False
@@ -155,7 +159,7 @@ class LinkPredictor(LinkState):
         def make(model: str, *, settings: Mapping[str, object], seed: int) -> LinkPredictor:
             return cls(model, settings=save.as_then(settings), seed=seed, device=device)
 
-        return cast(Self, read_model(Path(folder), make, save.fill))
+        return cast(Self, load_state(Path(folder), make, save.fill))
 
     @classmethod
     def untrained(

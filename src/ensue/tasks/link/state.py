@@ -24,7 +24,7 @@ from ensue.tasks.link.models.network import Linker, LinkSettings
 from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.settings import SharedSettings
-from ensue.tasks.state import require_trained
+from ensue.tasks.state import Kept, require_trained
 from ensue.text.encoder import Encoder
 from ensue.text.tokens import Tokenizer
 from ensue.training.optimizer import LateOptimizer
@@ -105,6 +105,8 @@ class LinkState:
         self.remembered: Remembered | None = None
         """Held-out posts, to test updates on."""
         self.seconds_an_epoch: float | None = None
+        self.kept: Kept | None = None
+        """Of the folder that it was loaded from."""
         self.post_index: VectorIndex | None = None
         """Vectors of posts that need not be encoded anew."""
 

@@ -169,10 +169,9 @@ EXPORT void ensue_log_shares(const float* x, int64_t rows, int64_t in, const flo
     }
 }
 
-// 0: done; 1: no memory. Twelve rows make a step together, and a thread takes one direction of them at a time.
+// 0: done; 1: no memory. A thread takes one direction of a tile at a time.
 EXPORT int ensue_lstm(const LstmCall* call, int threads) {
-    constexpr int64_t TILE = 12;
-    const int64_t tiles = (call->rows + TILE - 1) / TILE, size = TILE * 6 * call->hidden;
+    const int64_t tiles = (call->rows + LSTM_TILE - 1) / LSTM_TILE, size = LSTM_TILE * 6 * call->hidden;
     bool failed = false;
     std::atomic<int64_t> next{0};
     const auto work = [&](int64_t, int64_t) {
@@ -181,10 +180,12 @@ EXPORT int ensue_lstm(const LstmCall* call, int threads) {
             __atomic_store_n(&failed, true, __ATOMIC_RELAXED);
             return;
         }
-        for (int64_t job; (job = next++) < 2 * tiles;)
-            chosen->lstm(*call, job % 2, job / 2 * TILE, std::min(call->rows, job / 2 * TILE + TILE), room.get());
+        for (int64_t job; (job = next++) < 2 * tiles;) {
+            const int64_t first = job / 2 * LSTM_TILE;
+            chosen->lstm(*call, job % 2, first, std::min(call->rows, first + LSTM_TILE), room.get());
+        }
     };
-    shared(16 * std::min<int64_t>(threads, 2 * tiles), threads, work);
+    shared(16 * std::min<int64_t>(threads, 2 * tiles), threads, work);  // one piece a thread, which takes jobs in turns
     return failed;
 }
 

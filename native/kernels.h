@@ -61,6 +61,8 @@ struct StepCall {
     float* weights;     // (sources, rows, heads, length) of the last layer; null where not asked for
 };
 
+constexpr int64_t LSTM_TILE = 12;  // rows that make a step together: so often a weight that was read is used
+
 // A bidirectional LSTM over rows of items; gates in torch's order, those of the tanh gate doubled.
 struct LstmCall {
     int64_t rows, length, hidden;

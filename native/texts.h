@@ -9,8 +9,6 @@
 
 namespace ENSUE_ARCH {
 
-constexpr int TILE = 2 * TALL;  // texts that make a step together: so often a weight that was read is used
-
 INLINE Vec<float> some(const float* from, int64_t count) {
     float part[lanes<float>()] = {};
     std::memcpy(part, from, count * sizeof(float));
@@ -55,13 +53,13 @@ INLINE void cell_step(const float* gates, int64_t hidden, float* cell, float* st
     }
 }
 
-// Texts `first` to `last`, at most TILE, in one direction. Room: TILE x 6 hidden, of which the last are no one's.
+// Texts `first` to `last`, at most LSTM_TILE, in one direction. Room: LSTM_TILE x 6 hidden.
 void lstm(const LstmCall& call, int64_t side, int64_t first, int64_t last, float* room) {
     const int64_t hidden = call.hidden, wide = 4 * hidden;
     const float* recurrent = call.recurrent + side * hidden * wide;
-    float *states = room, *cells = room + TILE * hidden, *gates = cells + TILE * hidden;
-    std::memset(room, 0, 2 * TILE * hidden * sizeof(float));
-    int64_t texts[TILE], running = last - first, steps = 0;
+    float *states = room, *cells = room + LSTM_TILE * hidden, *gates = cells + LSTM_TILE * hidden;
+    std::memset(room, 0, 2 * LSTM_TILE * hidden * sizeof(float));
+    int64_t texts[LSTM_TILE], running = last - first, steps = 0;
     for (int64_t at = 0; at < running; at++) {  // longest first, so that those that have ended are the last
         int64_t place = at;
         for (; place && call.lengths[texts[place - 1]] < call.lengths[first + at]; place--) texts[place] = texts[place - 1];

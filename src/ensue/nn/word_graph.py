@@ -44,10 +44,6 @@ class AdditiveScores(nn.Module):
     def forward(self, words: Tensor, mask: Tensor) -> Tensor:
         """(batch, words, dim), (batch, words) to (batch, words, words) scores; those of padding mean nothing."""
         receiving, giving = self.sides(words).chunk(2, dim=-1)
-        if not torch.is_grad_enabled():
-            read = fused_texts.pair_scores(receiving, giving, self.vector, mask, _LARGEST)
-            if read is not None:
-                return read
         return additive_scores(receiving, giving, self.vector, mask)
 
 
@@ -94,6 +90,10 @@ def additive_scores(receiving: Tensor, giving: Tensor, vector: Tensor, mask: Ten
         (batch, words, words); pairs with padding hold some finite number. Their gradient must be 0, as it is after
         ``connections``.
     """
+    if not torch.is_grad_enabled():
+        read = fused_texts.pair_scores(receiving, giving, vector, mask, _LARGEST)
+        if read is not None:
+            return read
     return apply(_AdditiveScores, receiving, giving, vector, mask)
 
 

@@ -178,8 +178,8 @@ def _fitted(data: Labelled, seed: int, centre: int = 0) -> tuple[float, Floats, 
 
     Returns:
         The highest penalty whose held-out loss is not above the least by more than a standard error (Breiman et al.
-        1984); the weights that all posts teach; (folds, scores + 1) those that the posts
-        outside each fold teach; and (posts,) the loss of each by the latter.
+        1984); the weights that all posts teach; (folds, scores + 1) those that the posts outside each fold teach; and
+        (posts,) the loss of each by the latter.
     """
     posts = candidates(data.scores, data.related, seed)
     starts: list[Floats | None] = [None] * FOLDS

@@ -267,15 +267,13 @@ def _start_share(state: LinkState, learned: Corpus) -> None:
     assert isinstance(network, Linker)
     if not network.settings.bag or not network.encoder.width:
         return
-
-    width, parts = network.encoder.width, []
+    width = network.encoder.width
     network.share.zero_()  # both count alike
     articles, posts = (vectors_of(state, texts) for texts in (state.articles.texts, learned.posts.texts))
-    for part in (slice(width), slice(width, None)):
-        parts.append((posts[:, part] @ articles[:, part].T).numpy())
+    encoder, bag = ((posts[:, part] @ articles[:, part].T).numpy() for part in (slice(width), slice(width, None)))
 
     def mrr(share: float) -> float:
-        return float(by_row(share * parts[0] + (1 - share) * parts[1], learned.related)[:, 0].mean())
+        return float(by_row(share * encoder + (1 - share) * bag, learned.related)[:, 0].mean())
 
     network.share.fill_(torch.tensor(max(SHARES, key=mrr)).logit())
 

@@ -98,8 +98,9 @@ def fit_weights(posts: Candidates, penalty: float, start: Floats | None = None, 
     while True:
         part = posts._replace(scores=posts.scores[:, :, kept[:-1]])
         weights = _free_weights(part, penalty, start, int(np.searchsorted(kept, centre)))
-        lowest = int(np.argmin(np.where(kept == centre, 0.0, weights)[:-1]))
-        if weights[lowest] >= 0 or kept[lowest] == centre:
+        bound = np.where(kept == centre, 0.0, weights)[:-1]
+        lowest = int(bound.argmin())
+        if bound[lowest] >= 0:
             break
         kept, start = np.delete(kept, lowest), np.delete(weights, lowest)
     found[kept] = weights

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
+from pathlib import Path
 
 from ensue.answers import Answer, Choice
 from ensue.serve.drift import Drift
@@ -23,8 +24,27 @@ def test_ids_and_words_of_a_week_are_counted() -> None:
     assert drift.describe() == {"days": 7, "records": 3, "given": 12, "unknown": 0.25}
     day += timedelta(days=1)  # the first day is over a week ago
     assert drift.describe() == {"days": 7, "records": 1, "given": 4, "unknown": 0.0}
-    drift.hear([])
-    assert len(drift.__dict__["_days"]) == 2
+
+
+def test_processes_that_serve_together_add_up_and_one_goes_on_with_anothers_counts(tmp_path: Path) -> None:
+    day = date(2026, 1, 1)
+
+    def at(place: str) -> Drift:
+        return Drift(lambda: day, tmp_path / "next.drift" / place)
+
+    first, second = at("1a"), at("2a")
+    assert first.describe() is None
+    first.hear([line(1, 4)])
+    second.hear([line(4, 4)])
+    week = {"days": 7, "records": 2, "given": 8, "unknown": 0.375}  # 3 of 8
+    assert first.describe() == second.describe() == at("1b").describe() == week
+    after = at("1a")
+    after.hear([line(0, 4)])
+    assert second.describe() == {"days": 7, "records": 3, "given": 12, "unknown": 0.5833}  # 7 of 12
+    day += timedelta(days=7)
+    assert second.describe() is None
+    second.hear([line(1, 1)])
+    assert first.describe() == {"days": 7, "records": 1, "given": 1, "unknown": 0.0}
 
 
 def test_a_value_that_looks_like_counts_is_none() -> None:

@@ -15,6 +15,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
+from ensue.serve.drift import Drift
+
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 RECORDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -137,6 +139,12 @@ class Metrics:
         """How many records wait, for others to read."""
         if self._places is not None:
             self.waiting.labels(model).set(waiting)
+
+    def drift(self, model: str) -> Drift:
+        """What a model does not know of what it is asked, over the same processes."""
+        if self._places is None:
+            return Drift()
+        return Drift(file=self._places.folder / f"{model}.drift" / self._places.name)
 
     def text(self) -> bytes:
         """All of it, in Prometheus' text format."""

@@ -18,7 +18,6 @@ import torch
 from ensue.errors import EnsueError, ModelFolderError, SettingError
 from ensue.predictor import AnyPredictor, load
 from ensue.serve.batching import Full, Job, Worker
-from ensue.serve.drift import Drift
 from ensue.serve.facts import facts
 from ensue.serve.logs import Log
 from ensue.serve.metrics import Metrics
@@ -140,7 +139,7 @@ class Model:
         self.name, self.folder, self.task = held.name, held.folder, held.task
         self._swapping = threading.Lock()
         self.service = service_of(held.task)
-        self.drift = Drift()
+        self.drift = metrics.drift(held.name)
         self.worker = Worker(
             self._answer,
             most=settings.batch,

@@ -26,7 +26,7 @@ class Served(BaseModel):
     trained: str | None = Field(description="the day it was written, ISO")
     scores: dict[str, object] | None = Field(description="of its card: figures, protocol, verdict")
     drift: dict[str, object] | None = Field(
-        description="of the ids and words of the latest 7 days that this process was asked about, the share `unknown`"
+        description="of the ids and words of the latest 7 days that the service was asked about, the share `unknown`"
     )
     examples: list[dict[str, object]] = Field(description="records that can be asked")
 

@@ -29,7 +29,7 @@ BOUNDS = {
     "files that branch on a task": 1,
     "late imports": 59,
     "files above 400 lines": 0,
-    "lines": 65_500,
+    "lines": 66_000,
     "lines of code": 36_000,
 }
 NUMBERED = "ensue.tasks.link.index.vector_index"

@@ -32,7 +32,7 @@ def write_all(folder: Path) -> None:
 
 
 def write_shares(folder: Path) -> None:
-    """``shares.csv``, ``new.csv`` with the last posts, and ``open.csv`` with one post that spreads."""
+    """``shares.csv``, ``new.csv`` of the last posts, ``open.csv`` of one that spreads; ``follows.csv``: who hears whom."""
     events = [
         (part_name, name, value, _iso(time))
         for part_name, part in zip(("shares", "shares", "new"), town().parts, strict=True)
@@ -45,6 +45,7 @@ def write_shares(folder: Path) -> None:
     first = next(record for record in town().parts[2].records() if len(record.values) >= 6)
     open_rows = [(first.id, value, _iso(time)) for value, time in zip(first.values[:4], first.times[:4], strict=True)]
     _table(folder / "open.csv", ("post_id", "user", "created_at"), open_rows)
+    _table(folder / "follows.csv", ("followed", "follower"), sorted(town().cascades.edges))
 
 
 def write_clicks(folder: Path) -> None:

@@ -460,6 +460,20 @@ def test_explain_draws_a_page_that_needs_nothing_else(ensue: Ensue, model: Path,
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
+def test_explain_holds_weights_against_the_true_edges(ensue: Ensue, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("follower,followed\nu003,u002\n")
+    known = '{"values": ["u001", "u002", "u003"], "times": [0, 7200, 9000]}\n'
+    with_edges = ("explain", model, "-", "--edges", tmp_path / "edges.csv")
+    ran = ensue(*with_edges, "--html", tmp_path / "page.html", stdin=known)
+    assert "true edge" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert re.search(r"true edges: [01] of 1 event leaned most .*; a pick at random finds 50.0 %, .* 100.0 %", ran.err)
+    (line,) = ensue(*with_edges, "--json", stdin=known).out.splitlines()
+    found = json.loads(line)
+    weights = found["dependency"][2]
+    hit = int(weights[1] > weights[0])
+    assert found["true_edges"] == {"steps": 1, "strongest": hit, "chance": 0.5, "latest": 1, "edges": [[1, 2]]}
+
+
 def test_one_verb_reads_what_another_wrote(ensue: Ensue, logs: Logs, model: Path) -> None:
     """A file's line, a pipe's line: the same JSON."""
     line = logs.test.read_text().splitlines()[0]

@@ -93,6 +93,9 @@ MISTAKES: dict[str, tuple[str, tuple[str, ...]]] = {
     "an ending that is no table": ("evaluate next log.csv -o table.pdf", ("table.pdf", ".csv, .md, .tex, .json")),
     "an ending that is no sheet": ("predict next log.csv -o out.doc", ("out.doc", "must end in .csv, .tsv")),
     "a page in no folder": ("explain next log.csv --html nowhere/x.html", ("nowhere/x.html", "give another path")),
+    "edges that are not there": ("explain next log.csv --edges edgs.csv", ("edgs.csv: no such file",)),
+    "edges of a model that is none": ("serve next --edges nxt=log.csv", ("--edges nxt=…", "served by this name")),
+    "edges of nobody": ("serve next --edges log.csv", ("--edges log.csv", "write NAME=FILE")),
     "a limit misspelt": ("serve next --set patince=5", ("'patince'", "did you mean 'patience'?")),
     "all the world without a token": ("serve next --host 0.0.0.0", ("0.0.0.0", "set ENSUE_TOKEN", "127.0.0.1")),
 }

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ensue.studies.demo_story import write_story
+from ensue.studies.demo_story import write_logs, write_story
 from tests.processes import Started
 from tests.studies.small_demo import small_demo
 
@@ -65,13 +65,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Served:
     browser()
     demo, folder = small_demo(), tmp_path_factory.mktemp("demo")
     write_story(demo, folder / "story.json", 0)
+    write_logs(demo.story, folder)
     return Served(str(folder / "story.json"), demo.save(folder / "models"))
 
 
 @pytest.fixture(scope="session")
 def served(place: Served) -> Iterator[str]:
     """The address of the page with its story."""
-    with serving(list(place.folders.values()), "--story", place.address) as address:
+    edges = f"sharing={Path(place.address).with_name('edges.tsv')}"
+    with serving(list(place.folders.values()), "--story", place.address, "--edges", edges) as address:
         yield address
 
 

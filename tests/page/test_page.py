@@ -251,6 +251,16 @@ def test_models_of_ones_own_behind_a_token(place: Served, visit: Open) -> None:
         assert "Nothing of this is known" in page.locator("#panel-next .answers").inner_text()
 
 
+def test_true_edges_stand_in_the_picture_of_who_passed_it_on(served: str, visit: Open) -> None:
+    page = visit(f"{served}/#shares")
+    ready(page, "shares")
+    assert re.search(r"Dotted: \d+ true edges? between these", page.locator("#panel-shares .words").inner_text())
+    drawn = page.evaluate(
+        "() => document.querySelector('#panel-shares .plot').data.map((one) => [one.name, one.line?.dash])"
+    )
+    assert ["true edge", "dot"] in drawn
+
+
 def test_a_model_says_how_it_scored_and_what_it_does_not_know(place: Served, visit: Open, tmp_path: Path) -> None:
     folder = shutil.copytree(place.folders["reading"], tmp_path / "reading")
     log = tmp_path / "log.jsonl"

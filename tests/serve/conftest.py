@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from ensue.data.edges import Edges
 from ensue.data.histories import Histories
 from ensue.data.posts import Articles, Corpus, Posts
 from ensue.data.queries import read_queries
@@ -151,6 +152,7 @@ def running(
     *,
     queue: Queue | None = None,
     story: bytes | None = None,
+    edges: Mapping[str, Edges] | None = None,
     token: str = "",
     hosts: tuple[str, ...] = (),
     files: Files | None = None,
@@ -168,6 +170,7 @@ def running(
         files=files or Files(),
         queue=queue,
         story=story,
+        edges=edges or {},
         token=token,
         hosts=hosts,
     )

@@ -10,7 +10,7 @@ import pytest
 
 from ensue.predictor import load
 from ensue.records import History, Post, Text
-from tests.serve.conftest import Running
+from tests.serve.conftest import Running, running
 
 RECORDS: dict[str, Any] = {
     "clicks": History(("v1", "v2"), (0.0, 5.0), "me"),
@@ -146,6 +146,20 @@ def test_bars_of_a_session_are_its_weights(all_tasks: Running) -> None:
     assert weights == pytest.approx(said["influence"], abs=1e-6)
     losses = {heed["position"]: heed["lost"] for heed in said["answer"]["choices"][0]["heeded"]}
     assert lost == pytest.approx([losses[place] for place in (0, 2, 3)], abs=1e-6)
+
+
+def test_true_edges_are_drawn_where_the_service_knows_them(fitted: Path) -> None:
+    record = {"values": ["v3", "v4", "v9", "v5"], "times": [0, 20, 40, 60]}
+    edges = {name: frozenset({("v3", "v4"), ("v4", "v5"), ("v5", "v3")}) for name in ("heat", "clicks")}
+    with running({name: fitted / name for name in ("heat", "clicks", "counted")}, edges=edges) as own:
+        for name in ("heat", "clicks"):
+            found = own.post(f"/v1/models/{name}/figure", {"record": record}).json()
+            (true,) = (trace for trace in found["figure"]["data"] if trace["name"] == "true edge")
+            assert true["y"] == [0, 1, None, 1, 3, None]
+            assert "Dotted: 2 true edges between these." in found["words"]
+        assert "1 event leaned most" in own.post("/v1/models/heat/figure", {"record": record}).json()["words"]
+        found = own.post("/v1/models/counted/figure", {"record": record}).json()
+        assert "Dotted" not in found["words"]
 
 
 def test_a_choice_that_is_not_there(all_tasks: Running) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ensue.data.edges import read_edges
 from ensue.data.posts import read_corpus
 from ensue.data.queries import read_queries
 from ensue.data.sequences import read
@@ -80,6 +81,7 @@ def test_the_logs_are_read_by_the_readers(tmp_path: Path) -> None:
     texts, _ = read_texts(tmp_path / "stances.tsv")
     assert len(texts) == sum(one.label is not None for one in found.posts)
     assert len(read(tmp_path / "cascades.jsonl")[0]) == len(found.posts)
+    assert read_edges(tmp_path / "edges.tsv") == found.cascades.edges
     assert len(read(tmp_path / "clicks.jsonl")[0]) == len(found.reading)
     queries, _ = read_queries(tmp_path / "searches.tsv")
     assert "relief fund form" in queries.histories.vocabulary.values

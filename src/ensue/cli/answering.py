@@ -6,24 +6,27 @@ import gc
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import islice
+from json import dumps
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from ensue.answers import Link, TextAnswer
+from ensue.answers import Explanation, Link, TextAnswer
 from ensue.cli import show, writing
 from ensue.cli.asked import Asked
 from ensue.cli.command import command_of
 from ensue.cli.options import Reading
 from ensue.cli.writing import is_listed
+from ensue.data.edges import read_edges
 from ensue.errors import DataError
 from ensue.lines import plural
 from ensue.predictor import AnyPredictor, Forecasts, load
 from ensue.records import History, Post, Text
 from ensue.tasks.base import Task
+from ensue.tasks.next.true_edges import Compared, compare, true_pairs
 
 _AT_ONCE = 512
 
@@ -88,21 +91,38 @@ def _values(path: Path) -> list[str]:
 
 
 def explain(
-    task: Task, folder: Path, source: str, html: Path | None, k: int, reading: Reading, *, as_json: bool
+    task: Task,
+    folder: Path,
+    source: str,
+    html: Path | None,
+    edges: Path | None,
+    k: int,
+    reading: Reading,
+    *,
+    as_json: bool,
 ) -> None:
     """Explain every record; the first one is drawn if told where."""
     command = command_of(task)
+    truth = None if edges is None else read_edges(edges, **reading.opening)
+    drawing: dict[str, object] = {} if truth is None else {"truth": truth}
     predictor = _load(folder)
     every = _named(command.records(source, reading, predictor).records, source)
     records = (one for one in every if not isinstance(one, History) or _says_something(one, source))
-    drawn = False
+    drawn, compared = False, Compared()
     while some := list(islice(records, 256)):
         for explanation in predictor.explain(some, k):
             if html and not drawn:
-                command.draw(explanation, html)
+                command.draw(explanation, html, **drawing)
                 show.remark(f"wrote {html}")
                 drawn = True
-            show.put_json_line(explanation.to_json()) if as_json else command.show_explanation(explanation)
+            line = explanation.to_json() if as_json else ""
+            if truth is not None and isinstance(explanation, Explanation):
+                compared += (own := compare(explanation, truth))
+                pairs = dumps({**asdict(own), "edges": true_pairs(explanation, truth)})
+                line = f'{line[:-1]}, "true_edges": {pairs}}}'
+            show.put_json_line(line) if as_json else command.show_explanation(explanation)
+    if truth is not None:
+        show.remark(compared.sentence())
 
 
 def _load(folder: Path) -> AnyPredictor:

@@ -61,8 +61,8 @@ class Command(Protocol):
         """One explanation for people."""
         ...
 
-    def draw(self, explanation: Any, path: Path) -> None:
-        """Write an explanation as a page."""
+    def draw(self, explanation: Any, path: Path, **more: object) -> None:
+        """Write an explanation as a page; of events with ``truth``, the true edges between them."""
         ...
 
     def update(self, folder: Path, new: Path, reading: Reading, max_drop: float | None, keep: int, json: bool) -> None:

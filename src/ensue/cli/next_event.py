@@ -11,6 +11,7 @@ from ensue.answers import Answer, Explanation, Forecast
 from ensue.cli import show, show_events, stdin
 from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
+from ensue.data.edges import Edges
 from ensue.data.histories import Histories
 from ensue.data.sequences import SequencesReport
 from ensue.data.sequences import read as read_log
@@ -126,11 +127,11 @@ def show_explanation(found: Explanation) -> None:
     show_events.explanation(found)
 
 
-def draw(explanation: Explanation, path: Path) -> None:
+def draw(explanation: Explanation, path: Path, truth: Edges | None = None) -> None:
     """Who leaned on whom along time, as a page."""
     from ensue import figures
 
-    figures.write_html(figures.cascade(explanation), path)
+    figures.write_html(figures.cascade(explanation, truth=truth), path)
 
 
 def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, keep: int, json: bool) -> None:

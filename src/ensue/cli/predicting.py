@@ -79,6 +79,12 @@ def explain(
         ),
     ],
     html: Annotated[Path | None, typer.Option(help="draw the first one's weights into this page")] = None,
+    edges: Annotated[
+        Path | None,
+        typer.Option(
+            callback=present, help="of next: who truly passes to whom, 'from to' a line, beside what it leaned on"
+        ),
+    ] = None,
     k: Annotated[int, typer.Option("-k", help="choices an answer")] = 3,
     model: Own = "",
     *,
@@ -90,4 +96,4 @@ def explain(
     chosen = tasks.of_folder(folder, context)
     from ensue.cli.answering import explain as account  # polars
 
-    account(chosen, folder, source, html, k, reading, as_json=json)
+    account(chosen, folder, source, html, edges, k, reading, as_json=json)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ensue.cli.options import OwnModels
+from ensue.cli.options import OwnModels, present
 from ensue.errors import SettingError
 from ensue.registry import task_of
 from ensue.settings import changed, parse
@@ -31,6 +31,12 @@ def serve(
         str | None, typer.Option(help="where events wait for `ensue stream`: sqlite:queue.db or redis://…?stream=NAME")
     ] = None,
     story: Annotated[Path | None, typer.Option(help="a story for the page, as `ensue demo` writes it")] = None,
+    edges: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FILE", help="true edges that pictures of this model show, 'from to' a line; may be repeated"
+        ),
+    ] = None,
     allow_host: Annotated[
         list[str] | None, typer.Option(help="a name that requests may call the service by; may be repeated")
     ] = None,
@@ -59,10 +65,24 @@ def serve(
         port=port,
         workers=workers,
         story=story,
+        edges=_edges(edges or []),
         queue=queue,
         token=os.environ.get(TOKEN, ""),
         settings=settings,
     )
+
+
+def _edges(texts: list[str]) -> dict[str, Path]:
+    """``NAME=FILE``.
+
+    Raises:
+        SettingError: of another form.
+        DataError: there is no such file.
+    """
+    if wrong := [text for text in texts if "=" not in text]:
+        raise SettingError(f"--edges {wrong[0]}: write NAME=FILE, with the name of a served model before the file")
+    pairs = (text.partition("=") for text in texts)
+    return {name: present(Path(path)) or Path(path) for name, _, path in pairs}
 
 
 def named(texts: list[str]) -> dict[str, Path]:

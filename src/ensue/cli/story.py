@@ -30,11 +30,13 @@ def tell(seed: int, out: Path, serve: bool | None, host: str, port: int, html: P
         figures.write_html(figures.cascade(found.explanation, truth=found.story.cascades.edges), html)
         show.remark(f"wrote {html}")
     show.put_json({"folder": str(out), **found.to_dict()}) if as_json else _show(found)
-    show.remark(f"wrote {out}; show it again with: ensue serve {out}/models/* --story {out}/story.json")
+    edges = out / "logs" / "edges.tsv"
+    again = f"ensue serve {out}/models/* --story {out}/story.json --edges sharing={edges}"
+    show.remark(f"wrote {out}; show it again with: {again}")
     if serve is False:
         return
     if serve or sys.stdin.isatty():
-        _serve(folders, out / "story.json", host, port)
+        _serve(folders, out / "story.json", edges, host, port)
     else:
         show.remark(_try_page(folders, out / "story.json"))
 
@@ -52,10 +54,10 @@ def _require_page() -> None:
         )
 
 
-def _serve(folders: dict[str, Path], story: Path, host: str, port: int) -> None:
+def _serve(folders: dict[str, Path], story: Path, edges: Path, host: str, port: int) -> None:
     if port:
         show.remark(f"the page: http://{host}:{port}/  (Ctrl-C ends it)")
-    service.serve(folders, host=host, port=port, story=story)
+    service.serve(folders, host=host, port=port, story=story, edges={"sharing": edges})
 
 
 def _try_page(folders: dict[str, Path], story: Path) -> str:

@@ -40,15 +40,15 @@ def cascade(explanation: Explanation, *, truth: Collection[tuple[str, str]] | No
     x, axis = _along(explanation, len(labels))
     figure = go.Figure()
     edges = [edge for target, row in enumerate(rows) for edge in _strongest(row[:target], target)]
+    for at, (least, width) in enumerate(WIDTHS):
+        most = WIDTHS[at - 1][0] if at else float("inf")
+        some = [edge for edge in edges if least <= edge.weight < most]
+        figure.add_trace(_lines(some, x, name="leaned on", line={"color": "steelblue", "width": width}, opacity=0.55))
     if truth is not None:
         pairs = [(row, column) for row in range(len(values)) for column in range(row)]
         true = (_Edge(column, row, 1.0) for row, column in pairs if (values[column], values[row]) in truth)
         line = {"color": "orangered", "width": 2, "dash": "dot"}
         figure.add_trace(_lines(true, x, name="true edge", line=line, showlegend=True))
-    for at, (least, width) in enumerate(WIDTHS):
-        most = WIDTHS[at - 1][0] if at else float("inf")
-        some = [edge for edge in edges if least <= edge.weight < most]
-        figure.add_trace(_lines(some, x, name="leaned on", line={"color": "steelblue", "width": width}, opacity=0.55))
     figure.add_trace(_middles(edges, x, labels, explanation))
     figure.add_trace(_people(rows, x, labels, explanation))
     figure.update_layout(

@@ -18,6 +18,7 @@ def serve(
     port: int = 8000,
     workers: int = 1,
     story: Path | None = None,
+    edges: Mapping[str, Path] | None = None,
     queue: str | None = None,
     token: str = "",
     settings: ServeSettings | None = None,
@@ -30,6 +31,7 @@ def serve(
         port: 0 takes any that is free; which one stands on stderr.
         workers: processes that answer, at one port; they share what is loaded.
         story: a file of JSON that the page shows, at ``/v1/story``.
+        edges: name of a model of histories to a file of true edges, ``from to`` a line, which its pictures show.
         queue: where ``/v1/events`` puts what comes: ``sqlite:queue.db`` or ``redis://host:port/0?stream=NAME``.
         token: what a client must show; needed unless ``host`` is of this machine alone.
         settings: limits and times.
@@ -46,4 +48,14 @@ def serve(
         raise SettingError(f"the service needs {error.name}; install it with: pip install 'ensue[serve]'") from error
     from ensue.serve.server import run
 
-    run(folders, host=host, port=port, workers=workers, story=story, queue=queue, token=token, settings=settings)
+    run(
+        folders,
+        host=host,
+        port=port,
+        workers=workers,
+        story=story,
+        edges=edges or {},
+        queue=queue,
+        token=token,
+        settings=settings,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,6 +14,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
+from ensue.data.edges import Edges
 from ensue.errors import DataError, EnsueError
 from ensue.serve import bodies, gorse, learning
 from ensue.serve.bodies import BodyType, Update
@@ -49,6 +50,7 @@ class Service:
         files: the page.
         queue: where events wait, or nothing.
         story: JSON for the page, or nothing.
+        edges: of models of histories, the true edges between values where they are known.
         token: what a client must show; empty where none is needed.
         hosts: names the service goes by; any where empty.
         link: to who looks after this process, where it is one of several.
@@ -62,6 +64,7 @@ class Service:
     files: Files
     queue: Queue | None = None
     story: bytes | None = None
+    edges: Mapping[str, Edges] = field(default_factory=dict)
     token: str = ""
     hosts: tuple[str, ...] = ()
     stopping: bool = False
@@ -190,7 +193,7 @@ def _add_figure(app: FastAPI, service: Service, requests: Requests) -> None:
         model = service.models.named(name)
         body = await _read(service, request, requests.bodies[model.task].figure)
         request.scope[COUNTED] = 1
-        drawn = Drawn(max(body.k, body.choice + 1), body.choice)
+        drawn = Drawn(max(body.k, body.choice + 1), body.choice, service.edges.get(model.name))
         (line,) = await model.ask(drawn, model.service.questions(body))
         service.metrics.records.labels(model.name, "figure").inc()
         return Response(line, media_type=JSON)

@@ -13,12 +13,14 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
 
 import torch
 import uvicorn
 
+from ensue.data.edges import Edges, read_edges
 from ensue.errors import DataError, SettingError
+from ensue.registry import task_of
 from ensue.serve.app import Service, make_app
 from ensue.serve.connections import Connection, Register, Server, raise_file_limit
 from ensue.serve.decoding import decode
@@ -30,6 +32,7 @@ from ensue.serve.metrics import Metrics, Places
 from ensue.serve.models import Held, Models
 from ensue.serve.problems import Problem
 from ensue.serve.settings import ServeSettings
+from ensue.serve.tasks import service_of
 from ensue.serve.workers import Link, Supervisor
 
 Handler = Callable[[int, FrameType | None], object] | int | None
@@ -47,6 +50,7 @@ def run(
     port: int = 8000,
     workers: int = 1,
     story: Path | None = None,
+    edges: Mapping[str, Path] = MappingProxyType({}),
     queue: str | None = None,
     token: str = "",
     settings: ServeSettings | None = None,
@@ -63,6 +67,7 @@ def run(
     if workers < 1 or (workers > 1 and sys.platform == "win32"):
         raise SettingError(f"--workers {workers}: give at least 1, and 1 on a system that cannot divide processes")
     shown = None if story is None else _read_story(story)
+    known = _read_edges(edges, folders)
     local = (*LOCAL, host.lower()) if is_local(host) else ()
     names = (*local, *(name.lower() for name in own.hosts))
     _quiet(lines)
@@ -81,6 +86,7 @@ def run(
                 files=Files(),
                 queue=None if queue is None else open_queue(queue),
                 story=shown,
+                edges=known,
                 token=token,
                 hosts=names,
                 link=link,
@@ -200,6 +206,13 @@ def _read_story(path: Path) -> bytes:
     except Problem as problem:
         raise DataError(f"{path}: {problem.error}") from problem
     return story
+
+
+def _read_edges(files: Mapping[str, Path], folders: Mapping[str, Path]) -> dict[str, Edges]:
+    for name in files:
+        if name not in folders or not service_of(task_of(folders[name])).histories:
+            raise SettingError(f"--edges {name}=…: no model of histories is served by this name; name one of task next")
+    return {name: read_edges(path) for name, path in files.items()}
 
 
 def _quiet(log: Log) -> None:

@@ -60,7 +60,7 @@ def write_story(demo: Demo, path: Path, seed: int) -> None:
 
 
 def write_logs(story: Story, folder: Path) -> list[Path]:
-    """The five logs in layouts that the verbs read: articles, posts, stances, cascades, clicks and searches.
+    """The five logs in layouts that the verbs read: articles, posts, stances, cascades, edges, clicks and searches.
 
     Raises:
         ModelFolderError: a file cannot be written there.
@@ -71,6 +71,7 @@ def write_logs(story: Story, folder: Path) -> list[Path]:
         "posts.jsonl": (one.post.to_json() for one in story.posts),
         "stances.tsv": (f"{one.label}\t{one.post.text}" for one in story.posts if one.label is not None),
         "cascades.jsonl": (record.to_json() for part in story.parts for record in part.records()),
+        "edges.tsv": ("from\tto", *("\t".join(edge) for edge in sorted(story.cascades.edges))),
         "clicks.jsonl": (one.history.to_json() for one in story.reading),
         "searches.tsv": _searches(story.searching),
     }

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from ensue.data.edges import read_edges
 from ensue.data.histories import Histories
 from ensue.data.sequences import read
 from ensue.data.splits import dated
@@ -111,7 +112,7 @@ def find_sets(data: Path) -> tuple[list[CascadeSet], list[str]]:
             absent.append(name)
     files = [base / GRAPH / f"hc-exp-cascades-{part}.gz" for part in ("train", "val", "test")]
     if (parts := _read_all(files)) and (base / GRAPH / "hc-exp-graph").is_file():
-        edges = frozenset(_edges(base / GRAPH / "hc-exp-graph"))
+        edges = read_edges(base / GRAPH / "hc-exp-graph")
         found.append(replace(_set(GRAPH, *parts), edges=edges))
     else:
         absent.append(GRAPH)
@@ -143,12 +144,3 @@ def _first(histories: Histories) -> Histories:
 
 def _pair(user: int, second: float) -> tuple[int, int]:
     return user, round(second)
-
-
-def _edges(path: Path) -> Iterable[tuple[str, str]]:
-    """``from to weight`` a line."""
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        parts = line.split()
-        if len(parts) < 2:
-            raise DataError(f"{path}, line {number}: expected 'from to weight'")
-        yield parts[0], parts[1]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import plotly.graph_objects as go
 
+from ensue.data.edges import Edges
 from ensue.serve.bodies import Bodies, Explain, Figure, Predict, Update
 from ensue.serve.settings import ServeSettings
 from ensue.tasks import TASKS
@@ -37,6 +38,8 @@ class Drawn(NamedTuple):
 
     k: int
     choice: int
+    truth: Edges | None = None
+    """True edges between values, where the service knows them."""
 
 
 class TaskService(Protocol[P, Q]):

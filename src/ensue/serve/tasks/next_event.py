@@ -12,7 +12,9 @@ from pydantic import Field
 
 from ensue import figures
 from ensue.answers import Answer, Choice, Explanation
+from ensue.data.edges import Edges
 from ensue.data.histories import Histories
+from ensue.lines import plural
 from ensue.records import History
 from ensue.serve.bodies import Bodies, Explain, Figure, Predict, Update
 from ensue.serve.lengths import require_short_history
@@ -25,6 +27,7 @@ from ensue.tasks.next.infer import predict_each
 from ensue.tasks.next.item_index import IndexFacts, ItemIndex
 from ensue.tasks.next.permitted import Permitted
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.true_edges import compare, true_pairs
 
 BARS = 60
 """Events whose weights are drawn as bars, at most: the latest."""
@@ -95,12 +98,15 @@ class NextService(PlainService[NextPredictor, Asked]):
         """The weights between the events where there are any, else how much the answer attended to each."""
         (explanation,) = predictor.explain([question.record], drawn.k)
         choice = chosen(explanation.answer.choices, drawn.choice)
-        if explanation.dependency:
-            figure = figures.cascade(explanation)
+        words = f"{of_events(choice)} {NOT_CAUSES}"
+        if drawn.truth is not None:
+            words = f"{words} {_of_truth(explanation, drawn.truth)}"
+        if explanation.dependency or drawn.truth is not None:
+            figure = figures.cascade(explanation, truth=drawn.truth)
         else:
             places = [place for place, value in enumerate(question.record.values) if value in predictor.vocabulary]
             figure = _bars(explanation, choice, places[max(0, len(places) - len(explanation.values)) :])
-        return figure, f"{of_events(choice)} {NOT_CAUSES}"
+        return figure, words
 
     def prepares(self, predictor: NextPredictor) -> bool:
         """Whether a large catalogue has no index: the folder is of before there were any."""
@@ -138,6 +144,15 @@ class NextService(PlainService[NextPredictor, Asked]):
     def data_of(self, predictor: NextPredictor, body: Update) -> Histories:
         """The histories."""
         return Histories.of(cast(list[History], body.records))
+
+
+def _of_truth(explanation: Explanation, edges: Edges) -> str:
+    """What the dotted lines are, and how often the strongest weight is one of them."""
+    count, found = len(true_pairs(explanation, edges)), compare(explanation, edges)
+    told = found.sentence()
+    return f"Dotted: {plural(count, 'true edge')} between these." + (
+        f" {told[0].upper()}{told[1:]}." if found.steps else ""
+    )
 
 
 def _bars(explanation: Explanation, choice: Choice, places: list[int]) -> go.Figure:

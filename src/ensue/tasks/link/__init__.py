@@ -27,6 +27,7 @@ TASK = Task(
         "prefix",
         "steps",
         "exclude",
+        "edges",
         "allow",
     ),
     kinds=("posts",),

@@ -15,6 +15,6 @@ TASK = Task(
     update="ensue.refresh.suggest:learn",
     command="ensue.cli.suggest",
     service="ensue.serve.tasks.suggest:SuggestService",
-    foreign=("sort", "phrases", "at", "steps", "exclude", "allow", "articles", "queries", "qrels"),
+    foreign=("sort", "phrases", "at", "steps", "exclude", "allow", "edges", "articles", "queries", "qrels"),
     kinds=("queries",),
 )

@@ -1,0 +1,58 @@
+"""Who passes things to whom, where it is known: pairs (from, to) of a network, to be held against a model's weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Unpack
+
+from ensue.data.files import Content, answering, open_file
+from ensue.data.packed import Opening
+from ensue.errors import DataError
+from ensue.lines import plural
+
+Edges = frozenset[tuple[str, str]]
+NAMED = (("from", "to"), ("source", "target"), ("src", "dst"), ("followed", "follower"), ("followee", "follower"))
+"""Columns of a header: what is passed on goes from the first to the second."""
+_EXPECTED = "expected 'from to' a line, or a table with the columns from and to"
+
+
+def read_edges(path: str | Path, **opening: Unpack[Opening]) -> Edges:
+    """The pairs (from, to) of a file: two values a line by spaces, tabs or commas, or a table with columns ``NAMED``.
+
+    Whatever stands behind the first two of a line, such as a weight, is passed over.
+
+    Raises:
+        DataError: naming the file, the line and what to do.
+    """
+    path = Path(path)
+    with answering(path):
+        content = open_file(path, **opening)
+        if content.parquet or content.json:
+            raise DataError(f"{path}: is no list of edges; {_EXPECTED}")
+        found, places = set(), (0, 1)
+        for at, (number, row) in enumerate(_rows(content)):
+            if at == 0 and (header := _header(row)):
+                places = header
+                continue
+            pair = [row[place].strip() if place < len(row) else "" for place in places]
+            if not all(pair):
+                raise DataError(f"{path}:{number}: {plural(len(row), 'field')}; {_EXPECTED}")
+            found.add((pair[0], pair[1]))
+    if not found:
+        raise DataError(f"{path}: holds no edge; {_EXPECTED}")
+    return frozenset(found)
+
+
+def _rows(content: Content) -> Iterator[tuple[int, Sequence[str]]]:
+    """The fields of each line that holds any, with its number."""
+    first = content.head(1)[0]
+    if any(separator in first for separator in "\t,;"):
+        return ((number, row) for number, row in content.rows(content.separator) if any(row))
+    return ((number, line.split()) for number, line in content.filled())
+
+
+def _header(row: Sequence[str]) -> tuple[int, int] | None:
+    """Where from and to stand, if this is a header."""
+    names = [name.strip().casefold() for name in row]
+    return next(((names.index(a), names.index(b)) for a, b in NAMED if a in names and b in names), None)

@@ -1,0 +1,64 @@
+"""What a model leaned on, held against the true edges where these are known."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from ensue.answers import Explanation
+from ensue.lines import plural
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Whether an event leaned most on one that has an edge to it, summed over events.
+
+    Counted are events with a true edge from some of those before them, and not from others: of them alone it can be
+    told whether a weight found the edge. The two floors are of the same events.
+    """
+
+    steps: int = 0
+    """Events."""
+    strongest: int = 0
+    """Of them, how many leaned most on a true edge."""
+    chance: float = 0.0
+    """How many a pick at random of those before would find."""
+    latest: int = 0
+    """How many the one just before would."""
+
+    def __add__(self, other: Compared) -> Compared:
+        """Of both."""
+        return Compared(
+            self.steps + other.steps,
+            self.strongest + other.strongest,
+            self.chance + other.chance,
+            self.latest + other.latest,
+        )
+
+    def sentence(self) -> str:
+        """What was found, in words."""
+        if not self.steps:
+            return "true edges: no event has one from some of those before it and not from others, so nothing compares"
+        shares = (100 * count / self.steps for count in (self.strongest, self.chance, self.latest))
+        found, chance, latest = (f"{share:.1f} %" for share in shares)
+        return (
+            f"true edges: {self.strongest} of {plural(self.steps, 'event')} leaned most on one that has an edge to it "
+            f"({found}); a pick at random finds {chance}, the one just before {latest}"
+        )
+
+
+def true_pairs(explanation: Explanation, edges: Collection[tuple[str, str]]) -> list[tuple[int, int]]:
+    """Places (from, to) in the history of the true edges between its events, from an earlier one to a later one."""
+    values = explanation.values
+    return [(low, high) for high in range(len(values)) for low in range(high) if (values[low], values[high]) in edges]
+
+
+def compare(explanation: Explanation, edges: Collection[tuple[str, str]]) -> Compared:
+    """One history; nothing is counted where the model weighs nothing between events."""
+    pairs, found = set(true_pairs(explanation, edges)), Compared()
+    for event, weights in enumerate(explanation.dependency):
+        true = [(earlier, event) in pairs for earlier in range(event)]
+        if any(true) and not all(true):
+            strongest = max(range(event), key=weights.__getitem__)
+            found += Compared(1, int(true[strongest]), sum(true) / event, int(true[-1]))
+    return found

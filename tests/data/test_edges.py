@@ -1,0 +1,48 @@
+"""True edges: lists as people keep them, and what is said where a file is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ensue.data.edges import read_edges
+from ensue.errors import DataError
+
+PAIRS = {("ann", "bob"), ("bob", "cy d")}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ann\tbob\nbob\tcy d\n",
+        "from,to\nann,bob\nbob,cy d\n",
+        "\ufeffWeight;Source;Target\r\n0.5;ann;bob\r\n\r\n1;bob;cy d\r\n",
+        'follower,followed\nbob,ann\n"cy d",bob\n',  # who follows is who hears
+        "ann\tbob\t0.5\nbob\tcy d\t1\nann\tbob\t2\n",
+    ],
+)
+def test_edges_are_read(tmp_path: Path, text: str) -> None:
+    (tmp_path / "edges").write_text(text, encoding="utf-8", newline="")
+    assert read_edges(tmp_path / "edges") == PAIRS
+
+
+def test_spaces_part_where_nothing_else_does(tmp_path: Path) -> None:
+    (tmp_path / "edges").write_text("1 2 0.5\n2  3 0.25\n")
+    assert read_edges(tmp_path / "edges") == {("1", "2"), ("2", "3")}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("from\tto\n", "holds no edge; expected 'from to' a line"),
+        ("ann\tbob\nbob\n", ":2: 1 field; expected 'from to'"),
+        ("ann\t\n", ":1: 2 fields; expected"),
+        ('{"from": "ann"}\n', "is no list of edges; expected"),
+    ],
+)
+def test_what_is_no_list_of_edges(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "edges").write_text(text)
+    with pytest.raises(DataError) as error:
+        read_edges(tmp_path / "edges")
+    assert said in str(error.value) and str(error.value).startswith(str(tmp_path / "edges"))

@@ -80,4 +80,15 @@ struct PairCall {
     const float *receiving, *giving, *weights;  // (rows, length, dim) exp(2 x) twice, (dim) -1 x the vector
     float* out;              // (rows, length, length); padding is left as it is
 };
+
+// A sparse matrix of documents term by term, and the cells of texts that it is multiplied with.
+struct PostingsCall {
+    int64_t cells, documents;
+    const int64_t *texts, *terms;  // (cells)
+    const double* text_weights;    // (cells); null: 1 for all
+    const int64_t* offsets;        // (terms + 1) where the holders of a term begin and end
+    const int32_t* holders;
+    const float* weights;          // of each holder
+    double* sums;                  // (texts, documents) that is added to
+};
 }

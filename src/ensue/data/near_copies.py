@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.histories import Index, ranges, scrambled
+from ensue.data.histories import Index, offsets_of, ranges, scrambled
 from ensue.data.markup import LINKS, MENTIONS
 
 NEAR = 0.7
@@ -50,10 +50,10 @@ def near_copies(texts: pl.Series) -> Index:
 def headline_copies(posts: pl.Series, titles: pl.Series) -> Index:
     """(posts,) number of the title that a post holds ``HELD`` of, -1 for none; titles under four words are left out."""
     texts = plain_words(pl.concat([posts.rename("text"), titles.rename("text")]))
-    owners, runs, words = _runs(texts)
+    owners, runs, lengths = _runs(texts, _words_of(texts))
     owners, runs = _distinct(owners, runs)
     frame = pl.DataFrame({"text": owners, "run": runs})
-    long = pl.DataFrame({"text": np.flatnonzero(words >= _LEAST_WORDS)})
+    long = pl.DataFrame({"text": np.flatnonzero(lengths >= _LEAST_WORDS)})
     headlines = frame.filter(pl.col("text") >= len(posts)).join(long, on="text")
     sizes = headlines.group_by("text").len()
     both = frame.filter(pl.col("text") < len(posts)).join(headlines, on="run", suffix="_title")
@@ -90,26 +90,42 @@ def components(first: Index, second: Index, size: int) -> Index:
 
 
 def _near(texts: pl.Series) -> Index:
-    """(texts,) of texts that are all different, the first near copy."""
-    owners, runs, words = _runs(texts)
-    owners, runs = _distinct(owners, runs)
-    offsets = np.searchsorted(owners, np.arange(len(texts) + 1))
-    long = np.flatnonzero(words >= _LEAST_WORDS)
-    if not len(long):
+    """(texts,) of texts that are all different, the first near copy; some texts are cut into runs at a time."""
+    words = _words_of(texts)
+    parts, signatures, lengths, long = [], [], [], []
+    for low in range(0, len(texts), _BLOCK):
+        owners, runs, sizes = _runs(texts[low : low + _BLOCK], words)
+        owners, runs = _distinct(owners, runs)
+        counts = np.bincount(owners, minlength=len(sizes))
+        own = np.flatnonzero(sizes >= _LEAST_WORDS)
+        signatures.append(_signatures(runs, offsets_of(counts)[own]))
+        parts.append(runs)
+        lengths.append(counts)
+        long.append(own + low)
+    chosen = np.concatenate(long) if long else np.empty(0, np.int64)
+    if not len(chosen):
         return np.arange(len(texts))
     pairs = []
     for band in range(_BANDS):
-        signature = np.zeros(len(long), np.uint64)
-        for row in range(_ROWS):
-            mixed = scrambled(runs ^ scrambled(np.array([band * _ROWS + row], np.uint64)))
-            signature = scrambled(signature ^ np.minimum.reduceat(mixed, offsets[long]))
+        signature = np.concatenate([part[band] for part in signatures])
         # Signatures 7 9 7 start at 0 1 and have the codes 0 1 0: the third text is compared with the first.
         _, starts, codes = np.unique(signature, return_index=True, return_inverse=True)
-        mates = np.flatnonzero(starts[codes] != np.arange(len(long)))
-        pairs.append(np.stack([long[starts[codes[mates]]], long[mates]], axis=1))
+        mates = np.flatnonzero(starts[codes] != np.arange(len(chosen)))
+        pairs.append(np.stack([chosen[starts[codes[mates]]], chosen[mates]], axis=1))
     candidates = np.unique(np.concatenate(pairs), axis=0)
-    joined = candidates[_overlap(runs, offsets, candidates) >= NEAR]
+    offsets = offsets_of(np.concatenate(lengths))
+    joined = candidates[_overlap(np.concatenate(parts), offsets, candidates) >= NEAR]
     return components(joined[:, 0], joined[:, 1], len(texts))
+
+
+def _signatures(runs: npt.NDArray[np.uint64], starts: Index) -> npt.NDArray[np.uint64]:
+    """(bands, texts) of the texts whose runs begin at ``starts``, each up to where another text's do."""
+    found = np.zeros((_BANDS, len(starts)), np.uint64)
+    for band in range(_BANDS if len(starts) else 0):
+        for row in range(_ROWS):
+            mixed = scrambled(runs ^ scrambled(np.array([band * _ROWS + row], np.uint64)))
+            found[band] = scrambled(found[band] ^ np.minimum.reduceat(mixed, starts))
+    return found
 
 
 def _overlap(runs: npt.NDArray[np.uint64], offsets: Index, pairs: Index) -> npt.NDArray[np.float64]:
@@ -127,15 +143,29 @@ def _overlap(runs: npt.NDArray[np.uint64], offsets: Index, pairs: Index) -> npt.
     return shares
 
 
-def _runs(texts: pl.Series) -> tuple[Index, npt.NDArray[np.uint64], Index]:
+def _words_of(texts: pl.Series) -> pl.Series:
+    """All words in their order, by which each has a number in any block of the texts."""
+    blocks = range(0, len(texts), _BLOCK)
+    distinct = [texts[low : low + _BLOCK].str.split(" ").explode(empty_as_null=False).unique() for low in blocks]
+    words = pl.concat(distinct) if distinct else pl.Series(dtype=pl.String)
+    return words.filter(words != "").unique().sort()
+
+
+def _runs(texts: pl.Series, words: pl.Series) -> tuple[Index, npt.NDArray[np.uint64], Index]:
     """Whose and which run of three words (of fewer, all), and (texts,) numbers of words.
 
     "a b c d" and "e f" have the runs abc, bcd and ef, whose are 0 0 1, and 4 and 2 words.
+
+    Args:
+        texts: whose words are to be numbered.
+        words: of :func:`_words_of`.
     """
     lists = texts.str.split(" ").list.eval(pl.element().filter(pl.element() != ""))
     lengths = lists.list.len().to_numpy().astype(np.int64)
     owners = np.repeat(np.arange(len(texts)), lengths)
-    codes = lists.explode(empty_as_null=False).rank("dense").to_numpy().astype(np.uint64)
+    flat = lists.explode(empty_as_null=False).rename("word")
+    table = pl.DataFrame({"word": words, "code": np.arange(1, len(words) + 1, dtype=np.uint64)})
+    codes = flat.to_frame().join(table, on="word", how="left", maintain_order="left")["code"].to_numpy()
     codes = scrambled(codes)
     runs, last = codes, len(codes)
     for step in range(1, _RUN):

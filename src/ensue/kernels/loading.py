@@ -10,7 +10,7 @@ from pathlib import Path
 from ensue.errors import SettingError
 
 FILE = Path(__file__).with_name("libkernels.so.1")
-INTERFACE = 2
+INTERFACE = 3
 """Goes up with every change of what the functions take: a library of another is left alone."""
 VARIABLE = "ENSUE_KERNELS"
 LEVELS = ("plain", "avx2", "avx512")
@@ -99,6 +99,15 @@ class PairCall(ctypes.Structure):
     )
 
 
+class PostingsCall(ctypes.Structure):
+    """``PostingsCall`` of ``native/kernels.h``."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("cells", "documents")),
+        *((name, c_void_p) for name in ("texts", "terms", "text_weights", "offsets", "holders", "weights", "sums")),
+    )
+
+
 class _State:
     """What was found, once a process."""
 
@@ -158,6 +167,7 @@ def _opened() -> ctypes.CDLL | None:
     found.ensue_log_totals.restype = found.ensue_topk.restype = None
     found.ensue_log_totals.argtypes = [c_void_p, c_int64, c_int64, c_int64, c_void_p, c_int]
     found.ensue_topk.argtypes = [c_void_p, c_int64, c_int64, c_int64, c_int64, c_void_p, c_void_p, c_int]
+    found.ensue_postings.argtypes, found.ensue_postings.restype = [POINTER(PostingsCall)], None
     found.ensue_lstm.argtypes = [POINTER(LstmCall), c_int]
     found.ensue_pair_scores.argtypes, found.ensue_pair_scores.restype = [POINTER(PairCall), c_int], None
     return found

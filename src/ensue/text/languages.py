@@ -36,6 +36,8 @@ SCRIPTS = {
 """Script -> Unicode's names of it; Japanese goes before Chinese, for it has Chinese characters too."""
 SCRIPTED = {"Latin": "", "Cyrillic": "", "Arabic": "", "Devanagari": "", "Japanese": "Japanese", "Chinese": "Chinese"}
 """Of scripts of several languages, or that are named as one language is; others are languages by their own name."""
+_BLOCK = 1 << 16
+"""Texts at once."""
 _KANA = 0.1
 """Share of kana among a text's letters that makes it Japanese."""
 WORDS = {
@@ -149,6 +151,10 @@ def scripts_of(texts: pl.Series) -> pl.Series:
 
 def languages_of(texts: pl.Series) -> pl.Series:
     """(texts,) the language of each, such as ``German``; null where it is not told."""
+    return _told(texts, scripts_of(texts))
+
+
+def _told(texts: pl.Series, script: pl.Series) -> pl.Series:
     lower = texts.str.to_lowercase().str.replace_all("’", "'")
     words = lower.str.extract_all(r"[\p{L}\p{M}]+(?:'[\p{L}\p{M}]+)*").list.unique(maintain_order=True)
     letters = lower.str.extract_all(f"[{''.join(LETTERS)}]").list.unique(maintain_order=True)
@@ -166,7 +172,6 @@ def languages_of(texts: pl.Series) -> pl.Series:
         pl.col("best") >= AHEAD * pl.col("next").fill_null(0),
     )
     every = sizes.join(told.select("row", "language"), on="row", how="left", maintain_order="left")["language"]
-    script = scripts_of(texts)
     return every.zip_with(every.is_not_null(), script.replace(SCRIPTED).replace("", None)).rename("language")
 
 
@@ -175,9 +180,15 @@ def other_languages(texts: pl.Series, known: pl.Series) -> pl.Series:
 
     A language that is not told, of a text or of all known ones, is no other: only its script is looked at.
     """
-    languages, scripts = languages_of(texts), scripts_of(texts)
     theirs, written = languages_of(known).drop_nulls(), scripts_of(known).drop_nulls()
+    parts = [_others(texts[low : low + _BLOCK], theirs, written) for low in range(0, max(len(texts), 1), _BLOCK)]
+    return pl.concat(parts).rename("language")
+
+
+def _others(texts: pl.Series, theirs: pl.Series, written: pl.Series) -> pl.Series:
+    scripts = scripts_of(texts)
+    languages = _told(texts, scripts)
     other = languages.is_not_null() & ~languages.is_in(theirs.implode()) & bool(len(theirs))
     other |= scripts.is_not_null() & ~scripts.is_in(written.implode())
     named = languages.zip_with(languages.is_not_null(), scripts + " script")
-    return named.zip_with(other, pl.Series([""]).new_from_index(0, len(texts))).fill_null("").rename("language")
+    return named.zip_with(other, pl.Series([""]).new_from_index(0, len(texts))).fill_null("")

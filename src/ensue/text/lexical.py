@@ -24,6 +24,7 @@ import polars as pl
 from ensue.data.histories import Index, offsets_of, ranges
 from ensue.errors import SettingError
 from ensue.metrics import Floats
+from ensue.text.frequencies import Frequencies
 from ensue.text.postings import Postings
 from ensue.text.sparse import SparseRows, sparse_rows
 from ensue.text.terms import STOP_WORDS, Keys, character_terms, word_terms
@@ -78,12 +79,15 @@ class Lexical:
 
     def observe(self, texts: pl.Series) -> None:
         """Count in how many texts each term stands, without making them documents."""
-        keys, frequencies = np.unique(self.terms_of(texts)[1], return_counts=True)
-        terms = np.union1d(self.terms, keys)
-        seen = np.zeros(len(terms), np.int64)
-        seen[np.searchsorted(terms, self.terms)] += self.seen
-        seen[np.searchsorted(terms, keys)] += frequencies
-        self.terms, self.seen, self.num_seen = terms, seen, self.num_seen + len(texts)
+        self.take(self.frequencies(texts))
+
+    def frequencies(self, texts: pl.Series) -> Frequencies:
+        """In how many texts each term stands; of memory, what the distinct terms of all texts need."""
+        return Frequencies.of(texts, lambda some: self.terms_of(some)[1])
+
+    def take(self, found: Frequencies) -> None:
+        """Count what :meth:`frequencies` gave, of this or of another of the same terms."""
+        self.terms, self.seen, self.num_seen = Frequencies(self.terms, self.seen, self.num_seen).joined(found)
         self._index = None
 
     def keep(self, chosen: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> None:
@@ -114,6 +118,11 @@ class Lexical:
         if self.kind == "characters":
             return character_terms(texts)
         return word_terms(texts, self.stop, cut=STEM if self.kind == "stems" else None)
+
+    @property
+    def counted(self) -> str:
+        """What its terms are, under which others may count the same: ``words``, ``characters`` or ``stems``."""
+        return "words" if self.kind == "bm25" else self.kind
 
     @property
     def by_cosine(self) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from ensue.data.histories import Index, ranges
+from ensue.kernels import library
+from ensue.kernels.loading import PostingsCall
 from ensue.metrics import Floats
 
 _PRODUCTS = 1 << 22
@@ -42,8 +45,11 @@ class Postings:
             weights: (cells,) how much it weighs in the text; 1 unless given.
             num_texts: rows of the result.
         """
-        lengths = self.offsets[terms + 1] - self.offsets[terms]
         sums = np.zeros(num_texts * self.num_documents)
+        if (functions := library()) is not None:
+            functions.ensue_postings(ctypes.byref(self._call(texts, terms, weights, sums)))
+            return sums.reshape(num_texts, self.num_documents)
+        lengths = self.offsets[terms + 1] - self.offsets[terms]
         ends = np.cumsum(lengths)
         low = 0
         while low < len(terms):
@@ -61,3 +67,19 @@ class Postings:
             sums[first:last] += np.bincount(cells - first, products, last - first)
             low = high
         return sums.reshape(num_texts, self.num_documents)
+
+    def _call(self, texts: Index, terms: Index, weights: Floats | None, sums: Floats) -> PostingsCall:
+        """What the compiled loop takes; the call holds the arrays that it points to."""
+        held: list[npt.NDArray[np.generic]] = [
+            np.ascontiguousarray(texts, np.int64),
+            np.ascontiguousarray(terms, np.int64),
+            np.empty(0) if weights is None else np.ascontiguousarray(weights, np.float64),
+            np.ascontiguousarray(self.offsets, np.int64),
+            np.ascontiguousarray(self.documents, np.int32),
+            np.ascontiguousarray(self.weights, np.float32),
+            sums,
+        ]
+        places = [None if weights is None and number == 2 else own.ctypes.data for number, own in enumerate(held)]
+        call = PostingsCall(len(terms), self.num_documents, *places)
+        call.held = held
+        return call

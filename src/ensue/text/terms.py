@@ -7,6 +7,7 @@ space at either end, as scikit-learn's ``char_wb``. Numbers have 44 bits: of a m
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 from hashlib import blake2b
@@ -25,8 +26,12 @@ _WORDS = rf"[{_ALONE}]\p{{M}}*|[\w--{_ALONE}]{{2,}}"
 _BLOCK = 1 << 20
 """Characters whose runs are counted at once: no more texts than the upper bits of a cell can number."""
 _BITS = 44
-_FEW = 1 << 16
-"""Bytes of words up to which no table of them is made."""
+_FEW, _FEW_TEXTS = 1 << 16, 1 << 6
+"""Bytes of words up to which no table of them is made, and texts up to which none is a column."""
+_SPACE = " \t\n\r\f\v"
+_PLAIN = re.compile("[\t-\r -\x7e‘’“”…–—•\U0001f300-\U0001f64f\U0001f680-\U0001f6ff]*")
+"""Of these no other is a letter, a digit or a space, here as there."""
+_PLAIN_WORDS, _PLAIN_SPACES = re.compile(r"\w{2,}", re.ASCII), re.compile(f"[{_SPACE}]+")
 _CLOSED_CLASSES = """a about above across after again against all almost alone along already also although always am
 among an and another any anyone anything anywhere are around as at back be became because become been before behind
 being below beside between beyond both but by can cannot could did do does done down due during each either else
@@ -57,6 +62,8 @@ def word_terms(
     Returns:
         (cells,) whose, not decreasing; which term; how often.
     """
+    if (plain := _plain(texts)) is not None:
+        return _few_terms([_PLAIN_WORDS.findall(text) for text in plain], stop, cut)
     lower = pl.col("text").cast(pl.String).fill_null("").str.to_lowercase()
     lists = texts.rename("text").to_frame().select(lower.str.extract_all(_WORDS)).to_series()
     if lists.estimated_size() <= _FEW:
@@ -89,15 +96,28 @@ def _key(word: str) -> int:
 
 def character_terms(texts: pl.Series) -> tuple[Index, Keys, Index]:
     """The runs of 3 to 5 characters of a column of texts; see :func:`word_terms`."""
+    if (plain := _plain(texts)) is not None:
+        return _counted_runs([f" {_PLAIN_SPACES.sub('  ', text.strip(_SPACE))} " for text in plain])
     spaced = pl.col("text").cast(pl.String).fill_null("").str.to_lowercase().str.strip_chars()
     marked = pl.concat_str(pl.lit(" "), spaced.str.replace_all(r"\s+", "  "), pl.lit(" "))
-    column = texts.rename("text").to_frame().select(marked).to_series()
+    return _counted_runs(texts.rename("text").to_frame().select(marked).to_series())
+
+
+def _plain(texts: pl.Series) -> list[str] | None:
+    """A few texts of ASCII and common marks in lower case, for which patterns made once do; ``None`` for others."""
+    if len(texts) > _FEW_TEXTS or texts.dtype != pl.String or texts.estimated_size() > _FEW:
+        return None
+    found = [text or "" for text in texts.to_list()]
+    return [text.lower() for text in found] if all(map(_PLAIN.fullmatch, found)) else None
+
+
+def _counted_runs(column: pl.Series | list[str]) -> tuple[Index, Keys, Index]:
     empty = (np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.int64))
     owners, keys, counts = (np.concatenate(parts) for parts in zip(empty, *_runs(column), strict=True))
     return owners, keys, counts
 
 
-def _runs(column: pl.Series) -> Iterator[tuple[Index, Keys, Index]]:
+def _runs(column: pl.Series | list[str]) -> Iterator[tuple[Index, Keys, Index]]:
     """The counted runs of a few texts at a time, so that memory stays bounded."""
     lengths = np.fromiter(map(len, column), np.int64, len(column))
     ends = np.cumsum(lengths)

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from ensue.data.posts import Articles
+from ensue.tasks.link.quotes import Kept
+from ensue.text.frequencies import Frequencies
 from ensue.text.lexical import Arrays, Kind, Lexical
 
 _HEAD = "head "
@@ -32,6 +34,8 @@ class ArticleIndex:
 
     def __init__(self, articles: Articles, lexical: dict[str, Lexical], vectors: Tensor) -> None:
         self.articles, self.lexical, self.vectors = articles, lexical, vectors
+        self.sentences = Kept()
+        """Of the articles that were shown last."""
 
     def __len__(self) -> int:
         """Number of articles."""
@@ -47,8 +51,11 @@ class ArticleIndex:
 
     def observe(self, texts: pl.Series) -> None:
         """Take how rare a word is from these texts too."""
+        found: dict[str, Frequencies] = {}
         for lexical in self.lexical.values():
-            lexical.observe(texts)
+            if lexical.counted not in found:
+                found[lexical.counted] = lexical.frequencies(texts)
+            lexical.take(found[lexical.counted])
 
     def joined(self, articles: Articles) -> tuple[ArticleIndex, list[int], list[int]]:
         """An index with more articles, those of this one first.

@@ -35,7 +35,7 @@ class EncodedPosts:
 
     Attributes:
         num: how many.
-        terms: by kind, ``words``, ``characters`` or ``stems``; those that the model counts.
+        terms: by kind, ``words``, ``characters`` or ``stems``; those that the model counts, made when asked for.
         vectors: (posts, width) of a network or an encoder, where the model has one.
     """
 
@@ -45,7 +45,7 @@ class EncodedPosts:
 
     def lexical_scores(self, lexical: Lexical) -> npt.NDArray[np.float32]:
         """(posts, documents)."""
-        return lexical.scores_of(self.terms["words" if lexical.kind == "bm25" else lexical.kind], self.num)
+        return lexical.scores_of(self.terms[lexical.counted], self.num)
 
     def cosines(self, articles: Tensor) -> Floats:
         """(posts, articles) with vectors of articles."""
@@ -58,13 +58,13 @@ def encode_posts(state: LinkState, posts: Posts, name: str) -> EncodedPosts:
     if state.post_index is None or not has_vectors(state, name):
         return numbers_of(state, posts.texts, name)
     stored = torch.from_numpy(state.post_index.vectors_of(posts.ids))
-    return EncodedPosts(len(posts), terms_of(posts.texts, name), stored)
+    return EncodedPosts(len(posts), TermsOf(posts.texts), stored)
 
 
 def numbers_of(state: LinkState, texts: pl.Series, name: str) -> EncodedPosts:
     """Texts for a model of the name."""
     vectors = vectors_of(state, texts) if has_vectors(state, name) else None
-    return EncodedPosts(len(texts), terms_of(texts, name), vectors)
+    return EncodedPosts(len(texts), TermsOf(texts), vectors)
 
 
 def encode_remembered(state: LinkState, posts: Remembered, chosen: slice | Index) -> EncodedPosts:
@@ -74,12 +74,26 @@ def encode_remembered(state: LinkState, posts: Remembered, chosen: slice | Index
     return EncodedPosts(part.num, part.terms, vectors)
 
 
+class TermsOf(dict[str, Terms]):
+    """The terms of texts by what is counted; each kind is made the first time that it is asked for."""
+
+    def __init__(self, texts: pl.Series) -> None:
+        super().__init__()
+        self.texts = texts
+
+    def __missing__(self, kind: str) -> Terms:
+        """Count the terms of a kind."""
+        cut = STEM if kind == "stems" else None
+        made = character_terms(self.texts) if kind == "characters" else word_terms(self.texts, cut=cut)
+        self[kind] = made
+        return made
+
+
 def terms_of(texts: pl.Series, name: str) -> dict[str, Terms]:
     """The terms that a model of the name counts: of words, of characters and of stems, or none."""
-    terms = {"words": word_terms(texts)} if name in ("best", *LEXICAL) else {}
-    if name == "best":
-        terms |= {"characters": character_terms(texts), "stems": word_terms(texts, cut=STEM)}
-    return terms
+    kinds = ("words", "characters", "stems") if name == "best" else ("words",) if name in LEXICAL else ()
+    made = TermsOf(texts)
+    return {kind: made[kind] for kind in kinds}
 
 
 def has_vectors(state: LinkState, name: str) -> bool:

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import polars as pl
 
 from ensue.answers import LinkAnswer, LinkExplanation
 from ensue.records import Post
-from ensue.tasks.link.infer import predict, scores_alone, similarities
+from ensue.tasks.link.infer import predict, scores_alone
+from ensue.tasks.link.quotes import Quotes
 from ensue.tasks.link.state import LinkState
-from ensue.text.sentences import sentences
 
 TESTED = 60
 """Words of a post that are taken out one at a time, at most."""
@@ -36,9 +37,9 @@ def explanation(state: LinkState, record: Post, answer: LinkAnswer) -> LinkExpla
     column = int(np.flatnonzero((state.articles.ids == answer.choices[0].value).to_numpy())[0])
     without = [" ".join(words[:place] + words[place + 1 :]) for place in range(len(tested))]
     scores = scores_alone(state, [record.text, *without])[:, column]
-    parts = sentences(state.articles.texts[column])
-    (near,) = similarities(parts, [record.text])
+    quotes = Quotes([state.article_index.sentences.of(state.articles.texts[column])])
+    (near,) = quotes.near(pl.Series("text", [record.text]))
     order = np.argsort(-near, kind="stable")[:SENTENCES]
-    shown = tuple((parts[place], float(near[place])) for place in order.tolist() if near[place] > 0)
+    shown = tuple((quotes.flat[place], float(near[place])) for place in order.tolist() if near[place] > 0)
     drops = tuple((scores[0] - scores[1:]).tolist())
     return LinkExplanation(record.text, tuple(words), drops, shown, answer)

@@ -13,10 +13,9 @@ from ensue.records import Post
 from ensue.settings import require_k
 from ensue.tasks.link.encode import numbers_of
 from ensue.tasks.link.models.network import LinkSettings
+from ensue.tasks.link.quotes import Quotes
 from ensue.tasks.link.scores import LinkScores
 from ensue.tasks.link.state import LinkState
-from ensue.text.lexical import Lexical
-from ensue.text.sentences import sentences
 from ensue.text.tokens import split_words
 from ensue.vocabulary import UNKNOWN
 
@@ -56,30 +55,12 @@ def scores_alone(state: LinkState, texts: Sequence[str]) -> Floats:
     return scores.whole()
 
 
-def similarities(texts: Sequence[str], queries: Sequence[str]) -> Floats:
-    """(queries, texts) cosines over the words and over the runs of characters of some texts: their mean."""
-    cosines = []
-    for kind in ("words", "characters"):
-        lexical = Lexical(kind)
-        lexical.add(pl.Series("text", texts, dtype=pl.String))
-        cosines.append(lexical.scores(pl.Series("text", queries, dtype=pl.String)))
-    mean: Floats = np.mean(cosines, axis=0, dtype=np.float64)
-    return mean
-
-
 def closest_sentences(state: LinkState, text: str, columns: Sequence[int]) -> list[str]:
     """For each of some articles the sentence that a post is closest to, or an empty one where they share nothing."""
-    parts = [sentences(state.articles.texts[column]) for column in columns]
-    flat = [part for own in parts for part in own]
-    if not flat:
-        return [""] * len(columns)
-    (scores,) = similarities(flat, [text])
-    closest, low = [], 0
-    for own in parts:
-        part = scores[low : low + len(own)]
-        closest.append(own[int(part.argmax())] if len(part) and part.max() > 0 else "")
-        low += len(own)
-    return closest
+    index, texts = state.article_index, state.articles.texts.gather(list(columns))
+    quotes = Quotes([index.sentences.of(own) for own in texts])
+    (near,) = quotes.near(pl.Series("text", [text], dtype=pl.String))
+    return [quotes.pick(near, place) for place in range(len(columns))]
 
 
 def _choices(state: LinkState, columns: Sequence[int], scores: Floats, quotes: Sequence[str]) -> tuple[Link, ...]:

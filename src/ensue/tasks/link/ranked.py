@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -20,15 +21,14 @@ from ensue.metrics import Floats
 from ensue.tasks.link.cut import SuggestedCut, suggested_cut
 from ensue.tasks.link.encode import joined
 from ensue.tasks.link.folds import folds_of
-from ensue.tasks.link.infer import similarities
 from ensue.tasks.link.measures import AtCut, Calibration, Mask, at_counts, calibrate, cross_fitted
+from ensue.tasks.link.quotes import Counted, Quotes
 from ensue.tasks.link.review.reranker import Reranker
 from ensue.tasks.link.scores import scores_of
 from ensue.tasks.link.state import LinkState
 from ensue.tasks.link.train import training_hashes
 from ensue.text.languages import other_languages
 from ensue.text.lexical import Lexical
-from ensue.text.sentences import sentences
 from ensue.text.sparse import SparseRows
 
 SHOWN = 1000
@@ -172,14 +172,11 @@ class RankedCorpus:
         )
 
     def _sentences(self, rows: Index) -> list[str]:
-        parts = [sentences(text) for text in self.articles.texts]
-        owners = np.repeat(np.arange(len(parts)), [len(own) for own in parts])
-        if not len(rows) or not len(owners):
-            return [""] * len(rows)
-        near = similarities([part for own in parts for part in own], self.posts.texts.gather(rows).to_list())
-        near[self.columns[rows][:, None] != owners] = 0.0
-        flat = [part for own in parts for part in own]
-        return [flat[int(row.argmax())] if row.max() > 0 else "" for row in near]
+        return self._quotes.closest(self.posts.texts.gather(rows), self.columns[rows])
+
+    @cached_property
+    def _quotes(self) -> Quotes:
+        return Quotes([Counted.of(text) for text in self.articles.texts])
 
 
 def rank(state: LinkState, articles: Articles, posts: Posts, *, grouped: bool = True) -> RankedCorpus:

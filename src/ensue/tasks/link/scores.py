@@ -140,15 +140,19 @@ def features(state: LinkState, posts: EncodedPosts, names: Sequence[str]) -> Ite
     """The standardised scores of some names that ``best`` weighs."""
     index, lexical = state.article_index, cache(lambda name: posts.lexical_scores(state.article_index.lexical[name]))
 
+    @cache
+    def standard(name: str) -> Floats:
+        return standardised(raw(name))
+
     def raw(name: str) -> npt.NDArray[np.floating]:
         if name == "learned":
             return posts.cosines(index.vectors)
         if name == EQUAL:
             parts = [UNTRAINED, *(own for own in ADDED if own in index.lexical)]  # former folders have no stems
-            return sum((standardised(raw(own)) for own in parts), np.zeros(()))
+            return sum((standard(own) for own in parts), np.zeros(()))
         return _mean_cosine(state, posts, lexical) if name == UNTRAINED else lexical(name)
 
-    return ((name, standardised(raw(name))) for name in names)
+    return ((name, standard(name)) for name in names)
 
 
 def names_of(state: LinkState) -> list[str]:
@@ -158,7 +162,8 @@ def names_of(state: LinkState) -> list[str]:
 
 def weighted_sums(state: LinkState, posts: EncodedPosts) -> Floats:
     """(posts, articles) the weighted sums of ``best``, every post alone."""
-    return weighted_sum(features(state, posts, list(state.weights)), state.weights)
+    names = [name for name, weight in state.weights.items() if weight] or list(state.weights)
+    return weighted_sum(features(state, posts, names), state.weights)
 
 
 def mean_cosine(state: LinkState, posts: EncodedPosts) -> Floats:

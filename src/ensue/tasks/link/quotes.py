@@ -1,0 +1,96 @@
+"""The sentence of an article that a post is closest to: sentences are cut and counted once an article."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from ensue.data.histories import Index, offsets_of
+from ensue.metrics import Floats
+from ensue.text.lexical import Arrays, Kind, Lexical
+from ensue.text.sentences import sentences
+
+KINDS: tuple[Kind, ...] = ("words", "characters")
+"""Whose cosines are added."""
+HELD = 512
+"""Articles at most whose sentences are kept."""
+_CELLS = 1 << 21
+"""Cosines of a block."""
+
+
+class Counted(NamedTuple):
+    """The sentences of an article, and of each kind of terms what ``Lexical`` counted of them."""
+
+    sentences: list[str]
+    terms: list[Arrays]
+
+    @classmethod
+    def of(cls, text: str) -> Counted:
+        """Cut and count a text."""
+        parts, terms = sentences(text), []
+        for kind in KINDS:
+            lexical = Lexical(kind)
+            lexical.add(pl.Series("text", parts, dtype=pl.String))
+            terms.append(lexical.arrays())
+        return cls(parts, terms)
+
+
+class Quotes:
+    """Sentences of some articles, in one index.
+
+    Args:
+        articles: whose sentences.
+    """
+
+    def __init__(self, articles: Sequence[Counted]) -> None:
+        self.flat = [part for own in articles for part in own.sentences]
+        self.offsets = offsets_of([len(own.sentences) for own in articles])
+        self.lexical = [_together(kind, [own.terms[place] for own in articles]) for place, kind in enumerate(KINDS)]
+
+    def near(self, posts: pl.Series) -> Floats:
+        """(posts, sentences) the mean of the cosines over words and over runs of characters."""
+        near: Floats = np.mean([own.scores(posts) for own in self.lexical], axis=0, dtype=np.float64)
+        return near
+
+    def pick(self, near: Floats, article: int) -> str:
+        """The closest sentence of an article, by a row of :meth:`near`; empty where none shares anything."""
+        low, high = self.offsets[article : article + 2].tolist()
+        part = near[low:high]
+        return self.flat[low + int(part.argmax())] if len(part) and part.max() > 0 else ""
+
+    def closest(self, posts: pl.Series, articles: Index) -> list[str]:
+        """(posts,) the sentence that is closest to each of that one of the articles which is named beside it."""
+        found: list[str] = []
+        step = max(1, _CELLS // max(len(self.flat), 1))
+        for low in range(0, len(posts), step):
+            near = self.near(posts[low : low + step])
+            numbers = articles[low : low + step].tolist()
+            found += [self.pick(row, number) for row, number in zip(near, numbers, strict=True)]
+        return found
+
+
+class Kept:
+    """What was counted of the articles that were asked for last, so that it is counted once."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, Counted] = {}
+
+    def of(self, text: str) -> Counted:
+        """The sentences of a text."""
+        found = self.held.pop(text, None) or Counted.of(text)
+        self.held[text] = found  # the last one now
+        if len(self.held) > HELD:
+            self.held.pop(next(iter(self.held)), None)
+        return found
+
+
+def _together(kind: Kind, parts: Sequence[Arrays]) -> Lexical:
+    lexical = Lexical(kind)
+    if parts:
+        lengths = np.concatenate([np.diff(own["offsets"]) for own in parts])
+        joined = {name: np.concatenate([own[name] for own in parts]) for name in ("keys", "counts")}
+        lexical.restore({**parts[0], **joined, "offsets": offsets_of(lengths)})
+    return lexical

@@ -1,0 +1,61 @@
+"""In how many of very many texts each term stands, counted some texts at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from ensue.data.histories import Index
+from ensue.text.terms import Keys
+
+_TEXTS, _CHARACTERS = 1 << 14, 1 << 22
+"""Of a block at most; one text may be longer."""
+_MERGED = 1 << 20
+"""Terms that wait before they are sorted into the others; more wait where there are more of these."""
+
+
+class Frequencies(NamedTuple):
+    """(terms,) sorted, and how many of ``num`` texts hold each."""
+
+    terms: Keys
+    seen: Index
+    num: int
+
+    @classmethod
+    def of(cls, texts: pl.Series, keys_of: Callable[[pl.Series], Keys]) -> Frequencies:
+        """Count a column.
+
+        Args:
+            texts: (texts,).
+            keys_of: the terms of some texts, each as often as texts hold it.
+        """
+        whole, waiting = cls(np.empty(0, np.uint64), np.empty(0, np.int64), 0), []
+        for block in _blocks(texts):
+            waiting.append(cls(*np.unique(keys_of(block), return_counts=True), len(block)))
+            if sum(len(one.terms) for one in waiting) > max(_MERGED, len(whole.terms)):
+                whole, waiting = whole.joined(*waiting), []
+        return whole.joined(*waiting)
+
+    def joined(self, *others: Frequencies) -> Frequencies:
+        """Of all texts together; 3 7 seen 1 1 and 7 9 seen 2 1 are 3 7 9 seen 1 3 1."""
+        every = [one for one in (self, *others) if len(one.terms)]
+        num = sum(one.num for one in (self, *others))
+        if len(every) < 2:  # as it is, so that several may hold one table
+            return (every[0] if every else self)._replace(num=num)
+        terms, seen = (np.concatenate(part) for part in list(zip(*every, strict=True))[:2])
+        order = np.argsort(terms, kind="stable")  # of parts that are sorted it is a merge
+        terms = terms[order]
+        starts = np.flatnonzero(np.append(True, terms[1:] != terms[:-1]))
+        return Frequencies(terms[starts], np.add.reduceat(seen[order], starts), num)
+
+
+def _blocks(texts: pl.Series) -> Iterator[pl.Series]:
+    low, ends = 0, np.cumsum(texts.str.len_chars().fill_null(0).to_numpy().astype(np.int64))
+    while low < len(texts):
+        done = ends[low - 1] if low else 0
+        high = max(low + 1, min(low + _TEXTS, int(np.searchsorted(ends, done + _CHARACTERS, side="right"))))
+        yield texts[low:high]
+        low = high

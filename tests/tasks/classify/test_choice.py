@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ensue.data.texts import Texts
 from ensue.tasks.classify import infer
-from ensue.tasks.classify.choice import choose_blend, decide, surely_better
+from ensue.tasks.classify.choice import choose_blend, decide
 from ensue.tasks.classify.cross_fitting import Unlearned
 from ensue.tasks.classify.ensembles.blend import NETWORK
 from ensue.tasks.classify.models.alignment import ALIGNMENT
@@ -31,8 +31,8 @@ def _noisy(targets: np.ndarray, hint: float, seed: int) -> Tensor:
 def test_two_standard_errors_and_no_fewer_right(num: int, sure: bool) -> None:
     targets = np.tile([0, 1, 2], num // 3)
     weak, strong = Unlearned(_noisy(targets, 1.0, 0), targets), Unlearned(_noisy(targets, 1.3, 2), targets)
-    assert surely_better(strong, weak) is sure
-    assert not surely_better(weak, strong) and not surely_better(weak, weak)
+    assert strong.surely_better(weak) is sure
+    assert not weak.surely_better(strong) and not weak.surely_better(weak)
 
 
 @pytest.fixture
@@ -62,6 +62,22 @@ def test_counting_models_are_pooled_where_the_network_says_nothing(
     assert nats["blend"] < min(nats["tfidf"], nats["vectors"])
     decide(blended, nats)
     assert blended.model_name == "blend"
+
+
+@pytest.mark.parametrize(("hint", "chosen"), [(0.0, "tfidf"), (-2.0, "majority")])
+def test_one_answer_for_all_texts_has_to_be_earned(
+    blended: ClassifyPredictor, monkeypatch: pytest.MonkeyPatch, hint: float, chosen: str
+) -> None:
+    targets = np.tile(blended.targets(Texts.of(HELD)), 11)
+    monkeypatch.setattr(infer, "raw_scores", lambda state, sides, name: _noisy(targets, 0.0, 3)[: len(HELD)])
+    counted = {"tfidf": Unlearned(_noisy(targets, hint, 0), targets), "majority": Unlearned(_same(targets), targets)}
+    blended.metadata.temperature = {"tfidf": 1.0 if hint else 100.0}  # what says nothing is warm
+    nats = choose_blend(blended, Texts.of(HELD), counted)
+    assert ("majority" in nats) is (chosen == "majority")
+
+
+def _same(targets: np.ndarray) -> Tensor:
+    return torch.tensor([[0.3, 0.2, 0.1]], dtype=torch.float64).expand(len(targets), 3)
 
 
 def test_a_network_that_knows_more_has_its_part(blended: ClassifyPredictor, monkeypatch: pytest.MonkeyPatch) -> None:

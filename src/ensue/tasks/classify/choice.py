@@ -20,15 +20,12 @@ from torch.nn.functional import cross_entropy
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
 from ensue.tasks.classify import infer
-from ensue.tasks.classify.calibration import temperature
 from ensue.tasks.classify.cross_fitting import FOLDS, Unlearned, folds_of
 from ensue.tasks.classify.dataset import Sides, codes
 from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.models.centrality import TextClassifier, TextSettings
 from ensue.tasks.classify.state import ClassifyState
 
-SURE = 2.0
-"""Standard errors by which a network must be better than the row it stands on: by chance one in forty is."""
 _COUNTED = "counted"
 _LEAST = 0.01  # of the row's weight, which scores are divided by
 
@@ -61,20 +58,9 @@ def stand_on_row(state: ClassifyState, sides: Sides, targets: Index) -> None:
     weights = blend.choose_weights(scores, alone.usable()[1], {blend.NETWORK: 0.0, _COUNTED: 1.0})
     network.scale(weights[blend.NETWORK] / max(weights[_COUNTED], _LEAST))
     state.metadata.residual = True
-    if not surely_better(Unlearned(infer.raw_scores(state, sides, blend.NETWORK), targets), alone):
+    if not Unlearned(infer.raw_scores(state, sides, blend.NETWORK), targets).surely_better(alone):
         network.scale(0.0)
         state.metadata.notes.append("the network adds nothing to the mean of the vectors on the validation texts")
-
-
-def surely_better(one: Unlearned, other: Unlearned) -> bool:
-    """Whether labels cost less with the one by ``SURE`` standard errors of the difference, and as many are right."""
-    (scores, targets), (others, _) = one.usable(), other.usable()
-    if len(targets) < 2:
-        return False
-    nats = [cross_entropy(own / temperature(own, targets), targets, reduction="none") for own in (scores, others)]
-    gains = nats[1].double() - nats[0].double()
-    right = [int((own.argmax(1) == targets).sum()) for own in (scores, others)]
-    return right[0] >= right[1] and float(gains.mean()) > SURE * float(gains.std()) / len(gains) ** 0.5
 
 
 def choose_blend(state: ClassifyState, held: Texts, counted: Mapping[str, Unlearned]) -> dict[str, float]:
@@ -95,6 +81,8 @@ def choose_blend(state: ClassifyState, held: Texts, counted: Mapping[str, Unlear
         for name, (own, targets) in usable.items()
         if len(targets)
     }
+    if "majority" in nats and not counted["majority"].surely_better(counted["tfidf"]):
+        nats.pop("majority")  # one answer for all texts has to be earned: by chance it is a little likelier
     parts, wanted = {name: usable[name][0] for name in blend.PARTS if name in usable}, usable["tfidf"][1]
     weights = blend.choose_weights(parts, wanted)
     pooled = _without_fold(parts, wanted, np.arange(len(wanted)) % FOLDS, None)

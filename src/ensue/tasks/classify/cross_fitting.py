@@ -1,7 +1,9 @@
 """Counting models beside every network: how strong their penalty is, and what they say of texts they did not learn.
 
 Strengths lie half a decade apart. The one at which texts that were not learned are likeliest is found by walking uphill
-from 1: the loss is all but unimodal in it. Texts that were not learned are the held-out ones; where they are fewer than
+from 1: the loss is all but unimodal in it. Each is judged at the temperature that suits it, as it will answer: at 1, a
+hundred texts whose scores are too sure call for a penalty under which every answer is the most frequent label; one
+above the usual must be surely better. Texts that were not learned are the held-out ones; where they are fewer than
 ``ENOUGH``, those of three folds too, each scored by a model that learned the other two (cross-fitting).
 """
 
@@ -25,6 +27,9 @@ from ensue.tasks.classify.state import ClassifyState
 ENOUGH = 200
 """Held-out texts from which folds add little: an accuracy near 80 % is known to three points."""
 FOLDS = 3
+SURE = 2.0
+"""Standard errors by which a network must be better than the row it stands on, and one answer for all texts, or nearly
+that, than what tells them apart: by chance one in forty is."""
 WEAKEST, STRONGEST = 0.01, 1000.0
 _STEP = 10**0.5
 _LEAST = 1e-3
@@ -56,12 +61,21 @@ class Unlearned(NamedTuple):
         known = torch.from_numpy(np.flatnonzero(self.targets >= 0))
         return self.scores[known], torch.from_numpy(self.targets)[known]
 
-    def loss(self, heat: float | None = None) -> float:
-        """Mean nats a label, at a temperature, or at that which suits them best."""
+    def loss(self) -> float:
+        """Mean nats a label, at the temperature that suits them best."""
+        return float(self._costs().mean()) if (self.targets >= 0).any() else 0.0
+
+    def surely_better(self, other: Unlearned) -> bool:
+        """Whether labels cost less than with the other by ``SURE`` standard errors, and as many texts are right."""
+        gains = other._costs() - self._costs()
+        if len(gains) < 2:
+            return False
+        right = [int((scores.argmax(1) == targets).sum()) for scores, targets in (self.usable(), other.usable())]
+        return right[0] >= right[1] and float(gains.mean()) > SURE * float(gains.std()) / len(gains) ** 0.5
+
+    def _costs(self) -> Tensor:
         scores, targets = self.usable()
-        if not len(targets):
-            return 0.0
-        return float(cross_entropy(scores.double() / (heat or temperature(scores, targets)), targets))
+        return cross_entropy(scores.double() / temperature(scores, targets), targets, reduction="none")
 
 
 class Counted(NamedTuple):
@@ -92,7 +106,9 @@ def count_best(
     for factor in (_STEP, 1 / _STEP):
         while WEAKEST < tried[-1].strength * factor < STRONGEST:
             found = _counted(state, name, matrix, learned, held, tried[-1].strength * factor, first)
-            if found.unlearned.loss(1.0) > tried[-1].unlearned.loss(1.0) - _LEAST:
+            if found.unlearned.loss() > tried[-1].unlearned.loss() - _LEAST:
+                break
+            if factor < 1 and not found.unlearned.surely_better(tried[-1].unlearned):
                 break
             tried.append(found)
         if len(tried) > 1:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +30,10 @@ from ensue.tasks.link.state import LinkState
 
 EVEN = 0.5
 """The probability of the cut that the metadata report."""
-PENALTIES = (1000.0, 100.0, 10.0, 1.0)
-"""What held-out likelihood chooses from: how strongly weights are drawn to the score that is the centre."""
+PENALTIES = (10_000.0, 1000.0, 100.0, 10.0, 1.0)
+"""What held-out ranks choose from: how strongly weights are drawn to the score that is the centre."""
+SURE = 2.0
+"""Standard errors by which held-out posts must be ranked better under a lower penalty: by chance one in forty is."""
 LESS = (0.0, 2.0)
 """What held-out posts choose from: by how much s_0 falls, so that none is e^2 times less likely; no more than that, for
 no label tells of posts that are about none."""
@@ -145,6 +148,10 @@ def choose(data: Labelled, seed: int = 0, *, together: bool = True) -> Chosen:
     What stands instead must be better by more than a standard error, and so must posts that tell of each other: a score
     by its MRR; weights, whose MRR must be above that of every score, by MRR or by how likely they make held-out posts.
 
+    The penalty goes by ranks: free weights make labels far likelier and rank no better, and posts unlike the labelled
+    ones worse. That under which labels are likeliest takes its place where it surely ranks held-out posts better as
+    they will be ranked, together where they tell of each other: shares that are true tell how much is discussed.
+
     Args:
         data: labelled posts.
         seed: of the articles that are drawn as candidates.
@@ -154,18 +161,25 @@ def choose(data: Labelled, seed: int = 0, *, together: bool = True) -> Chosen:
     floors = {name: float(own.mean()) for name, own in zip(data.names, ranks, strict=True)}
     untrained = data.names.index(UNTRAINED)
     centre = 0 if ranks[0].mean() >= ranks[untrained].mean() else untrained
-    penalty, fitted, by_fold, costs = _fitted(data, seed, centre)
-    weighed = reciprocal(_crossed(data, by_fold), data.related)
-    best = max(range(len(ranks)), key=lambda place: float(ranks[place].mean()))
-    gains = weighed - ranks[centre], _fitted(_one(data, centre), seed)[3] - costs
-    if weighed.mean() <= ranks[best].mean() or not any(_rises(own, data.clusters) for own in gains):
-        data = _one(data, best if _rises(ranks[best] - ranks[centre], data.clusters) else centre)
-        penalty, fitted, by_fold, _ = _fitted(data, seed)
     # Labels of few articles, or of one above all, say nothing of how many posts of a corpus are about the same one.
     whole = len(np.unique(data.clusters * FOLDS + data.folds)) == len(np.unique(data.clusters))
-    less, strength, scores = _strength(data, by_fold, STRENGTHS if together and whole else STRENGTHS[:1])
+    strengths = STRENGTHS if together and whole else STRENGTHS[:1]
+    fits = _fits(data, seed, centre)
+    chosen, other = _by_ranks(data, fits), _by_likelihood(data, fits)
+    if other.penalty != chosen.penalty:
+        found = [reciprocal(_strength(data, own, strengths)[2], data.related) for own in (chosen, other)]
+        chosen = other if _rises(found[1] - found[0], data.clusters, SURE) else chosen
+    weighed = reciprocal(_crossed(data, chosen), data.related)
+    best = max(range(len(ranks)), key=lambda place: float(ranks[place].mean()))
+    gains = weighed - ranks[centre], _fits(_one(data, centre), seed)[0].costs - chosen.costs
+    if weighed.mean() <= ranks[best].mean() or not any(_rises(own, data.clusters) for own in gains):
+        data = _one(data, best if _rises(ranks[best] - ranks[centre], data.clusters) else centre)
+        chosen, centre = _fits(data, seed)[0], 0
+    less, strength, scores = _strength(data, chosen, strengths)
+    posts = candidates(data.scores, data.related, seed)
+    fitted = fit_weights(posts, chosen.penalty, chosen.by_fold.mean(0), centre)
     weights = dict(zip(data.names, fitted[:-1].tolist(), strict=True))
-    return Chosen(weights, float(fitted[-1]) - less, strength, scores, penalty, floors)
+    return Chosen(weights, float(fitted[-1]) - less, strength, scores, chosen.penalty, floors)
 
 
 def _one(data: Labelled, place: int) -> Labelled:
@@ -173,17 +187,21 @@ def _one(data: Labelled, place: int) -> Labelled:
     return replace(data, names=[data.names[place]], scores=data.scores[:, :, [place]])
 
 
-def _fitted(data: Labelled, seed: int, centre: int = 0) -> tuple[float, Floats, Floats, Floats]:
-    """What held-out posts say of weights.
+class _Fit(NamedTuple):
+    """Weights under one penalty."""
 
-    Returns:
-        The highest penalty whose held-out loss is not above the least by more than a standard error (Breiman et al.
-        1984); the weights that all posts teach; (folds, scores + 1) those that the posts outside each fold teach; and
-        (posts,) the loss of each by the latter.
-    """
+    penalty: float
+    by_fold: Floats
+    """(folds, scores + 1) what the posts outside each fold teach."""
+    costs: Floats
+    """(posts,) the loss of each by these."""
+
+
+def _fits(data: Labelled, seed: int, centre: int = 0) -> list[_Fit]:
+    """Weights under each penalty, the highest first; of one score, which is the centre, under one."""
     posts = candidates(data.scores, data.related, seed)
     starts: list[Floats | None] = [None] * FOLDS
-    found: dict[float, tuple[Floats, Floats]] = {}
+    found = []
     for penalty in PENALTIES if len(data.names) > 1 else PENALTIES[:1]:
         costs, by_fold = np.empty(len(data.folds)), np.empty((FOLDS, len(data.names) + 1))
         for fold in range(FOLDS):
@@ -191,24 +209,33 @@ def _fitted(data: Labelled, seed: int, centre: int = 0) -> tuple[float, Floats, 
             by_fold[fold] = fit_weights(posts.select(~own), penalty, starts[fold], centre)
             starts[fold] = by_fold[fold]
             costs[own] = losses(posts.select(own), by_fold[fold])
-        found[penalty] = costs, by_fold
-    best = min(found, key=lambda own: float(found[own][0].sum()))
-    more = [own for own, (costs, _) in found.items() if not _rises(costs - found[best][0], data.clusters)]
-    penalty = max([best, *more])
-    costs, by_fold = found[penalty]
-    return penalty, fit_weights(posts, penalty, by_fold.mean(0), centre), by_fold, costs
+        found.append(_Fit(penalty, by_fold, costs))
+    return found
 
 
-def _crossed(data: Labelled, by_fold: Floats) -> Floats:
+def _by_ranks(data: Labelled, fits: Sequence[_Fit]) -> _Fit:
+    """The highest penalty under which held-out posts, each alone, are not surely ranked worse than under any."""
+    ranks = [reciprocal(_crossed(data, own), data.related) for own in fits]
+    best = max(ranks, key=lambda own: float(own.mean()))
+    return next(fit for fit, own in zip(fits, ranks, strict=True) if not _rises(best - own, data.clusters, SURE))
+
+
+def _by_likelihood(data: Labelled, fits: Sequence[_Fit]) -> _Fit:
+    """The highest whose held-out loss is not above the least by more than a standard error (Breiman et al. 1984)."""
+    least = min(fits, key=lambda own: float(own.costs.sum()))
+    return next(own for own in fits if not _rises(own.costs - least.costs, data.clusters))
+
+
+def _crossed(data: Labelled, fit: _Fit) -> Floats:
     """(posts, articles) the weighted sums of each fold by the weights that the others taught."""
     sums = np.empty(data.related.shape)
-    for fold, weights in enumerate(by_fold):
+    for fold, weights in enumerate(fit.by_fold):
         own = data.folds == fold
         sums[own] = data.scores[own] @ weights[:-1].astype(np.float32)
     return sums
 
 
-def _strength(data: Labelled, by_fold: Floats, strengths: Sequence[float]) -> tuple[float, float, Floats]:
+def _strength(data: Labelled, fit: _Fit, strengths: Sequence[float]) -> tuple[float, float, Floats]:
     """How much less likely none is than the loss has it, and how far posts tell of each other.
 
     Each fold is ranked as a corpus, by what the others taught. No label tells of posts about none; the loss has as many
@@ -217,11 +244,11 @@ def _strength(data: Labelled, by_fold: Floats, strengths: Sequence[float]) -> tu
     Returns:
         What s_0 falls by, the strength, and (posts, articles) the scores.
     """
-    sums = _crossed(data, by_fold)
+    sums = _crossed(data, fit)
 
     def shares(less: float, strength: float) -> Floats:
         found = np.empty(sums.shape)
-        for fold, weights in enumerate(by_fold):
+        for fold, weights in enumerate(fit.by_fold):
             own, none = data.folds == fold, float(weights[-1]) - less
             found[own] = log_shares(sums[own], transductive_prior(sums[own], strength, none), none)
         return found
@@ -296,13 +323,13 @@ def reciprocal(scores: npt.NDArray[np.floating], related: Mask) -> Floats:
     return ranks
 
 
-def _rises(gains: Floats, clusters: Index) -> bool:
-    """Whether the mean of posts' gains is above 0 by more than its standard error, whole clusters drawn together."""
+def _rises(gains: Floats, clusters: Index, errors: float = 1.0) -> bool:
+    """Whether the mean of posts' gains is above 0 by more than its standard errors, whole clusters drawn together."""
     left = np.bincount(clusters, gains - gains.mean())
     if len(left) < 2:
         return False
     error = np.sqrt((left**2).sum() * len(left) / (len(left) - 1)) / len(gains)
-    return bool(gains.mean() > error)
+    return bool(gains.mean() > errors * error)
 
 
 def _worth(scores: Floats, related: Mask) -> float:

@@ -32,7 +32,7 @@ def write_all(folder: Path) -> None:
 
 
 def write_shares(folder: Path) -> None:
-    """``shares.csv``, ``new.csv`` of the last posts, ``open.csv`` of one that spreads; ``follows.csv``: who hears whom."""
+    """``shares.csv``, ``new.csv`` of the last posts, ``open.csv`` of one that spreads, ``follows.csv``: who hears."""
     events = [
         (part_name, name, value, _iso(time))
         for part_name, part in zip(("shares", "shares", "new"), town().parts, strict=True)

@@ -33,8 +33,7 @@ from ensue.predictor import load
 from ensue.records import History
 from ensue.studies.provenance import provenance
 from ensue.tasks.next import train
-from ensue.tasks.next.infer import predict_each
-from ensue.tasks.next.permitted import Permitted
+from ensue.tasks.next.infer import predict_each, score_histories, score_nearest
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
@@ -127,37 +126,68 @@ def answers(predictor: NextPredictor, asked: list[tuple[History, str]]) -> dict[
 
 
 def with_lists(predictor: NextPredictor, records: list[History]) -> dict[str, Any]:
-    """Requests with lists of their own: what is let through, and what the lists cost."""
+    """Requests with lists of their own, as JSON gives them: what is let through, and what the lists cost, in turn.
+
+    Half of the best that are told without lists are on each; ``exclude`` has 80 values more and ``allow`` 500. A shop's
+    own list of 5,000 values, the same for all, is ``shared``.
+    """
     random, values = np.random.default_rng(3), predictor.vocabulary.values
-    forbidden = short = 0
-    ratios: dict[str, list[float]] = {"exclude": [], "allow": []}
+    forbidden = short = asked = 0
+    found: dict[str, Any] = {}
 
     def some(num: int) -> list[str]:
         return [values[at] for at in random.integers(0, len(values), num).tolist()]
 
-    for low in range(0, REQUESTS // 2, BATCH):
-        part = [records[(low + at) % len(records)] for at in range(BATCH)]
-        plain = predictor.predict(part, K, evidence=False)
-        best = [[choice.value for choice in answer.choices] for answer in plain]
-        for kind in ratios:
-            given: list[tuple[list[str], list[str] | None]] = []
-            for own in best:
-                drawn = [value for value in own if random.random() < 0.5]
-                given.append(([*drawn, *some(80)], None) if kind == "exclude" else ([], [*drawn, *some(500)]))
-            taken = []
-            for lists in (None, given):
+    shared = some(5000)
+    for size, rounds in ((1, REQUESTS // 8), (BATCH, REQUESTS // 4 // BATCH)):
+        taken: dict[str, list[float]] = {
+            name: [] for name in ("plain", "exclude", "allow", "exclude shared", "allow shared")
+        }
+        for low in range(0, size * rounds, size):
+            part = [records[(low + at) % len(records)] for at in range(size)]
+            best = [[choice.value for choice in one.choices] for one in predictor.predict(part, K, evidence=False)]
+            drawn = [[value for value in own if random.random() < 0.5] for own in best]
+            given: dict[str, list[tuple[list[str], list[str] | None]]] = {
+                "plain": [([], None)] * size,
+                "exclude": [([*own, *some(80)], None) for own in drawn],
+                "allow": [([], [*own, *some(500)]) for own in drawn],
+                "exclude shared": [(shared, None)] * size,
+                "allow shared": [([], shared)] * size,
+            }
+            for name in random.permutation(list(given)).tolist():
+                lists = json.loads(json.dumps(given[name]))
                 cpu = time.thread_time()
-                permitted = [lists and Permitted.of(*one, predictor.vocabulary) for one in lists or given]
+                permitted = [predictor.lists.of(*one, predictor.vocabulary) for one in lists]
                 told = predict_each(predictor, part, permitted, K, evidence=False)
-                taken.append(time.thread_time() - cpu)
-            ratios[kind].append(taken[1] / taken[0])
-            for answer, (exclude, allow) in zip(told, given, strict=True):
-                chosen = {choice.value for choice in answer.choices}
-                forbidden += bool(chosen & {*exclude}) or (allow is not None and not chosen <= {*allow})
-                short += len(chosen) < K
-    cost = {kind: round(float(np.median(own)), 3) for kind, own in ratios.items()}
-    asked = 2 * BATCH * len(ratios["allow"])
-    return {"requests": asked, "forbidden": int(forbidden), "fewer_than_k": short, "cpu_ratio": cost}
+                taken[name].append(time.thread_time() - cpu)
+                for answer, (exclude, allow) in zip(told, lists, strict=True):
+                    chosen = {choice.value for choice in answer.choices}
+                    forbidden += bool(chosen & {*exclude}) or (allow is not None and not chosen <= {*allow})
+                    short += len(chosen) < K
+                    asked += name != "plain"
+        plain = np.array(taken.pop("plain"))
+        found["one at a time" if size == 1 else f"{size} together"] = {
+            name: {
+                **{f"p{part}": round(float(np.percentile(own / plain, part)), 3) for part in (50, 95)},
+                "of_medians": round(float(np.median(own) / np.median(plain)), 3),
+                "of_p95": round(float(np.percentile(own, 95) / np.percentile(plain, 95)), 3),
+            }
+            for name, own in taken.items()
+        }
+    return {"requests": asked, "forbidden": int(forbidden), "fewer_than_k": int(short), "cpu_ratio": found}
+
+
+def totals(predictor: NextPredictor, records: list[History]) -> dict[str, float]:
+    """By how much the logarithm of the total over the catalogue is off, with all candidates and with few."""
+    index, histories = predictor.index, Histories.of(records, predictor.vocabulary)
+    assert index is not None
+    off: dict[str, list[float]] = {"all": [], "brief": []}
+    for low in range(0, len(histories), 32):
+        part = histories.select(np.arange(low, min(low + 32, len(histories))))
+        exact = score_histories(predictor, part, part).totals
+        for name, lists in (("all", [None] * len(part)), ("brief", None)):
+            off[name] += (score_nearest(predictor, index, K, part, part, lists).totals - exact).abs().tolist()
+    return {name: round(float(np.mean(own)), 4) for name, own in off.items()}
 
 
 def service(folder: Path, asked: list[tuple[History, str]], workers: int, args: argparse.Namespace) -> dict[str, Any]:
@@ -212,6 +242,8 @@ def run(items: int, args: argparse.Namespace, place: Path) -> dict[str, Any]:
     print(json.dumps(found), flush=True)
     found["lists"] = with_lists(predictor, [record for record, _ in asked])
     print(json.dumps(found["lists"]), flush=True)
+    found["total_off"] = totals(predictor, [record for record, _ in asked[:512]])
+    print(json.dumps(found["total_off"]), flush=True)
     del predictor
     found["service"] = []
     for workers in args.workers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,21 @@ def test_by_hand() -> None:
     assert ("a" in vocabulary, "c" in vocabulary) == (True, False)
     assert vocabulary.add(["c", "a", "d", "c"]) == 2
     assert [vocabulary.id(value) for value in "bacd"] == [2, 3, 4, 5]
+
+
+@given(TEXTS, TEXTS, st.sets(st.text(max_size=4)), st.booleans())
+def test_those_of_some_values_that_are_known_are_found_by_hash_as_one_by_one(
+    values: list[str], later: list[str], asked: set[str], hashed: bool
+) -> None:
+    vocabulary = Vocabulary(values)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ensue.vocabulary.MANY", 0 if hashed else 256)
+        patch.setattr("ensue.vocabulary.LARGE", 0)
+        for more in ((), later):
+            vocabulary.add(more)
+            found = vocabulary.known(asked)
+            assert found.dtype == np.int64
+            assert found.tolist() == sorted(vocabulary.id(value) for value in asked if value in vocabulary)
 
 
 def test_empty() -> None:

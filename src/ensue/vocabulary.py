@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import repeat
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,8 @@ import numpy.typing as npt
 PADDING = 0
 UNKNOWN = 1
 FIRST = 2
+MANY, LARGE = 256, 2**16
+"""So many values are looked up among so many by their hashes: each look-up in a large table waits for memory thrice."""
 
 
 class Vocabulary:
@@ -21,6 +24,7 @@ class Vocabulary:
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values: list[str] = []
         self._ids: dict[str, int] = {}
+        self._table: _Hashes | None = None
         self.add(values)
 
     def __len__(self) -> int:
@@ -55,8 +59,59 @@ class Vocabulary:
 
     def ids(self, values: Iterable[str]) -> npt.NDArray[np.int32]:
         """Ids of many values, ``UNKNOWN`` where a value never arrived."""
-        return np.fromiter((self._ids.get(v, UNKNOWN) for v in values), np.int32)
+        return np.fromiter(map(self._ids.get, values, repeat(UNKNOWN)), np.int32)
+
+    def known(self, values: Collection[str]) -> npt.NDArray[np.int64]:
+        """The ids of those of some distinct values that ever arrived, rising.
+
+        Of many values hashes of 64 bits are compared: that one is mistaken for another of a million has a chance of
+        one in 10^13.
+        """
+        if len(values) < MANY or len(self._values) < LARGE:
+            ids = self.ids(values)
+            return np.sort(ids[ids >= FIRST]).astype(np.int64)
+        if self._table is None or len(self._table) < 0.9 * len(self._values):
+            self._table = _Hashes(self._values)
+        found, missing = self._table.look_up(values)
+        if len(self._table) < len(self._values):  # some arrived after it was made
+            late = self.ids(value for value, at in zip(values, missing.tolist(), strict=True) if at)
+            found = np.concatenate([found, late[late >= FIRST]])
+        return np.sort(found).astype(np.int64)
 
     def value(self, id: int) -> str:
         """The value with this id (2 or more)."""
         return self._values[id - FIRST]
+
+
+class _Hashes:
+    """The ids of many values by their hashes, which are spread evenly: of as many buckets as values each holds few."""
+
+    def __init__(self, values: Sequence[str]) -> None:
+        hashes = self._hash(values)
+        order = np.argsort(hashes)
+        self._shift = np.uint64(64 - len(values).bit_length())
+        self._hashes, self._ids = hashes[order], (order + FIRST).astype(np.int32)
+        bounds = np.arange((1 << len(values).bit_length()) + 1, dtype=np.uint64)
+        self._starts = np.searchsorted(self._hashes >> self._shift, bounds).astype(np.int32)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def look_up(self, values: Collection[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+        """The ids of those that it holds, and (values,) which it lacks."""
+        wanted, found = self._hash(values), np.zeros(len(values), np.int32)
+        bucket = (wanted >> self._shift).astype(np.int64)
+        place, end = self._starts[bucket], self._starts[bucket + 1]
+        live = np.flatnonzero(place < end)
+        while len(live):  # the next one of each bucket that is not done
+            at = place[live]
+            right = self._hashes[at] == wanted[live]
+            found[live[right]] = self._ids[at[right]]
+            live = live[~right]
+            place[live] += 1
+            live = live[place[live] < end[live]]
+        return found[found > 0], found == 0
+
+    @staticmethod
+    def _hash(values: Collection[str]) -> npt.NDArray[np.uint64]:
+        return np.fromiter(map(hash, values), np.int64, len(values)).view(np.uint64)

@@ -18,7 +18,7 @@ from ensue.records import History
 from ensue.refresh import refresh
 from ensue.refresh.trial import Slice
 from ensue.store import tensors
-from ensue.tasks.next import indexing, item_index, nearest, train
+from ensue.tasks.next import indexing, item_index, nearest, permitted, train
 from ensue.tasks.next.batch import Product
 from ensue.tasks.next.infer import predict_each
 from ensue.tasks.next.item_index import ItemIndex, make_index
@@ -147,7 +147,8 @@ def test_few_candidates_hold_nearly_all_that_is_best(few: NextPredictor) -> None
 def test_a_forbidden_value_is_never_let_through_and_k_answers_come(
     few: NextPredictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nearest, "FEW", 15)
+    for module in (nearest, permitted):
+        monkeypatch.setattr(module, "FEW", 15)
     random, values = np.random.default_rng(4), [f"v{at}" for at in range(ITEMS)]
     asked = sessions(300, 6)
     lists: list[Permitted | None] = []
@@ -169,6 +170,32 @@ def test_a_forbidden_value_is_never_let_through_and_k_answers_come(
             shared.append(len(set(chosen) & {choice.value for choice in other.choices}) / len(chosen))
         assert [choice.score for choice in answer.choices] == sorted((c.score for c in answer.choices), reverse=True)
     assert np.mean(shared) > 0.93
+
+
+def test_of_ten_thousand_requests_with_lists_none_is_told_what_it_forbids(
+    few: NextPredictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lists of all sizes, together with others and alone, some of them the same, some with values nobody knows."""
+    for module in (nearest, permitted):
+        monkeypatch.setattr(module, "FEW", 30)
+    monkeypatch.setattr(permitted, "WORTH", 4)
+    random, values = np.random.default_rng(5), [*(f"v{at}" for at in range(ITEMS)), *(f"new {at}" for at in range(20))]
+    asked = [*sessions(40, 6), History(()), History(("new 1", "v3", "new 2"))]
+
+    def some(sizes: list[int]) -> list[str]:
+        return [values[at] for at in random.permutation(len(values))[: random.choice(sizes)].tolist()]
+
+    requests = 0
+    while requests < 10_000:
+        pairs = [(some([0, 1, 30, 400]), some([5, 60, 380]) if random.random() < 0.7 else None) for _ in range(20)]
+        drawn = [pairs[at] for at in random.integers(0, len(pairs), 100).tolist()]
+        lists = [few.lists.of(exclude, allow, few.vocabulary) for exclude, allow in drawn]
+        records = [asked[at] for at in random.integers(0, len(asked), len(drawn)).tolist()]
+        for (exclude, allow), answer in zip(drawn, predict_each(few, records, lists, 5, evidence=False), strict=True):
+            chosen = {choice.value for choice in answer.choices}
+            assert not chosen & {*exclude} and (allow is None or chosen <= {*allow})
+        requests += len(drawn)
+    assert 1 < len(few.lists._lists) <= permitted.KEPT
 
 
 def test_lists_of_one_request_hold_for_values_that_only_a_history_knows(few: NextPredictor) -> None:

@@ -25,7 +25,6 @@ from ensue.serve.tasks.plain import PlainService
 from ensue.tasks.next.indexing import indexes
 from ensue.tasks.next.infer import predict_each
 from ensue.tasks.next.item_index import IndexFacts, ItemIndex
-from ensue.tasks.next.permitted import Permitted
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.true_edges import compare, true_pairs
 
@@ -90,7 +89,7 @@ class NextService(PlainService[NextPredictor, Asked]):
         if kind.verb == "explain":
             return [found.to_json() for found in predictor.explain(records, kind.k)]
         asked = [(question.exclude, question.allow) for question in questions]
-        lists = {one: Permitted.of(*one, predictor.vocabulary) for one in set(asked)}
+        lists = {one: predictor.lists.of(*one, predictor.vocabulary) for one in set(asked)}
         found = predict_each(predictor, records, [lists[one] for one in asked], kind.k, evidence=kind.evidence)
         return [answer.to_json() for answer in found]
 

@@ -47,9 +47,7 @@ class Scored:
         """(histories, k) scores of some ids of each history."""
         raise NotImplementedError
 
-    def best(
-        self, k: int, lists: Sequence[Permitted | None], records: Sequence[History], own: OwnUnknown | None
-    ) -> tuple[Tensor, Tensor]:
+    def best(self, k: int, lists: Lists, records: Sequence[History], own: OwnUnknown | None) -> tuple[Tensor, Tensor]:
         """The ``k`` highest permitted scores of each history and their columns; what is ruled out is at -inf.
 
         Args:
@@ -89,9 +87,7 @@ class ScoredBatch(Scored):
         """As they stand."""
         return self.scores.gather(1, columns)
 
-    def best(
-        self, k: int, lists: Sequence[Permitted | None], records: Sequence[History], own: OwnUnknown | None
-    ) -> tuple[Tensor, Tensor]:
+    def best(self, k: int, lists: Lists, records: Sequence[History], own: OwnUnknown | None) -> tuple[Tensor, Tensor]:
         """Of all of them."""
         return best_of_all(self.scores, k, lists, records, own)
 
@@ -111,8 +107,12 @@ def log_totals(scores: Tensor) -> Tensor:
     return totals
 
 
-ScoreFunction = Callable[[Histories, Histories], Scored]
-"""What comes after the first histories, the values of the second ruled out where the data never repeats."""
+Lists = Sequence[Permitted | None]
+"""What each of some histories may be answered with, ``None`` for anything."""
+ScoreFunction = Callable[[Histories, Histories, Lists | None], Scored]
+"""What comes after the first histories, the values of the second ruled out where the data never repeats.
+
+The third says what answers will be asked for; ``None`` if none are, but scores of some ids."""
 
 
 class EncodedRecords(NamedTuple):
@@ -146,7 +146,7 @@ def answers(
     score: ScoreFunction,
     k: int,
     repeats: RepeatShares | None = None,
-    lists: Sequence[Permitted | None] = (),
+    lists: Lists = (),
     *,
     evidence: bool,
 ) -> Iterator[Answer]:
@@ -157,8 +157,9 @@ def answers(
     """
     histories, positions, unknown = encode_records(records, vocabulary)
     own = of_records(records, unknown, repeats) if repeats is not None and unknown.any() else None
-    scored = _with_own(score(histories, histories), own)
-    shown, best = scored.best(k, lists or [None] * len(records), records, own)
+    lists = lists or [None] * len(records)
+    scored = _with_own(score(histories, histories, lists), own)
+    shown, best = scored.best(k, lists, records, own)
     shares = scored.shares(best).masked_fill(shown == -torch.inf, 0.0)
     tests = _deletions(histories, scored, score, best, own) if evidence else [[] for _ in records]
     for row, record in enumerate(records):
@@ -203,7 +204,7 @@ def _deletions(
     repeated = histories.select(rows)
     keep = np.ones(len(repeated.ids), np.bool_)
     keep[repeated.offsets[:-1] + events] = False
-    without = _with_own(score(repeated.keep(keep), repeated), own and own.of_rows(rows)).shares(choices[rows])
+    without = _with_own(score(repeated.keep(keep), repeated, None), own and own.of_rows(rows)).shares(choices[rows])
     lost = scored.shares(choices)[rows] - without
     for row, event, share, losses in zip(rows.tolist(), events.tolist(), shares, lost.tolist(), strict=True):
         deletions[row].append(_Deletion(event, share, losses))

@@ -15,7 +15,7 @@ from ensue.data.histories import Histories, Index, offsets_of, ranges
 from ensue.metrics import Floats
 from ensue.records import History
 from ensue.settings import require_k
-from ensue.tasks.next.attributions import TESTED, Scored, ScoredBatch, answers, log_totals
+from ensue.tasks.next.attributions import TESTED, Lists, Scored, ScoredBatch, answers, log_totals
 from ensue.tasks.next.batch import Output, Product
 from ensue.tasks.next.dataset import Windows, draw_negatives, hide_seen
 from ensue.tasks.next.item_index import ItemIndex
@@ -44,7 +44,7 @@ def predict(
     allow: Collection[str] | None = None,
 ) -> list[Answer]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.predict`."""
-    permitted = Permitted.of(exclude, allow, state.vocabulary)
+    permitted = state.lists.of(exclude, allow, state.vocabulary)
     return predict_each(state, records, [permitted] * len(records), k, evidence=evidence)
 
 
@@ -185,7 +185,7 @@ def _unknown_ranks(
         times = known.times[chosen] if known.timed else known.times
         offsets = offsets_of((stops - starts)[part])
         past = Histories(known.ids[chosen], offsets, known.vocabulary, times)
-        scored = score_histories(state, past, past, module)
+        scored = score_histories(state, past, past, module=module)
         own_score = (scored.totals.double() + odds[part]).float()
         column = torch.full((len(own_score),), scored.scores.shape[1])
         shown = torch.cat([scored.scores, own_score[:, None]], dim=1)
@@ -199,7 +199,7 @@ def _unknown_ranks(
 
 
 def score_histories(
-    state: NextState, histories: Histories, seen: Histories, module: Model | None = None
+    state: NextState, histories: Histories, seen: Histories, lists: Lists | None = None, module: Model | None = None
 ) -> ScoredBatch:
     """A :data:`ensue.tasks.next.attributions.ScoreFunction`; a history without events gets plain popularity.
 
@@ -223,7 +223,9 @@ def score_histories(
     return ScoredBatch(totals=totals, weights=weights, rows=rows.tolist(), lengths=lengths.tolist(), scores=table)
 
 
-def score_nearest(state: NextState, index: ItemIndex, k: int, histories: Histories, seen: Histories) -> Scored:
+def score_nearest(
+    state: NextState, index: ItemIndex, k: int, histories: Histories, seen: Histories, lists: Lists | None
+) -> Scored:
     """As :func:`score_histories`, by an index: the largest scores for ``k`` choices, and others when they are asked."""
     filled = np.flatnonzero(histories.lengths)
     if not len(filled):
@@ -234,7 +236,8 @@ def score_nearest(state: NextState, index: ItemIndex, k: int, histories: Histori
     hidden = torch.zeros(len(seen), 0, dtype=torch.int64) if state.metadata.repeats else _padded(seen)
     product = multiplied(state, windows, np.arange(len(filled)))
     sides = Sides(product=product, rows=rows, counts=state.counting["popularity"].totals, seen=hidden)
-    return nearest(index, sides, k, product.weights, lengths.tolist())
+    brief = torch.tensor([lists is None or bool(one and one.narrow) for one in lists or rows.tolist()])
+    return nearest(index, sides, k, product.weights, lengths.tolist(), brief)
 
 
 def multiplied(state: NextState, windows: Windows, index: Index) -> Product:

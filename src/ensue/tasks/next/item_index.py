@@ -45,6 +45,7 @@ BLOCK = 2**16
 
 Vectors = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
+Bits = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,21 +100,21 @@ class ItemIndex:
         """What is kept is made anew: something was learned."""
         self._sampled = None
 
-    def search(self, product: Product, k: int, permitted: Tensor | None = None) -> Tensor:
+    def search(self, product: Product, k: int, *, probed: int | None = None, bits: Bits | None = None) -> Tensor:
         """(targets, k) ids of large products, padding where fewer were found.
 
         Args:
             product: its queries.
             k: how many.
-            permitted: (ids,) which ids may be found, of all lists then; any unless given.
+            probed: how many lists are looked through, as many as were found to be needed unless given.
+            bits: which values may be found, eight a byte, of all lists then; any unless given.
         """
         faiss = import_faiss()
-        nprobe, sel = self.facts.probed, None
-        if permitted is not None:
-            bits = np.packbits(permitted[FIRST : FIRST + self.facts.items].numpy(), bitorder="little")
-            nprobe, sel = self.facts.lists, faiss.IDSelectorBitmap(self.facts.items, faiss.swig_ptr(bits))
+        given: dict[str, Any] = {"nprobe": probed or self.facts.probed}
+        if bits is not None:
+            given = {"nprobe": self.facts.lists, "sel": faiss.IDSelectorBitmap(len(bits), faiss.swig_ptr(bits))}
         faiss.omp_set_num_threads(torch.get_num_threads())  # of this thread
-        _, rows = self._index.search(_queries(product), k, params=faiss.SearchParametersIVF(nprobe=nprobe, sel=sel))
+        _, rows = self._index.search(_queries(product), k, params=faiss.SearchParametersIVF(**given))
         return torch.from_numpy(np.where(rows >= 0, rows + FIRST, PADDING))
 
     def to_bytes(self) -> bytes:

@@ -1,12 +1,14 @@
 """Answers by an index: candidates of each history, their exact scores, and an estimate of the rest of the catalogue.
 
 Candidates are what the index finds, what a model adds something to, what came lately in a stream, and values that came
-after the index was made. A request's lists hold at every step: a candidate that is not permitted is none, and where
-that leaves few, the index is searched again among what is permitted alone, or all of that is scored.
+after the index was made. Of a request with lists the candidates are looked through from the best on, each by its value,
+until enough are permitted. Where that takes too long, the index is searched among what is permitted alone; what a short
+list allows is all scored, and the index then serves the total alone.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
@@ -20,11 +22,12 @@ from ensue.tasks.next.attributions import Scored
 from ensue.tasks.next.batch import Product
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.own_unknown import OwnUnknown
-from ensue.tasks.next.permitted import Permitted
+from ensue.tasks.next.permitted import FEW, Permitted, by_list
 from ensue.vocabulary import FIRST, PADDING
 
-FEW = 4096
-"""So many permitted values are all scored: to search takes longer."""
+BRIEF = 8
+"""For the total alone half the candidates of one in so many lists will do. At a million values the logarithm is off by
+.031 then, and by .026 with all (``benchmarks/serving_at_size.py``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,16 +59,19 @@ class Sides:
 
     @torch.no_grad()
     def score(self, ids: Tensor) -> Tensor:
-        """(histories, k) scores of (histories, k) ids; -inf for padding, for unknown, and for what was seen."""
+        """(histories, k) scores of (histories, k) ids, or of (k,) the same for all.
+
+        They are -inf for padding, for unknown, and for what was seen.
+        """
         filled = self.rows >= 0
         if bool(filled.all()):
             scores = self._products(ids)
         else:
-            scores = self.popular(ids)
-            scores[filled] = self._products(ids[filled])
+            scores = self.popular(ids).expand(len(filled), -1).clone()
+            scores[filled] = self._products(ids if ids.dim() == 1 else ids[filled])
         hidden = ids < FIRST
         if self.seen.shape[1]:
-            hidden = hidden | (ids[:, :, None] == self.seen[:, None]).any(2)
+            hidden = hidden | (ids[..., None] == self.seen[:, None]).any(2)
         return scores.masked_fill(hidden, -torch.inf)
 
     def of(self, rows: Tensor) -> Sides:
@@ -100,12 +106,15 @@ class Sides:
 
     def _products(self, ids: Tensor) -> Tensor:
         product = self.product
-        scores = (product.rows(ids) @ product.queries[:, :, None])[..., 0]
+        if ids.dim() == 1:
+            scores = product.queries @ product.rows(ids).T
+        else:
+            scores = (product.rows(ids) @ product.queries[:, :, None])[..., 0]
         if product.bias is not None:
             scores = scores + product.bias[ids]
         if product.cells is not None and len(product.cells[0]):
             cells, added = product.cells
-            wanted = torch.arange(len(ids))[:, None] * self.num_ids + ids
+            wanted = torch.arange(len(scores))[:, None] * self.num_ids + ids
             place = torch.searchsorted(cells, wanted).clamp(max=len(cells) - 1)
             scores = scores + torch.where(cells[place] == wanted, added[place], 0.0)
         return self._mixed(scores, ids)
@@ -159,68 +168,95 @@ class NearestBatch(Scored):
     ) -> tuple[Tensor, Tensor]:
         """Of the candidates that each list permits."""
         ids, scores = self.ids, self.scores
-        if any(lists):
-            ids, scores = self._permitted(lists, records, own, k)
-        high, place = scores.topk(min(k, scores.shape[1]), dim=1)
-        return high, ids.gather(1, place)
+        if not any(lists):
+            high, place = scores.topk(min(k, scores.shape[1]), dim=1)
+            return high, ids.gather(1, place)
+        if any(one and one.few is not None for one in lists):
+            ids, scores = self._with_few(lists)
+        depth = max(2 * k, self.index.facts.candidates // 2)
+        high, place = scores.topk(min(depth, scores.shape[1]), dim=1)
+        columns = ids.gather(1, place)
+        found = [self._first(k, high[row], columns[row], lists[row], records, own, row) for row in range(len(ids))]
+        short = [one if one and one.few is None and len(found[row][0]) < k else None for row, one in enumerate(lists)]
+        for rows, one in by_list(short):
+            if one:
+                more, theirs = self._searched(self.sides.of(rows), one, k)
+                for at, row in enumerate(rows.tolist()):
+                    among = more[at].masked_fill(torch.isin(more[at], ids[row]), PADDING)
+                    joined = torch.cat([theirs[at].masked_fill(among == PADDING, -torch.inf), scores[row]]).sort(
+                        descending=True
+                    )
+                    names = torch.cat([among, ids[row]])[joined.indices]
+                    found[row] = self._first(k, joined.values, names, one, records, own, row)
+        width = max(len(some) for some, _ in found)
+        high, columns = scores.new_full((len(ids), width), -torch.inf), torch.zeros(len(ids), width, dtype=torch.int64)
+        for row, (some, names) in enumerate(found):
+            high[row, : len(some)], columns[row, : len(some)] = some, names
+        return high, columns
 
-    def _permitted(
-        self, lists: Sequence[Permitted | None], records: Sequence[History], own: OwnUnknown | None, k: int
+    def _first(
+        self,
+        k: int,
+        high: Tensor,
+        columns: Tensor,
+        one: Permitted | None,
+        records: Sequence[History],
+        own: OwnUnknown | None,
+        row: int,
     ) -> tuple[Tensor, Tensor]:
-        """Candidates and their scores, -inf for those that a list does not permit; of all histories at once."""
-        num_ids, width = self.sides.num_ids, self.ids.shape[1] - (0 if own is None else own.odds.shape[1])
-        num = min(max(2 * k, self.index.facts.candidates), num_ids)
-        ids, scores = self.ids[:, :width], self.scores[:, :width]
-        given = [(row, one) for row, one in enumerate(lists) if one is not None]
-        scores = scores.masked_fill(_among(ids, [(row, one.out) for row, one in given], num_ids), -torch.inf)
-        allowed = [(row, one.inside) for row, one in given if one.inside is not None]
-        if allowed:
-            rows = torch.tensor([row for row, _ in allowed])
-            others = torch.zeros_like(ids, dtype=torch.bool)
-            others[rows] = ~_among(ids, allowed, num_ids)[rows]
-            scores = scores.masked_fill(others, -torch.inf)
-        enough = ((scores > -torch.inf).sum(1) >= max(k, self.index.facts.candidates // 2)).tolist()
-        more: dict[int, Tensor] = {}
-        for row, one in given:
-            if one.inside is not None and len(one.inside) <= FEW:
-                more[row] = one.inside
-                scores[row] = -torch.inf  # all that is permitted is among the others
-            elif not enough[row]:
-                found = self._searched(self.sides.of(torch.tensor([row])), one, num, num_ids)[0]
-                more[row] = found.masked_fill(torch.isin(found, ids[row]), PADDING)
-        if more and (longest := max(map(len, more.values()))):
-            extra = torch.zeros(len(ids), longest, dtype=torch.int64)
-            for row, some in more.items():
-                extra[row, : len(some)] = some
-            rows = torch.tensor([*more])
-            scored = scores.new_full(extra.shape, -torch.inf)
-            scored[rows] = (self.sides if len(rows) == len(ids) else self.sides.of(rows)).score(extra[rows])
-            ids, scores = torch.cat([extra, ids], 1), torch.cat([scored, scores], 1)
-        if own is None:
-            return ids, scores
-        theirs = self.scores[:, width:].clone()
-        for row, one in given:
-            hidden = one.hidden([records[row]], own.of_rows(np.array([row])))[0]
-            theirs[row] = theirs[row].masked_fill(hidden, -torch.inf)
-        return torch.cat([ids, self.ids[:, width:]], 1), torch.cat([scores, theirs], 1)
+        """The first ``k`` of a row's falling scores that its list permits, and their columns."""
+        if one is None:
+            return high[:k], columns[:k]
+        num_ids, places = self.sides.num_ids, list[int]()
+        for place, (score, column) in enumerate(zip(high.tolist(), columns.tolist(), strict=True)):
+            if score == -math.inf or len(places) == k:
+                break
+            if column < num_ids:
+                value = one.vocabulary.value(column)
+            else:
+                assert own is not None
+                value = records[row].values[own.places[row, column - num_ids]]
+            if value in one:
+                places.append(place)
+        return high[places], columns[places]
 
-    def _searched(self, sides: Sides, one: Permitted, num: int, num_ids: int) -> Tensor:
-        """(histories, num) ids of large scores among those that a list permits."""
-        permitted = torch.ones(num_ids, dtype=torch.bool)
-        if one.inside is not None:
-            permitted = torch.zeros(num_ids, dtype=torch.bool)
-            permitted[one.inside] = True
-        permitted[one.out] = False
-        permitted[:FIRST] = False
-        if int(permitted.sum()) <= FEW:
-            every = permitted.nonzero()[:, 0].expand(len(sides.rows), -1)
-            high, place = sides.score(every).topk(min(num, every.shape[1]), dim=1)
-            return torch.nn.functional.pad(every.gather(1, place), (0, num - high.shape[1]), value=PADDING)
-        return _candidates(self.index, sides, num, permitted)
+    def _with_few(self, lists: Sequence[Permitted | None]) -> tuple[Tensor, Tensor]:
+        """Candidates and scores, where of a short list all that it permits take the place of what was found."""
+        few = {row: one.few for row, one in enumerate(lists) if one and one.few is not None}
+        rows, longest = torch.tensor([*few]), max(map(len, few.values()))
+        sides = self.sides if len(rows) == len(lists) else self.sides.of(rows)
+        extra = torch.zeros(len(lists), longest, dtype=torch.int64)
+        for row, some in few.items():
+            extra[row, : len(some)] = some
+        scored = torch.full(extra.shape, -torch.inf)
+        if len(set(map(id, few.values()))) == 1:
+            scored[rows] = sides.score(extra[rows[0]])
+        else:
+            size = max(1, 8 * FEW // max(longest, 1))  # bounds memory
+            for low in range(0, len(rows), size):
+                part = torch.arange(low, min(low + size, len(rows)))
+                scored[rows[part]] = (sides if len(part) == len(rows) else sides.of(part)).score(extra[rows[part]])
+        width = self.ids.shape[1] - (0 if self.own is None else self.own.odds.shape[1])
+        scores = self.scores.clone()
+        scores[rows, :width] = -torch.inf
+        return torch.cat([extra, self.ids], 1), torch.cat([scored, scores], 1)
+
+    def _searched(self, sides: Sides, one: Permitted, k: int) -> tuple[Tensor, Tensor]:
+        """(histories, num) ids of large scores among those that a list permits, and these scores."""
+        num = min(max(2 * k, self.index.facts.candidates), sides.num_ids)
+        if np.bitwise_count(one.bits).sum() <= FEW:
+            return one.every.expand(len(sides.rows), -1), sides.score(one.every)
+        found = _candidates(self.index, sides, num, one)
+        return found, sides.score(found)
 
 
 def nearest(
-    index: ItemIndex, sides: Sides, k: int, weights: tuple[Tensor, ...], lengths: Sequence[int]
+    index: ItemIndex,
+    sides: Sides,
+    k: int,
+    weights: tuple[Tensor, ...],
+    lengths: Sequence[int],
+    brief: Tensor | None = None,
 ) -> NearestBatch:
     """The candidates of some histories, scored.
 
@@ -230,9 +266,10 @@ def nearest(
         k: choices that are asked for.
         weights: as in :class:`ensue.tasks.next.attributions.Scored`.
         lengths: as there.
+        brief: (histories,) of which the best are not wanted, or not of all values: of which the total is.
     """
     num = min(max(2 * k, index.facts.candidates), sides.num_ids)
-    ids = _joined([_candidates(index, sides, num), *_others(index, sides, num)])
+    ids = _joined([_candidates(index, sides, num, brief=brief), *_others(index, sides, num)])
     scores = sides.score(ids)
     totals = log_totals(index, sides, ids, scores)
     if sides.product.lately is not None:
@@ -268,13 +305,33 @@ def rest_of(index: ItemIndex, sides: Sides, ids: Tensor) -> tuple[Tensor, Tensor
     return tail, others / (tail > -torch.inf).sum(1).clamp(min=1)
 
 
-def _candidates(index: ItemIndex, sides: Sides, num: int, permitted: Tensor | None = None) -> Tensor:
-    """(histories, num) ids that the index finds; of histories without events the most popular."""
+def _candidates(
+    index: ItemIndex, sides: Sides, num: int, one: Permitted | None = None, brief: Tensor | None = None
+) -> Tensor:
+    """(histories, num) ids that the index finds; of histories without events the most popular.
+
+    Args:
+        index: of the model.
+        sides: of the histories.
+        num: how many.
+        one: a list that holds for all of them.
+        brief: (histories,) of which only the total is wanted.
+    """
     found, filled = torch.zeros(len(sides.rows), num, dtype=torch.int64), sides.rows >= 0
-    if bool(filled.any()):
-        found[filled] = index.search(sides.product, num, permitted)
+    short = torch.zeros_like(filled) if brief is None else brief & filled
+    queries, bits = sides.product.queries, None if one is None else one.bits
+    for rows, size, probed in (
+        (filled & ~short, num, None),
+        (short, max(1, num // 2), max(1, index.facts.probed // BRIEF)),
+    ):
+        if bool(rows.any()):
+            asked = sides.product._replace(queries=queries if bool(rows.all()) else queries[sides.rows[rows]])
+            found[rows, :size] = index.search(asked, size, probed=probed, bits=bits)
     if not bool(filled.all()):
-        counts = sides.counts if permitted is None else sides.counts.masked_fill(~permitted, 0)
+        counts = sides.counts
+        if one is not None:
+            every = one.every
+            counts = torch.zeros_like(counts).index_copy(0, every, counts[every])
         high, place = counts.topk(num)
         found[~filled] = torch.where(high > 0, place, PADDING)
     return found
@@ -301,15 +358,6 @@ def _others(index: ItemIndex, sides: Sides, num: int) -> Iterator[Tensor]:
     if product.lately is not None:
         high, place = product.lately[0].topk(num)
         yield place[high > -torch.inf].expand(len(sides.rows), -1)
-
-
-def _among(ids: Tensor, lists: Sequence[tuple[int, Tensor]], num_ids: int) -> Tensor:
-    """(histories, candidates) whether each id is in the list of its row."""
-    keys = torch.cat([torch.empty(0, dtype=torch.int64), *(row * num_ids + one for row, one in lists)]).sort().values
-    if not len(keys):
-        return torch.zeros_like(ids, dtype=torch.bool)
-    wanted = torch.arange(len(ids))[:, None] * num_ids + ids
-    return keys[torch.searchsorted(keys, wanted).clamp(max=len(keys) - 1)] == wanted
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple, Self
+from dataclasses import dataclass, field
+from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -13,34 +17,85 @@ from ensue.records import History
 from ensue.tasks.next.own_unknown import OwnUnknown
 from ensue.vocabulary import FIRST, Vocabulary
 
+FEW = 8192
+"""So many permitted values are all scored: to search takes longer."""
+NARROW = 20
+"""An allow list of fewer than one in so many values: what is best of all is hardly ever on it."""
+KEPT, KEPT_VALUES, WORTH = 64, 2**20, 256
+"""Lists that are kept, how many values they have together at most, and each at least."""
 
-class Permitted(NamedTuple):
+
+@dataclass(frozen=True, eq=False)
+class Permitted:
     """The lists of one request.
 
     Attributes:
         excluded: values that are no answer.
         allowed: the only ones that are, if given.
-        out: (ids,) of the first that the model knows.
-        inside: (ids,) of the second that it knows, without the first.
+        vocabulary: of the model.
     """
 
     excluded: frozenset[str]
     allowed: frozenset[str] | None
-    out: Tensor
-    inside: Tensor | None
+    vocabulary: Vocabulary = field(repr=False)
 
     @classmethod
-    def of(cls, exclude: Collection[str], allow: Collection[str] | None, vocabulary: Vocabulary) -> Self | None:
+    def of(cls, exclude: Collection[str], allow: Collection[str] | None, vocabulary: Vocabulary) -> Permitted | None:
         """The lists in ids; ``None`` where everything is permitted."""
         if not exclude and allow is None:
             return None
-        excluded, allowed = frozenset(exclude), None if allow is None else frozenset(allow)
-        inside = None if allowed is None else _known(allowed - excluded, vocabulary)
-        return cls(excluded, allowed, _known(excluded, vocabulary), inside)
+        return cls(frozenset(exclude), None if allow is None else frozenset(allow), vocabulary)
 
     def __contains__(self, value: object) -> bool:
         """Whether a value may be an answer."""
         return value not in self.excluded and (self.allowed is None or value in self.allowed)
+
+    def __len__(self) -> int:
+        """Values on the lists."""
+        return len(self.excluded) + len(self.allowed or ())
+
+    def __bool__(self) -> bool:
+        """Whether there are lists, empty ones too."""
+        return True
+
+    @cached_property
+    def out(self) -> Tensor:
+        """(ids,) of what is excluded, as far as the model knows it; rising."""
+        return torch.from_numpy(self.vocabulary.known(self.excluded))
+
+    @cached_property
+    def inside(self) -> Tensor | None:
+        """(ids,) of what is allowed and not excluded, rising; ``None`` where all is allowed."""
+        if self.allowed is None:
+            return None
+        return torch.from_numpy(self.vocabulary.known(self.allowed - self.excluded))
+
+    @property
+    def few(self) -> Tensor | None:
+        """(ids,) all that is permitted, where that is a short list."""
+        return self.inside if self.allowed is not None and len(self.allowed) <= FEW else None
+
+    @property
+    def narrow(self) -> bool:
+        """Whether so little is allowed that the best of the whole catalogue are no use."""
+        return self.allowed is not None and NARROW * len(self.allowed) <= max(len(self.vocabulary), NARROW * FEW)
+
+    @cached_property
+    def bits(self) -> npt.NDArray[np.uint8]:
+        """Which values are permitted, by their ids from ``FIRST`` on: eight a byte, the first lowest."""
+        permitted = np.ones(len(self.vocabulary), np.bool_)
+        if self.inside is None:
+            permitted[self.out] = False
+        else:
+            permitted[:] = False
+            permitted[self.inside] = True
+        return np.packbits(permitted[FIRST:], bitorder="little")
+
+    @property
+    def every(self) -> Tensor:
+        """(ids,) all that is permitted, rising."""
+        values = np.unpackbits(self.bits, count=len(self.vocabulary) - FIRST, bitorder="little")
+        return torch.from_numpy(values.nonzero()[0] + FIRST)
 
     def best(self, scores: Tensor, k: int, records: Sequence[History], own: OwnUnknown | None) -> tuple[Tensor, Tensor]:
         """The ``k`` highest permitted scores of each row and their columns; what is ruled out comes last, at -inf.
@@ -68,6 +123,30 @@ class Permitted(NamedTuple):
         for row, column in (own.places >= 0).nonzero().tolist():
             hidden[row, column] = records[row].values[own.places[row, column]] not in self
         return hidden
+
+
+class KeptLists:
+    """The longer lists that requests had lately, so that lists that come again are looked up once."""
+
+    def __init__(self) -> None:
+        self._lists: dict[tuple[int, ...], Permitted] = {}
+        self._values = 0
+        self._change = threading.Lock()
+
+    def of(self, exclude: Collection[str], allow: Collection[str] | None, vocabulary: Vocabulary) -> Permitted | None:
+        """As :meth:`Permitted.of`. Sizes and hashes of 64 bits, which no client can foresee, stand for the contents."""
+        made = Permitted.of(exclude, allow, vocabulary)
+        if made is None or len(made) < WORTH:
+            return made
+        sizes = len(made.excluded), -1 if made.allowed is None else len(made.allowed), len(vocabulary)
+        key = (*sizes, hash(made.excluded), hash(made.allowed))
+        with self._change:
+            found = self._lists.pop(key, None)
+            self._values += len(made) if found is None else 0
+            self._lists[key] = found = found or made  # the latest is the last
+            while len(self._lists) > 1 and (len(self._lists) > KEPT or self._values > KEPT_VALUES):
+                self._values -= len(self._lists.pop(next(iter(self._lists))))
+        return found
 
 
 def best_of_all(
@@ -100,8 +179,3 @@ def by_list(lists: Sequence[Permitted | None]) -> Iterator[tuple[Tensor, Permitt
         rows.setdefault(id(one), []).append(row)
     for some in rows.values():
         yield torch.tensor(some), lists[some[0]]
-
-
-def _known(values: Collection[str], vocabulary: Vocabulary) -> Tensor:
-    ids = torch.from_numpy(vocabulary.ids(sorted(values)).astype("int64"))
-    return ids[ids >= FIRST]

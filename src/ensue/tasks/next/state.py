@@ -21,6 +21,7 @@ from ensue.tasks.next.catalogue import BEST, COUNTING, MODELS
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.model import Baseline, Model
+from ensue.tasks.next.permitted import KeptLists
 from ensue.tasks.next.reservoir import Reservoir
 from ensue.tasks.state import Kept, module_of, require_trained
 from ensue.training.optimizer import LateOptimizer
@@ -87,6 +88,8 @@ class NextState:
         """A sample of past histories, which updates learn anew."""
         self.index: ItemIndex | None = None
         """Candidates for answers; ``None`` where every answer looks at the whole catalogue."""
+        self.lists = KeptLists()
+        """Of requests: what may be an answer."""
         self.new_rows: tuple[int, dict[str, Tensor]] | None = None
         """A block of ids and the rows that its new ids start from, by name of their tensor."""
 

@@ -68,6 +68,30 @@ def test_json_says_where_and_how_much(ensue: Ensue, tmp_path: Path) -> None:
     assert understood["columns"] == {"sequence": "session", "value": "item", "time": "time"}
 
 
+def test_shares_and_what_is_said_of_them(ensue: Ensue, tmp_path: Path) -> None:
+    one, other, output = tmp_path / "a.csv", tmp_path / "b.csv", tmp_path / "p"
+    one.write_text("session,item\n1,a\n1,b\n")
+    other.write_text("session,item\n2,a\n1,c\n")
+    ran = ensue("prepare", one, other, "-o", output, "--share", "1/2", "--json")
+    assert json.loads(ran.out) == {"folder": str(tmp_path / "p.shares" / "1-of-2"), "events": 2}
+    ran = ensue("prepare", one, other, "-o", output, "--merge")
+    assert (ran.code, ran.lines) == (
+        2,
+        [f"ensue: {tmp_path}/p.shares: '2/2' of all shares are not there; prepare --share 2/2"],
+    )
+    ran = ensue("prepare", one, other, "-o", output, "--share", "2/2")
+    said = "2 events; once all shares are there, the same command with --merge"
+    assert ran.lines[-1] == f"saved {tmp_path}/p.shares/2-of-2: {said}"
+    assert ensue("prepare", one, other, "-o", output, "--merge").code == 0
+    assert [record.values for record in read(output)[0].records()] == [("a", "b", "c"), ("a",)]
+    for words, said in (
+        (("--share", "3/2"), "--share: '3/2' is no share; write 2/8 for the second of eight"),
+        (("--share", "1/2", "--merge"), "--merge: puts all shares together; leave --share out"),
+    ):
+        ran = ensue("prepare", one, other, "-o", tmp_path / "q", *words)
+        assert (ran.code, ran.lines) == (2, [f"ensue: {said}"])
+
+
 def test_several_files_and_one_twice(ensue: Ensue, tmp_path: Path) -> None:
     one, other = (tmp_path / f"{name}.csv" for name in "ab")
     one.write_text("session,item\n1,a\n1,b\n")

@@ -8,18 +8,29 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import TypedDict
 
 import typer
 
 from ensue.cli import show
 from ensue.cli.options import Reading
-from ensue.data.sequences.prepare import prepare
+from ensue.data.sequences.prepare import Progress, prepare, prepare_share
+from ensue.data.sequences.shares import Share
 from ensue.data.table import ReadOptions
+from ensue.errors import SettingError
 from ensue.interruption import Interruption, signals_heard
 from ensue.lines import plural
 
 _EVERY = 10.0
 """Seconds between lines where no bar can be drawn."""
+
+
+class Opening(TypedDict):
+    """How a log is read, but for its files."""
+
+    sort: bool
+    gap: float | None
+    progress: Progress
 
 
 class _Shown:
@@ -39,16 +50,23 @@ class _Shown:
             self.latest = now
 
 
-def run(data: Sequence[Path], output: Path, reading: Reading, *, as_json: bool) -> None:
-    """Prepare a log.
+def run(data: Sequence[Path], output: Path, reading: Reading, *, share: str, merge: bool, as_json: bool) -> None:
+    """Prepare a log, or a share of it.
 
     Raises:
+        SettingError: a share that is none, or one that is to be put together too.
         Exit: a signal asked for the end.
     """
+    if share and merge:
+        raise SettingError("--merge: puts all shares together; leave --share out")
     options = ReadOptions(columns=reading.roles or {}, time_unit=reading.time_unit, **reading.opening)
+    how: Opening = {"sort": reading.sort, "gap": reading.gap, "progress": _Shown()}
     try:
         with signals_heard():
-            report, counts = prepare(data, output, options, sort=reading.sort, gap=reading.gap, progress=_Shown())
+            if share:
+                _tell_share(*prepare_share(data, output, options, Share.parse(share), **how), as_json=as_json)
+                return
+            report, counts = prepare(data, output, options, merge=merge, **how)
     except KeyboardInterrupt as stop:
         with suppress(OSError):  # the terminal has gone
             show.remark("stopped; the same command goes on from here")
@@ -59,3 +77,10 @@ def run(data: Sequence[Path], output: Path, reading: Reading, *, as_json: bool) 
         return
     size = plural(counts.sequences, "sequence")
     show.remark(f"saved {output}: {size}, {plural(counts.events, 'event')}, {plural(counts.values, 'distinct value')}")
+
+
+def _tell_share(folder: Path, events: int, *, as_json: bool) -> None:
+    if as_json:
+        show.put_json({"folder": str(folder), "events": events})
+        return
+    show.remark(f"saved {folder}: {plural(events, 'event')}; once all shares are there, the same command with --merge")

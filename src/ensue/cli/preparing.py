@@ -25,14 +25,26 @@ def prepare(
         Path, typer.Option("--output", "-o", help="the folder to write, which must not be there; give it as DATA then")
     ],
     *,
+    share: Annotated[
+        str,
+        typer.Option(
+            help="read one share of the files alone, such as '2/8', the second of eight, into PREPARED.shares: the "
+            "same command on each of several machines",
+            show_default=False,
+        ),
+    ] = "",
+    merge: Annotated[
+        bool, typer.Option("--merge", help="put together the shares that stand in PREPARED.shares")
+    ] = False,
     json: Json = False,
     **options: Any,
 ) -> None:
     """Read a large log once, in little memory, and write it as a folder that opens at once.
 
     `ensue fit next PREPARED -o MODEL` then learns from it, and so do check, evaluate, compare and predict. A log that
-    fits in memory needs none of this: give it to `ensue fit` as it is. Killed, the same command goes on.
+    fits in memory needs none of this: give it to `ensue fit` as it is. Killed, the same command goes on. Several
+    machines prepare a share each, and one of them puts all together.
     """
     from ensue.cli.prepare_log import run  # polars
 
-    run(data, output, Reading(**options), as_json=json)
+    run(data, output, Reading(**options), share=share, merge=merge, as_json=json)

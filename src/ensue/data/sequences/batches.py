@@ -7,8 +7,9 @@ that was being read.
 from __future__ import annotations
 
 import json
+import shutil
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -52,6 +53,8 @@ class Batches:
     options: ReadOptions
     bits: int
     cursor: Cursor = field(default_factory=Cursor)
+    until: int | None = None
+    """The file before which reading ends; ``None`` for the last."""
     rows: int = 0
     """Events so far."""
     empty: int = 0
@@ -116,6 +119,35 @@ class Batches:
             self._write(pl.concat(held, rechunk=True))
             progress(self.rows)
 
+    def take(self, other: Batches) -> None:
+        """Put the batches of another, which has read the files that follow, behind these; what stands there is kept.
+
+        The columns are linked, but for values, whose numbers become those of this one.
+        """
+        numbers = self.codes.of(other.codes.every()) if other.codes.count else np.empty(0, np.int32)
+        for batch, offsets in enumerate(other.offsets):
+            note, sums = self._path(".json"), dict[str, int]()
+            held = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {"?": 0}
+            if any(_crc(self._path(end)) != crc for end, crc in held.items()):
+                for name in other._kinds:
+                    place, begun = self._path(f".{name}"), other.folder / f"{batch:06}.{name}"
+                    place.unlink(missing_ok=True)
+                    if name == "value":
+                        numbers[np.fromfile(begun, np.int32)].tofile(place)
+                    else:
+                        link(begun, place)
+                    sums[f".{name}"] = _crc(place)
+                _put(note, sums)
+            self.bases.append(self.rows)
+            self.offsets.append(offsets)
+            self.places.append(other.places[batch])
+            self.rows += offsets[-1]
+        self.empty, self.filled = self.empty + other.empty, self.filled + other.filled
+        self.notes |= other.notes
+        self.head = self.head or other.head
+        if other.clock is not None:
+            self.clock = other.clock if self.clock is None else self.clock.then(other.clock)
+
     def part(self, number: int) -> pl.DataFrame:
         """The events of a part, in the order of the log."""
         found = {
@@ -145,8 +177,7 @@ class Batches:
 
     def _rows(self, cursor: Cursor) -> Iterator[tuple[Rows, Cursor]]:
         """The events of each piece, and where the next begins; notes are taken on the way."""
-        for number in range(cursor.source, len(self.sources)):
-            source = self.sources[number]
+        for number, source in [*enumerate(self.sources)][cursor.source : self.until]:
             with answering(source.path):
                 content = self.options.open(source.path)
                 begin = cursor if number == cursor.source else Cursor(number)
@@ -176,7 +207,7 @@ class Batches:
 
     def _look_through(self, look: Callable[[pl.Series], str | None]) -> str | None:
         """The first thing that is said of the times of some piece of the log."""
-        other = replace(self, cursor=Cursor(), notes={})
+        other = replace(self, cursor=Cursor(), until=None, notes={})
         for rows, _ in other._rows(Cursor()):
             times = rows.times()
             if times is not None and times.dtype == pl.String and (found := look(times.str.strip_chars())) is not None:
@@ -209,13 +240,26 @@ class Batches:
             "head": None if self.head is None else asdict(self.head),
             "crc32": sums,
         }
-        whole = note.with_suffix(".tmp")
-        whole.write_text(json.dumps(found), encoding="utf-8")
-        whole.replace(note)
+        _put(note, found)
 
     def _path(self, end: str) -> Path:
         """A file of the next batch."""
         return self.folder / f"{len(self.bases):06}{end}"
+
+
+def link(begun: Path, place: Path) -> None:
+    """The same file under another name; a copy where a disk has no links or another begins."""
+    try:
+        place.hardlink_to(begun)
+    except OSError:
+        shutil.copyfile(begun, place)
+
+
+def _put(note: Path, found: Mapping[str, object]) -> None:
+    """Write a note at once or not at all."""
+    whole = note.with_suffix(".tmp")
+    whole.write_text(json.dumps(found), encoding="utf-8")
+    whole.replace(note)
 
 
 def _crc(path: Path) -> int:

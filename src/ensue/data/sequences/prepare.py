@@ -37,9 +37,11 @@ from ensue.data.sequences.dataset import (
     sorted_note,
 )
 from ensue.data.sequences.parts import PartReader, merged, ordered, write_part
+from ensue.data.sequences.pieces import Cursor
 from ensue.data.sequences.prepared import FORMAT, Counts, Writer, flush, is_prepared
 from ensue.data.sequences.rows import holds_lists, layout_of
 from ensue.data.sequences.sessions import check_gap, cut
+from ensue.data.sequences.shares import Share, find_shares, read_share, write_share
 from ensue.data.sequences.sources import Source, files_of, is_several, notes_on_files, sources_of
 from ensue.data.table import ReadOptions, skipped
 from ensue.errors import DataError, EnsueError, SettingError
@@ -65,6 +67,7 @@ def prepare(
     *,
     sort: bool = True,
     gap: float | None = None,
+    merge: bool = False,
     progress: Progress = lambda what, done, total: None,
 ) -> tuple[SequencesReport, Counts]:
     """Write a log as a folder that every reader of sequences maps.
@@ -77,6 +80,8 @@ def prepare(
         options: how the files are read.
         sort: see :func:`ensue.data.sequences.reading.read`.
         gap: minutes, as there.
+        merge: put together what :func:`prepare_share` wrote of the same files by the same options; the folder is, byte
+            for byte, what comes without.
         progress: told now and then.
 
     Returns:
@@ -87,54 +92,144 @@ def prepare(
         SettingError: a place that is taken, or options that mean nothing to this log.
     """
     check_gap(gap)
-    if output.exists():
-        what = "holds a prepared log already" if is_prepared(output) else "is there already"
-        raise SettingError(f"{output}: {what}; name another place, or remove it first")
-    files = [file for path in data for file in files_of(path)]
-    twice = next((file for file, count in Counter(file.resolve() for file in files).items() if count > 1), None)
-    if twice is not None:
-        raise SettingError(f"{twice}: is named twice; name each file once")
+    _require_free(output)
+    files = _files(data)
     shown = data[0] if len(data) == 1 else Path(f"{data[0]} and {len(data) - 1} more")
     place = output.resolve()
     with _writing(place), _work(place) as work:
         whole = work / "whole"
-        if len(files) == 1 and not is_several(data[0]) and keeps_sequences(files[0], options):
+        if len(files) == 1 and not (merge or is_several(data[0])) and keeps_sequences(files[0], options):
             _start(work, {})
             found = _copy(files[0], options, whole, sort, gap)
         else:
             sources = sources_of(files, options)
-            found = _prepare(shown, sources, options, work, sort, gap, progress)
+            plan = _plan(sources, options, sort, gap)
+            begun = _begun(plan, sources, options)
+            shares = find_shares(place, begun) if merge else []
+            batches = _batches(sources, options, work, {**begun, "shares": [str(folder) for folder in shares]})
+            if merge:
+                for folder in shares:
+                    batches.take(read_share(folder, batches))
+            else:
+                batches.go_on()
+                _read(batches, progress)
+            found = _put_together(shown, batches, options, work, sort, gap, progress, plan)
         whole.rename(place)
         flush(place.parent)
     return found
 
 
-def _prepare(
+def prepare_share(
+    data: Sequence[Path],
+    output: Path,
+    options: ReadOptions,
+    share: Share,
+    *,
+    sort: bool = True,
+    gap: float | None = None,
+    progress: Progress = lambda what, done, total: None,
+) -> tuple[Path, int]:
+    """Read a share of the files of a log, alone on its machine; :func:`prepare` puts all shares together.
+
+    Args:
+        data: all files, folders or patterns, as there: their heads are read, and the rows of this share.
+        output: the folder that all shares will come to; beside it stands a folder with the shares.
+        options: how the files are read.
+        share: which.
+        sort: see :func:`prepare`.
+        gap: as there.
+        progress: told now and then.
+
+    Returns:
+        The folder of the share, and how many events it holds.
+
+    Raises:
+        DataError: the first row that does not fit, a disk that is full or cannot be written.
+        SettingError: a place that is taken, or more shares than files.
+    """
+    check_gap(gap)
+    _require_free(output)
+    sources = sources_of(_files(data), options)
+    low, high = share.of_files([source.size for source in sources])
+    place = share.folder(output.resolve())
+    _require_free(place)
+    begun = _begun(_plan(sources, options, sort, gap), sources, options)
+    with _writing(place), _work(place) as work:
+        batches = _batches(sources, options, work, begun, share.of)
+        batches.cursor, batches.until = Cursor(low), high
+        batches.go_on()
+        _read(batches, progress)
+        write_share(work / "whole", batches, share, begun)
+        (work / "whole").rename(place)
+        flush(place.parent)
+    return share.folder(output), batches.rows
+
+
+def _require_free(output: Path) -> None:
+    if output.exists():
+        what = "holds a prepared log already" if is_prepared(output) else "is there already"
+        raise SettingError(f"{output}: {what}; name another place, or remove it first")
+
+
+def _files(data: Sequence[Path]) -> list[Path]:
+    files = [file for path in data for file in files_of(path)]
+    twice = next((file for file, count in Counter(file.resolve() for file in files).items() if count > 1), None)
+    if twice is not None:
+        raise SettingError(f"{twice}: is named twice; name each file once")
+    return files
+
+
+def _batches(
+    sources: Sequence[Source], options: ReadOptions, work: Path, begun: dict[str, object], shares: int = 1
+) -> Batches:
+    """Those of a log, none of them read yet; what was begun otherwise goes."""
+    if not _start(work, begun):
+        rows = _rows(sources, options) // shares
+        _require_room(work, rows * _ROOM[all(source.whole_numbers for source in sources)])
+    return Batches(work, sources, options, _bits(sources, options))
+
+
+def _rows(sources: Sequence[Source], options: ReadOptions) -> int:
+    return sum(source.rows or _guess(source, options) for source in sources)
+
+
+def _bits(sources: Sequence[Source], options: ReadOptions) -> int:
+    """Of the hash of a sequence that choose its part."""
+    rows = _rows(sources, options)
+    return min((-(-rows // PART) - 1).bit_length() if rows > PART else 0, MOST_BITS)
+
+
+def _begun(plan: dict[str, object], sources: Sequence[Source], options: ReadOptions) -> dict[str, object]:
+    """All that what is written in between depends on."""
+    return {**plan, "bits": _bits(sources, options), "polars": pl.__version__}
+
+
+def _read(batches: Batches, progress: Progress) -> None:
+    """What is left of their files."""
+    own = batches.sources[batches.cursor.source : batches.until]
+    exact = batches.rows + sum(source.rows for source in own) if all(source.rows for source in own) else 0
+    batches.read(lambda done: None if done == exact else progress("read", done, exact))
+    progress("read", batches.rows, batches.rows)
+
+
+def _put_together(
     shown: Path,
-    sources: Sequence[Source],
+    batches: Batches,
     options: ReadOptions,
     work: Path,
     sort: bool,
     gap: float | None,
     progress: Progress,
+    read: dict[str, object],
 ) -> tuple[SequencesReport, Counts]:
-    rows = sum(source.rows or _guess(source, options) for source in sources)
-    exact = rows if all(source.rows for source in sources) else 0
-    bits = min((-(-rows // PART) - 1).bit_length() if rows > PART else 0, MOST_BITS)
-    read = _plan(sources, options, sort, gap)
-    if not _start(work, {**read, "bits": bits, "polars": pl.__version__}):
-        _require_room(work, rows * _ROOM[all(source.whole_numbers for source in sources)])
-    batches = Batches(work, sources, options, bits)
-    batches.go_on()
-    batches.read(lambda done: None if done == exact else progress("read", done, exact))
-    progress("read", batches.rows, batches.rows)
+    """From batches to the columns that stay."""
     if not batches.rows:
-        raise DataError(f"{shown}: none of {plural(len(sources), 'file')} holds an event")
-    for number in range(1 << bits):
+        raise DataError(f"{shown}: none of {plural(len(batches.sources), 'file')} holds an event")
+    for number in range(1 << batches.bits):
         if not (work / f"{number:06}.part").exists():
             write_part(work / f"{number:06}.part", ordered(batches.part(number)))
             (work / f"{number:06}.part").touch()
-        progress("put in order", batches.rows * (number + 1) >> bits, batches.rows)
+        progress("put in order", batches.rows * (number + 1) >> batches.bits, batches.rows)
     return _merge(shown, batches, options, work, sort, gap, progress, read)
 
 

@@ -35,6 +35,8 @@ FORMAT = 1
 _STEP = 2**22
 _COLUMNS = {"ids": np.int32, "offsets": np.int64, "times": np.float64}
 _TABLES = {"names": "name", "values": "value"}
+_PLAIN = pl.CompatLevel.oldest()
+"""Texts one after the other: newer forms keep traces of the pieces that they were put together from."""
 
 
 def is_prepared(path: Path) -> bool:
@@ -73,7 +75,9 @@ class Writer:
         self._put("times", histories.times)
         self._put("offsets", histories.offsets[1:] + self.events)
         if len(histories.names):
-            pl.DataFrame({"name": histories.names.alias("name")}).write_ipc(self.folder / f"names-{self._names:06}")
+            pl.DataFrame({"name": histories.names.alias("name")}).write_ipc(
+                self.folder / f"names-{self._names:06}", compat_level=_PLAIN
+            )
             self._names += 1
         self.events += len(histories.ids)
         self.histories += len(histories)
@@ -86,12 +90,12 @@ class Writer:
             report: what was understood.
             read: the files and how they were read, for the manifest.
         """
-        pl.DataFrame({"value": values.alias("value")}).write_ipc(self.folder / "values")
+        pl.DataFrame({"value": values.alias("value")}).write_ipc(self.folder / "values", compat_level=_PLAIN)
         parts = sorted(self.folder.glob("names-*"))
         if len(parts) == 1:
             parts[0].rename(self.folder / "names")
         elif parts:
-            pl.scan_ipc(parts).sink_ipc(self.folder / "names")
+            pl.scan_ipc(parts).sink_ipc(self.folder / "names", compat_level=_PLAIN)
             for part in parts:
                 part.unlink()
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -62,13 +62,25 @@ class RunningClock:
             times, where = times[1:], partial(_one_up, where)
         if self.how is None:
             self.name, self.how, self.first, self.begin = column.name, how, float(times[0]), where(0)
-        if how != self.how:
-            ways = [found or "numbers" for found in (how, self.how)]
-            raise DataError(
-                f"{where(0)}: times are {ways[0]} here, but {ways[1]} at {self.begin}; write all times in one way"
-            )
+        _require_same(how, self.how, where(0), self.begin)
         self._note(times, where)
         return times
+
+    def then(self, other: RunningClock) -> RunningClock:
+        """The clock of a log that goes on with what another has seen.
+
+        Raises:
+            DataError: times are written otherwise there.
+        """
+        _require_same(other.how, self.how, other.begin, self.begin)
+        odd = other.begin if (other.first < MILLISECONDS) != (self.first < MILLISECONDS) else other.odd
+        return replace(
+            self,
+            low=min(self.low, other.low),
+            high=max(self.high, other.high),
+            odd=self.odd or ("" if self.how else odd),
+            large=self.large or other.large,
+        )
 
     def _note(self, times: Times, where: Where) -> None:
         self.low, self.high = min(self.low, float(times.min())), max(self.high, float(times.max()))
@@ -90,6 +102,12 @@ class RunningClock:
         if self.how:
             return dates_clock(few, few.to_numpy(), self.how)
         return read_clock(few, layout, lambda _: self.odd or self.large or self.begin, stated)
+
+
+def _require_same(how: str | None, first: str | None, place: str, begin: str) -> None:
+    if how != first:
+        ways = [found or "numbers" for found in (how, first)]
+        raise DataError(f"{place}: times are {ways[0]} here, but {ways[1]} at {begin}; write all times in one way")
 
 
 def _one_down(where: Where, row: int) -> str:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Self
+from typing import Self, cast
 
 from ensue.data.sequences.batches import Batches, link
 from ensue.data.sequences.prepared import flush
@@ -22,6 +22,21 @@ from ensue.version import __version__
 
 MANIFEST = "share.json"
 _AGAIN = "remove that folder, and prepare this share again"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What ``share.json`` says: which share it is, how much it holds, and of which files by which options."""
+
+    ensue: str
+    share: int
+    of: int
+    batches: int
+    rows: int
+    empty: int
+    filled: int
+    notes: list[str]
+    read: dict[str, object]
 
 
 @dataclass(frozen=True)
@@ -71,18 +86,18 @@ def write_share(folder: Path, batches: Batches, share: Share, plan: Mapping[str,
     """Link the batches of a share into an empty folder, its manifest last."""
     for path in sorted(batches.folder.glob("[0-9]*.*")):
         link(path, folder / path.name)
-    manifest = {
-        "ensue": __version__,
-        "share": share.number,
-        "of": share.of,
-        "batches": len(batches.bases),
-        "rows": batches.rows,
-        "empty": batches.empty,
-        "filled": batches.filled,
-        "notes": list(batches.notes),
-        "read": plan,
-    }
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    manifest = Manifest(
+        __version__,
+        share.number,
+        share.of,
+        len(batches.bases),
+        batches.rows,
+        batches.empty,
+        batches.filled,
+        list(batches.notes),
+        dict(plan),
+    )
+    (folder / MANIFEST).write_text(json.dumps(asdict(manifest), indent=1), encoding="utf-8")
     for path in folder.iterdir():
         flush(path)
     flush(folder)
@@ -101,15 +116,15 @@ def find_shares(place: Path, plan: Mapping[str, object]) -> list[Path]:
     found = {path: _manifest(path) for path in sorted(_shares(place).glob("*-of-*")) if path.is_dir()}
     if not found:
         raise DataError(f"{_shares(place)}: holds no share; prepare each with --share 1/N, 2/N, … first")
-    counts = sorted({manifest["of"] for manifest in found.values()})
+    counts = sorted({manifest.of for manifest in found.values()})
     if len(counts) > 1:
         numbers = " and ".join(map(str, counts))
         raise DataError(f"{_shares(place)}: holds shares of {numbers}, which overlap; remove those of one number")
     for path, manifest in found.items():
-        own = Share(manifest["share"], manifest["of"])
+        own = Share(manifest.share, manifest.of)
         if path.name != own.folder(place).name:
             raise DataError(f"{path}: holds share {own.number} of {own.of}, which overlaps; {_AGAIN}")
-        _require_same(path, manifest["read"], plan)
+        _require_same(path, manifest.read, dict(plan))
     folders = [Share(number, counts[0]).folder(place) for number in range(1, counts[0] + 1)]
     missing = [folder.name.replace("-of-", "/") for folder in folders if folder not in found]
     if missing:
@@ -135,10 +150,10 @@ def read_share(folder: Path, batches: Batches) -> Batches:
         clock=None, head=None,
     )  # fmt: skip
     found.go_on()
-    if (len(found.bases), found.rows) != (manifest["batches"], manifest["rows"]):
+    if (len(found.bases), found.rows) != (manifest.batches, manifest.rows):
         raise DataError(f"{folder}: is not what was written (damaged or half copied); copy it again, or {_AGAIN}")
-    found.empty, found.filled = manifest["empty"], manifest["filled"]
-    found.notes = dict.fromkeys(manifest["notes"])
+    found.empty, found.filled = manifest.empty, manifest.filled
+    found.notes = dict.fromkeys(manifest.notes)
     return found
 
 
@@ -146,18 +161,18 @@ def _shares(place: Path) -> Path:
     return place.with_name(f"{place.name}.shares")
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
+def _manifest(folder: Path) -> Manifest:
     try:
-        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        kinds = {"share": int, "of": int, "batches": int, "rows": int, "empty": int, "filled": int, "notes": list}
-        if not all(isinstance(found[name], kind) for name, kind in {**kinds, "read": dict}.items()):
-            raise ValueError("other fields")
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        found = Manifest(**json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
+        numbers = (found.share, found.of, found.batches, found.rows, found.empty, found.filled)
+        if not all(isinstance(number, int) for number in numbers) or not isinstance(found.read, dict):
+            raise ValueError("a field is of another kind")
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise DataError(f"{folder}: {MANIFEST} cannot be read ({error}); {_AGAIN}") from error
-    return dict(found)
+    return found
 
 
-def _require_same(folder: Path, held: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
+def _require_same(folder: Path, held: Mapping[str, object], plan: dict[str, object]) -> None:
     """The same files, which may stand elsewhere and be of another day, and the same options."""
     plan = json.loads(json.dumps(plan))
     for name, value in plan.items():
@@ -166,7 +181,8 @@ def _require_same(folder: Path, held: Mapping[str, Any], plan: Mapping[str, Any]
                 f"{folder}: was prepared with {name} {held.get(name)}, and here it is {value}; give all shares the "
                 f"same options, or {_AGAIN}"
             )
-    theirs, own = ([(Path(path).name, size) for path, size, _ in read["files"]] for read in (held, plan))
+    lists = (cast(list[tuple[str, int, int]], read["files"]) for read in (held, plan))
+    theirs, own = ([(Path(path).name, size) for path, size, _ in one] for one in lists)
     for one, other in zip(theirs, own, strict=False):
         if one != other:
             raise DataError(

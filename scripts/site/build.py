@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
+from ensue.studies.latex import to_latex  # noqa: E402
 from ensue.tasks import TASKS  # noqa: E402
 from scripts.site import api, commands, drawings, first_answer, house, own, papers, settings, tables  # noqa: E402
 
@@ -47,7 +48,11 @@ def generate() -> None:
         text = (
             study.read_text(encoding="utf-8") if study.is_file() else "# The whole study\n\nIt has not been run yet.\n"
         )
-        pages[f"studies/{name}.md"] = re.sub(r"^# .*$", "# All tables", text, count=1, flags=re.MULTILINE)
+        link = ""
+        if study.is_file():
+            pages[f"studies/{name}.tex"] = to_latex(text)
+            link = f"For LaTeX: {{download}}`{name}.tex </generated/studies/{name}.tex>`.\n\n"
+        pages[f"studies/{name}.md"] = re.sub(r"^# .*\n+", f"# All tables\n\n{link}", text, count=1)
     for name, text in pages.items():
         path = MADE / name
         if not path.is_file() or path.read_text(encoding="utf-8") != text:

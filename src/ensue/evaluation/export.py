@@ -59,11 +59,11 @@ def to_latex(result: Tabled, measures: Sequence[str] = ()) -> str:
     """A table for LaTeX (package ``booktabs``): the best figure of a column in bold, the protocol in its caption."""
     names = [*(measures or result.shown)]
     best = {name: _best(result.rows, name) for name in names}
-    lines = [r"\begin{table}", r"  \centering", rf"  \caption{{{_escaped(caption(result))}}}"]
+    lines = [r"\begin{table}", r"  \centering", rf"  \caption{{{escaped(caption(result))}}}"]
     lines += [rf"  \begin{{tabular}}{{l{'r' * len(names)}}}", r"    \toprule"]
-    lines += [f"    {' & '.join(['Model', *(_escaped(label(name)) for name in names)])} \\\\", r"    \midrule"]
+    lines += [f"    {' & '.join(['Model', *(escaped(label(name)) for name in names)])} \\\\", r"    \midrule"]
     for row in result.rows:
-        cells = [_escaped(f"{row.model} (chance)" if row.warning else row.model)]
+        cells = [escaped(f"{row.model} (chance)" if row.warning else row.model)]
         for name in names:
             low, high = row.interval[name]
             own = figure(row.figures[name], name)
@@ -109,5 +109,6 @@ def _best(rows: Sequence[Row], name: str) -> str:
     return figure(best(row.figures[name] for row in rows), name)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Text as LaTeX reads it."""
     return re.sub(r"[\\~^±&%$#_{}]", lambda found: _LATEX[found[0]], text)

@@ -15,6 +15,7 @@ import torch
 
 from ensue import figures
 from ensue.store.folder import write_file
+from ensue.studies.latex import to_latex
 from ensue.studies.result_file import write_result
 from ensue.studies.rows import Row, Tables
 from ensue.training.report import Report
@@ -56,12 +57,18 @@ class Study:
     page: str
     drawn: tuple[go.Figure, ...] = ()
 
+    def to_latex(self) -> str:
+        """The tables of the page that rebuild the paper's, for LaTeX; see :func:`ensue.studies.latex.to_latex`."""
+        return to_latex(self.page)
+
     def write(self, path: Path) -> None:
         """Write ``{"paper", "command", "commit", "machine", "tables"}`` as JSON, and beside it the page as Markdown.
 
-        What was drawn goes into a page of HTML beside them.
+        The page's tables for LaTeX stand there too, and what was drawn as a page of HTML.
         """
         write_result(path, {"paper": self.paper, **provenance(), "tables": self.tables})
         write_file(path.with_suffix(".md"), self.page.encode())
+        if tables := self.to_latex():
+            write_file(path.with_suffix(".tex"), tables.encode())
         if self.drawn:
             figures.write_html(self.drawn[0], path.with_suffix(".html"), *self.drawn[1:])

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import Any
 
-from scripts.site.blocks import ROOT
+import pytest
+
+from scripts.site.blocks import ROOT, pages
 from scripts.site.tables import load
 
 REVIEW = (ROOT / "docs" / "guides" / "review.md").read_text(encoding="utf-8")
@@ -30,3 +34,131 @@ def test_the_cuts_of_reviews_are_those_that_were_measured() -> None:
     assert f"of {covered[0]} and {covered[1]} % of new ones" in REVIEW
     table = REVIEW.split("| F1, mean over stories |")[1].split("\n\n")[0]
     assert len(re.findall(r"\.\d{3}", table)) == 2 * len(ROWS)
+
+
+def _one(rows: list[dict[str, Any]], **wanted: object) -> dict[str, Any]:
+    """The row of these values."""
+    (found,) = (row for row in rows if all(row.get(name) == value for name, value in wanted.items()))
+    return found
+
+
+def _pair(found: dict[str, float], digits: int) -> str:
+    return f"{found['predicted']:.{digits}f} / {found['measured']:.{digits}f}"
+
+
+def _large_logs() -> Iterator[str]:
+    found = load("benchmarks/results/predicted.json")
+    checks, names = found["checks"], ("cpu_seconds_a_step", "memory_mb", "kilobytes_to_the_group_a_step_2_ranks")
+    for row in checks:
+        time, memory, sent = (_pair(row[name], digits) for name, digits in zip(names, (3, 0, 0), strict=True))
+        yield f"| {row['items']:,} | {time} | {memory} | {sent} |"
+    off = [(row["items"], name) for row in checks for name in names if not 0.8 <= row[name]["ratio"] <= 1.2]
+    assert off == [(100_000, "memory_mb"), (300_000, "cpu_seconds_a_step")]
+    yield "Two of nine are off by more than a fifth: time at 300,000 items, and memory at 100,000"
+    yield f"SANSR at width {checks[0]['dim']} with {checks[0]['negatives']:,} negatives"
+    one, eight, many = found["predictions"]
+    assert (one["ranks"], eight["ranks"], many["ranks"]) == (1, 8, 64)
+    hours = [f"{own['hours_an_epoch']:.1f}" for own in (one, eight, many)]
+    yield f"takes {hours[0]} hours on one machine, {hours[1]} on 8 and {hours[2]} on 64"
+    yield f"an epoch of {one['events'] // 10**6} million events over {one['items'] // 10**6} million items"
+    yield f"{one['gigabytes_a_rank']:.1f} GB a process"
+
+
+def _streams() -> Iterator[str]:
+    found = load("benchmarks/results/stream_size.json")
+    assert found["items"] == 10**6
+    yield f"SANSR at width {found['dim']} with {found['negatives']} negatives, {found['events']:,} events"
+    yield f"`--score {found['score']}`, one thread"
+    yield f"{found['events_a_cpu_second']:,.0f} events a CPU second"
+    median, most = found["journal_commit_seconds"]
+    yield f"{median + 1e-9:.2f} s in the median and {most:.2f} s at most, of {found['journal_megabytes_median']:.0f} MB"
+    slow, quick = sorted(found["folder_commit_seconds"], reverse=True)
+    yield f"a whole folder {quick:.0f} to {slow:.0f} s"
+    yield f"memory between {min(found['memory_mb']):,} and {max(found['memory_mb']):,} MB"
+    rows = load("benchmarks/results/kill_consumers.json")["rows"]
+    assert not any(row["rounds_that_differ"] or row["folders_that_do_not_load"] for row in rows)
+    assert {(row["source"], row["kills"], row["consumers"]) for row in rows} == {("keys", 200, 2), ("kafka", 200, 2)}
+    yield f"`kill -9` at {rows[0]['kills']} random moments each of two consumers"
+
+
+def _service() -> Iterator[str]:
+    found = load("benchmarks/results/load.json")
+    assert found["swap"]["requests"] and found["update"]["requests"] and found["all"]["errors"] == 0
+    yield f"sends {found['rate']:.0f} requests a second to a service over {found['items']:,} items, one swap and"
+
+
+def _mtn() -> Iterator[str]:
+    rows = load("studies/results/mtn.json")["tables"]["verdicts"]
+    own = _one(rows, data="msmarco", model="mtn", other="seq2seq", measure="bleu")
+    mean, low, high = (f"{100 * own[name]:+.2f}" for name in ("difference", "low", "high"))
+    yield f"(Seq2Seq: {mean}, {low} to {high}, which may be chance)"
+    assert own["p_value"] > 0.05
+
+
+def _ast() -> Iterator[str]:
+    rows = load("studies/results/ast.json")["tables"]["statistics"]
+    posts = _one(rows, data="politifact", part="train")["posts"]
+    yield f"From some {round(posts, -2):,} posts no network"
+    reviews = load("benchmarks/results/reviews.json")["rows"]
+    assert {row["reviews"] for row in reviews} == {200}
+    yield "200 simulated reviews a row"
+
+
+def _centrality() -> Iterator[str]:
+    tables = load("studies/results/centrality.json")["tables"]
+    here, paper = (_one(tables["statistics"], data="snli", row=row)["train"] for row in ("here", "paper"))
+    yield f"SNLI has {here:,} pairs to learn here, not the {paper:,} of the paper"
+    seeds: dict[str, set[int]] = {}
+    for row in tables["overall"]:
+        if row["model"] == "max":  # one of the poolings
+            seeds.setdefault(row["data"], set()).add(row["seeds"])
+    assert seeds["sst1"] == seeds["sst2"] == {5} and seeds["trec"] == {3} and seeds["snli"] == {1}
+    yield "five seeds on SST, three on TREC, one elsewhere"
+
+
+def _newcomers() -> Iterator[str]:
+    found = load("benchmarks/results/newcomers.json")
+    assert 0.19 < found["updated with"] / (found["learned"] + found["updated with"]) < 0.21
+    yield "The latest fifth of the training cascades"
+    yield f"{found['new users']} users are new."
+
+
+def _speed() -> Iterator[str]:
+    (items,) = {row["items"] for row in load("benchmarks/results/answers.json")["rows"]}
+    yield f"The next click of a session out of {items:,} items"
+    words = _one(load("studies/results/centrality.json")["tables"]["statistics"], data="sst2", row="here")[
+        "mean_length"
+    ]
+    yield f"Sentences of reviews (SST-2, {words:.0f} words on average)"
+    cost = load("studies/results/hidan.json")["tables"]["cost"]
+    times = {(row["data"], row["model"]): row["paper_seconds"] for row in cost if row["paper_seconds"]}
+    shares = [times[data, "hidan"] / times[data, "lstm"] for data in ("memes", "weibo", "twitter")]
+    yield f"(HiDAN at {min(shares):.2f} to {max(shares):.2f} of it on its card)"
+
+
+PROSE = {
+    "docs/operate/large_logs.md": _large_logs,
+    "docs/operate/streams.md": _streams,
+    "docs/operate/service.md": _service,
+    "docs/results/mtn.md": _mtn,
+    "docs/results/ast.md": _ast,
+    "docs/results/centrality.md": _centrality,
+    "docs/results/newcomers.md": _newcomers,
+    "docs/results/speed.md": _speed,
+}
+
+
+@pytest.mark.parametrize("page", PROSE)
+def test_figures_in_sentences_are_those_of_the_results(page: str) -> None:
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    for sentence in PROSE[page]():
+        assert sentence in text
+
+
+def test_no_page_quotes_a_measurement_that_no_test_knows() -> None:
+    """A page that names a file of results, or an amount a second, is one of those above, or shows figures of none."""
+    measured = re.compile(r"\d (?:ms|CPU seconds|requests a second|events a (?:CPU )?second|MB in|GB a process)\b")
+    for path in pages():
+        name = path.relative_to(ROOT).as_posix()
+        prose = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        assert name in PROSE or not measured.search(prose), name

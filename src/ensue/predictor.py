@@ -63,6 +63,9 @@ class Predictor(Protocol[Data, Record, Found, Reasons]):
         """What was learned from; the rest of it is the task's own."""
         ...
 
+    keeps_examples: bool
+    """Whether a training keeps some held-out records in the folder, word for word, for the page to show."""
+
     def fit(
         self, data: Data, valid: Data | None = None, *, checkpoint: Path | None = None, resume: bool = False
     ) -> Iterator[Report]:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from ensue.figures import word_graph, write_html
-from tests.page.conftest import Open, Served, serving
+from scripts.site.files import write_all
+from tests.page.conftest import Open, Served, browser, serving
 from tests.processes import Started
 from tests.test_text_figures import long_text
 
@@ -279,6 +280,49 @@ def test_a_model_says_how_it_scored_and_what_it_does_not_know(place: Served, vis
         assert " ± " in told["Score"] and told["Protocol"]
         assert re.fullmatch(r"[\d.<> ]+ % of \d+ ids and words asked about in 7 days were unknown to it", told["Drift"])
         assert page.locator(".facts .note").inner_text()
+
+
+TASKS_FITTED = {
+    "next": ("next", "clicks.csv", "--model=core", "--set=dim=8", "--set=negatives=8"),
+    "says": ("classify", "coded.csv", "--model=tfidf"),
+    "searches": ("suggest", "searches.tsv", "--model=mtn", "--set=dim=8", "--set=heads=2"),
+    "about": ("link", "linked.jsonl", "--articles", "stories.csv", "--model=best"),
+}
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of each task as `ensue fit` writes it, of the guides' files."""
+    browser()
+    place = tmp_path_factory.mktemp("own")
+    write_all(place)
+    for name, (task, data, *options) in TASKS_FITTED.items():
+        paths = [str(place / one) if (place / one).exists() else one for one in (data, *options)]
+        epochs = [] if task in ("classify", "link") else ["--set=epochs=1"]
+        fitting = Started("fit", task, *paths, *epochs, "-o", place / "models" / name)
+        said = fitting.communicate(120)
+        assert fitting.returncode == 0, said
+    return place / "models"
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "dark"), (1280, "light")])
+def test_held_out_records_are_asked_about(own: Path, visit: Open, tmp_path: Path, width: int, scheme: str) -> None:
+    with serving([own / name for name in TASKS_FITTED]) as address:
+        page = visit(address, width=width, color_scheme=scheme, reduced_motion="reduce", allow=("status of 404",))
+        for panel in TASKS_FITTED:
+            page.goto(f"{address}/#{panel}")
+            page.reload()
+            ready(page, panel)
+            part = page.locator(f"#panel-{panel}")
+            assert part.locator(".picks legend").inner_text() == "Held out while it was trained"
+            assert 1 <= part.locator(".card").count() <= 6
+            part.locator(".card").last.click()
+            ready(page, panel)
+            assert part.locator(".outcome").inner_text().startswith("In the held-out data it was")
+            assert "learned afterwards" in part.locator(".picks .note").inner_text()
+            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+            assert page.evaluate(CONTRAST) == [] and page.evaluate(NAMELESS) == []
+            page.screenshot(path=tmp_path / f"{panel}.png", full_page=True)
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "dark")])

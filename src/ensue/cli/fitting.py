@@ -39,6 +39,9 @@ def fit(
     no_refit: Annotated[
         bool, typer.Option("--no-refit", help="next, suggest: never learn what was held out or given as --valid")
     ] = False,
+    no_examples: Annotated[
+        bool, typer.Option("--no-examples", help="keep no held-out record in the folder for the page to show")
+    ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="continue a run that was interrupted")] = False,
     replace: Annotated[
         bool, typer.Option("--replace", help="take the place of the model there, which is kept as a version")
@@ -69,6 +72,7 @@ def fit(
         cluster.run(on, output, as_json=json)
         return
     predictor = make(task, model, settings=settings, seed=seed, device=device)
+    predictor.keeps_examples = not no_examples
     from ensue.cli.training import train  # the evaluator, which imports every task
 
     train(chosen, predictor, reading.data(data), valid, output, reading, resume=resume, replace=replace, as_json=json)

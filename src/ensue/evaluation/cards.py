@@ -10,6 +10,7 @@ from ensue.evaluation.result import Card, TaskResult
 from ensue.evaluation.rows import Json, table
 from ensue.predictor import AnyPredictor
 from ensue.store.card import SCORES, WEIGHTS
+from ensue.tasks.metadata import Noted
 from ensue.version import __version__
 
 
@@ -26,6 +27,7 @@ def describe(predictor: AnyPredictor, result: TaskResult[Card] | None = None) ->
         "",
         "## What it keeps",
         *evaluator_of(summary["task"]).kept(summary),
+        *_examples(predictor.metadata),
         "",
         "## How",
         f"- seed: {summary['seed']}",
@@ -40,12 +42,20 @@ def describe(predictor: AnyPredictor, result: TaskResult[Card] | None = None) ->
     return "\n".join([*lines, table(result, result.shown), "", result.verdict, "", *card, "", WEIGHTS, ""])
 
 
+def _examples(metadata: Noted) -> Iterator[str]:
+    """That some held-out records stand in the folder as they are."""
+    if metadata.examples is not None:
+        yield "- some held-out records word for word in `settings.json`, for the page; `ensue fit --no-examples`: none."
+
+
 def _facts(facts: Json) -> Iterator[tuple[str, object]]:
     """Facts as lines: lists joined, figures by model in a row, the log of training a line an epoch."""
     for name, value in facts.items():
         rows = value if name == "log" else ()
         for row in rows:
             yield f"epoch {row['epoch']}", _figures({key: own for key, own in row.items() if key != "epoch"})
+        if name == "examples":
+            continue  # they stand under what it keeps
         if isinstance(value, Mapping):
             yield name, _figures(value)
         elif isinstance(value, list):

@@ -14,6 +14,9 @@ class Noted(Protocol):
     answered: list[dict[str, Any]] | None
     """Digests and answers of the latest updates over HTTP, so that none is learned twice."""
 
+    examples: dict[str, object] | None
+    """Some held-out records; see :mod:`ensue.tasks.held_examples`."""
+
     def to_dict(self) -> dict[str, Any]:
         """As ``settings.json`` holds it under "facts"."""
         ...
@@ -37,6 +40,8 @@ class Metadata:
     """Of the folder; ``None`` for the first."""
     answered: list[dict[str, Any]] | None = None
     """Digests and answers of the latest updates over HTTP, so that none is learned twice."""
+    examples: dict[str, object] | None = None
+    """Some held-out records (:mod:`ensue.tasks.held_examples`); ``None`` where none are kept."""
 
     def to_dict(self) -> dict[str, Any]:
         """As ``settings.json`` holds it under "facts"."""

@@ -59,6 +59,8 @@ class State(Protocol):
     """How the network is trained; ``None`` where nothing is."""
     seed: int
     """The same seed, data and machine give the same bytes on the CPU."""
+    keeps_examples: bool
+    """Whether a training keeps some held-out records word for word; only `ensue fit` does so unless told to."""
 
 
 class Shown(State, Protocol):

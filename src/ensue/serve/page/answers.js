@@ -26,11 +26,12 @@ export function ranked(answer, kind, name, truth, chosen) {
 export function outcome(answer, kind, name, question) {
   if (!question.truth) return null;
   const lines = [];
-  if (!question.truth.length) lines.push(kind.none || "");
+  if (!question.truth.length) lines.push(question.held ? "None was marked as right." : kind.none || "");
+  const begin = question.held ? `In the held-out data it was` : "The truth of this made-up event:";
   for (const value of question.truth) {
     const at = answer.choices.findIndex((choice) => choice.value === value);
     const where = at < 0 ? `not among these ${answer.choices.length}` : at === 0 ? "ranked first" : `ranked ${ordinal(at + 1)}`;
-    lines.push(`The truth of this made-up event: ${name(value)}, ${where}.`);
+    lines.push(`${begin} ${name(value)}, ${where}.`);
   }
   if (question.through) lines.push(`It came through ${question.through}.`);
   return make("p", { class: "outcome" }, lines.join(" "));

@@ -2,7 +2,7 @@
 // A served model says its `view`; `part` is the model of the story that a question is about. A record is written as a
 // text (`form`), or as steps that are added; with `typed`, an answer follows each letter.
 
-const plural = (count, one, many) => `${count} ${count === 1 ? one : many}`;
+export const plural = (count, one, many) => `${count} ${count === 1 ? one : many}`;
 const last = (item) => item.record.values[item.record.values.length - 1];
 
 export const KINDS = [

@@ -5,13 +5,15 @@ import { deletions, outcome, ranked, remark } from "./answers.js";
 import { picks, texts, trail } from "./asking.js";
 import { later, make, percent, problem, unique, waiting } from "./dom.js";
 import { draw, erase } from "./figure.js";
+import { plural } from "./kinds.js";
 
 const K = 5;
 
 export function panel(kind, models, story) {
   const own = story ? story.panels : {};
   const scenes = own[kind.part || models.find((model) => own[model.name])?.name];
-  const items = scenes || (story ? [] : (models[0].examples || []).map((record) => ({ record })));
+  const held = story ? null : models[0].held_out;
+  const items = scenes || (held ? held.held_out.map((one) => ({ ...one, held: true })) : story ? [] : (models[0].examples || []).map((record) => ({ record })));
   const view = { kind, models, story, items, model: models[0], question: null, answer: null, turn: 0, look: null };
   const titles = new Map((story?.articles || []).map((article) => [article.id, article.title]));
   view.name = (value) => titles.get(value) || value;
@@ -23,10 +25,11 @@ export function panel(kind, models, story) {
   const left = make("div", { class: "asking" }, models.length > 1 ? selector(view) : null, story ? null : view.facts);
   const right = make("div", { class: "answering" }, make("h2", {}, kind.question), view.subject, view.answers, view.evidence);
   view.section = make("section", { class: "panel", role: "tabpanel", id: `panel-${kind.key}`, "aria-labelledby": `tab-${kind.key}`, tabindex: "0" }, left, right);
-  const legend = scenes ? kind.pick : "Examples of what it knows";
-  const describe = (item) => (scenes ? kind.card(item, view.name) : [shown(item.record), kind.example || `a ${kind.unit[0]}`]);
+  const legend = scenes ? kind.pick : held ? "Held out while it was trained" : "Examples of what it knows";
+  const describe = (item) => (scenes ? kind.card(item, view.name) : held ? [brief(item.record), length(item.record, kind)] : [shown(item.record), kind.example || `a ${kind.unit[0]}`]);
   const pick = items.length ? picks(legend, items, describe, (item) => choose(view, item)) : null;
   if (pick) left.append(pick.field);
+  if (held?.learned) pick.field.append(make("p", { class: "note" }, "They judged it, and were learned afterwards: that it is right here shows little. Its score is of other data."));
   if (kind.form === "text") withText(view, left, pick);
   else withTrail(view, left, pick);
   if (!items.length) left.classList.add("alone");
@@ -39,6 +42,10 @@ export function panel(kind, models, story) {
   };
   return { key: kind.key, name: kind.name, panel: view.section, open };
 }
+
+// The latest of a history, and how long it is.
+const brief = (record) => (record.values?.length > 3 ? `… ${record.values.slice(-3).join(" · ")}` : shown(record));
+const length = (record, kind) => (record.values ? plural(record.values.length, ...kind.unit) : "a text");
 
 const shown = (record) => record.text || (record.texts || record.values).join(" · ");
 
@@ -121,7 +128,7 @@ function choose(view, item) {
   if (view.steps) {
     view.steps.set(item.record.values, item.record.times || []);
     view.caption.replaceChildren(...(item.text ? [make("figure", { class: "post" }, make("blockquote", {}, item.text), make("figcaption", {}, `${item.who}, ${item.when}`))] : []));
-  } else quote(view, shown(item.record), item.who ? `${item.who}, ${item.when}` : "an example of what it knows");
+  } else quote(view, shown(item.record), item.who ? `${item.who}, ${item.when}` : item.held ? "held out while it was trained" : "an example of what it knows");
   ask(view, item);
 }
 

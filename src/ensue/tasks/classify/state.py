@@ -46,6 +46,7 @@ class ClassifyState:
     """
 
     task = "classify"
+    keeps_examples = False
     optimizer = LateOptimizer()
     """Of the network; ``None`` where nothing is trained."""
     model_name: str

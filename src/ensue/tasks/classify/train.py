@@ -13,6 +13,7 @@ from ensue.data.histories import Index
 from ensue.data.texts import Texts, hold_out_texts
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
+from ensue.records import Text
 from ensue.settings import require_encoder, require_file
 from ensue.tasks.classify import infer, save
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
@@ -33,6 +34,7 @@ from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.classify.remembered import chosen
 from ensue.tasks.classify.sizes import LEARNED, MOST, MOST_LEARNED, schedule_for
 from ensue.tasks.classify.state import ClassifyState
+from ensue.tasks.held_examples import Example, keep, of_texts
 from ensue.text.tokens import split_words
 from ensue.training.loop import train
 from ensue.training.report import Report
@@ -81,6 +83,12 @@ def fit(
     if state.encoder is None:  # which reads texts, and those do not stay
         targets = codes(held, state.labels)
         state.remembered = chosen(state.encode(held), targets, state.shared.remembered, state.seed)
+    if state.shared.remembered:
+        keep(state, len(held), lambda at: _example(held.record(at)), learned=rule is not None)
+
+
+def _example(text: Text) -> Example | None:
+    return of_texts({"texts": [*text.texts]}, text.texts, [text.label or ""])
 
 
 def require_labels(texts: Texts, where: str) -> None:

@@ -70,6 +70,8 @@ class Metadata:
     """Of the folder; ``None`` for the first."""
     answered: list[dict[str, Any]] | None = None
     """Digests and answers of the latest updates over HTTP, so that none is learned twice."""
+    examples: dict[str, object] | None = None
+    """Some held-out posts (:mod:`ensue.tasks.held_examples`); ``None`` where none are kept."""
     others: dict[str, Any] = field(default_factory=dict)
     """What else the folder held that this was read from, such as a field of a newer ensue."""
     written: tuple[str, ...] = ()

@@ -44,6 +44,7 @@ class LinkState:
     """
 
     task = "link"
+    keeps_examples = False
     optimizer = LateOptimizer()
     settings: LinkSettings | SbertSettings | None
     """Of the network or encoder; ``None`` of models without one."""

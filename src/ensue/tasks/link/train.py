@@ -18,8 +18,10 @@ from ensue.data.near_copies import plain_words
 from ensue.data.posts import Articles, Corpus, Posts
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
+from ensue.records import Post
 from ensue.settings import require_encoder, require_file
 from ensue.tasks.classify.embedding import learn_words, start_vectors
+from ensue.tasks.held_examples import Example, keep, of_texts
 from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.catalogue import WITHOUT_TRAINING
 from ensue.tasks.link.dataset import Links
@@ -96,6 +98,12 @@ def fit(
         state.metadata.held_out = f"{FOLDS} folds of {posts}, each scored by what the others taught"
     state.remembered = remember(state, held, state.shared.remembered)
     state.metadata.remembered = 0 if state.remembered is None else state.remembered.num
+    if state.shared.remembered:
+        keep(state, len(held), lambda at: _example(held.posts.record(at)), learned=state.schedule is None)
+
+
+def _example(post: Post) -> Example | None:
+    return of_texts({"text": post.text}, [post.text], post.about)
 
 
 def _both(first: Posts, second: Posts) -> Posts:

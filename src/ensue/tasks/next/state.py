@@ -42,6 +42,7 @@ class NextState:
     """
 
     task = "next"
+    keeps_examples = False
     optimizer = LateOptimizer()
     """The network's optimiser and its moments; ``None`` where nothing is trained."""
 

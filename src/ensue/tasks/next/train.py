@@ -16,6 +16,7 @@ from ensue import metrics
 from ensue.data.histories import Histories, Index
 from ensue.data.splits import dated, hold_out
 from ensue.metrics import Floats
+from ensue.tasks.held_examples import keep, of_history
 from ensue.tasks.next import sizing
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.check import require_targets
@@ -90,6 +91,9 @@ def fit(
     for name in ("validation_mrr", "ended", "chosen"):
         if value := getattr(chosen, name):
             setattr(state.metadata, name, value)
+    if state.keeps_histories:
+        held = split.held_out
+        keep(state, len(held), lambda at: of_history(held.record(at)), learned=split.whole is not None)
     if rank_and_size()[0] == 0:
         index_items(state)
 

@@ -51,6 +51,7 @@ class SuggestState:
     """
 
     task = "suggest"
+    keeps_examples = False
     optimizer = LateOptimizer()
     """Of the network; ``None`` where nothing is trained."""
     chooses: bool

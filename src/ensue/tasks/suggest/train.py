@@ -18,12 +18,15 @@ from ensue.data.queries.tokens import SPECIAL, Kind, QueryTokenizer
 from ensue.errors import DataError
 from ensue.lines import plural
 from ensue.metrics import Floats
+from ensue.records import History
 from ensue.schedule import RISING, Schedule
+from ensue.tasks.held_examples import Example, keep, of_history
 from ensue.tasks.suggest import save
 from ensue.tasks.suggest.catalogue import COUNTING, RERANKER
 from ensue.tasks.suggest.dataset import CELLS, Sessions, prints
 from ensue.tasks.suggest.ensembles.reranker import learn_counted_order, learn_order
 from ensue.tasks.suggest.metadata import Metadata
+from ensue.tasks.suggest.privacy import Floor
 from ensue.tasks.suggest.state import SuggestState
 from ensue.training.loop import mean_loss, train
 from ensue.training.optimizer import make_optimizer
@@ -48,6 +51,20 @@ def fit(
     """See :meth:`ensue.tasks.suggest.predictor.SuggestPredictor.fit`."""
     require_pairs(data, "training data")
     split = _split(state, data, valid)
+    yield from _learn(state, split, valid, checkpoint, resume)
+    if split.held_out is not None and state.schedule is not None:
+        held = split.held_out.histories
+        keep(state, len(held), lambda at: _example(state.floor, held.record(at)), learned=split.whole is not None)
+
+
+def _example(floor: Floor, session: History) -> Example | None:
+    """What enough people typed, and nothing else: a session with any other query is passed over."""
+    return of_history(session) if floor.queries.issuperset(session.values) else None
+
+
+def _learn(
+    state: SuggestState, split: _Split, valid: Queries | None, checkpoint: Path | None, resume: bool
+) -> Iterator[Report]:
     require_pairs(split.learned, "training data")
     if state.schedule is None:
         learn_words(state, split.learned)

@@ -101,7 +101,7 @@ class Service:
 
 
 def make_app(service: Service) -> FastAPI:
-    """The application of a service; its models are closed with it."""
+    """The application of a service, whose models may come later; they are closed with it."""
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
@@ -146,11 +146,9 @@ def _foreign(request: Request, error: Exception) -> Response:
 
 
 def _add_answers(app: FastAPI, service: Service, requests: Requests) -> None:
-    models = service.models
-
     @app.get("/v1/models", summary="The served models", tags=["models"], responses=responses(401))
     async def list_models() -> list[Served]:
-        return [Served.model_validate(model.describe()) for model in models.values()]
+        return [Served.model_validate(model.describe()) for model in service.models.values()]
 
     @app.post(
         "/v1/models/{name}/predict",
@@ -161,7 +159,7 @@ def _add_answers(app: FastAPI, service: Service, requests: Requests) -> None:
         responses=responses(*OFTEN),
     )
     async def predict(name: str, request: Request) -> Response:
-        model = models.named(name)
+        model = service.models.named(name)
         body = await _read(service, request, requests.bodies[model.task].predict)
         kind = Kind("predict", body.k, body.evidence)
         return await _answers(service, request, model, kind, model.service.questions(body))
@@ -175,7 +173,7 @@ def _add_answers(app: FastAPI, service: Service, requests: Requests) -> None:
         responses=responses(*OFTEN),
     )
     async def explain(name: str, request: Request) -> Response:
-        model = models.named(name)
+        model = service.models.named(name)
         body = await _read(service, request, requests.bodies[model.task].explain)
         return await _answers(service, request, model, Kind("explain", body.k), model.service.questions(body))
 

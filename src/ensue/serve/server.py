@@ -17,6 +17,7 @@ from types import FrameType, MappingProxyType
 
 import torch
 import uvicorn
+from fastapi import FastAPI
 
 from ensue.data.edges import Edges, read_edges
 from ensue.errors import DataError, SettingError
@@ -77,21 +78,23 @@ def run(
             places = Places(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ensue-serve-"))))
         metrics = Metrics(places)
 
-        def service(models: Models, link: Link | None = None) -> Service:
-            return Service(
-                models=models,
-                settings=own,
-                metrics=metrics,
-                log=lines,
-                files=Files(),
-                queue=None if queue is None else open_queue(queue),
-                story=shown,
-                edges=known,
-                token=token,
-                hosts=names,
-                link=link,
-                lock=None if places is None else places.folder / "learning.lock",
-            )
+        service = Service(
+            models=Models((), own, metrics, own=False),
+            settings=own,
+            metrics=metrics,
+            log=lines,
+            files=Files(),
+            story=shown,
+            edges=known,
+            token=token,
+            hosts=names,
+            lock=None if places is None else places.folder / "learning.lock",
+        )
+
+        def answer(models: Models, told: Callable[[], None], link: Link | None = None) -> None:
+            service.models, service.link = models, link
+            service.queue = None if queue is None else open_queue(queue)
+            _serve(service, app or make_app(service), listening, told, link.begin if link else lambda: None)
 
         def told(tasks: Mapping[str, str]) -> None:
             shown_host = f"[{host}]" if ":" in host else host
@@ -99,16 +102,18 @@ def run(
             address = f"http://{shown_host}:{listening.getsockname()[1]}"
             lines.event("listening", address=address, models=dict(tasks), **several)
 
+        app: FastAPI | None = None
         if places is None:
             models = Models.of_folders(folders, own, metrics, lines)
             tasks = {name: one.task for name, one in models.items()}
-            _serve(service(models), listening, lambda: told(tasks))
+            answer(models, lambda: told(tasks))
         else:
 
             def work(held: Sequence[Held], link: Link) -> None:
-                answering = service(Models(held, own, metrics, own=False), link)
-                _serve(answering, listening, lambda: None, link.begin)
+                answer(Models(held, own, metrics, own=False), lambda: None, link)
 
+            app = make_app(service)  # each worker would make its own, of 30 MB
+            uvicorn.Config(app, lifespan="on", log_config=None).load()
             torch.set_num_threads(1)
             supervisor = Supervisor(folders, workers, own, metrics, places, lines, work)
             supervisor.run(lambda: told(supervisor.tasks))
@@ -135,6 +140,7 @@ def _taking_turns() -> Iterator[None]:
 
 def _serve(
     service: Service,
+    app: FastAPI,
     listening: socket.socket,
     told: Callable[[], None],
     begun: Callable[[], None] = lambda: None,
@@ -143,6 +149,7 @@ def _serve(
 
     Args:
         service: what answers.
+        app: made of it.
         listening: where.
         told: called before the first request is taken.
         begun: called in the event loop when connections are accepted.
@@ -158,7 +165,7 @@ def _serve(
     most = raise_file_limit(own.connections)
     register = Register(most, min(own.address_connections, most), own.head_seconds, refused)
     config = uvicorn.Config(
-        make_app(service),
+        app,
         http=partial(Connection, register),  # type: ignore[arg-type]  # called, never asked for its type
         log_config=None,
         access_log=False,

@@ -8,7 +8,7 @@ of its own, start-up, reading and writing all posts in: CPU seconds, and the mos
 **One answer.** A post of the given ones against all given articles, without evidence and with it, untrained and, with
 ``--folder``, by a trained model: milliseconds of one core over posts that are asked one at a time.
 
-    python benchmarks/linking_at_size.py politifact/ [--posts 10000,100000,1000000] [--articles 10,1000] [--json FILE]
+    python benchmarks/linking_at_size.py politifact/ [--sizes 10000x10,100000x10] [--folder FOLDER] [--json FILE]
 """
 
 from __future__ import annotations
@@ -136,8 +136,7 @@ def main() -> None:
     """Run from a shell."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
-    parser.add_argument("--posts", default="10000,100000,1000000")
-    parser.add_argument("--articles", default="10,1000")
+    parser.add_argument("--sizes", default="10000x10,100000x10,1000000x10,10000x1000,100000x1000,1000000x1000")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
@@ -145,8 +144,8 @@ def main() -> None:
     single = answers(corpus, LinkPredictor.untrained(corpus.articles, corpus.posts), "best, untrained")
     if given.folder is not None:
         single += answers(corpus, LinkPredictor.load(given.folder), "best, trained")
-    sizes = [[int(size) for size in sizes.split(",") if size] for sizes in (given.articles, given.posts)]
-    rows = [ranked(corpus, num_posts, num_articles) for num_articles in sizes[0] for num_posts in sizes[1]]
+    sizes = [[int(part) for part in size.split("x")] for size in given.sizes.split(",") if size]
+    rows = [ranked(corpus, num_posts, num_articles) for num_posts, num_articles in sizes]
     if given.json:
         told = {**provenance(), "answers": single, "sizes": rows}
         given.json.write_text(json.dumps(told, indent=1) + "\n")

@@ -18,30 +18,33 @@ unread, which is .43 at 50, .26 at 100, .06 at 500 and .03 at 1,000; no rule tha
 F / 9 + 1 relevant posts may hide anywhere.
 
 **Earlier stories** assume that this story is like n others whose labels are known, that is, exchangeable with them.
-Each of these is reviewed in simulation, and has the highest *estimated* recall, found / (found + sum of the
-probabilities of the unread), at which its true recall was still short of the target. Reading stops above the k-th
-smallest of these, k = ceil((n + 1) confidence): the rank of a new story's own number among the n + 1 is uniform, so it
-is above that threshold with a chance of at most 1 - confidence (split conformal prediction: Vovk, Gammerman & Shafer
-2005; Lei et al., JASA 2018). Fewer than 19 stories give no threshold at 95 %: audits are used. Stories of another
-corpus are not exchangeable with this one, so the command line, which cannot know, uses audits; see
-``benchmarks/reviews.py``.
+Each of these is reviewed in simulation (:func:`walk`), and ``left`` learns of them how sure it is, by the model's
+posterior and by what was found lately, that no more is left than may be missed. Each has the highest such chance at
+which its true recall was still short of the target. Reading stops above the k-th smallest of these, k = ceil((n + 1)
+confidence): the rank of a new story's own number among the n + 1 is uniform, so it is above that threshold with a
+chance of at most 1 - confidence (split conformal prediction: Vovk, Gammerman & Shafer 2005; Lei et al., JASA 2018; the
+regression is cross-fitted, which in practice costs nothing). Fewer than 19 stories give no threshold at 95 %: audits
+are used. Beside the statement stands its certificate: how many posts, drawn at random from the unread, would show the
+same whatever the story, if none of them is relevant. Stories of another corpus are not exchangeable with this one, so
+the command line, which cannot know, uses audits; see ``benchmarks/reviews.py``.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Annotated, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from ensue.data.histories import Index
+from ensue.errors import SettingError
 from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.settings import Settings, Size, must_be
 from ensue.tasks.link.review.audit import allowed_misses, audit_size, most_relevant
+from ensue.tasks.link.review.left import StoppingRule, Walk, left_by_latest, telling
 from ensue.tasks.link.review.reranker import Reranker
 from ensue.text.sparse import SparseRows
 
@@ -68,8 +71,6 @@ class ReviewSettings(Settings):
     """Posts labelled before the rest is ranked anew."""
     patience: Size = 30
     """Posts in a row without a relevant one before an audit, at least."""
-    threshold: float | None = None
-    """The estimated recall above which earlier stories say that the target is reached; without it, audits do."""
     seed: int = 0
     """Of the audits' random samples."""
 
@@ -112,6 +113,9 @@ class Progress:
     """The recall that earlier stories vouch for, where they do."""
     unsure: int = 0
     """Posts that nobody could decide; each counts as one that may be relevant and was not found."""
+    certificate: int | None = None
+    """Posts of a random sample of the unread that, holding none that is relevant, would show what earlier stories
+    vouch for without them."""
 
     @property
     def recall_at_least(self) -> float | None:
@@ -131,7 +135,10 @@ class Progress:
             return f"{read}; nothing can be said of recall yet"
         reached = "; that is enough" if self.reached else ""
         if self.target is not None:
-            return f"{read}: recall at least {self.target:.2f}, if this story is like the earlier ones{reached}"
+            beside = ""
+            if self.certificate is not None:
+                beside = f" ({plural(self.certificate, 'unread post')} drawn at random, none relevant, would show it)"
+            return f"{read}: recall at least {self.target:.2f}, if this story is like the earlier ones{beside}{reached}"
         return f"{read}, at most {self.left_at_most:,} more: recall at least {self.recall_at_least:.2f}{reached}"
 
 
@@ -143,11 +150,12 @@ def review(
     labels: tuple[Index, Answers] | None = None,
     looks: int = 0,
     shared: Shared | None = None,
+    rule: StoppingRule | None = None,
 ) -> Iterator[Progress]:
     """Ask for labels until the target is reached, everything is read, or the reader stops.
 
     Args:
-        start: (posts,) log-odds of relevance before any label; the order counts, and for ``threshold`` the values do.
+        start: (posts,) log-odds of relevance before any label; the order counts, and for ``rule`` the values do.
         rows: (posts, features) of length 1 each, for the re-ranking.
         ask: the reader.
         settings: how it goes.
@@ -155,19 +163,25 @@ def review(
         looks: at audits that were taken earlier in this review, which have used their part of 1 - confidence.
         shared: the labels of all readers, in place of ``labels`` and ``looks``. What others find outside a sample is
             counted as found and, still, among what may be left: the statement is on the safe side.
+        rule: what earlier stories taught; without it, audits say when to stop.
 
     Yields:
         Where the review stands, after every batch and every look; the last one is the answer.
+
+    Raises:
+        SettingError: the rule vouches for another target.
     """
     settings = ReviewSettings() if settings is None else settings
+    if rule is not None and rule.target != settings.target:
+        raise SettingError(f"target: {settings.target:g}, and the rule is for {rule.target:g}; learn one for the same")
     reader, audits = _Reader(start, rows, ask, labels, looks, shared), 0
 
     def alpha(taken: int) -> float:
         return SPENT * (1 - settings.confidence) * (1 - SPENT) ** taken
 
     while len(reader.unread()):
-        for _ in reader.read_on(settings):
-            progress = reader.progress(audits, settings)
+        for _ in reader.read_on(settings, patient=rule is not None):
+            progress = reader.progress(audits, settings, rule=rule)
             yield progress
             if progress.reached:
                 return
@@ -192,39 +206,34 @@ def review(
     yield reader.progress(audits, settings, reader.unsure if done else None, reached=done)
 
 
-def conformal_threshold(shortfalls: Sequence[float], confidence: float = 0.95) -> float | None:
-    """The estimated recall above which a new story has reached its target with this confidence.
-
-    Args:
-        shortfalls: of each earlier story what :func:`shortfall` gives.
-        confidence: of the statement.
-
-    Returns:
-        The k-th smallest, k = ceil((n + 1) confidence); ``None`` where there are too few.
-    """
-    place = math.ceil((len(shortfalls) + 1) * confidence - 1e-9)
-    return sorted(shortfalls)[place - 1] if 0 < place <= len(shortfalls) else None
-
-
-def shortfall(
+def walk(
     start: Floats, rows: SparseRows, relevant: npt.NDArray[np.bool_], settings: ReviewSettings | None = None
-) -> float:
-    """The highest estimated recall of a simulated review at which its true recall was short of the target.
+) -> Walk:
+    """A simulated review of a story whose labels are known, to twice as many posts as its target took at most.
 
     Args:
         start: as in :func:`review`.
         rows: as in :func:`review`.
-        relevant: (posts,) the truth.
+        relevant: (posts,) the truth; of one post at least.
         settings: its target and its batch count.
     """
+    order: list[int] = []
+
+    def ask(posts: Index) -> Answers:
+        order.extend(posts.tolist())
+        return relevant[posts]
+
     settings = ReviewSettings() if settings is None else settings
-    reader = _Reader(start, rows, lambda posts: relevant[posts])
-    highest = 0.0
-    for _ in reader.read_on(replace(settings, threshold=0.0)):
-        if reader.found >= settings.target * int(relevant.sum()):
+    reader, total, last = _Reader(start, rows, ask), int(relevant.sum()), len(start)
+    read, expected = [], []
+    for _ in reader.read_on(settings, patient=True):
+        read.append(len(order))
+        expected.append(reader.expected())
+        if reader.found >= settings.target * total:
+            last = min(last, 2 * len(order))
+        if reader.found == total or len(order) >= last:
             break
-        highest = max(highest, reader.estimate())
-    return highest
+    return Walk(len(start), total, np.array(order), relevant[order], np.array(read), np.array(expected))
 
 
 class _Reader:
@@ -242,6 +251,8 @@ class _Reader:
         self.reranker, self.ask, self.shared = Reranker(start, rows), ask, shared
         self.labels, self.read = np.zeros(len(start), np.int8), np.zeros(len(start), bool)
         self.stopped, self._looks = False, looks
+        self.said: list[bool] = []
+        """Of the posts that were read here, in their order, whether each is relevant."""
         if shared is not None:
             labels = shared.labels()
         if labels is not None:
@@ -273,10 +284,14 @@ class _Reader:
     def unread(self) -> Index:
         return np.flatnonzero(~self.read)
 
-    def read_on(self, settings: ReviewSettings) -> Iterator[None]:
-        """Label the best of the rest until nothing relevant came for a while or, with a threshold, to the end."""
+    def read_on(self, settings: ReviewSettings, *, patient: bool = False) -> Iterator[None]:
+        """Label the best of the rest until nothing relevant came for a while or, of the patient, to the end."""
         dry = 0
-        while len(order := self.unread()) and (left := self._patience(settings) - dry) > 0:
+        while len(order := self.unread()):
+            left = max(settings.patience, telling(len(order), self.found, settings.target)) - dry
+            left = len(order) if patient else left
+            if left <= 0:
+                return
             best = order[np.argsort(-self.odds[order], kind="stable")][: min(settings.batch, left)]
             if not self.label(best, settings.batch):
                 return
@@ -284,19 +299,13 @@ class _Reader:
             dry = len(best) - 1 - int(hits[-1]) if len(hits) else dry + len(best)
             yield
 
-    def _patience(self, settings: ReviewSettings) -> int:
-        """Posts in a row without a relevant one that make an audit worth its labels."""
-        if settings.threshold is not None:
-            return len(self.read)
-        allowed = max(allowed_misses(self.found, settings.target), 1)
-        return max(settings.patience, -(-len(self.unread()) // allowed))
-
     def label(self, posts: Index, batch: int) -> bool:
         """Ask for some posts, a batch at a time, and rank the rest anew; whether all were labelled."""
         for low in range(0, len(posts), batch):
             shown = posts[low : low + batch]
             shown = shown[~self.read[shown]]  # others may have read some
             answers = np.asarray(self.ask(shown), np.int8)
+            self.said += (answers == 1).tolist()
             if self.shared is None:
                 self.read[shown[: len(answers)]], self.labels[shown[: len(answers)]] = True, answers
             else:
@@ -309,16 +318,28 @@ class _Reader:
         self.odds = self._ranked()
         return True
 
+    def expected(self) -> float:
+        """Relevant posts among the unread, by their probabilities."""
+        return float((1 / (1 + np.exp(-np.clip(self.odds[~self.read], -500, 500)))).sum())
+
     def estimate(self) -> float:
         """Found over found and expected."""
-        expected = float((1 / (1 + np.exp(-np.clip(self.odds[~self.read], -500, 500)))).sum())
-        return self.found / (self.found + expected) if self.found else 0.0
+        return self.found / (self.found + self.expected()) if self.found else 0.0
 
     def progress(
-        self, audits: int, settings: ReviewSettings, left: int | None = None, *, reached: bool = False
+        self,
+        audits: int,
+        settings: ReviewSettings,
+        left: int | None = None,
+        *,
+        reached: bool = False,
+        rule: StoppingRule | None = None,
     ) -> Progress:
-        estimate, target = self.estimate(), None
-        if left is None and settings.threshold is not None and estimate > settings.threshold:
-            reached, target = True, settings.target
-        read = int(self.read.sum())
-        return Progress(len(self.read), read, self.found, audits, left, reached, estimate, target, self.unsure)
+        target, certificate, posts = None, None, (len(self.read), int(self.read.sum()), self.found)
+        if left is None and rule is not None:
+            missed, unread = allowed_misses(self.found, settings.target), len(self.unread())
+            lately = left_by_latest(self.said, unread, self.found, settings.target)
+            if rule.left.log_chance(self.expected(), lately, missed) > rule.threshold:
+                reached, target = True, settings.target
+                certificate = audit_size(unread, self.found, 0, target, 1 - settings.confidence)
+        return Progress(*posts, audits, left, reached, self.estimate(), target, self.unsure, certificate)

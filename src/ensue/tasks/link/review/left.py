@@ -1,0 +1,211 @@
+"""How many relevant posts are still unread, told from simulated reviews of earlier stories, and when that is enough.
+
+Two estimates of what is left are at hand at any time: what the posterior **expects**, the sum of the probabilities of
+the unread posts, and what the posts read **lately** would leave, were the rest like them: their share of hits times the
+posts unread. The first is smooth but biased by as much as the model is, the second is fair to the tail of the ranking
+but coarse. The earlier stories tell what both are worth together,
+
+    ln E[left] = a + b ln(expected + 1/10) + c ln(lately + 1/10),
+
+a count regression (Poisson weights, McCullagh & Nelder 1989, chapter 6), and how far stories lie around it: left is
+negative binomial of variance m + spread m^2. Hence the chance that no more is left than the target lets be missed.
+
+**Calibrated.** Chances are no promise, so that the rank of a story among others is: each earlier story, told by the
+regression of the others (``FOLDS``), has a highest chance at which it was still short of its target, and reading stops
+above the k-th smallest of these (split conformal prediction, see ``review``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ensue.data.histories import Index
+from ensue.metrics import Floats
+from ensue.tasks.link.review.audit import allowed_misses
+
+FOLDS = 5
+NEAR = 0.75
+"""Share of its relevant posts from which a story teaches the regression: stopping is not thought of before."""
+_ADDED, _RIDGE, _ROUNDS, _STEP, _LEAST = 0.1, 1e-3, 50, 2.0, 1e-9
+
+
+class Walk(NamedTuple):
+    """A simulated review to behind its target.
+
+    Attributes:
+        posts: posts in all.
+        relevant: how many of them are.
+        order: (read,) the posts as they were read.
+        hits: (read,) whether each is relevant.
+        read: (batches,) posts that were read after each.
+        expected: (batches,) sum of the probabilities of the unread.
+    """
+
+    posts: int
+    relevant: int
+    order: Index
+    hits: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    read: Index
+    expected: Floats
+
+    @property
+    def found(self) -> Index:
+        """(batches,) relevant posts among the read."""
+        found: Index = np.cumsum(self.hits, dtype=np.int64)[self.read - 1]
+        return found
+
+    def lately(self, target: float) -> Floats:
+        """(batches,) of :func:`left_by_latest`."""
+        rows = zip(self.read.tolist(), self.found.tolist(), strict=True)
+        return np.array([left_by_latest(self.hits[:read], self.posts - read, found, target) for read, found in rows])
+
+    def short(self, target: float) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """(batches,) whether the target was not reached yet."""
+        return self.found < target * self.relevant
+
+
+@dataclass(frozen=True)
+class LeftModel:
+    """The regression: ``weights`` a, b and c, and ``spread``."""
+
+    weights: tuple[float, float, float]
+    spread: float
+
+    def log_chance(self, expected: float, lately: float, allowed: int) -> float:
+        """The logarithm of P(left <= allowed), by the sum of the negative binomial's terms."""
+        mean = math.exp(min(max(float(_features(np.array([expected]), np.array([lately]))[0] @ self.weights), -20), 20))
+        return _log_chance(mean, self.spread, allowed)
+
+    def chances(self, walk: Walk, target: float) -> Floats:
+        """(batches,) of :meth:`log_chance`."""
+        rows = zip(walk.expected.tolist(), walk.lately(target).tolist(), walk.found.tolist(), strict=True)
+        return np.array([self.log_chance(some, late, allowed_misses(found, target)) for some, late, found in rows])
+
+    @classmethod
+    def fit(cls, walks: Sequence[Walk], target: float) -> LeftModel:
+        """Every story weighs as much, whatever the batches it was near its target."""
+        near = [walk.found >= NEAR * walk.relevant for walk in walks]
+        sides = [(_features(walk.expected[own], walk.lately(target)[own]), walk.relevant - walk.found[own], own.sum())
+                 for walk, own in zip(walks, near, strict=True) if own.any()]  # fmt: skip
+        rows, left = (np.concatenate([side[part] for side in sides]) for part in (0, 1))
+        shares = np.concatenate([np.full(side[2], 1 / side[2]) for side in sides])
+        weights = np.array([math.log(float(np.average(left, weights=shares)) + _ADDED), 0.0, 0.0])
+        for _ in range(_ROUNDS):
+            mean = np.exp(np.clip(rows @ weights, -20, 20))
+            slope = rows.T @ (shares * (left - mean)) - _RIDGE * weights
+            curve = (rows * (shares * mean)[:, None]).T @ rows + _RIDGE * np.eye(3)
+            step = np.clip(np.linalg.solve(curve, slope), -_STEP, _STEP)
+            weights = weights + step
+            if np.abs(step).max() < _LEAST:
+                break
+        mean = np.exp(np.clip(rows @ weights, -20, 20))
+        spread = float((shares * ((left - mean) ** 2 - mean)).sum() / (shares * mean**2).sum())
+        a, b, c = weights.tolist()
+        return cls((a, b, c), max(spread, 0.0))
+
+
+@dataclass(frozen=True)
+class StoppingRule:
+    """When a review may stop, by earlier stories.
+
+    Attributes:
+        left: what the estimates are worth.
+        threshold: the logarithm of a chance, above which reading stops.
+        target: the recall that it vouches for.
+        stories: whose reviews were simulated.
+        wrong: of these, how many would have been stopped short by what the other folds taught.
+    """
+
+    left: LeftModel
+    threshold: float
+    target: float
+    stories: int
+    wrong: int
+
+
+def stopping_rule(walks: Sequence[Walk], target: float = 0.9, confidence: float = 0.95) -> StoppingRule | None:
+    """What earlier stories teach; ``None`` where they are too few for the confidence.
+
+    Args:
+        walks: simulated reviews of stories whose labels are known, each with a relevant post.
+        target: the recall to reach.
+        confidence: of the statement.
+    """
+    if conformal_threshold([0.0] * len(walks), confidence) is None:
+        return None
+    highest = np.zeros(len(walks))
+    for fold in range(FOLDS):
+        taught = LeftModel.fit([walk for number, walk in enumerate(walks) if number % FOLDS != fold], target)
+        for number in range(fold, len(walks), FOLDS):
+            walk = walks[number]
+            short = taught.chances(walk, target)[walk.short(target)]
+            highest[number] = short.max() if len(short) else -math.inf
+    threshold = conformal_threshold(highest.tolist(), confidence)
+    assert threshold is not None
+    return StoppingRule(LeftModel.fit(walks, target), threshold, target, len(walks), int((highest > threshold).sum()))
+
+
+def conformal_threshold(shortfalls: Sequence[float], confidence: float = 0.95) -> float | None:
+    """The number above which a new story has reached its target with this confidence.
+
+    Args:
+        shortfalls: of each earlier story the highest number at which it was still short.
+        confidence: of the statement.
+
+    Returns:
+        The k-th smallest, k = ceil((n + 1) confidence); ``None`` where there are too few.
+    """
+    place = math.ceil((len(shortfalls) + 1) * confidence - 1e-9)
+    return sorted(shortfalls)[place - 1] if 0 < place <= len(shortfalls) else None
+
+
+def telling(unread: int, found: int, target: float) -> int:
+    """Posts in a row without a relevant one that say: if the rest is like them, no more is left than may be missed."""
+    return -(-unread // max(allowed_misses(found, target), 1))
+
+
+def left_by_latest(said: Sequence[bool] | npt.NDArray[np.bool_], unread: int, found: int, target: float) -> float:
+    """What the latest posts would leave, were the unread like them, of as many as :func:`telling`; half a hit is added.
+
+    Of 100 unread and 18 found with a target of .9, the latest 50 count; with one hit among them it is 1.5 / 50 x 100.
+
+    Args:
+        said: (read,) whether each post that was read is relevant, in the order of reading.
+        unread: posts.
+        found: relevant posts in all, those of earlier sittings among them.
+        target: the recall to reach.
+    """
+    latest = said[-telling(unread, found, target) :] if unread else said
+    return (sum(latest) + 0.5) / max(len(latest), 1) * unread
+
+
+def _features(expected: Floats, lately: Floats) -> Floats:
+    return np.stack([np.ones(len(expected)), np.log(expected + _ADDED), np.log(lately + _ADDED)], axis=1)
+
+
+@cache
+def _log_factorial(number: int) -> float:
+    return math.lgamma(number + 1)
+
+
+def _log_chance(mean: float, spread: float, allowed: int) -> float:
+    """The logarithm of P(X <= allowed) of a negative binomial; of a Poisson where nothing spreads."""
+    if spread < 1e-6:
+        logs = [number * math.log(mean) - mean - _log_factorial(number) for number in range(allowed + 1)]
+    else:
+        size = 1 / spread
+        share = math.log(size / (size + mean))
+        logs = [
+            math.lgamma(size + number) - math.lgamma(size) - _log_factorial(number)
+            + size * share + number * (math.log(mean) - math.log(size + mean))
+            for number in range(allowed + 1)
+        ]  # fmt: skip
+    top = max(logs)
+    return min(0.0, top + math.log(math.fsum(math.exp(log - top) for log in logs)))

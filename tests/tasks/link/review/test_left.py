@@ -1,0 +1,100 @@
+"""What is left, by a regression over earlier stories: against scipy, by hand, and a rule that keeps its promise."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.stats import nbinom, poisson
+
+from ensue.tasks.link.review.left import (
+    LeftModel,
+    Walk,
+    conformal_threshold,
+    left_by_latest,
+    stopping_rule,
+    telling,
+)
+
+
+def drawn(seed: int, posts: int = 400, wide: float = 0.3) -> Walk:
+    """A reading whose posterior expects too little by a factor that differs from story to story."""
+    random = np.random.default_rng(seed)
+    chance = 0.9 * np.exp(-np.arange(posts) / 40) + 0.003
+    hits = random.random(posts) < chance
+    read = np.arange(10, posts + 1, 10)
+    factor = 0.5 * math.exp(wide * random.normal())
+    expected = np.array([factor * chance[some:].sum() for some in read.tolist()])
+    return Walk(posts, int(hits.sum()), np.arange(posts), hits, read, expected)
+
+
+def test_the_threshold_by_hand() -> None:
+    # 19 stories at 95 %: k = 20 x .95 = 19, the largest; 18 are too few, of 39 the 38th smallest counts.
+    assert conformal_threshold([number / 100 for number in range(19)]) == 0.18
+    assert conformal_threshold([number / 100 for number in range(18)]) is None
+    assert conformal_threshold([number / 100 for number in range(39)]) == 0.37
+    assert conformal_threshold([]) is None
+
+
+def test_what_the_latest_say_by_hand() -> None:
+    # 18 found allow 2 misses, so that 50 of 100 unread tell; with one hit among these it is 1.5 / 50 x 100.
+    assert telling(100, 18, 0.9) == 50
+    said = [True] * 30 + [False] * 20 + [True] + [False] * 29
+    assert left_by_latest(said, 100, 18, 0.9) == pytest.approx(3.0)
+    # Only 4 were read here: all of them tell, and no hit is half a hit.
+    assert left_by_latest([False] * 4, 100, 18, 0.9) == pytest.approx(0.5 / 4 * 100)
+    assert left_by_latest([], 100, 0, 0.9) == pytest.approx(50.0)
+    assert left_by_latest([True], 0, 1, 0.9) == 0.0
+
+
+@pytest.mark.parametrize(("spread", "allowed"), [(0.0, 0), (0.0, 7), (0.3, 0), (0.3, 7), (2.0, 40)])
+def test_chances_are_those_of_scipy(spread: float, allowed: int) -> None:
+    model = LeftModel((0.4, 0.5, 0.3), spread)
+    mean = math.exp(0.4 + 0.5 * math.log(3.1) + 0.3 * math.log(5.1))
+    size = 1 / spread if spread else 0.0
+    wanted = nbinom.logcdf(allowed, size, size / (size + mean)) if spread else poisson.logcdf(allowed, mean)
+    assert model.log_chance(3.0, 5.0, allowed) == pytest.approx(float(wanted), rel=1e-9)
+
+
+def test_the_regression_is_the_likeliest() -> None:
+    walks = [drawn(seed) for seed in range(12)]
+    rows, left, shares = [], [], []
+    for walk in walks:
+        near = walk.found >= 0.75 * walk.relevant
+        sides = (np.ones(near.sum()), np.log(walk.expected[near] + 0.1), np.log(walk.lately(0.9)[near] + 0.1))
+        rows.append(np.stack(sides, axis=1))
+        left.append(walk.relevant - walk.found[near])
+        shares.append(np.full(near.sum(), 1 / near.sum()))
+    x, y, w = np.concatenate(rows), np.concatenate(left), np.concatenate(shares)
+
+    def loss(weights: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+        return float((w * (np.exp(x @ weights) - y * (x @ weights))).sum() + 1e-3 * weights @ weights / 2)
+
+    wanted = minimize(loss, np.zeros(3), method="BFGS").x
+    found = LeftModel.fit(walks, 0.9)
+    np.testing.assert_allclose(found.weights, wanted, atol=1e-3)
+    mean = np.exp(x @ np.array(found.weights))
+    assert found.spread == pytest.approx(max(0.0, (w * ((y - mean) ** 2 - mean)).sum() / (w * mean**2).sum()))
+
+
+def test_the_latest_posts_help_where_the_posterior_cannot_be_trusted() -> None:
+    earlier, new = ([drawn(seed, wide=1.0) for seed in part] for part in (range(99), range(1000, 1200)))
+    rule = stopping_rule(earlier)
+    assert rule is not None and rule.stories == 99 and rule.wrong == 4  # k = 95
+    sums = [(walk.found / (walk.found + walk.expected))[walk.short(0.9)].max() for walk in earlier]
+    threshold = conformal_threshold(sums)
+    assert threshold is not None
+    wrong, read, before = 0, [], []
+    for walk in new:
+        at = int((rule.left.chances(walk, 0.9) > rule.threshold).argmax())
+        wrong += walk.found[at] < 0.9 * walk.relevant
+        read.append(walk.read[at])
+        before.append(walk.read[int((walk.found / (walk.found + walk.expected) > threshold).argmax())])
+    assert wrong <= 20  # 200 x .05 = 10; more than 20 have a chance of a thousandth
+    assert np.mean(read) < np.mean(before)
+
+
+def test_few_stories_teach_nothing() -> None:
+    assert stopping_rule([drawn(seed) for seed in range(18)]) is None

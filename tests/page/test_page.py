@@ -334,7 +334,7 @@ def test_the_api_is_described_readably(served: str, visit: Open, width: int, sch
     assert page.locator(".operation h3").all_inner_texts() == every
     assert page.locator("#contents a").count() == len(every)
     own = page.locator("#post-v1-models-name-predict")
-    assert "records" in own.inner_text() and "PredictNext" in own.inner_text()
+    assert "list of up to 256 History" in own.inner_text() and "PredictNext" in own.inner_text()
     own.locator("summary").first.click()
     assert own.locator("pre").first.inner_text().startswith(f"curl -X POST {served}/v1/models/")
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0

@@ -72,7 +72,10 @@ function kind(schema, whole) {
   if (schema.$ref) return nameOf(schema);
   if (schema.anyOf) return [...new Set(schema.anyOf.map((one) => kind(one, whole)))].join(" or ");
   if (schema.enum) return schema.enum.map((one) => JSON.stringify(one)).join(" or ");
-  if (schema.type === "array") return `list of ${kind(schema.items, whole) || "values"}`;
+  if (schema.type === "array") {
+    const most = schema.maxItems === undefined ? "" : `up to ${schema.maxItems.toLocaleString("en")} `;
+    return `list of ${most}${kind(schema.items, whole) || "values"}`;
+  }
   const bounds = [["minimum", "from"], ["maximum", "to"], ["maxLength", "up to"]].filter(([key]) => schema[key] !== undefined).map(([key, word]) => `${word} ${schema[key].toLocaleString("en")}`);
   return [schema.type || "anything", ...bounds].join(" ");
 }

@@ -64,7 +64,11 @@ class Scored:
 
     def shares(self, columns: Tensor) -> Tensor:
         """(histories, k) probabilities of some ids of each history; 0 where everything is ruled out."""
-        return (self.score(columns) - self.totals[:, None]).exp().nan_to_num_()
+        return self.shares_of(self.score(columns))
+
+    def shares_of(self, scores: Tensor) -> Tensor:
+        """(histories, k) probabilities of some scores of each history."""
+        return (scores - self.totals[:, None]).exp().nan_to_num_()
 
     def influence(self, history: int) -> Tensor:
         """A history's weights over its latest events."""
@@ -160,7 +164,7 @@ def answers(
     lists = lists or [None] * len(records)
     scored = _with_own(score(histories, histories, lists), own)
     shown, best = scored.best(k, lists, records, own)
-    shares = scored.shares(best).masked_fill(shown == -torch.inf, 0.0)
+    shares = scored.shares_of(shown)
     tests = _deletions(histories, scored, score, best, own) if evidence else [[] for _ in records]
     for row, record in enumerate(records):
         choices = []

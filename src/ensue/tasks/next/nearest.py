@@ -317,7 +317,10 @@ def _candidates(
         one: a list that holds for all of them.
         brief: (histories,) of which only the total is wanted.
     """
-    found, filled = torch.zeros(len(sides.rows), num, dtype=torch.int64), sides.rows >= 0
+    filled = sides.rows >= 0
+    if one is None and bool(filled.all()) and not (brief is not None and bool(brief.any())):
+        return index.search(sides.product, num)
+    found = torch.zeros(len(filled), num, dtype=torch.int64)
     short = torch.zeros_like(filled) if brief is None else brief & filled
     queries, bits = sides.product.queries, None if one is None else one.bits
     for rows, size, probed in (

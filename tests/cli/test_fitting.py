@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -109,3 +110,14 @@ def test_replay_0_says_what_it_leaves_out(ensue: Ensue, logs: Logs, tmp_path: Pa
     assert ran.lines[-2].endswith("in the folder, so cascade-blend answers by its network alone")
     ran = ensue("fit", "next", logs.train, "-o", tmp_path / "v", "--model=vsknn", "--set=replay=0")
     assert ran.code == 2 and "setting 'replay' is not known here" in ran.err
+
+
+def test_held_out_records_stay_in_the_folder_unless_nobody_is_to_be_kept(
+    ensue: Ensue, logs: Logs, tmp_path: Path
+) -> None:
+    facts = []
+    for name, more in (("kept", ()), ("none", ("--no-examples",))):
+        ran = ensue("fit", "next", logs.train, "-o", tmp_path / name, *SMALL, *more, "--json")
+        assert ran.code == 0 and "examples" not in json.loads(ran.out)["facts"]
+        facts.append(json.loads((tmp_path / name / "settings.json").read_text())["facts"])
+    assert 1 <= len(facts[0]["examples"]["held_out"]) <= 6 and "examples" not in facts[1]

@@ -112,4 +112,9 @@ def _finish(predictor: AnyPredictor, output: Path, checkpoint: Path, told: list[
         done.unlink(missing_ok=True)
     for line in told:
         show.remark(line)
-    show.put_json({"folder": str(output), **predictor.summary()}) if as_json else show.remark(f"saved {output}")
+    if not as_json:
+        show.remark(f"saved {output}")
+        return
+    summary = predictor.summary()
+    summary["facts"].pop("examples", None)  # records belong in the folder, and not in what may be a log
+    show.put_json({"folder": str(output), **summary})

@@ -24,6 +24,8 @@ class Codes:
         self._by_category = np.full(1, -1, np.int32)
         self._by_number = np.empty(0, np.int32)
         self._least = 0
+        self._only_numbers = True
+        """Whether all values so far were whole numbers, of which none has a category yet: most logs stay like that."""
 
     def of(self, values: pl.Series) -> Ids:
         """(values,) their numbers.
@@ -36,10 +38,22 @@ class Codes:
             codes: Ids = self._by_number[places]
             if (codes < 0).any():
                 new = values.filter(codes < 0).unique(maintain_order=True)
-                self._by_number[new.to_numpy().astype(np.int64) - self._least] = self._of_categories(new)
+                self._by_number[new.to_numpy().astype(np.int64) - self._least] = self._of_new(new)
                 codes = self._by_number[places]
             return codes
         return self._of_categories(values)
+
+    def _of_new(self, numbers: pl.Series) -> Ids:
+        """Numbers of distinct whole numbers that come as such for the first time."""
+        if not self._only_numbers:  # one of them may have come as a text
+            return self._of_categories(numbers)
+        return self._put(numbers.cast(pl.String))
+
+    def _put(self, texts: pl.Series) -> Ids:
+        """Numbers for texts that have none."""
+        self._values.append(texts)
+        self.count += len(texts)
+        return np.arange(self.count - len(texts), self.count, dtype=np.int32)
 
     def add(self, values: pl.Series) -> None:
         """Give numbers to distinct texts that are known already to whoever keeps what is :meth:`taken`."""
@@ -59,20 +73,26 @@ class Codes:
     def _of_categories(self, values: pl.Series) -> Ids:
         if values.dtype != pl.Categorical:
             values = values.cast(pl.String).cast(pl.Categorical)
-        physical = values.to_physical().to_numpy()
-        if (short := int(physical.max()) + 1 - len(self._by_category)) > 0:
-            more = np.full(max(short, len(self._by_category)), -1, np.int32)
-            self._by_category = np.concatenate([self._by_category, more])
+        if self._only_numbers:
+            self._only_numbers = False
+            known = self._categories(self.every().cast(pl.Categorical))
+            self._by_category[known] = np.arange(self.count, dtype=np.int32)
+        physical = self._categories(values)
         codes: Ids = self._by_category[physical]
         unseen: npt.NDArray[np.bool_] = codes < 0
         if unseen.any():
             new = values.filter(unseen).unique(maintain_order=True)
-            numbers = np.arange(self.count, self.count + len(new), dtype=np.int32)
-            self._by_category[new.to_physical().to_numpy()] = numbers
-            self._values.append(new.cast(pl.String))
-            self.count += len(new)
+            self._by_category[new.to_physical().to_numpy()] = self._put(new.cast(pl.String))
             codes = self._by_category[physical]
         return codes
+
+    def _categories(self, values: pl.Series) -> npt.NDArray[np.uint32]:
+        """The numbers of the categories of some values; there is room for each."""
+        physical = values.to_physical().to_numpy()
+        if len(physical) and (short := int(physical.max()) + 1 - len(self._by_category)) > 0:
+            more = np.full(max(short, len(self._by_category)), -1, np.int32)
+            self._by_category = np.concatenate([self._by_category, more])
+        return physical
 
     def _near(self, numbers: pl.Series) -> bool:
         """Whether whole numbers lie close enough to each other, and to those before, for a table; it is widened."""

@@ -195,12 +195,15 @@ class Model:
 
     def describe(self) -> dict[str, object]:
         """What ``/v1/models`` says."""
+        predictor = self.held.loaded.predictor
+        held_out = predictor.metadata.examples
         return {
             "name": self.name,
             "task": self.task,
             "view": self.service.view,
-            "model": self.held.loaded.predictor.model_name,
-            **self.service.describe(self.held.loaded.predictor),
+            "model": predictor.model_name,
+            **self.service.describe(predictor),
+            **({} if held_out is None else {"held_out": held_out}),
             "version": self.held.loaded.version,
             "since": self.held.since.isoformat(timespec="seconds"),
             **facts(self.folder),

@@ -16,7 +16,7 @@ from ensue.records import Text
 from ensue.serve.bodies import Update
 from ensue.serve.sentences import NOT_CAUSES, chosen, falls
 from ensue.serve.tasks import SHOWN, Drawn
-from ensue.serve.tasks.plain import PlainService, held_out
+from ensue.serve.tasks.plain import PlainService
 from ensue.tasks.classify.predictor import ClassifyPredictor
 
 WORDS = 200
@@ -66,7 +66,7 @@ class ClassifyService(PlainService[ClassifyPredictor, Text]):
 
     def describe(self, predictor: ClassifyPredictor) -> dict[str, object]:
         """The labels, and whether it takes pairs."""
-        return {"labels": predictor.labels, "paired": predictor.metadata.paired, **held_out(predictor.metadata)}
+        return {"labels": predictor.labels, "paired": predictor.metadata.paired}
 
     def shown(self, predictor: ClassifyPredictor) -> list[dict[str, object]]:
         """Words that tell a label; none where pairs are asked for."""

@@ -18,7 +18,7 @@ from ensue.serve.bodies import Bodies, Limit, Limits, Update
 from ensue.serve.lengths import too_long
 from ensue.serve.sentences import chosen, falls
 from ensue.serve.tasks import SHOWN, Drawn
-from ensue.serve.tasks.plain import PlainService, held_out
+from ensue.serve.tasks.plain import PlainService
 from ensue.tasks.link.explain import explanation
 from ensue.tasks.link.predictor import LinkPredictor
 
@@ -101,7 +101,7 @@ class LinkService(PlainService[LinkPredictor, Post]):
 
     def describe(self, predictor: LinkPredictor) -> dict[str, object]:
         """How many articles it ranks."""
-        return {"articles": len(predictor.articles), **held_out(predictor.metadata)}
+        return {"articles": len(predictor.articles)}
 
     def shown(self, predictor: LinkPredictor) -> list[dict[str, object]]:
         """Titles of its articles, or how those begin that have none."""

@@ -21,7 +21,7 @@ from ensue.serve.lengths import require_short_history
 from ensue.serve.sentences import NOT_CAUSES, chosen, of_events
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import SHOWN, Drawn, Kind
-from ensue.serve.tasks.plain import PlainService, held_out
+from ensue.serve.tasks.plain import PlainService
 from ensue.tasks.next.indexing import indexes
 from ensue.tasks.next.infer import predict_each
 from ensue.tasks.next.item_index import IndexFacts, ItemIndex
@@ -133,8 +133,7 @@ class NextService(PlainService[NextPredictor, Asked]):
 
     def describe(self, predictor: NextPredictor) -> dict[str, object]:
         """How many values it ranks, and whether it looks at times."""
-        own = {"values": len(predictor.vocabulary.values), "timed": predictor.metadata.timed}
-        return {**own, **held_out(predictor.metadata)}
+        return {"values": len(predictor.vocabulary.values), "timed": predictor.metadata.timed}
 
     def shown(self, predictor: NextPredictor) -> list[dict[str, object]]:
         """What is common: the answer to a history without events."""

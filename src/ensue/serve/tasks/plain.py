@@ -20,15 +20,9 @@ from ensue.serve.lengths import require_short_texts
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import Drawn, Kind
 from ensue.tasks.base import Task
-from ensue.tasks.metadata import Noted
 
 P = TypeVar("P", bound=AnyPredictor)
 Q = TypeVar("Q")
-
-
-def held_out(metadata: Noted) -> dict[str, object]:
-    """What ``/v1/models`` says of the held-out records that a folder keeps; nothing where it keeps none."""
-    return {} if metadata.examples is None else {"held_out": metadata.examples}
 
 
 class PlainService(Generic[P, Q]):

@@ -24,7 +24,7 @@ from ensue.serve.lengths import require_short_history, too_long
 from ensue.serve.sentences import NOT_CAUSES, chosen, of_events
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import SHOWN, Drawn, Kind
-from ensue.serve.tasks.plain import PlainService, held_out
+from ensue.serve.tasks.plain import PlainService
 from ensue.tasks.suggest.explain import explanation
 from ensue.tasks.suggest.predictor import SuggestPredictor
 
@@ -172,10 +172,6 @@ class SuggestService(PlainService[SuggestPredictor, Typed]):
     def first_question(self, predictor: SuggestPredictor) -> Typed:
         """A query."""
         return Typed(History(("a",)), "")
-
-    def describe(self, predictor: SuggestPredictor) -> dict[str, object]:
-        """Its held-out examples."""
-        return held_out(predictor.metadata)
 
     def shown(self, predictor: SuggestPredictor) -> list[dict[str, object]]:
         """The answer to a query that nobody meant."""

@@ -56,7 +56,7 @@ def test_weights_stay_if_ranks_or_likelihood_rise(
     data = labelled(200, (2.0, 2.0, 2.0))
     assert len(choose(data, together=False).weights) == stay
     posts = candidates(data.scores, data.related)
-    fit, own = held_out._fits(data, 0)[0], data.folds == 3
+    fit, own = held_out._fits(data, candidates(data.scores, data.related))[0], data.folds == 3
     assert fit.costs[own].tolist() == losses(posts.select(own), fit.by_fold[3]).tolist()
 
 
@@ -67,11 +67,13 @@ def test_weights_that_only_make_labels_likelier_are_held_to_the_centre() -> None
     told = random.normal(size=related.shape) + 3 * related
     scores = [standardised(np.sign(told) * np.abs(told) ** power) for power in (1, 2, 3)]
     data = Labelled(["untrained", "s1", "s2"], np.stack(scores, axis=2).astype(np.float32), related, np.arange(300) % 5)
-    fits = held_out._fits(data, 0)
+    fits = held_out._fits(data, candidates(data.scores, data.related))
     assert held_out._by_ranks(data, fits).penalty == max(held_out.PENALTIES)
     assert held_out._by_likelihood(data, fits).penalty < choose(data, together=False).penalty
     several = labelled(300, (1.0, 3.0, 3.0))
-    assert held_out._by_ranks(several, held_out._fits(several, 0)).penalty < max(held_out.PENALTIES)
+    assert held_out._by_ranks(
+        several, held_out._fits(several, candidates(several.scores, several.related))
+    ).penalty < max(held_out.PENALTIES)
 
 
 def test_the_untrained_sum_is_the_centre_where_the_equal_one_is_worse() -> None:
@@ -94,7 +96,10 @@ def test_no_fold_teaches_the_weights_that_score_it(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(held_out, "PENALTIES", (10.0,))
     data = labelled(100, (2.0, 2.0))
     turned = np.where((data.folds == 0)[:, None], np.roll(data.related, 1, 1), data.related)
-    before, after = (held_out._fits(own, 0)[0].by_fold for own in (data, replace(data, related=turned)))
+    before, after = (
+        held_out._fits(own, candidates(own.scores, own.related))[0].by_fold
+        for own in (data, replace(data, related=turned))
+    )
     assert (before == after).all(1).tolist() == [True, False, False, False, False]
 
 

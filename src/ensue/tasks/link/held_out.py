@@ -18,7 +18,7 @@ from ensue.data.posts import Corpus
 from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.tasks.link.encode import encode_posts, encoded, has_vectors, terms_of, vectors_of
-from ensue.tasks.link.ensembles.likelihood import candidates, fit_weights, losses
+from ensue.tasks.link.ensembles.likelihood import Candidates, candidates, fit_weights, losses
 from ensue.tasks.link.ensembles.weighted_sum import STRENGTHS, log_shares, transductive_prior
 from ensue.tasks.link.folds import FOLDS, folds_of
 from ensue.tasks.link.measures import Mask, at_cut, average_precision, by_row, calibrate, cross_fitted
@@ -164,19 +164,24 @@ def choose(data: Labelled, seed: int = 0, *, together: bool = True) -> Chosen:
     # Labels of few articles, or of one above all, say nothing of how many posts of a corpus are about the same one.
     whole = len(np.unique(data.clusters * FOLDS + data.folds)) == len(np.unique(data.clusters))
     strengths = STRENGTHS if together and whole else STRENGTHS[:1]
-    fits = _fits(data, seed, centre)
+    posts = candidates(data.scores, data.related, seed)
+    fits = _fits(data, posts, centre)
     chosen, other = _by_ranks(data, fits), _by_likelihood(data, fits)
+    told = _strength(data, chosen, strengths)
     if other.penalty != chosen.penalty:
-        found = [reciprocal(_strength(data, own, strengths)[2], data.related) for own in (chosen, other)]
-        chosen = other if _rises(found[1] - found[0], data.clusters, SURE) else chosen
+        theirs = _strength(data, other, strengths)
+        if _rises(reciprocal(theirs[2], data.related) - reciprocal(told[2], data.related), data.clusters, SURE):
+            chosen, told = other, theirs
     weighed = reciprocal(_crossed(data, chosen), data.related)
     best = max(range(len(ranks)), key=lambda place: float(ranks[place].mean()))
-    gains = weighed - ranks[centre], _fits(_one(data, centre), seed)[0].costs - chosen.costs
+    alone = _one(data, centre)
+    gains = weighed - ranks[centre], _fits(alone, candidates(alone.scores, data.related, seed))[0].costs - chosen.costs
     if weighed.mean() <= ranks[best].mean() or not any(_rises(own, data.clusters) for own in gains):
         data = _one(data, best if _rises(ranks[best] - ranks[centre], data.clusters) else centre)
-        chosen, centre = _fits(data, seed)[0], 0
-    less, strength, scores = _strength(data, chosen, strengths)
-    posts = candidates(data.scores, data.related, seed)
+        posts = candidates(data.scores, data.related, seed)
+        chosen, centre = _fits(data, posts)[0], 0
+        told = _strength(data, chosen, strengths)
+    less, strength, scores = told
     fitted = fit_weights(posts, chosen.penalty, chosen.by_fold.mean(0), centre)
     weights = dict(zip(data.names, fitted[:-1].tolist(), strict=True))
     return Chosen(weights, float(fitted[-1]) - less, strength, scores, chosen.penalty, floors)
@@ -197,9 +202,8 @@ class _Fit(NamedTuple):
     """(posts,) the loss of each by these."""
 
 
-def _fits(data: Labelled, seed: int, centre: int = 0) -> list[_Fit]:
+def _fits(data: Labelled, posts: Candidates, centre: int = 0) -> list[_Fit]:
     """Weights under each penalty, the highest first; of one score, which is the centre, under one."""
-    posts = candidates(data.scores, data.related, seed)
     starts: list[Floats | None] = [None] * FOLDS
     found = []
     for penalty in PENALTIES if len(data.names) > 1 else PENALTIES[:1]:

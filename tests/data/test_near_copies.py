@@ -39,6 +39,14 @@ def test_short_texts_are_copies_only_of_equal_words() -> None:
     assert near_copies(pl.Series([], dtype=pl.String)).tolist() == []
 
 
+def test_short_texts_behind_a_long_one_do_not_hide_its_copy() -> None:
+    long = " ".join(f"w{place}" for place in range(40))
+    short = [[f"{side} {place}" for place in range(400)] for side in "ab"]
+    groups = near_copies(pl.Series([long, *short[0], f"{long} end", *short[1]]))
+    assert groups[len(short[0]) + 1] == 0
+    assert len(set(groups.tolist())) == 801
+
+
 def literal(texts: list[str]) -> list[int]:
     """Groups by comparing every pair."""
 

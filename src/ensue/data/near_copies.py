@@ -98,7 +98,8 @@ def _near(texts: pl.Series) -> Index:
         owners, runs = _distinct(owners, runs)
         counts = np.bincount(owners, minlength=len(sizes))
         own = np.flatnonzero(sizes >= _LEAST_WORDS)
-        signatures.append(_signatures(runs, offsets_of(counts)[own]))
+        offsets = offsets_of(counts)
+        signatures.append(_signatures(runs, offsets[own], offsets[own + 1]))
         parts.append(runs)
         lengths.append(counts)
         long.append(own + low)
@@ -118,13 +119,15 @@ def _near(texts: pl.Series) -> Index:
     return components(joined[:, 0], joined[:, 1], len(texts))
 
 
-def _signatures(runs: npt.NDArray[np.uint64], starts: Index) -> npt.NDArray[np.uint64]:
-    """(bands, texts) of the texts whose runs begin at ``starts``, each up to where another text's do."""
+def _signatures(runs: npt.NDArray[np.uint64], starts: Index, ends: Index) -> npt.NDArray[np.uint64]:
+    """(bands, texts) of the texts whose runs lie from ``starts`` to ``ends``; none is without a run."""
+    edges = np.stack([starts, ends], axis=1).ravel()  # reduceat takes the runs between two texts too: every other one
+    runs = np.append(runs, np.uint64(0))  # so that the last text has an end
     found = np.zeros((_BANDS, len(starts)), np.uint64)
     for band in range(_BANDS if len(starts) else 0):
         for row in range(_ROWS):
             mixed = scrambled(runs ^ scrambled(np.array([band * _ROWS + row], np.uint64)))
-            found[band] = scrambled(found[band] ^ np.minimum.reduceat(mixed, starts))
+            found[band] = scrambled(found[band] ^ np.minimum.reduceat(mixed, edges)[::2])
     return found
 
 

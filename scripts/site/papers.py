@@ -107,8 +107,9 @@ def sansr() -> str:
         table = printed[data]["sansr"]
         lines.append(_line(data, "SANSR, the paper", [f"{100 * table[name]:.2f}" for name in names]))
         of_data = _of(rows, data=data)
-        for row in _of(of_data, model="sansr"):
-            lines.append(_line(data, f"SANSR, ours, protocol {row['protocol']}", _figures(row, names)))
+        for model, said in (("sansr", "SANSR, ours"), ("blend", "`blend`, ours")):
+            for row in _of(of_data, model=model):
+                lines.append(_line(data, f"{said}, protocol {row['protocol']}", _figures(row, names)))
         for protocol in dict.fromkeys(row["protocol"] for row in of_data):
             counting = [row for row in _of(of_data, protocol=protocol) if row["model"] in NEXT_COUNTING]
             if counting:

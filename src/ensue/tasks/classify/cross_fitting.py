@@ -102,18 +102,20 @@ def count_best(
     """Learn texts with the strength at which others are likeliest, or with the one given."""
     if strength is not None:
         return _counted(state, name, matrix, learned, held, strength)
-    tried = [first := _counted(state, name, matrix, learned, held, 1.0)]
+    best = first = _counted(state, name, matrix, learned, held, 1.0)
+    lowest = best.unlearned.loss()
     for factor in (_STEP, 1 / _STEP):
-        while WEAKEST < tried[-1].strength * factor < STRONGEST:
-            found = _counted(state, name, matrix, learned, held, tried[-1].strength * factor, first)
-            if found.unlearned.loss() > tried[-1].unlearned.loss() - _LEAST:
+        while WEAKEST < best.strength * factor < STRONGEST:
+            other = _counted(state, name, matrix, learned, held, best.strength * factor, first)
+            loss = other.unlearned.loss()
+            if loss > lowest - _LEAST:
                 break
-            if factor < 1 and not found.unlearned.surely_better(tried[-1].unlearned):
+            if factor < 1 and not other.unlearned.surely_better(best.unlearned):
                 break
-            tried.append(found)
-        if len(tried) > 1:
+            best, lowest = other, loss
+        if best is not first:
             break
-    return tried[-1]
+    return best
 
 
 def out_of_fold(state: ClassifyState, name: str, strength: float, matrix: Tensor | None, learned: Data) -> Tensor:

@@ -192,7 +192,9 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for part, sets in (("train", known), ("test", unseen)):
         for name, (own, some) in product(NAMES, sets.items()):
-            rows.append({"part": part, "score": name, "set": own, **figures(some, name, tables[name])})
+            rows.append(
+                {"part": part, "score": name, "set": own, "stories": len(some), **figures(some, name, tables[name])}
+            )
             print(rows[-1])
     if asked.json:
         tables_of = {name: asdict(table) for name, table in tables.items()}

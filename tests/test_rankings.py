@@ -201,3 +201,27 @@ def test_score_stands_at_the_command_line(tmp_path: Path, monkeypatch: pytest.Mo
     assert ran.code == 2 and ran.err.startswith("ensue: nothing to compare with: give --folder MODEL, or --task and")
     ran = run(monkeypatch, "score", log, *counted)
     assert (ran.code, ran.err) == (2, f"ensue: {log}: give the rankings first, then the data that they rank for\n")
+
+
+def test_lists_and_queries_that_do_not_belong_together_are_said(tmp_path: Path) -> None:
+    markov = fitted("next", "markov", SESSIONS)
+    own = written(tmp_path / "own.run", ["s0:1 Q0 b 1 1 x", "s0:2 Q0 c 1 1 x", "s0:3 Q0 a 1 1 x", "s9:1 Q0 a 1 1 x"])
+    result = score_rankings([own], [markov], SESSIONS)
+    expected = "no list for 5 of 7 queries, such as s1:1: misses; 2 lists of nothing that is scored, such as s0:3: "
+    assert result.rows[0].to_dict()["unmatched"] == f"{expected}not looked at"
+    assert result.card["targets"].startswith("7: every event after the first, ")
+    last = score_rankings([written(tmp_path / "own.run", [f"s{n} Q0 a 1 1 x" for n in range(4)])], [markov], SESSIONS)
+    assert "unmatched" not in last.rows[0].to_dict()
+    assert last.card["targets"].startswith("4: the last event of each sequence, ")
+
+
+def test_a_text_and_a_post_without_a_list_are_said(tmp_path: Path) -> None:
+    posts = corpus(6)
+    linked = score_rankings(
+        [written(tmp_path / "own.run", ["p0 Q0 a0 1 1 x"])], [fitted("link", "tfidf", posts)], posts
+    )
+    assert linked.rows[0].notes["unmatched"] == "no list for 5 of 6 queries, such as p1: misses"
+    texts = Texts.of([Text((f"word {n}",), label="ab"[n % 2], id=f"t{n}") for n in range(4)])
+    labels = [json.dumps({"id": f"t{n}", "ranking": ["a"]}) for n in range(5)]
+    result = score_rankings([written(tmp_path / "own.jsonl", labels)], [fitted("classify", "tfidf", texts)], texts)
+    assert result.rows[0].notes["unmatched"] == "1 list of nothing that is scored, such as t4: not looked at"

@@ -56,6 +56,8 @@ def figures(rows: Sequence[Row], measures: Mapping[str, str], title: str) -> Non
     for row in rows:
         if row.warning:
             show.warning("  warning:", row.warning)
+        if unmatched := row.notes.get("unmatched"):
+            show.warning("  warning:", f"{row.model}: {unmatched}")
 
 
 def of_pairs(pairs: Sequence[Verdict]) -> None:

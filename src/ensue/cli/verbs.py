@@ -175,9 +175,7 @@ def score(
         list[Path],
         typer.Argument(callback=all_present, help="what other programs ranked: TREC runs, or JSON Lines; then DATA"),
     ],
-    folder: Annotated[
-        list[Path] | None, typer.Option(callback=all_present, help="a model of ours beside it; may be repeated")
-    ] = None,
+    folder: Annotated[list[Path] | None, typer.Option(help="a model of ours beside it; may be repeated")] = None,
     task: Annotated[str, typer.Option(help="with --train: next, classify, suggest or link")] = "",
     train: Annotated[
         Path | None, typer.Option(callback=present, help="a log to count in, where there is no model of ours")
@@ -197,6 +195,7 @@ def score(
     """Score what another program ranked by our evaluator, beside models of ours and all that counts.
 
     A TREC run has lines of `query Q0 document rank score tag`; JSON Lines are {"id": …, "place": …, "ranking": […]}.
+    Of a sequence the place is how many events stand before the one that is foretold; in a TREC run `ID:PLACE`.
     """
     reading = Reading(**options)
     if not folder and (train is None or not task):

@@ -46,6 +46,28 @@ class Rankings:
         asked = pl.DataFrame({"query": queries, "value": targets})
         return asked.join(self.frame, on=["query", "value"], how="left", maintain_order="left")["rank"]
 
+    def unmatched(self, scored: pl.DataFrame) -> str:
+        """What of lists and queries does not belong together, for people; empty where all does.
+
+        Args:
+            scored: a row for each thing that is scored: its ``id``, and the ``place`` of an event in a sequence.
+        """
+        names = [scored["id"]]
+        if "place" in scored.columns:
+            names.append(
+                pl.select(pl.concat_str(scored["id"], pl.lit(":"), scored["place"].cast(pl.String))).to_series()
+            )
+        own = self.frame["query"].unique(maintain_order=True)
+        queries = max(names, key=lambda each: own.is_in(each.implode()).sum())
+        missing = queries.filter(~queries.is_in(own.implode()))
+        stray = own.filter(~own.is_in(queries.implode()))
+        said = []
+        if len(missing):
+            said.append(f"no list for {len(missing):,} of {len(queries):,} queries, such as {missing[0]}: misses")
+        if len(stray):
+            said.append(f"{plural(len(stray), 'list')} of nothing that is scored, such as {stray[0]}: not looked at")
+        return "; ".join(said)
+
 
 def read_rankings(path: str | Path, name: str = "", **opening: Unpack[Opening]) -> Rankings:
     """What another program ranked.

@@ -163,7 +163,7 @@ def compare(
         queries, chosen = _queries(data, rankings)
         lines = [replace(line, runs=[run.only(chosen) for run in line.runs]) for line in lines]
         lines = [*(Entry(own.name, [_ranked(own, data, queries, chosen)], [0]) for own in rankings), *lines]
-        what = what if chosen.all() else "the last event of each sequence"
+        what = what if (chosen == _targets(data)).all() else "the last event of each sequence"
     found = _resample([line.runs for line in lines], len(data), at, macro=protocol == "macro")
     candidates = _candidates(first, protocol)
     rows = tuple(_row(line, at, own, candidates) for line, own in zip(lines, found, strict=True))

@@ -225,3 +225,18 @@ def test_a_text_and_a_post_without_a_list_are_said(tmp_path: Path) -> None:
     labels = [json.dumps({"id": f"t{n}", "ranking": ["a"]}) for n in range(5)]
     result = score_rankings([written(tmp_path / "own.jsonl", labels)], [fitted("classify", "tfidf", texts)], texts)
     assert result.rows[0].notes["unmatched"] == "1 list of nothing that is scored, such as t4: not looked at"
+
+
+def test_answers_of_what_follows_the_last_event_are_refused(tmp_path: Path) -> None:
+    markov = fitted("next", "markov", SESSIONS)
+
+    def answers(given: int) -> list[str]:
+        choices = [{"value": "c", "score": 0.5}, {"value": "b", "score": 0.25}]
+        return [json.dumps({"id": "s0", "choices": choices, "known": given, "given": given})]
+
+    with pytest.raises(
+        DataError, match="own: the answer for s0 foretells what follows 3 events, but of its 3 the last"
+    ):
+        score_rankings([written(tmp_path / "own.jsonl", answers(3))], [markov], SESSIONS)
+    result = score_rankings([written(tmp_path / "own.jsonl", answers(2))], [markov], SESSIONS)
+    assert figures(result, "own")["hit@10"] == 1 / 4

@@ -35,7 +35,8 @@ class Rankings:
 
     Attributes:
         name: of the row.
-        frame: ``query``, ``value``, its ``rank`` from 1, and its ``score``, null where none was given.
+        frame: ``query``, ``value``, its ``rank`` from 1, its ``score``, null where none was given, and ``given``, how
+            much an answer of ours was made from, null in other lists.
     """
 
     name: str
@@ -102,7 +103,7 @@ def _trec(content: Content) -> pl.DataFrame:
     for row in (score.is_null() | ~score.is_finite()).arg_true()[:1]:
         raise DataError(f"{content.path}:{numbers[row]}: score {quoted(words[row][4])} is no number")
     frame = pl.DataFrame({"query": words.list.get(0), "value": words.list.get(2), "score": score})
-    frame = frame.with_columns(single=pl.col("score").cast(pl.Float32))
+    frame = frame.with_columns(single=pl.col("score").cast(pl.Float32), given=pl.lit(None, pl.Int64))
     frame = frame.sort("query", "single", "value", descending=[False, True, True], maintain_order=True).drop("single")
     return _numbered(frame)
 
@@ -112,18 +113,21 @@ def _json(content: Content) -> pl.DataFrame:
     queries: list[str] = []
     values: list[list[str]] = []
     scores: list[list[float | None]] = []
+    given: list[int | None] = []
     for number, line in content.filled():
-        query, own, theirs = _listed(f"{content.path}:{number}", line)
+        query, own, theirs, amount = _listed(f"{content.path}:{number}", line)
         queries.append(query)
         values.append(own)
         scores.append(theirs)
+        given.append(amount)
     columns = {"query": pl.Series(queries, dtype=pl.String), "value": pl.Series(values, dtype=pl.List(pl.String))}
-    frame = pl.DataFrame({**columns, "score": pl.Series(scores, dtype=pl.List(pl.Float64))})
+    columns |= {"score": pl.Series(scores, dtype=pl.List(pl.Float64)), "given": pl.Series(given, dtype=pl.Int64)}
+    frame = pl.DataFrame(columns)
     return _numbered(frame.explode("value", "score").filter(pl.col("value").is_not_null()))
 
 
-def _listed(place: str, line: str) -> tuple[str, list[str], list[float | None]]:
-    """The query, the values and the scores of one line."""
+def _listed(place: str, line: str) -> tuple[str, list[str], list[float | None], int | None]:
+    """The query, the values and the scores of one line; of an answer of ours, from how much it was made."""
     try:
         row = json.loads(line)
     except ValueError as error:
@@ -133,8 +137,9 @@ def _listed(place: str, line: str) -> tuple[str, list[str], list[float | None]]:
     query = str(row["id"])
     if isinstance(row.get("place"), int):
         query = f"{query}:{row['place']}"
-    listed, scores = row.get("ranking"), row.get("scores")
+    listed, scores, given = row.get("ranking"), row.get("scores"), None
     if listed is None and isinstance(row.get("choices"), list):
+        given = row["given"] if isinstance(row.get("given"), int) else None
         pairs = [*_chosen(row["choices"])]
         listed, scores = [value for value, _ in pairs], [score for _, score in pairs]
     if not isinstance(listed, list) or not all(isinstance(value, str | int) for value in listed):
@@ -144,7 +149,7 @@ def _listed(place: str, line: str) -> tuple[str, list[str], list[float | None]]:
     numbers = [None] * len(listed) if scores is None else scores
     if not all(score is None or isinstance(score, int | float) for score in numbers):
         raise DataError(f"{place}: scores holds something that is no number")
-    return query, [str(value) for value in listed], numbers
+    return query, [str(value) for value in listed], numbers, given
 
 
 def _chosen(choices: list[object]) -> Iterator[tuple[object, object]]:

@@ -275,7 +275,7 @@ def _queries(data: Histories, rankings: Sequence[Rankings]) -> tuple[pl.Series, 
     """(events,) what rankings call each event, and which events are scored.
 
     Raises:
-        DataError: rankings of nothing that is there.
+        DataError: rankings of nothing that is there, or answers of what follows the last event.
     """
     every = _asked(data, np.arange(len(data.ids)))
     placed = pl.select(pl.concat_str(every["id"], pl.lit(":"), every["place"].cast(pl.String))).to_series()
@@ -284,11 +284,25 @@ def _queries(data: Histories, rankings: Sequence[Rankings]) -> tuple[pl.Series, 
     for queries, chosen in ((placed, _targets(data)), (every["id"], last)):
         known = queries.filter(pl.Series(chosen)).implode()
         if any(own.frame["query"].is_in(known).any() for own in rankings):
+            for own in rankings:
+                _require_last(own, data)
             return queries, chosen
     raise DataError(
         f"{rankings[0].name}: ranks nothing that is scored; its queries must be ids, such as {every['id'][0]}, or ids "
         f"with how many events stand before, such as {every['id'][0]}:1"
     )
+
+
+def _require_last(own: Rankings, data: Histories) -> None:
+    """Refuse answers of ours that were made from all events of a sequence, or from too few: the last one is scored."""
+    answers = own.frame.filter(pl.col("given").is_not_null()).unique("query", maintain_order=True)
+    lengths = pl.DataFrame({"query": named(data.names, np.arange(len(data)), len(data)), "length": data.lengths})
+    wrong = answers.join(lengths, on="query", maintain_order="left").filter(pl.col("given") != pl.col("length") - 1)
+    for query, given, length in wrong.select("query", "given", "length").head(1).iter_rows():
+        raise DataError(
+            f"{own.name}: the answer for {query} foretells what follows {plural(given, 'event')}, but of its {length} "
+            "the last is scored; predict for sequences without their last event"
+        )
 
 
 def _ranked(own: Rankings, data: Histories, queries: pl.Series, chosen: npt.NDArray[np.bool_]) -> Scored:

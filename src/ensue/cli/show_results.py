@@ -123,7 +123,7 @@ def of_links(found: LinkResult) -> None:
     figures(found.rows, _LINK_MEASURES, "figures x 100, ± 95 %")
     for row in found.rows:
         if (caught := even(row)) is not None:
-            show.line(f"  {row.model}, P at least .5: {cut_in_words(caught, 'pairs')}")
+            show.line(f"  {row.model}, P at least .5: {cut_in_words(caught, 'pair')}")
     for name in ("data", "candidates", "pool", "together", "averaging", "leaked", "headlines", "interval"):
         show.line(f"  {name}: {getattr(found.protocol, name)}")
     show.line(found.verdict)

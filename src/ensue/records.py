@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from ensue.errors import DataError
-from ensue.lines import line_of, quoted
+from ensue.lines import line_of, plural, quoted
 
 
 class Record(ABC):
@@ -66,10 +66,8 @@ class History(Record):
 
     def __post_init__(self) -> None:
         if self.times and len(self.times) != len(self.values):
-            raise DataError(
-                f"history {quoted(self.id)}: {len(self.values)} values but {len(self.times)} times; give one time a "
-                "value, or none"
-            )
+            values, times = plural(len(self.values), "value"), plural(len(self.times), "time")
+            raise DataError(f"history {quoted(self.id)}: {values} but {times}; give one time a value, or none")
         for position, time in enumerate(self.times):
             if not math.isfinite(time):
                 raise DataError(f"history {quoted(self.id)}: times[{position}] is {time}; times must be finite numbers")

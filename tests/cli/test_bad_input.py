@@ -395,7 +395,7 @@ RECORDS: dict[str, tuple[str | bytes, str]] = {
     "too many digits": ('{"values": ["a"], "times": [1' + "0" * 5000 + "]}", "-:2: not JSON ("),
     "counts": (
         '{"values": ["a", "b"], "times": [1], "id": "x"}',
-        "-:2: history 'x': 2 values but 1 times; give one time a value, or none",
+        "-:2: history 'x': 2 values but 1 time; give one time a value, or none",
     ),
     "decreasing": (
         '{"values": ["a", "b"], "times": [2, 1]}',

@@ -230,7 +230,7 @@ def test_pairs_stand_between_tabs(ensue: Ensue, files: Files) -> None:
     assert (one["choices"][0]["value"], one["given"], nothing["given"]) == ("yes", 4, 0)
     check_refused(
         ensue("predict", files.paired, "--json", stdin="good w1\n"),
-        "-:1: 1 texts, but the model learned pairs; write one, a tab, the other",
+        "-:1: 1 text, but the model learned pairs; write one, a tab, the other",
     )
 
 

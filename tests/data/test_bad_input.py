@@ -96,7 +96,7 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     "history": ('{"values":["a"]}\n{"values":"b"}\n', ':2: field "values" must be a list of texts or whole numbers'),
     "history times": (
         '{"values":["a"],"times":[1]}\n{"values":["b"]}\n',
-        ":2: 1 values but 0 times; give one time a value, in every line or in none",
+        ":2: 1 value but 0 times; give one time a value, in every line or in none",
     ),
     "binary": (
         b"\x7fELF\0\0\0",

@@ -20,6 +20,7 @@ from ensue.data.posts.fields import beside
 from ensue.data.report import ReadReport
 from ensue.data.texts import Texts, read_texts
 from ensue.errors import DataError, SettingError
+from ensue.lines import plural
 from ensue.records import Text
 
 if TYPE_CHECKING:
@@ -144,7 +145,9 @@ def _of_lines(lines: Iterable[tuple[int, str]], where: str, paired: bool) -> Ite
             record = Text.from_json(text, f"{where}:{number}")
             if (len(record.texts) == 2) != paired:
                 kinds = ("single texts", "pairs") if not paired else ("pairs", "single texts")
-                raise DataError(f"{where}:{number}: {len(record.texts)} texts, but the model learned {kinds[0]}")
+                raise DataError(
+                    f"{where}:{number}: {plural(len(record.texts), 'text')}, but the model learned {kinds[0]}"
+                )
             yield record
     if listed is None:
         yield from (_plain("", f"{where}:{place}", paired) for place in range(1, blanks + 1))
@@ -155,7 +158,9 @@ def _plain(line: str, where: str, paired: bool) -> Text:
         return Text((line,))
     parts = line.split("\t") if line else ["", ""]
     if len(parts) != 2:
-        raise DataError(f"{where}: {len(parts)} texts, but the model learned pairs; write one, a tab, the other")
+        raise DataError(
+            f"{where}: {plural(len(parts), 'text')}, but the model learned pairs; write one, a tab, the other"
+        )
     return Text(tuple(parts))
 
 

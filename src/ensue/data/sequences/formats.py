@@ -22,6 +22,7 @@ from ensue.data.sequences.cascades import CASCADES, is_cyan, recognise_cascades
 from ensue.data.sequences.events import Events, categorical, events_of, filled_lines, refuse
 from ensue.data.table import read_object, read_objects
 from ensue.errors import DataError
+from ensue.lines import plural
 from ensue.records import History
 
 _HISTORY = {"values": pl.List(pl.String), "times": pl.List(pl.Float64), "id": pl.String()}
@@ -111,8 +112,8 @@ def list_events(content: Content, frame: pl.DataFrame, where: Where, notes: tupl
     if timed and len(unequal):
         values, times = counts.row(unequal[0])
         raise DataError(
-            f"{where(int(rows[unequal[0]]))}: {values} values but {times} times; give one time a value, in every line "
-            "or in none"
+            f"{where(int(rows[unequal[0]]))}: {plural(values, 'value')} but {plural(times, 'time')}; give one time a "
+            "value, in every line or in none"
         )
     at = np.repeat(rows, counts["values"].to_numpy())
     names = frame["id"].fill_null("") if "id" in frame.columns else pl.Series(dtype=pl.String)

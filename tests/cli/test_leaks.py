@@ -239,3 +239,9 @@ def test_posts_that_hold_the_id_of_their_article(ensue: Ensue, tmp_path: Path) -
     assert "1 of 2 posts holds the id of an article that it is about: a look-up finds those" in found
     ran = ensue("compare", "link", posts, "--articles", articles, "--test", posts, "--models=tfidf", "--json")
     assert any("stands on both sides: split by article" in line for line in json.loads(ran.out)["leaks"])
+
+
+def test_prefixes_that_give_nothing_away_are_not_spoken_of(ensue: Ensue, tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("session,item\n1,a\n1,b\n2,c\n2,d\n")
+    assert "beside them" not in ensue("check", log).out

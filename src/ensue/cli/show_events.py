@@ -21,10 +21,11 @@ def findings(found: Findings) -> None:
     )
     heads = ("sequence", "values", "times (s)")
     show.table(heads, rows, wraps=heads, title="the first three, as understood")
-    show.line(
-        f"{100 * found.answers_beside:.1f} % of the prefixes have their answer in the one beside them: a batch in "
-        "order gives them away to a model that reads it, and `ensue compare` refuses such a model"
-    )
+    if found.answers_beside >= 0.0005:
+        show.line(
+            f"{100 * found.answers_beside:.1f} % of the prefixes have their answer in the one beside them: a batch in "
+            "order gives them away to a model that reads it, and `ensue compare` refuses such a model"
+        )
     show.spoiling(found.warnings)
 
 

@@ -50,6 +50,7 @@ MISTAKES: dict[str, tuple[str, tuple[str, ...]]] = {
     "texts without labels": ("fit classify plain.csv -o new", ("the texts have no labels", "--columns label=…")),
     "one label": ("fit classify one.csv -o new", ("every text has the label 'yes'", "at least two labels")),
     "posts without articles": ("fit link posts.jsonl -o new", ("these are posts", "--articles FILE")),
+    "a story in the place of posts": ("link plain.csv page.html", ("page.html:", "the story comes first: ensue link")),
     # what is typed
     "an option that there is not": ("fit --sideways", ("No such option: --sideways", "see `ensue fit --help`")),
     "an option misspelt": ("predict next --jsn", ("--jsn", "--json", "see `ensue predict --help`")),

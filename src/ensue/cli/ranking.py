@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from ensue.cli import show, show_ranked, writing
 from ensue.cli.options import Reading
 from ensue.cli.reviewing import review_posts
 from ensue.data.posts import Corpus, read_corpus
+from ensue.data.posts.documents import is_named_as_document
+from ensue.errors import DataError
 from ensue.lines import plural
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.link.ranked import SHOWN, labels_of, rank
@@ -38,8 +39,12 @@ def rank_posts(
     """Rank posts, show the best ``k``, and write all of them if told where."""
     if output is not None:
         writing.require_place(output, [articles, posts])
-    reading = replace(reading, articles=articles)
-    corpus, understood = read_corpus(posts, reading.articles, columns=reading.roles, **reading.opening)
+    try:
+        corpus, understood = read_corpus(posts, articles, columns=reading.roles, **reading.opening)
+    except DataError as error:
+        if is_named_as_document(posts) and not is_named_as_document(articles):
+            raise DataError(f"{error}; the story comes first: ensue link {posts} {articles}") from error
+        raise
     for one in understood:
         show.read_report(one)
     predictor = _predictor(corpus, folder, model, encoder, learn=learn)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import polars as pl
 
@@ -32,6 +33,11 @@ section table td th tr ul"""
 _SILENT, _BREAKING = frozenset(_NO_TEXT.split()), frozenset(_BREAKS.split())
 _LEAST = 0.2
 """Share of a page's words that its longest ``article`` must hold to be the one: others are teasers."""
+
+
+def is_named_as_document(path: Path) -> bool:
+    """Whether a file has the ending of a plain text or a web page."""
+    return ending(path) in (*_PROSE, *_PAGES)
 
 
 def is_page(content: Content) -> bool:

@@ -2,6 +2,7 @@
 #include "decoder.h"
 #include "entmax.h"
 #include "rows.h"
+#include "sessions.h"
 #include "texts.h"
 
 namespace ENSUE_ARCH {

@@ -97,12 +97,11 @@ INLINE void softmax(float* x, int64_t count) {
     for (int64_t at = 0; at < count; at++) x[at] /= total;
 }
 
-// x = norm(x + more)
-INLINE void add_norm(float* x, const float* more, int64_t rows, int64_t dim, const Norm& norm) {
-    for (int64_t row = 0; row < rows; row++, x += dim, more += dim) {
+// x = norm(x)
+INLINE void norm(float* x, int64_t rows, int64_t dim, const Norm& norm) {
+    for (int64_t row = 0; row < rows; row++, x += dim) {
         constexpr int L = lanes<float>();
         const int64_t whole = dim / L * L;
-        for (int64_t at = 0; at < dim; at++) x[at] += more[at];
         Vec<float> sums = {}, squares = {};
         for (int64_t at = 0; at < whole; at += L) sums += load<float>(x + at);
         float mean = sum<float>(sums), square = 0;
@@ -117,6 +116,12 @@ INLINE void add_norm(float* x, const float* more, int64_t rows, int64_t dim, con
         const float scale = float(1 / __builtin_sqrt(double(square) / double(dim) + norm.eps));
         for (int64_t at = 0; at < dim; at++) x[at] = (x[at] - shift) * scale * norm.weight[at] + norm.bias[at];
     }
+}
+
+// x = norm(x + more)
+INLINE void add_norm(float* x, const float* more, int64_t rows, int64_t dim, const Norm& of) {
+    for (int64_t at = 0; at < rows * dim; at++) x[at] += more[at];
+    norm(x, rows, dim, of);
 }
 
 // What every row reads of the tokens that its source has read: mixed (rows, dim), and room for one row's weights.

@@ -24,6 +24,8 @@
     void lstm(const LstmCall& call, int64_t side, int64_t first, int64_t last, float* room);              \
     void pair_scores(const PairCall& call, int64_t text);                                                 \
     void highest(const float* numbers, int64_t count, int64_t k, float* best, int64_t* places);           \
+    void session(const SessionCall& call, int64_t row, float* room);                                      \
+    void all_scores(const ShortCall& call, int64_t row, float* best, int64_t* places);                    \
     }
 
 DECLARE(plain)
@@ -43,11 +45,13 @@ struct Functions {
     decltype(&plain::decoder_step) decoder_step;
     decltype(&plain::lstm) lstm;
     decltype(&plain::pair_scores) pair_scores;
+    decltype(&plain::session) session;
+    decltype(&plain::all_scores) all_scores;
 };
 
 #define FUNCTIONS(arch)                                                                              \
-    {arch::entmax,  arch::log_mixture,  arch::log_total, arch::highest,                                   \
-     arch::product, arch::decoder_step, arch::lstm,      arch::pair_scores}
+    {arch::entmax,       arch::log_mixture, arch::log_total,   arch::highest, arch::product,              \
+     arch::decoder_step, arch::lstm,        arch::pair_scores, arch::session, arch::all_scores}
 constexpr Functions PLAIN = FUNCTIONS(plain);
 #ifdef ENSUE_X86
 constexpr Functions AVX2 = FUNCTIONS(avx2), AVX512 = FUNCTIONS(avx512);
@@ -125,7 +129,7 @@ EXPORT int ensue_entmax(const EntmaxCall* call, int wide, int backward, int thre
 }
 
 // The number in ensue/kernels/loading.py: goes up with every change of what the functions take.
-EXPORT int ensue_interface() { return 3; }
+EXPORT int ensue_interface() { return 4; }
 
 // (rows, width) log(factor x totals + what is added), `cells` counted through all rows.
 EXPORT void ensue_log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells,
@@ -193,4 +197,27 @@ EXPORT void ensue_pair_scores(const PairCall* call, int threads) {
     shared(call->rows, threads, [&](int64_t first, int64_t last) {
         for (int64_t text = first; text < last; text++) chosen->pair_scores(*call, text);
     });
+}
+
+// 0: done; 1: no memory; 2: an id that there is not.
+EXPORT int ensue_sessions(const SessionCall* call) {
+    for (int64_t row = 0; row < call->rows; row++)
+        for (int64_t step = 0; step < call->lengths[row]; step++)
+            if (uint64_t(call->ids[row * call->time + step]) >= uint64_t(call->num_ids)) return 2;
+    const std::unique_ptr<float[]> room(new (std::nothrow) float[call->time * (10 * call->dim + 1)]);
+    if (!room) return 1;
+    for (int64_t row = 0; row < call->rows; row++) chosen->session(*call, row, room.get());
+    return 0;
+}
+
+// 0: done; 1: no memory.
+EXPORT int ensue_short_scores(const ShortCall* call, int threads) {
+    const std::unique_ptr<float[]> best(new (std::nothrow) float[call->rows * call->exact]);
+    const std::unique_ptr<int64_t[]> places(new (std::nothrow) int64_t[call->rows * call->exact]);
+    if (!best || !places) return 1;
+    shared(16 * call->rows, threads, [&](int64_t first, int64_t last) {  // whole queries
+        for (int64_t row = first / 16; row < last / 16; row++)
+            chosen->all_scores(*call, row, best.get() + row * call->exact, places.get() + row * call->exact);
+    });
+    return 0;
 }

@@ -81,6 +81,31 @@ struct PairCall {
     float* out;              // (rows, length, length); padding is left as it is
 };
 
+// CORE's pass over some sessions: ensue/tasks/next/models/core.py. Matrices are in x out, row by row.
+struct SessionCall {
+    int64_t rows, time, dim, heads, reach, num_ids;
+    const int64_t *ids, *lengths;  // (rows, time), (rows)
+    const float* items;       // (ids, dim)
+    Norm before, after;
+    const float *inward, *joined;                            // (dim, 3 dim) query, key, value; (dim, dim)
+    const float *wide, *wide_bias, *narrow, *narrow_bias;    // (dim, 2 dim), (2 dim, dim)
+    const float *asking, *asking_bias;                       // (dim, 2 dim) asking, answering
+    const float* by_distance;  // (heads + 1, reach)
+    float *sessions, *weights;  // (rows, time, dim) unit vectors; (rows, time, time); padding is left as it is
+};
+
+constexpr int64_t SHORT_BLOCK = 64;  // items that stand side by side
+
+// Scores of all items from a table of 16-bit whole numbers; the highest are taken from the table itself.
+struct ShortCall {
+    int64_t rows, ids, dim, first, exact;  // so many highest are exact; ids before `first` are left out
+    const float* queries;    // (rows, dim)
+    const int16_t* table;    // (blocks, dim, SHORT_BLOCK), as many blocks as hold all ids
+    const float *steps, *bias;      // (ids) what 1 of the table stands for; what is added
+    const float *items, *factors;   // (ids, dim) the table itself, (ids) by which it is multiplied
+    float* out;              // (rows, ids)
+};
+
 // A sparse matrix of documents term by term, and the cells of texts that it is multiplied with.
 struct PostingsCall {
     int64_t cells, documents;

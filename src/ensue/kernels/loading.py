@@ -10,7 +10,7 @@ from pathlib import Path
 from ensue.errors import SettingError
 
 FILE = Path(__file__).with_name("libkernels.so.1")
-INTERFACE = 3
+INTERFACE = 4
 """Goes up with every change of what the functions take: a library of another is left alone."""
 VARIABLE = "ENSUE_KERNELS"
 LEVELS = ("plain", "avx2", "avx512")
@@ -99,6 +99,27 @@ class PairCall(ctypes.Structure):
     )
 
 
+class SessionCall(ctypes.Structure):
+    """``SessionCall`` of ``native/kernels.h``."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("rows", "time", "dim", "heads", "reach", "num_ids")),
+        *((name, c_void_p) for name in ("ids", "lengths", "items")),
+        *((name, Norm) for name in ("before", "after")),
+        *((name, c_void_p) for name in ("inward", "joined", "wide", "wide_bias", "narrow", "narrow_bias")),
+        *((name, c_void_p) for name in ("asking", "asking_bias", "by_distance", "sessions", "weights")),
+    )
+
+
+class ShortCall(ctypes.Structure):
+    """``ShortCall`` of ``native/kernels.h``."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("rows", "ids", "dim", "first", "exact")),
+        *((name, c_void_p) for name in ("queries", "table", "steps", "bias", "items", "factors", "out")),
+    )
+
+
 class PostingsCall(ctypes.Structure):
     """``PostingsCall`` of ``native/kernels.h``."""
 
@@ -168,6 +189,8 @@ def _opened() -> ctypes.CDLL | None:
     found.ensue_log_totals.argtypes = [c_void_p, c_int64, c_int64, c_int64, c_void_p, c_int]
     found.ensue_topk.argtypes = [c_void_p, c_int64, c_int64, c_int64, c_int64, c_void_p, c_void_p, c_int]
     found.ensue_postings.argtypes, found.ensue_postings.restype = [POINTER(PostingsCall)], None
+    found.ensue_sessions.argtypes = [POINTER(SessionCall)]
+    found.ensue_short_scores.argtypes = [POINTER(ShortCall), c_int]
     found.ensue_lstm.argtypes = [POINTER(LstmCall), c_int]
     found.ensue_pair_scores.argtypes, found.ensue_pair_scores.restype = [POINTER(PairCall), c_int], None
     return found

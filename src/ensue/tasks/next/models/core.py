@@ -30,15 +30,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ensue.nn import fused_items
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import start_normal, with_rows_of
+from ensue.nn.incremental import DerivedCache
 from ensue.nn.item_head import item_loss, item_scores
 from ensue.nn.sampling import Sampler, sampled_cross_entropy
 from ensue.schedule import Schedule
 from ensue.settings import Positive, Settings, Share, Size, require_heads, variant_of
 from ensue.tasks.next.batch import Batch, Output, Product
-from ensue.vocabulary import PADDING
+from ensue.tasks.next.models.fused_core import FEW, FusedCORE
+from ensue.vocabulary import FIRST, PADDING
 
 HALVES = (1_000, 16_000)
 """Events of a stream after which an event counts half as lately."""
@@ -112,6 +115,8 @@ class CORE(nn.Module):
         self.pace: Tensor
         """Events of the stream so far, the time of the first and of the latest (seconds)."""
         self._table: tuple[list[int], Tensor] | None = None
+        self._fused, self._short = DerivedCache(self._packed), DerivedCache(self._shortened)
+        self._lately = DerivedCache(self._recent_shares)
         start_normal(self.items, std=0.1)
 
     @property
@@ -167,6 +172,8 @@ class CORE(nn.Module):
 
     def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Unit vectors of the target steps, (targets, dim), and the weights of the events, (batch, time, time)."""
+        if self._few(batch) and (compiled := self._fused.get(self._weights()).sessions(batch)):
+            return compiled
         time, dim = batch.ids.shape[1], self.settings.dim
         steps = torch.arange(time, device=batch.ids.device)
         distance = (steps[:, None] - steps[None, :]).clamp(0, self.settings.length - 1)
@@ -204,7 +211,32 @@ class CORE(nn.Module):
     def forward(self, batch: Batch) -> Output:
         """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time)."""
         sessions, weights = self.sessions(batch)
-        return Output(self._mixed(self.compare(sessions, self.table())), (weights,))
+        scores = self._few_scores(sessions) if self._few(batch) and fused_items.pays() else None
+        return Output(self._mixed(self.compare(sessions, self.table()) if scores is None else scores), (weights,))
+
+    def _few_scores(self, sessions: Tensor) -> Tensor | None:
+        short = self._short.get((self.items.weight, self.sampler.totals, self.lately, self.prior))
+        return None if short is None else short.scores(sessions, FIRST)
+
+    def _few(self, batch: Batch) -> bool:
+        """Whether so few sessions are asked about, and no gradient, that a compiled pass pays."""
+        return len(batch.ids) <= FEW and not (torch.is_grad_enabled() or self.training) and not batch.ids.is_cuda
+
+    def _weights(self) -> list[Tensor]:
+        """All parameters: what torch's own iterator says, at a third of its time."""
+        parts = [part for module in self.children() for part in module._parameters.values() if part is not None]
+        return [*parts, self.by_distance]
+
+    def _packed(self) -> FusedCORE:
+        before, after = [self.query, self.key, self.value], [self.asking, self.answering]
+        linears = before, [self.joined], [self.wide], [self.narrow], after
+        return FusedCORE(self.items.weight, (self.before, self.after), linears, self.by_distance)
+
+    def _shortened(self) -> fused_items.ShortItems | None:
+        """:meth:`table` in half its size, the counts as what is added to a score."""
+        counts = torch.cat([self.sampler.totals.log()[:, None], self.lately.log1p()], dim=1)
+        factors = 1 / (self.items.weight.norm(dim=1).clamp(min=1e-12) * self.settings.temperature)
+        return fused_items.ShortItems.of(self.items.weight, factors, counts @ self.prior / self.settings.temperature)
 
     def product(self, batch: Batch) -> Product:
         """What :meth:`forward` multiplies, and mixes in a stream; no table of all items is made for it."""
@@ -227,13 +259,17 @@ class CORE(nn.Module):
 
     def _mixed(self, scores: Tensor) -> Tensor:
         """Logarithms of the mixture with what came lately; the scores as they are where there was no stream."""
-        recent = self.lately[:, 0]
-        ids = (recent > FADED).nonzero()[:, 0]
+        ids, share = self._lately.get((self.lately,))
         if not len(ids):
             return scores
-        share = (RECENT * recent[ids] / recent[ids].sum()).log()
         scores = scores - scores.logsumexp(1, keepdim=True) + math.log(1 - RECENT)
         return scores.index_copy(1, ids, torch.logaddexp(scores[:, ids], share))
+
+    def _recent_shares(self) -> tuple[Tensor, Tensor]:
+        """(recent,) ids that came lately, and the logarithms of their shares."""
+        recent = self.lately[:, 0]
+        ids = (recent > FADED).nonzero()[:, 0]
+        return ids, (RECENT * recent[ids] / recent[ids].sum()).log()
 
     def loss(self, batch: Batch) -> Tensor:
         """Mean of -log softmax at the targets by the network alone; in training over shared negatives, if so set."""

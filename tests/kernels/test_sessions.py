@@ -1,0 +1,124 @@
+"""Compiled answers of CORE against torch: sessions, and scores from the table in half its size; changed weights too."""
+
+from __future__ import annotations
+
+import copy
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor
+
+from ensue.nn.fused_items import EXACT, FEW, ShortItems
+from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.models.core import CORE, CORESettings
+from tests.kernels.paths import HERE, needs_kernels, using
+
+pytestmark = [needs_kernels, pytest.mark.parametrize("level", HERE)]
+NUM_IDS = 200
+
+
+def asked(lengths: list[int], time: int, seed: int = 0) -> Batch:
+    """The last step of each session; padding behind it."""
+    random = torch.Generator().manual_seed(seed)
+    stops = torch.tensor(lengths)[:, None]
+    mask = torch.arange(time) < stops
+    ids = torch.randint(2, NUM_IDS, mask.shape, generator=random) * mask
+    last = torch.arange(time) == stops - 1
+    return Batch(ids, mask, torch.zeros(mask.shape, dtype=torch.float64), last, torch.empty(0, dtype=torch.int64))
+
+
+def network(dim: int, heads: int, length: int) -> CORE:
+    torch.manual_seed(dim)
+    model = CORE(CORESettings(dim=dim, heads=heads, length=length), NUM_IDS).eval()
+    with torch.no_grad():
+        for part in model.parameters():
+            part.add_(0.2 / dim**0.5 * torch.randn(part.shape))
+        model.sampler.totals.add_(torch.arange(float(NUM_IDS)))
+    return model
+
+
+@torch.no_grad()
+def same(model: CORE, batch: Batch, level: str) -> Output:
+    """What the compiled path says, once it is compared with torch's."""
+    with using("off"):
+        expected = model(batch)
+    with using(level):
+        output: Output = model(batch)
+    torch.testing.assert_close(output.scores, expected.scores, rtol=1e-4, atol=3e-4)
+    torch.testing.assert_close(output.weights[0][batch.mask], expected.weights[0][batch.mask], rtol=1e-4, atol=1e-6)
+    assert torch.equal(output.scores.topk(20).indices, expected.scores.topk(20).indices)
+    return output
+
+
+@pytest.mark.parametrize(("dim", "heads", "length"), [(1, 1, 1), (6, 3, 2), (20, 2, 5), (64, 1, 50), (128, 2, 50)])
+def test_answers_are_those_of_torch(level: str, dim: int, heads: int, length: int) -> None:
+    model = network(dim, heads, length)
+    for lengths in ([1], [7], [3, 9, 1], [60], [4] * FEW, [2] * (FEW + 1)):
+        same(model, asked(lengths, max(lengths) + 2, len(lengths)), level)
+
+
+def test_what_changed_is_read_at_once(level: str) -> None:
+    model, batch = network(20, 2, 5), asked([4], 4)
+    before = same(model, batch, level).scores
+    with torch.no_grad():
+        model.wide.bias.add_(1.0)
+        model.prior.add_(0.1)
+    moved = same(model, batch, level).scores
+    model.observe(torch.tensor([5, 9, 9]), torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64))
+    observed = same(model, batch, level).scores
+    with torch.no_grad():
+        model.items.weight[7] = 5.0
+    written = same(model, batch, level).scores
+    assert not any(torch.equal(*pair) for pair in pairwise([before, moved, observed, written]))
+    assert torch.equal(same(copy.deepcopy(model), batch, level).scores, written)
+
+
+@torch.no_grad()
+def test_an_id_that_there_is_not_is_an_error(level: str) -> None:
+    for id in (NUM_IDS, -1):
+        batch = asked([3], 3)
+        batch.ids[0, 1] = id
+        with using(level), pytest.raises(IndexError):
+            network(6, 3, 2)(batch)
+
+
+def table(ids: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:
+    random = torch.Generator().manual_seed(ids + dim)
+    return tuple(torch.randn(*shape, generator=random) for shape in ((ids, dim), (ids,), (ids,)))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("ids", [1, 2, 63, 64, 65, 1000])
+@pytest.mark.parametrize("dim", [1, 7, 64, 131])
+def test_the_highest_scores_are_exact(level: str, ids: int, dim: int) -> None:
+    items, factors, bias = table(ids, dim)
+    items[ids // 2] = 0.0
+    short = ShortItems.of(items, factors, bias)
+    queries = torch.randn(FEW, dim, generator=torch.Generator().manual_seed(0))
+    assert short is not None
+    with using(level):
+        scores = short.scores(queries, 2)
+        alone = short.scores(queries[3:4], 2)
+    assert scores is not None and alone is not None
+    exact = queries.double() @ items.double().T * factors.double() + bias.double()
+    exact[:, :2] = -math.inf
+    largest = (factors * items.abs().amax(1)).abs() * dim**0.5
+    assert bool(((scores - exact)[:, 2:].abs() <= 1e-4 * (largest + 1)[2:]).all())
+    best = exact.topk(min(EXACT // 2, ids)).indices
+    torch.testing.assert_close(scores.gather(1, best).double(), exact.gather(1, best), rtol=1e-5, atol=1e-5)
+    assert torch.equal(alone[0], scores[3])  # whatever stands beside it
+
+
+def test_what_does_not_fit_is_left_to_torch(level: str) -> None:
+    items, factors, bias = table(9, 4)
+    assert ShortItems.of(items.double(), factors, bias) is None and ShortItems.of(items[:0], factors, bias) is None
+    assert ShortItems.of(items.T, factors, bias) is None
+    short = ShortItems.of(items, factors, bias)
+    assert short is not None
+    with using(level):
+        for queries in (torch.zeros(FEW + 1, 4), torch.zeros(0, 4), torch.zeros(1, 4).double()):
+            assert short.scores(queries, 2) is None
+        assert short.scores(torch.full((1, 4), math.nan), 0).isnan().all()  # type: ignore[union-attr]
+    with using("off"):
+        assert short.scores(torch.zeros(1, 4), 2) is None

@@ -77,6 +77,36 @@ def test_a_catalogue_of_no_more_than_would_be_drawn_is_gone_through_whole() -> N
     assert items.weight.grad is not None and items.weight.grad.coalesce().indices()[0].tolist() == [*range(FIRST, 9)]
 
 
+@pytest.mark.parametrize("block", [1, 60, 2**20])  # a row at a time, three, all
+def test_the_sampled_loss_and_its_gradients_are_those_of_its_formula(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "BLOCK", block)
+    monkeypatch.setattr(sampling, "WORTH", 0)
+    torch.manual_seed(5)
+    items, hidden, targets = nn.Embedding(30, 4), torch.randn(7, 4, requires_grad=True), torch.randint(FIRST, 30, (7,))
+    sampler = Sampler(30)
+    sampler.count(torch.arange(30.0))
+    torch.manual_seed(6)
+    loss = sampled_cross_entropy(hidden, items, targets, sampler, 20)
+    torch.manual_seed(6)
+    negatives = sampler.draw(20)
+    terms = []
+    for row, target in enumerate(targets.tolist()):
+        own = hidden[row] @ items.weight[target]
+        others = [
+            (hidden[row] @ items.weight[id]).exp() / (20 * sampler.shares()[id])
+            for id in negatives.tolist()
+            if id != target
+        ]
+        terms.append((own.exp() + sum(others)).log() - own)
+    assert bool((targets[:, None] == negatives).any())
+    expected = torch.stack(terms).mean()
+    torch.testing.assert_close(loss, expected)
+    wanted = torch.autograd.grad(3 * expected, [hidden, items.weight])
+    torch.testing.assert_close(torch.autograd.grad(3 * loss, [hidden, items.weight]), wanted)
+
+
 def zipf(num: int) -> Tensor:
     """Shares of very unlike size in random order; the first two have none."""
     order = torch.randperm(num, generator=torch.Generator().manual_seed(4))

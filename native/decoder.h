@@ -124,10 +124,12 @@ INLINE void add_norm(float* x, const float* more, int64_t rows, int64_t dim, con
     norm(x, rows, dim, of);
 }
 
-// What every row reads of the tokens that its source has read: mixed (rows, dim), and room for one row's weights.
+// What every row reads of the tokens that its source has read: mixed (rows, dim), and room for one row's weights and
+// places. Few tokens of a tree lead to one of its nodes, so those that a row sees are looked up once for all heads.
 INLINE void attend(const StepCall& call, const StepLayer& layer, int64_t source, const float* every, float* mixed,
                    float* weights) {
     const int64_t dim = call.dim, width = dim / call.heads, tokens = call.before + call.rows;
+    int32_t* places = reinterpret_cast<int32_t*>(weights + tokens);
     for (int64_t head = 0; head < call.heads; head++) {
         float* keys = layer.keys + (source * call.heads + head) * call.capacity * width;
         float* values = layer.values + (source * call.heads + head) * call.capacity * width;
@@ -136,22 +138,27 @@ INLINE void attend(const StepCall& call, const StepLayer& layer, int64_t source,
             std::memcpy(keys + (call.before + row) * width, own + dim, width * sizeof(float));
             std::memcpy(values + (call.before + row) * width, own + 2 * dim, width * sizeof(float));
         }
-        for (int64_t row = 0; row < call.rows; row++) {
+    }
+    for (int64_t row = 0; row < call.rows; row++) {
+        const float* seen = call.seen + (source * call.rows + row) * tokens;
+        int64_t count = 0;
+        for (int64_t at = 0; at < tokens; at++)
+            if (!(seen[at] < 0)) places[count++] = static_cast<int32_t>(at);
+        for (int64_t head = 0; head < call.heads; head++) {
+            const float* keys = layer.keys + (source * call.heads + head) * call.capacity * width;
+            const float* values = layer.values + (source * call.heads + head) * call.capacity * width;
             const float* query = every + row * 3 * dim + head * width;
-            const float* seen = call.seen + (source * call.rows + row) * tokens;
-            for (int64_t at = 0; at < tokens; at++)  // what is not seen weighs exactly 0
-                weights[at] = seen[at] < 0 ? seen[at] : dot(query, keys + at * width, width);
-            softmax(weights, tokens);
+            for (int64_t at = 0; at < count; at++) weights[at] = dot(query, keys + places[at] * width, width);
+            softmax(weights, count);
             float* to = mixed + row * dim + head * width;
             std::memset(to, 0, width * sizeof(float));
-            for (int64_t at = 0; at < tokens; at++)
-                if (weights[at] != 0)
-                    for (int64_t one = 0; one < width; one++) to[one] += weights[at] * values[at * width + one];
+            for (int64_t at = 0; at < count; at++)
+                for (int64_t one = 0; one < width; one++) to[one] += weights[at] * values[places[at] * width + one];
         }
     }
 }
 
-// All layers; `items` (sources, rows, dim) are overwritten. Room: rows x (5 dim + wide + heads x length) + tokens.
+// All layers; `items` (sources, rows, dim) are overwritten. Room: rows x (5 dim + wide + heads x length) + 2 x tokens.
 void decoder_step(const StepCall& call, float* room) {
     const int64_t rows = call.rows, dim = call.dim, slots = call.heads * call.length;
     float *every = room, *mixed = every + rows * 3 * dim, *added = mixed + rows * dim;

@@ -156,7 +156,7 @@ EXPORT void ensue_topk(const float* numbers, int64_t rows, int64_t width, int64_
 // 0: done; 1: no memory.
 EXPORT int ensue_decoder_step(const StepCall* call) {
     const int64_t slots = call->heads * call->length;
-    const int64_t size = call->rows * (5 * call->dim + call->wide + slots) + call->before + call->rows;
+    const int64_t size = call->rows * (5 * call->dim + call->wide + slots) + 2 * (call->before + call->rows);
     const std::unique_ptr<float[]> room(new (std::nothrow) float[size]);
     if (!room) return 1;
     chosen->decoder_step(*call, room.get());

@@ -12,6 +12,7 @@ from ensue.nn.transformer import DecoderLayer
 from ensue.tasks.suggest.batch import FIRST, pad
 from ensue.tasks.suggest.decoding import Found, Search, beam_search
 from ensue.tasks.suggest.models.mtn import MTN, MTNSettings
+from ensue.tasks.suggest.models.scoring import score
 from tests.kernels.paths import HERE, needs_kernels, using
 
 pytestmark = needs_kernels
@@ -53,7 +54,7 @@ def walk(level: str, made: list[DecoderLayer], rows: int, length: int) -> list[t
 @pytest.mark.parametrize(("dim", "heads", "wide"), [(8, 2, 16), (20, 4, 7), (64, 8, 130), (6, 1, 3)])
 def test_a_step_equals_the_reference(level: str, dim: int, heads: int, wide: int) -> None:
     made = layers(dim, heads, wide)
-    for rows in (1, 2, 5, 7, 8, 9):  # of nine rows both go the same way
+    for rows in (1, 2, 5, 7, 8, 9, fused_decoder.WIDEST + 1):  # of the most both go the same way
         for length in (1, 3, 17):
             expected, found = walk("off", made, rows, length), walk(level, made, rows, length)
             for ours, reference in zip(found, expected, strict=True):
@@ -103,3 +104,21 @@ def test_searches_find_the_same_lists(copy: bool) -> None:
             torch.testing.assert_close(found.scores, expected.scores, rtol=1e-4, atol=1e-4)
             clear = (expected.scores[0, :-1] - expected.scores[0, 1:] > 1e-4).all()
             assert not clear or torch.equal(found.tokens, expected.tokens)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("level", HERE)
+@pytest.mark.parametrize("copy", [False, True])
+def test_texts_of_a_tree_get_the_same_scores(level: str, copy: bool) -> None:
+    torch.manual_seed(3)
+    network = MTN(MTNSettings(dim=32, embedding=24, wide=40, heads=4, depth="1+1+2", copy=copy), 60).eval()
+    draw = torch.Generator().manual_seed(4)
+    for choices, width in ((2, 1), (40, 3), (150, 7)):  # up to more nodes than the compiled step takes
+        session = torch.randint(FIRST, 60, (3, 4), generator=draw).tolist()
+        texts = torch.randint(FIRST, 60, (1, choices, width), generator=draw)
+        texts[0, ::3, width // 2 + 1 :] = 0
+        scores = []
+        for path in ("off", level):
+            with using(path):
+                scores.append(score(network.writer, network.encode(pad([session])), texts))
+        torch.testing.assert_close(scores[1], scores[0], rtol=1e-5, atol=1e-4)

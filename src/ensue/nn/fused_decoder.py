@@ -13,7 +13,9 @@ from ensue.kernels import library
 from ensue.kernels.loading import StepCall, StepLayer
 
 MOST = 8
-"""Rows at most: products of more are faster in torch."""
+"""Rows whose tokens are scored at most: products of more are faster in torch."""
+WIDEST = 512
+"""Rows of a step at most: the nodes of a tree, each of which sees few others."""
 WEIGHTS = ("inward", "outward", "wide", "narrow")
 
 
@@ -50,7 +52,7 @@ class FusedLayers:
 
     def fits(self, items: Tensor, seen: Tensor) -> bool:
         """Whether the compiled step takes (sources, rows, dim) items."""
-        few = items.shape[0] == 1 and 0 < items.shape[1] <= MOST and not items.requires_grad
+        few = items.shape[0] == 1 and 0 < items.shape[1] <= WIDEST and not items.requires_grad
         return few and self.plain and _plain(items) and _plain(seen) and library() is not None
 
     def step(

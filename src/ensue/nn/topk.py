@@ -1,4 +1,4 @@
-"""The few highest of very many scores."""
+"""Of very many scores the few highest, and what normalises them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from ensue.nn import fused_rows
 _LINES = 64
 _BRIEF = 2**15
 """So many scores are looked through before the columns are laid out."""
+_CACHED = 2**18
+"""Scores normalised at once."""
 
 
 def topk(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -36,3 +38,13 @@ def topk(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     line = torch.div(places, k, rounding_mode="floor")
     inside = line * columns + chosen.gather(1, places % k)
     return best, torch.where(places < k * _LINES, inside, places + (whole - k * _LINES))
+
+
+def log_totals(scores: Tensor) -> Tensor:
+    """(rows,) logsumexp of (rows, ids), a few rows at a time: what it needs beside them stays in the cache."""
+    if (found := fused_rows.log_totals(scores)) is not None:
+        return found
+    totals, size = scores.new_empty(len(scores)), max(1, _CACHED // scores.shape[1])
+    for low in range(0, len(scores), size):
+        totals[low : low + size] = scores[low : low + size].logsumexp(dim=1)
+    return totals

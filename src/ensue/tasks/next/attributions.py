@@ -13,15 +13,12 @@ from torch import Tensor
 
 from ensue.answers import Answer, Choice, Heed
 from ensue.data.histories import Histories, Index
-from ensue.nn import fused_rows
 from ensue.records import History
 from ensue.tasks.next.baselines.repeats import RepeatShares
 from ensue.tasks.next.own_unknown import Mask, OwnUnknown, of_records, share_lost
 from ensue.tasks.next.permitted import Permitted, best_of_all
 from ensue.vocabulary import UNKNOWN, Vocabulary
 
-CACHED = 2**18
-"""Scores normalised at once."""
 TESTED = 3
 """How many of the events that were attended to most are taken out, one at a time, to see what the answer loses."""
 
@@ -99,16 +96,6 @@ class ScoredBatch(Scored):
         """More columns."""
         scores = torch.cat([self.scores, self.totals[:, None] + own.odds], dim=1)
         return replace(self, scores=scores, totals=self.totals + own.odds.exp().sum(1).log1p())
-
-
-def log_totals(scores: Tensor) -> Tensor:
-    """(rows,) logsumexp of (rows, ids), a few rows at a time: what it needs beside them stays in the cache."""
-    if (found := fused_rows.log_totals(scores)) is not None:
-        return found
-    totals, size = scores.new_empty(len(scores)), max(1, CACHED // scores.shape[1])
-    for low in range(0, len(scores), size):
-        totals[low : low + size] = scores[low : low + size].logsumexp(dim=1)
-    return totals
 
 
 Lists = Sequence[Permitted | None]

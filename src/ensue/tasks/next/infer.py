@@ -13,9 +13,10 @@ from ensue import metrics
 from ensue.answers import Answer
 from ensue.data.histories import Histories, Index, offsets_of, ranges
 from ensue.metrics import Floats
+from ensue.nn.topk import log_totals
 from ensue.records import History
 from ensue.settings import require_k
-from ensue.tasks.next.attributions import TESTED, Lists, Scored, ScoredBatch, answers, log_totals
+from ensue.tasks.next.attributions import TESTED, Lists, Scored, ScoredBatch, answers
 from ensue.tasks.next.batch import Output, Product
 from ensue.tasks.next.dataset import Windows, draw_negatives, hide_seen
 from ensue.tasks.next.item_index import ItemIndex

@@ -9,6 +9,7 @@ from torch.nn import functional
 from ensue.nn.cross_entropy import BLOCK, linear_cross_entropy
 from ensue.nn.fused_decoder import log_shares
 from ensue.nn.incremental import DerivedCache
+from ensue.nn.topk import log_totals
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN
 
 
@@ -72,7 +73,7 @@ class Words(nn.Module):
         if torch.is_grad_enabled() and owners is None:
             return -functional.cross_entropy(functional.linear(states, weight, bias), targets, reduction="none")
         blocks = torch.split(states, max(1, BLOCK // len(weight)))
-        totals = torch.cat([functional.linear(block, weight, bias).logsumexp(1) for block in blocks])
+        totals = torch.cat([log_totals(functional.linear(block, weight, bias)) for block in blocks])
         if owners is not None:
             states, totals = states[owners], totals[owners]
         return (states * functional.embedding(targets, weight)).sum(1) + bias[targets] - totals

@@ -1,5 +1,6 @@
 // All that is compiled once for every instruction set: ENSUE_ARCH is its namespace, ENSUE_BYTES the width of a vector.
 #include "decoder.h"
+#include "encoder.h"
 #include "entmax.h"
 #include "rows.h"
 #include "sessions.h"

@@ -24,6 +24,7 @@
     void lstm(const LstmCall& call, int64_t side, int64_t first, int64_t last, float* room);              \
     void pair_scores(const PairCall& call, int64_t text);                                                 \
     void highest(const float* numbers, int64_t count, int64_t k, float* best, int64_t* places);           \
+    void encode(const EncodeCall& call, float* room);                                                     \
     void session(const SessionCall& call, int64_t row, float* room);                                      \
     void all_scores(const ShortCall& call, int64_t row, float* best, int64_t* places);                    \
     }
@@ -45,13 +46,15 @@ struct Functions {
     decltype(&plain::decoder_step) decoder_step;
     decltype(&plain::lstm) lstm;
     decltype(&plain::pair_scores) pair_scores;
+    decltype(&plain::encode) encode;
     decltype(&plain::session) session;
     decltype(&plain::all_scores) all_scores;
 };
 
 #define FUNCTIONS(arch)                                                                              \
-    {arch::entmax,       arch::log_mixture, arch::log_total,   arch::highest, arch::product,              \
-     arch::decoder_step, arch::lstm,        arch::pair_scores, arch::session, arch::all_scores}
+    {arch::entmax,       arch::log_mixture, arch::log_total,   arch::highest, arch::product,   \
+     arch::decoder_step, arch::lstm,        arch::pair_scores, arch::encode,  arch::session,   \
+     arch::all_scores}
 constexpr Functions PLAIN = FUNCTIONS(plain);
 #ifdef ENSUE_X86
 constexpr Functions AVX2 = FUNCTIONS(avx2), AVX512 = FUNCTIONS(avx512);
@@ -197,6 +200,15 @@ EXPORT void ensue_pair_scores(const PairCall* call, int threads) {
     shared(call->rows, threads, [&](int64_t first, int64_t last) {
         for (int64_t text = first; text < last; text++) chosen->pair_scores(*call, text);
     });
+}
+
+// 0: done; 1: no memory.
+EXPORT int ensue_encode(const EncodeCall* call) {
+    const int64_t size = call->items * (5 * call->dim + call->wide) + 2 * call->length;
+    const std::unique_ptr<float[]> room(new (std::nothrow) float[size]);
+    if (!room) return 1;
+    chosen->encode(*call, room.get());
+    return 0;
 }
 
 // 0: done; 1: no memory; 2: an id that there is not.

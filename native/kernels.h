@@ -61,6 +61,15 @@ struct StepCall {
     float* weights;     // (sources, rows, heads, length) of the last layer; null where not asked for
 };
 
+// Layers of an encoder, of which only what a decoder's layers have too is read; norms are `written` and `fed`.
+struct EncodeCall {
+    int64_t items, dim, heads, wide, length, layers, row_step, query_step;  // steps of the mask, 0 where it has one row
+    const StepLayer* layer;
+    const int64_t* places;  // (items) in rows x length, rising
+    const uint8_t* mask;    // (rows, length, length) not 0 for a place that is seen
+    float* states;          // (items, dim) in and out
+};
+
 constexpr int64_t LSTM_TILE = 12;  // rows that make a step together: so often a weight that was read is used
 
 // A bidirectional LSTM over rows of items; gates in torch's order, those of the tanh gate doubled.

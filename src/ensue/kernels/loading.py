@@ -81,6 +81,16 @@ class StepCall(ctypes.Structure):
     )
 
 
+class EncodeCall(ctypes.Structure):
+    """``EncodeCall`` of ``native/kernels.h``."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("items", "dim", "heads", "wide", "length", "layers", "row_step", "query_step")),
+        ("layer", POINTER(StepLayer)),
+        *((name, c_void_p) for name in ("places", "mask", "states")),
+    )
+
+
 class LstmCall(ctypes.Structure):
     """``LstmCall`` of ``native/kernels.h``."""
 
@@ -189,6 +199,7 @@ def _opened() -> ctypes.CDLL | None:
     found.ensue_log_totals.argtypes = [c_void_p, c_int64, c_int64, c_int64, c_void_p, c_int]
     found.ensue_topk.argtypes = [c_void_p, c_int64, c_int64, c_int64, c_int64, c_void_p, c_void_p, c_int]
     found.ensue_postings.argtypes, found.ensue_postings.restype = [POINTER(PostingsCall)], None
+    found.ensue_encode.argtypes = [POINTER(EncodeCall)]
     found.ensue_sessions.argtypes = [POINTER(SessionCall)]
     found.ensue_short_scores.argtypes = [POINTER(ShortCall), c_int]
     found.ensue_lstm.argtypes = [POINTER(LstmCall), c_int]

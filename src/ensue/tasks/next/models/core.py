@@ -34,7 +34,7 @@ from ensue.nn import fused_items
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import start_normal, with_rows_of
-from ensue.nn.incremental import DerivedCache
+from ensue.nn.incremental import DerivedCache, parameters_of
 from ensue.nn.item_head import item_loss, item_scores
 from ensue.nn.sampling import Sampler, sampled_cross_entropy
 from ensue.schedule import Schedule
@@ -172,7 +172,7 @@ class CORE(nn.Module):
 
     def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Unit vectors of the target steps, (targets, dim), and the weights of the events, (batch, time, time)."""
-        if self._few(batch) and (compiled := self._fused.get(self._weights()).sessions(batch)):
+        if self._few(batch) and (compiled := self._fused.get(parameters_of(self)).sessions(batch)):
             return compiled
         time, dim = batch.ids.shape[1], self.settings.dim
         steps = torch.arange(time, device=batch.ids.device)
@@ -221,11 +221,6 @@ class CORE(nn.Module):
     def _few(self, batch: Batch) -> bool:
         """Whether so few sessions are asked about, and no gradient, that a compiled pass pays."""
         return len(batch.ids) <= FEW and not (torch.is_grad_enabled() or self.training) and not batch.ids.is_cuda
-
-    def _weights(self) -> list[Tensor]:
-        """All parameters: what torch's own iterator says, at a third of its time."""
-        parts = [part for module in self.children() for part in module._parameters.values() if part is not None]
-        return [*parts, self.by_distance]
 
     def _packed(self) -> FusedCORE:
         before, after = [self.query, self.key, self.value], [self.asking, self.answering]

@@ -30,6 +30,7 @@ the query, and the way down through more than two levels, are not in the paper. 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, NamedTuple, cast
@@ -39,6 +40,8 @@ from torch import Tensor, nn
 
 from ensue.nn.attention import band, masked_mean
 from ensue.nn.dropout import Dropout
+from ensue.nn.fused_encoder import FusedEncoder
+from ensue.nn.incremental import DerivedCache, parameters_of
 from ensue.nn.transformer import EncoderLayer, Rows, sinusoids
 from ensue.schedule import Schedule
 from ensue.settings import Settings, Share, Size, one_of, require_heads
@@ -173,6 +176,7 @@ class MTN(nn.Module):
         self.levels = nn.ModuleList(nn.ModuleList(EncoderLayer(*sizes) for _ in range(layers)) for layers in upper)
         self.added = nn.ModuleList(nn.LayerNorm(settings.dim) for _ in upper)  # to the tokens, then upwards
         self.drop = Dropout(settings.dropout)
+        self.kept = DerivedCache(self._fused)
 
     def loss(self, batch: Batch) -> Tensor:
         """Mean cross-entropy a token over every query that followed another, in nats."""
@@ -219,28 +223,36 @@ class MTN(nn.Module):
         mask = batch.mask[row, turn]
         rows = Rows.of(mask)
         tokens = self.writer.look(batch.words[row, turn], rows)
-        for layer in self.query_layers:
-            tokens = layer(tokens, rows, mask[:, None])
+        compiled = None
+        if not (weigh or self.training or torch.is_grad_enabled()):
+            compiled = self.kept.get(parameters_of(self.query_layers) + parameters_of(self.levels))
+        tokens = _encode(compiled[0] if compiled else None, self.query_layers, tokens, rows, mask[:, None])
         vectors = tokens.new_zeros(*kept.shape, self.settings.dim)
         vectors = vectors.index_put((row, turn), self.project(rows.pad(tokens), mask).to(tokens.dtype))
         seen = visible(batch, len(self.levels))
-        session, lean = self._climb(vectors, seen, weigh=weigh)
+        session, lean = self._climb(vectors, seen, compiled, weigh=weigh)
         session = session[row, turn][:, None].expand(-1, rows.length, -1)
         tokens = self.added[0](tokens + rows.pack(session))
         return _Read(tokens, rows, kept.flatten().cumsum(0).view(kept.shape) - 1, seen[0], lean)
 
-    def _climb(self, vectors: Tensor, seen: list[Tensor], *, weigh: bool) -> tuple[Tensor, Tensor | None]:
+    def _fused(self) -> list[FusedEncoder]:
+        stacks = (self.query_layers, *self.levels)
+        return [FusedEncoder(cast("Iterable[EncoderLayer]", layers)) for layers in stacks]
+
+    def _climb(
+        self, vectors: Tensor, seen: list[Tensor], compiled: list[FusedEncoder] | None, *, weigh: bool
+    ) -> tuple[Tensor, Tensor | None]:
         """All the masked encoders, and the way down again: (batch, turns, dim)."""
         states, leans = [], []
         lean = torch.eye(vectors.shape[1], dtype=vectors.dtype, device=vectors.device) if weigh else None
         codes = sinusoids(vectors.shape[1], self.settings.dim, vectors.dtype, vectors.device)
         rows = Rows(*vectors.shape[:2])
-        for layers, mask in zip(self.levels, seen, strict=True):
+        for number, (layers, mask) in enumerate(zip(self.levels, seen, strict=True), 1):
             items = rows.pack(self.drop(vectors + codes[mask.sum(2) - 1]))
-            for layer in cast(nn.ModuleList, layers):
-                if lean is None:
-                    items = layer(items, rows, mask)
-                else:
+            if lean is None:
+                items = _encode(compiled[number] if compiled else None, cast(nn.ModuleList, layers), items, rows, mask)
+            else:
+                for layer in cast(nn.ModuleList, layers):
                     items, weights = cast(EncoderLayer, layer).weigh(items, rows, mask)
                     lean = (lean + weights @ lean) / 2
             vectors = rows.pad(items)
@@ -265,3 +277,12 @@ class MTN(nn.Module):
         keys = keys.permute(0, 2, 3, 4, 1, 5, 6).flatten(4, 5)
         mask = batch.mask[row] & read.seen[row, turn][:, :, None]
         return Memory(keys, mask.flatten(1), batch.words[row].flatten(1), places.view(1, -1).expand(len(row), -1))
+
+
+def _encode(compiled: FusedEncoder | None, layers: nn.ModuleList, items: Tensor, rows: Rows, mask: Tensor) -> Tensor:
+    """All layers; see :meth:`EncoderLayer.forward`."""
+    if compiled is not None and (states := compiled.encode(items, rows, mask)) is not None:
+        return states
+    for layer in layers:
+        items = layer(items, rows, mask)
+    return items

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.dropout import Dropout
-from ensue.nn.incremental import DerivedCache, Folded, IncrementalDecoder, Past
+from ensue.nn.incremental import DerivedCache, Folded, IncrementalDecoder, Past, parameters_of
 from ensue.nn.transformer import DecoderLayer, Rows, sinusoids
 from ensue.tasks.suggest.batch import PADDING
 from ensue.tasks.suggest.models.tree import Tree
@@ -201,7 +201,7 @@ class Writer(nn.Module):
         """Nothing is written yet."""
         sources, _, _, heads, _, width = memory.keys.shape
         empty = Past.none(memory.keys, sources * heads, width)
-        steps = self.kept.get(self.layers.parameters())
+        steps = self.kept.get(parameters_of(self.layers))
         folded, none = steps.fold(memory.keys, memory.mask), memory.keys.new_zeros(len(memory.keys), 1, 0)
         same = None
         if self.gate is not None:

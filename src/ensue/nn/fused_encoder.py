@@ -1,0 +1,57 @@
+"""Encoder layers of :mod:`ensue.nn.transformer` for few items, compiled: one call in place of fifteen a layer."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from ensue.kernels import library
+from ensue.kernels.loading import EncodeCall
+from ensue.nn.fused_decoder import WEIGHTS, FusedLayers
+from ensue.nn.incremental import TransposedLinear
+from ensue.nn.transformer import EncoderLayer, Rows
+
+MOST = 256
+"""Items at most: products of more are faster in torch."""
+
+
+class FusedEncoder:
+    """Layers, one upon another, as the compiled pass finds their weights.
+
+    Args:
+        layers: at least one, all of one width.
+    """
+
+    def __init__(self, layers: Iterable[EncoderLayer]) -> None:
+        weights, norms = [], []
+        for layer in layers:
+            attention, feed = layer.attention, layer.feed
+            self.dim, self.heads = attention.dim, attention.heads
+            linears = map(TransposedLinear.of, (attention.inward, attention.outward, feed.wide, feed.narrow))
+            named: dict[str, Tensor] = {}
+            for name, linear in zip(WEIGHTS, linears, strict=True):
+                named |= {name: linear.weight, f"{name}_bias": linear.bias}
+            scale = torch.ones(3 * self.dim)
+            scale[: self.dim] = (self.dim // self.heads) ** -0.5
+            named |= {"inward": named["inward"] * scale, "inward_bias": named["inward_bias"] * scale}
+            weights.append(named)
+            ends = layer.attended, layer.attended, layer.fed
+            norms.append([(norm.weight.detach(), norm.bias.detach(), norm.eps) for norm in ends])
+        self.fused = FusedLayers(weights, norms)
+
+    def encode(self, items: Tensor, rows: Rows, mask: Tensor) -> Tensor | None:
+        """See :meth:`ensue.nn.transformer.EncoderLayer.forward`; ``None`` where it is for torch to do."""
+        functions, plain = library(), items.dtype == torch.float32 and not (items.is_cuda or items.requires_grad)
+        if functions is None or not (plain and self.fused.plain) or not 0 < len(items) <= MOST:
+            return None
+        states, mask = items.contiguous().clone(), mask.contiguous()
+        places = torch.arange(len(items)) if rows.places is None else rows.places
+        steps = (0 if mask.shape[axis] == 1 else mask.stride(axis) for axis in (0, 1))
+        sizes = len(items), self.dim, self.heads, self.fused.wide, rows.length, len(self.fused.layers), *steps
+        call = EncodeCall(*sizes, self.fused.layers, places.data_ptr(), mask.data_ptr(), states.data_ptr())
+        if functions.ensue_encode(ctypes.byref(call)):
+            raise MemoryError("the layers of an encoder")
+        return states

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -38,26 +40,34 @@ class Tree(NamedTuple):
     @classmethod
     def of(cls, texts: Tensor, sources: int) -> Tree:
         """From (texts, width) ids, 0 at padding; as many texts stand side by side for each source."""
-        there, device = texts != PADDING, texts.device
-        source = torch.arange(len(texts), device=device) // (len(texts) // sources)
-        above, owner = source.clone(), torch.arange(sources, device=device)
-        levels, nodes, low = [], torch.zeros_like(texts), 0
-        for depth in range(texts.shape[1]):
-            row = there[:, depth].nonzero()[:, 0]
-            keys, above[row] = torch.unique((above[row] << _TOKEN) + texts[row, depth], return_inverse=True)
+        words = texts.numpy(force=True)  # so few numbers are ready in NumPy sooner
+        there, source = words != PADDING, np.arange(len(words)) // (len(words) // sources)
+        above, owner = source.copy(), np.arange(sources)
+        levels, nodes, low = [], np.zeros_like(words), 0
+        for depth in range(words.shape[1]):
+            row = there[:, depth].nonzero()[0]
+            keys, above[row] = np.unique((above[row] << _TOKEN) + words[row, depth], return_inverse=True)
             nodes[row, depth] = above[row] + low
             owner = owner[keys >> _TOKEN]
-            levels.append(torch.stack([owner, keys & ((1 << _TOKEN) - 1), torch.full_like(keys, depth)]))
+            levels.append(np.stack([owner, keys & ((1 << _TOKEN) - 1), np.full_like(keys, depth)]))
             low += len(keys)
-        every = torch.cat(levels, dim=1)
-        order = every[0].argsort(stable=True)
+        every = np.concatenate(levels, axis=1)
+        order = every[0].argsort(kind="stable")
         owner, ids, depths = every[:, order]
-        counts = owner.bincount(minlength=sources)
+        counts = np.bincount(owner, minlength=sources)
         most = int(counts.max())
-        place = torch.arange(low, device=device) - (counts.cumsum(0) - counts)[owner]
-        nodes = torch.empty_like(order).scatter(0, order, torch.arange(low, device=device))[nodes] * there
-        rows = Rows(sources, most, None if low == sources * most else owner * most + place)
-        text, end, before = (there[:, :, None] & there[:, None]).tril().nonzero(as_tuple=True)
-        seen = torch.zeros(sources, most, most, dtype=torch.bool, device=device)
-        seen[source[text], place[nodes[text, end]], place[nodes[text, before]]] = True
-        return cls(ids, depths, rows, seen, nodes)
+        place, number = np.arange(low) - (counts.cumsum() - counts)[owner], np.empty_like(order)
+        number[order] = np.arange(low)
+        nodes = number[nodes] * there
+        seen = np.zeros((sources, most, most), np.bool_)
+        for end in range(words.shape[1]):
+            row = there[:, end].nonzero()[0]
+            paths = place[nodes[row, : end + 1]]
+            seen[source[row, None], paths[:, -1:], paths] = True
+        places = None if low == sources * most else _tensor(owner * most + place, texts)
+        parts = [_tensor(part, texts) for part in (ids, depths, seen, nodes)]
+        return cls(parts[0], parts[1], Rows(sources, most, places), parts[2], parts[3])
+
+
+def _tensor(numbers: npt.NDArray[np.integer] | npt.NDArray[np.bool_], like: Tensor) -> Tensor:
+    return torch.from_numpy(numbers).to(like.device)

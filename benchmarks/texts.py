@@ -3,7 +3,8 @@
 Every classifier learns the same training sentences and labels the same test sentences, all cores, in one run;
 scikit-learn's is ``TfidfVectorizer`` (words and pairs of words) with ``LogisticRegression``. The rates are medians over
 passes that alternate. What ``predict`` returns is timed twice: bare, and with its evidence (the words leaned on, and
-the deletion test, which costs some ten passes of the network).
+the deletion test, which costs some ten passes of the network). One text at a time is timed on one thread, by the wall
+and by the processor's clock.
 
     python benchmarks/texts.py --data SST2 --vectors VECTORS [--json FILE]
 """
@@ -33,7 +34,7 @@ from ensue.studies.provenance import provenance
 from ensue.tasks.classify.predictor import ClassifyPredictor
 
 SIZES: dict[str, dict[str, object]] = {"centrality": {}, "centrality, hidden=64": {"hidden": 64}}
-PASSES = 5
+PASSES, ALONE = 5, 200
 
 
 def learned(train: Texts, valid: Texts, vectors: Path, options: dict[str, object], epochs: int) -> ClassifyPredictor:
@@ -42,6 +43,19 @@ def learned(train: Texts, valid: Texts, vectors: Path, options: dict[str, object
     for _ in predictor.fit(train, valid):
         pass
     return predictor
+
+
+def alone(run: Callable[[Sequence[Text]], list[str]], records: Sequence[Text]) -> dict[str, float]:
+    """Median milliseconds of one text on one thread."""
+    threads, took = torch.get_num_threads(), []
+    torch.set_num_threads(1)
+    for record in records[: ALONE + 20]:
+        begun, worked = time.perf_counter(), time.process_time()
+        run([record])
+        took.append((1000 * (time.perf_counter() - begun), 1000 * (time.process_time() - worked)))
+    torch.set_num_threads(threads)
+    wall, processor = (round(statistics.median(clock), 2) for clock in zip(*took[20:], strict=True))
+    return {"one_text_ms": wall, "one_text_cpu_ms": processor}
 
 
 def main() -> None:
@@ -79,7 +93,8 @@ def main() -> None:
     for name in label:
         right = statistics.fmean(a == b for a, b in zip(answered[name], labels, strict=True))
         rate = len(records) / statistics.median(seconds[name])
-        rows.append({"model": name, "texts_a_second": round(rate), "accuracy": round(right, 4)})
+        row = {"model": name, "texts_a_second": round(rate), "accuracy": round(right, 4)}
+        rows.append({**row, **alone(label[name], records)})
         print(rows[-1], flush=True)
     if args.json:
         about = {"texts": len(records), "epochs": args.epochs, "threads": torch.get_num_threads()}

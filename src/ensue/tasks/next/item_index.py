@@ -157,6 +157,7 @@ def make_index(product: Product, num_ids: int, total: Callable[[ItemIndex], Tens
     lists = max(1, min(round(items**0.5), items // LEARNED))
     width = queries.shape[1]
     index = faiss.index_factory(width, f"IVF{lists},PQ{width // 2}x4fs", faiss.METRIC_INNER_PRODUCT)
+    index.by_residual = True  # codes of what a centroid leaves: half as many lists and candidates then do
     index.cp.niter, index.cp.seed, index.cp.max_points_per_centroid = ROUNDS, 0, LEARNED
     every = torch.arange(FIRST, num_ids, max(1, items // (LEARNED * lists)))
     index.train(_rows(product, every))

@@ -55,6 +55,20 @@ def test_an_idle_worker_waits_for_no_company(gate: Gate) -> None:
     worker.close(5)
 
 
+def test_within_an_interval_requests_gather(gate: Gate) -> None:
+    """The first is answered at once, what comes in the half second after it in one go."""
+    gate.open.set()
+    worker = Worker(gate, most=4, room=8, interval=0.5)
+    jobs = [Job("a", [number]) for number in range(3)]
+    for job in jobs:
+        worker.ask(job)
+        if job is jobs[0]:
+            assert job.done.result(0.4) == ["a:0"]
+    assert [job.done.result(10) for job in jobs] == [["a:0"], ["a:1"], ["a:2"]]
+    assert gate.calls == [("a", [0]), ("a", [1, 2])]
+    worker.close(5)
+
+
 def test_what_waits_is_answered_together(gate: Gate) -> None:
     """Of one kind, up to 4 records, the longest waiting first; each job gets its own lines."""
     heard: list[int] = []

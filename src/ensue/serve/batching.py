@@ -69,6 +69,7 @@ class Worker:
         begin: called first in the thread.
         heard: told the number of records of each batch.
         load: what a record costs, in any unit.
+        interval: seconds from the begin of one batch to that of the next, at least.
     """
 
     def __init__(
@@ -80,9 +81,10 @@ class Worker:
         begin: Callable[[], None] = lambda: None,
         heard: Callable[[int], None] = lambda size: None,
         load: Callable[[object], int] = lambda record: 1,
+        interval: float = 0.0,
     ) -> None:
         self._answer, self._most, self._room, self._begin, self._heard = answer, most, room, begin, heard
-        self._load, self._loads = load, dict[Hashable, float]()
+        self._load, self._loads, self._interval = load, dict[Hashable, float](), interval
         self._waiting: deque[Job] = deque()
         self._records, self._closing, self._since = 0, False, 0.0
         self._change = threading.Condition()
@@ -141,6 +143,8 @@ class Worker:
             self._since = 0.0
             self._pace(parts, time.monotonic() - begun)
             self._settle(parts)
+            if (left := begun + self._interval - time.monotonic()) > 0 and not self._closing:
+                time.sleep(left)
 
     def _take(self) -> list[Part]:
         """Records of the next jobs, all of one kind; none once the queue is closed and empty.

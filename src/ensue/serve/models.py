@@ -147,6 +147,7 @@ class Model:
             begin=lambda: torch.set_num_threads(settings.threads),
             heard=self._heard,
             load=lambda question: load_of(self.service.texts_of(question)),
+            interval=settings.interval,
         )
         metrics.watch_waiting(held.name, lambda: self.worker.waiting)
 

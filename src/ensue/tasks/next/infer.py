@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import partial
+from typing import cast
 
 import numpy as np
 import torch
@@ -237,16 +238,16 @@ def score_nearest(
     hidden = torch.zeros(len(seen), 0, dtype=torch.int64) if state.metadata.repeats else _padded(seen)
     product = multiplied(state, windows, np.arange(len(filled)))
     sides = Sides(product=product, rows=rows, counts=state.counting["popularity"].totals, seen=hidden)
-    brief = torch.tensor([lists is None or bool(one and one.narrow) for one in lists or rows.tolist()])
-    return nearest(index, sides, k, product.weights, lengths.tolist(), brief)
+    brief = [lists is None or bool(one and one.narrow) for one in lists or [None] * len(lengths)]
+    wanted = torch.tensor(brief) if any(brief) else None
+    return nearest(index, sides, k, product.weights, lengths.tolist(), wanted)
 
 
 def multiplied(state: NextState, windows: Windows, index: Index) -> Product:
     """What the scores of some windows are products of; of a model that is one."""
-    network = state.network
-    assert isinstance(network, Multiplies)
-    if module_of(network).training:
-        module_of(network).eval()
+    network = cast(Multiplies, state.network)  # to ask a protocol at every answer takes a tenth of its time
+    if module_of(state.network).training:
+        module_of(state.network).eval()
     with torch.no_grad():
         return network.product(windows.batch(index))
 

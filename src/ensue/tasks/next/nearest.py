@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -53,6 +54,11 @@ class Sides:
         """Size of the catalogue, padding and unknown included."""
         return len(self.counts)
 
+    @cached_property
+    def whole(self) -> bool:
+        """Whether all histories hold something."""
+        return bool((self.rows >= 0).all())
+
     def popular(self, ids: Tensor) -> Tensor:
         """The logarithm of each one's share."""
         return (self.counts[ids] / self.counts.sum().clamp(min=1)).log()
@@ -63,10 +69,10 @@ class Sides:
 
         They are -inf for padding, for unknown, and for what was seen.
         """
-        filled = self.rows >= 0
-        if bool(filled.all()):
+        if self.whole:
             scores = self._products(ids)
         else:
+            filled = self.rows >= 0
             scores = self.popular(ids).expand(len(filled), -1).clone()
             scores[filled] = self._products(ids if ids.dim() == 1 else ids[filled])
         hidden = ids < FIRST
@@ -266,7 +272,8 @@ def nearest(
         k: choices that are asked for.
         weights: as in :class:`ensue.tasks.next.attributions.Scored`.
         lengths: as there.
-        brief: (histories,) of which the best are not wanted, or not of all values: of which the total is.
+        brief: (histories,) of which the best are not wanted, or not of all values: of which the total is; ``None`` of
+            none.
     """
     num = min(max(2 * k, index.facts.candidates), sides.num_ids)
     ids = _joined([_candidates(index, sides, num, brief=brief), *_others(index, sides, num)])
@@ -315,10 +322,10 @@ def _candidates(
         sides: of the histories.
         num: how many.
         one: a list that holds for all of them.
-        brief: (histories,) of which only the total is wanted.
+        brief: (histories,) of which only the total is wanted; ``None`` of none.
     """
     filled = sides.rows >= 0
-    if one is None and bool(filled.all()) and not (brief is not None and bool(brief.any())):
+    if one is None and brief is None and sides.whole:
         return index.search(sides.product, num)
     found = torch.zeros(len(filled), num, dtype=torch.int64)
     short = torch.zeros_like(filled) if brief is None else brief & filled

@@ -4,7 +4,8 @@ The catalogue is made up: vectors around topics of 50 items, and topics around f
 nothing is trained, for the cost of an answer does not depend on how good it is. Sessions are of one topic each, and
 what follows is another item of it. Exact answers and answers by the index are asked in turn in one process, on one
 thread, and CPU time is told beside wall time. Then the service answers at a steady rate, by one process and by several;
-its CPU time is its own, of all its processes, and so is its memory (shared pages counted once).
+its CPU time is its own, of all its processes, and so is its memory (shared pages counted once). Each is told with
+batches that begin at once and with such as begin ``--intervals`` seconds apart.
 
     python benchmarks/serving_at_size.py [--items 100000,1000000] [--rate 150] [--seconds 30] [--json FILE]
 """
@@ -190,12 +191,15 @@ def totals(predictor: NextPredictor, records: list[History]) -> dict[str, float]
     return {name: round(float(np.mean(own)), 4) for name, own in off.items()}
 
 
-def service(folder: Path, asked: list[tuple[History, str]], workers: int, args: argparse.Namespace) -> dict[str, Any]:
+def service(
+    folder: Path, asked: list[tuple[History, str]], workers: int, interval: float, args: argparse.Namespace
+) -> dict[str, Any]:
     """The service at a steady rate."""
     bodies = [
         json.dumps({"records": [{"values": record.values}], "k": K, "evidence": False}).encode() for record, _ in asked
     ]
     command = [sys.executable, "-m", "ensue", "serve", f"next={folder}", "--port", "0", "--workers", str(workers)]
+    command += ["--set", f"interval={interval:g}"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     port = int(json.loads(process.stderr.readline())["address"].rsplit(":", 1)[1])
@@ -214,8 +218,9 @@ def service(folder: Path, asked: list[tuple[History, str]], workers: int, args: 
         process.terminate()
         process.wait(60)
         drain.wait(60)
+    asked_by = {"workers": workers, "interval": interval, "rate": args.rate, "seconds": args.seconds}
     rate = {"requests_a_cpu_second": round(len(told) / cpu), "memory_mb": round(memory / 2**20)}
-    return {"workers": workers, "rate": args.rate, "seconds": args.seconds, **figures(told), **rate}
+    return {**asked_by, **figures(told), **rate}
 
 
 def proportional(pid: int) -> float:
@@ -246,8 +251,8 @@ def run(items: int, args: argparse.Namespace, place: Path) -> dict[str, Any]:
     print(json.dumps(found["total_off"]), flush=True)
     del predictor
     found["service"] = []
-    for workers in args.workers:
-        found["service"].append(service(folder, asked, workers, args))
+    for workers, interval in ((workers, interval) for interval in args.intervals for workers in args.workers):
+        found["service"].append(service(folder, asked, workers, interval, args))
         print(json.dumps(found["service"][-1]), flush=True)
     return found
 
@@ -258,6 +263,7 @@ def main() -> None:
     numbers = lambda text: [int(part) for part in text.split(",")]  # noqa: E731
     parser.add_argument("--items", type=numbers, default=[100_000, 1_000_000])
     parser.add_argument("--workers", type=numbers, default=[1, 2])
+    parser.add_argument("--intervals", type=lambda text: [*map(float, text.split(","))], default=[0.0, 0.03])
     parser.add_argument("--rate", type=float, default=150.0)
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--json", type=Path)

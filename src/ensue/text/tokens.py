@@ -49,10 +49,13 @@ _WORDS = "|".join(
 )
 _FEW = 1 << 16
 """Bytes of texts that are split one by one."""
+_LOOKED_UP = 1 << 10
+"""Words that are looked up one by one: to look for the distinct ones takes longer."""
 _PLAIN = re.compile("[\\x00-\\x7f‘’ʼ“”…–—•]*")
 _RUN, _JOINED, _WORD = (
     re.compile(pattern, re.ASCII) for pattern in (r"\S+", _SPLITS[1][0], _WORDS.replace(r"\p{L}", "[a-zA-Z]"))
 )
+_COUNTED = tuple(re.compile(pattern.replace("$)", r"\Z)"), re.ASCII) for pattern in (_ALONE, _HANGING))
 # A stop after one of these, or after a capital that is no "I", ends no sentence.
 _HOLD = rf"\b((?i:{_ABBREVIATIONS})|[A-HJ-Z])\.\s"
 _HELD = "\ue000"
@@ -202,7 +205,9 @@ class Tokenizer:
         return tokens if max_words is None and max_sentences is None else _cut(tokens, max_words, max_sentences)
 
     def _ids(self, words: pl.Series) -> Ids:
-        """(words,) ids, looked up once a distinct word."""
+        """(words,) ids, looked up once a distinct word; of few words each."""
+        if len(words) <= _LOOKED_UP:
+            return self.vocabulary.ids(words.to_list())
         distinct = words.unique()
         ids_of = pl.Series(self.vocabulary.ids(distinct.to_list()))
         ids: Ids = words.replace_strict(distinct, ids_of, default=UNKNOWN, return_dtype=pl.Int32).to_numpy()
@@ -241,14 +246,7 @@ def split_words(column: pl.Series, *, lower: bool = True, sentences: bool = Fals
     Sentences end at ``<sssss>`` in a text that has one. In other texts they end at ``. ! ?`` and what closes a quote
     or bracket after it, if a space follows and no abbreviation or initial stands before.
     """
-    text = pl.col("text").cast(pl.String).fill_null("")
-    whole = text if sentences else text.str.replace_all(BREAK, " ", literal=True)
-    frame = (
-        column.rename("text")
-        .to_frame()
-        .select(whole, tokenised=text.str.count_matches(_ALONE) > text.str.count_matches(_HANGING))
-    )
-    column, tokenised = frame.get_columns()
+    column, tokenised = _by_rule(column, sentences=sentences)
     owners = np.arange(len(column))
     if sentences:
         parts = _sentences(column)
@@ -269,6 +267,25 @@ def split_words(column: pl.Series, *, lower: bool = True, sentences: bool = Fals
     return Words(flat, offsets_of(lengths), offsets_of(np.bincount(owners, minlength=num_texts)))
 
 
+def _by_rule(column: pl.Series, *, sentences: bool) -> tuple[pl.Series, pl.Series]:
+    """(texts,) the texts, and whether their words stand apart already."""
+    if column.dtype == pl.String and not column.null_count() and _is_few(column):
+        texts = column.to_list()
+        apart = [len(_COUNTED[0].findall(text)) > len(_COUNTED[1].findall(text)) for text in texts]
+        whole = texts if sentences else [text.replace(BREAK, " ") for text in texts]
+        return pl.Series("text", whole, dtype=pl.String), pl.Series("tokenised", apart, dtype=pl.Boolean)
+    text = pl.col("text").cast(pl.String).fill_null("")
+    shown = text if sentences else text.str.replace_all(BREAK, " ", literal=True)
+    tokenised = text.str.count_matches(_ALONE) > text.str.count_matches(_HANGING)
+    found, apart_of = column.rename("text").to_frame().select(shown, tokenised=tokenised).get_columns()
+    return found, apart_of
+
+
+def _is_few(column: pl.Series) -> bool:
+    """Whether these are few texts of ASCII and common marks, on which Python's patterns and those of polars agree."""
+    return column.estimated_size() <= _FEW and all(map(_PLAIN.fullmatch, column))
+
+
 def _sentences(column: pl.Series) -> pl.Series:
     """(texts,) lists of sentences."""
     held = column.str.replace_all(_HOLD, f"${{1}}.{_HELD}")
@@ -279,7 +296,7 @@ def _sentences(column: pl.Series) -> pl.Series:
 
 def _words(column: pl.Series, tokenised: pl.Series, lower: bool) -> pl.Series:
     """(sentences,) lists of words, by the rule of each."""
-    if column.estimated_size() <= _FEW and all(map(_PLAIN.fullmatch, column)):
+    if _is_few(column):
         return _few_words(column.to_list(), tokenised.to_list(), lower)
     rule = pl.col("text").str.to_lowercase() if lower else pl.col("text")
     spaced = rule

@@ -84,7 +84,12 @@ class MeanVectors:
 
     def _counts(self, tokens: Tokens) -> Tensor:
         """(texts,) words that have a vector."""
-        covered = np.concatenate([[0], self.matrix.any(1).numpy()[tokens.ids].cumsum()])
+        ids = tokens.ids.astype(np.int64)
+        if len(ids) < len(self.matrix):  # of one text a few rows are looked at
+            held = self.matrix[torch.from_numpy(ids)].any(1).numpy()
+        else:
+            held = self.matrix.any(1).numpy()[ids]
+        covered = np.concatenate([[0], held.cumsum()])
         return torch.from_numpy(np.diff(covered[tokens.sentences[tokens.texts]]))
 
     def _rows(self, means: list[Tensor]) -> Tensor:

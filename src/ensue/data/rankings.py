@@ -55,9 +55,7 @@ class Rankings:
         """
         names = [scored["id"]]
         if "place" in scored.columns:
-            names.append(
-                pl.select(pl.concat_str(scored["id"], pl.lit(":"), scored["place"].cast(pl.String))).to_series()
-            )
+            names.append(placed(scored))
         own = self.frame["query"].unique(maintain_order=True)
         queries = max(names, key=lambda each: own.is_in(each.implode()).sum())
         missing = queries.filter(~queries.is_in(own.implode()))
@@ -68,6 +66,11 @@ class Rankings:
         if len(stray):
             said.append(f"{plural(len(stray), 'list')} of nothing that is scored, such as {stray[0]}: not looked at")
         return "; ".join(said)
+
+
+def placed(scored: pl.DataFrame) -> pl.Series:
+    """(rows,) the query of an event of a sequence, ``ID:PLACE``, of rows with ``id`` and ``place``."""
+    return scored.select(pl.concat_str("id", pl.lit(":"), pl.col("place").cast(pl.String))).to_series()
 
 
 def read_rankings(path: str | Path, name: str = "", **opening: Unpack[Opening]) -> Rankings:

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast, overload
 
-import polars as pl
-
 from ensue.data.histories import Histories
 from ensue.data.posts import Corpus
 from ensue.data.queries import Queries
@@ -179,7 +177,8 @@ def score_rankings(
         if own.name in [*names_of(predictors[0].task), *(other.name for other in rankings if other is not own)]:
             raise SettingError(f"rankings {own.name!r} have the name of another row; give --name")
     found = _compare([[one] for one in predictors], data, protocol, at, rankings=rankings)
-    scored = found.examples.asked() if found.examples is not None else pl.DataFrame({"id": []})
+    assert found.examples is not None  # every evaluator of rankings gives them
+    scored = found.examples.asked()
     notes = {own.name: {"unmatched": said} if (said := own.unmatched(scored)) else {} for own in rankings}
     rows = tuple(
         replace(row, seconds_per_1000=None, notes={**row.notes, **notes[row.model]}) if row.model in notes else row

@@ -30,7 +30,7 @@ import polars as pl
 
 from ensue import metrics
 from ensue.data.histories import Histories, Index
-from ensue.data.rankings import Rankings
+from ensue.data.rankings import Rankings, placed
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, p_value_above, resample
 from ensue.evaluation.entries import Entry, beside_counting
@@ -278,10 +278,9 @@ def _queries(data: Histories, rankings: Sequence[Rankings]) -> tuple[pl.Series, 
         DataError: rankings of nothing that is there, or answers of what follows the last event.
     """
     every = _asked(data, np.arange(len(data.ids)))
-    placed = pl.select(pl.concat_str(every["id"], pl.lit(":"), every["place"].cast(pl.String))).to_series()
     last = np.zeros(len(data.ids), np.bool_)
     last[data.offsets[1:][data.lengths > 1] - 1] = True
-    for queries, chosen in ((placed, _targets(data)), (every["id"], last)):
+    for queries, chosen in ((placed(every), _targets(data)), (every["id"], last)):
         known = queries.filter(pl.Series(chosen)).implode()
         if any(own.frame["query"].is_in(known).any() for own in rankings):
             for own in rankings:

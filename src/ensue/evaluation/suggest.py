@@ -28,7 +28,7 @@ from ensue import metrics
 from ensue.data.histories import Histories, Index
 from ensue.data.queries import Queries, prefixes
 from ensue.data.queries.rules import PAPER_RULES, normalise
-from ensue.data.rankings import Rankings
+from ensue.data.rankings import Rankings, placed
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, resample
 from ensue.evaluation.entries import Entry, beside_counting
@@ -218,8 +218,7 @@ def _score(predictor: SuggestPredictor, asked: _Asked, counting: str | None) -> 
 
 def _suggested(own: Rankings, asked: _Asked) -> SuggestScored:
     """What another program suggests."""
-    frame = asked.to_frame()
-    queries = frame.select(pl.concat_str("id", pl.lit(":"), pl.col("place").cast(pl.String))).to_series()
+    queries = placed(asked.to_frame())
     shown = own.frame.filter(pl.col("rank") <= SHOWN)
     if asked.paper:
         shown = shown.with_columns(value=normalise(shown["value"], "paper"))

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ensue.kernels import library
 from ensue.kernels.loading import EncodeCall
-from ensue.nn.fused_decoder import WEIGHTS, FusedLayers
-from ensue.nn.incremental import TransposedLinear
+from ensue.nn.fused_decoder import FusedLayers
+from ensue.nn.incremental import TransposedLinear, named_weights, scaled_inward
 from ensue.nn.transformer import EncoderLayer, Rows
 
 MOST = 256
@@ -30,14 +30,8 @@ class FusedEncoder:
         for layer in layers:
             attention, feed = layer.attention, layer.feed
             self.dim, self.heads = attention.dim, attention.heads
-            linears = map(TransposedLinear.of, (attention.inward, attention.outward, feed.wide, feed.narrow))
-            named: dict[str, Tensor] = {}
-            for name, linear in zip(WEIGHTS, linears, strict=True):
-                named |= {name: linear.weight, f"{name}_bias": linear.bias}
-            scale = torch.ones(3 * self.dim)
-            scale[: self.dim] = (self.dim // self.heads) ** -0.5
-            named |= {"inward": named["inward"] * scale, "inward_bias": named["inward_bias"] * scale}
-            weights.append(named)
+            others = map(TransposedLinear.of, (attention.outward, feed.wide, feed.narrow))
+            weights.append(named_weights((scaled_inward(attention), *others)))
             ends = layer.attended, layer.attended, layer.fed
             norms.append([(norm.weight.detach(), norm.bias.detach(), norm.eps) for norm in ends])
         self.fused = FusedLayers(weights, norms)

@@ -89,6 +89,24 @@ class TransposedLinear(NamedTuple):
         return cls(layer.bias.detach(), layer.weight.detach().t().contiguous())
 
 
+def scaled_inward(attention: Attention) -> TransposedLinear:
+    """Queries, keys and values in one map, the queries over sqrt(dim / heads)."""
+    inward, dim = TransposedLinear.of(attention.inward), attention.dim
+    scale = (dim // attention.heads) ** -0.5
+    bias, weight = inward.bias.clone(), inward.weight
+    bias[:dim] *= scale
+    weight[:, :dim] *= scale
+    return TransposedLinear(bias, weight)
+
+
+def named_weights(linears: Iterable[TransposedLinear]) -> dict[str, Tensor]:
+    """Weights and biases, by the names that compiled layers have for them."""
+    found: dict[str, Tensor] = {}
+    for name, linear in zip(WEIGHTS, linears, strict=True):
+        found |= {name: linear.weight, f"{name}_bias": linear.bias}
+    return found
+
+
 class _Norm(NamedTuple):
     shape: tuple[int, ...]
     weight: Tensor
@@ -120,12 +138,8 @@ class _Layer(NamedTuple):
     def of(cls, layer: DecoderLayer) -> _Layer:
         own, other = layer.own, layer.other
         query, query_bias, output = _folds(other)
-        inward, scale = TransposedLinear.of(own.inward), (own.dim // own.heads) ** -0.5
-        bias, weight = inward.bias.clone(), inward.weight
-        bias[: own.dim] *= scale
-        weight[:, : own.dim] *= scale
         return cls(
-            TransposedLinear(bias, weight), TransposedLinear.of(own.outward),
+            scaled_inward(own), TransposedLinear.of(own.outward),
             query, query_bias, output, other.outward.bias.detach(),
             TransposedLinear.of(layer.feed.wide), TransposedLinear.of(layer.feed.narrow),
             _Norm.of(layer.written), _Norm.of(layer.read), _Norm.of(layer.fed),
@@ -133,11 +147,8 @@ class _Layer(NamedTuple):
 
     def named(self) -> dict[str, Tensor]:
         """Weights and biases, by the names that the compiled step has for them."""
-        found = {"output_bias": self.output_bias}
-        for name in WEIGHTS:
-            linear: TransposedLinear = getattr(self, name)
-            found |= {name: linear.weight, f"{name}_bias": linear.bias}
-        return found
+        linears = named_weights((self.inward, self.outward, self.wide, self.narrow))
+        return {"output_bias": self.output_bias, **linears}
 
     def norms(self) -> list[tuple[Tensor, Tensor, float]]:
         """The three norms, in order."""

@@ -136,9 +136,9 @@ def compare(
     labels = [*_labels(entries, data), *([_NO_LABEL] if rankings else [])]
     lines: list[Entry[TextScored]] = []
     for seeds in entries:
-        parts = {seeds[0].model_name: None} | ({NETWORK: NETWORK} if seeds[0].metadata.blend is not None else {})
-        for name, part in parts.items():
-            lines.append(Entry.of(seeds, partial(score, data=data, labels=labels, counting=part), name))
+        lines.append(Entry.of(seeds, partial(score, data=data, labels=labels)))
+        if blended := [own for own in seeds if own.metadata.blend is not None]:  # others chose a counting row
+            lines.append(Entry.of(blended, partial(score, data=data, labels=labels, counting=NETWORK), NETWORK))
     counting = [name for name in COUNTING if name in first.counting]
     lines = beside_counting(lines, counting, lambda name: score(first, data, labels, name), first.seed)
     lines = [*(Entry(own.name, [_labelled(own, data, labels)], [0]) for own in rankings), *lines]

@@ -110,3 +110,12 @@ def test_words_are_weighed_by_all_parts(blended: ClassifyPredictor) -> None:
 def test_the_referee_shows_the_network_alone(blended: ClassifyPredictor) -> None:
     found = compare([[blended]], Texts.of(planted(40, 4)))
     assert [row.model for row in found.rows] == ["blend", "network", "tfidf", "majority"]
+
+
+def test_the_network_row_is_of_the_seeds_that_have_one(blended: ClassifyPredictor) -> None:
+    data = Texts.of(planted(40, 4))
+    counted = cast(ClassifyPredictor, fitted(planted(150, 0), "tfidf"))
+    rows = {row.model: row for row in compare([[blended, counted]], data).rows}
+    alone = {row.model: row for row in compare([[blended]], data).rows}
+    assert rows["blend"].notes["seeds"] == 2 and "seeds" not in rows["network"].notes
+    assert rows["network"].figures == alone["network"].figures

@@ -17,6 +17,7 @@ from ensue.evaluation import describe
 from ensue.records import History
 from ensue.store.tensors import tensor_bytes
 from ensue.tasks.next import train
+from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.train import mean_reciprocal_rank
 from ensue.training.report import Report
@@ -40,6 +41,7 @@ def known(made: NextPredictor, data: Histories) -> Histories:
 
 def test_the_rival_that_ranks_the_held_out_part_best_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "_is_ahead", lambda *_: False)
+    monkeypatch.setattr(train, "_leads", lambda apart, _: bool(apart.mean() > 0))  # any lead is a sure one
     best, reports = fitted("best", world.train)
     stages = list(dict.fromkeys(report.stage for report in reports))
     assert stages == ["fit cascade-blend", "fit blend", "refit"]
@@ -115,6 +117,17 @@ def test_a_lead_counts_from_its_standard_error_on() -> None:
     assert not train._leads(apart - 0.02, sample)  # as far spread, and a lead of 0.08
     assert not train._leads(-apart, sample)
     assert train._leads(np.zeros(6), sample)  # nothing tells them apart: the simpler one
+
+
+@pytest.mark.parametrize(("lead", "chosen"), [(0.09, "cascade-blend"), (0.03, "blend"), (-0.02, "blend")])
+def test_the_cascade_blend_has_to_be_surely_ahead_of_the_blend(lead: float, chosen: str) -> None:
+    sample = Histories.of([History(tuple("ab"))] * 4)
+    other = np.array([0.5, 0.4, 0.3, 0.5])
+    gains = {"cascade-blend": other + lead + np.array([0.1, -0.1, -0.1, 0.1]), "blend": other}  # its error is 0.05
+    made = NextPredictor("best", settings=SMALL, device="cpu")
+    trained = {name: train._Candidate(None, None, Metadata(), None, own) for name, own in gains.items()}
+    train._select_best(made, trained, {"markov": other - 0.1}, sample)
+    assert made.model_name == chosen
 
 
 def test_a_counting_row_keeps_no_history_where_none_may_stay() -> None:

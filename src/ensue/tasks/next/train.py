@@ -210,11 +210,15 @@ def _select_best(
     """Go on with the network that ranks the held-out part best, or with a counting row that is surely ahead of it.
 
     Surely: by more than the standard error of its lead, over whole histories. A blend holds such rows in itself; where
-    few targets cannot tell them apart, what weighs all that is known is the better guess.
+    few targets cannot tell them apart, what weighs all that is known is the better guess. So the cascade blend too has
+    to be surely ahead of the other: it leans on days and users that are at hand now and may be gone later.
     """
     gains = {name: one.gains for name, one in trained.items()} | dict(floors)
     found = share({name: float(own.mean()) if len(own) else 0.0 for name, own in gains.items()})
-    best = max(trained, key=lambda name: found[name])
+    best = max(trained, key=lambda name: (name != CASCADES, found[name]))
+    if best != CASCADES and CASCADES in trained:
+        ahead = share(rank_and_size()[0] == 0 and _leads(gains[CASCADES] - gains[best], sample))
+        best = CASCADES if ahead else best
     floor = max((name for name in found if name not in trained), key=lambda name: found[name])
     sure = share(rank_and_size()[0] == 0 and _leads(gains[floor] - gains[best], sample))
     state.select_model(best)

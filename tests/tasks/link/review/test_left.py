@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from scipy.stats import nbinom, poisson
+from scipy.stats import beta, nbinom, poisson
 
 from ensue.tasks.link.review.left import (
     LeftModel,
     Walk,
     conformal_threshold,
-    left_by_latest,
+    features,
     stopping_rule,
     telling,
 )
@@ -27,35 +27,48 @@ def drawn(seed: int, posts: int = 400, wide: float = 0.3) -> Walk:
     read = np.arange(10, posts + 1, 10)
     factor = 0.5 * math.exp(wide * random.normal())
     expected = np.array([factor * chance[some:].sum() for some in read.tolist()])
-    return Walk(posts, int(hits.sum()), np.arange(posts), hits, read, expected)
+    return Walk(posts, int(hits.sum()), np.arange(posts), hits, factor * chance, read, expected)
 
 
 def test_the_threshold_by_hand() -> None:
-    # 19 stories at 95 %: k = 20 x .95 = 19, the largest; 18 are too few, of 39 the 38th smallest counts.
-    assert conformal_threshold([number / 100 for number in range(19)]) == 0.18
-    assert conformal_threshold([number / 100 for number in range(18)]) is None
-    assert conformal_threshold([number / 100 for number in range(39)]) == 0.37
+    # 59 stories at 95 %: .95 ** 59 = .0485, the largest; of 58 that is .051, too few. Of 199 the 195th smallest counts.
+    assert conformal_threshold([number / 100 for number in range(59)]) == 0.58
+    assert conformal_threshold([number / 100 for number in range(58)]) is None
+    assert conformal_threshold([number / 1000 for number in range(199)]) == 0.194
     assert conformal_threshold([]) is None
 
 
-def test_what_the_latest_say_by_hand() -> None:
+@pytest.mark.parametrize(("num", "confidence"), [(59, 0.95), (93, 0.95), (199, 0.95), (2_000, 0.9), (40_000, 0.95)])
+def test_the_threshold_is_the_first_that_is_sure_enough(num: int, confidence: float) -> None:
+    place = int(conformal_threshold(list(range(num)), confidence) or 0) + 1
+    sure = beta.sf(confidence, np.array([place - 1, place]), num + 1 - np.array([place - 1, place]))  # of its coverage
+    assert sure[0] < confidence <= sure[1]
+
+
+def test_what_is_known_by_hand() -> None:
     # 18 found allow 2 misses, so that 50 of 100 unread tell; with one hit among these it is 1.5 / 50 x 100.
     assert telling(100, 18, 0.9) == 50
-    said = [True] * 30 + [False] * 20 + [True] + [False] * 29
-    assert left_by_latest(said, 100, 18, 0.9) == pytest.approx(3.0)
-    # Only 4 were read here: all of them tell, and no hit is half a hit.
-    assert left_by_latest([False] * 4, 100, 18, 0.9) == pytest.approx(0.5 / 4 * 100)
-    assert left_by_latest([], 100, 0, 0.9) == pytest.approx(50.0)
-    assert left_by_latest([True], 0, 1, 0.9) == 0.0
+    said = np.array([True] * 30 + [False] * 20 + [True] + [False] * 29)
+    predicted = np.full(80, 0.25)
+    known = features(said, predicted, 100, 18, 2.4, 0.9)
+    off = (1.5 / 13, 31.5 / 20.5)  # one hit where 12.5 were predicted, 31 where 20 were
+    np.testing.assert_allclose(np.exp(known), [math.e, 2.5, 3.1, *off])
+    # Only 4 were read here: all of them tell, and no hit is half a hit. None are read: half of all unread, and half.
+    np.testing.assert_allclose(
+        np.exp(features(np.zeros(4, bool), predicted[:4], 100, 18, 2.4, 0.9)[2]), 0.5 / 4 * 100 + 0.1
+    )
+    np.testing.assert_allclose(np.exp(features(said[:0], predicted[:0], 100, 0, 2.4, 0.9)[2:]), [50.1, 1, 1])
+    np.testing.assert_allclose(np.exp(features(said[:1], predicted[:1], 0, 1, 0.0, 0.9)[1:]), [0.1, 0.1, 2, 2])
 
 
 @pytest.mark.parametrize(("spread", "allowed"), [(0.0, 0), (0.0, 7), (0.3, 0), (0.3, 7), (2.0, 40)])
 def test_chances_are_those_of_scipy(spread: float, allowed: int) -> None:
     model = LeftModel((0.4, 0.5, 0.3), spread)
+    known = np.array([1.0, math.log(3.1), math.log(5.1)])
     mean = math.exp(0.4 + 0.5 * math.log(3.1) + 0.3 * math.log(5.1))
     size = 1 / spread if spread else 0.0
     wanted = nbinom.logcdf(allowed, size, size / (size + mean)) if spread else poisson.logcdf(allowed, mean)
-    assert model.log_chance(3.0, 5.0, allowed) == pytest.approx(float(wanted), rel=1e-9)
+    assert model.log_chance(known, allowed) == pytest.approx(float(wanted), rel=1e-9)
 
 
 def test_the_regression_is_the_likeliest() -> None:
@@ -63,8 +76,7 @@ def test_the_regression_is_the_likeliest() -> None:
     rows, left, shares = [], [], []
     for walk in walks:
         near = walk.found >= 0.75 * walk.relevant
-        sides = (np.ones(near.sum()), np.log(walk.expected[near] + 0.1), np.log(walk.lately(0.9)[near] + 0.1))
-        rows.append(np.stack(sides, axis=1))
+        rows.append(walk.features(0.9)[near])
         left.append(walk.relevant - walk.found[near])
         shares.append(np.full(near.sum(), 1 / near.sum()))
     x, y, w = np.concatenate(rows), np.concatenate(left), np.concatenate(shares)
@@ -72,7 +84,7 @@ def test_the_regression_is_the_likeliest() -> None:
     def loss(weights: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
         return float((w * (np.exp(x @ weights) - y * (x @ weights))).sum() + 1e-3 * weights @ weights / 2)
 
-    wanted = minimize(loss, np.zeros(3), method="BFGS").x
+    wanted = minimize(loss, np.zeros(5), method="BFGS").x
     found = LeftModel.fit(walks, 0.9)
     np.testing.assert_allclose(found.weights, wanted, atol=1e-3)
     mean = np.exp(x @ np.array(found.weights))
@@ -82,7 +94,7 @@ def test_the_regression_is_the_likeliest() -> None:
 def test_the_latest_posts_help_where_the_posterior_cannot_be_trusted() -> None:
     earlier, new = ([drawn(seed, wide=1.0) for seed in part] for part in (range(99), range(1000, 1200)))
     rule = stopping_rule(earlier)
-    assert rule is not None and rule.stories == 99 and rule.wrong == 4  # k = 95
+    assert rule is not None and rule.stories == 99 and rule.wrong == 1  # k = 98
     sums = [(walk.found / (walk.found + walk.expected))[walk.short(0.9)].max() for walk in earlier]
     threshold = conformal_threshold(sums)
     assert threshold is not None
@@ -97,4 +109,4 @@ def test_the_latest_posts_help_where_the_posterior_cannot_be_trusted() -> None:
 
 
 def test_few_stories_teach_nothing() -> None:
-    assert stopping_rule([drawn(seed) for seed in range(18)]) is None
+    assert stopping_rule([drawn(seed) for seed in range(58)]) is None

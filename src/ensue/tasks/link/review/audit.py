@@ -52,12 +52,14 @@ def allowed_misses(found: int, target: float) -> int:
 
 def _at_most(posts: int, relevant: int, sampled: int, hits: int) -> float:
     """P(X <= hits) of the hypergeometric distribution."""
-    whole = _choose(posts, sampled)
+    whole = log_choose(posts, sampled)
     least = max(0, sampled - (posts - relevant))
-    terms = (_choose(relevant, x) + _choose(posts - relevant, sampled - x) - whole for x in range(least, hits + 1))
+    terms = (
+        log_choose(relevant, x) + log_choose(posts - relevant, sampled - x) - whole for x in range(least, hits + 1)
+    )
     return math.fsum(math.exp(term) for term in terms)
 
 
-def _choose(n: int, k: int) -> float:
+def log_choose(n: int, k: int) -> float:
     """The logarithm of a binomial coefficient."""
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) if 0 <= k <= n else -math.inf

@@ -3,16 +3,18 @@
 Two estimates of what is left are at hand at any time: what the posterior **expects**, the sum of the probabilities of
 the unread posts, and what the posts read **lately** would leave, were the rest like them: their share of hits times the
 posts unread. The first is smooth but biased by as much as the model is, the second is fair to the tail of the ranking
-but coarse. The earlier stories tell what both are worth together,
+but coarse. How far the model is off in this story shows in what it said of each post before it was read: hits over the
+sum of these probabilities, of the latest posts and of all. The earlier stories tell what all that is worth together,
 
-    ln E[left] = a + b ln(expected + 1/10) + c ln(lately + 1/10),
+    ln E[left] = a + b ln(expected + 1/10) + c ln(lately + 1/10)
+                   + d ln(hits + 1/2 over predicted + 1/2, lately) + e ln(the same of all read),
 
 a count regression (Poisson weights, McCullagh & Nelder 1989, chapter 6), and how far stories lie around it: left is
 negative binomial of variance m + spread m^2. Hence the chance that no more is left than the target lets be missed.
 
 **Calibrated.** Chances are no promise, so that the rank of a story among others is: each earlier story, told by the
 regression of the others (``FOLDS``), has a highest chance at which it was still short of its target, and reading stops
-above the k-th smallest of these (split conformal prediction, see ``review``).
+above the k-th smallest of these (split conformal prediction, see ``review`` and :func:`conformal_threshold`).
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ import numpy.typing as npt
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
-from ensue.tasks.link.review.audit import allowed_misses
+from ensue.tasks.link.review.audit import allowed_misses, log_choose
 
 FOLDS = 5
 NEAR = 0.75
@@ -44,6 +46,7 @@ class Walk(NamedTuple):
         relevant: how many of them are.
         order: (read,) the posts as they were read.
         hits: (read,) whether each is relevant.
+        predicted: (read,) the probability that the model gave to each before it was read.
         read: (batches,) posts that were read after each.
         expected: (batches,) sum of the probabilities of the unread.
     """
@@ -52,6 +55,7 @@ class Walk(NamedTuple):
     relevant: int
     order: Index
     hits: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    predicted: Floats
     read: Index
     expected: Floats
 
@@ -61,10 +65,13 @@ class Walk(NamedTuple):
         found: Index = np.cumsum(self.hits, dtype=np.int64)[self.read - 1]
         return found
 
-    def lately(self, target: float) -> Floats:
-        """(batches,) of :func:`left_by_latest`."""
-        rows = zip(self.read.tolist(), self.found.tolist(), strict=True)
-        return np.array([left_by_latest(self.hits[:read], self.posts - read, found, target) for read, found in rows])
+    def features(self, target: float) -> Floats:
+        """(batches, 5) of :func:`features`."""
+        rows = zip(self.read.tolist(), self.found.tolist(), self.expected.tolist(), strict=True)
+        return np.stack([
+            features(self.hits[:read], self.predicted[:read], self.posts - read, found, expected, target)
+            for read, found, expected in rows
+        ])  # fmt: skip
 
     def short(self, target: float) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """(batches,) whether the target was not reached yet."""
@@ -73,42 +80,42 @@ class Walk(NamedTuple):
 
 @dataclass(frozen=True)
 class LeftModel:
-    """The regression: ``weights`` a, b and c, and ``spread``."""
+    """The regression: ``weights`` a to e, and ``spread``."""
 
-    weights: tuple[float, float, float]
+    weights: tuple[float, ...]
     spread: float
 
-    def log_chance(self, expected: float, lately: float, allowed: int) -> float:
+    def log_chance(self, features: Floats, allowed: int) -> float:
         """The logarithm of P(left <= allowed), by the sum of the negative binomial's terms."""
-        mean = math.exp(min(max(float(_features(np.array([expected]), np.array([lately]))[0] @ self.weights), -20), 20))
+        mean = math.exp(min(max(float(features @ self.weights), -20), 20))
         return _log_chance(mean, self.spread, allowed)
 
     def chances(self, walk: Walk, target: float) -> Floats:
         """(batches,) of :meth:`log_chance`."""
-        rows = zip(walk.expected.tolist(), walk.lately(target).tolist(), walk.found.tolist(), strict=True)
-        return np.array([self.log_chance(some, late, allowed_misses(found, target)) for some, late, found in rows])
+        rows = zip(walk.features(target), walk.found.tolist(), strict=True)
+        return np.array([self.log_chance(known, allowed_misses(found, target)) for known, found in rows])
 
     @classmethod
     def fit(cls, walks: Sequence[Walk], target: float) -> LeftModel:
         """Every story weighs as much, whatever the batches it was near its target."""
         near = [walk.found >= NEAR * walk.relevant for walk in walks]
-        sides = [(_features(walk.expected[own], walk.lately(target)[own]), walk.relevant - walk.found[own], own.sum())
+        sides = [(walk.features(target)[own], walk.relevant - walk.found[own], own.sum())
                  for walk, own in zip(walks, near, strict=True) if own.any()]  # fmt: skip
         rows, left = (np.concatenate([side[part] for side in sides]) for part in (0, 1))
         shares = np.concatenate([np.full(side[2], 1 / side[2]) for side in sides])
-        weights = np.array([math.log(float(np.average(left, weights=shares)) + _ADDED), 0.0, 0.0])
+        weights = np.zeros(rows.shape[1])
+        weights[0] = math.log(float(np.average(left, weights=shares)) + _ADDED)
         for _ in range(_ROUNDS):
             mean = np.exp(np.clip(rows @ weights, -20, 20))
             slope = rows.T @ (shares * (left - mean)) - _RIDGE * weights
-            curve = (rows * (shares * mean)[:, None]).T @ rows + _RIDGE * np.eye(3)
+            curve = (rows * (shares * mean)[:, None]).T @ rows + _RIDGE * np.eye(len(weights))
             step = np.clip(np.linalg.solve(curve, slope), -_STEP, _STEP)
             weights = weights + step
             if np.abs(step).max() < _LEAST:
                 break
         mean = np.exp(np.clip(rows @ weights, -20, 20))
         spread = float((shares * ((left - mean) ** 2 - mean)).sum() / (shares * mean**2).sum())
-        a, b, c = weights.tolist()
-        return cls((a, b, c), max(spread, 0.0))
+        return cls(tuple(weights.tolist()), max(spread, 0.0))
 
 
 @dataclass(frozen=True)
@@ -155,15 +162,25 @@ def stopping_rule(walks: Sequence[Walk], target: float = 0.9, confidence: float 
 def conformal_threshold(shortfalls: Sequence[float], confidence: float = 0.95) -> float | None:
     """The number above which a new story has reached its target with this confidence.
 
+    The k-th smallest of n leaves a new story short with a chance that hangs on which stories were drawn: by their mean
+    it is what k = ceil((n + 1) confidence) gives, but about half of the draws give more. So k is the first that keeps
+    it below 1 - confidence in all but 1 - confidence of draws (Wilks 1941; Vovk, ACML 2012): the number of earlier
+    stories above the true quantile is binomial, and P(Bin(n, 1 - confidence) <= n - k) <= 1 - confidence.
+
     Args:
         shortfalls: of each earlier story the highest number at which it was still short.
-        confidence: of the statement.
+        confidence: of the statement, and of its being so for the stories at hand.
 
     Returns:
-        The k-th smallest, k = ceil((n + 1) confidence); ``None`` where there are too few.
+        The k-th smallest, of 199 stories at 95 % the 195th; ``None`` where there are too few, below 59 at 95 %.
     """
-    place = math.ceil((len(shortfalls) + 1) * confidence - 1e-9)
-    return sorted(shortfalls)[place - 1] if 0 < place <= len(shortfalls) else None
+    num, above, chance = len(shortfalls), 0, 0.0
+    for above in range(num + 1):
+        rest = num - above
+        chance += math.exp(log_choose(num, above) + above * math.log1p(-confidence) + rest * math.log(confidence))
+        if chance > 1 - confidence:
+            break
+    return sorted(shortfalls)[num - above] if above else None
 
 
 def telling(unread: int, found: int, target: float) -> int:
@@ -171,23 +188,27 @@ def telling(unread: int, found: int, target: float) -> int:
     return -(-unread // max(allowed_misses(found, target), 1))
 
 
-def left_by_latest(said: Sequence[bool] | npt.NDArray[np.bool_], unread: int, found: int, target: float) -> float:
-    """What the latest posts would leave, were the unread like them, of as many as :func:`telling`; half a hit is added.
+def features(
+    hits: npt.NDArray[np.bool_], predicted: Floats, unread: int, found: int, expected: float, target: float
+) -> Floats:
+    """(5,) what the regression weighs.
 
-    Of 100 unread and 18 found with a target of .9, the latest 50 count; with one hit among them it is 1.5 / 50 x 100.
+    Of 100 unread and 18 found with a target of .9, the latest 50 count (:func:`telling`); with one hit among them, the
+    rest being like them leaves 1.5 / 50 x 100: half a hit is added.
 
     Args:
-        said: (read,) whether each post that was read is relevant, in the order of reading.
+        hits: (read,) whether each post that was read is relevant, in the order of reading.
+        predicted: (read,) the probability that the model gave to each before it was read.
         unread: posts.
         found: relevant posts in all, those of earlier sittings among them.
+        expected: the sum of the probabilities of the unread.
         target: the recall to reach.
     """
-    latest = said[-telling(unread, found, target) :] if unread else said
-    return (sum(latest) + 0.5) / max(len(latest), 1) * unread
-
-
-def _features(expected: Floats, lately: Floats) -> Floats:
-    return np.stack([np.ones(len(expected)), np.log(expected + _ADDED), np.log(lately + _ADDED)], axis=1)
+    latest = slice(-telling(unread, found, target) if unread else None, None)
+    some, said, whole = int(hits[latest].sum()), float(predicted[latest].sum()), float(predicted.sum())
+    lately = (some + 0.5) / max(len(hits[latest]), 1) * unread
+    off = ((some + 0.5) / (said + 0.5), (int(hits.sum()) + 0.5) / (whole + 0.5))
+    return np.log([math.e, expected + _ADDED, lately + _ADDED, *off])
 
 
 @cache

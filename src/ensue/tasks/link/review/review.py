@@ -19,14 +19,15 @@ F / 9 + 1 relevant posts may hide anywhere.
 
 **Earlier stories** assume that this story is like n others whose labels are known, that is, exchangeable with them.
 Each of these is reviewed in simulation (:func:`walk`), and ``left`` learns of them how sure it is, by the model's
-posterior and by what was found lately, that no more is left than may be missed. Each has the highest such chance at
-which its true recall was still short of the target. Reading stops above the k-th smallest of these, k = ceil((n + 1)
-confidence): the rank of a new story's own number among the n + 1 is uniform, so it is above that threshold with a
-chance of at most 1 - confidence (split conformal prediction: Vovk, Gammerman & Shafer 2005; Lei et al., JASA 2018; the
-regression is cross-fitted, which in practice costs nothing). Fewer than 19 stories give no threshold at 95 %: audits
-are used. Beside the statement stands its certificate: how many posts, drawn at random from the unread, would show the
-same whatever the story, if none of them is relevant. Stories of another corpus are not exchangeable with this one, so
-the command line, which cannot know, uses audits; see ``benchmarks/reviews.py``.
+posterior, by what was found lately and by how far the posterior was off, that no more is left than may be missed. Each
+has the highest such chance at which its true recall was still short of the target. Reading stops above the k-th
+smallest of these: the rank of a new story's own number among the n + 1 is uniform (split conformal prediction: Vovk,
+Gammerman & Shafer 2005; Lei et al., JASA 2018; the regression is cross-fitted, which in practice costs nothing), and k
+is so high that it lies above with a chance of at most 1 - confidence, whichever stories were drawn in all but 1 -
+confidence of draws. Fewer than 59 stories give no threshold at 95 %: audits are used. Beside the statement stands its
+certificate: how many posts, drawn at random from the unread, would show the same whatever the story, if none of them is
+relevant. Stories of another corpus are not exchangeable with this one, so the command line, which cannot know, uses
+audits; see ``benchmarks/reviews.py``.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.settings import Settings, Size, must_be
 from ensue.tasks.link.review.audit import allowed_misses, audit_size, most_relevant
-from ensue.tasks.link.review.left import StoppingRule, Walk, left_by_latest, telling
+from ensue.tasks.link.review.left import StoppingRule, Walk, features, telling
 from ensue.tasks.link.review.reranker import Reranker
 from ensue.text.sparse import SparseRows
 
@@ -233,7 +234,8 @@ def walk(
             last = min(last, 2 * len(order))
         if reader.found == total or len(order) >= last:
             break
-    return Walk(len(start), total, np.array(order), relevant[order], np.array(read), np.array(expected))
+    known = (np.array(order), relevant[order], np.array(reader.predicted), np.array(read), np.array(expected))
+    return Walk(len(start), total, *known)
 
 
 class _Reader:
@@ -253,6 +255,8 @@ class _Reader:
         self.stopped, self._looks = False, looks
         self.said: list[bool] = []
         """Of the posts that were read here, in their order, whether each is relevant."""
+        self.predicted: list[float] = []
+        """And the probability that it had before."""
         if shared is not None:
             labels = shared.labels()
         if labels is not None:
@@ -306,6 +310,7 @@ class _Reader:
             shown = shown[~self.read[shown]]  # others may have read some
             answers = np.asarray(self.ask(shown), np.int8)
             self.said += (answers == 1).tolist()
+            self.predicted += _probabilities(self.odds[shown[: len(answers)]]).tolist()
             if self.shared is None:
                 self.read[shown[: len(answers)]], self.labels[shown[: len(answers)]] = True, answers
             else:
@@ -320,7 +325,7 @@ class _Reader:
 
     def expected(self) -> float:
         """Relevant posts among the unread, by their probabilities."""
-        return float((1 / (1 + np.exp(-np.clip(self.odds[~self.read], -500, 500)))).sum())
+        return float(_probabilities(self.odds[~self.read]).sum())
 
     def estimate(self) -> float:
         """Found over found and expected."""
@@ -338,8 +343,15 @@ class _Reader:
         target, certificate, posts = None, None, (len(self.read), int(self.read.sum()), self.found)
         if left is None and rule is not None:
             missed, unread = allowed_misses(self.found, settings.target), len(self.unread())
-            lately = left_by_latest(self.said, unread, self.found, settings.target)
-            if rule.left.log_chance(self.expected(), lately, missed) > rule.threshold:
+            read = (np.array(self.said, bool), np.array(self.predicted))
+            known = features(*read, unread, self.found, self.expected(), settings.target)
+            if rule.left.log_chance(known, missed) > rule.threshold:
                 reached, target = True, settings.target
                 certificate = audit_size(unread, self.found, 0, target, 1 - settings.confidence)
         return Progress(*posts, audits, left, reached, self.estimate(), target, self.unsure, certificate)
+
+
+def _probabilities(odds: Floats) -> Floats:
+    """Of log-odds."""
+    sure: Floats = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
+    return sure

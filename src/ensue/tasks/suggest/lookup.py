@@ -52,8 +52,8 @@ def look_up(state: SuggestState, sessions: Histories, prefixes: Sequence[str]) -
     """
     own, following, retrieval = state.shared, state.following, state.retrieval
     assert retrieval is not None
-    places, _ = following.places(sessions)
-    near = retrieval.candidates(sessions, own.retrieved, typed=own.repeats)
+    places, texts = following.places(sessions)
+    near = retrieval.candidates(sessions, own.retrieved, typed=own.repeats, placed=(places, texts))
     tables = [state.shares.of(name, sessions, places) for name in GIVEN]
     found = []
     for row, prefix in enumerate(prefixes):

@@ -14,6 +14,7 @@ from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.co_occurrence import FADE
 from ensue.tasks.suggest.baselines.shares import Shares
 from ensue.tasks.suggest.baselines.topics import Vectors
+from ensue.text.sparse import sparse_between
 from ensue.vocabulary import FIRST
 
 SIMILAR = ("last_words", "session_words", "new_words", "last_topic", "session_topic")
@@ -49,16 +50,19 @@ class Similarity:
         distinct = [*dict.fromkeys(word for words in held for word in words)]
         places = self.words.ids(distinct).astype(np.int64) - FIRST
         heavy = self.weights[places]
-        weight = dict(zip(distinct, heavy.tolist(), strict=True))
-        rows = self.vectors[places] * heavy[:, None]
         numbers = {word: number for number, word in enumerate(distinct)}
-        topics = _of_length_one(np.stack([rows[[numbers[word] for word in words]].sum(0) for words in held]))
-        last, every = {*held[-1]}, {word for words in held[len(texts) :] for word in words}
-        whole = sum(weight[word] for word in held[-1])  # in their order: a set has another in every process
+        flat = np.array([numbers[word] for words in held for word in words], np.int64)
+        stops = np.cumsum([0, *map(len, held)])
+        rows = sparse_between(stops, flat, np.ones(len(flat)), len(distinct))
+        topics = _of_length_one(rows @ (self.vectors[places] * heavy[:, None]))
+        last, every = np.zeros_like(heavy), np.zeros_like(heavy)  # weights of the words that these hold
+        for part, begin in ((last, -2), (every, len(texts))):
+            some = flat[stops[begin] :]
+            part[some] = heavy[some]
+        own, near, before = (rows @ np.stack([heavy, last, every], 1)).T  # summed up in the order of the words
+        whole, (own, near, before) = own[-1], (part[: len(texts)] for part in (own, near, before))
         table = np.empty((len(texts), len(SIMILAR)))
-        for row, words in enumerate(held[: len(texts)]):
-            own, near, before = (sum(weight[word] for word in words if word in some) for some in (weight, last, every))
-            table[row, :3] = near / (own + whole - near), before, own - before
+        table[:, :3] = np.stack([near / (own + whole - near), before, own - before], 1)
         recent = topics[len(texts) :][-LATEST:]
         session = FADE ** np.arange(len(recent))[::-1] @ recent
         table[:, 3] = topics[: len(texts)] @ recent[-1]

@@ -109,7 +109,15 @@ class Retrieval:
         """(queries,) what candidates are places in."""
         return self.following.queries
 
-    def candidates(self, sessions: Histories, k: int = 100, *, typed: bool = False, latest: int = 3) -> Ids:
+    def candidates(
+        self,
+        sessions: Histories,
+        k: int = 100,
+        *,
+        typed: bool = False,
+        latest: int = 3,
+        placed: tuple[Index, pl.Series] | None = None,
+    ) -> Ids:
         """(sessions, k) places in ``queries``, best first, ``NONE`` where there are no more.
 
         Args:
@@ -117,8 +125,9 @@ class Retrieval:
             k: how many.
             typed: whether a query that the session already holds is a candidate.
             latest: how many of the latest queries count.
+            placed: :meth:`.MostFrequentNext.places` of the sessions, where it is there already.
         """
-        places, texts = self.following.places(sessions)
+        places, texts = placed or self.following.places(sessions)
         last = last_places(sessions, places)
         wanted = k + (np.zeros_like(sessions.lengths) if typed else sessions.lengths)
         owners, followers, _ = self.following.follow(last, wanted)

@@ -6,11 +6,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ensue.nn.cross_entropy import BLOCK, linear_cross_entropy
+from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.fused_decoder import log_shares
 from ensue.nn.incremental import DerivedCache
 from ensue.nn.topk import log_totals
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN
+
+_BLOCK = 512, 1536
+"""States and tokens whose scores are held at once: 3 MB, made where the block before them was, in the cache."""
 
 
 class Words(nn.Module):
@@ -72,8 +75,7 @@ class Words(nn.Module):
         targets = targets - UNKNOWN
         if torch.is_grad_enabled() and owners is None:
             return -functional.cross_entropy(functional.linear(states, weight, bias), targets, reduction="none")
-        blocks = torch.split(states, max(1, BLOCK // len(weight)))
-        totals = torch.cat([log_totals(functional.linear(block, weight, bias)) for block in blocks])
+        totals = _log_totals(states, weight, bias)
         if owners is not None:
             states, totals = states[owners], totals[owners]
         return (states * functional.embedding(targets, weight)).sum(1) + bias[targets] - totals
@@ -103,3 +105,13 @@ class Words(nn.Module):
     def _parts(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         weight = self.table.weight if self.weight is None else self.weight
         return self.narrow(states), weight[UNKNOWN:], self.bias[UNKNOWN:]
+
+
+def _log_totals(states: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """(states,) log of the sum of exp of the scores of all tokens, in blocks of both."""
+    blocks = [*zip(torch.split(weight, _BLOCK[1]), torch.split(bias, _BLOCK[1]), strict=True)]
+    totals = [
+        torch.stack([log_totals(functional.linear(some, *block)) for block in blocks]).logsumexp(0)
+        for some in torch.split(states, _BLOCK[0])
+    ]
+    return torch.cat(totals)

@@ -182,7 +182,7 @@ class Writer(nn.Module):
     def _branches(self, memory: Memory, read: Tensor, targets: Tensor) -> Tensor:
         """(tokens,) log-probability of all tokens of ``targets``, row by row."""
         tree = Tree.of(read, len(memory.words))
-        vectors, state = tree.rows.pad(self._look(tree.ids, tree.depths, read.shape[1])), self.start(memory)
+        vectors, state = tree.rows.pad(self._look(tree.ids, tree.depths, read.shape[1])), self.start(memory, copy=False)
         itself = torch.eye(tree.rows.length, dtype=torch.bool, device=read.device)  # padding too, or it is not finite
         seen = torch.zeros_like(tree.seen, dtype=vectors.dtype).masked_fill_(~(tree.seen | itself), -torch.inf)
         copying = self.gate is not None
@@ -197,14 +197,14 @@ class Writer(nn.Module):
         copied = (weights.mean(2).flatten(0, 1)[places] * (memory.words[own] == flat[:, None])).sum(1)
         return self._mixed(written, copied, vectors[nodes])
 
-    def start(self, memory: Memory) -> State:
-        """Nothing is written yet."""
+    def start(self, memory: Memory, *, copy: bool = True) -> State:
+        """Nothing is written yet; without ``copy`` nothing of what :meth:`step` copies by."""
         sources, _, _, heads, _, width = memory.keys.shape
         empty = Past.none(memory.keys, sources * heads, width)
         steps = self.kept.get(parameters_of(self.layers))
         folded, none = steps.fold(memory.keys, memory.mask), memory.keys.new_zeros(len(memory.keys), 1, 0)
         same = None
-        if self.gate is not None:
+        if copy and self.gate is not None:
             same = (memory.words[:, :, None] == memory.words[:, None]) & memory.mask[:, :, None]
             same = same.to(memory.keys.dtype)
         return State(steps, folded, same, tuple(empty for _ in self.layers), none)

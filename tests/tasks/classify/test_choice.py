@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ensue.data.texts import Texts
+from ensue.records import Text
 from ensue.tasks.classify import infer
 from ensue.tasks.classify.choice import choose_blend, decide
 from ensue.tasks.classify.cross_fitting import Unlearned
@@ -40,16 +42,18 @@ def blended() -> ClassifyPredictor:
     return cast(ClassifyPredictor, fitted(planted(60, 0), "blend", HELD, epochs=1))
 
 
-def _weighed(made: ClassifyPredictor, monkeypatch: pytest.MonkeyPatch, hints: dict[str, float]) -> dict[str, float]:
-    """The nats of parts that hint at the labels of 30 held-out texts, and of 300 more that no network has seen."""
-    held = made.targets(Texts.of(HELD))
+def _weighed(
+    made: ClassifyPredictor, monkeypatch: pytest.MonkeyPatch, hints: dict[str, float], texts: Sequence[Text] = HELD
+) -> dict[str, float]:
+    """The nats of parts that hint at the labels of held-out texts, and of ten times as many beside them."""
+    held = made.targets(Texts.of(texts))
     targets = np.concatenate([held, np.tile(held, 10)])
     numbers = {name: place for place, name in enumerate(("tfidf", "vectors", NETWORK))}
     scores = {name: _noisy(targets, hint, numbers[name]) for name, hint in hints.items()}
     monkeypatch.setattr(infer, "raw_scores", lambda state, sides, name: scores[name][: len(held)])
     made.metadata.temperature = {"tfidf": 1.0, "vectors": 1.0}
     return choose_blend(
-        made, Texts.of(HELD), {name: Unlearned(own, targets) for name, own in scores.items() if name != NETWORK}
+        made, Texts.of(texts), {name: Unlearned(own, targets) for name, own in scores.items() if name != NETWORK}
     )
 
 
@@ -84,6 +88,13 @@ def test_a_network_that_knows_more_has_its_part(blended: ClassifyPredictor, monk
     alone = _weighed(blended, monkeypatch, {"tfidf": 1.0, "vectors": 1.0, NETWORK: -0.5})
     nats = _weighed(blended, monkeypatch, {"tfidf": 1.0, "vectors": 1.0, NETWORK: 3.0})
     assert (blended.metadata.blend or {})[NETWORK] > 0 and nats["blend"] < alone["blend"]
+
+
+def test_few_texts_say_nothing_of_a_network(blended: ClassifyPredictor, monkeypatch: pytest.MonkeyPatch) -> None:
+    hints = {"tfidf": 1.0, "vectors": 1.0, NETWORK: 3.0}
+    for count, joins in ((24, False), (25, True)):
+        _weighed(blended, monkeypatch, hints, HELD[:count])
+        assert ((blended.metadata.blend or {})[NETWORK] > 0) == joins
 
 
 def test_a_blend_aligns_pairs_unless_a_pooling_is_set() -> None:

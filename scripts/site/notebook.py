@@ -30,7 +30,8 @@ def run(path: Path, folder: Path) -> Path:
     from nbconvert import HTMLExporter
 
     notebook = nbformat.read(path, nbformat.NO_CONVERT)
-    kernel = AsyncKernelManager(transport="ipc", kernel_name="python3")  # no port that another program may take
+    sockets = str(Path(os.environ["IPYTHONDIR"]) / "s")  # no port that another program may take
+    kernel = AsyncKernelManager(transport="ipc", ip=sockets, kernel_name="python3")
     client = NotebookClient(notebook, km=kernel, startup_timeout=LIMIT, timeout=LIMIT, record_timing=False)
     client.execute()
     nbformat.write(notebook, folder / path.name)

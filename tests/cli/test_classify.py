@@ -189,7 +189,7 @@ def test_compare_trains_each_model_with_each_seed(ensue: Ensue, files: Files) ->
     ran = ensue("compare", "classify", files.train, *COMPARED, *options)
     found = only_json(ran.out)
     assert [row["model"] for row in found["rows"]] == ["mean", "max", "tfidf", "majority"]
-    assert [row.get("seeds") for row in found["rows"]] == [2, 2, None, None]
+    assert [row.get("seeds") for row in found["rows"]] == [2, 2, 2, 2]
     told = [line for line in ran.lines if ", seed " in line]
     assert told == [f"{name}, seed {seed}" for name in ("mean", "max") for seed in (0, 1)]
 

@@ -25,7 +25,7 @@ from ensue.data.rankings import Rankings
 from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, resample
-from ensue.evaluation.entries import Entry
+from ensue.evaluation.entries import Entry, beside_counting
 from ensue.evaluation.examples import Examples, found_of, named
 from ensue.evaluation.paired_test import paired_tests
 from ensue.evaluation.result import TaskResult, with_seeds
@@ -139,9 +139,8 @@ def compare(
         lines.append(Entry.of(seeds, partial(score, data=data, labels=labels)))
         if blended := [own for own in seeds if own.metadata.blend is not None]:  # others chose a counting row
             lines.append(Entry.of(blended, partial(score, data=data, labels=labels, counting=NETWORK), NETWORK))
-    names = [line.name for line in lines]
-    for name in (name for name in COUNTING if name in first.counting and name not in names):
-        lines.append(Entry.of(entries[0], partial(score, data=data, labels=labels, counting=name), name))
+    counting = [name for name in COUNTING if name in first.counting]
+    lines = beside_counting(lines, counting, entries[0], lambda own, name: score(own, data, labels, name))
     lines = [*(Entry(own.name, [_labelled(own, data, labels)], [0]) for own in rankings), *lines]
     names = [line.name for line in lines]
     owners, interval = _owners(data)

@@ -42,9 +42,11 @@ class Entry(Generic[RUN]):
 
 
 def beside_counting(
-    entries: Iterable[Entry[RUN]], counting: Iterable[str], score: Callable[[str], RUN], seed: int
+    entries: Iterable[Entry[RUN]], counting: Iterable[str], predictors: Sequence[P], score: Callable[[P, str], RUN]
 ) -> list[Entry[RUN]]:
-    """Entries, and below them the counting models that are none of them yet."""
+    """Entries, and below them the counting models of some predictors that are none of the entries yet."""
     found = [*entries]
     names = [entry.name for entry in found]
-    return [*found, *(Entry(name, [score(name)], [seed]) for name in counting if name not in names)]
+    seeds = [own.seed for own in predictors]
+    new = [name for name in counting if name not in names]
+    return [*found, *(Entry(name, [score(own, name) for own in predictors], seeds) for name in new)]

@@ -137,7 +137,7 @@ def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus, rankings: 
         if _pulls(seeds[0]):
             alone = f"{seeds[0].model_name}{ALONE}"
             lines.append(Entry.of(seeds, partial(score, asked=asked, pulled=False), alone))
-    lines = beside_counting(lines, COUNTING, lambda name: score(first, asked, name), first.seed)
+    lines = beside_counting(lines, COUNTING, [first], lambda own, name: score(own, asked, name))
     lines = [*(Entry(own.name, [_listed(own, asked)], [0]) for own in rankings), *lines]
     found = [_resample(line.runs, asked) for line in lines]
     rows = tuple(_row(line, asked, own) for line, own in zip(lines, found, strict=True))

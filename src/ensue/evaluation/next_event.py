@@ -153,8 +153,8 @@ def compare(
     lines = beside_counting(
         (Entry.of(seeds, lambda predictor: score(predictor, data, protocol)) for seeds in entries),
         first.counted_baselines,
-        lambda name: score(first, data, protocol, counting=name),
-        first.seed,
+        [first],
+        lambda own, name: score(own, data, protocol, counting=name),
     )
     what = "every event after the first"
     if rankings:

@@ -154,7 +154,7 @@ def compare(
         return _score(predictor, asked, predictor.model_name if predictor.schedule is None else None)
 
     lines = beside_counting(
-        (Entry.of(seeds, scored) for seeds in entries), COUNTING, lambda name: _score(first, asked, name), first.seed
+        (Entry.of(seeds, scored) for seeds in entries), COUNTING, [first], lambda own, name: _score(own, asked, name)
     )
     lines = [*(Entry(own.name, [_suggested(own, asked)], [0]) for own in rankings), *lines]
     counts = [[run.counts for run in line.runs] for line in lines]

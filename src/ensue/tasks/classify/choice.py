@@ -98,10 +98,8 @@ def choose_blend(state: ClassifyState, held: Texts, counted: Mapping[str, Unlear
     prior = {blend.NETWORK: 0.0, **weights}  # a network has to earn its part
     mixed = _without_fold(scores, known, folds_of(held, state.seed)[index], prior)
     without = cross_entropy(blend.pool(scores, prior), known)
-    gained = float(without - cross_entropy(mixed, known)) if len(index) else 0.0
+    gained = float(without - cross_entropy(mixed, known)) if len(index) >= _EVIDENCE else 0.0
     joined = blend.choose_weights(scores, known, prior)
-    if len(index) < _EVIDENCE:
-        gained = 0.0
     state.metadata.blend = joined if gained > 0 and joined[blend.NETWORK] else prior
     if len(wanted):
         nats[state.model_name] = float(cross_entropy(pooled, wanted)) - max(gained, 0.0)

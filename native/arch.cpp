@@ -5,6 +5,7 @@
 #include "rows.h"
 #include "sessions.h"
 #include "texts.h"
+#include "window.h"
 
 namespace ENSUE_ARCH {
 

@@ -27,6 +27,7 @@
     void encode(const EncodeCall& call, float* room);                                                     \
     void session(const SessionCall& call, int64_t row, float* room);                                      \
     void all_scores(const ShortCall& call, int64_t row, float* best, int64_t* places);                    \
+    void window(const WindowCall& call, int64_t kind, int64_t first, int64_t last);                       \
     }
 
 DECLARE(plain)
@@ -49,12 +50,13 @@ struct Functions {
     decltype(&plain::encode) encode;
     decltype(&plain::session) session;
     decltype(&plain::all_scores) all_scores;
+    decltype(&plain::window) window;
 };
 
 #define FUNCTIONS(arch)                                                                              \
     {arch::entmax,       arch::log_mixture, arch::log_total,   arch::highest, arch::product,   \
      arch::decoder_step, arch::lstm,        arch::pair_scores, arch::encode,  arch::session,   \
-     arch::all_scores}
+     arch::all_scores,    arch::window}
 constexpr Functions PLAIN = FUNCTIONS(plain);
 #ifdef ENSUE_X86
 constexpr Functions AVX2 = FUNCTIONS(avx2), AVX512 = FUNCTIONS(avx512);
@@ -132,7 +134,7 @@ EXPORT int ensue_entmax(const EntmaxCall* call, int wide, int backward, int thre
 }
 
 // The number in ensue/kernels/loading.py: goes up with every change of what the functions take.
-EXPORT int ensue_interface() { return 4; }
+EXPORT int ensue_interface() { return 5; }
 
 // (rows, width) log(factor x totals + what is added), `cells` counted through all rows.
 EXPORT void ensue_log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells,
@@ -232,4 +234,12 @@ EXPORT int ensue_short_scores(const ShortCall* call, int threads) {
             chosen->all_scores(*call, row, best.get() + row * call->exact, places.get() + row * call->exact);
     });
     return 0;
+}
+
+// One piece a thread of the heads, in the order in which they lie.
+EXPORT void ensue_window(const WindowCall* call, int kind, int threads) {
+    const int64_t worth = 1 + (call->rows * call->length * call->dim >> 17);
+    shared(16 * call->heads, int(std::min<int64_t>(threads, worth)), [&](int64_t first, int64_t last) {
+        chosen->window(*call, kind, first / 16, last / 16);
+    });
 }

@@ -115,6 +115,20 @@ struct ShortCall {
     float* out;              // (rows, ids)
 };
 
+constexpr int64_t DOTS = 0, SUMS = 1, SPREAD = 2;  // what a WindowCall makes: weights, own rows, or the rows seen
+
+// Rows that each place of some texts sees: `reach` neighbours a side with itself, its word and, where there is one, the
+// text's relay. Steps are those from row to row.
+struct WindowCall {
+    int64_t rows, length, dim, heads, reach;
+    int64_t own_step, near_step, first_step, relay_step;
+    const uint8_t* mask;        // (rows, length) 0 for a place that neither sees nor is seen
+    const int64_t *asked, *asked_near;  // (rows, length) which rows of `own` and `near`; null: the place's own
+    const int64_t* words;       // (rows, length) which row of `first`
+    float *own, *near, *first, *relay;  // rows of `dim` numbers; relay: (rows), null where there is none
+    float* weights;             // (keys, rows, length, heads)
+};
+
 // A sparse matrix of documents term by term, and the cells of texts that it is multiplied with.
 struct PostingsCall {
     int64_t cells, documents;

@@ -10,7 +10,7 @@ from pathlib import Path
 from ensue.errors import SettingError
 
 FILE = Path(__file__).with_name("libkernels.so.1")
-INTERFACE = 4
+INTERFACE = 5
 """Goes up with every change of what the functions take: a library of another is left alone."""
 VARIABLE = "ENSUE_KERNELS"
 LEVELS = ("plain", "avx2", "avx512")
@@ -130,6 +130,17 @@ class ShortCall(ctypes.Structure):
     )
 
 
+class WindowCall(ctypes.Structure):
+    """``WindowCall`` of ``native/kernels.h``."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("rows", "length", "dim", "heads", "reach")),
+        *((name, c_int64) for name in ("own_step", "near_step", "first_step", "relay_step")),
+        *((name, c_void_p) for name in ("mask", "asked", "asked_near", "words")),
+        *((name, c_void_p) for name in ("own", "near", "first", "relay", "weights")),
+    )
+
+
 class PostingsCall(ctypes.Structure):
     """``PostingsCall`` of ``native/kernels.h``."""
 
@@ -202,6 +213,7 @@ def _opened() -> ctypes.CDLL | None:
     found.ensue_encode.argtypes = [POINTER(EncodeCall)]
     found.ensue_sessions.argtypes = [POINTER(SessionCall)]
     found.ensue_short_scores.argtypes = [POINTER(ShortCall), c_int]
+    found.ensue_window.argtypes, found.ensue_window.restype = [POINTER(WindowCall), c_int, c_int], None
     found.ensue_lstm.argtypes = [POINTER(LstmCall), c_int]
     found.ensue_pair_scores.argtypes, found.ensue_pair_scores.restype = [POINTER(PairCall), c_int], None
     return found

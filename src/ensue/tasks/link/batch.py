@@ -81,7 +81,3 @@ class Words(NamedTuple):
         """(rows, others, length) what each word adds to the product of :meth:`mean` with (rows, others, dim) others."""
         shares = masked_mean(self.mask, others.dtype)[:, None]
         return others @ self.spread(self.vectors).mT * shares
-
-    def part(self, low: int, high: int) -> Words:
-        """The places from ``low`` up to ``high``."""
-        return Words(self.vectors, self.places[:, low:high], self.mask[:, low:high])

@@ -75,16 +75,6 @@ def test_by_hand_a_text_of_one_word() -> None:
     assert ast(words)[0].tolist() == pytest.approx([2.5, 0.5], abs=1e-5)
 
 
-def test_where_no_gradient_is_kept_a_long_text_is_read_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    net, (ids, mask) = network(cycles=2, neighbours=2), texts((30, 17))
-    expected = net.encode(ids, mask)
-    for chunk in (2, 10, 26):
-        monkeypatch.setattr("ensue.tasks.link.models.star.CHUNK", chunk)
-        monkeypatch.setattr("ensue.tasks.link.models.star._LEAST", 1)
-        with torch.no_grad():
-            torch.testing.assert_close(net.encode(ids, mask), expected.detach(), rtol=0, atol=1e-13)
-
-
 def test_nothing_is_as_large_as_the_square_of_a_length() -> None:
     net, sizes = network(), []
 

@@ -37,13 +37,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.errors import SettingError
+from ensue.nn import fused_window
 from ensue.nn.attention import masked_mean
 from ensue.nn.normalisers import Alphas, entmax
 from ensue.tasks.link.batch import Words
 
-CHUNK = 2**12
-"""Words that a ring takes in at once where no gradient is kept: they stay in the cache, however long the article."""
-_LEAST = 64  # words of a row at once: a chunk looks at its neighbours anew
 _SLOPE = 0.01  # of LeakyReLU below 0
 
 
@@ -87,41 +85,45 @@ class Ring(nn.Module):
         each = functional.linear(words.vectors, both)
         if nodes is None:
             each = torch.cat([each, self.inward(self.norm(words.vectors))], 1)
-        last = functional.linear(relay, both)[:, None]
-        rows, length = words.mask.shape
-        step = length if torch.is_grad_enabled() else max(_LEAST, CHUNK // rows)
-        chunks = []
-        for low in range(0, length, step):
-            first, stop = max(0, low - self.neighbours), min(length, low + step + self.neighbours)
-            part = None if nodes is None else nodes[:, first:stop]
-            mixed = self._attend(words.part(first, stop), each, part, last)
-            if self.residual:
-                read = words.part(first, stop)
-                mixed = mixed + (read.spread(words.vectors) * read.mask[..., None] if part is None else part)
-            chunks.append(mixed[:, low - first : low + step - first])
-        return chunks[0] if len(chunks) == 1 else torch.cat(chunks, 1)
+        last = functional.linear(relay, both)
+        attend = self._attend_compiled if fused_window.fits(each) else self._attend
+        mixed = attend(words, each, nodes, last)
+        if not self.residual:
+            return functional.leaky_relu(mixed, _SLOPE)
+        return mixed + (words.spread(words.vectors) * words.mask[..., None] if nodes is None else nodes)
+
+    def _attend_compiled(self, words: Words, each: Tensor, nodes: Tensor | None, last: Tensor) -> Tensor:
+        """The same as :meth:`_attend`."""
+        firsts, own = torch.tensor_split(each, [2 * self.dim], 1)
+        own = own if nodes is None else self.inward(self.norm(nodes)).flatten(0, 1)
+        queries, *nears = own.chunk(3, 1)
+        index = words.places if nodes is None else None
+        windows = fused_window.Windows(words.places, index, words.mask, self.heads, self.neighbours)
+        keys, values = zip(nears, firsts.chunk(2, 1), last.chunk(2, 1) if self.relay else (None, None), strict=True)
+        weights = self._normalised(fused_window.window_products(windows, queries, *keys), words.mask)
+        return fused_window.window_sums(windows, weights, *values)
 
     def _attend(self, words: Words, each: Tensor, nodes: Tensor | None, last: Tensor) -> Tensor:
-        """(rows, length, dim) from what each distinct word gives, and the (rows, 1, 2 dim) key and value of the relay.
+        """(rows, length, dim) from what each distinct word gives, and the (rows, 2 dim) key and value of the relay.
 
         A word gives the key and the value of its embedding and, where they are the nodes, a query, a key and a value.
         """
         firsts, own = torch.tensor_split(words.spread(each), [2 * self.dim], 2)
         own = own if nodes is None else self.inward(self.norm(nodes))
         queries, nears = torch.split(own, [self.dim, 2 * self.dim], 2)
-        contexts = [*self._shifts(nears), firsts, *([last] if self.relay else [])]
-        weights = self.weigh(queries, [context[..., : self.dim] for context in contexts], words.mask)
+        contexts = [*self._shifts(nears), firsts, *([last[:, None]] if self.relay else [])]
+        scores = torch.stack([(queries * context[..., : self.dim]) @ self.summing for context in contexts])
+        weights = self._normalised(scores.movedim(0, -1), words.mask)
         mixed = queries.new_zeros(*queries.shape[:2], self.heads, self.dim // self.heads)
         for place, context in enumerate(contexts):
             mixed = mixed + weights[..., place, None] * _by_head(context[..., self.dim :], self.heads)
-        return mixed.flatten(2) if self.residual else functional.leaky_relu(mixed.flatten(2), _SLOPE)
+        return mixed.flatten(2)
 
-    def weigh(self, queries: Tensor, keys: list[Tensor], mask: Tensor) -> Tensor:
+    def _normalised(self, scores: Tensor, mask: Tensor) -> Tensor:
         """(rows, length, heads, keys): neighbours from left to right with the token among them, embedding, relay."""
-        scores = torch.stack([(queries * key) @ self.summing for key in keys]) * (self.dim // self.heads) ** -0.5
         near = [shifted & mask for shifted in self._shifts(mask)]
-        seen = torch.stack([*near, *([mask] * (len(keys) - len(near)))])[..., None]
-        return entmax(scores.movedim(0, -1), _alpha(self.alphas), seen.movedim(0, -1))
+        seen = torch.stack([*near, *([mask] * (scores.shape[-1] - len(near)))])[..., None]
+        return entmax(scores * (self.dim // self.heads) ** -0.5, _alpha(self.alphas), seen.movedim(0, -1))
 
     def _shifts(self, tokens: Tensor) -> list[Tensor]:
         """What stands c places before each token, …, at it, …, c places after it; 0 beyond the ends."""

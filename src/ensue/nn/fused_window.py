@@ -1,0 +1,137 @@
+"""Attention over windows of a text, compiled: the products and the sums of :mod:`ensue.tasks.link.models.star`.
+
+A place of a text sees its neighbours and itself, what its word alone gives, and the text's relay. What stands in
+several places is a row of a table that is read where it lies, and gradients are added up in it, so that nothing is
+copied for a place. Heads are worked on apart, each place after place: threads do not change a bit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ensue.kernels import library
+from ensue.kernels.loading import WindowCall
+from ensue.nn.autograd import Context, apply
+
+_DOTS, _SUMS, _SPREAD = range(3)
+
+
+class Windows(NamedTuple):
+    """Which rows stand where.
+
+    Attributes:
+        words: (rows, length) the row of ``firsts`` at each place; any at padding.
+        nodes: (rows, length) the row of ``nears`` there; ``None``: as many rows as places, in their order.
+        mask: (rows, length) bool.
+        heads: of the rows' numbers, in equal parts.
+        reach: neighbours seen on each side.
+    """
+
+    words: Tensor
+    nodes: Tensor | None
+    mask: Tensor
+    heads: int
+    reach: int
+
+
+class _Read(Context, Protocol):
+    windows: Windows
+
+
+def fits(rows: Tensor) -> bool:
+    """Whether there is a compiled function for rows like these."""
+    return library() is not None and rows.device.type == "cpu" and rows.dtype == torch.float32
+
+
+def window_products(windows: Windows, queries: Tensor, nears: Tensor, firsts: Tensor, relays: Tensor | None) -> Tensor:
+    """(rows, length, heads, keys) products of what each place asks with what it sees, the keys slowest in memory.
+
+    Args:
+        windows: which rows stand where.
+        queries: (nodes, dim) what is asked, as numbered by ``windows.nodes``; numbers of a row lie side by side.
+        nears: (nodes, dim) what neighbours, and a place itself, are seen as.
+        firsts: (words, dim) what the word alone is seen as.
+        relays: (rows, dim), or ``None``.
+
+    Returns:
+        The neighbours from left to right, the word, the relay; 0 for what does not see or is not seen.
+    """
+    return apply(_Products, windows, queries, nears, firsts, relays)
+
+
+def window_sums(windows: Windows, weights: Tensor, nears: Tensor, firsts: Tensor, relays: Tensor | None) -> Tensor:
+    """(rows, length, dim) what each place sees, by (rows, length, heads, keys) weights; 0 at padding."""
+    return apply(_Sums, windows, weights, nears, firsts, relays)
+
+
+class _Products(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: _Read, windows: Windows, queries: Tensor, *seen: Tensor | None) -> Tensor:
+        ctx.windows = windows
+        ctx.save_for_backward(queries, *seen)
+        keys = 2 * windows.reach + 2 + (seen[-1] is not None)
+        products = queries.new_zeros(keys, *windows.mask.shape, windows.heads)
+        _run(_DOTS, windows, queries, windows.nodes, seen, products)
+        return products.movedim(0, -1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: _Read, grad: Tensor) -> tuple[Tensor | None, ...]:
+        windows, (queries, *seen), given = ctx.windows, ctx.saved_tensors, grad.movedim(-1, 0).contiguous()
+        to_queries, to_seen = torch.zeros_like(queries), [*map(_zeros, seen)]
+        _run(_SUMS, windows, to_queries, windows.nodes, seen, given)
+        _run(_SPREAD, windows, queries, windows.nodes, to_seen, given)
+        return None, to_queries, *to_seen
+
+
+class _Sums(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: _Read, windows: Windows, weights: Tensor, nears: Tensor, *seen: Tensor | None) -> Tensor:
+        ctx.windows, given = windows, weights.movedim(-1, 0).contiguous()
+        ctx.save_for_backward(given, nears, *seen)
+        sums = nears.new_zeros(*windows.mask.shape, nears.shape[1])
+        _run(_SUMS, windows, sums.flatten(0, 1), None, (nears, *seen), given)
+        return sums
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: _Read, grad: Tensor) -> tuple[Tensor | None, ...]:
+        windows, (weights, *seen), own = ctx.windows, ctx.saved_tensors, grad.contiguous().flatten(0, 1)
+        to_weights, to_seen = torch.zeros_like(weights), [*map(_zeros, seen)]
+        _run(_DOTS, windows, own, None, seen, to_weights)
+        _run(_SPREAD, windows, own, None, to_seen, weights)
+        return None, to_weights.movedim(0, -1), *to_seen
+
+
+def _zeros(rows: Tensor | None) -> Tensor | None:
+    return None if rows is None else rows.new_zeros(rows.shape)
+
+
+def _run(
+    kind: int, windows: Windows, own: Tensor, asked: Tensor | None, seen: Sequence[Tensor | None], weights: Tensor
+) -> None:
+    """One pass over all places; ``asked`` says which row of ``own`` is whose, weights are (keys, rows, length, heads).
+
+    ``_DOTS`` fills the weights, ``_SUMS`` adds to the own rows, ``_SPREAD`` to those that are seen.
+    """
+    functions, (nears, firsts, relays) = library(), seen
+    assert functions is not None and nears is not None and firsts is not None
+    words, mask = windows.words.contiguous(), windows.mask.contiguous()
+    nodes, asked = (None if index is None else index.contiguous() for index in (windows.nodes, asked))
+    call = WindowCall(
+        *mask.shape, own.shape[1], windows.heads, windows.reach,
+        own.stride(0), nears.stride(0), firsts.stride(0), 0 if relays is None else relays.stride(0),
+        mask.data_ptr(), _address(asked), _address(nodes), words.data_ptr(),
+        own.data_ptr(), nears.data_ptr(), firsts.data_ptr(), _address(relays), weights.data_ptr(),
+    )  # fmt: skip
+    functions.ensue_window(ctypes.byref(call), kind, torch.get_num_threads())
+
+
+def _address(tensor: Tensor | None) -> int | None:
+    return None if tensor is None else tensor.data_ptr()

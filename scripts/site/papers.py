@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,15 +68,8 @@ def mtn() -> str:
     lines = _head("data", "row", "BLEU", "content words", "MRR@10")
     for model, score in printed.items():
         lines.append(_line("AOL", f"{model}, the paper (another log)", [f"{score:.2f}", NO_FIGURE, NO_FIGURE]))
-    for data in dict.fromkeys(row["data"] for row in rows):
-        of_data = _of(rows, data=data)
-        for model, said in (("transformer", "Transformer, ours"), ("mtn", "MTN, ours"), ("best", "`best`, ours")):
-            for row in _of(of_data, model=model):
-                lines.append(_line(data, said, _figures(row, names)))
-        counting = [row for row in of_data if row["model"] in SUGGEST_COUNTING]
-        best = max(counting, key=lambda row: row["bleu"])
-        lines.append(_line(data, f"counting: {best['model']}", _figures(best, names)))
-    return "\n".join(lines)
+    said = {"transformer": "Transformer, ours", "mtn": "MTN, ours", "best": "`best`, ours"}
+    return "\n".join([*lines, *_ours(rows, said, SUGGEST_COUNTING, "bleu", names)])
 
 
 def ast() -> str:
@@ -86,15 +79,8 @@ def ast() -> str:
     lines = _head("data", "row", "AP, pooled", "AUC", "mRP", "MRR of a post's article")
     cells = [f"{table[name]:.2f}" if name in table else NO_FIGURE for name in names]
     lines.append(_line("the paper's posts", "AST, the paper (another set)", cells))
-    for data in dict.fromkeys(row["data"] for row in rows):
-        of_data = _of(rows, data=data)
-        for model, said in (("ast", "AST, ours, no article on both sides"), ("best", "`best`, ours")):
-            for row in _of(of_data, model=model):
-                lines.append(_line(data, said, _figures(row, names)))
-        counting = [row for row in of_data if row["model"] in LINK_COUNTING]
-        best = max(counting, key=lambda row: row["pooled_ap"])
-        lines.append(_line(data, f"counting: {best['model']}", _figures(best, names)))
-    return "\n".join(lines)
+    said = {"ast": "AST, ours, no article on both sides", "best": "`best`, ours"}
+    return "\n".join([*lines, *_ours(rows, said, LINK_COUNTING, "pooled_ap", names)])
 
 
 def sansr() -> str:
@@ -127,6 +113,21 @@ LEADS: dict[str, Callable[[], str]] = {
     "centrality": centrality,
     "ast": ast,
 }
+
+
+def _ours(
+    rows: Sequence[Row], said: Mapping[str, str], counting: Iterable[str], by: str, names: Sequence[str]
+) -> list[str]:
+    """For each set of data the rows of some models, and below them the best counting row by a measure."""
+    lines = []
+    for data in dict.fromkeys(row["data"] for row in rows):
+        of_data = _of(rows, data=data)
+        lines += [
+            _line(data, name, _figures(row, names)) for model, name in said.items() for row in _of(of_data, model=model)
+        ]
+        best = max((row for row in of_data if row["model"] in counting), key=lambda row: row[by])
+        lines.append(_line(data, f"counting: {best['model']}", _figures(best, names)))
+    return lines
 
 
 def _required(paper: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ensue.text.tokens import Tokens
 
 WORDS = 2**14
 """Words of a block at most, but for one text that is longer: with 300 numbers each, 20 MB."""
-READ = 2**12
+READ = 2**13
 """The same where no gradient is kept: what is made of them stays in the cache."""
 POSTS = 8
 """Posts of one article that an epoch draws together at most; of an article with more, others come elsewhere in it."""

@@ -177,8 +177,8 @@ def linking() -> str:
         f"{row['articles']} articles in {row['answer_s']} s, opening the index and encoding the articles included, "
         f"with {row['peak_mb'] / 1000:.2f} GB at most. Searching the {row['near']} best of one article takes "
         f"{row['exact_ms']:.0f} ms; with {row['probes']} cells probed (made in {row['cells_s']:.0f} s) "
-        f"{row['probed_ms']:.0f} ms, and {100 * row['found_of_exact']:.0f} % of them are found: these posts are words "
-        "drawn at random, which lie nowhere close together.",
+        f"{row['probed_ms']:.0f} ms, and {100 * row['found_of_exact']:.0f} % of them are found, though these posts are "
+        "words drawn at random.",
     ]
     return "\n".join([*lines, "", source(found)])
 

@@ -58,7 +58,7 @@ def test_vectors_and_gradients_are_those_of_torch(
         found = learned(made, words)
     largest = max(float(wanted.abs().max()) for wanted in expected)  # some are 0 but for rounding
     for own, wanted in zip(found, expected, strict=True):
-        torch.testing.assert_close(own, wanted, rtol=1e-3, atol=1e-5 * largest)
+        torch.testing.assert_close(own, wanted, rtol=1e-3, atol=1e-4 * largest)
 
 
 def test_neither_threads_nor_other_texts_change_a_bit(level: str) -> None:

@@ -1,5 +1,7 @@
 """A bidirectional LSTM without packing: torch's packed one is the oracle."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -53,6 +55,33 @@ def test_reading_distinct_items_gives_the_same_states(module: BiLSTM) -> None:
     index = torch.randint(4, mask.shape)
     expected = module(vectors[index], mask).detach()
     torch.testing.assert_close(module.read(vectors, index, mask)[mask], expected[mask])
+
+
+def test_what_is_read_follows_the_weights(module: BiLSTM) -> None:
+    _, mask = made_up(module)
+    vectors, index = torch.randn(4, DIM, dtype=next(module.parameters()).dtype), torch.randint(4, mask.shape)
+    weights = dict(module.named_parameters())
+
+    def written_in_training() -> None:
+        module.train()
+        weights["forth.weight_ih_l0"].data.zero_()
+        module.eval()
+
+    module.eval()
+    changes: list[Callable[[], object]] = [
+        lambda: weights["back.weight_hh_l0"].mul_(2),
+        lambda: setattr(weights["forth.bias_ih_l0"], "data", torch.ones_like(weights["forth.bias_ih_l0"])),
+        lambda: module.load_state_dict({name: -value for name, value in module.state_dict().items()}),
+        written_in_training,
+    ]
+    with torch.no_grad():
+        for change in changes:
+            before = module.read(vectors, index, mask)[mask]
+            torch.testing.assert_close(module.read(vectors, index, mask)[mask], before, rtol=0, atol=0)
+            change()
+            found = module.read(vectors, index, mask)[mask]
+            torch.testing.assert_close(found, module(vectors[index], mask)[mask])
+            assert not torch.allclose(found, before)
 
 
 def test_padding_is_invisible(module: BiLSTM) -> None:

@@ -16,7 +16,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -246,6 +246,11 @@ def split_words(column: pl.Series, *, lower: bool = True, sentences: bool = Fals
     Sentences end at ``<sssss>`` in a text that has one. In other texts they end at ``. ! ?`` and what closes a quote
     or bracket after it, if a space follows and no abbreviation or initial stands before.
     """
+    if not sentences and _is_few(column):
+        lists = _few_words(*_few_by_rule(column, sentences=False), lower)
+        flat = pl.Series("text", list(chain.from_iterable(lists)), dtype=pl.String)
+        lengths = np.fromiter(map(len, lists), np.int64, len(lists))
+        return Words(flat, offsets_of(lengths), np.arange(len(lists) + 1))
     column, tokenised = _by_rule(column, sentences=sentences)
     owners = np.arange(len(column))
     if sentences:
@@ -269,10 +274,8 @@ def split_words(column: pl.Series, *, lower: bool = True, sentences: bool = Fals
 
 def _by_rule(column: pl.Series, *, sentences: bool) -> tuple[pl.Series, pl.Series]:
     """(texts,) the texts, and whether their words stand apart already."""
-    if column.dtype == pl.String and not column.null_count() and _is_few(column):
-        texts = column.to_list()
-        apart = [len(_COUNTED[0].findall(text)) > len(_COUNTED[1].findall(text)) for text in texts]
-        whole = texts if sentences else [text.replace(BREAK, " ") for text in texts]
+    if _is_few(column):
+        whole, apart = _few_by_rule(column, sentences=sentences)
         return pl.Series("text", whole, dtype=pl.String), pl.Series("tokenised", apart, dtype=pl.Boolean)
     text = pl.col("text").cast(pl.String).fill_null("")
     shown = text if sentences else text.str.replace_all(BREAK, " ", literal=True)
@@ -283,7 +286,16 @@ def _by_rule(column: pl.Series, *, sentences: bool) -> tuple[pl.Series, pl.Serie
 
 def _is_few(column: pl.Series) -> bool:
     """Whether these are few texts of ASCII and common marks, on which Python's patterns and those of polars agree."""
-    return column.estimated_size() <= _FEW and all(map(_PLAIN.fullmatch, column))
+    if column.dtype != pl.String or column.null_count() or column.estimated_size() > _FEW:
+        return False
+    return all(map(_PLAIN.fullmatch, column))
+
+
+def _few_by_rule(column: pl.Series, *, sentences: bool) -> tuple[list[str], list[bool]]:
+    """:func:`_by_rule` of a few such texts."""
+    texts = column.to_list()
+    apart = [len(_COUNTED[0].findall(text)) > len(_COUNTED[1].findall(text)) for text in texts]
+    return texts if sentences else [text.replace(BREAK, " ") for text in texts], apart
 
 
 def _sentences(column: pl.Series) -> pl.Series:
@@ -297,7 +309,7 @@ def _sentences(column: pl.Series) -> pl.Series:
 def _words(column: pl.Series, tokenised: pl.Series, lower: bool) -> pl.Series:
     """(sentences,) lists of words, by the rule of each."""
     if _is_few(column):
-        return _few_words(column.to_list(), tokenised.to_list(), lower)
+        return pl.Series(_few_words(column.to_list(), tokenised.to_list(), lower), dtype=pl.List(pl.String))
     rule = pl.col("text").str.to_lowercase() if lower else pl.col("text")
     spaced = rule
     for pattern, replacement in _SPLITS:
@@ -311,14 +323,14 @@ def _words(column: pl.Series, tokenised: pl.Series, lower: bool) -> pl.Series:
     return pl.concat([plain, running]).gather(places)
 
 
-def _few_words(texts: list[str], tokenised: list[bool], lower: bool) -> pl.Series:
+def _few_words(texts: list[str], tokenised: list[bool], lower: bool) -> list[list[str]]:
     """The same of a few texts of ASCII and common marks, by patterns that are made once and not anew for every post."""
     lists = []
     for text, plain in zip(texts, tokenised, strict=True):
         text = text.lower() if lower else text
         text = text if plain else text.replace("’", "'").replace("ʼ", "'")
         lists.append(_RUN.findall(text) if plain else _WORD.findall(_JOINED.sub(r"\1 \2", text)))
-    return pl.Series(lists, dtype=pl.List(pl.String))
+    return lists
 
 
 def _cut(tokens: Tokens, max_words: int | None, max_sentences: int | None) -> Tokens:

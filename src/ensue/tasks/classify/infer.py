@@ -32,10 +32,10 @@ def probabilities(state: ClassifyState, sides: Sides, counting: str | None = Non
     """(records, labels) calibrated probabilities; a record without words gets the shares of the labels."""
     temperature = state.metadata.temperature.get(counting or state.model_name, 1.0)
     shares: Floats = (raw_scores(state, sides, counting).double() / temperature).softmax(1).numpy()
-    silent = np.sum([tokens.lengths for tokens in sides], axis=0) == 0
-    majority = state.counting["majority"]
-    assert isinstance(majority, Majority)
-    shares[silent] = majority.shares().numpy()
+    if (silent := np.sum([tokens.lengths for tokens in sides], axis=0) == 0).any():
+        majority = state.counting["majority"]
+        assert isinstance(majority, Majority)
+        shares[silent] = majority.shares().numpy()
     return shares
 
 
@@ -53,16 +53,22 @@ def raw_scores(state: ClassifyState, sides: Sides, counting: str | None = None) 
     def score(index: Index) -> None:
         totals[torch.from_numpy(index)] = run(state, passages.batch(index)).scores.float().cpu()
 
-    state.module.eval()
+    _evaluating(state)
     side_by_side(score, reversed(list(passages.groups(GROUP))))
     return totals
 
 
 def run(state: ClassifyState, batch: Batch) -> Output:
     """The network on a batch, in evaluation mode."""
-    state.module.eval()
+    _evaluating(state)
     with torch.inference_mode():
         return state.network(batch.to(state.device))
+
+
+def _evaluating(state: ClassifyState) -> None:
+    """Put the network into evaluation mode, unless it is: to walk over all its parts would slow every short answer."""
+    if state.module.training:
+        state.module.eval()
 
 
 def seen(state: ClassifyState, texts: Texts) -> npt.NDArray[np.bool_]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -131,9 +132,7 @@ class ClassifyState:
         Raises:
             SettingError: nothing was trained or loaded yet.
         """
-        network = require_trained(self.model)
-        assert isinstance(network, Network)
-        return network
+        return cast(Network, require_trained(self.model))
 
     @property
     def module(self) -> nn.Module:

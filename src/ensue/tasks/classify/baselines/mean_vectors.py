@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -32,6 +33,7 @@ class MeanVectors:
     def __init__(self, num_labels: int, strength: float, matrix: Tensor, num_sides: int) -> None:
         self.num_labels, self.strength, self.matrix, self.num_texts = num_labels, strength, matrix, 0
         self.linear = linear.zeros(matrix.shape[1] * (4 if num_sides == 2 else 1), num_labels)
+        self._held: tuple[Tensor, npt.NDArray[np.bool_]] | None = None  # a matrix, and which of its words have a vector
 
     def count(self, sides: Sides, targets: Index) -> None:
         """Learn texts; see :meth:`Tfidf.count`."""
@@ -88,7 +90,9 @@ class MeanVectors:
         if len(ids) < len(self.matrix):  # of one text a few rows are looked at
             held = self.matrix[torch.from_numpy(ids)].any(1).numpy()
         else:
-            held = self.matrix.any(1).numpy()[ids]
+            if self._held is None or self._held[0] is not self.matrix:
+                self._held = self.matrix, self.matrix.any(1).numpy()
+            held = self._held[1][ids]
         covered = np.concatenate([[0], held.cumsum()])
         return torch.from_numpy(np.diff(covered[tokens.sentences[tokens.texts]]))
 

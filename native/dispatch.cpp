@@ -23,6 +23,7 @@
     void decoder_step(const StepCall& call, float* room);                                                 \
     void lstm(const LstmCall& call, int64_t side, int64_t first, int64_t last, float* room);              \
     void pair_scores(const PairCall& call, int64_t text);                                                 \
+    void word_graph(const GraphCall& call, int64_t text, float* room);                                    \
     void highest(const float* numbers, int64_t count, int64_t k, float* best, int64_t* places);           \
     void encode(const EncodeCall& call, float* room);                                                     \
     void session(const SessionCall& call, int64_t row, float* room);                                      \
@@ -47,6 +48,7 @@ struct Functions {
     decltype(&plain::decoder_step) decoder_step;
     decltype(&plain::lstm) lstm;
     decltype(&plain::pair_scores) pair_scores;
+    decltype(&plain::word_graph) word_graph;
     decltype(&plain::encode) encode;
     decltype(&plain::session) session;
     decltype(&plain::all_scores) all_scores;
@@ -55,8 +57,8 @@ struct Functions {
 
 #define FUNCTIONS(arch)                                                                              \
     {arch::entmax,       arch::log_mixture, arch::log_total,   arch::highest, arch::product,   \
-     arch::decoder_step, arch::lstm,        arch::pair_scores, arch::encode,  arch::session,   \
-     arch::all_scores,    arch::window}
+     arch::decoder_step, arch::lstm,        arch::pair_scores, arch::word_graph, arch::encode,  \
+     arch::session,      arch::all_scores,  arch::window}
 constexpr Functions PLAIN = FUNCTIONS(plain);
 #ifdef ENSUE_X86
 constexpr Functions AVX2 = FUNCTIONS(avx2), AVX512 = FUNCTIONS(avx512);
@@ -134,7 +136,7 @@ EXPORT int ensue_entmax(const EntmaxCall* call, int wide, int backward, int thre
 }
 
 // The number in ensue/kernels/loading.py: goes up with every change of what the functions take.
-EXPORT int ensue_interface() { return 5; }
+EXPORT int ensue_interface() { return 6; }
 
 // (rows, width) log(factor x totals + what is added), `cells` counted through all rows.
 EXPORT void ensue_log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells,
@@ -202,6 +204,21 @@ EXPORT void ensue_pair_scores(const PairCall* call, int threads) {
     shared(call->rows, threads, [&](int64_t first, int64_t last) {
         for (int64_t text = first; text < last; text++) chosen->pair_scores(*call, text);
     });
+}
+
+// 0: done; 1: no memory.
+EXPORT int ensue_word_graphs(const GraphCall* call, int threads) {
+    const int64_t size = (2 * call->length + 1) * (call->length + 16);
+    bool failed = false;
+    shared(call->rows, threads, [&](int64_t first, int64_t last) {
+        const std::unique_ptr<float[]> room(new (std::nothrow) float[size]);
+        if (!room) {
+            __atomic_store_n(&failed, true, __ATOMIC_RELAXED);
+            return;
+        }
+        for (int64_t text = first; text < last; text++) chosen->word_graph(*call, text, room.get());
+    });
+    return failed;
 }
 
 // 0: done; 1: no memory.

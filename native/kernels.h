@@ -90,6 +90,15 @@ struct PairCall {
     float* out;              // (rows, length, length); padding is left as it is
 };
 
+// Word graphs: column j of the scores is what word j thinks of each, of which its softmax is what it hands on.
+struct GraphCall {
+    int64_t rows, length;
+    const int64_t* lengths;  // (rows) the words, which stand in front
+    const float* scores;     // (rows, length, length)
+    float* weights;          // (rows, length) centralities
+    float* graph;            // (rows, length, length)
+};
+
 // CORE's pass over some sessions: ensue/tasks/next/models/core.py. Matrices are in x out, row by row.
 struct SessionCall {
     int64_t rows, time, dim, heads, reach, num_ids;

@@ -1,5 +1,5 @@
-// What reads texts: a bidirectional LSTM's states, and additive scores between words; ensue/nn/recurrent.py and
-// ensue/nn/word_graph.py compute the same.
+// What reads texts: a bidirectional LSTM's states, additive scores between words, and the centrality of words;
+// ensue/nn/recurrent.py, ensue/nn/word_graph.py and ensue/nn/centrality.py compute the same.
 //
 // A text's numbers do not depend on which texts stand beside it: sums over the inputs are taken in order for each row.
 #pragma once
@@ -110,6 +110,66 @@ void pair_scores(const PairCall& call, int64_t text) {
             for (int64_t one = 0; one < SIDE && column + one < length; one++)
                 call.out[(text * call.length + row) * call.length + column + one] = sum<float>(sums[one]);
         }
+}
+
+// The graph of a text's words, and their centrality. Room: 2 x length x (length + L) and length + L.
+//
+// Row i of `hands` is what word i hands to each. Words are taken out one by one, the last first, and what was handed to
+// one is handed on as it would have handed it (Grassmann, Taksar & Heyman 1985). Nothing is subtracted, so small
+// centralities are as exact as large ones, and no pivot is looked for.
+void word_graph(const GraphCall& call, int64_t text, float* room) {
+    constexpr int L = lanes<float>();
+    const int64_t length = call.length, words = call.lengths[text], step = (words + L - 1) / L * L;
+    const float* scores = call.scores + text * length * length;
+    float *weights = call.weights + text * length, *graph = call.graph + text * length * length;
+    float *hands = room, *taken = hands + words * step, *shares = taken + words * step;
+    std::memset(weights, 0, length * sizeof(float));
+    std::memset(graph, 0, length * length * sizeof(float));
+    if (!words) return;
+    for (int64_t to = 0; to < words; to++)
+        for (int64_t from = 0; from < words; from++) hands[from * step + to] = scores[to * length + from];
+    const float least = 8 * Traits<float>::eps / words, even = 1.0f / words;  // rounding may leave 0, and graphs in pieces
+    for (int64_t from = 0; from < words; from++) {
+        float* row = hands + from * step;
+        for (int64_t to = words; to < step; to++) row[to] = -Traits<float>::most;
+        Vec<float> highest = load<float>(row), total = {};
+        for (int64_t at = L; at < step; at += L) highest = larger<float>(highest, load<float>(row + at));
+        const float most = largest<float>(highest);
+        for (int64_t at = 0; at < step; at += L) {
+            const Vec<float> away = load<float>(row + at) - most;
+            const Vec<float> grown = exp_of<float>(larger<float>(away, all<float>(Traits<float>::lowest)));
+            store<float>(row + at, away == away ? grown : away);
+        }
+        for (int64_t to = words; to < step; to++) row[to] = 0;
+        for (int64_t at = 0; at < step; at += L) total += load<float>(row + at);
+        const float share = 1.0f / sum<float>(total);
+        for (int64_t at = 0; at < step; at += L) store<float>(row + at, load<float>(row + at) * share);
+        for (int64_t to = 0; to < words; to++) graph[to * length + from] = row[to];
+        for (int64_t at = 0; at < step; at += L) store<float>(row + at, load<float>(row + at) + least);
+    }
+    for (int64_t to = 0; to < words; to++)
+        for (int64_t from = words; from < length; from++) graph[to * length + from] = even;
+    for (int64_t last = words - 1; last > 0; last--) {
+        const float* out = hands + last * step;
+        float *in = taken + last * step, leaves = 0;
+        for (int64_t to = 0; to < last; to++) leaves += out[to];
+        for (int64_t from = 0; from < last; from++) {
+            float* row = hands + from * step;
+            in[from] = row[last] / leaves;
+            for (int64_t at = 0; at < last; at += L)  // what is written behind `last` is not read again
+                store<float>(row + at, load<float>(row + at) + in[from] * load<float>(out + at));
+        }
+        for (int64_t at = last; at < step; at++) in[at] = 0;
+    }
+    for (int64_t at = 0; at < step; at++) shares[at] = at == 0;
+    for (int64_t next = 1; next < words; next++) {
+        Vec<float> total = {};
+        for (int64_t at = 0; at < next; at += L) total += load<float>(taken + next * step + at) * load<float>(shares + at);
+        shares[next] = sum<float>(total);
+    }
+    float total = 0;
+    for (int64_t at = 0; at < words; at++) total += shares[at];
+    for (int64_t at = 0; at < words; at++) weights[at] = shares[at] / total;
 }
 
 }  // namespace ENSUE_ARCH

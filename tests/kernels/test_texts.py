@@ -1,4 +1,4 @@
-"""Compiled reading of texts against torch: states of a bidirectional LSTM, and scores between words; odd sizes too."""
+"""Compiled reading of texts against torch: a bidirectional LSTM, scores between words, and word graphs; odd sizes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from ensue.nn import fused_texts
+from ensue.nn.centrality import centrality, connections
+from ensue.nn.pooling import Centrality
 from ensue.nn.recurrent import BiLSTM
 from ensue.nn.word_graph import AdditiveScores
 from tests.kernels.paths import HERE, needs_kernels, using
@@ -82,3 +85,55 @@ def test_scores_between_words_are_those_of_torch(level: str, dim: int, scale: fl
     error = (found - exact)[pairs].abs().max()
     assert error <= max(2 * (expected - exact)[pairs].abs().max(), 2e-6)
     assert found.isfinite().all()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("longest", "count"), [(1, 1), (3, 5), (16, 4), (17, 40), (65, 3)])
+@pytest.mark.parametrize("scale", [0.0, 1.0, 30.0, 300.0])
+def test_word_graphs_are_those_of_torch(level: str, longest: int, count: int, scale: float) -> None:
+    _, _, mask = texts(longest, count, longest)
+    mask[-1] = False
+    scores = scale * torch.randn(count, longest, longest, generator=torch.Generator().manual_seed(count))
+    with using("off"):
+        expected = connections(scores, mask)
+        torch_weights = centrality(expected, mask)
+    with using(level):
+        found = fused_texts.word_graph(scores, mask)
+        assert found is not None
+        alone = fused_texts.word_graph(scores[:1, : mask[0].sum(), : mask[0].sum()], mask[:1, : mask[0].sum()])
+    graph, weights = found
+    torch.testing.assert_close(graph, expected, rtol=1e-5, atol=1e-7)
+    least = 8 * torch.finfo(torch.float32).eps / mask.sum(1).clamp(min=1)
+    exact = centrality(expected.double() + least[:, None, None], mask)
+    apart = [float((own - exact).abs().max()) for own in (weights, torch_weights)]
+    assert apart[0] <= max(2 * apart[1], 1e-6)
+    torch.testing.assert_close(weights.sum(1), mask.any(1).float())
+    assert not weights[~mask].any() and (weights >= 0).all()
+    if alone is not None:
+        torch.testing.assert_close(weights[:1, : mask[0].sum()], alone[1], rtol=0, atol=0)
+
+
+@torch.no_grad()
+def test_pooling_is_the_same_on_both_paths(level: str) -> None:
+    torch.manual_seed(0)
+    pool = Centrality(6)
+    vectors, index, mask = texts(12, 9, 0)
+    holes = mask.clone()
+    holes[:, 0] = False  # words that do not stand in front
+    for seen in (mask, holes):
+        with using("off"):
+            expected = pool(vectors[index], seen)
+        with using(level):
+            found = pool(vectors[index], seen)
+        torch.testing.assert_close(found.vector, expected.vector, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(found.weights, expected.weights, rtol=1e-4, atol=1e-6)
+
+
+@torch.no_grad()
+def test_graphs_of_what_is_no_number_say_so(level: str) -> None:
+    scores, mask = torch.zeros(2, 5, 5), torch.ones(2, 5, dtype=torch.bool)
+    scores[0, 2, 3] = torch.nan
+    with using(level):
+        found = fused_texts.word_graph(scores, mask)
+    assert found is not None
+    assert found[1][0].isnan().all() and found[1][1].isfinite().all()

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ensue.nn.incremental import DerivedCache, IncrementalDecoder, Past
+from ensue.nn.derived import DerivedCache
+from ensue.nn.incremental import IncrementalDecoder, Past
 from ensue.nn.transformer import DecoderLayer, Rows
 
 DIM, HEADS, WIDE, LAYERS = 8, 2, 6, 2

@@ -10,7 +10,7 @@ from pathlib import Path
 from ensue.errors import SettingError
 
 FILE = Path(__file__).with_name("libkernels.so.1")
-INTERFACE = 5
+INTERFACE = 6
 """Goes up with every change of what the functions take: a library of another is left alone."""
 VARIABLE = "ENSUE_KERNELS"
 LEVELS = ("plain", "avx2", "avx512")
@@ -106,6 +106,15 @@ class PairCall(ctypes.Structure):
     _fields_ = (
         *((name, c_int64) for name in ("rows", "length", "dim")),
         *((name, c_void_p) for name in ("lengths", "receiving", "giving", "weights", "out")),
+    )
+
+
+class GraphCall(ctypes.Structure):
+    """``GraphCall`` of ``native/kernels.h``."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("rows", "length")),
+        *((name, c_void_p) for name in ("lengths", "scores", "weights", "graph")),
     )
 
 
@@ -214,6 +223,7 @@ def _opened() -> ctypes.CDLL | None:
     found.ensue_sessions.argtypes = [POINTER(SessionCall)]
     found.ensue_short_scores.argtypes = [POINTER(ShortCall), c_int]
     found.ensue_window.argtypes, found.ensue_window.restype = [POINTER(WindowCall), c_int, c_int], None
+    found.ensue_word_graphs.argtypes = [POINTER(GraphCall), c_int]
     found.ensue_lstm.argtypes = [POINTER(LstmCall), c_int]
     found.ensue_pair_scores.argtypes, found.ensue_pair_scores.restype = [POINTER(PairCall), c_int], None
     return found

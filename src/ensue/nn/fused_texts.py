@@ -1,4 +1,4 @@
-"""Reading texts without a gradient, compiled: the states of a bidirectional LSTM, and scores between words.
+"""Reading texts without a gradient, compiled: states of a bidirectional LSTM, scores between words, and word graphs.
 
 Each function gives ``None`` where nothing is compiled or the tensors are not of float32 on the CPU; the caller then
 goes on in torch.
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ensue.kernels import library
-from ensue.kernels.loading import LstmCall, PairCall
+from ensue.kernels.loading import GraphCall, LstmCall, PairCall
 
 _LANES = 32
 """Numbers in two of the widest vectors: the kernel takes whole pairs."""
@@ -77,3 +77,24 @@ def pair_scores(receiving: Tensor, giving: Tensor, vector: Tensor, mask: Tensor,
     call = PairCall(batch, words, dim + more, *(part.data_ptr() for part in parts))
     functions.ensue_pair_scores(ctypes.byref(call), torch.get_num_threads())
     return scores
+
+
+def word_graph(scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Who hands how much to whom, and the centralities of the words.
+
+    Args:
+        scores: (batch, words, words) any finite numbers, also at padding.
+        mask: (batch, words) bool; words stand in front of padding, or there is no answer.
+
+    Returns:
+        (batch, words, words) what ``connections`` gives, and (batch, words) what ``centrality`` does.
+    """
+    functions = library()
+    if functions is None or scores.numel() == 0 or not _fits(scores) or (mask[:, 1:] > mask[:, :-1]).any():
+        return None
+    weights, graph = scores.new_empty(mask.shape), scores.new_empty(scores.shape)
+    parts = mask.sum(1), scores.contiguous(), weights, graph
+    call = GraphCall(*mask.shape, *(part.data_ptr() for part in parts))
+    if functions.ensue_word_graphs(ctypes.byref(call), torch.get_num_threads()):
+        raise MemoryError("the graphs of words")
+    return graph, weights

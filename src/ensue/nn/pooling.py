@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.errors import SettingError
+from ensue.nn import fused_texts
 from ensue.nn.attention import masked_mean, masked_softmax
 from ensue.nn.centrality import Method, centrality, connections
 from ensue.nn.word_graph import AdditiveScores, BilinearScores
@@ -184,9 +185,16 @@ class Centrality(nn.Module):
     def forward(self, vectors: Tensor, mask: Tensor) -> Pooled:
         """(batch, words, dim) vectors and (batch, words) bool, words at least 1."""
         words = self.before(vectors)
-        graph = connections(self.score(words, mask), mask)
-        weights = centrality(graph, mask, method=self.method)
+        graph, weights = self._graph(self.score(words, mask), mask)
         return Pooled(_normalize(self.after, _mix(weights, words), mask), weights, graph)
+
+    def _graph(self, scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Who hands how much to whom, and the centralities."""
+        solved = self.method == "solve" and not torch.is_grad_enabled()
+        if solved and (read := fused_texts.word_graph(scores, mask)) is not None:
+            return read
+        graph = connections(scores, mask)
+        return graph, centrality(graph, mask, method=self.method)
 
 
 Pooling = Max | Mean | SelfAttention | DynamicRouting | Centrality

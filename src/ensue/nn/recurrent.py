@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 import torch
 from torch import Tensor, nn
 
 from ensue.nn import fused_texts
-
-_Gates = tuple[Tensor, Tensor, Tensor]
+from ensue.nn.derived import DerivedCache, parameters_of
 
 
 class BiLSTM(nn.Module):
@@ -29,12 +26,7 @@ class BiLSTM(nn.Module):
         self.hidden = hidden
         self.forth = nn.LSTM(dim, hidden, batch_first=True)
         self.back = nn.LSTM(dim, hidden, batch_first=True)
-        self._ready: tuple[list[tuple[int, int]], _Gates] | None = None
-
-    def train(self, mode: bool = True) -> Self:
-        """As torch's; weights that were laid out for reading are forgotten."""
-        self._ready = None
-        return super().train(mode)
+        self.kept = DerivedCache(self._gates)
 
     def forward(self, items: Tensor, mask: Tensor) -> Tensor:
         """States of both directions.
@@ -67,7 +59,7 @@ class BiLSTM(nn.Module):
             (rows, length, 2 x hidden); finite at padding, where it means nothing.
         """
         (rows, length), hidden = index.shape, self.hidden
-        inward, recurrent, bias = self._laid_out()
+        inward, recurrent, bias = self.kept.get(parameters_of(self))
         projected = torch.addmm(bias, vectors, inward).view(-1, 4 * hidden)  # item 0 forth, item 0 back, item 1 forth
         read = fused_texts.lstm_states(projected, index, mask, recurrent)
         if read is not None:
@@ -84,16 +76,7 @@ class BiLSTM(nn.Module):
         forth, back = outputs.mul_(2).transpose(1, 2)
         return torch.cat([forth, back.gather(1, turned[..., None].expand_as(back))], dim=2)
 
-    def _laid_out(self) -> _Gates:
-        """:meth:`_gates`, kept in evaluation for as long as no weight is written to."""
-        if self.training:
-            return self._gates()
-        stand = [(weight.data_ptr(), weight._version) for weight in self.parameters()]
-        if self._ready is None or self._ready[0] != stand:
-            self._ready = stand, self._gates()
-        return self._ready[1]
-
-    def _gates(self) -> _Gates:
+    def _gates(self) -> tuple[Tensor, Tensor, Tensor]:
         """Weights of both directions: (dim, 2 x gates), (2, hidden, gates) and (2 x gates,).
 
         Those of the tanh gate are doubled: tanh x = 2 sigmoid(2 x) - 1.

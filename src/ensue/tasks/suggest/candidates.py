@@ -72,11 +72,11 @@ def parts(pool: Pool, tokens: int) -> Floats:
         pool: with expected shares.
         tokens: that the network knows.
     """
-    rows = [
-        (np.exp(own.total) / max(tokens, 1) ** own.unknown, *(own.expected if own.count else (0.0,) * len(SOURCES)))
-        for own in pool
-    ]
-    return np.array(rows, np.float64).reshape(len(rows), len(MIXED))
+    nothing = (0.0,) * len(SOURCES)
+    rows = [(own.total, own.unknown, *(own.expected if own.count else nothing)) for own in pool]
+    table = np.array(rows, np.float64).reshape(len(rows), 1 + len(MIXED))
+    table[:, 1] = np.exp(table[:, 0]) / float(max(tokens, 1)) ** table[:, 1]
+    return table[:, 1:]
 
 
 def features(pool: Pool, exponent: float, mixture: Mapping[str, float] | None = None, tokens: int = 1) -> Floats:
@@ -95,14 +95,15 @@ def features(pool: Pool, exponent: float, mixture: Mapping[str, float] | None = 
             own.written,
             own.place >= 0,
             1 / (1 + own.place) if own.place >= 0 else 0.0,
-            np.log1p(own.followed),
-            np.log1p(own.count),
+            own.followed,
+            own.count,
             own.unknown,
             own.length,
         )
         for own in pool
     ]
     table = np.array(rows, np.float64).reshape(len(rows), len(FEATURES))
+    table[:, 5:7] = np.log1p(table[:, 5:7])
     if mixture is None:
         return table
     shares = np.array([own.expected for own in pool], np.float64).reshape(len(rows), len(SOURCES))

@@ -136,13 +136,15 @@ def pools(state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[s
     followed = _followed(following, sessions)
     for pool, texts, counts, known in zip(candidates, extra, followed, counted, strict=True):
         places = {text: place for place, text in enumerate(texts)}
-        for text, candidate in pool.items():
-            row = following.vocabulary.id(text) - FIRST
+        rows = [following.vocabulary.id(text) - FIRST for text in pool]
+        for (text, candidate), row in zip(pool.items(), rows, strict=True):
             candidate.place = places.get(text, -1)
             candidate.followed = counts.get(row, 0)
             candidate.count = int(following.totals[row]) if row >= 0 else 0
-            if known is not None:
-                candidate.place, candidate.expected = known.ranks.get(row, -1), known.expected(row)
+        if known is not None:
+            expected = known.expected([max(row, -1) for row in rows]).tolist()
+            for candidate, row, shares_of in zip(pool.values(), rows, expected, strict=True):
+                candidate.place, candidate.expected = known.ranks.get(row, -1), tuple(shares_of)
     if state.metadata.mixture is not None:
         for pool, record in zip(candidates, sessions.records(), strict=True):
             similar = state.similarity.of(record.values, [*pool])

@@ -36,10 +36,13 @@ class LookedUp:
     following: MostFrequentNext
     given: Sequence[tuple[Mapping[int, float], float]]
 
-    def expected(self, place: int) -> tuple[float, ...]:
-        """By ``SOURCES`` the share of the query at a place; of one that is not kept, as if it had been typed half."""
-        popular = float(self.following.shares[place]) if place >= 0 else 0.5 / (self.following.totals.sum() + 1)
-        return *(own.get(place, 0.0) + rest * popular for own, rest in self.given), popular
+    def expected(self, places: Sequence[int]) -> Floats:
+        """(places, ``SOURCES``) the share of the query at each; of one not kept (-1), as if it had been typed half."""
+        shares, rows = self.following.shares, np.array(places, np.int64)
+        known = shares[rows] if len(shares) else np.zeros(len(rows))
+        popular = np.where(rows >= 0, known, 0.5 / (self.following.totals.sum() + 1))
+        own = [np.array([part.get(place, 0.0) for place in places]) + rest * popular for part, rest in self.given]
+        return np.stack([*own, popular], axis=1)
 
 
 def look_up(state: SuggestState, sessions: Histories, prefixes: Sequence[str]) -> list[LookedUp]:
@@ -84,5 +87,4 @@ def _highest(queries: Index, shares: Floats, most: int) -> list[int]:
 def _completions(known: LookedUp, prefix: str, most: int) -> list[int]:
     """The queries that begin with a text, those of the highest mean share first."""
     fitting = np.flatnonzero(known.following.queries.str.starts_with(prefix).to_numpy())
-    means = [sum(known.expected(place)) for place in fitting.tolist()]
-    return _highest(fitting.astype(np.int64), np.array(means, np.float64), most)
+    return _highest(fitting.astype(np.int64), known.expected(fitting.tolist()).sum(1), most)

@@ -32,9 +32,9 @@ from torch.nn import functional
 
 from ensue.nn import fused_items
 from ensue.nn.attention import band, masked_softmax
+from ensue.nn.derived import DerivedCache, parameters_of
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import start_normal, with_rows_of
-from ensue.nn.incremental import DerivedCache, parameters_of
 from ensue.nn.item_head import item_loss, item_scores
 from ensue.nn.sampling import Sampler, sampled_cross_entropy
 from ensue.schedule import Schedule

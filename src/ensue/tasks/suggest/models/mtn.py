@@ -39,9 +39,9 @@ import torch
 from torch import Tensor, nn
 
 from ensue.nn.attention import band, masked_mean
+from ensue.nn.derived import DerivedCache, parameters_of
 from ensue.nn.dropout import Dropout
 from ensue.nn.fused_encoder import FusedEncoder
-from ensue.nn.incremental import DerivedCache, parameters_of
 from ensue.nn.transformer import EncoderLayer, Rows, sinusoids
 from ensue.schedule import Schedule
 from ensue.settings import Settings, Share, Size, one_of, require_heads

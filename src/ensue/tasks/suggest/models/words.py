@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.cross_entropy import linear_cross_entropy
+from ensue.nn.derived import DerivedCache
 from ensue.nn.fused_decoder import log_shares
-from ensue.nn.incremental import DerivedCache
 from ensue.nn.topk import log_totals
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN
 

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ensue.nn.derived import DerivedCache, parameters_of
 from ensue.nn.dropout import Dropout
-from ensue.nn.incremental import DerivedCache, Folded, IncrementalDecoder, Past, parameters_of
+from ensue.nn.incremental import Folded, IncrementalDecoder, Past
 from ensue.nn.transformer import DecoderLayer, Rows, sinusoids
 from ensue.tasks.suggest.batch import PADDING
 from ensue.tasks.suggest.models.tree import Tree

@@ -22,7 +22,7 @@
                  const float* bias, float* y);                                                            \
     void decoder_step(const StepCall& call, float* room);                                                 \
     void lstm(const LstmCall& call, int64_t side, int64_t first, int64_t last, float* room);              \
-    void pair_scores(const PairCall& call, int64_t text);                                                 \
+    bool pair_scores(const PairCall& call, int64_t text, int64_t wide, float* room);                      \
     void word_graph(const GraphCall& call, int64_t text, float* room);                                    \
     void highest(const float* numbers, int64_t count, int64_t k, float* best, int64_t* places);           \
     void encode(const EncodeCall& call, float* room);                                                     \
@@ -200,10 +200,18 @@ EXPORT int ensue_lstm(const LstmCall* call, int threads) {
     return failed;
 }
 
-EXPORT void ensue_pair_scores(const PairCall* call, int threads) {
+// 0: done; 1: no memory; 2: a number that is too large, or none.
+EXPORT int ensue_pair_scores(const PairCall* call, int threads) {
+    const int64_t wide = (call->dim + 31) / 32 * 32;  // whole pairs of the widest vectors
+    int failed = 0;
     shared(call->rows, threads, [&](int64_t first, int64_t last) {
-        for (int64_t text = first; text < last; text++) chosen->pair_scores(*call, text);
+        const std::unique_ptr<float[]> room(new (std::nothrow) float[(2 * call->length + 1) * wide]);
+        int found = !room;
+        for (int64_t text = first; text < last && !found; text++)
+            found = chosen->pair_scores(*call, text, wide, room.get()) ? 0 : 2;
+        if (found) __atomic_store_n(&failed, found, __ATOMIC_RELAXED);
     });
+    return failed;
 }
 
 // 0: done; 1: no memory.

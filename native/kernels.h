@@ -84,10 +84,11 @@ struct LstmCall {
 
 // Additive scores between the words of texts.
 struct PairCall {
-    int64_t rows, length, dim;  // the dim a multiple of 32
-    const int64_t* lengths;     // (rows)
-    const float *receiving, *giving, *weights;  // (rows, length, dim) exp(2 x) twice, (dim) -1 x the vector
-    float* out;              // (rows, length, length); padding is left as it is
+    int64_t rows, length, dim, step;  // from a word to the next are `step` numbers
+    const int64_t* lengths;           // (rows)
+    const float *receiving, *giving, *vector;  // (rows, length, dim) twice, (dim)
+    float* out;                       // (rows, length, length); padding is left as it is
+    float largest;                    // no number may be further from 0
 };
 
 // Word graphs: column j of the scores is what word j thinks of each, of which its softmax is what it hands on.

@@ -21,14 +21,11 @@ INLINE void keep(float* to, Vec<float> value, int64_t count) {
     std::memcpy(to, part, count * sizeof(float));
 }
 
-INLINE Vec<float> sigmoid(Vec<float> x) {
-    const Vec<float> none = {}, away = larger<float>(x < none ? x : -x, all<float>(Traits<float>::lowest));
-    const Vec<float> grown = exp_of<float>(away), share = 1.0f / (1.0f + grown);
-    return x == x ? (x < none ? grown * share : share) : x;
+// e^-x, within bounds that leave room for the product of three; what is no number stays so.
+INLINE Vec<float> fallen(Vec<float> x) {
+    const Vec<float> least = all<float>(-28.0f), most = all<float>(28.0f);
+    return exp_of<float>(smaller<float>(most, larger<float>(least, -x)));
 }
-
-// tanh of half of what is given.
-INLINE Vec<float> half_tanh(Vec<float> doubled) { return 2.0f * sigmoid(doubled) - 1.0f; }
 
 // The gates of one text, in one after another from `gates`, and its cell: the new cell and state.
 INLINE void cell_step(const float* gates, int64_t hidden, float* cell, float* state) {
@@ -40,9 +37,13 @@ INLINE void cell_step(const float* gates, int64_t hidden, float* cell, float* st
             const float* from = gates + number * hidden + at;
             return whole ? load<float>(from) : some(from, count);
         };
+        // With a = e^-x a sigmoid is 1 / (1 + a), and the tanh of half of x is (1 - a) / (1 + a): one division for all.
         const Vec<float> before = whole ? load<float>(cell + at) : some(cell + at, count);
-        const Vec<float> after = sigmoid(gate(1)) * before + sigmoid(gate(0)) * half_tanh(gate(2));
-        const Vec<float> said = sigmoid(gate(3)) * half_tanh(after + after);
+        const Vec<float> in = fallen(gate(0)), keeps = 1.0f + fallen(gate(1)), in_new = fallen(gate(2));
+        const Vec<float> both = (1.0f + in) * (1.0f + in_new);
+        const Vec<float> after = (before * both + (1.0f - in_new) * keeps) / (keeps * both);
+        const Vec<float> far = fallen(after + after);
+        const Vec<float> said = (1.0f - far) / ((1.0f + far) * (1.0f + fallen(gate(3))));
         if (whole) {
             store<float>(cell + at, after);
             store<float>(state + at, said);
@@ -83,22 +84,44 @@ void lstm(const LstmCall& call, int64_t side, int64_t first, int64_t last, float
     }
 }
 
-// Scores of all pairs of words of a text: sum_d w_d tanh(a_id + b_jd), from exp(2 a), exp(2 b) and -w.
+// Numbers of words behind one another, each with zeros up to `wide`, as exp(2 x); whether none is too large.
+INLINE bool grown(const float* from, int64_t words, int64_t step, int64_t dim, int64_t wide, float largest, float* to) {
+    constexpr int L = lanes<float>();
+    Vec<float> furthest = {};
+    for (int64_t word = 0; word < words; word++)
+        for (int64_t at = 0; at < wide; at += L) {
+            const int64_t left = dim - at;
+            const float* own = from + word * step + at;
+            const Vec<float> x = left >= L ? load<float>(own) : some(own, left > 0 ? left : 0);
+            furthest = larger<float>(larger<float>(x, -x), furthest);
+            const Vec<float> twice = smaller<float>(x + x, all<float>(2 * largest));
+            store<float>(to + word * wide + at, exp_of<float>(larger<float>(twice, all<float>(-2 * largest))));
+            furthest = x == x ? furthest : all<float>(Traits<float>::most);
+        }
+    return ::ENSUE_ARCH::largest<float>(furthest) <= largest;
+}
+
+// Scores of all pairs of words of a text: sum_d w_d tanh(a_id + b_jd). Room: (2 length + 1) x wide, of which the last
+// row holds -w. Returns whether no number was too large.
 //
 // tanh x = (y - 1) / (y + 1) with y = exp(2 x), and two of them are added with one division. Above 1e18, where tanh has
 // been 1 for long in float32, y stands still, so that no product is too large.
-void pair_scores(const PairCall& call, int64_t text) {
+bool pair_scores(const PairCall& call, int64_t text, int64_t wide, float* room) {
     constexpr int L = lanes<float>(), SIDE = 4;  // columns at once: divisions wait for one another otherwise
-    const int64_t length = call.lengths[text], dim = call.dim;
-    const float *from = call.receiving + text * call.length * dim, *to = call.giving + text * call.length * dim;
-    for (int64_t row = 0; row < length; row++)
-        for (int64_t column = 0; column < length; column += SIDE) {
+    const int64_t words = call.lengths[text], begin = text * call.length * call.step;
+    float *from = room, *to = room + call.length * wide, *weights = room + 2 * call.length * wide;
+    for (int64_t at = 0; at < wide; at++) weights[at] = at < call.dim ? -call.vector[at] : 0;
+    const bool fits = grown(call.receiving + begin, words, call.step, call.dim, wide, call.largest, from) &&
+                      grown(call.giving + begin, words, call.step, call.dim, wide, call.largest, to);
+    if (!fits) return false;
+    for (int64_t row = 0; row < words; row++)
+        for (int64_t column = 0; column < words; column += SIDE) {
             const float* others[SIDE];
             for (int64_t one = 0; one < SIDE; one++)
-                others[one] = to + (column + one < length ? column + one : column) * dim;
+                others[one] = to + (column + one < words ? column + one : column) * wide;
             Vec<float> sums[SIDE] = {};
-            for (int64_t at = 0; at < dim; at += 2 * L) {
-                const float *own = from + row * dim + at, *weight = call.weights + at;
+            for (int64_t at = 0; at < wide; at += 2 * L) {
+                const float *own = from + row * wide + at, *weight = weights + at;
                 const Vec<float> most = all<float>(1e18f), a = load<float>(own), b = load<float>(own + L);
                 for (int one = 0; one < SIDE; one++) {
                     const Vec<float> x = smaller<float>(a * load<float>(others[one] + at), most);
@@ -107,9 +130,10 @@ void pair_scores(const PairCall& call, int64_t text) {
                     sums[one] += (left * (1.0f + y) + right * (1.0f + x)) / ((1.0f + x) * (1.0f + y));
                 }
             }
-            for (int64_t one = 0; one < SIDE && column + one < length; one++)
+            for (int64_t one = 0; one < SIDE && column + one < words; one++)
                 call.out[(text * call.length + row) * call.length + column + one] = sum<float>(sums[one]);
         }
+    return true;
 }
 
 // The graph of a text's words, and their centrality. Room: 2 x length x (length + L) and length + L.

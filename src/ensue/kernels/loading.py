@@ -104,8 +104,9 @@ class PairCall(ctypes.Structure):
     """``PairCall`` of ``native/kernels.h``."""
 
     _fields_ = (
-        *((name, c_int64) for name in ("rows", "length", "dim")),
-        *((name, c_void_p) for name in ("lengths", "receiving", "giving", "weights", "out")),
+        *((name, c_int64) for name in ("rows", "length", "dim", "step")),
+        *((name, c_void_p) for name in ("lengths", "receiving", "giving", "vector", "out")),
+        ("largest", c_float),
     )
 
 
@@ -225,5 +226,5 @@ def _opened() -> ctypes.CDLL | None:
     found.ensue_window.argtypes, found.ensue_window.restype = [POINTER(WindowCall), c_int, c_int], None
     found.ensue_word_graphs.argtypes = [POINTER(GraphCall), c_int]
     found.ensue_lstm.argtypes = [POINTER(LstmCall), c_int]
-    found.ensue_pair_scores.argtypes, found.ensue_pair_scores.restype = [POINTER(PairCall), c_int], None
+    found.ensue_pair_scores.argtypes = [POINTER(PairCall), c_int]
     return found

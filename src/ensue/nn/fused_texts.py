@@ -10,13 +10,9 @@ import ctypes
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from ensue.kernels import library
 from ensue.kernels.loading import GraphCall, LstmCall, PairCall
-
-_LANES = 32
-"""Numbers in two of the widest vectors: the kernel takes whole pairs."""
 
 
 def _fits(*tensors: Tensor) -> bool:
@@ -63,20 +59,17 @@ def pair_scores(receiving: Tensor, giving: Tensor, vector: Tensor, mask: Tensor,
     functions = library()
     if functions is None or receiving.numel() == 0 or not _fits(receiving, giving, vector):
         return None
-    (batch, words, dim), more = receiving.shape, -len(vector) % _LANES
-    grown = receiving.new_zeros(2, batch, words, dim + more)
-    torch.mul(receiving, 2, out=grown[0, ..., :dim])
-    torch.mul(giving, 2, out=grown[1, ..., :dim])
-    if not (grown.abs().amax() <= 2 * largest).item():
-        return None
-    grown.exp_()
+    (batch, words, dim), step = receiving.shape, receiving.stride(1)
+    if not receiving.stride() == giving.stride() == (words * step, step, 1):
+        receiving, giving, step = receiving.contiguous(), giving.contiguous(), dim
     lengths = (mask * torch.arange(1, words + 1)).amax(1)
-    weights = functional.pad(-vector, (0, more))
     scores = receiving.new_zeros(batch, words, words)
-    parts = lengths, grown[0], grown[1], weights, scores
-    call = PairCall(batch, words, dim + more, *(part.data_ptr() for part in parts))
-    functions.ensue_pair_scores(ctypes.byref(call), torch.get_num_threads())
-    return scores
+    parts = lengths, receiving, giving, vector.contiguous(), scores
+    call = PairCall(batch, words, dim, step, *(part.data_ptr() for part in parts), largest)
+    failed = functions.ensue_pair_scores(ctypes.byref(call), torch.get_num_threads())
+    if failed == 1:
+        raise MemoryError("the scores between words")
+    return None if failed else scores
 
 
 def word_graph(scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor] | None:

@@ -1,4 +1,4 @@
-"""Query suggestion: milliseconds of one answer, throughput beside Hugging Face, and what training MTN costs.
+"""Query suggestion: milliseconds of one answer, throughput beside two peers, and what training MTN costs.
 
 **Answers.** Five suggestions, one session at a time on one thread, raw queries in, ``Answer`` out: look-up, search with
 a beam of 5, scoring and the privacy floor included; with and without the evidence. The models are trained for five
@@ -6,11 +6,11 @@ epochs on the sessions given (what has learned little writes on to the last toke
 others.
 
 **Throughput.** Batches of made-up questions, beam 5, every beam written to its full 12 tokens and scored for an end, so
-13 passes of the decoder for each, all threads: our Transformer and MTN beside ``generate`` of a Marian encoder-decoder
-of the same widths, depths and words; all weights are random. Transformers needs an environment of its own; give its
-interpreter with ``--peer``, or its row is left out:
+13 passes of the decoder for each, all threads: our Transformer and MTN beside a Marian encoder-decoder of the same
+widths, depths and words, under ``generate`` of Hugging Face and under CTranslate2 in float32; all weights are random.
+The peers need an environment of their own; give its interpreter with ``--peer``, or their rows are left out:
 
-    pip install torch==2.13.0 transformers
+    pip install torch==2.13.0 transformers ctranslate2
     python benchmarks/suggestions.py SESSIONS [--peer ENV/bin/python] [--json FILE]
 
 **Training.** Seconds of a step of MTN (3+2+3 layers) and of the Transformer of equal depth (4+4) on the same batches,
@@ -48,8 +48,8 @@ from ensue.training.optimizer import make_optimizer
 K, ASKED, NUM_IDS, ROWS, TURNS, QUERIES, WIDTH, EPOCHS = 5, 200, 4252, 32, 7, 3, 7, 5
 SEARCH = Search(beam=K, keep=K, longest=12)
 
-PEER = """
-import sys, time
+MARIAN = """
+import sys, tempfile, time
 import torch
 import transformers
 from transformers import MarianConfig, MarianMTModel
@@ -58,12 +58,14 @@ num_ids, threads, rows, width, beam, longest, dim, wide, heads = map(int, sys.ar
 torch.set_num_threads(threads)
 torch.manual_seed(0)
 config = MarianConfig(
-    vocab_size=num_ids, d_model=dim, encoder_layers=4, decoder_layers=4, encoder_attention_heads=heads,
+    vocab_size=num_ids + 1, d_model=dim, encoder_layers=4, decoder_layers=4, encoder_attention_heads=heads,
     decoder_attention_heads=heads, encoder_ffn_dim=wide, decoder_ffn_dim=wide, activation_function="relu",
     max_position_embeddings=64, pad_token_id=0, bos_token_id=2, eos_token_id=3, decoder_start_token_id=2,
     forced_eos_token_id=None, scale_embedding=True)
 model = MarianMTModel(config).eval()
 ids = torch.randint(4, num_ids, (rows, width + 1))
+"""
+GENERATE = """
 print(transformers.__version__, flush=True)
 for line in sys.stdin:
     begun = time.perf_counter()
@@ -73,16 +75,44 @@ for line in sys.stdin:
     assert found.shape[0] == rows * beam and longest < found.shape[1] <= longest + 2, found.shape
     print(time.perf_counter() - begun, flush=True)
 """
+TRANSLATE = """
+import ctranslate2
+from ctranslate2.converters.transformers import MarianMTLoader
+
+words = ["<pad>", "<unk>", "<s>", "</s>", *(f"word{number}" for number in range(4, num_ids))]
+spec = MarianMTLoader().get_model_spec(model)  # which leaves out the last row of the table
+spec.register_source_vocabulary(words)
+spec.register_target_vocabulary(words)
+spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = "<s>", "</s>", "<unk>"
+spec.config.decoder_start_token, spec.config.add_source_eos = "<s>", False
+spec.validate()
+spec.optimize()
+with tempfile.TemporaryDirectory() as folder:
+    spec.save(folder)
+    translator = ctranslate2.Translator(folder, compute_type="float32", intra_threads=threads, inter_threads=1)
+asked = [[words[number] for number in row] for row in ids.tolist()]
+print(ctranslate2.__version__, flush=True)
+for line in sys.stdin:
+    begun = time.perf_counter()
+    found = translator.translate_batch(asked, beam_size=beam, num_hypotheses=beam, length_penalty=0.6,
+        min_decoding_length=longest, max_decoding_length=longest + 1)
+    assert all(len(own.hypotheses) == beam and len(own.hypotheses[0]) >= longest for own in found)
+    print(time.perf_counter() - begun, flush=True)
+"""
+PEERS = {
+    "transformers": ("transformers generate, Marian 4+4", GENERATE),
+    "ctranslate2": ("CTranslate2 float32, Marian 4+4", TRANSLATE),
+}
 
 
 class Peer:
-    """``generate`` of Hugging Face in its own interpreter."""
+    """A library that runs a Marian model of our widths in an interpreter of its own."""
 
-    def __init__(self, python: Path) -> None:
+    def __init__(self, python: Path, name: str, program: str) -> None:
         own = MODELS["transformer"][1]
         sizes = (NUM_IDS, torch.get_num_threads(), ROWS, WIDTH, K, SEARCH.longest, own.dim, own.wide, own.heads)
         self.process = subprocess.Popen(
-            [str(python), "-c", PEER, *map(str, sizes)],
+            [str(python), "-c", MARIAN + program, *map(str, sizes)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -90,7 +120,7 @@ class Peer:
         )
         self.version = self._line()
         if not self.version:
-            sys.exit(f"{python}: transformers does not start; try its import there")
+            sys.exit(f"{python}: {name} does not start; try its import there")
 
     def _line(self) -> str:
         assert self.process.stdout is not None
@@ -154,12 +184,14 @@ def ours(model: str, queries: int) -> Callable[[], float]:
     return turn
 
 
-def throughput(python: Path | None) -> tuple[list[dict[str, Any]], str]:
-    """Suggestions a second, in turns, and the version of Transformers."""
+def throughput(python: Path | None) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Suggestions a second, in turns, and the versions of the peers."""
     runs = {"transformer, 4+4": ours("transformer", 1), "mtn, 3+2+3, three queries": ours("mtn", QUERIES)}
-    peer = Peer(python) if python else None
-    if peer:
-        runs["transformers generate, Marian 4+4"] = peer.turn
+    versions = {}
+    for library, (row, program) in PEERS.items() if python else ():
+        assert python is not None
+        peer = Peer(python, library, program)
+        runs[row], versions[library] = peer.turn, peer.version
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(TURNS + 1):
         for name, run in runs.items():
@@ -170,7 +202,7 @@ def throughput(python: Path | None) -> tuple[list[dict[str, Any]], str]:
         rate = ROWS * K / statistics.median(found[1:])
         rows.append({"model": name, "suggestions_a_second": round(rate), "ours_over_it": round(ratio, 2)})
         print(rows[-1], flush=True)
-    return rows, peer.version if peer else ""
+    return rows, versions
 
 
 def training(data: Queries) -> list[dict[str, Any]]:
@@ -211,7 +243,7 @@ def main() -> None:
     parser.add_argument("--peer", type=Path)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    rates, version = throughput(args.peer)
+    rates, versions = throughput(args.peer)
     data, _ = read_queries(args.sessions)
     cost = training(data)
     rows = [row for name in args.models.split(",") if name for row in answers(name, data)]
@@ -221,7 +253,7 @@ def main() -> None:
             "beam": SEARCH.beam,
             "batch": ROWS,
             "threads": torch.get_num_threads(),
-            "transformers": version,
+            **versions,
         }
         tables = {"answers": rows, "throughput": rates, "training": cost}
         args.json.write_text(json.dumps({**provenance(), **about, "tables": tables}, indent=1) + "\n")

@@ -18,20 +18,13 @@ from ensue.records import Text
 from ensue.tasks.classify import explain, infer, save, train, update
 from ensue.tasks.classify.dataset import Sides, codes
 from ensue.tasks.classify.state import ClassifyState
-from ensue.tasks.state import load_state, shown, shown_as_html
+from ensue.tasks.saved import Contents, SavedPredictor
+from ensue.tasks.state import load_state
 from ensue.training.report import Report
 
 
-class ClassifyPredictor(ClassifyState):
+class ClassifyPredictor(SavedPredictor, ClassifyState):
     """Says which label fits a text, or a pair of texts: see :class:`ClassifyState` for its arguments."""
-
-    def __repr__(self) -> str:
-        """The model, its seed, and whether it is trained."""
-        return shown(self, self.model)
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: task, model, data, score with its interval, and size."""
-        return shown_as_html(self, self.model)
 
     def fit(
         self, data: Texts, valid: Texts | None = None, *, checkpoint: Path | None = None, resume: bool = False
@@ -118,22 +111,9 @@ class ClassifyPredictor(ClassifyState):
         """What was learned from what, and how: goes into ``settings.json`` and the card."""
         return save.summary(self)
 
-    def files(self, card: str = "") -> dict[str, bytes]:
-        """What :meth:`save` writes, by file name."""
-        return save.files(self, card)
-
-    def save(self, folder: str | Path, card: str = "") -> None:
-        """Write the model folder at once; an older model there is replaced whole.
-
-        Args:
-            folder: where.
-            card: the text of ``CARD.md``.
-
-        Raises:
-            ModelFolderError: not writable, full, or taken by something that is no model.
-            SettingError: not trained.
-        """
-        save.save(self, Path(folder), card)
+    def contents(self, card: str = "") -> Contents:
+        """What :meth:`save` writes, by file name; of large files, what makes them."""
+        return save.contents(self, card)
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str | None = None) -> Self:

@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from ensue.errors import DataError
-from ensue.store.folder import described, read_file, write_folder
+from ensue.store.folder import described, read_file
 from ensue.store.tensors import read_tensors, tensor_bytes
 from ensue.tasks.classify import remembered
 from ensue.tasks.classify.dataset import Passages
@@ -38,14 +38,9 @@ def summary(state: ClassifyState) -> dict[str, object]:
     )
 
 
-def save(state: ClassifyState, folder: Path, card: str) -> None:
-    """See :meth:`ensue.tasks.classify.predictor.ClassifyPredictor.save`."""
-    require_trained(state.model)
-    write_folder(folder, files(state, card))
-
-
-def files(state: ClassifyState, card: str) -> dict[str, bytes]:
+def contents(state: ClassifyState, card: str) -> dict[str, bytes]:
     """The contents of a model folder, by file name."""
+    require_trained(state.model)
     counts = {
         f"{name}.{key}": tensor for name, baseline in state.counting.items() for key, tensor in _small(baseline).items()
     }

@@ -13,24 +13,16 @@ from ensue.answers import LinkAnswer, LinkExplanation
 from ensue.data.posts import Articles, Corpus, Posts
 from ensue.metrics import Floats
 from ensue.records import Post
-from ensue.store.folder import write_folder
 from ensue.tasks.link import encode, explain, infer, save, scores, train, update
 from ensue.tasks.link.scores import LinkScores
 from ensue.tasks.link.state import LinkState
-from ensue.tasks.state import load_state, shown, shown_as_html
+from ensue.tasks.saved import Contents, SavedPredictor
+from ensue.tasks.state import load_state
 from ensue.training.report import Report
 
 
-class LinkPredictor(LinkState):
+class LinkPredictor(SavedPredictor, LinkState):
     """Says which articles a post is about, and which posts belong to a story; arguments as of :class:`LinkState`."""
-
-    def __repr__(self) -> str:
-        """The model, its seed, and whether it is trained."""
-        return shown(self, self._article_index)
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: task, model, data, score with its interval, and size."""
-        return shown_as_html(self, self._article_index)
 
     def fit(
         self, data: Corpus, valid: Corpus | None = None, *, checkpoint: Path | None = None, resume: bool = False
@@ -131,22 +123,14 @@ class LinkPredictor(LinkState):
         """What was learned from what, and how: goes into ``settings.json`` and the card."""
         return save.summary(self)
 
-    def files(self, card: str = "") -> dict[str, bytes]:
-        """What :meth:`save` writes, by file name."""
-        return save.files(self, card)
+    @property
+    def trained(self) -> object | None:
+        """The articles; ``None`` before."""
+        return self._article_index
 
-    def save(self, folder: str | Path, card: str = "") -> None:
-        """Write the model folder at once; an older model there is replaced whole.
-
-        Args:
-            folder: where.
-            card: the text of ``CARD.md``.
-
-        Raises:
-            ModelFolderError: not writable, full, or taken by something that is no model.
-            SettingError: not trained.
-        """
-        write_folder(Path(folder), self.files(card))
+    def contents(self, card: str = "") -> Contents:
+        """What :meth:`save` writes, by file name; of large files, what makes them."""
+        return save.contents(self, card)
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str | None = None) -> Self:

@@ -51,7 +51,7 @@ def summary(state: LinkState) -> dict[str, object]:
     return summary_of(state, {**own, **asdict(state.shared)}, facts)
 
 
-def files(state: LinkState, card: str) -> dict[str, bytes]:
+def contents(state: LinkState, card: str) -> dict[str, bytes]:
     """The contents of a model folder, by file name."""
     index = state.article_index
     counts = {name: torch.from_numpy(_signed(array)) for name, array in index.arrays().items()}

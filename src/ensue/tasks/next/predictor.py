@@ -13,26 +13,18 @@ from ensue.answers import Answer, Explanation, Forecast
 from ensue.data.histories import Histories, Ids, Index
 from ensue.metrics import Floats
 from ensue.records import History
-from ensue.store.folder import write_folder
 from ensue.tasks.next import explain, forecast, grow, indexing, infer, save, train, update
 from ensue.tasks.next.batch import Output
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.state import NextState
-from ensue.tasks.state import load_state, shown, shown_as_html
+from ensue.tasks.saved import Contents, SavedPredictor
+from ensue.tasks.state import load_state
 from ensue.training.report import Report
 
 
-class NextPredictor(NextState):
+class NextPredictor(SavedPredictor, NextState):
     """Ranks what follows a history."""
-
-    def __repr__(self) -> str:
-        """The model, its seed, and whether it is trained."""
-        return shown(self, self.model)
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: task, model, data, score with its interval, and size."""
-        return shown_as_html(self, self.model)
 
     def fit(
         self, data: Histories, valid: Histories | None = None, *, checkpoint: Path | None = None, resume: bool = False
@@ -190,21 +182,9 @@ class NextPredictor(NextState):
         """What was learned from what, and how: goes into ``settings.json`` and the card."""
         return save.summary(self)
 
-    def files(self, card: str = "") -> dict[str, bytes]:
-        """What :meth:`save` writes, by file name."""
-        return save.files(self, card)
-
-    def save(self, folder: str | Path, card: str = "") -> None:
-        """Write the model folder at once; an older model there is replaced whole.
-
-        Args:
-            folder: where.
-            card: the text of ``CARD.md``.
-
-        Raises:
-            ModelFolderError: not writable, full, or taken by something that is no model.
-        """
-        write_folder(Path(folder), save.contents(self, card))
+    def contents(self, card: str = "") -> Contents:
+        """What :meth:`save` writes, by file name; of large files, what makes them."""
+        return save.contents(self, card)
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str | None = None) -> Self:

@@ -35,13 +35,8 @@ NAMES = {"settings.json", "vocabulary.json", "CARD.md", RESERVOIR, item_index.FI
 """All that a predictor may write; whatever else a folder holds goes with it, such as a stream's position."""
 
 
-def files(state: NextState, card: str) -> dict[str, bytes]:
-    """The contents of a model folder, by file name."""
-    return {name: b"".join(own) if isinstance(own, TensorFile) else own for name, own in contents(state, card).items()}
-
-
 def contents(state: NextState, card: str) -> dict[str, bytes | TensorFile]:
-    """The same, of which the large files are made as they are written."""
+    """The contents of a model folder, by file name; the large files are made as they are written."""
     parts = {name: baseline.state_dict() for name, baseline in state.counting.items()}
     if state.length_delay is not None:
         parts["continuation"] = state.length_delay.state_dict()

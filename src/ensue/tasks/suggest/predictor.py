@@ -11,26 +11,19 @@ from ensue.answers import Answer, QueryExplanation
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.records import History
-from ensue.tasks.state import load_state, shown, shown_as_html
+from ensue.tasks.saved import Contents, SavedPredictor
+from ensue.tasks.state import load_state
 from ensue.tasks.suggest import explain, infer, save, train, update
 from ensue.tasks.suggest.baselines.counting import Suggestions
 from ensue.tasks.suggest.state import SuggestState
 from ensue.training.report import Report
 
 
-class SuggestPredictor(SuggestState):
+class SuggestPredictor(SavedPredictor, SuggestState):
     """Says which query comes next in a session, and completes what is being typed.
 
     See :class:`SuggestState` for its arguments.
     """
-
-    def __repr__(self) -> str:
-        """The model, its seed, and whether it is trained."""
-        return shown(self, self.model)
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: task, model, data, score with its interval, and size."""
-        return shown_as_html(self, self.model)
 
     def fit(
         self, data: Queries, valid: Queries | None = None, *, checkpoint: Path | None = None, resume: bool = False
@@ -113,22 +106,9 @@ class SuggestPredictor(SuggestState):
         """What was learned from what, and how: goes into ``settings.json`` and the card."""
         return save.summary(self)
 
-    def files(self, card: str = "") -> dict[str, bytes]:
-        """What :meth:`save` writes, by file name."""
-        return save.files(self, card)
-
-    def save(self, folder: str | Path, card: str = "") -> None:
-        """Write the model folder at once; an older model there is replaced whole.
-
-        Args:
-            folder: where.
-            card: the text of ``CARD.md``.
-
-        Raises:
-            ModelFolderError: not writable, full, or taken by something that is no model.
-            SettingError: not trained.
-        """
-        save.save(self, Path(folder), card)
+    def contents(self, card: str = "") -> Contents:
+        """What :meth:`save` writes, by file name; of large files, what makes them."""
+        return save.contents(self, card)
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str | None = None) -> Self:

@@ -15,7 +15,7 @@ import torch
 
 from ensue.data.queries.tokens import QueryTokenizer
 from ensue.errors import DataError
-from ensue.store.folder import described, read_file, write_folder
+from ensue.store.folder import described, read_file
 from ensue.store.tensors import read_tensors, tensor_bytes
 from ensue.tasks.state import require_trained, summary_of
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
@@ -34,14 +34,9 @@ def summary(state: SuggestState) -> dict[str, object]:
     return summary_of(state, {**own, **asdict(state.shared)}, {**state.metadata.to_dict(), "floor": state.floor.facts})
 
 
-def save(state: SuggestState, folder: Path, card: str) -> None:
-    """See :meth:`ensue.tasks.suggest.predictor.SuggestPredictor.save`."""
-    require_trained(state.model)
-    write_folder(folder, files(state, card))
-
-
-def files(state: SuggestState, card: str) -> dict[str, bytes]:
+def contents(state: SuggestState, card: str) -> dict[str, bytes]:
     """The contents of a model folder, by file name."""
+    require_trained(state.model)
     assert state.retrieval is not None
     counts = {name: torch.from_numpy(np.array(array)) for name, array in state.retrieval.arrays().items()}
     network = state.module.state_dict() if state.schedule is not None else {}

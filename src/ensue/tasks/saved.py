@@ -1,0 +1,59 @@
+"""What the predictors of all tasks do alike: how they are shown, and how they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from ensue.store.folder import write_folder
+from ensue.store.tensors import TensorFile
+from ensue.tasks.state import Shown, shown, shown_as_html
+
+Contents = Mapping[str, bytes | TensorFile]
+
+
+class _Learner(Shown, Protocol):
+    model: object | None
+
+
+class _Written(Shown, Protocol):
+    @property
+    def trained(self) -> object | None: ...
+
+    def contents(self, card: str = "") -> Contents: ...
+
+
+class SavedPredictor:
+    """A predictor that is shown in one line or as HTML, and written as a folder of its ``contents``."""
+
+    @property
+    def trained(self: _Learner) -> object | None:
+        """What was trained or counted; ``None`` before."""
+        return self.model
+
+    def __repr__(self: _Written) -> str:
+        """The model, its seed, and whether it is trained."""
+        return shown(self, self.trained)
+
+    def _repr_html_(self: _Written) -> str:
+        """What a notebook shows: task, model, data, score with its interval, and size."""
+        return shown_as_html(self, self.trained)
+
+    def files(self: _Written, card: str = "") -> dict[str, bytes]:
+        """What :meth:`save` writes, by file name."""
+        contents = self.contents(card).items()
+        return {name: b"".join(own) if isinstance(own, TensorFile) else own for name, own in contents}
+
+    def save(self: _Written, folder: str | Path, card: str = "") -> None:
+        """Write the model folder at once; an older model there is replaced whole.
+
+        Args:
+            folder: where.
+            card: the text of ``CARD.md``.
+
+        Raises:
+            ModelFolderError: not writable, full, or taken by something that is no model.
+            SettingError: not trained.
+        """
+        write_folder(Path(folder), self.contents(card))

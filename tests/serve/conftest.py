@@ -139,6 +139,8 @@ class Running(NamedTuple):
 
     def lines(self) -> list[dict[str, Any]]:
         """What was logged."""
+        assert self.client.portal is not None
+        self.client.portal.call(asyncio.sleep, 0)  # lines of requests are written a turn later
         return [json.loads(line) for line in self.written.getvalue().splitlines()]
 
     def post(self, address: str, body: Any, **more: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -29,7 +30,7 @@ Progress = Callable[[Iterable[Report]], None]
 
 def provenance() -> Row:
     """Command, commit (with ``+`` where files differ from it) and machine; of paths outside, the name alone."""
-    words = [Path(word).name if word.startswith(("/", "..", "~")) else word for word in sys.argv]
+    words = [re.sub(r"(^|[=,])(?:/|~|\.\.)(?:[^,=]*/)?", r"\1", word) for word in sys.argv]
     return {"command": " ".join(words), "commit": _commit(), "machine": _machine()}
 
 

@@ -35,6 +35,7 @@ FLOORS = [
     "tasks.own",
     "tasks.metadata",
     "tasks.state",
+    "tasks.saved",
     "tasks.held_examples",
     "tasks.next",
     "tasks.suggest",

@@ -93,7 +93,8 @@ def post_map(predictor: LinkPredictor, asked: Asked) -> CachedRun:
         "silhouette": float(silhouette_score(vectors, owners, metric="cosine")),
         "x": np.round(places[:, 0].astype(float), 2).tolist(),
         "y": np.round(places[:, 1].astype(float), 2).tolist(),
-        "article": [titles[owner] or ids[owner] for owner in owners.tolist()],
+        "articles": [title or ids[place] for place, title in enumerate(titles)],
+        "article": owners.tolist(),
     }
 
 

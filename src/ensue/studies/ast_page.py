@@ -250,8 +250,8 @@ def _weights(rows: Rows) -> go.Figure:
 def _map(row: Values) -> go.Figure:
     """Figure 2."""
     figure = go.Figure()
-    for title in dict.fromkeys(row["article"]):
-        own = [place for place, other in enumerate(row["article"]) if other == title]
+    for number, title in enumerate(row["articles"]):
+        own = [place for place, article in enumerate(row["article"]) if article == number]
         figure.add_scatter(
             x=[row["x"][place] for place in own],
             y=[row["y"][place] for place in own],

@@ -187,11 +187,8 @@ def ours(model: str, queries: int) -> Callable[[], float]:
 def throughput(python: Path | None) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """Suggestions a second, in turns, and the versions of the peers."""
     runs = {"transformer, 4+4": ours("transformer", 1), "mtn, 3+2+3, three queries": ours("mtn", QUERIES)}
-    versions = {}
-    for library, (row, program) in PEERS.items() if python else ():
-        assert python is not None
-        peer = Peer(python, library, program)
-        runs[row], versions[library] = peer.turn, peer.version
+    peers = {} if python is None else {name: Peer(python, name, program) for name, (_, program) in PEERS.items()}
+    runs |= {PEERS[name][0]: peer.turn for name, peer in peers.items()}
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(TURNS + 1):
         for name, run in runs.items():
@@ -202,7 +199,7 @@ def throughput(python: Path | None) -> tuple[list[dict[str, Any]], dict[str, str
         rate = ROWS * K / statistics.median(found[1:])
         rows.append({"model": name, "suggestions_a_second": round(rate), "ours_over_it": round(ratio, 2)})
         print(rows[-1], flush=True)
-    return rows, versions
+    return rows, {name: peer.version for name, peer in peers.items()}
 
 
 def training(data: Queries) -> list[dict[str, Any]]:

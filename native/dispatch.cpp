@@ -206,10 +206,15 @@ EXPORT int ensue_pair_scores(const PairCall* call, int threads) {
     int failed = 0;
     shared(call->rows, threads, [&](int64_t first, int64_t last) {
         const std::unique_ptr<float[]> room(new (std::nothrow) float[(2 * call->length + 1) * wide]);
-        int found = !room;
-        for (int64_t text = first; text < last && !found; text++)
-            found = chosen->pair_scores(*call, text, wide, room.get()) ? 0 : 2;
-        if (found) __atomic_store_n(&failed, found, __ATOMIC_RELAXED);
+        if (!room) {
+            __atomic_store_n(&failed, 1, __ATOMIC_RELAXED);
+            return;
+        }
+        float* weights = room.get() + 2 * call->length * wide;
+        for (int64_t at = 0; at < wide; at++) weights[at] = at < call->dim ? -call->vector[at] : 0;
+        bool fits = true;
+        for (int64_t text = first; text < last && fits; text++) fits = chosen->pair_scores(*call, text, wide, room.get());
+        if (!fits) __atomic_store_n(&failed, 2, __ATOMIC_RELAXED);
     });
     return failed;
 }

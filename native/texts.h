@@ -85,7 +85,7 @@ void lstm(const LstmCall& call, int64_t side, int64_t first, int64_t last, float
 }
 
 // Numbers of words behind one another, each with zeros up to `wide`, as exp(2 x); whether none is too large.
-INLINE bool grown(const float* from, int64_t words, int64_t step, int64_t dim, int64_t wide, float largest, float* to) {
+INLINE bool grown(const float* from, int64_t words, int64_t step, int64_t dim, int64_t wide, float most, float* to) {
     constexpr int L = lanes<float>();
     Vec<float> furthest = {};
     for (int64_t word = 0; word < words; word++)
@@ -94,23 +94,23 @@ INLINE bool grown(const float* from, int64_t words, int64_t step, int64_t dim, i
             const float* own = from + word * step + at;
             const Vec<float> x = left >= L ? load<float>(own) : some(own, left > 0 ? left : 0);
             furthest = larger<float>(larger<float>(x, -x), furthest);
-            const Vec<float> twice = smaller<float>(x + x, all<float>(2 * largest));
-            store<float>(to + word * wide + at, exp_of<float>(larger<float>(twice, all<float>(-2 * largest))));
+            const Vec<float> twice = smaller<float>(x + x, all<float>(2 * most));
+            store<float>(to + word * wide + at, exp_of<float>(larger<float>(twice, all<float>(-2 * most))));
             furthest = x == x ? furthest : all<float>(Traits<float>::most);
         }
-    return ::ENSUE_ARCH::largest<float>(furthest) <= largest;
+    return largest<float>(furthest) <= most;
 }
 
-// Scores of all pairs of words of a text: sum_d w_d tanh(a_id + b_jd). Room: (2 length + 1) x wide, of which the last
-// row holds -w. Returns whether no number was too large.
+// Scores of all pairs of words of a text: sum_d w_d tanh(a_id + b_jd). Room: (2 length + 1) x wide, whose last row holds
+// -w. Returns whether no number was too large.
 //
 // tanh x = (y - 1) / (y + 1) with y = exp(2 x), and two of them are added with one division. Above 1e18, where tanh has
 // been 1 for long in float32, y stands still, so that no product is too large.
 bool pair_scores(const PairCall& call, int64_t text, int64_t wide, float* room) {
     constexpr int L = lanes<float>(), SIDE = 4;  // columns at once: divisions wait for one another otherwise
     const int64_t words = call.lengths[text], begin = text * call.length * call.step;
-    float *from = room, *to = room + call.length * wide, *weights = room + 2 * call.length * wide;
-    for (int64_t at = 0; at < wide; at++) weights[at] = at < call.dim ? -call.vector[at] : 0;
+    float *from = room, *to = from + call.length * wide;
+    const float* weights = to + call.length * wide;
     const bool fits = grown(call.receiving + begin, words, call.step, call.dim, wide, call.largest, from) &&
                       grown(call.giving + begin, words, call.step, call.dim, wide, call.largest, to);
     if (!fits) return false;

@@ -28,14 +28,14 @@ class Log:
         """One line a request; ``route`` is the template, so that nothing of the address itself is kept.
 
         Requests that are answered together are written together, a turn of the loop later: who reads the lines is woken
-        once, which costs as much as a third of a small answer.
+        once, which costs a tenth of a small answer.
         """
         self._hold(
             {"method": method, "route": route, "status": status, "ms": round(1000 * seconds, 2), "records": records}
         )
         try:
             asyncio.get_running_loop().call_soon(self._write)
-        except RuntimeError:  # nobody else writes
+        except RuntimeError:  # no loop runs here
             self._write()
 
     def event(self, event: str, **facts: object) -> None:
@@ -47,8 +47,7 @@ class Log:
         """An error that nobody foresaw: its kind and the places in the code. Its text may hold data and is left out."""
         frames = traceback.extract_tb(error.__traceback__)
         places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames[-8:]]
-        self._hold({"event": "failure", "route": route, "error": type(error).__name__, "at": places})
-        self._write()
+        self.event("failure", route=route, error=type(error).__name__, at=places)
 
     def _hold(self, facts: dict[str, object]) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")

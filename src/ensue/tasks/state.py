@@ -49,6 +49,14 @@ def module_of(model: object) -> nn.Module:
     return model
 
 
+def evaluating(model: Learned) -> Learned:
+    """The same model in evaluation mode; to set that walks through all of its parts, to ask does not."""
+    module = module_of(model)
+    if module.training:
+        module.eval()
+    return model
+
+
 class State(Protocol):
     """What every state holds."""
 

@@ -15,7 +15,7 @@ from ensue.tasks.classify.batch import Batch, Output
 from ensue.tasks.classify.dataset import Sides, prints
 from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.state import ClassifyState
-from ensue.tasks.state import require_trained
+from ensue.tasks.state import evaluating, require_trained
 from ensue.threads import side_by_side
 
 GROUP = 6000
@@ -53,22 +53,15 @@ def raw_scores(state: ClassifyState, sides: Sides, counting: str | None = None) 
     def score(index: Index) -> None:
         totals[torch.from_numpy(index)] = run(state, passages.batch(index)).scores.float().cpu()
 
-    _evaluating(state)
+    evaluating(state.network)
     side_by_side(score, reversed(list(passages.groups(GROUP))))
     return totals
 
 
 def run(state: ClassifyState, batch: Batch) -> Output:
     """The network on a batch, in evaluation mode."""
-    _evaluating(state)
     with torch.inference_mode():
-        return state.network(batch.to(state.device))
-
-
-def _evaluating(state: ClassifyState) -> None:
-    """Put the network into evaluation mode, unless it is: to walk over all its parts would slow every short answer."""
-    if state.module.training:
-        state.module.eval()
+        return evaluating(state.network)(batch.to(state.device))
 
 
 def seen(state: ClassifyState, texts: Texts) -> npt.NDArray[np.bool_]:

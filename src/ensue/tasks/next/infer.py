@@ -26,7 +26,7 @@ from ensue.tasks.next.nearest import Sides, nearest, rest_of
 from ensue.tasks.next.own_unknown import Candidates, of_targets
 from ensue.tasks.next.permitted import Permitted
 from ensue.tasks.next.state import NextState
-from ensue.tasks.state import module_of
+from ensue.tasks.state import evaluating
 
 CELLS = 2**24
 """Scores held at once (64 MB in float32): bounds memory whatever the catalogue."""
@@ -67,10 +67,8 @@ def predict_each(
 
 def scores(state: NextState, windows: Windows, index: Index, module: Model | None) -> tuple[Output, Tensor]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.scores`."""
-    chosen = state.network if module is None else module
+    chosen = evaluating(state.network if module is None else module)
     device = state.device if chosen is state.model and state.schedule is not None else torch.device("cpu")
-    if module_of(chosen).training:
-        chosen.eval()
     batch = windows.batch(index)
     with torch.no_grad():
         output = chosen(batch.to(device))
@@ -246,8 +244,7 @@ def score_nearest(
 def multiplied(state: NextState, windows: Windows, index: Index) -> Product:
     """What the scores of some windows are products of; of a model that is one."""
     network = cast(Multiplies, state.network)  # to ask a protocol at every answer takes a tenth of its time
-    if module_of(state.network).training:
-        module_of(state.network).eval()
+    evaluating(state.network)
     with torch.no_grad():
         return network.product(windows.batch(index))
 

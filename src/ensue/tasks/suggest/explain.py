@@ -21,13 +21,12 @@ from ensue.errors import SettingError
 from ensue.metrics import Floats
 from ensue.records import History
 from ensue.settings import require_k
-from ensue.tasks.state import require_trained
+from ensue.tasks.state import evaluating, require_trained
 from ensue.tasks.suggest.baselines.shares import GIVEN
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch
 from ensue.tasks.suggest.catalogue import RERANKER
 from ensue.tasks.suggest.dataset import spell_out
 from ensue.tasks.suggest.infer import GROUP, batch_of, clean, clean_prefix, ranked, tokens_of
-from ensue.tasks.suggest.model import evaluating
 from ensue.tasks.suggest.models.scoring import score
 from ensue.tasks.suggest.state import SuggestState
 from ensue.text.sparse import SparseRows

@@ -18,6 +18,7 @@ from torch import Tensor
 from ensue.data.histories import Histories
 from ensue.data.queries.rules import Normalisation, normalise, normalise_ascii
 from ensue.metrics import Floats
+from ensue.tasks.state import evaluating
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast, Suggestions
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch, pad
 from ensue.tasks.suggest.candidates import EVERY, FEATURES, Candidate, Pool, features, shares
@@ -26,7 +27,6 @@ from ensue.tasks.suggest.decoding import beam_search
 from ensue.tasks.suggest.ensembles.consensus import order as by_consensus
 from ensue.tasks.suggest.lookup import LookedUp, look_up
 from ensue.tasks.suggest.metadata import Metadata
-from ensue.tasks.suggest.model import evaluating
 from ensue.tasks.suggest.models.scoring import score
 from ensue.tasks.suggest.state import SuggestState
 from ensue.vocabulary import FIRST
@@ -142,7 +142,7 @@ def pools(state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[s
             candidate.followed = counts.get(row, 0)
             candidate.count = int(following.totals[row]) if row >= 0 else 0
         if known is not None:
-            expected = known.expected([max(row, -1) for row in rows]).tolist()
+            expected = known.expected(rows).tolist()
             for candidate, row, shares_of in zip(pool.values(), rows, expected, strict=True):
                 candidate.place, candidate.expected = known.ranks.get(row, -1), tuple(shares_of)
     if state.metadata.mixture is not None:

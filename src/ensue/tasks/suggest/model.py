@@ -10,7 +10,6 @@ from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 from torch import Tensor, nn
 
-from ensue.tasks.state import module_of
 from ensue.tasks.suggest.batch import Batch
 
 
@@ -86,11 +85,3 @@ class Model(Protocol[Memory, State]):
 
 AnyModel: TypeAlias = Model[Any, Any]
 """Which memory a network makes, and how its writer goes on, is its own business."""
-
-
-def evaluating(model: AnyModel) -> AnyModel:
-    """The same model in evaluation mode; to set that walks through all of its parts, to ask does not."""
-    module = module_of(model)
-    if module.training:
-        module.eval()
-    return model

@@ -1,4 +1,5 @@
 // All that is compiled once for every instruction set: ENSUE_ARCH is its namespace, ENSUE_BYTES the width of a vector.
+#include "band.h"
 #include "decoder.h"
 #include "encoder.h"
 #include "entmax.h"

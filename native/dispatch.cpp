@@ -29,6 +29,10 @@
     void session(const SessionCall& call, int64_t row, float* room);                                      \
     void all_scores(const ShortCall& call, int64_t row, float* best, int64_t* places);                    \
     void window(const WindowCall& call, int64_t kind, int64_t first, int64_t last);                       \
+    float exponentials(float* scores, const float* bias, int64_t count, float* log_sum);                  \
+    void dropped(const float* in, const int16_t* levels, int64_t count, int16_t least, float scale, float* out); \
+    void band_forward(const BandCall& call, int64_t row, float* room);                                    \
+    void band_backward(const BandCall& call, int64_t row, float* room);                                   \
     }
 
 DECLARE(plain)
@@ -53,12 +57,17 @@ struct Functions {
     decltype(&plain::session) session;
     decltype(&plain::all_scores) all_scores;
     decltype(&plain::window) window;
+    decltype(&plain::exponentials) exponentials;
+    decltype(&plain::dropped) dropped;
+    decltype(&plain::band_forward) band_forward;
+    decltype(&plain::band_backward) band_backward;
 };
 
 #define FUNCTIONS(arch)                                                                              \
     {arch::entmax,       arch::log_mixture, arch::log_total,   arch::highest, arch::product,   \
      arch::decoder_step, arch::lstm,        arch::pair_scores, arch::word_graph, arch::encode,  \
-     arch::session,      arch::all_scores,  arch::window}
+     arch::session,      arch::all_scores,  arch::window,      arch::exponentials, arch::dropped,   \
+     arch::band_forward, arch::band_backward}
 constexpr Functions PLAIN = FUNCTIONS(plain);
 #ifdef ENSUE_X86
 constexpr Functions AVX2 = FUNCTIONS(avx2), AVX512 = FUNCTIONS(avx512);
@@ -136,7 +145,7 @@ EXPORT int ensue_entmax(const EntmaxCall* call, int wide, int backward, int thre
 }
 
 // The number in ensue/kernels/loading.py: goes up with every change of what the functions take.
-EXPORT int ensue_interface() { return 6; }
+EXPORT int ensue_interface() { return 7; }
 
 // (rows, width) log(factor x totals + what is added), `cells` counted through all rows.
 EXPORT void ensue_log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells,
@@ -148,6 +157,29 @@ EXPORT void ensue_log_mixture(const float* totals, float factor, int64_t rows, i
 EXPORT void ensue_log_totals(const float* numbers, int64_t rows, int64_t width, int64_t step, float* totals, int threads) {
     shared(rows, int(std::min<int64_t>(threads, 1 + (rows * width >> 16))), [&](int64_t first, int64_t last) {
         for (int64_t row = first; row < last; row++) totals[row] = chosen->log_total(numbers + row * step, width);
+    });
+}
+
+// (rows, width) scores with their biases, in one piece, become e = exp(score - the highest of the row), that of the wanted
+// one less the sum of all: `sums` times the gradient of the -log of its share, which is in `losses`.
+EXPORT void ensue_softmax_errors(float* scores, int64_t rows, int64_t width, const float* bias, const int64_t* wanted,
+                                 float* sums, float* losses, int threads) {
+    shared(rows, int(std::min<int64_t>(threads, 1 + (rows * width >> 16))), [&](int64_t first, int64_t last) {
+        for (int64_t row = first; row < last; row++) {
+            float* own = scores + row * width;
+            const float score = own[wanted[row]] + bias[wanted[row]];
+            sums[row] = chosen->exponentials(own, bias, width, losses + row);
+            losses[row] -= score;
+            own[wanted[row]] -= sums[row];
+        }
+    });
+}
+
+// Units whose levels are at least `least` times `scale`, the others times 0.
+EXPORT void ensue_dropped(const float* in, const int16_t* levels, int64_t count, int least, float scale, float* out,
+                          int threads) {
+    shared(count, int(std::min<int64_t>(threads, 1 + (count >> 17))), [&](int64_t first, int64_t last) {
+        chosen->dropped(in + first, levels + first, last - first, int16_t(least), scale, out + first);
     });
 }
 
@@ -272,4 +304,21 @@ EXPORT void ensue_window(const WindowCall* call, int kind, int threads) {
     shared(16 * call->heads, int(std::min<int64_t>(threads, worth)), [&](int64_t first, int64_t last) {
         chosen->window(*call, kind, first / 16, last / 16);
     });
+}
+
+// 0: done; 1: no memory. Histories go to the threads one at a time.
+EXPORT int ensue_band(const BandCall* call, int backward, int threads) {
+    const int64_t worth = 1 + (call->rows * call->time * call->span * call->dim >> 20);
+    const int64_t size = call->dim * (call->time + 32) + (backward ? call->time * call->span : 0);
+    bool failed = false;
+    shared(16 * call->rows, int(std::min<int64_t>(threads, worth)), [&](int64_t first, int64_t last) {
+        const std::unique_ptr<float[]> room(new (std::nothrow) float[size]);
+        if (!room) {
+            __atomic_store_n(&failed, true, __ATOMIC_RELAXED);
+            return;
+        }
+        for (int64_t row = first / 16; row < last / 16; row++)
+            (backward ? chosen->band_backward : chosen->band_forward)(*call, row, room.get());
+    });
+    return failed;
 }

@@ -139,6 +139,20 @@ struct WindowCall {
     float* weights;             // (keys, rows, length, heads)
 };
 
+// Attention of each event of some histories over the `reach` before it, itself counted where it sees itself.
+struct BandCall {
+    int64_t rows, time, dim, reach, own, span, ages;  // own: 0 or 1; span: places of `weights` a step
+    double width;                  // of the intervals of age; events whose age has none share the last
+    const int64_t* lengths;        // (rows) the events, which stand in front
+    const float *queries, *keys;   // (rows, time, dim)
+    const float* scores;           // (rows, time, ages) what an event is worth by its age; null: products
+    const double* times;           // (rows, time)
+    const float* values;           // (rows, time, dim)
+    float* weights;                // (rows, time, span)
+    float* out;                    // (rows, time, dim) that is added to; on the way back its gradient
+    float *to_queries, *to_keys, *to_scores, *to_values;  // gradients that are added to
+};
+
 // A sparse matrix of documents term by term, and the cells of texts that it is multiplied with.
 struct PostingsCall {
     int64_t cells, documents;

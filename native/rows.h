@@ -67,6 +67,38 @@ float log_total(const float* numbers, int64_t count) {
     return top + float(__builtin_log(total));
 }
 
+// Scores with their biases become e = exp(score - the highest). Returns their sum; `log_sum` is that of exp(score).
+float exponentials(float* scores, const float* bias, int64_t count, float* log_sum) {
+    constexpr int L = lanes<float>();
+    const int64_t whole = count / L * L, left = count - whole;
+    Vec<float> tops = all<float>(-__builtin_inff()), sums = {};
+    for (int64_t at = 0; at < whole; at += L) {
+        const Vec<float> part = load<float>(scores + at) + load<float>(bias + at);
+        store<float>(scores + at, part);
+        tops = larger<float>(part, tops);
+    }
+    float rest[L];
+    for (int lane = 0; lane < L; lane++) rest[lane] = lane < left ? scores[whole + lane] + bias[whole + lane] : -__builtin_inff();
+    const float top = largest<float>(larger<float>(load<float>(rest), tops));
+    const Vec<float> least = all<float>(Traits<float>::lowest);
+    const auto grown = [&](const float* from) { return exp_of<float>(larger<float>(least, load<float>(from) - top)); };
+    for (int64_t at = 0; at < whole; at += L) {
+        const Vec<float> part = grown(scores + at);
+        store<float>(scores + at, part);
+        sums += part;
+    }
+    store<float>(rest, grown(rest));
+    float total = sum<float>(sums);
+    for (int64_t lane = 0; lane < left; lane++) total += scores[whole + lane] = rest[lane];
+    *log_sum = top + float(__builtin_log(total));
+    return total;
+}
+
+// out = in x `scale` where a unit's level is at least `least`, and in x 0 elsewhere.
+void dropped(const float* in, const int16_t* levels, int64_t count, int16_t least, float scale, float* out) {
+    for (int64_t at = 0; at < count; at++) out[at] = in[at] * (levels[at] >= least ? scale : 0.0f);
+}
+
 // NaN above all, as torch has it.
 INLINE bool above(float a, float b) { return a > b || (a != a && b == b); }
 

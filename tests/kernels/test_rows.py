@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.nn import fused_rows
+from ensue.nn import cross_entropy, fused_rows
+from ensue.nn.dropout import Dropout
 from tests.kernels.paths import HERE, needs_kernels, using
 
 pytestmark = [needs_kernels, pytest.mark.parametrize("level", HERE)]
@@ -33,6 +34,54 @@ def test_totals_equal_logsumexp(level: str) -> None:
                 found = fused_rows.log_totals(layout)
                 assert found is not None
                 torch.testing.assert_close(found, layout.logsumexp(1), rtol=1e-6, atol=1e-6)
+
+
+def by_loss(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, first: int) -> list[Tensor]:
+    """The loss and its gradients, in float64."""
+    parts = [part.clone().requires_grad_() for part in (hidden, weight, bias)]
+    loss = cross_entropy.linear_cross_entropy(parts[0], parts[1], parts[2], targets, first=first)
+    return [part.double() for part in (loss.detach(), *torch.autograd.grad(loss, parts))]
+
+
+@pytest.mark.parametrize("block", [1, 100_000])
+def test_the_loss_over_all_ids_is_that_of_torch(level: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cross_entropy, "BLOCK", block)
+    for width in WIDTHS[1:]:
+        hidden, weight, bias = 3 * random(9, 4), random(width, 4), random(1, width)[0]
+        targets = torch.arange(9) % (width - 1) + 1
+        bias[0] = 200.0  # where all others are next to nothing
+        for first in (0, 1):
+            with using(level):
+                found = by_loss(hidden, weight, bias, targets, first)
+            with using("off"):
+                wanted = by_loss(hidden, weight, bias, targets, first)
+            exact = by_loss(hidden.double(), weight.double(), bias.double(), targets, first)
+            for own, other, true in zip(found, wanted, exact, strict=True):
+                rounded = 3 * float((other - true).abs().max()) + 1e-6 * float(1 + true.abs().max())
+                torch.testing.assert_close(own, true, rtol=0, atol=rounded)
+
+
+def test_a_loss_of_numbers_that_are_none_is_none(level: str) -> None:
+    with using(level):
+        for width in (3, 64, 70):
+            scores, bias = random(2, width), torch.zeros(width)
+            scores[0, width - 1] = math.nan
+            found = fused_rows.softmax_errors(scores, bias, torch.tensor([0, 1]))
+            assert found is not None and found[1][0].isnan() and found[1][1].isfinite()
+
+
+def test_units_are_dropped_as_by_torch(level: str) -> None:
+    for shape in ((0,), (1,), (3, 7), (400, 1000)):
+        units, layer = torch.randn(shape, generator=torch.Generator().manual_seed(3)), Dropout(0.3)
+        made = []
+        for path in (level, "off"):
+            own = units.mT.clone().mT.requires_grad_() if units.dim() > 1 else units.clone().requires_grad_()
+            torch.manual_seed(4)
+            with using(path):
+                out = layer(own)
+                made.append((out, *torch.autograd.grad((out * units).sum(), own)))
+        for one, other in zip(*made, strict=True):
+            assert torch.equal(one, other)
 
 
 def test_the_highest_are_those_of_a_stable_sort(level: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from ensue.errors import SettingError
 
 FILE = Path(__file__).with_name("libkernels.so.1")
-INTERFACE = 6
+INTERFACE = 7
 """Goes up with every change of what the functions take: a library of another is left alone."""
 VARIABLE = "ENSUE_KERNELS"
 LEVELS = ("plain", "avx2", "avx512")
@@ -151,6 +151,17 @@ class WindowCall(ctypes.Structure):
     )
 
 
+class BandCall(ctypes.Structure):
+    """``BandCall`` of ``native/kernels.h``."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("rows", "time", "dim", "reach", "own", "span", "ages")),
+        ("width", c_double),
+        *((name, c_void_p) for name in ("lengths", "queries", "keys", "scores", "times", "values", "weights", "out")),
+        *((name, c_void_p) for name in ("to_queries", "to_keys", "to_scores", "to_values")),
+    )
+
+
 class PostingsCall(ctypes.Structure):
     """``PostingsCall`` of ``native/kernels.h``."""
 
@@ -219,6 +230,10 @@ def _opened() -> ctypes.CDLL | None:
     found.ensue_log_totals.restype = found.ensue_topk.restype = None
     found.ensue_log_totals.argtypes = [c_void_p, c_int64, c_int64, c_int64, c_void_p, c_int]
     found.ensue_topk.argtypes = [c_void_p, c_int64, c_int64, c_int64, c_int64, c_void_p, c_void_p, c_int]
+    found.ensue_softmax_errors.restype = found.ensue_dropped.restype = None
+    found.ensue_softmax_errors.argtypes = [c_void_p, c_int64, c_int64, *[c_void_p] * 4, c_int]
+    found.ensue_dropped.argtypes = [c_void_p, c_void_p, c_int64, c_int, c_float, c_void_p, c_int]
+    found.ensue_band.argtypes = [POINTER(BandCall), c_int, c_int]
     found.ensue_postings.argtypes, found.ensue_postings.restype = [POINTER(PostingsCall)], None
     found.ensue_encode.argtypes = [POINTER(EncodeCall)]
     found.ensue_sessions.argtypes = [POINTER(SessionCall)]

@@ -8,9 +8,14 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from ensue.nn.autograd import Context, apply
+from ensue.nn.fused_rows import softmax_errors
 
-BLOCK = 2**21
-"""Scores held at once (8 MB in float32): a block stays in the processor's cache from product to gradient."""
+BLOCK = 2**23
+"""Scores held at once at most: 32 MB in float32."""
+CACHED = 2**19
+"""So many stay in a processor's cache from product to gradient."""
+ROWS = 128
+"""Targets at once where the catalogue is large: of fewer, reading and writing the table's gradient costs too much."""
 
 
 def linear_cross_entropy(
@@ -43,30 +48,23 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Context, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, first: int) -> Tensor:
         num_targets, learning = len(targets), any(ctx.needs_input_grad)
-        total, choices = hidden.new_zeros(()), weight[first:]
+        total, choices, wanted = hidden.new_zeros(()), weight[first:], targets - first
         grads = [torch.empty_like(tensor) for tensor in (hidden, weight, bias)] if learning else []
-        wanted = (targets - first)[:, None]
-        rows = max(1, BLOCK // len(choices))
+        rows = max(1, min(max(ROWS, CACHED // len(choices)), BLOCK // len(choices)))
+        block = hidden.new_empty(min(rows, num_targets), len(choices))
         for low in range(0, num_targets, rows):
             part = hidden[low : low + rows]
-            scores = torch.addmm(bias[first:], part, choices.T)
-            total -= scores.gather(1, wanted[low : low + rows]).sum()
-            top = scores.amax(dim=1, keepdim=True)
-            shares = scores.sub_(top).exp_()
-            sums = shares.sum(dim=1, keepdim=True)
-            total += (sums.log() + top).sum()
+            errors = torch.mm(part, choices.T, out=block[: len(part)])
+            sums, losses = _errors(errors, bias[first:], wanted[low : low + rows])
+            total += losses.sum()
             if learning:  # what the sums divide is done to the narrow side of each product
-                each = 1 / (sums * num_targets)
-                torch.mm(shares, choices, out=grads[0][low : low + rows]).mul_(each)
+                each = (1 / (sums * num_targets))[:, None]
+                torch.mm(errors, choices, out=grads[0][low : low + rows]).mul_(each)
                 weight_grad, bias_grad, more = grads[1][first:], grads[2][first:], float(low > 0)
-                torch.addmm(weight_grad, shares.T, part * each, beta=more, out=weight_grad)
-                torch.addmv(bias_grad, shares.T, each[:, 0], beta=more, out=bias_grad)
-        if learning:
-            for grad in grads[1:]:
-                grad[:first] = 0.0
-            grads[0].sub_(weight[targets], alpha=1 / num_targets)
-            grads[1].index_add_(0, targets, hidden, alpha=-1 / num_targets)
-            grads[2].sub_(torch.bincount(targets, minlength=len(bias)), alpha=1 / num_targets)
+                torch.addmm(weight_grad, errors.T, part * each, beta=more, out=weight_grad)
+                torch.addmv(bias_grad, errors.T, each[:, 0], beta=more, out=bias_grad)
+        for grad in grads[1:]:
+            grad[:first] = 0.0
         ctx.save_for_backward(*grads)
         return total / num_targets
 
@@ -74,3 +72,15 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         return (*(saved.mul(grad) for saved in ctx.saved_tensors), None, None)
+
+
+def _errors(scores: Tensor, bias: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """What :func:`ensue.nn.fused_rows.softmax_errors` does, by torch where that cannot."""
+    compiled = softmax_errors(scores, bias, wanted)
+    if compiled is not None:
+        return compiled
+    own = scores.add_(bias).gather(1, wanted[:, None])[:, 0]
+    top = scores.amax(dim=1, keepdim=True)
+    sums = scores.sub_(top).exp_().sum(dim=1)
+    scores.scatter_add_(1, wanted[:, None], -sums[:, None])
+    return sums, sums.log() + top[:, 0] - own

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
+
+from ensue.kernels import library
+from ensue.nn.autograd import Context, apply
 
 _LEVELS = 2**16
 
@@ -31,6 +37,34 @@ class Dropout(nn.Module):
         if units.is_cuda:
             return functional.dropout(units, self.share)
         bits = torch.empty(-(-units.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-        level = bits.view(torch.int16)[: units.numel()].view(units.shape)
-        kept = (level >= self.dropped - _LEVELS // 2).to(units.dtype)
-        return units * kept.mul_(_LEVELS / (_LEVELS - self.dropped))
+        levels = bits.view(torch.int16)[: units.numel()].view(units.shape)
+        return apply(_Dropped, units, levels, self.dropped)
+
+
+class _Drawn(Context, Protocol):
+    dropped: int
+
+
+class _Dropped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: _Drawn, units: Tensor, levels: Tensor, dropped: int) -> Tensor:
+        ctx.dropped = dropped
+        ctx.save_for_backward(levels)
+        return _scaled(units, levels, dropped)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: _Drawn, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return _scaled(grad, ctx.saved_tensors[0], ctx.dropped), None, None
+
+
+def _scaled(units: Tensor, levels: Tensor, dropped: int) -> Tensor:
+    """Units of the higher levels scaled up, the others 0: compiled, the same bits as by torch."""
+    functions, scale, least = library(), _LEVELS / (_LEVELS - dropped), dropped - _LEVELS // 2
+    if functions is None or units.dtype != torch.float32:
+        return units * (levels >= least).to(units.dtype).mul_(scale)
+    units = units.contiguous()
+    out = torch.empty_like(units)
+    places = (units.data_ptr(), levels.data_ptr(), units.numel(), least, scale, out.data_ptr())
+    functions.ensue_dropped(*places, torch.get_num_threads())
+    return out

@@ -1,4 +1,4 @@
-"""Long rows of scores, compiled: the log of the sum of exp, of a mixture, and the few highest.
+"""Long rows of scores, compiled: their cross-entropy, the log of the sum of exp, of a mixture, and the few highest.
 
 Each function gives ``None`` where nothing is compiled or the tensor is not one of float32 on the CPU whose rows lie in
 one piece each; the caller then goes on in torch.
@@ -29,6 +29,28 @@ def log_totals(scores: Tensor) -> Tensor | None:
     sizes = (*scores.shape, scores.stride(0))
     functions.ensue_log_totals(scores.data_ptr(), *sizes, totals.data_ptr(), torch.get_num_threads())
     return totals
+
+
+def softmax_errors(scores: Tensor, bias: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Cross-entropy of (rows, many) scores, which lack their biases, and its gradient in their place.
+
+    Args:
+        scores: (rows, many); overwritten by the gradient times the row's sum.
+        bias: (many,).
+        wanted: (rows,) the place in each row that came.
+
+    Returns:
+        (rows,) sums, and (rows,) losses in nats.
+    """
+    functions = library()
+    fitting = _fits(scores) and scores.is_contiguous() and bias.dtype == scores.dtype and bias.is_contiguous()
+    if functions is None or not fitting:
+        return None
+    wanted = wanted.contiguous()
+    sums, losses = scores.new_empty(2, len(scores))
+    places = (bias.data_ptr(), wanted.data_ptr(), sums.data_ptr(), losses.data_ptr())
+    functions.ensue_softmax_errors(scores.data_ptr(), *scores.shape, *places, torch.get_num_threads())
+    return sums, losses
 
 
 def log_mixture(totals: Tensor, factor: float, rows: int, cells: Tensor, added: Tensor) -> Tensor | None:

@@ -43,6 +43,7 @@ from torch.nn import functional
 from ensue.nn.attention import band, masked_mean, masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import clear_padding, with_rows_of
+from ensue.nn.fused_band import Ages, Band, attention_by_age, attention_by_product, fits
 from ensue.nn.item_head import ItemLayer
 from ensue.settings import Count, Positive, Share, Size
 from ensue.tasks.next.batch import EVERY, Batch, Output, Product
@@ -172,9 +173,18 @@ class HiDAN(nn.Module):
         Args:
             times: (batch, time) seconds since the cascade began.
         """
-        width = self.settings.max_hours * 3600 / self.settings.intervals
         apart = (times[:, :, None] - times[:, None, :]).clamp(min=0)
-        return torch.ceil(apart / width).clamp(max=self.settings.intervals).long()
+        return torch.ceil(apart / self.interval).clamp(max=self.settings.intervals).long()
+
+    @property
+    def interval(self) -> float:
+        """Seconds of an interval of age."""
+        return self.settings.max_hours * 3600 / self.settings.intervals
+
+    def by_age(self, fused: Tensor) -> Tensor:
+        """Eqs. 7-8 of every event at every age: (batch, time, ages) of (batch, time, dim)."""
+        important: Tensor = self.dropout(functional.elu(self.importance(fused)))
+        return important @ (torch.sigmoid(self.decay + self.decay_bias) * self.importance_score).T
 
     def influence(self, fused: Tensor, times: Tensor, mask: Tensor) -> Tensor:
         """Eqs. 7-8: row i holds step i's weights over events up to i, by importance and age.
@@ -191,13 +201,11 @@ class HiDAN(nn.Module):
         visible = earlier & mask[:, None, :]
         if not self.settings.cascade_attention:
             return masked_mean(visible, fused.dtype)
-        important = self.dropout(functional.elu(self.importance(fused)))
         if not self.settings.time_decay:
+            important = self.dropout(functional.elu(self.importance(fused)))
             scores = (important @ self.importance_score)[:, None, :].expand(visible.shape)
         else:
-            aged = torch.sigmoid(self.decay + self.decay_bias) * self.importance_score
-            by_age = (important @ aged.T).transpose(1, 2)  # (batch, ages, event)
-            scores = by_age.gather(1, self.ages(times))
+            scores = self.by_age(fused).transpose(1, 2).gather(1, self.ages(times))
         return masked_softmax(scores, visible)
 
     def cascades(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
@@ -239,7 +247,25 @@ class HiDAN(nn.Module):
 
     def loss(self, batch: Batch) -> Tensor:
         """Eq. 11 as a mean over the targets of the batch, in nats; padding and unknown are no candidates."""
-        return self.output.loss(self.scaled(self.cascades(batch)[0]), batch.targets, cosine=self.settings.cosine)
+        cascades = self._compiled(batch) if self._fits() else self.cascades(batch)[0]
+        return self.output.loss(self.scaled(cascades), batch.targets, cosine=self.settings.cosine)
+
+    def _fits(self) -> bool:
+        """Whether there are compiled functions for both attentions."""
+        settings = self.settings
+        return (
+            settings.user_attention and settings.cascade_attention and settings.time_decay and fits(self.dense.weight)
+        )
+
+    def _compiled(self, batch: Batch) -> Tensor:
+        """What :meth:`cascades` gives first, without a weight for every pair."""
+        users, lengths = self.embed(batch.ids), batch.mask.sum(1)
+        window = self.settings.window or batch.ids.shape[1] + 1
+        keys, queries = self.dropout(self.context(users)), self.dropout(self.target(users))
+        fused = self.fuse(users, attention_by_product(Band(lengths, window - 1, own=False), queries, keys, users))
+        ages = Ages(batch.times, self.interval)
+        sums = attention_by_age(Band(lengths, window, own=True), ages, self.by_age(fused), fused)
+        return sums[batch.target_mask]
 
     def scaled(self, cascades: Tensor) -> Tensor:
         """(targets, dim) the cascades' side of the product that scores."""

@@ -114,6 +114,19 @@ template <class Body> void shared(int64_t rows, int threads, const Body& body) {
     for (std::thread& one : started) one.join();
 }
 
+// The same, each piece with room for so many numbers of its own. Returns whether there was no memory for one.
+template <class T, class Body> bool with_room(int64_t rows, int threads, int64_t size, const Body& body) {
+    bool lacking = false;
+    shared(rows, threads, [&](int64_t first, int64_t last) {
+        const std::unique_ptr<T[]> room(new (std::nothrow) T[size]);
+        if (room)
+            body(first, last, room.get());
+        else
+            __atomic_store_n(&lacking, true, __ATOMIC_RELAXED);
+    });
+    return lacking;
+}
+
 }  // namespace
 
 // Chooses the code: at most `limit`, and never more than the processor has. Returns what is used from now on.
@@ -132,16 +145,10 @@ EXPORT int ensue_entmax(const EntmaxCall* call, int wide, int backward, int thre
     if (rows == 0 || call->keys == 0) return 0;
     const int64_t size = call->keys > 64 ? (call->keys + 16) * (8 + 3 * (wide ? 8 : 4)) : 0;
     const int64_t worth = std::max<int64_t>(1, rows * call->keys >> 15);
-    bool failed = false;
     const auto run = wide && level > 1 ? DOUBLES : chosen->entmax;
-    shared(rows, int(std::min<int64_t>(threads, worth)), [&](int64_t first, int64_t last) {
-        const std::unique_ptr<char[]> scratch(size ? new (std::nothrow) char[size] : nullptr);
-        if (size && !scratch)
-            __atomic_store_n(&failed, true, __ATOMIC_RELAXED);
-        else
-            run(*call, wide, backward, first, last, scratch.get());
+    return with_room<char>(rows, int(std::min<int64_t>(threads, worth)), size, [&](int64_t first, int64_t last, char* room) {
+        run(*call, wide, backward, first, last, room);
     });
-    return failed;
 }
 
 // The number in ensue/kernels/loading.py: goes up with every change of what the functions take.
@@ -215,55 +222,37 @@ EXPORT void ensue_log_shares(const float* x, int64_t rows, int64_t in, const flo
 // 0: done; 1: no memory. A thread takes one direction of a tile at a time.
 EXPORT int ensue_lstm(const LstmCall* call, int threads) {
     const int64_t tiles = (call->rows + LSTM_TILE - 1) / LSTM_TILE, size = LSTM_TILE * 6 * call->hidden;
-    bool failed = false;
     std::atomic<int64_t> next{0};
-    const auto work = [&](int64_t, int64_t) {
-        const std::unique_ptr<float[]> room(new (std::nothrow) float[size]);
-        if (!room) {
-            __atomic_store_n(&failed, true, __ATOMIC_RELAXED);
-            return;
-        }
+    const auto work = [&](int64_t, int64_t, float* room) {
         for (int64_t job; (job = next++) < 2 * tiles;) {
             const int64_t first = job / 2 * LSTM_TILE;
-            chosen->lstm(*call, job % 2, first, std::min(call->rows, first + LSTM_TILE), room.get());
+            chosen->lstm(*call, job % 2, first, std::min(call->rows, first + LSTM_TILE), room);
         }
     };
-    shared(16 * std::min<int64_t>(threads, 2 * tiles), threads, work);  // one piece a thread, which takes jobs in turns
-    return failed;
+    const int64_t pieces = 16 * std::min<int64_t>(threads, 2 * tiles);  // one a thread, which takes jobs in turns
+    return with_room<float>(pieces, threads, size, work);
 }
 
 // 0: done; 1: no memory; 2: a number that is too large, or none.
 EXPORT int ensue_pair_scores(const PairCall* call, int threads) {
     const int64_t wide = (call->dim + 31) / 32 * 32;  // whole pairs of the widest vectors
-    int failed = 0;
-    shared(call->rows, threads, [&](int64_t first, int64_t last) {
-        const std::unique_ptr<float[]> room(new (std::nothrow) float[(2 * call->length + 1) * wide]);
-        if (!room) {
-            __atomic_store_n(&failed, 1, __ATOMIC_RELAXED);
-            return;
-        }
-        float* weights = room.get() + 2 * call->length * wide;
+    int wrong = 0;
+    const auto work = [&](int64_t first, int64_t last, float* room) {
+        float* weights = room + 2 * call->length * wide;
         for (int64_t at = 0; at < wide; at++) weights[at] = at < call->dim ? -call->vector[at] : 0;
         bool fits = true;
-        for (int64_t text = first; text < last && fits; text++) fits = chosen->pair_scores(*call, text, wide, room.get());
-        if (!fits) __atomic_store_n(&failed, 2, __ATOMIC_RELAXED);
-    });
-    return failed;
+        for (int64_t text = first; text < last && fits; text++) fits = chosen->pair_scores(*call, text, wide, room);
+        if (!fits) __atomic_store_n(&wrong, 2, __ATOMIC_RELAXED);
+    };
+    return with_room<float>(call->rows, threads, (2 * call->length + 1) * wide, work) ? 1 : wrong;
 }
 
 // 0: done; 1: no memory.
 EXPORT int ensue_word_graphs(const GraphCall* call, int threads) {
     const int64_t size = (2 * call->length + 1) * (call->length + 16);
-    bool failed = false;
-    shared(call->rows, threads, [&](int64_t first, int64_t last) {
-        const std::unique_ptr<float[]> room(new (std::nothrow) float[size]);
-        if (!room) {
-            __atomic_store_n(&failed, true, __ATOMIC_RELAXED);
-            return;
-        }
-        for (int64_t text = first; text < last; text++) chosen->word_graph(*call, text, room.get());
+    return with_room<float>(call->rows, threads, size, [&](int64_t first, int64_t last, float* room) {
+        for (int64_t text = first; text < last; text++) chosen->word_graph(*call, text, room);
     });
-    return failed;
 }
 
 // 0: done; 1: no memory.
@@ -310,15 +299,9 @@ EXPORT void ensue_window(const WindowCall* call, int kind, int threads) {
 EXPORT int ensue_band(const BandCall* call, int backward, int threads) {
     const int64_t worth = 1 + (call->rows * call->time * call->span * call->dim >> 20);
     const int64_t size = call->dim * (call->time + 32) + (backward ? call->time * call->span : 0);
-    bool failed = false;
-    shared(16 * call->rows, int(std::min<int64_t>(threads, worth)), [&](int64_t first, int64_t last) {
-        const std::unique_ptr<float[]> room(new (std::nothrow) float[size]);
-        if (!room) {
-            __atomic_store_n(&failed, true, __ATOMIC_RELAXED);
-            return;
-        }
-        for (int64_t row = first / 16; row < last / 16; row++)
-            (backward ? chosen->band_backward : chosen->band_forward)(*call, row, room.get());
-    });
-    return failed;
+    const auto run = backward ? chosen->band_backward : chosen->band_forward;
+    const auto work = [&](int64_t first, int64_t last, float* room) {
+        for (int64_t row = first / 16; row < last / 16; row++) run(*call, row, room);
+    };
+    return with_room<float>(16 * call->rows, int(std::min<int64_t>(threads, worth)), size, work);
 }

@@ -60,6 +60,25 @@ def test_the_rival_that_ranks_the_held_out_part_best_stays(world: World, monkeyp
     assert best.summary()["model"] == best.model_name
 
 
+def test_of_many_held_out_histories_those_that_come_first_are_looked_at(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(0)
+    begins = np.repeat(random.permutation(len(world.train)) * 3600.0 + 1.6e9, world.train.lengths)
+    data = replace(world.train, times=begins + world.train.times % 60)
+    learned, held, whole, rule = train._split(data, None, refit=True)
+    assert whole is data and rule == f"the last {len(held)} of {len(data)} by start time"
+    monkeypatch.setattr(train, "EVALUATION_SAMPLE", len(held.ids) // 3)
+    again, first, _, rule = train._split(data, None, refit=True)
+    assert rule.endswith(f"by start time, of which the first {len(first)} are looked at")
+    assert np.array_equal(again.ids, learned.ids) and 0 < len(first) < len(held)
+    starts, chosen = train._starts(held), train._starts(first)
+    assert set(chosen) == set(np.sort(starts)[: len(first)]) and np.array_equal(chosen, starts[np.isin(starts, chosen)])
+    assert len(first.ids) - first.lengths[chosen.argmax()] < len(held.ids) // 3 <= len(first.ids)
+    timeless, held, *_ = train._split(replace(data, times=np.empty(0)), None, refit=True)
+    assert len(timeless) + len(held) == len(data)  # without a clock nobody knows what comes first
+
+
 def test_the_cascade_blend_is_for_cascades(world: World) -> None:
     timeless = replace(world.train, times=np.empty(0))
     best, reports = fitted("best", timeless)

@@ -119,6 +119,9 @@ def _split(data: Histories, valid: Histories | None, *, refit: bool) -> _Split:
     if valid is None:
         by_time = dated(data)
         part, held_out, rule = hold_out(data, by_time=by_time)
+        if by_time and len(held_out.ids) > EVALUATION_SAMPLE:
+            held_out = _soonest(held_out)
+            rule += f", of which the first {len(held_out)} are looked at"
         return _Split(part, held_out, data if refit else None, rule)
     if not refit:
         return _Split(data, valid, None, "")
@@ -131,6 +134,16 @@ def _split(data: Histories, valid: Histories | None, *, refit: bool) -> _Split:
     vocabulary.add(valid.vocabulary.values)
     whole = joined(data.encode(vocabulary), valid.encode(vocabulary))
     return _Split(data, valid, whole, f"{given}, {order}, and learned in the end (--no-refit: not)")
+
+
+def _soonest(held_out: Histories) -> Histories:
+    """The histories that begin first, of about as many events as a check ranks, in their order.
+
+    A predictor is asked for what comes next: of news, what ranks best within hours is not what does so a day later.
+    """
+    begun = np.argsort(held_out.times[held_out.offsets[:-1].clip(max=len(held_out.ids) - 1)], kind="stable")
+    enough = int(np.searchsorted(np.cumsum(held_out.lengths[begun]), EVALUATION_SAMPLE)) + 1
+    return held_out.select(np.sort(begun[:enough]))
 
 
 def _starts(data: Histories) -> Floats:

@@ -22,7 +22,10 @@ from tests.studies.watcher import Watcher
 
 SIZES = Sizes(sessions=(40, None), labels=(20, None), queries=(10,), posts=(4, None), tested=30)
 TINY = anywhere.Plan(
-    sizes=SIZES, rivals={**dict.fromkeys(anywhere.RIVALS, ()), "next": ("bpr-mf",)}, rivals_up_to=40, seeds_up_to=40
+    sizes=SIZES,
+    rivals={**dict.fromkeys(anywhere.RIVALS, ()), "next": ("bpr-mf",)},
+    rivals_up_to=40,
+    seeds_up_to=dict.fromkeys(anywhere.RIVALS, 40),
 )
 
 
@@ -169,7 +172,7 @@ def test_the_page_says_how_often_it_leads_and_what_is_not_there(finished: tuple[
     outcomes = [row["outcome"] for row in study.tables["verdicts"]]
     counts = " | ".join(str(outcomes.count(outcome)) for outcome in ("leads", "draws", "loses"))
     assert f"| next | 2 | {counts} |" in study.page
-    assert "over seeds where there are several (2 here, one where 90 or more are learned)" in study.page
+    assert f"over seeds where there are several (2 here, one of {YOOCHOOSE}, all 90 sessions)" in study.page
     assert "Not at hand: cascades, text, queries, links." in study.page and "Quick run" not in study.page
     assert [figure.layout.title.text for figure in study.drawn] == ["next: ahead of the best floor"]
     study.write(tmp_path / "anywhere.json")

@@ -32,6 +32,8 @@ from ensue.studies.runner import Request, Trainings, require_rows
 
 MEASURES, RIVALS = (Paper("anywhere").lists(name) for name in ("measures", "rivals"))
 """By task: what is shown, of which the first decides; and the models that are trained beside ``best``."""
+SEEDS_UP_TO = Paper("anywhere").row("seeds_up_to")
+"""By task: what a cut that is learned with several seeds has at most; above it one training takes an hour."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +45,8 @@ class Plan:
     """By task."""
     rivals_up_to: int = 2_000
     """What a cut that rivals learn has at most."""
-    seeds_up_to: int = 20_000
-    """What a cut that is learned with several seeds has at most: above it one training takes an hour."""
+    seeds_up_to: Mapping[str, float] = field(default_factory=lambda: SEEDS_UP_TO)
+    """By task."""
 
 
 FULL = Plan()
@@ -75,7 +77,7 @@ def run(data: Path, request: Request) -> Study:
     for cut in cuts:
         names = plan.rivals[cut.task] if cut.learned <= plan.rivals_up_to else ()
         rivals = [name for name in names if not request.models or name in request.models]
-        found = _cell(trainings, cut, rivals, request.seeds if cut.learned <= plan.seeds_up_to else 1)
+        found = _cell(trainings, cut, rivals, request.seeds if cut.learned <= plan.seeds_up_to[cut.task] else 1)
         tables["verdicts"].append(found["verdict"])
         tables["rows"] += found["rows"]
     largest = {cut.data: cut for cut in cuts if isinstance(cut.train, Histories)}  # the last of a set learns most

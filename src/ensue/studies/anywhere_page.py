@@ -61,10 +61,10 @@ def _summary(verdicts: Rows) -> list[str]:
 
 
 def _seeds(verdicts: Rows) -> str:
-    """Up to which size there are how many."""
+    """How many there are, and of which cuts fewer."""
     most = max(row["seeds"] for row in verdicts)
-    single = [row["learned"] for row in verdicts if row["seeds"] < most]
-    return f"{most} here" + (f", one where {min(single):,} or more are learned" if single else "")
+    single = [f"{row['data']}, {row['part']}" for row in verdicts if row["seeds"] < most]
+    return f"{most} here" + (f", one of {'; '.join(single)}" if single else "")
 
 
 def _times(row: Row) -> float:
@@ -86,8 +86,8 @@ def _verdicts(rows: Rows) -> list[str]:
             floor,
             ahead,
             f"**{row['outcome']}**" if row["outcome"] != "draws" else "draws",
-            f"{row['seconds']:.1f}",
-            f"{row['seconds_of_the_floor']:.1f}",
+            f"{row['seconds']:.2f}",
+            f"{row['seconds_of_the_floor']:.2f}",
         )
         lines.append(f"| {' | '.join(cells)} |")
     return lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def main() -> None:
 
 
 def table() -> str:
-    """The best row of each question that is no counting, and the best counting row on the same data."""
+    """The best row of each question that is no counting, and the best counting row on the same data; then all cuts."""
     lines = ["| task | question | data and figure (x 100) | best model | counting beside |", "|---" * 5 + "|"]
     cascades = [row for row in _rows("hidan", "prediction") if row["protocol"] == "full"]
     lines.append(_line("next", "who passes it on?", "Memes, MRR", *_best(cascades, "memes", "mrr", NEXT_COUNTING)))
@@ -62,6 +63,12 @@ def table() -> str:
     lines.append(
         _line("link", "which posts are about it?", "PolitiFact, MRR", *_best(links, "politifact", "mrr", LINK_COUNTING))
     )
+    verdicts = load("studies/results/anywhere.json")["tables"]["verdicts"]
+    outcomes = Counter(row["outcome"] for row in verdicts)
+    sets = len({(row["task"], row["data"]) for row in verdicts})
+    beside = f"draws {outcomes['draws']}, loses {outcomes['loses']}"
+    cuts = f"{len(verdicts)} cuts of {sets} sets, surely ahead"
+    lines.append(_line("all", "is `best` best anywhere?", cuts, f"best leads {outcomes['leads']}", beside))
     return "\n".join(lines)
 
 

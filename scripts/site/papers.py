@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+from ensue.studies.anywhere_page import OUTCOMES
 from ensue.studies.papers import Paper
 from ensue.tasks.link.catalogue import COUNTING as LINK_COUNTING
 from ensue.tasks.next.catalogue import COUNTING as NEXT_COUNTING
@@ -106,12 +108,29 @@ def sansr() -> str:
     return "\n".join(lines)
 
 
+def anywhere() -> str:
+    """How often `best` is surely ahead of the floor that scores best, by task; of what it costs, the most."""
+    verdicts = _required("anywhere")["tables"]["verdicts"]
+    lines = _head(
+        "task", "cuts", *(f"`best` {outcome}" for outcome in OUTCOMES), "ahead by, median", "longest learning"
+    )
+    for task in (*dict.fromkeys(row["task"] for row in verdicts), None):
+        own = verdicts if task is None else [row for row in verdicts if row["task"] == task]
+        counts = [str(sum(row["outcome"] == outcome for row in own)) for outcome in OUTCOMES]
+        ahead = median(row["difference"] / row["of_the_floor"] for row in own if row["of_the_floor"])
+        longest = max(own, key=lambda row: row["seconds"])
+        took = f"{longest['seconds'] / 60:.0f} min ({longest['data']}, {longest['part']})"
+        lines.append(_line(task or "all", str(len(own)), [*counts, f"{100 * ahead:+.1f} %", took]))
+    return "\n".join(lines)
+
+
 LEADS: dict[str, Callable[[], str]] = {
     "hidan": hidan,
     "sansr": sansr,
     "mtn": mtn,
     "centrality": centrality,
     "ast": ast,
+    "anywhere": anywhere,
 }
 
 

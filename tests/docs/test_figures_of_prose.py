@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from statistics import median
 from typing import Any
 
 import pytest
 
+from ensue.registry import models
+from ensue.studies.anywhere_cuts import Sizes
+from ensue.tasks import TASKS
+from ensue.tasks.next.train import EVALUATION_SAMPLE
 from scripts.site.blocks import ROOT, pages
 from scripts.site.tables import load
 
@@ -120,6 +125,28 @@ def _ast() -> Iterator[str]:
     assert min(row["right"] for row in reviews if row["rule"] == "earlier stories") >= 0.95  # as it promises
 
 
+def _anywhere() -> Iterator[str]:
+    cuts = (Sizes().sessions, Sizes().labels, Sizes().queries, Sizes().posts)
+    assert cuts == ((500, 2_000, 10_000, None), (100, 1_000, None), (200, 2_000, None), (50, 200, None))
+    yield "500, 2,000 and 10,000 sessions or cascades, the newest ones, and all; 100 and 1,000 labels, and all"
+    yield "200 and 2,000 query sessions; 50 and 200 labelled posts"
+    verdicts = load("studies/results/anywhere.json")["tables"]["verdicts"]
+    assert not [row for row in verdicts if row["outcome"] == "loses"]
+    yield "`best` is surely below its best floor nowhere."
+    small = re.compile(r"500 \w+|100 labels, .*|200 \w+ ?\w*")
+    drawn = [row for row in verdicts if row["outcome"] == "draws"]
+    counts = {model.name for task in TASKS for model in models(task) if model.counting}
+    few = [row for row in drawn if small.search(row["part"]) or row["data"] == "sqa"]
+    assert 2 * len(few) > len(drawn) and sum(row["chosen"] in counts for row in drawn) > 0.4 * len(drawn)
+    news = _one(verdicts, data="globo", part="newest 200,000 histories")
+    assert news["outcome"] == "draws" and EVALUATION_SAMPLE == 30_000
+    yield "Its first 30,000 events are looked at now, and the cut is a draw."
+    yield "mostly little can be learned: 500 sessions, 100 labels, questions that never repeat"
+    counted = [row for row in verdicts if row["task"] == "next" and row["learned"] <= 500]
+    assert median(row["seconds_of_the_floor"] for row in counted) < 0.15 < 1 < min(row["seconds"] for row in counted)
+    yield "A small log is counted in a tenth of a second, and `best` takes seconds"
+
+
 def _sansr() -> Iterator[str]:
     tables = load("studies/results/sansr.json")["tables"]
     full = [row for row in tables["overall"] if row["protocol"] == "full"]
@@ -180,6 +207,7 @@ PROSE = {
     "docs/operate/service.md": _service,
     "docs/results/mtn.md": _mtn,
     "docs/results/ast.md": _ast,
+    "docs/results/anywhere.md": _anywhere,
     "docs/results/sansr.md": _sansr,
     "docs/results/centrality.md": _centrality,
     "docs/results/newcomers.md": _newcomers,

@@ -29,9 +29,10 @@ def write(tables: Mapping[str, Rows], absent: Sequence[str], *, quick: bool) -> 
     if absent:
         lines += [f"Not at hand: {', '.join(absent)}.", ""]
     lines += ["## In short", "", *_summary(verdicts), ""]
-    for task in distinct(verdicts, "task"):
+    for number, task in enumerate(distinct(verdicts, "task"), 1):
         own = [row for row in verdicts if row["task"] == task]
-        lines += [f"## {task}: `best` beside its best floor, {own[0]['measure']} x 100", "", *_verdicts(own), ""]
+        title = f"Table {number}: {task}, `best` beside its best floor, {own[0]['measure']} x 100"
+        lines += [f"## {title}", "", *_verdicts(own), ""]
     for task in distinct(tables["rows"], "task"):
         lines += [f"## {task}: every row", "", *_rows([row for row in tables["rows"] if row["task"] == task]), ""]
     lines += ["## What a leak is worth", "", *_leaks(tables["leaks"]), ""] if tables["leaks"] else []

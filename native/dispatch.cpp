@@ -152,7 +152,7 @@ EXPORT int ensue_entmax(const EntmaxCall* call, int wide, int backward, int thre
 }
 
 // The number in ensue/kernels/loading.py: goes up with every change of what the functions take.
-EXPORT int ensue_interface() { return 7; }
+EXPORT int ensue_interface() { return 8; }
 
 // (rows, width) log(factor x totals + what is added), `cells` counted through all rows.
 EXPORT void ensue_log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells,
@@ -169,8 +169,11 @@ EXPORT void ensue_log_totals(const float* numbers, int64_t rows, int64_t width, 
 
 // (rows, width) scores with their biases, in one piece, become e = exp(score - the highest of the row), that of the wanted
 // one less the sum of all: `sums` times the gradient of the -log of its share, which is in `losses`.
-EXPORT void ensue_softmax_errors(float* scores, int64_t rows, int64_t width, const float* bias, const int64_t* wanted,
-                                 float* sums, float* losses, int threads) {
+// 0: done; 2: a place that there is not.
+EXPORT int ensue_softmax_errors(float* scores, int64_t rows, int64_t width, const float* bias, const int64_t* wanted,
+                                float* sums, float* losses, int threads) {
+    for (int64_t row = 0; row < rows; row++)
+        if (uint64_t(wanted[row]) >= uint64_t(width)) return 2;
     shared(rows, int(std::min<int64_t>(threads, 1 + (rows * width >> 16))), [&](int64_t first, int64_t last) {
         for (int64_t row = first; row < last; row++) {
             float* own = scores + row * width;
@@ -180,6 +183,7 @@ EXPORT void ensue_softmax_errors(float* scores, int64_t rows, int64_t width, con
             own[wanted[row]] -= sums[row];
         }
     });
+    return 0;
 }
 
 // Units whose levels are at least `least` times `scale`, the others times 0.

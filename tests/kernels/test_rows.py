@@ -70,6 +70,13 @@ def test_a_loss_of_numbers_that_are_none_is_none(level: str) -> None:
             assert found is not None and found[1][0].isnan() and found[1][1].isfinite()
 
 
+def test_a_target_that_there_is_not_is_refused(level: str) -> None:
+    with using(level):
+        for wanted in (-1, 5):
+            with pytest.raises(IndexError):
+                fused_rows.softmax_errors(random(2, 5), torch.zeros(5), torch.tensor([0, wanted]))
+
+
 def test_units_are_dropped_as_by_torch(level: str) -> None:
     for shape in ((0,), (1,), (3, 7), (400, 1000)):
         units, layer = torch.randn(shape, generator=torch.Generator().manual_seed(3)), Dropout(0.3)

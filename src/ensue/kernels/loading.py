@@ -10,7 +10,7 @@ from pathlib import Path
 from ensue.errors import SettingError
 
 FILE = Path(__file__).with_name("libkernels.so.1")
-INTERFACE = 7
+INTERFACE = 8
 """Goes up with every change of what the functions take: a library of another is left alone."""
 VARIABLE = "ENSUE_KERNELS"
 LEVELS = ("plain", "avx2", "avx512")
@@ -230,7 +230,7 @@ def _opened() -> ctypes.CDLL | None:
     found.ensue_log_totals.restype = found.ensue_topk.restype = None
     found.ensue_log_totals.argtypes = [c_void_p, c_int64, c_int64, c_int64, c_void_p, c_int]
     found.ensue_topk.argtypes = [c_void_p, c_int64, c_int64, c_int64, c_int64, c_void_p, c_void_p, c_int]
-    found.ensue_softmax_errors.restype = found.ensue_dropped.restype = None
+    found.ensue_dropped.restype = None
     found.ensue_softmax_errors.argtypes = [c_void_p, c_int64, c_int64, *[c_void_p] * 4, c_int]
     found.ensue_dropped.argtypes = [c_void_p, c_void_p, c_int64, c_int, c_float, c_void_p, c_int]
     found.ensue_band.argtypes = [POINTER(BandCall), c_int, c_int]

@@ -113,7 +113,7 @@ def _run(
     )  # fmt: skip
     names: tuple[str, ...] = ("values", "queries", "keys")
     if ages is not None:
-        times, names = ages.times.contiguous(), ("values", "scores")
+        times, names = ages.times.double().contiguous(), ("values", "scores")
         call.ages, call.width, call.times = given[1].shape[2], ages.width, times.data_ptr()
     for name, part in zip(names, given, strict=True):
         setattr(call, name, part.data_ptr())

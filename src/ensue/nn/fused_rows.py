@@ -41,15 +41,18 @@ def softmax_errors(scores: Tensor, bias: Tensor, wanted: Tensor) -> tuple[Tensor
 
     Returns:
         (rows,) sums, and (rows,) losses in nats.
+
+    Raises:
+        IndexError: there is no such place.
     """
-    functions = library()
+    functions, wanted = library(), wanted.contiguous()
     fitting = _fits(scores) and scores.is_contiguous() and bias.dtype == scores.dtype and bias.is_contiguous()
     if functions is None or not fitting:
         return None
-    wanted = wanted.contiguous()
     sums, losses = scores.new_empty(2, len(scores))
     places = (bias.data_ptr(), wanted.data_ptr(), sums.data_ptr(), losses.data_ptr())
-    functions.ensue_softmax_errors(scores.data_ptr(), *scores.shape, *places, torch.get_num_threads())
+    if functions.ensue_softmax_errors(scores.data_ptr(), *scores.shape, *places, torch.get_num_threads()):
+        raise IndexError(f"of {scores.shape[1]} places one is wanted that there is not")
     return sums, losses
 
 

@@ -120,7 +120,9 @@ def _split(data: Histories, valid: Histories | None, *, refit: bool) -> _Split:
         by_time = dated(data)
         part, held_out, rule = hold_out(data, by_time=by_time)
         if by_time and len(held_out.ids) > EVALUATION_SAMPLE:
-            held_out = _soonest(held_out)
+            # A predictor is asked for what comes next: what ranks news best within hours does not a day later.
+            begun = held_out.times[held_out.offsets[:-1].clip(max=len(held_out.ids) - 1)]
+            held_out = _of_about(held_out, np.argsort(begun, kind="stable"), EVALUATION_SAMPLE)
             rule += f", of which the first {len(held_out)} are looked at"
         return _Split(part, held_out, data if refit else None, rule)
     if not refit:
@@ -134,16 +136,6 @@ def _split(data: Histories, valid: Histories | None, *, refit: bool) -> _Split:
     vocabulary.add(valid.vocabulary.values)
     whole = joined(data.encode(vocabulary), valid.encode(vocabulary))
     return _Split(data, valid, whole, f"{given}, {order}, and learned in the end (--no-refit: not)")
-
-
-def _soonest(held_out: Histories) -> Histories:
-    """The histories that begin first, of about as many events as a check ranks, in their order.
-
-    A predictor is asked for what comes next: of news, what ranks best within hours is not what does so a day later.
-    """
-    begun = np.argsort(held_out.times[held_out.offsets[:-1].clip(max=len(held_out.ids) - 1)], kind="stable")
-    enough = int(np.searchsorted(np.cumsum(held_out.lengths[begun]), EVALUATION_SAMPLE)) + 1
-    return held_out.select(np.sort(begun[:enough]))
 
 
 def _starts(data: Histories) -> Floats:
@@ -345,9 +337,13 @@ def _evaluation_sample(valid: Histories, num_ids: int = 1, events: int | None = 
     events = min(events or EVALUATION_SAMPLE, max(LEAST_CHECKED, CHECKED_SCORES // num_ids))
     if len(valid.ids) <= events:
         return valid
-    drawn = np.random.default_rng(0).permutation(len(valid))
-    enough = int(np.searchsorted(np.cumsum(valid.lengths[drawn]), events)) + 1
-    return valid.select(np.sort(drawn[:enough]))
+    return _of_about(valid, np.random.default_rng(0).permutation(len(valid)), events)
+
+
+def _of_about(data: Histories, order: Index, events: int) -> Histories:
+    """As many histories, taken in this order, as hold so many events; they stay as they stand."""
+    enough = int(np.searchsorted(np.cumsum(data.lengths[order]), events)) + 1
+    return data.select(np.sort(order[:enough]))
 
 
 def mean_reciprocal_rank(state: NextState, valid: Histories, counting: str | None = None) -> float:

@@ -183,8 +183,11 @@ class HiDAN(nn.Module):
 
     def by_age(self, fused: Tensor) -> Tensor:
         """Eqs. 7-8 of every event at every age: (batch, time, ages) of (batch, time, dim)."""
+        return self._important(fused) @ (torch.sigmoid(self.decay + self.decay_bias) * self.importance_score).T
+
+    def _important(self, fused: Tensor) -> Tensor:
         important: Tensor = self.dropout(functional.elu(self.importance(fused)))
-        return important @ (torch.sigmoid(self.decay + self.decay_bias) * self.importance_score).T
+        return important
 
     def influence(self, fused: Tensor, times: Tensor, mask: Tensor) -> Tensor:
         """Eqs. 7-8: row i holds step i's weights over events up to i, by importance and age.
@@ -202,8 +205,7 @@ class HiDAN(nn.Module):
         if not self.settings.cascade_attention:
             return masked_mean(visible, fused.dtype)
         if not self.settings.time_decay:
-            important = self.dropout(functional.elu(self.importance(fused)))
-            scores = (important @ self.importance_score)[:, None, :].expand(visible.shape)
+            scores = (self._important(fused) @ self.importance_score)[:, None, :].expand(visible.shape)
         else:
             scores = self.by_age(fused).transpose(1, 2).gather(1, self.ages(times))
         return masked_softmax(scores, visible)
@@ -252,10 +254,8 @@ class HiDAN(nn.Module):
 
     def _fits(self) -> bool:
         """Whether there are compiled functions for both attentions."""
-        settings = self.settings
-        return (
-            settings.user_attention and settings.cascade_attention and settings.time_decay and fits(self.dense.weight)
-        )
+        own = self.settings
+        return own.user_attention and own.cascade_attention and own.time_decay and fits(self.dense.weight)
 
     def _compiled(self, batch: Batch) -> Tensor:
         """What :meth:`cascades` gives first, without a weight for every pair."""

@@ -1,5 +1,7 @@
 """Short texts labelled a second, raw strings in: centrality attention in two sizes beside scikit-learn, accuracy too.
 
+Each size is read in float32 and in bfloat16.
+
 Every classifier learns the same training sentences and labels the same test sentences, all cores, in one run;
 scikit-learn's is ``TfidfVectorizer`` (words and pairs of words) with ``LogisticRegression``. The rates are medians over
 passes that alternate. What ``predict`` returns is timed twice: bare, and with its evidence (the words leaned on, and
@@ -12,6 +14,7 @@ and by the processor's clock.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import statistics
@@ -33,7 +36,12 @@ from ensue.records import Text
 from ensue.studies.provenance import provenance
 from ensue.tasks.classify.predictor import ClassifyPredictor
 
-SIZES: dict[str, dict[str, object]] = {"centrality": {}, "centrality, hidden=64": {"hidden": 64}}
+SIZES: dict[str, dict[str, object]] = {
+    "centrality": {},
+    "centrality, bfloat16": {"precision": "bfloat16"},
+    "centrality, hidden=64": {"hidden": 64},
+    "centrality, hidden=64, bfloat16": {"hidden": 64, "precision": "bfloat16"},
+}
 PASSES, ALONE = 5, 200
 
 
@@ -71,7 +79,7 @@ def main() -> None:
     label: dict[str, Callable[[Sequence[Text]], list[str]]] = {}
     for name, options in SIZES.items():
         predictor = learned(train, valid, args.vectors, options, args.epochs)
-        for evidence in (False, True):
+        for evidence in (False, True) if "precision" not in options else (False,):
             label[f"{name}{', with evidence' if evidence else ''}"] = (
                 lambda asked, predictor=predictor, evidence=evidence: [  # type: ignore[misc]
                     answer.choices[0].value for answer in predictor.predict(asked, 1, evidence=evidence)
@@ -82,6 +90,8 @@ def main() -> None:
     label["scikit-learn, TF-IDF + linear"] = lambda asked: pipeline.predict(
         [record.texts[0] for record in asked]
     ).tolist()
+    gc.collect()
+    gc.freeze()  # as the service does once its models are read
     seconds: dict[str, list[float]] = {name: [] for name in label}
     answered: dict[str, list[str]] = {}
     for _ in range(PASSES):

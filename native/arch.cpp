@@ -1,11 +1,12 @@
 // All that is compiled once for every instruction set: ENSUE_ARCH is its namespace, ENSUE_BYTES the width of a vector.
+#include "texts.h"
+#ifndef __AVX512BF16__  // of which nothing else makes use
 #include "band.h"
 #include "decoder.h"
 #include "encoder.h"
 #include "entmax.h"
 #include "rows.h"
 #include "sessions.h"
-#include "texts.h"
 #include "window.h"
 
 namespace ENSUE_ARCH {
@@ -20,3 +21,4 @@ void entmax(const EntmaxCall& call, bool wide, bool backward, int64_t first, int
 }
 
 }  // namespace ENSUE_ARCH
+#endif

@@ -33,6 +33,8 @@ ARCHS = {
     ],
 }  # fmt: skip
 """Flags of an instruction set; all but the first are of x86-64."""
+BFLOAT = "-mavx512bf16"
+"""The flag of what multiplies bfloat16 numbers, which compilers from before 2020 do not know."""
 
 
 class NotCompiled(Exception):  # noqa: N818
@@ -75,6 +77,9 @@ def _compiled(compiler: str, flags: list[str], place: Path, archs: list[str]) ->
     x86 = ["-DENSUE_X86"] if len(archs) > 1 else []
     parts = {f"{name}.o": [*ARCHS[name], f"-DENSUE_ARCH={name}", "arch.cpp"] for name in archs}
     parts |= {f"{path.stem}.o": [*x86, path.name] for path in sorted(HERE.glob("*.cpp")) if path.name != "arch.cpp"}
+    if x86 and _start([compiler, BFLOAT, "-E", "-x", "c++", os.devnull, "-o", os.devnull]).wait() == 0:
+        parts["bfloat.o"] = [*ARCHS["avx512"], BFLOAT, "-DENSUE_ARCH=bfloat", "arch.cpp"]
+        parts["dispatch.o"].append("-DENSUE_BFLOAT")
     running = {
         name: _start([compiler, *flags, *own, "-c", "-o", str(place / name)]) for name, own in sorted(parts.items())
     }

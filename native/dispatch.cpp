@@ -22,6 +22,7 @@
                  const float* bias, float* y);                                                            \
     void decoder_step(const StepCall& call, float* room);                                                 \
     void lstm(const LstmCall& call, int64_t side, int64_t first, int64_t last, float* room);              \
+    void rounded_product(const RoundedCall& call, int64_t first, int64_t last, int32_t* room);            \
     bool pair_scores(const PairCall& call, int64_t text, int64_t wide, float* room);                      \
     void word_graph(const GraphCall& call, int64_t text, float* room);                                    \
     void highest(const float* numbers, int64_t count, int64_t k, float* best, int64_t* places);           \
@@ -40,6 +41,9 @@ DECLARE(plain)
 DECLARE(avx2)
 DECLARE(avx512)
 #endif
+#ifdef ENSUE_BFLOAT
+DECLARE(bfloat)
+#endif
 
 namespace {
 
@@ -51,6 +55,7 @@ struct Functions {
     decltype(&plain::product) product;
     decltype(&plain::decoder_step) decoder_step;
     decltype(&plain::lstm) lstm;
+    decltype(&plain::rounded_product) rounded_product;
     decltype(&plain::pair_scores) pair_scores;
     decltype(&plain::word_graph) word_graph;
     decltype(&plain::encode) encode;
@@ -65,12 +70,21 @@ struct Functions {
 
 #define FUNCTIONS(arch)                                                                              \
     {arch::entmax,       arch::log_mixture, arch::log_total,   arch::highest, arch::product,   \
-     arch::decoder_step, arch::lstm,        arch::pair_scores, arch::word_graph, arch::encode,  \
+     arch::decoder_step, arch::lstm,        arch::rounded_product, arch::pair_scores, arch::word_graph, arch::encode,  \
      arch::session,      arch::all_scores,  arch::window,      arch::exponentials, arch::dropped,   \
      arch::band_forward, arch::band_backward}
 constexpr Functions PLAIN = FUNCTIONS(plain);
 #ifdef ENSUE_X86
 constexpr Functions AVX2 = FUNCTIONS(avx2), AVX512 = FUNCTIONS(avx512);
+#endif
+#ifdef ENSUE_BFLOAT
+constexpr Functions with_bfloat() {
+    Functions found = AVX512;
+    found.lstm = bfloat::lstm;
+    found.rounded_product = bfloat::rounded_product;
+    return found;
+}
+constexpr Functions BFLOAT = with_bfloat();
 #endif
 
 #ifdef ENSUE_X86
@@ -135,6 +149,9 @@ EXPORT int ensue_level(int limit) {
 #ifdef ENSUE_X86
     chosen = level == 2 ? &AVX512 : level == 1 ? &AVX2 : &PLAIN;
 #endif
+#ifdef ENSUE_BFLOAT
+    if (level == 2 && __builtin_cpu_supports("avx512bf16")) chosen = &BFLOAT;
+#endif
     return level;
 }
 
@@ -152,7 +169,7 @@ EXPORT int ensue_entmax(const EntmaxCall* call, int wide, int backward, int thre
 }
 
 // The number in ensue/kernels/loading.py: goes up with every change of what the functions take.
-EXPORT int ensue_interface() { return 8; }
+EXPORT int ensue_interface() { return 9; }
 
 // (rows, width) log(factor x totals + what is added), `cells` counted through all rows.
 EXPORT void ensue_log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells,
@@ -225,7 +242,7 @@ EXPORT void ensue_log_shares(const float* x, int64_t rows, int64_t in, const flo
 
 // 0: done; 1: no memory. A thread takes one direction of a tile at a time.
 EXPORT int ensue_lstm(const LstmCall* call, int threads) {
-    const int64_t tiles = (call->rows + LSTM_TILE - 1) / LSTM_TILE, size = LSTM_TILE * 6 * call->hidden;
+    const int64_t tiles = (call->rows + LSTM_TILE - 1) / LSTM_TILE, size = LSTM_TILE * (6 * call->hidden + pair_room(call->hidden));
     std::atomic<int64_t> next{0};
     const auto work = [&](int64_t, int64_t, float* room) {
         for (int64_t job; (job = next++) < 2 * tiles;) {
@@ -235,6 +252,14 @@ EXPORT int ensue_lstm(const LstmCall* call, int threads) {
     };
     const int64_t pieces = 16 * std::min<int64_t>(threads, 2 * tiles);  // one a thread, which takes jobs in turns
     return with_room<float>(pieces, threads, size, work);
+}
+
+// 0: done; 1: no memory.
+EXPORT int ensue_rounded_product(const RoundedCall* call, int threads) {
+    const int64_t size = PAIR_ROWS * pair_room((call->in + 1) / 2);
+    return with_room<int32_t>(call->rows, threads, size, [&](int64_t first, int64_t last, int32_t* room) {
+        chosen->rounded_product(*call, first, last, room);
+    });
 }
 
 // 0: done; 1: no memory; 2: a number that is too large, or none.

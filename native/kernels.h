@@ -79,7 +79,20 @@ struct LstmCall {
     const int64_t* index;    // (rows, length) which item stands where
     const int64_t* lengths;  // (rows)
     const float* recurrent;  // (2, hidden, 4 hidden)
+    const int32_t* pairs;    // the same, each side as in RoundedCall; null: sums of float32 numbers
     float* out;              // (rows, length, 2 hidden); padding is left as it is
+};
+
+constexpr int64_t PAIR_ROWS = 6;  // items whose sums are held at once
+constexpr int64_t pair_room(int64_t count) { return (count + 15) / 16 * 16; }  // whole vectors, however wide
+
+// y = bias + x w, for x and w rounded to bfloat16.
+struct RoundedCall {
+    int64_t rows, in, out;
+    const float* x;          // (rows, in)
+    const int32_t* pairs;    // (in / 2, pair_room(out)): w[i] in the lower 16 bits, w[i + in / 2] in the upper ones
+    const float* bias;       // (out)
+    float* y;                // (rows, out)
 };
 
 // Additive scores between the words of texts.

@@ -10,7 +10,7 @@ from pathlib import Path
 from ensue.errors import SettingError
 
 FILE = Path(__file__).with_name("libkernels.so.1")
-INTERFACE = 8
+INTERFACE = 9
 """Goes up with every change of what the functions take: a library of another is left alone."""
 VARIABLE = "ENSUE_KERNELS"
 LEVELS = ("plain", "avx2", "avx512")
@@ -96,7 +96,16 @@ class LstmCall(ctypes.Structure):
 
     _fields_ = (
         *((name, c_int64) for name in ("rows", "length", "hidden")),
-        *((name, c_void_p) for name in ("projected", "index", "lengths", "recurrent", "out")),
+        *((name, c_void_p) for name in ("projected", "index", "lengths", "recurrent", "pairs", "out")),
+    )
+
+
+class RoundedCall(ctypes.Structure):
+    """``RoundedCall`` of ``native/kernels.h``."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("rows", "num_in", "num_out")),
+        *((name, c_void_p) for name in ("given", "pairs", "bias", "out")),
     )
 
 
@@ -241,5 +250,6 @@ def _opened() -> ctypes.CDLL | None:
     found.ensue_window.argtypes, found.ensue_window.restype = [POINTER(WindowCall), c_int, c_int], None
     found.ensue_word_graphs.argtypes = [POINTER(GraphCall), c_int]
     found.ensue_lstm.argtypes = [POINTER(LstmCall), c_int]
+    found.ensue_rounded_product.argtypes = [POINTER(RoundedCall), c_int]
     found.ensue_pair_scores.argtypes = [POINTER(PairCall), c_int]
     return found

@@ -19,7 +19,9 @@ def _fits(*tensors: Tensor) -> bool:
     return all(part.dtype == torch.float32 and part.device.type == "cpu" for part in tensors)
 
 
-def lstm_states(projected: Tensor, index: Tensor, mask: Tensor, recurrent: Tensor) -> Tensor | None:
+def lstm_states(
+    projected: Tensor, index: Tensor, mask: Tensor, recurrent: Tensor, pairs: Tensor | None = None
+) -> Tensor | None:
     """States of both directions.
 
     Args:
@@ -28,6 +30,7 @@ def lstm_states(projected: Tensor, index: Tensor, mask: Tensor, recurrent: Tenso
         index: (rows, length) which item stands where.
         mask: (rows, length) bool, True up to the end of each row.
         recurrent: (2, hidden, 4 x hidden).
+        pairs: of each of its sides those of ``linear.Folded``: states and weights are then rounded to bfloat16.
 
     Returns:
         (rows, length, 2 x hidden); 0 at padding.
@@ -36,8 +39,8 @@ def lstm_states(projected: Tensor, index: Tensor, mask: Tensor, recurrent: Tenso
     if functions is None or not _fits(projected, recurrent) or index.numel() * hidden == 0:
         return None
     states = projected.new_zeros(*index.shape, 2 * hidden)
-    parts = projected.contiguous(), index.contiguous(), mask.sum(1), recurrent.contiguous(), states
-    call = LstmCall(*index.shape, hidden, *(part.data_ptr() for part in parts))
+    parts = projected.contiguous(), index.contiguous(), mask.sum(1), recurrent.contiguous(), pairs, states
+    call = LstmCall(*index.shape, hidden, *(None if part is None else part.data_ptr() for part in parts))
     if functions.ensue_lstm(ctypes.byref(call), torch.get_num_threads()):
         raise MemoryError("the states of texts")
     return states

@@ -38,6 +38,7 @@ from torch.nn import functional
 from ensue.errors import SettingError
 from ensue.nn.centrality import Method
 from ensue.nn.dropout import Dropout
+from ensue.nn.linear import Linear
 from ensue.nn.pooling import POOLINGS, Pooled, Pooling
 from ensue.nn.recurrent import BiLSTM
 from ensue.schedule import Schedule
@@ -82,6 +83,9 @@ class TextSettings(Settings):
     residual: bool = True
     """Whether the network is trained under a schedule that goes by the number of texts and, where there are vectors,
     added to the mean-vector row by what it is worth; without it, the paper's network and Table 2."""
+    precision: Annotated[str, one_of("float32", "bfloat16")] = "float32"
+    """Numbers that texts are read in, once learned: products of bfloat16 take half of the time where the processor has
+    them, and probabilities differ in the third digit; training is in float32."""
     method: Method = "solve"
     """How centrality is found: solve (exact), power (the paper) or series (Theorem 2)."""
     lower: bool = True
@@ -218,7 +222,10 @@ class TextClassifier(nn.Module):
             width = self.aligned.width
         else:
             width = cast(Level, self.sentences or self.words).pool.width * (4 if self.paired else 1)
-        self.hidden, self.output = nn.Linear(width, settings.head), nn.Linear(settings.head, shape.num_labels)
+        self.hidden, self.output = Linear(width, settings.head), Linear(settings.head, shape.num_labels)
+        for module in self.modules():
+            if isinstance(module, Linear | BiLSTM):
+                module.rounded = settings.precision == "bfloat16"
 
     @torch.no_grad()
     def scale(self, factor: float) -> None:

@@ -183,6 +183,22 @@ def linking() -> str:
     return "\n".join([*lines, "", source(found)])
 
 
+def linking_at_size() -> str:
+    """What ``ensue link`` takes of untrained posts and articles, and one answer."""
+    found = load("benchmarks/results/linking_at_size.json")
+    lines = ["| posts | articles | MB of posts | CPU s | GB |", "|---" * 5 + "|"]
+    for row in found["sizes"]:
+        cells = f"{row['posts']:,} | {row['articles']:,} | {row['file_mb']:.0f} | {row['cpu_seconds']:.0f}"
+        lines.append(f"| {cells} | {row['memory_mb'] / 1000:.2f} |")
+    bare, evident = found["answers"]
+    lines += [
+        "",
+        f"One post against {bare['articles']} articles on one core, half of them within, 95 % within: "
+        f"{bare['p50_ms']} and {bare['p95_ms']} ms; with evidence {evident['p50_ms']} and {evident['p95_ms']} ms.",
+    ]
+    return "\n".join([*lines, "", source(found)])
+
+
 def texts() -> str:
     """Texts labelled a second, and how many rightly."""
     found = load("benchmarks/results/texts.json")
@@ -260,6 +276,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "reviews": reviews,
     "links": links,
     "linking": linking,
+    "linking_at_size": linking_at_size,
     "texts": texts,
     "poolings": poolings,
     "stream": stream,

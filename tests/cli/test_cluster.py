@@ -20,7 +20,7 @@ from ensue.errors import SettingError
 SMALL = ("--model", "sansr", "--set", "dim=8", "--set", "epochs=2")
 LIMIT = 900
 """Seconds for a cluster to start, train and end; a quiet machine needs about 60."""
-TRAINING = ("ray::RayTrainWorker", "-c", "torchrun")
+TRAINING = ("ray::RayTrainWorker", "_setup_torch_process_group", "-c", "torchrun")
 """Processes whose port is torch's own, which listens everywhere while a group forms, as under ``torchrun``."""
 
 
@@ -105,11 +105,44 @@ def test_two_workers_learn_what_two_ranks_do_behind_closed_ports(log: Path, tmp_
             process.wait()
     assert process.returncode == 0, (tmp_path / "said").read_text()
     assert not open_to_all and any("raylet" in name for name in seen) and any("gcs_server" in name for name in seen)
-    two = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "ensue"]
-    subprocess.run([*two, *one[3:-3], str(tmp_path / "ranks")], env=environment, check=True, timeout=LIMIT)
-    for path in (tmp_path / "ranks").iterdir():
-        assert (tmp_path / "ray" / path.name).read_bytes() == path.read_bytes(), path.name
+    _require_like_ranks(tmp_path / "ray", log, environment)
     assert {path.name for path in tmp_path.iterdir()} == {"log.csv", "said", "ray", "ranks"}
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(find_spec("ray") is None, reason="the extra cluster is not there")
+def test_a_cluster_with_a_head_of_its_own_learns_the_same_and_refuses_another_token(
+    log: Path, tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "", "RAY_USAGE_STATS_ENABLED": "0"}
+    environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a" * 64, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    ray, port = [sys.executable, "-m", "ray.scripts.scripts"], free_port()
+    head = [*ray, "start", "--head", "--node-ip-address=127.0.0.1", f"--port={port}", "--num-cpus=2"]
+    fit = [sys.executable, "-m", "ensue", "fit", "next", str(log), *SMALL]
+    on = ["--on", f"ray://127.0.0.1:{port}?workers=2"]
+    subprocess.run([*head, "--include-dashboard=false"], env=environment, check=True, timeout=LIMIT)
+    try:
+        other = {**environment, "RAY_AUTH_TOKEN": "b" * 64}
+        refused = subprocess.run(
+            [*fit, "-o", str(tmp_path / "other"), *on], env=other, capture_output=True, text=True, timeout=LIMIT
+        )
+        assert refused.returncode == 2 and refused.stderr.rstrip().endswith("look at the address and the token")
+        assert not (tmp_path / "other").exists() and "b" * 64 not in refused.stderr
+        subprocess.run([*fit, "-o", str(tmp_path / "ray"), *on], env=environment, check=True, timeout=LIMIT)
+    finally:
+        subprocess.run([*ray, "stop"], env=environment, check=True, timeout=LIMIT)
+    _require_like_ranks(tmp_path / "ray", log, environment)
+
+
+def _require_like_ranks(folder: Path, log: Path, environment: dict[str, str]) -> None:
+    """Refuse a folder that is not, byte for byte, what two ranks of torchrun learn."""
+    two = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "ensue"]
+    ranks = folder.with_name("ranks")
+    subprocess.run(
+        [*two, "fit", "next", str(log), *SMALL, "-o", str(ranks)], env=environment, check=True, timeout=LIMIT
+    )
+    for path in ranks.iterdir():
+        assert (folder / path.name).read_bytes() == path.read_bytes(), path.name
 
 
 def _listening(marked: str) -> set[tuple[str, str]]:

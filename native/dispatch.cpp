@@ -32,6 +32,9 @@
     void window(const WindowCall& call, int64_t kind, int64_t first, int64_t last);                       \
     float exponentials(float* scores, const float* bias, int64_t count, float* log_sum);                  \
     void dropped(const float* in, const int16_t* levels, int64_t count, int16_t least, float scale, float* out); \
+    void dropped_elu(const float* in, const int16_t* levels, int64_t count, int16_t least, float scale, float* out); \
+    void dropped_elu_errors(const float* grad, const float* units, const int16_t* levels, int64_t count,       \
+                            int16_t least, float scale, float* out);                                      \
     void band_forward(const BandCall& call, int64_t row, float* room);                                    \
     void band_backward(const BandCall& call, int64_t row, float* room);                                   \
     }
@@ -63,7 +66,8 @@ struct Functions {
     decltype(&plain::all_scores) all_scores;
     decltype(&plain::window) window;
     decltype(&plain::exponentials) exponentials;
-    decltype(&plain::dropped) dropped;
+    decltype(&plain::dropped) dropped, dropped_elu;
+    decltype(&plain::dropped_elu_errors) dropped_elu_errors;
     decltype(&plain::band_forward) band_forward;
     decltype(&plain::band_backward) band_backward;
 };
@@ -72,7 +76,7 @@ struct Functions {
     {arch::entmax,       arch::log_mixture, arch::log_total,   arch::highest, arch::product,   \
      arch::decoder_step, arch::lstm,        arch::rounded_product, arch::pair_scores, arch::word_graph, arch::encode,  \
      arch::session,      arch::all_scores,  arch::window,      arch::exponentials, arch::dropped,   \
-     arch::band_forward, arch::band_backward}
+     arch::dropped_elu,  arch::dropped_elu_errors, arch::band_forward, arch::band_backward}
 constexpr Functions PLAIN = FUNCTIONS(plain);
 #ifdef ENSUE_X86
 constexpr Functions AVX2 = FUNCTIONS(avx2), AVX512 = FUNCTIONS(avx512);
@@ -203,12 +207,19 @@ EXPORT int ensue_softmax_errors(float* scores, int64_t rows, int64_t width, cons
     return 0;
 }
 
-// Units whose levels are at least `least` times `scale`, the others times 0.
-EXPORT void ensue_dropped(const float* in, const int16_t* levels, int64_t count, int least, float scale, float* out,
-                          int threads) {
+// Units, or their ELU, whose levels are at least `least` times `scale`, the others times 0.
+EXPORT void ensue_dropped(const float* in, const int16_t* levels, int64_t count, int elu, int least, float scale,
+                          float* out, int threads) {
+    const auto run = elu ? chosen->dropped_elu : chosen->dropped;
     shared(count, int(std::min<int64_t>(threads, 1 + (count >> 17))), [&](int64_t first, int64_t last) {
-        chosen->dropped(in + first, levels + first, last - first, int16_t(least), scale, out + first);
+        run(in + first, levels + first, last - first, int16_t(least), scale, out + first);
     });
+}
+
+// Gradients of what ELU was taken of, by those of the units that were made.
+EXPORT void ensue_dropped_elu_errors(const float* grad, const float* units, const int16_t* levels, int64_t count, int least,
+                                     float scale, float* out) {
+    chosen->dropped_elu_errors(grad, units, levels, count, int16_t(least), scale, out);
 }
 
 // (rows, k) the highest of (rows, width) numbers, falling, and their places; k is at most the width.

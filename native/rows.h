@@ -99,6 +99,34 @@ void dropped(const float* in, const int16_t* levels, int64_t count, int16_t leas
     for (int64_t at = 0; at < count; at++) out[at] = in[at] * (levels[at] >= least ? scale : 0.0f);
 }
 
+// The same of their ELU, e^x - 1 below 0.
+void dropped_elu(const float* in, const int16_t* levels, int64_t count, int16_t least, float scale, float* out) {
+    constexpr int L = lanes<float>();
+    const Vec<float> none = {}, lowest = all<float>(Traits<float>::lowest);
+    const auto grown = [&](const float* from, float* to) {
+        const Vec<float> unit = load<float>(from);
+        Vec<float> growth, above;
+        growth_of<float>(larger<float>(lowest, smaller<float>(none, unit)), growth, above);
+        store<float>(to, unit < none ? growth : unit);
+    };
+    int64_t at = 0;
+    for (; at + L <= count; at += L) grown(in + at, out + at);
+    float rest[L] = {};
+    std::memcpy(rest, in + at, (count - at) * sizeof(float));
+    grown(rest, rest);
+    std::memcpy(out + at, rest, (count - at) * sizeof(float));
+    dropped(out, levels, count, least, scale, out);
+}
+
+// The way back from its `units`: out = gradient x slope.
+void dropped_elu_errors(const float* grad, const float* units, const int16_t* levels, int64_t count, int16_t least,
+                        float scale, float* out) {
+    for (int64_t at = 0; at < count; at++) {
+        const float slope = units[at] < 0 ? scale + units[at] : scale;
+        out[at] = grad[at] * (levels[at] >= least ? slope : 0.0f);
+    }
+}
+
 // NaN above all, as torch has it.
 INLINE bool above(float a, float b) { return a > b || (a != a && b == b); }
 

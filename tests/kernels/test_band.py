@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ensue.nn.attention import band, masked_softmax
-from ensue.nn.fused_band import Ages, Band, attention_by_age, attention_by_product, fits
+from ensue.nn.fused_band import Ages, Band, attention, fits, gradients
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
 from tests.kernels.paths import HERE, needs_kernels, using
@@ -83,16 +83,18 @@ def test_sums_and_gradients_are_those_of_masks(level: str, reach: int, own: bool
     ages = Ages(torch.rand(4, 40, generator=random).double().cumsum(1), 0.7)
     seen = band(40, reach=reach, own=own) & mask[:, None, :] & mask[:, :, None]
     apart = ((ages.times[:, :, None] - ages.times[:, None, :]).clamp(min=0) / ages.width).ceil().clamp(max=8).long()
-    parts = [part.requires_grad_() for part in (queries, keys, values, scores)]
-    who = Band(lengths, reach, own)
-    with using(level):
-        assert fits(values)
-        ours = attention_by_product(who, queries, keys, values), attention_by_age(who, ages, scores, values)
-        grads = torch.autograd.grad(ours, parts, (given, given))
-    by_age = scores.transpose(1, 2).gather(1, apart)
-    theirs = tuple(masked_softmax(each, seen) @ values for each in (queries @ keys.transpose(1, 2), by_age))
-    for one, other in zip((*ours, *grads), (*theirs, *torch.autograd.grad(theirs, parts, (given, given))), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    who, inputs = Band(lengths, reach, own), ((values, queries, keys), (values, scores))
+    for clock, parts in zip((None, ages), inputs, strict=True):
+        flat = [part.flatten(0, 1) for part in parts]
+        with using(level):
+            assert fits(values)
+            sums, weights = attention(who, clock, *flat)
+            ours = [sums, *gradients(who, clock, weights, given.flatten(0, 1), *flat)]
+        asked = [part.clone().requires_grad_() for part in parts]
+        products = asked[1].transpose(1, 2).gather(1, apart) if clock else asked[1] @ asked[2].transpose(1, 2)
+        theirs = masked_softmax(products, seen) @ asked[0]
+        for one, other in zip(ours, (theirs, *torch.autograd.grad(theirs, asked, given)), strict=True):
+            torch.testing.assert_close(one.view(other.shape), other, rtol=1e-4, atol=1e-5)
 
 
 def test_neither_threads_nor_other_histories_nor_padding_change_a_bit(level: str) -> None:
@@ -103,9 +105,10 @@ def test_neither_threads_nor_other_histories_nor_padding_change_a_bit(level: str
         parts = [part[rows, :time].clone() for part in (queries, keys, values)]
         for part in parts:
             part[-1, 7:] = torch.nan
-            part.requires_grad_()
-        sums = attention_by_product(Band(lengths[rows], 50, own=True), *parts)
-        return [sums.detach(), *torch.autograd.grad(sums, parts, given[rows, :time])]
+        who, flat = Band(lengths[rows], 50, own=True), [part.flatten(0, 1) for part in parts]
+        sums, weights = attention(who, None, *flat)
+        grads = gradients(who, None, weights, given[rows, :time].flatten(0, 1), *flat)
+        return [part.view(-1, time, 20) for part in (sums, *grads)]
 
     with using(level):
         before, alone, threads = made(slice(None), 300), made(slice(40, 41), 9), torch.get_num_threads()
@@ -121,9 +124,7 @@ def test_neither_threads_nor_other_histories_nor_padding_change_a_bit(level: str
 
 def test_nothing_at_all(level: str) -> None:
     with using(level):
-        for shape in ((0, 3, 4), (2, 0, 4)):
-            part = torch.zeros(shape)
-            assert (
-                attention_by_product(Band(torch.zeros(shape[0]).long(), 3, own=True), part, part, part).shape == shape
-            )
+        for rows in (0, 2):
+            part = torch.zeros(0, 4)
+            assert attention(Band(torch.zeros(rows).long(), 3, own=True), None, part, part, part)[0].shape == (0, 4)
         assert not fits(torch.zeros(1).double())

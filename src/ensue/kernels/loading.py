@@ -241,7 +241,9 @@ def _opened() -> ctypes.CDLL | None:
     found.ensue_topk.argtypes = [c_void_p, c_int64, c_int64, c_int64, c_int64, c_void_p, c_void_p, c_int]
     found.ensue_dropped.restype = None
     found.ensue_softmax_errors.argtypes = [c_void_p, c_int64, c_int64, *[c_void_p] * 4, c_int]
-    found.ensue_dropped.argtypes = [c_void_p, c_void_p, c_int64, c_int, c_float, c_void_p, c_int]
+    found.ensue_dropped.argtypes = [c_void_p, c_void_p, c_int64, c_int, c_int, c_float, c_void_p, c_int]
+    found.ensue_dropped_elu_errors.restype = None
+    found.ensue_dropped_elu_errors.argtypes = [c_void_p, c_void_p, c_void_p, c_int64, c_int, c_float, c_void_p]
     found.ensue_band.argtypes = [POINTER(BandCall), c_int, c_int]
     found.ensue_postings.argtypes, found.ensue_postings.restype = [POINTER(PostingsCall)], None
     found.ensue_encode.argtypes = [POINTER(EncodeCall)]

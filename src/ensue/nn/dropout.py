@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,43 @@ from ensue.kernels import library
 from ensue.nn.autograd import Context, apply
 
 _LEVELS = 2**16
+
+
+class Drawn(NamedTuple):
+    """Which units are dropped.
+
+    Attributes:
+        levels: 16 random bits a unit, as whole numbers.
+        dropped: so many of 65,536 levels are dropped, the lowest.
+    """
+
+    levels: Tensor
+    dropped: int
+
+    @property
+    def rule(self) -> tuple[int, float]:
+        """The least level that is kept, and by what its unit is multiplied."""
+        return self.dropped - _LEVELS // 2, _LEVELS / (_LEVELS - self.dropped)
+
+    def kept(self, units: Tensor, *, elu: bool = False) -> Tensor:
+        """Units, or their ELU, scaled up or 0: compiled, without ELU the same bits as by torch."""
+        functions, (least, scale) = library(), self.rule
+        if functions is None or units.dtype != torch.float32:
+            units = functional.elu(units) if elu else units
+            return units * (self.levels >= least).to(units.dtype).mul_(scale)
+        units = units.contiguous()
+        out = torch.empty_like(units)
+        places = (units.data_ptr(), self.levels.data_ptr(), units.numel(), elu, least, scale, out.data_ptr())
+        functions.ensue_dropped(*places, torch.get_num_threads())
+        return out
+
+    def elu_errors(self, grad: Tensor, units: Tensor) -> Tensor:
+        """Gradient of what :meth:`kept` with ELU made units of, compiled; both in one piece."""
+        functions, out = library(), torch.empty_like(grad)
+        assert functions is not None
+        places = (grad.data_ptr(), units.data_ptr(), self.levels.data_ptr(), grad.numel())
+        functions.ensue_dropped_elu_errors(*places, *self.rule, out.data_ptr())
+        return out
 
 
 class Dropout(nn.Module):
@@ -36,35 +73,30 @@ class Dropout(nn.Module):
             return units
         if units.is_cuda:
             return functional.dropout(units, self.share)
-        bits = torch.empty(-(-units.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-        levels = bits.view(torch.int16)[: units.numel()].view(units.shape)
-        return apply(_Dropped, units, levels, self.dropped)
+        (drawn,) = self.draw(units.shape)
+        return apply(_Dropped, units, drawn)
+
+    def draw(self, *shapes: torch.Size) -> tuple[Drawn, ...]:
+        """What units of such shapes are dropped by on the CPU, one after the other; in evaluation nothing is."""
+        counts, dropped = [shape.numel() for shape in shapes], self.dropped if self.training else 0
+        words = [-(-count // 4) for count in counts]
+        bits = torch.empty(sum(words), dtype=torch.int64)
+        bits = bits.random_(-(2**63), None) if dropped else bits
+        parts = zip(bits.split_with_sizes(words), counts, shapes, strict=True)
+        return tuple(Drawn(part.view(torch.int16)[:count].view(shape), dropped) for part, count, shape in parts)
 
 
-class _Drawn(Context, Protocol):
-    dropped: int
+class _Dropping(Context, Protocol):
+    drawn: Drawn
 
 
 class _Dropped(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: _Drawn, units: Tensor, levels: Tensor, dropped: int) -> Tensor:
-        ctx.dropped = dropped
-        ctx.save_for_backward(levels)
-        return _scaled(units, levels, dropped)
+    def forward(ctx: _Dropping, units: Tensor, drawn: Drawn) -> Tensor:
+        ctx.drawn = drawn
+        return drawn.kept(units)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: _Drawn, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _scaled(grad, ctx.saved_tensors[0], ctx.dropped), None, None
-
-
-def _scaled(units: Tensor, levels: Tensor, dropped: int) -> Tensor:
-    """Units of the higher levels scaled up, the others 0: compiled, the same bits as by torch."""
-    functions, scale, least = library(), _LEVELS / (_LEVELS - dropped), dropped - _LEVELS // 2
-    if functions is None or units.dtype != torch.float32:
-        return units * (levels >= least).to(units.dtype).mul_(scale)
-    units = units.contiguous()
-    out = torch.empty_like(units)
-    places = (units.data_ptr(), levels.data_ptr(), units.numel(), least, scale, out.data_ptr())
-    functions.ensue_dropped(*places, torch.get_num_threads())
-    return out
+    def backward(ctx: _Dropping, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return ctx.drawn.kept(grad), None

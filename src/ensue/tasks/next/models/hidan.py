@@ -43,7 +43,8 @@ from torch.nn import functional
 from ensue.nn.attention import band, masked_mean, masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import clear_padding, with_rows_of
-from ensue.nn.fused_band import Ages, Band, attention_by_age, attention_by_product, fits
+from ensue.nn.fused_band import Ages, Band, fits
+from ensue.nn.fused_cascades import Reading, Weights, cascades
 from ensue.nn.item_head import ItemLayer
 from ensue.settings import Count, Positive, Share, Size
 from ensue.tasks.next.batch import EVERY, Batch, Output, Product
@@ -259,13 +260,17 @@ class HiDAN(nn.Module):
 
     def _compiled(self, batch: Batch) -> Tensor:
         """What :meth:`cascades` gives first, without a weight for every pair."""
-        users, lengths = self.embed(batch.ids), batch.mask.sum(1)
-        window = self.settings.window or batch.ids.shape[1] + 1
-        keys, queries = self.dropout(self.context(users)), self.dropout(self.target(users))
-        fused = self.fuse(users, attention_by_product(Band(lengths, window - 1, own=False), queries, keys, users))
-        ages = Ages(batch.times, self.interval)
-        sums = attention_by_age(Band(lengths, window, own=True), ages, self.by_age(fused), fused)
-        return sums[batch.target_mask]
+        own, lengths, (rows, time) = self.settings, batch.mask.sum(1), batch.ids.shape
+        window, asked = own.window or time + 1, batch.target_mask.flatten().nonzero()[:, 0]
+        shapes = (torch.Size((rows * time, width)) for width in (own.table_dim, *4 * (own.dim,)))
+        earlier, seen = Band(lengths, window - 1, own=False), Band(lengths, window, own=True)
+        how = Reading(earlier, seen, Ages(batch.times, self.interval), asked, self.dropout.draw(*shapes))
+        weights = Weights(
+            self.dense.weight, self.dense.bias, self.context.weight, self.context.bias,
+            self.target.weight, self.target.bias, self.gate_own.weight, self.gate_own.bias, self.gate_context.weight,
+            self.importance.weight, self.importance.bias, self.importance_score, self.decay, self.decay_bias,
+        )  # fmt: skip
+        return cascades(how, self.users(batch.ids.flatten()), weights)
 
     def scaled(self, cascades: Tensor) -> Tensor:
         """(targets, dim) the cascades' side of the product that scores."""

@@ -1,0 +1,119 @@
+"""HiDAN's cascades at the target steps, with their gradients, in one piece.
+
+:mod:`ensue.tasks.next.models.hidan` has the same equation by equation. A step of a small network is mostly what torch
+does around each of many small operations, on the way there and back; here are few.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ensue.nn.autograd import Context, apply
+from ensue.nn.dropout import Drawn
+from ensue.nn.fused_band import Ages, Band, attention, gradients
+
+
+class Reading(NamedTuple):
+    """How some cascades are read.
+
+    Attributes:
+        earlier: whom a user leans on.
+        seen: whom the answer heeds.
+        ages: when users came.
+        asked: (targets,) the target steps, counted through batch x time.
+        drawn: what is dropped of looked-up rows, users, keys, queries and importance, each (batch x time, its width).
+    """
+
+    earlier: Band
+    seen: Band
+    ages: Ages
+    asked: Tensor
+    drawn: tuple[Drawn, ...]
+
+
+class Weights(NamedTuple):
+    """HiDAN's parameters but its two tables, by the names of their layers."""
+
+    dense: Tensor
+    dense_bias: Tensor
+    context: Tensor
+    context_bias: Tensor
+    target: Tensor
+    target_bias: Tensor
+    gate_own: Tensor
+    gate_own_bias: Tensor
+    gate_context: Tensor
+    importance: Tensor
+    importance_bias: Tensor
+    importance_score: Tensor
+    decay: Tensor
+    decay_bias: Tensor
+
+
+def cascades(how: Reading, looked_up: Tensor, weights: Weights) -> Tensor:
+    """Eqs. 1-9: (targets, dim) of (batch x time, table dim) rows of the user table."""
+    return apply(_Cascades, how, looked_up, *weights)
+
+
+class _Read(Context, Protocol):
+    how: Reading
+
+
+class _Cascades(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: _Read, how: Reading, looked_up: Tensor, *parameters: Tensor) -> Tensor:
+        own, (of_rows, of_users, of_keys, of_queries, of_importance) = Weights(*parameters), how.drawn
+        rows = of_rows.kept(looked_up)
+        users = of_users.kept(torch.addmm(own.dense_bias, rows, own.dense.T), elu=True)
+        keys = of_keys.kept(torch.addmm(own.context_bias, users, own.context.T))
+        queries = of_queries.kept(torch.addmm(own.target_bias, users, own.target.T))
+        context, dependency = attention(how.earlier, None, users, queries, keys)
+        gate = torch.addmm(own.gate_own_bias, users, own.gate_own.T).addmm_(context, own.gate_context.T).sigmoid_()
+        fused = torch.lerp(context, users, gate)
+        important = of_importance.kept(torch.addmm(own.importance_bias, fused, own.importance.T), elu=True)
+        decay = torch.sigmoid(own.decay + own.decay_bias)
+        by_age = decay * own.importance_score
+        scores = important @ by_age.T
+        sums, influence = attention(how.seen, how.ages, fused, scores)
+        ctx.how = how
+        made = (rows, users, keys, queries, context, gate, fused, important, decay, by_age, scores)
+        ctx.save_for_backward(*parameters, *made, dependency, influence)
+        return sums.index_select(0, how.asked)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: _Read, grad: Tensor) -> tuple[Tensor | None, ...]:
+        how, count = ctx.how, len(Weights._fields)
+        own, made = Weights(*ctx.saved_tensors[:count]), ctx.saved_tensors[count:]
+        rows, users, keys, queries, context, gate, fused, important, decay, by_age, scores, dependency, influence = made
+        of_rows, of_users, of_keys, of_queries, of_importance = how.drawn
+
+        to_sums = torch.zeros_like(fused).index_copy_(0, how.asked, grad)
+        to_fused, to_scores = gradients(how.seen, how.ages, influence, to_sums, fused, scores)
+        to_by_age = to_scores.T @ important
+        to_decay = torch.ops.aten.sigmoid_backward(to_by_age * own.importance_score, decay)
+        to_importance = of_importance.elu_errors(to_scores @ by_age, important)
+        to_fused.addmm_(to_importance, own.importance)
+
+        to_users = to_fused * gate
+        to_gate = torch.ops.aten.sigmoid_backward((users - context).mul_(to_fused), gate)
+        to_context = to_fused.sub_(to_users).addmm_(to_gate, own.gate_context)
+        to_users.addmm_(to_gate, own.gate_own)
+        to_values, to_queries, to_keys = gradients(how.earlier, None, dependency, to_context, users, queries, keys)
+        to_keys, to_queries = of_keys.kept(to_keys), of_queries.kept(to_queries)
+        to_users.add_(to_values).addmm_(to_keys, own.context).addmm_(to_queries, own.target)
+        to_users = of_users.elu_errors(to_users, users)
+        to_rows = of_rows.kept(to_users @ own.dense)
+        return (
+            None, to_rows,
+            to_users.T @ rows, to_users.sum(0),
+            to_keys.T @ users, to_keys.sum(0),
+            to_queries.T @ users, to_queries.sum(0),
+            to_gate.T @ users, to_gate.sum(0), to_gate.T @ context,
+            to_importance.T @ fused, to_importance.sum(0),
+            (to_by_age * decay).sum(0), to_decay, to_decay.sum(0),
+        )  # fmt: skip

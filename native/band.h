@@ -36,21 +36,31 @@ INLINE void transposed(const float* rows, int64_t count, int64_t dim, int64_t wi
         for (int64_t at = 0; at < dim; at++) columns[at * wide + row] = rows[row * dim + at];
 }
 
-// Products of one row with `count` columns.
-INLINE void products(const float* row, int64_t dim, const float* columns, int64_t wide, int64_t count, float* out) {
+// Products of the rows of a tile from `step` on with the columns that they see, each at its column's place in a row of
+// `out`.
+INLINE void products(const BandCall& call, const float* rows, int64_t step, int64_t length, const float* columns,
+                     int64_t wide, float* out) {
     constexpr int L = lanes<float>();
-    for (int64_t at = 0; at < count; at += 2 * L) {
-        Vec<float> sums[4] = {};
-        for (int64_t one = 0; one < dim; one++) {
-            const float *from = columns + one * wide + at, factor = row[one];
-            Vec<float>* to = sums + 2 * (one % 2);
-            to[0] += factor * load<float>(from);
-            to[1] += factor * load<float>(from + L);
+    const float* row[BAND_TILE];
+    int64_t last = step;
+    for (int some = 0; some < BAND_TILE; some++) {
+        row[some] = rows + last * call.dim;
+        if (last < length - 1) last++;
+    }
+    const Seen from = Seen::by(call, step), to = Seen::by(call, last);
+    for (int64_t at = from.first / (2 * L) * 2 * L; at < to.first + to.count; at += 2 * L) {
+        Vec<float> sums[BAND_TILE][2] = {};
+        for (int64_t one = 0; one < call.dim; one++) {
+            const Vec<float> left = load<float>(columns + one * wide + at), right = load<float>(columns + one * wide + at + L);
+            for (int some = 0; some < BAND_TILE; some++) {
+                sums[some][0] += row[some][one] * left;
+                sums[some][1] += row[some][one] * right;
+            }
         }
-        float part[2 * L];
-        store<float>(part, sums[0] + sums[2]);
-        store<float>(part + L, sums[1] + sums[3]);
-        std::memcpy(out + at, part, (count - at < 2 * L ? count - at : 2 * L) * sizeof(float));
+        for (int some = 0; some < BAND_TILE; some++) {
+            store<float>(out + some * wide + at, sums[some][0]);
+            store<float>(out + some * wide + at + L, sums[some][1]);
+        }
     }
 }
 
@@ -81,42 +91,45 @@ INLINE void summed(const float* weights, int64_t step, const float* rows, int64_
     }
 }
 
-// Room: dim x (time + 2 x 16).
+// Room: (dim + BAND_TILE) x the time in whole pairs of the widest vectors.
 void band_forward(const BandCall& call, int64_t row, float* room) {
-    const int64_t dim = call.dim, begin = row * call.time, length = call.lengths[row], wide = call.time + 32;
+    const int64_t dim = call.dim, begin = row * call.time, length = call.lengths[row], wide = (call.time + 31) / 32 * 32;
+    float* found = room + dim * wide;
     const double* times = call.times + begin;
     if (!call.scores) transposed(call.keys + begin * dim, length, dim, wide, room);
     for (int64_t step = 0; step < length; step++) {
         const Seen seen = Seen::by(call, step);
         float *weights = call.weights + (begin + step + 1) * call.span - seen.count, *out = call.out + (begin + step) * dim;
+        if (!call.scores && step % BAND_TILE == 0)
+            products(call, call.queries + begin * dim, step, length, room, wide, found);
         if (!seen.count) continue;
         if (call.scores) {
             const float* scores = call.scores + (begin + seen.first) * call.ages;
             for (int64_t at = 0; at < seen.count; at++)
                 weights[at] = scores[at * call.ages + age_of(call, times[step], times[seen.first + at])];
         } else {
-            products(call.queries + (begin + step) * dim, dim, room + seen.first, wide, seen.count, weights);
+            std::memcpy(weights, found + step % BAND_TILE * wide + seen.first, seen.count * sizeof(float));
         }
         softmax(weights, seen.count);
         summed(weights, 1, call.values + (begin + seen.first) * dim, seen.count, dim, out);
     }
 }
 
-// Room: dim x (time + 2 x 16) + time x span.
+// The same room, and time x span.
 void band_backward(const BandCall& call, int64_t row, float* room) {
-    const int64_t dim = call.dim, begin = row * call.time, length = call.lengths[row], wide = call.time + 32;
+    const int64_t dim = call.dim, begin = row * call.time, length = call.lengths[row], wide = (call.time + 31) / 32 * 32;
     const double* times = call.times + begin;
     const float *given = call.out + begin * dim, *every = call.weights + begin * call.span;
-    float* errors = room + dim * wide;
+    float *found = room + dim * wide, *errors = found + BAND_TILE * wide;
     transposed(call.values + begin * dim, length, dim, wide, room);
     for (int64_t step = 0; step < length; step++) {
         const Seen seen = Seen::by(call, step);
         const int64_t place = (step + 1) * call.span - seen.count;
-        const float* weights = every + place;
+        const float *weights = every + place, *slopes = found + step % BAND_TILE * wide + seen.first;
         float *own = errors + place, pulled = 0;
-        products(given + step * dim, dim, room + seen.first, wide, seen.count, own);
-        for (int64_t at = 0; at < seen.count; at++) pulled += weights[at] * own[at];
-        for (int64_t at = 0; at < seen.count; at++) own[at] = weights[at] * (own[at] - pulled);
+        if (step % BAND_TILE == 0) products(call, given, step, length, room, wide, found);
+        for (int64_t at = 0; at < seen.count; at++) pulled += weights[at] * slopes[at];
+        for (int64_t at = 0; at < seen.count; at++) own[at] = weights[at] * (slopes[at] - pulled);
         if (call.scores) {
             float* scores = call.to_scores + (begin + seen.first) * call.ages;
             for (int64_t at = 0; at < seen.count; at++)

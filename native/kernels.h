@@ -152,6 +152,8 @@ struct WindowCall {
     float* weights;             // (keys, rows, length, heads)
 };
 
+constexpr int64_t BAND_TILE = 4;  // steps that are multiplied together: so often a column that was read is used
+
 // Attention of each event of some histories over the `reach` before it, itself counted where it sees itself.
 struct BandCall {
     int64_t rows, time, dim, reach, own, span, ages;  // own: 0 or 1; span: places of `weights` a step

@@ -91,9 +91,9 @@ INLINE void summed(const float* weights, int64_t step, const float* rows, int64_
     }
 }
 
-// Room: (dim + BAND_TILE) x the time in whole pairs of the widest vectors.
+// Room: (dim + BAND_TILE) x two_vectors(time).
 void band_forward(const BandCall& call, int64_t row, float* room) {
-    const int64_t dim = call.dim, begin = row * call.time, length = call.lengths[row], wide = (call.time + 31) / 32 * 32;
+    const int64_t dim = call.dim, begin = row * call.time, length = call.lengths[row], wide = two_vectors(call.time);
     float* found = room + dim * wide;
     const double* times = call.times + begin;
     if (!call.scores) transposed(call.keys + begin * dim, length, dim, wide, room);
@@ -117,7 +117,7 @@ void band_forward(const BandCall& call, int64_t row, float* room) {
 
 // The same room, and time x span.
 void band_backward(const BandCall& call, int64_t row, float* room) {
-    const int64_t dim = call.dim, begin = row * call.time, length = call.lengths[row], wide = (call.time + 31) / 32 * 32;
+    const int64_t dim = call.dim, begin = row * call.time, length = call.lengths[row], wide = two_vectors(call.time);
     const double* times = call.times + begin;
     const float *given = call.out + begin * dim, *every = call.weights + begin * call.span;
     float *found = room + dim * wide, *errors = found + BAND_TILE * wide;

@@ -275,7 +275,7 @@ EXPORT int ensue_rounded_product(const RoundedCall* call, int threads) {
 
 // 0: done; 1: no memory; 2: a number that is too large, or none.
 EXPORT int ensue_pair_scores(const PairCall* call, int threads) {
-    const int64_t wide = (call->dim + 31) / 32 * 32;  // whole pairs of the widest vectors
+    const int64_t wide = two_vectors(call->dim);
     int wrong = 0;
     const auto work = [&](int64_t first, int64_t last, float* room) {
         float* weights = room + 2 * call->length * wide;
@@ -338,8 +338,7 @@ EXPORT void ensue_window(const WindowCall* call, int kind, int threads) {
 // 0: done; 1: no memory. Histories go to the threads one at a time.
 EXPORT int ensue_band(const BandCall* call, int backward, int threads) {
     const int64_t worth = 1 + (call->rows * call->time * call->span * call->dim >> 20);
-    const int64_t wide = (call->time + 31) / 32 * 32;  // whole pairs of the widest vectors
-    const int64_t size = (call->dim + BAND_TILE) * wide + (backward ? call->time * call->span : 0);
+    const int64_t size = (call->dim + BAND_TILE) * two_vectors(call->time) + (backward ? call->time * call->span : 0);
     const auto run = backward ? chosen->band_backward : chosen->band_forward;
     const auto work = [&](int64_t first, int64_t last, float* room) {
         for (int64_t row = first / 16; row < last / 16; row++) run(*call, row, room);

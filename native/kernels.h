@@ -85,6 +85,7 @@ struct LstmCall {
 
 constexpr int64_t PAIR_ROWS = 6;  // items whose sums are held at once
 constexpr int64_t pair_room(int64_t count) { return (count + 15) / 16 * 16; }  // whole vectors, however wide
+constexpr int64_t two_vectors(int64_t count) { return (count + 31) / 32 * 32; }  // whole pairs of the widest vectors
 
 // y = bias + x w, for x and w rounded to bfloat16.
 struct RoundedCall {

@@ -85,7 +85,7 @@ class TextSettings(Settings):
     added to the mean-vector row by what it is worth; without it, the paper's network and Table 2."""
     precision: Annotated[str, one_of("float32", "bfloat16")] = "float32"
     """Numbers that texts are read in, once learned: products of bfloat16 take half of the time where the processor has
-    them, and probabilities differ in the third digit; training is in float32."""
+    them (avx512_bf16), twice where not; probabilities differ in the third digit, and training is in float32."""
     method: Method = "solve"
     """How centrality is found: solve (exact), power (the paper) or series (Theorem 2)."""
     lower: bool = True

@@ -105,7 +105,7 @@ def test_the_best_model_and_the_best_counting_row_meet() -> None:
     caught = evaluator.even(found.rows[0])
     assert caught is not None and caught.relevant == 36 and 0 <= caught.recall_interval[0] <= caught.recall
     assert evaluator.even(found.rows[-1]) is None
-    assert predictor.metadata.alone == "equal"
+    assert predictor.metadata.alone == "sum"
     assert found.protocol.together.startswith("best is its score equal alone, which no weights beat on held-out ")
     card = describe(predictor, found)
     assert "- alone: equal" in card and "- floors: equal 1, untrained 1, words 1" in card

@@ -169,7 +169,8 @@ def kept(summary: Json) -> list[str]:
 
 
 def _pulls(predictor: LinkPredictor) -> bool:
-    return predictor.model_name == "best" and predictor.prior_strength > 0 and predictor.shared.together
+    told = predictor.prior_strength or predictor.neighbour_weight
+    return predictor.model_name == "best" and bool(told) and predictor.shared.together
 
 
 def score(predictor: LinkPredictor, asked: Asked, name: str | None = None, *, pulled: bool = True) -> LinkScored:
@@ -183,7 +184,8 @@ def score(predictor: LinkPredictor, asked: Asked, name: str | None = None, *, pu
     """
     begun = time.perf_counter()
     knowing, places = predictor.joined(asked.data.articles)
-    knowing.prior_strength = predictor.prior_strength if pulled else 0.0
+    if not pulled:
+        knowing.prior_strength = knowing.neighbour_weight = 0.0
     scores = knowing.scores(asked.data.posts, name).whole()
     # The articles of the data come first, so that the labels fit; what else the model knows stays a candidate.
     others = np.setdiff1d(np.arange(scores.shape[1]), places)

@@ -7,6 +7,7 @@ characters the same over runs of 3 to 5 characters (``char_wb``), which forgives
 bm25       Robertson & Zaragoza 2009 with Lucene's idf, ln(1 + (N - n + 1/2) / (n + 1/2)); a post's words count once
 stems      the same over the first ``STEM`` characters of words, so that forms of a word are one term, in any language
            that ends words by their form (McNamee & Mayfield 2004 find 4 or 5 best over eight languages)
+pairs      the same over pairs of stems that stand close to each other: names and phrases, which words tear apart
 ========== =======================================================================================================
 
 N and n count the articles, and texts that were only observed: five articles say too little of how rare a word is.
@@ -14,7 +15,7 @@ N and n count the articles, and texts that were only observed: five articles say
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -27,18 +28,29 @@ from ensue.metrics import Floats
 from ensue.text.frequencies import Frequencies
 from ensue.text.postings import Postings
 from ensue.text.sparse import SparseRows, sparse_rows
-from ensue.text.terms import STOP_WORDS, Keys, character_terms, word_terms
+from ensue.text.terms import STOP_WORDS, Keys, character_terms, pair_terms, word_terms
 from ensue.text.weights import bm25_idf, bm25_saturation, smooth_idf
 
 Arrays = dict[str, npt.NDArray[Any]]
 Terms = tuple[Index, Keys, Index]
 """(cells,) whose, not decreasing; which term; how often: as of ``word_terms``."""
-Kind = Literal["words", "characters", "bm25", "stems"]
-KINDS: tuple[Kind, ...] = ("words", "characters", "bm25", "stems")
+Kind = Literal["words", "characters", "bm25", "stems", "pairs"]
+KINDS: tuple[Kind, ...] = ("words", "characters", "bm25", "stems", "pairs")
+Counted = Literal["words", "characters", "stems", "pairs"]
+"""What terms are."""
+COUNTED: tuple[Counted, ...] = ("words", "characters", "stems", "pairs")
 STEM = 5
 """Characters of a word that tell it from others."""
 _CELLS = 1 << 22
 """Scores that are held at once."""
+
+
+def counted_terms(texts: pl.Series, counted: Counted, stop: Collection[str] = STOP_WORDS) -> Terms:
+    """The terms of texts, of a kind."""
+    if counted == "characters":
+        return character_terms(texts)
+    of = pair_terms if counted == "pairs" else word_terms
+    return of(texts, stop, cut=None if counted == "words" else STEM)
 
 
 class Lexical:
@@ -115,13 +127,11 @@ class Lexical:
 
     def terms_of(self, texts: pl.Series) -> Terms:
         """The terms of texts, of which every score is made."""
-        if self.kind == "characters":
-            return character_terms(texts)
-        return word_terms(texts, self.stop, cut=STEM if self.kind == "stems" else None)
+        return counted_terms(texts, self.counted, self.stop)
 
     @property
-    def counted(self) -> str:
-        """What its terms are, under which others may count the same: ``words``, ``characters`` or ``stems``."""
+    def counted(self) -> Counted:
+        """What its terms are, under which others may count the same."""
         return "words" if self.kind == "bm25" else self.kind
 
     @property
@@ -147,10 +157,19 @@ class Lexical:
         held[self._cells(self.terms_of(texts), len(texts))[0]] = True
         return held
 
+    def terms_from(self, low: int = 0) -> Terms:
+        """The terms of the documents from number ``low`` on, which becomes 0."""
+        cells = slice(self.offsets[low], None)
+        return (
+            np.repeat(np.arange(len(self) - low), np.diff(self.offsets[low:])),
+            self.keys[cells],
+            self.counts[cells].astype(np.int64),
+        )
+
     def _cells(self, terms: Terms, num: int) -> tuple[Index, Index, Floats]:
         """(cells,) whose, in the column of which term of the documents, and how much it weighs in the text."""
         (indexed, idf, _), (owners, keys, counts) = self._indexed(), terms
-        columns, present = _places(indexed, keys)
+        columns, present = places_of(indexed, keys)
         owners, columns, weights = owners[present], columns[present], np.ones(int(present.sum()))
         if self.by_cosine:
             weights = (1 + np.log(counts[present])) * idf[columns]
@@ -199,7 +218,7 @@ class Lexical:
 
     def _held(self, keys: Keys) -> Index:
         """(keys,) how many observed texts hold each."""
-        places, observed = _places(self.terms, keys)
+        places, observed = places_of(self.terms, keys)
         return np.where(observed, self.seen[places], 0) if len(self.terms) else np.zeros(len(keys), np.int64)
 
     def _idf(self, frequencies: Index) -> Floats:
@@ -215,9 +234,17 @@ class _Indexed(NamedTuple):
     postings: Postings
 
 
-def _places(terms: Keys, keys: Keys) -> tuple[Index, npt.NDArray[np.bool_]]:
+def places_of(terms: Keys, keys: Keys) -> tuple[Index, npt.NDArray[np.bool_]]:
     """(keys,) the place of each in the sorted terms, 0 where it is not there; and whether it is."""
     places = np.searchsorted(terms, keys)
     present = places < len(terms)
     present[present] = terms[places[present]] == keys[present]
     return np.where(present, places, 0), present
+
+
+def chosen_terms(terms: Terms, texts: Index) -> Terms:
+    """The terms of some texts, whose numbers rise, numbered anew: of texts 3 and 7, those of 7 become those of 1."""
+    owners, keys, counts = terms
+    places = np.searchsorted(texts, owners).clip(max=len(texts) - 1)
+    kept = texts[places] == owners
+    return places[kept], keys[kept], counts[kept]

@@ -1,4 +1,4 @@
-r"""Texts into terms, a number each: words, or runs of 3 to 5 characters. Nothing is learned, so nothing is kept.
+r"""Texts into terms, a number each: words, pairs of them, or runs of 3 to 5 characters. Nothing is learned or kept.
 
 Words are what ``\w\w+`` finds in lower case, as in scikit-learn; scripts that put no space between words (Han, kana,
 Thai, Lao, Khmer, Burmese) give a term a character. Runs of characters stay inside what stands between spaces, with one
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -21,10 +21,12 @@ from ensue.data.histories import Index, scrambled
 Keys = npt.NDArray[np.uint64]
 SHORTEST, LONGEST = 3, 5
 """Characters of a run."""
+APART = 3
+"""Words that the words of a pair stand apart at most."""
 _ALONE = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 _WORDS = rf"[{_ALONE}]\p{{M}}*|[\w--{_ALONE}]{{2,}}"
 _BLOCK = 1 << 20
-"""Characters whose runs are counted at once: no more texts than the upper bits of a cell can number."""
+"""Characters whose runs, or pairs, that are counted at once: no more texts than the upper bits of a cell can number."""
 _BITS = 44
 _FEW, _FEW_TEXTS = 1 << 16, 1 << 6
 """Bytes of words up to which no table of them is made, and texts up to which none is a column."""
@@ -64,8 +66,7 @@ def word_terms(
     """
     if (plain := _plain(texts)) is not None:
         return _few_terms([_PLAIN_WORDS.findall(text) for text in plain], stop, cut)
-    lower = pl.col("text").cast(pl.String).fill_null("").str.to_lowercase()
-    lists = texts.rename("text").to_frame().select(lower.str.extract_all(_WORDS)).to_series()
+    lists = _words(texts)
     if lists.estimated_size() <= _FEW:
         return _few_terms(lists.to_list(), stop, cut)
     owners = np.repeat(np.arange(len(texts)), lists.list.len().to_numpy())
@@ -78,6 +79,62 @@ def word_terms(
     cells = cells.group_by("owner", "word").len().join(table, on="word").sort("owner", "key")
     owners, keys, counts = (cells[name].to_numpy() for name in ("owner", "key", "len"))
     return owners.astype(np.int64), keys, counts.astype(np.int64)
+
+
+def pair_terms(
+    texts: pl.Series, stop: Collection[str] = STOP_WORDS, *, cut: int | None = None
+) -> tuple[Index, Keys, Index]:
+    """The pairs of different words at most ``APART`` words apart, in either order; two stop words are none.
+
+    They are the windows of the sequential dependence model (Metzler & Croft 2005), ordered and unordered ones in one.
+
+    Args:
+        texts: (texts,).
+        stop: words in lower case.
+        cut: characters of a word that count; all of them unless given.
+
+    Returns:
+        As of :func:`word_terms`.
+    """
+    owners, words, silent = _in_order(texts, stop, cut)
+    parts = [_none()]
+    for low, high in _spans(np.bincount(owners, minlength=len(texts)) * APART):
+        first, last = np.searchsorted(owners, (low, high))
+        own, keys, stops = owners[first:last] - low, words[first:last], silent[first:last]
+        cells = []
+        for apart in range(1, APART + 1):
+            one, other = keys[:-apart], keys[apart:]
+            kept = (own[:-apart] == own[apart:]) & (one != other) & ~(stops[:-apart] & stops[apart:])
+            one, other = one[kept], other[kept]
+            pairs = scrambled(scrambled(np.minimum(one, other)) + np.maximum(one, other))
+            cells.append(own[:-apart][kept].astype(np.uint64) << np.uint64(_BITS) | pairs >> np.uint64(64 - _BITS))
+        parts.append(_counted(cells, low))
+    return concatenated_terms(parts)
+
+
+def _in_order(texts: pl.Series, stop: Collection[str], cut: int | None) -> tuple[Index, Keys, npt.NDArray[np.bool_]]:
+    """(words,) of texts as they stand there: whose, the key of each, and whether it is a stop word."""
+    if (plain := _plain(texts)) is not None:
+        lists = [_PLAIN_WORDS.findall(text) for text in plain]
+        owners, flat = np.repeat(np.arange(len(lists)), list(map(len, lists))), [word for own in lists for word in own]
+        table = {word: _key(word[:cut]) for word in set(flat)}
+        keys = np.array([table[word] for word in flat], np.uint64)
+        return owners, keys, np.array([word in stop for word in flat], bool)
+    column = _words(texts)
+    owners = np.repeat(np.arange(len(texts)), column.list.len().to_numpy())
+    words = column.explode(empty_as_null=False).rename("word").to_frame()
+    distinct = words["word"].unique()
+    rows = {"word": distinct, "key": [_key(word[:cut]) for word in distinct], "silent": distinct.is_in(list(stop))}
+    found = words.join(
+        pl.DataFrame(rows, schema_overrides={"key": pl.UInt64}), on="word", how="left", maintain_order="left"
+    )
+    return owners, found["key"].to_numpy(), found["silent"].to_numpy()
+
+
+def _words(texts: pl.Series) -> pl.Series:
+    """(texts,) the words of each."""
+    lower = pl.col("text").cast(pl.String).fill_null("").str.to_lowercase()
+    return texts.rename("text").to_frame().select(lower.str.extract_all(_WORDS)).to_series()
 
 
 def _few_terms(texts: list[list[str]], stop: Collection[str], cut: int | None) -> tuple[Index, Keys, Index]:
@@ -112,18 +169,13 @@ def _plain(texts: pl.Series) -> list[str] | None:
 
 
 def _counted_runs(column: pl.Series | list[str]) -> tuple[Index, Keys, Index]:
-    empty = (np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.int64))
-    owners, keys, counts = (np.concatenate(parts) for parts in zip(empty, *_runs(column), strict=True))
-    return owners, keys, counts
+    return concatenated_terms([_none(), *_runs(column)])
 
 
 def _runs(column: pl.Series | list[str]) -> Iterator[tuple[Index, Keys, Index]]:
     """The counted runs of a few texts at a time, so that memory stays bounded."""
     lengths = np.fromiter(map(len, column), np.int64, len(column))
-    ends = np.cumsum(lengths)
-    low = 0
-    while low < len(column):
-        high = max(low + 1, int(np.searchsorted(ends, ends[low] - lengths[low] + _BLOCK, side="right")))
+    for low, high in _spans(lengths):
         characters = np.frombuffer("".join(column[low:high]).encode("utf-32-le"), np.uint32).astype(np.uint64)
         owners = np.repeat(np.arange(high - low, dtype=np.uint64) << np.uint64(_BITS), lengths[low:high])
         # Two spaces side by side end one word and begin the next, in the same text or in another.
@@ -135,6 +187,30 @@ def _runs(column: pl.Series | list[str]) -> Iterator[tuple[Index, Keys, Index]]:
             inside = words[: len(hashed)] == words[length - 1 :]
             if length >= SHORTEST:
                 cells.append(owners[: len(hashed)][inside] | scrambled(hashed[inside]) >> np.uint64(64 - _BITS))
-        distinct, counts = np.unique(np.concatenate(cells), return_counts=True)
-        yield (distinct >> np.uint64(_BITS)).astype(np.int64) + low, distinct & np.uint64(2**_BITS - 1), counts
+        yield _counted(cells, low)
+
+
+def _spans(lengths: Index) -> Iterator[tuple[int, int]]:
+    """The first text and the end of a few texts at a time, of ``_BLOCK`` units together unless one is longer."""
+    ends, low = np.cumsum(lengths), 0
+    while low < len(lengths):
+        high = max(low + 1, int(np.searchsorted(ends, ends[low] - lengths[low] + _BLOCK, side="right")))
+        high = min(high, low + _BLOCK)
+        yield low, high
         low = high
+
+
+def _counted(cells: list[Keys], low: int) -> tuple[Index, Keys, Index]:
+    """Terms below the numbers of their texts, the first of which is ``low``, each once with how often it is there."""
+    distinct, counts = np.unique(np.concatenate(cells), return_counts=True)
+    return (distinct >> np.uint64(_BITS)).astype(np.int64) + low, distinct & np.uint64(2**_BITS - 1), counts
+
+
+def _none() -> tuple[Index, Keys, Index]:
+    return np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.int64)
+
+
+def concatenated_terms(parts: Sequence[tuple[Index, Keys, Index]]) -> tuple[Index, Keys, Index]:
+    """The terms of several columns of texts, one after the other."""
+    owners, keys, counts = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return owners, keys, counts

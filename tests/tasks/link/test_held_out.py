@@ -78,9 +78,9 @@ def test_weights_that_only_make_labels_likelier_are_held_to_the_centre() -> None
 
 def test_the_untrained_sum_is_the_centre_where_the_equal_one_is_worse() -> None:
     """Twelve labels: too few for anything else to rise by more than a standard error."""
-    for gains, wanted in (((1.0, 2.5), "untrained"), ((2.5, 1.0), "equal")):
+    for gains, wanted in (((1.0, 2.5), "untrained"), ((2.5, 1.0), "sum")):
         data = labelled(12, gains, 3)
-        assert list(choose(replace(data, names=["equal", "untrained"])).weights) == [wanted]
+        assert list(choose(replace(data, names=["sum", "untrained"])).weights) == [wanted]
 
 
 def test_a_score_that_no_weights_beat_stands_alone() -> None:
@@ -134,7 +134,7 @@ def test_a_handful_of_labels_is_enough(model: str, num: int) -> None:
     predictor = LinkPredictor(model)
     list(predictor.fit(data))
     assert np.isfinite(predictor.scores(data.posts).whole()).all()
-    assert predictor.metadata.alone == ("equal" if model == "best" else None)
+    assert predictor.metadata.alone == ("sum" if model == "best" else None)
     json.dumps(predictor.summary(), allow_nan=False)
 
 
@@ -160,8 +160,8 @@ def test_all_labels_teach_and_the_folder_says_what_stands() -> None:
     assert (metadata.posts, metadata.validation_posts) == (48, 48)
     # Every score ranks these posts perfectly, so nothing is better than a sum that needs no label.
     assert metadata.floors is not None and metadata.floors["untrained"] == 1
-    assert metadata.alone == "equal" and list(predictor.weights) == ["equal"]
-    assert predictor.summary()["facts"]["alone"] == "equal"
+    assert metadata.alone == "sum" and list(predictor.weights) == ["sum"]
+    assert predictor.summary()["facts"]["alone"] == "sum"
     assert metadata.validation is not None and metadata.validation.mrr == 1
     data: Corpus = planted(num=2, first=20)
     untrained = LinkPredictor("best")

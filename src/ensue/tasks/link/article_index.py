@@ -10,14 +10,17 @@ import torch
 from torch import Tensor
 
 from ensue.data.posts import Articles
+from ensue.metrics import Floats
 from ensue.tasks.link.quotes import Kept
 from ensue.text.frequencies import Frequencies
+from ensue.text.latent import Latent
 from ensue.text.lexical import Arrays, Kind, Lexical
 
-_HEAD = "head "
+_HEAD, _LATENT = "head ", "latent"
 KINDS: Mapping[str, Kind] = {
     "words": "words", "characters": "characters", "bm25": "bm25",
     f"{_HEAD}words": "words", f"{_HEAD}characters": "characters", f"{_HEAD}bm25": "bm25", "stems": "stems",
+    "pairs": "pairs",
 }  # fmt: skip
 """What is counted of whole articles and of their heads. Posts outside the tests of PolitiFact and Clickbait22 are
 ranked no better by stems of heads."""
@@ -30,10 +33,14 @@ class ArticleIndex:
         articles: in the order of the columns of all scores.
         lexical: by name, such as ``words`` of the whole text or ``head words`` of its head.
         vectors: (articles, width) of the network; of width 0 without one.
+        latent: of stems, as the first articles taught it; former folders have none.
     """
 
-    def __init__(self, articles: Articles, lexical: dict[str, Lexical], vectors: Tensor) -> None:
-        self.articles, self.lexical, self.vectors = articles, lexical, vectors
+    def __init__(
+        self, articles: Articles, lexical: dict[str, Lexical], vectors: Tensor, latent: Latent | None = None
+    ) -> None:
+        self.articles, self.lexical, self.vectors, self.latent = articles, lexical, vectors, latent
+        self._topics: Floats | None = None
         self.sentences = Kept()
         """Of the articles that were shown last."""
 
@@ -41,12 +48,21 @@ class ArticleIndex:
         """Number of articles."""
         return len(self.articles)
 
+    @property
+    def topics(self) -> Floats:
+        """(articles, width) of latent semantic analysis."""
+        assert self.latent is not None
+        if self._topics is None:
+            self._topics = self.latent.vectors(self.lexical["stems"].terms_from(0), len(self))
+        return self._topics
+
     @classmethod
     def of(cls, articles: Articles) -> ArticleIndex:
         """An index of some articles, without vectors."""
         lexical = {name: Lexical(kind) for name, kind in KINDS.items()}
         index = cls(articles, lexical, torch.zeros(len(articles), 0))
         index._append(articles)
+        index.latent = Latent.of(index.lexical["stems"].terms_from(0), len(index))
         return index
 
     def observe(self, texts: pl.Series) -> None:
@@ -77,7 +93,7 @@ class ArticleIndex:
         added = articles.select(np.array(new))
         no_vectors = torch.zeros(len(self) + len(new), 0)
         index = ArticleIndex(
-            _concatenated(self.articles, added), {}, self.vectors if self.vectors.shape[1] else no_vectors
+            _concatenated(self.articles, added), {}, self.vectors if self.vectors.shape[1] else no_vectors, self.latent
         )
         for name, lexical in self.lexical.items():
             index.lexical[name] = Lexical(lexical.kind)
@@ -87,7 +103,10 @@ class ArticleIndex:
 
     def arrays(self) -> Arrays:
         """All that was counted, read back by :meth:`restored`."""
-        return {f"{name}.{key}": array for name, own in self.lexical.items() for key, array in own.arrays().items()}
+        counted = {f"{name}.{key}": array for name, own in self.lexical.items() for key, array in own.arrays().items()}
+        if self.latent is None:
+            return counted
+        return counted | {f"{_LATENT}.terms": self.latent.terms, f"{_LATENT}.table": self.latent.table}
 
     @classmethod
     def restored(cls, articles: Articles, arrays: Arrays, vectors: Tensor) -> ArticleIndex:
@@ -100,7 +119,7 @@ class ArticleIndex:
         for key, array in arrays.items():  # "head words.counts" is the array "counts" of "head words"
             name, _, part = key.rpartition(".")
             by_name.setdefault(name, {})[part] = array
-        lexical = {}
+        lexical, analysed = {}, by_name.pop(_LATENT, None)
         for name, own in by_name.items():
             lexical[name] = Lexical(KINDS[name])
             lexical[name].restore(own)
@@ -108,7 +127,7 @@ class ArticleIndex:
                 raise ValueError("the terms are not those of the articles")
         if len(vectors) != len(articles):
             raise ValueError("the vectors are not as many as the articles")
-        return cls(articles, lexical, vectors)
+        return cls(articles, lexical, vectors, Latent(**analysed) if analysed is not None else None)
 
     def _append(self, articles: Articles) -> None:
         texts = {"": articles.texts, _HEAD: heads(articles)}

@@ -21,8 +21,7 @@ from ensue.tasks.link.pieces import with_pieces
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.state import LinkState, State
 from ensue.text.encoder import Encoder
-from ensue.text.lexical import STEM, Lexical, Terms
-from ensue.text.terms import character_terms, word_terms
+from ensue.text.lexical import COUNTED, Counted, Lexical, Terms, counted_terms
 from ensue.text.tokens import Tokens
 
 LEXICAL = {"tfidf": "words", "bm25": "bm25"}
@@ -35,12 +34,12 @@ class EncodedPosts:
 
     Attributes:
         num: how many.
-        terms: by kind, ``words``, ``characters`` or ``stems``; those that the model counts, made when asked for.
+        terms: by what is counted; those that the model counts, made when asked for.
         vectors: (posts, width) of a network or an encoder, where the model has one.
     """
 
     num: int
-    terms: Mapping[str, Terms]
+    terms: Mapping[Counted, Terms]
     vectors: Tensor | None
 
     def lexical_scores(self, lexical: Lexical) -> npt.NDArray[np.float32]:
@@ -74,26 +73,23 @@ def encode_remembered(state: LinkState, posts: Remembered, chosen: slice | Index
     return EncodedPosts(part.num, part.terms, vectors)
 
 
-class TermsOf(dict[str, Terms]):
+class TermsOf(dict[Counted, Terms]):
     """The terms of texts by what is counted; each kind is made the first time that it is asked for."""
 
     def __init__(self, texts: pl.Series) -> None:
         super().__init__()
         self.texts = texts
 
-    def __missing__(self, kind: str) -> Terms:
+    def __missing__(self, counted: Counted) -> Terms:
         """Count the terms of a kind."""
-        cut = STEM if kind == "stems" else None
-        made = character_terms(self.texts) if kind == "characters" else word_terms(self.texts, cut=cut)
-        self[kind] = made
+        made = self[counted] = counted_terms(self.texts, counted)
         return made
 
 
-def terms_of(texts: pl.Series, name: str) -> dict[str, Terms]:
-    """The terms that a model of the name counts: of words, of characters and of stems, or none."""
-    kinds = ("words", "characters", "stems") if name == "best" else ("words",) if name in LEXICAL else ()
-    made = TermsOf(texts)
-    return {kind: made[kind] for kind in kinds}
+def terms_of(texts: pl.Series, name: str) -> dict[Counted, Terms]:
+    """The terms that a model of the name counts: of every kind, of words, or none."""
+    kinds = COUNTED if name == "best" else COUNTED[:1] if name in LEXICAL else ()
+    return {counted: counted_terms(texts, counted) for counted in kinds}
 
 
 def has_vectors(state: LinkState, name: str) -> bool:

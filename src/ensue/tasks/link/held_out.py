@@ -19,6 +19,7 @@ from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.tasks.link.encode import encode_posts, encoded, has_vectors, terms_of, vectors_of
 from ensue.tasks.link.ensembles.likelihood import Candidates, candidates, fit_weights, losses
+from ensue.tasks.link.ensembles.neighbours import WEIGHTS, Neighbours
 from ensue.tasks.link.ensembles.weighted_sum import STRENGTHS, log_shares, transductive_prior
 from ensue.tasks.link.folds import FOLDS, folds_of
 from ensue.tasks.link.measures import Mask, at_cut, average_precision, by_row, calibrate, cross_fitted
@@ -27,6 +28,7 @@ from ensue.tasks.link.models.network import LinkSettings
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.scores import UNTRAINED, features, names_of, scores_of
 from ensue.tasks.link.state import LinkState
+from ensue.text.lexical import Lexical, Terms, chosen_terms
 
 EVEN = 0.5
 """The probability of the cut that the metadata report."""
@@ -50,12 +52,16 @@ class Labelled:
         scores: (posts, articles, scores) standardised.
         related: (posts, articles).
         folds: (posts,).
+        words: of the posts, by which those of a corpus are neighbours; ``None`` where they tell nothing.
+        counted: the articles' words.
     """
 
     names: list[str]
     scores: npt.NDArray[np.float32]
     related: Mask
     folds: Index
+    words: Terms | None = None
+    counted: Lexical | None = None
 
     @property
     def clusters(self) -> Index:
@@ -85,6 +91,7 @@ class Chosen:
         weights: by name of a score; of one name where that score stands alone.
         null_logit: s_0.
         strength: how much posts of one corpus tell which articles are discussed.
+        beside: how much counts what posts with the same rare words are about.
         scores: (posts, articles) the logarithms of shares, of each fold by what the other folds taught.
         penalty: how strongly the weights are drawn to the centre.
         floors: the MRR of each score alone.
@@ -93,6 +100,7 @@ class Chosen:
     weights: dict[str, float]
     null_logit: float
     strength: float
+    beside: float
     scores: Floats
     penalty: float
     floors: dict[str, float]
@@ -110,15 +118,18 @@ def choose_weights(state: LinkState, labelled: Corpus) -> tuple[Corpus, Floats]:
     scores = np.empty((len(labelled), len(state.article_index), len(names)), np.float32)
     for place, (_, values) in enumerate(features(state, posts, names)):
         scores[:, :, place] = values
-    data = Labelled(names, scores, labelled.related, folds(state, labelled))
+    words, counted = posts.terms["words"], state.article_index.lexical["words"]
+    data = Labelled(names, scores, labelled.related, folds(state, labelled), words, counted)
     given = (labelled.posts.parts == "valid").to_numpy() if labelled.posts.parts is not None else None
     if given is not None and not alike(data, given, state.seed):
         others = plural(int((~given).sum()), "other post")
         state.metadata.notes.append(f"{others} teach no weights: validation posts are less likely by what they teach")
         labelled = labelled.select(given)
-        data = Labelled(names, scores[given], labelled.related, folds(state, labelled))
+        words = chosen_terms(words, np.flatnonzero(given))
+        data = Labelled(names, scores[given], labelled.related, folds(state, labelled), words, counted)
     chosen = choose(data, state.seed, together=state.shared.together)
-    state.weights, state.null_logit, state.prior_strength = chosen.weights, chosen.null_logit, chosen.strength
+    state.weights, state.null_logit = chosen.weights, chosen.null_logit
+    state.prior_strength, state.neighbour_weight = chosen.strength, chosen.beside
     state.metadata.floors, state.metadata.penalty = chosen.floors, chosen.penalty
     state.metadata.alone = next(iter(chosen.weights)) if len(chosen.weights) == 1 else None
     return labelled, chosen.scores
@@ -170,7 +181,7 @@ def choose(data: Labelled, seed: int = 0, *, together: bool = True) -> Chosen:
     told = _strength(data, chosen, strengths)
     if other.penalty != chosen.penalty:
         theirs = _strength(data, other, strengths)
-        if _rises(reciprocal(theirs[2], data.related) - reciprocal(told[2], data.related), data.clusters, SURE):
+        if _rises(reciprocal(theirs.scores, data.related) - reciprocal(told.scores, data.related), data.clusters, SURE):
             chosen, told = other, theirs
     weighed = reciprocal(_crossed(data, chosen), data.related)
     best = max(range(len(ranks)), key=lambda place: float(ranks[place].mean()))
@@ -181,10 +192,11 @@ def choose(data: Labelled, seed: int = 0, *, together: bool = True) -> Chosen:
         posts = candidates(data.scores, data.related, seed)
         chosen, centre = _fits(data, posts)[0], 0
         told = _strength(data, chosen, strengths)
-    less, strength, scores = told
     fitted = fit_weights(posts, chosen.penalty, chosen.by_fold.mean(0), centre)
     weights = dict(zip(data.names, fitted[:-1].tolist(), strict=True))
-    return Chosen(weights, float(fitted[-1]) - less, strength, scores, chosen.penalty, floors)
+    return Chosen(
+        weights, float(fitted[-1]) - told.less, told.strength, told.beside, told.scores, chosen.penalty, floors
+    )
 
 
 def _one(data: Labelled, place: int) -> Labelled:
@@ -239,14 +251,22 @@ def _crossed(data: Labelled, fit: _Fit) -> Floats:
     return sums
 
 
-def _strength(data: Labelled, fit: _Fit, strengths: Sequence[float]) -> tuple[float, float, Floats]:
+class _Told(NamedTuple):
+    """How posts of one corpus tell of each other."""
+
+    less: float
+    """What s_0 falls by."""
+    strength: float
+    beside: float
+    scores: Floats
+    """(posts, articles)."""
+
+
+def _strength(data: Labelled, fit: _Fit, strengths: Sequence[float]) -> _Told:
     """How much less likely none is than the loss has it, and how far posts tell of each other.
 
     Each fold is ranked as a corpus, by what the others taught. No label tells of posts about none; the loss has as many
     of them as of others, and ranks posts beside each other worse where that is far from what is scored.
-
-    Returns:
-        What s_0 falls by, the strength, and (posts, articles) the scores.
     """
     sums = _crossed(data, fit)
 
@@ -257,16 +277,30 @@ def _strength(data: Labelled, fit: _Fit, strengths: Sequence[float]) -> tuple[fl
             found[own] = log_shares(sums[own], transductive_prior(sums[own], strength, none), none)
         return found
 
-    worth, chosen = -1.0, (0.0, 0.0, sums)
-    for less in LESS:
-        alone = np.empty(0)
-        for strength in strengths:
-            own = shares(less, strength)
-            ranks = reciprocal(own, data.related)
-            alone = ranks if not strength else alone
-            if (new := _worth(own, data.related)) > worth and (not strength or _rises(ranks - alone, data.clusters)):
-                worth, chosen = new, (less, strength, own)
+    worth, chosen = -1.0, _Told(0.0, 0.0, 0.0, sums)
+    for beside in WEIGHTS if len(strengths) > 1 and data.words is not None else WEIGHTS[:1]:
+        for less in LESS if not beside else (chosen.less,):
+            alone = reciprocal(shares(less, 0.0), data.related)
+            for strength in strengths:
+                own = shares(less, strength)
+                own = _beside(data, own, beside) if beside else own
+                if (new := _worth(own, data.related)) <= worth:
+                    continue
+                if not (strength or beside) or _rises(reciprocal(own, data.related) - alone, data.clusters):
+                    worth, chosen = new, _Told(less, strength, beside, own)
     return chosen
+
+
+def _beside(data: Labelled, logs: Floats, weight: float) -> Floats:
+    """(posts, articles) what each says with its neighbours of the same fold."""
+    assert data.words is not None and data.counted is not None
+    found = np.empty(logs.shape)
+    for fold in np.unique(data.folds):
+        own = np.flatnonzero(data.folds == fold)
+        words = chosen_terms(data.words, own)
+        near = Neighbours(words, np.exp(logs[own]), data.counted)
+        found[own] = near.mixed(logs[own], words, np.arange(len(own)), weight)
+    return found
 
 
 def learn_probabilities(state: LinkState, labelled: Corpus, scores: Floats | None = None) -> None:

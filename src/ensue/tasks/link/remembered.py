@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ensue.data.histories import Index
 from ensue.data.posts import Pairs
-from ensue.text.lexical import Arrays, Terms
+from ensue.text.lexical import COUNTED, Arrays, Counted, Terms, chosen_terms
 from ensue.text.tokens import Tokens
 
 FILE = "remembered.safetensors"
@@ -36,7 +36,7 @@ class Remembered:
 
     num: int
     pairs: Pairs
-    terms: Mapping[str, Terms]
+    terms: Mapping[Counted, Terms]
     tokens: Tokens | None = None
     vectors: Tensor | None = None
 
@@ -47,7 +47,7 @@ class Remembered:
             self,
             num=len(index),
             pairs=np.empty((0, 2), np.int64),
-            terms={kind: _of_posts(terms, index) for kind, terms in self.terms.items()},
+            terms={kind: chosen_terms(terms, index) for kind, terms in self.terms.items()},
             tokens=self.tokens.select(index) if self.tokens is not None else None,
             vectors=self.vectors[torch.from_numpy(index)] if self.vectors is not None else None,
         )
@@ -66,8 +66,8 @@ class Remembered:
     @classmethod
     def restored(cls, tensors: Mapping[str, Tensor]) -> Remembered:
         """What :meth:`tensors` gave."""
-        terms: dict[str, Terms] = {}
-        for kind in ("words", "characters", "stems"):
+        terms: dict[Counted, Terms] = {}
+        for kind in COUNTED:
             if f"{kind}.keys" in tensors:
                 owners, keys, counts = (tensors[f"{kind}.{name}"].numpy() for name in _TERMS)
                 terms[kind] = owners.astype(np.int64), keys.view(np.uint64), counts.astype(np.int64)
@@ -76,11 +76,3 @@ class Remembered:
             ids, sentences, texts = (tensors[f"tokens.{name}"].numpy() for name in _TOKENS)
             tokens = Tokens(ids, sentences, texts)
         return cls(int(tensors["num"]), tensors["pairs"].numpy(), terms, tokens, tensors.get(_VECTORS))
-
-
-def _of_posts(terms: Terms, index: Index) -> Terms:
-    """The terms of the chosen posts, numbered anew: of posts 3 and 7, those of 7 become those of 1."""
-    owners, keys, counts = terms
-    places = np.searchsorted(index, owners).clip(max=len(index) - 1)
-    kept = index[places] == owners
-    return places[kept], keys[kept], counts[kept]

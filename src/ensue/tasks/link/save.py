@@ -27,6 +27,7 @@ from ensue.tasks.link.metadata import Metadata
 from ensue.tasks.link.models.network import LinkSettings
 from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.optimizer import link_optimizer
+from ensue.tasks.link.scores import SUM
 from ensue.tasks.link.state import LinkState
 from ensue.tasks.state import module_of, summary_of
 from ensue.text.encoder import Encoder
@@ -36,6 +37,8 @@ from ensue.training.optimizer import FILE, optimizer_tensors, saved_optimizer
 _RANKING = {"weights", "nothing", "pull", "calibration"}
 """What of the facts is no metadata, but ranks."""
 _COLUMNS = ("bodies", "titles", "ids")
+_NAMES = {"equal": SUM}
+"""Former names of scores."""
 
 
 def summary(state: LinkState) -> dict[str, object]:
@@ -46,6 +49,7 @@ def summary(state: LinkState) -> dict[str, object]:
         "weights": state.weights,
         "nothing": state.null_logit,
         "pull": state.prior_strength,
+        "neighbours": state.neighbour_weight,
         "calibration": asdict(state.calibration) if state.calibration else None,
     }
     return summary_of(state, {**own, **asdict(state.shared)}, facts)
@@ -81,8 +85,9 @@ def fill(state: LinkState, path: Path, facts: dict[str, Any]) -> None:
     if not facts.keys() >= _RANKING:
         raise ValueError("facts are missing in settings.json")
     weights, calibration = facts.pop("weights"), facts.pop("calibration")
-    state.weights = {str(name): float(weight) for name, weight in weights.items()}
+    state.weights = {_NAMES.get(name, str(name)): float(weight) for name, weight in weights.items()}
     state.null_logit, state.prior_strength = float(facts.pop("nothing")), float(facts.pop("pull"))
+    state.neighbour_weight = float(facts.pop("neighbours", 0.0))  # former folders have none
     state.calibration = Calibration(**calibration) if calibration is not None else None
     state.metadata = Metadata.from_dict(facts)
     state.linked = tuple(map(str, json.loads(read_file(path, "linked.json"))))

@@ -90,7 +90,10 @@ class LinkState:
         self.weights: dict[str, float] = {}
         """Of ``best``: the weight of each standardised score."""
         self.prior_strength = 0.0
-        """Of ``best``: how much posts of one corpus tell which articles are discussed, from 0 to 1."""
+        """Of ``best``: how much posts of one corpus tell which articles are discussed, from 0 to 1; or, down to -1,
+        which are taken by others."""
+        self.neighbour_weight = 0.0
+        """Of ``best``: how much counts what posts with the same rare words are about."""
         self.null_logit = 0.0
         """Of ``best``: s_0, the sum of weighted scores that stands for no article."""
         self.learned_scale = 0.0

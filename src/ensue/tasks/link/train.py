@@ -81,7 +81,8 @@ def fit(
     )
     state.linked = tuple(learned.posts.about.unique().sort())
     state.train_prints = torch.from_numpy(np.unique(training_hashes(learned.posts)))
-    state.prior_strength, state.weights, state.calibration, state.post_index = 0.0, {}, None, None
+    state.prior_strength, state.neighbour_weight, state.weights = 0.0, 0.0, {}
+    state.calibration, state.post_index = None, None
     if state.schedule is not None:
         yield from _train(state, part, held, checkpoint, resume)
     elif isinstance(state.settings, SbertSettings):

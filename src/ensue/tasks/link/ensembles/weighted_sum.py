@@ -13,7 +13,8 @@ which few labels are shrunk.
 **Posts together.** Many posts are about few articles, and a post that says little is about one that many discuss.
 How much each article, and none, is discussed is found by expectation-maximisation over all the posts that are ranked
 together (mixing proportions of fixed components; Dempster, Laird & Rubin 1977): a transductive prior. Its logarithm,
-times a strength, joins the sums. No label is used. Held-out posts choose the strength; at 0 every post is ranked alone.
+times a strength, joins the sums. No label is used. Held-out posts choose the strength; at 0 every post is ranked alone,
+and below it, where posts are about one article each, what others are about is less likely.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import numpy.typing as npt
 
 from ensue.metrics import Floats
 
-STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
+STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0, -0.5, -1.0)
 """What held-out posts choose the prior's strength from."""
 PSEUDO_COUNT = 0.5
 _ROUNDS = 20
@@ -56,7 +57,7 @@ def transductive_prior(sums: Floats, strength: float, null_logit: float) -> Floa
 
     Args:
         sums: (posts, articles) weighted sums of the posts that are ranked together.
-        strength: between 0, where nothing is added, and 1.
+        strength: between -1 and 1; at 0 nothing is added.
         null_logit: s_0.
     """
     size = sums.shape[1]

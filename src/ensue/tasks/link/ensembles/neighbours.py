@@ -1,0 +1,84 @@
+"""What the posts beside a post are about: those of the same corpus that share rare words with it.
+
+With k the cosine of two posts over their words, each weighted by its squared rarity, a post's share of an article
+becomes
+
+    P'(a | p) = (P(a | p) + w m_a / (d + 1)) / (1 + w d / (d + 1)),  m_a = sum of k(p, q) P(a | q),  d = sum of k(p, q)
+
+over all other posts q: one step of label propagation (Zhu & Ghahramani 2002) from what each post says by itself. No
+label is used. A cosine is a product, so the sums over posts are made once, term by term: a post costs what it costs
+against one more index of articles, however many posts there are. Held-out posts choose w; at 0 nothing is told.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ensue.data.histories import Index
+from ensue.metrics import Floats
+from ensue.text.lexical import Lexical, Terms, places_of
+from ensue.text.postings import Postings
+from ensue.text.sparse import sparse_rows
+from ensue.text.weights import smooth_idf
+
+WEIGHTS = (0.0, 0.3, 1.0)
+"""What held-out posts choose w from."""
+_LEAST = 0.01
+"""Shares below are left out: most of all articles have next to none."""
+
+
+class Neighbours:
+    """Posts by their words, and what each is about.
+
+    Args:
+        terms: of the posts, words.
+        shares: (posts, articles) P(a | q).
+        articles: counts of the articles' words, for how rare each is.
+    """
+
+    def __init__(self, terms: Terms, shares: Floats, articles: Lexical) -> None:
+        owners, keys, _ = terms
+        held, num = np.concatenate([articles.keys, keys]), len(articles) + len(shares)
+        every, counts = np.unique(held, return_counts=True)
+        self.terms, places = np.unique(keys, return_inverse=True)
+        self.rarity = smooth_idf(counts[np.searchsorted(every, self.terms)], num) ** 2
+        self.unknown = float(smooth_idf(np.zeros(1, np.int64), num)[0]) ** 2
+        rows, columns = np.nonzero(shares >= _LEAST)
+        self.shares = sparse_rows(rows, columns, shares[rows, columns], shares.shape)
+        width = shares.shape[1] + 1  # in the last column every post counts 1, for d
+        rows, columns = np.append(rows, np.arange(len(shares))), np.append(columns, np.full(len(shares), width - 1))
+        order, values = np.argsort(rows, kind="stable"), np.append(self.shares.data, np.ones(len(shares)))
+        beside = sparse_rows(rows[order], columns[order], values[order], (len(shares), width))
+        weights, order = self._weights(owners, self.rarity[places], len(shares)), np.argsort(places, kind="stable")
+        sums = sparse_rows(places[order], owners[order], weights[order], (len(self.terms), len(shares))) @ beside
+        offsets, articles_of, data = sums.indptr.astype(np.int64), sums.indices.astype(np.int32), sums.data
+        self.postings = Postings(offsets, articles_of, data.astype(np.float32), width)
+
+    def mixed(self, logs: Floats, terms: Terms, rows: Index, weight: float) -> Floats:
+        """(posts, articles) ln P'(a | p).
+
+        Args:
+            logs: (posts, articles) ln P(a | p).
+            terms: of these posts, words.
+            rows: (posts,) the number of each among those that tell, -1 where it is none of them: none tells of itself.
+            weight: w.
+        """
+        owners, keys, _ = terms
+        places, known = places_of(self.terms, keys)
+        values = self._weights(owners, np.where(known, self.rarity[places], self.unknown), len(logs))
+        sums = self.postings.scores(owners[known], places[known], values[known], len(logs))
+        told, near = sums[:, :-1], sums[:, -1:]
+        own = np.flatnonzero((rows >= 0) & (np.bincount(owners, minlength=len(logs)) > 0))
+        told[own] -= self.shares[rows[own]].toarray()
+        near[own] -= 1
+        told, near = told.clip(min=0), near.clip(min=0)  # what is taken away was rounded otherwise
+        with np.errstate(divide="ignore"):
+            mixed: Floats = np.logaddexp(logs, np.log(weight * told / (near + 1)))
+        mixed -= np.log1p(weight * near / (near + 1))
+        return mixed
+
+    @staticmethod
+    def _weights(owners: Index, rarity: Floats, num: int) -> Floats:
+        """(cells,) so that the weights of a post have the length 1."""
+        weights: Floats = rarity / np.sqrt(np.bincount(owners, rarity**2, num))[owners]
+        return weights

@@ -106,9 +106,9 @@ def test_the_best_model_and_the_best_counting_row_meet() -> None:
     assert caught is not None and caught.relevant == 36 and 0 <= caught.recall_interval[0] <= caught.recall
     assert evaluator.even(found.rows[-1]) is None
     assert predictor.metadata.alone == "sum"
-    assert found.protocol.together.startswith("best is its score equal alone, which no weights beat on held-out ")
+    assert found.protocol.together.startswith("best is its score sum alone, which no weights beat on held-out ")
     card = describe(predictor, found)
-    assert "- alone: equal" in card and "- floors: equal 1, untrained 1, words 1" in card
+    assert "- alone: sum" in card and "- floors: sum 1, untrained 1, words 1" in card
     assert "| model | mrr | recall@10 |" in card and "no text" in card and "## What it keeps" in card
     flat = found.to_dict()
     assert flat["task"] == "link" and {own["measure"] for own in flat["duels"]} == {"mrr", "pooled_ap"}

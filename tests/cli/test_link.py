@@ -47,9 +47,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     with pytest.MonkeyPatch.context() as patch:
         ran = run(patch, "fit", "link", found.posts, "--articles", found.articles, "-o", found.model, "--device=cpu")
     assert ran.code == 0, ran.err
-    assert "held-out posts: MRR" in ran.err and "weights by held-out posts: equal " in ran.err
+    assert "held-out posts: MRR" in ran.err and "weights by held-out posts: sum " in ran.err
     assert "posts held out in turn: 5 folds of 73 posts, each scored by what the others taught" in ran.err
-    assert "MRR of each score alone: equal " in ran.err and "of first answers P says " in ran.err
+    assert "MRR of each score alone: sum " in ran.err and "of first answers P says " in ran.err
     return found
 
 

@@ -144,7 +144,7 @@ def test_no_articles_and_no_posts() -> None:
 def test_refused() -> None:
     with pytest.raises(SettingError) as error:
         Lexical("bm26")  # type: ignore[arg-type]
-    assert str(error.value) == "kind: 'bm26' is not known; the kinds are words, characters, bm25, stems"
+    assert str(error.value) == "kind: 'bm26' is not known; the kinds are words, characters, bm25, stems, pairs"
     arrays = build("words", ARTICLES).arrays()
     with pytest.raises(ValueError, match="the terms are not as many as their counts"):
         Lexical().restore(arrays | {"counts": arrays["counts"][1:]})

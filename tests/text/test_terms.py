@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import numpy as np
 import polars as pl
 import pytest
 
 from ensue.text import terms
-from ensue.text.terms import character_terms, word_terms
+from ensue.text.terms import APART, STOP_WORDS, character_terms, pair_terms, word_terms
 
 MARKS = "‘’“”…–—•😀🚢"
 BESIDE = "éŻ渡ก한ß\u00a0\u200d\ufe0f\x1c\x85"
@@ -17,7 +18,7 @@ BESIDE = "éŻ渡ก한ß\u00a0\u200d\ufe0f\x1c\x85"
 
 
 def every(texts: pl.Series) -> list[np.ndarray]:
-    return [*word_terms(texts), *word_terms(texts, cut=5), *character_terms(texts)]
+    return [*word_terms(texts), *word_terms(texts, cut=5), *pair_terms(texts, cut=5), *character_terms(texts)]
 
 
 @pytest.mark.parametrize("letters", [f"ab AB09_-'.,!@#\t\n\v\f\r {MARKS}", f"ab {BESIDE}{MARKS}"])
@@ -38,3 +39,34 @@ def test_what_is_plain_is_read_by_patterns_made_once(monkeypatch: pytest.MonkeyP
         assert terms._plain(pl.Series([f"Ferry {letter}"])) is None, repr(letter)
     monkeypatch.setattr(terms, "_FEW", 3)
     assert terms._plain(pl.Series(["Ferry"])) is None
+
+
+def test_pairs_are_those_of_a_literal_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which words make the same pair, and how often, whatever the block."""
+    draw, words = random.Random(1), ["ferry", "ferries", "night", "the", "of", "harbour", "map", "fares"]
+    texts = [" ".join(draw.choices(words, k=draw.randrange(12))) for _ in range(60)] + ["", "the of the"]
+    wanted = []
+    for text in texts:
+        own = text.split()
+        pairs: Counter[frozenset[str]] = Counter()
+        for place, word in enumerate(own):
+            for other in own[place + 1 : place + 1 + APART]:
+                if word[:5] != other[:5] and not {word, other} <= STOP_WORDS:
+                    pairs[frozenset((word[:5], other[:5]))] += 1
+        wanted.append(pairs)
+    assert wanted[0] and not wanted[-1]
+
+    def found(block: int) -> tuple[list[int], list[int], list[int]]:
+        monkeypatch.setattr(terms, "_BLOCK", block)
+        owners, keys, counts = pair_terms(pl.Series(texts), cut=5)
+        return owners.tolist(), keys.tolist(), counts.tolist()
+
+    owners, keys, counts = found(1 << 20)
+    assert (owners, keys, counts) == found(7)
+    assert owners == sorted(owners)
+    for number, those in enumerate(wanted):
+        cells = {key: count for whose, key, count in zip(owners, keys, counts, strict=True) if whose == number}
+        assert sorted(cells.values()) == sorted(those.values())
+    both = pair_terms(pl.Series(["ferry night", "nights ferry", "night the map", "map night"]), cut=5)
+    assert both[0].tolist() == [0, 1, 2, 2, 2, 3]
+    assert both[1][0] == both[1][1] and both[1][5] in both[1][2:5].tolist()

@@ -112,7 +112,9 @@ def told(predictor: LinkPredictor) -> list[str]:
         lines.append(f"MRR of each score alone: {floors}")
     if predictor.weights:
         weights = ", ".join(f"{name} {weight:.2f}" for name, weight in predictor.weights.items())
-        lines.append(f"weights by held-out posts: {weights}; posts pull together by {predictor.prior_strength:g}")
+        beside = f", their neighbours count {predictor.neighbour_weight:g}" if predictor.neighbour_weight else ""
+        pull = f"posts pull together by {predictor.prior_strength:g}{beside}"
+        lines.append(f"weights by held-out posts: {weights}; {pull}")
     return [*lines, *(f"note: {note}" for note in metadata.notes)]
 
 

@@ -313,10 +313,11 @@ def _together(predictor: LinkPredictor) -> str:
     stands = "" if alone is None else f"best is its score {alone} alone, which no weights beat on held-out posts; "
     if not _pulls(predictor):
         return f"{stands}every post is ranked alone"
-    return (
-        f"{stands}best tells from all scored posts, without labels, which articles are much discussed (pull "
-        f"{predictor.prior_strength:g}); every other row ranks each post alone"
-    )
+    strength, beside = predictor.prior_strength, predictor.neighbour_weight
+    told = [f"which articles are {'much discussed' if strength > 0 else 'taken'} (pull {strength:g})"] * bool(strength)
+    told += [f"what posts with the same rare words are about (weight {beside:g})"] * bool(beside)
+    said = " and ".join(told)
+    return f"{stands}best tells from all scored posts, without labels, {said}; every other row ranks each post alone"
 
 
 def even(row: Row) -> AtCut | None:

@@ -23,6 +23,8 @@ Clickbait22 worse, 200 worse still."""
 READ = 4096
 """Documents at most that are analysed; of more, so many evenly spaced ones."""
 _BESIDE, _ROUNDS = 10, 5
+_CELLS = 1 << 16
+"""Terms of texts whose rows are held at once."""
 _LEAST = 1e-6
 
 
@@ -65,10 +67,12 @@ class Latent:
         """(num, width) of length 1, or 0 where no term is known."""
         owners, keys, counts = terms
         places, known = places_of(self.terms, keys)
-        weights = 1 + np.log(counts[known])
-        vectors = sparse_rows(owners[known], places[known], weights, (num, len(self.terms))) @ self.table.astype(
-            np.float64
-        )
+        owners, places, weights = owners[known], places[known], 1 + np.log(counts[known])
+        vectors = np.zeros((num, self.table.shape[1]))
+        for low in range(0, len(owners), _CELLS):
+            part = slice(low, low + _CELLS)
+            texts, starts = np.unique(owners[part], return_index=True)
+            vectors[texts] += np.add.reduceat(weights[part, None] * self.table[places[part]], starts)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         unit: Floats = vectors / np.where(lengths > _LEAST, lengths, 1.0)
         return unit

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from ensue.data.posts import Corpus
-from ensue.tasks.link import held_out
+from ensue.tasks.link import held_out, scores
 from ensue.tasks.link.ensembles.likelihood import candidates, losses
 from ensue.tasks.link.ensembles.weighted_sum import standardised
 from ensue.tasks.link.held_out import Labelled, alike, choose, reciprocal
 from ensue.tasks.link.measures import by_row
 from ensue.tasks.link.predictor import LinkPredictor
+from ensue.text.lexical import Lexical
+from ensue.text.terms import word_terms
 from tests.tasks.link.checks import NAMES, planted
 
 
@@ -168,3 +172,52 @@ def test_all_labels_teach_and_the_folder_says_what_stands() -> None:
     list(untrained.fit(planted()))
     untrained.weights = {}
     assert (predictor.scores(data.posts).whole().argmax(1) == untrained.scores(data.posts).whole().argmax(1)).all()
+
+
+def beside(helps: bool) -> Labelled:
+    """Posts about ten articles of forty, half of which say nothing of theirs; where it helps, a shared word does."""
+    random = np.random.default_rng(0)
+    about = random.integers(10, size=200)
+    related, plain = np.eye(40, dtype=bool)[about], np.arange(200) % 2 == 0
+    scores = standardised(random.normal(size=related.shape) + 6.0 * (related & plain[:, None]))
+    words = word_terms(pl.Series([f"word{number}" for number in (about if helps else range(200))]))
+    counted = Lexical("words")
+    counted.add(pl.Series(["an article"] * 40))
+    return Labelled(["untrained"], scores[:, :, None].astype(np.float32), related, about % 5, words, counted)
+
+
+def test_neighbours_count_where_they_rank_held_out_posts_better() -> None:
+    chosen = choose(beside(True))
+    alone = choose(replace(beside(True), words=None))
+    assert chosen.beside > 0 and not alone.beside
+    ranks = [reciprocal(own.scores, beside(True).related).mean() for own in (chosen, alone)]
+    assert ranks[0] > ranks[1] + 0.1
+    assert not choose(beside(False)).beside and not choose(beside(True), together=False).beside
+
+
+def test_posts_tell_of_each_other_only_together(tmp_path: Path) -> None:
+    """A post alone, or among others that share no word with it, is ranked as it was; a folder keeps how they tell."""
+    predictor = LinkPredictor("best")
+    list(predictor.fit(planted()))
+    predictor.neighbour_weight = 1.0
+    data = planted(num=2, first=20).posts
+    whole, few = predictor.scores(data).whole(), predictor.scores(data.select(np.arange(1))).whole()
+    predictor.save(tmp_path / "model")
+    loaded = LinkPredictor.load(tmp_path / "model")
+    assert loaded.neighbour_weight == 1.0
+    np.testing.assert_array_equal(loaded.scores(data).whole(), whole)
+    predictor.neighbour_weight = 0.0
+    np.testing.assert_allclose(predictor.scores(data.select(np.arange(1))).whole(), few)
+    assert np.abs(predictor.scores(data).whole() - whole).max() > 1e-3
+
+
+def test_a_sample_of_the_posts_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of any size say the same, and posts outside the sample hear those inside."""
+    predictor = LinkPredictor("best")
+    list(predictor.fit(planted()))
+    predictor.neighbour_weight = predictor.prior_strength = 1.0
+    data = planted(num=2, first=20).posts
+    monkeypatch.setattr(scores, "SAMPLE", 5)
+    whole = predictor.scores(data).whole()
+    monkeypatch.setattr(scores, "_POSTS", 3)
+    np.testing.assert_allclose(predictor.scores(data).whole(), whole, rtol=1e-9)

@@ -55,3 +55,10 @@ def test_no_label_is_used_by_posts_together() -> None:
     alone, joined = (log_shares(sums, transductive_prior(sums, strength, 0.0), 0.0) for strength in (0.0, 1.0))
     assert alone[3].tolist() == pytest.approx([np.log(1 / 4)] * 3) and joined[3].argmax() == 0
     assert pl.Series(joined[3]).n_unique() == 2
+
+
+def test_below_zero_what_others_are_about_is_less_likely() -> None:
+    # Article 0 is what the first post is about, surely; the second says a little more of it than of article 1.
+    sums = np.array([[9.0, 0, 0], [1.1, 1, 0]])
+    alone, apart = (log_shares(sums, transductive_prior(sums, strength, -1.0), -1.0) for strength in (0.0, -1.0))
+    assert alone.argmax(1).tolist() == [0, 0] and apart.argmax(1).tolist() == [0, 1]

@@ -31,7 +31,7 @@ MODELS = Models(
 SHARED = SharedSettings()
 """What is set of every model beside its own settings."""
 ABOUT: dict[str, tuple[str, str]] = {
-    "best": ("words, characters and, where one is named, a network or an encoder, weighed", ""),
+    "best": ("words, pairs of them, characters, topics and, where one is named, a network or an encoder, weighed", ""),
     "ast": ("a Siamese Star-Transformer with adaptive entmax", "Danovitch, ITCSE 2020"),
     "cnn": ("a Siamese CNN", "rival in Danovitch, ITCSE 2020"),
     "gru": ("a Siamese GRU", "rival in Danovitch, ITCSE 2020"),

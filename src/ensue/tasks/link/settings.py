@@ -14,6 +14,6 @@ class SharedSettings(Settings):
     learned: str = ""
     """Of best: whose cosine is weighed beside the lexical scores: ast, cnn, gru, bigru, or sbert; none if empty."""
     together: bool = True
-    """Of best: whether posts of one corpus tell which articles are much discussed; false ranks every post alone."""
+    """Of best: whether posts of one corpus tell of each other what they are about; false ranks every post alone."""
     remembered: Count = 200
     """Held-out posts kept as numbers of their words, at most, to test updates on; 0 keeps none."""

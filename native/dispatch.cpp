@@ -173,7 +173,7 @@ EXPORT int ensue_entmax(const EntmaxCall* call, int wide, int backward, int thre
 }
 
 // The number in ensue/kernels/loading.py: goes up with every change of what the functions take.
-EXPORT int ensue_interface() { return 10; }
+EXPORT int ensue_interface() { return 11; }
 
 // (rows, width) log(factor x totals + what is added), `cells` counted through all rows.
 EXPORT void ensue_log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells,

@@ -10,7 +10,7 @@ from pathlib import Path
 from ensue.errors import SettingError
 
 FILE = Path(__file__).with_name("libkernels.so.1")
-INTERFACE = 10
+INTERFACE = 11
 """Goes up with every change of what the functions take: a library of another is left alone."""
 VARIABLE = "ENSUE_KERNELS"
 LEVELS = ("plain", "avx2", "avx512")
@@ -180,6 +180,15 @@ class PostingsCall(ctypes.Structure):
     )
 
 
+class CodesCall(ctypes.Structure):
+    """``CodesCall`` of ``native/kernels.h``."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("rows", "slots", "next")),
+        *((name, c_void_p) for name in ("first", "second", "table", "codes", "fresh")),
+    )
+
+
 class _State:
     """What was found, once a process."""
 
@@ -246,6 +255,9 @@ def _opened() -> ctypes.CDLL | None:
     found.ensue_dropped_elu_errors.argtypes = [c_void_p, c_void_p, c_void_p, c_int64, c_int, c_float, c_void_p]
     found.ensue_band.argtypes = [POINTER(BandCall), c_int, c_int]
     found.ensue_postings.argtypes, found.ensue_postings.restype = [POINTER(PostingsCall)], None
+    found.ensue_codes.argtypes, found.ensue_codes.restype = [POINTER(CodesCall)], c_int64
+    found.ensue_move_codes.argtypes = [c_void_p, c_int64, POINTER(CodesCall)]
+    found.ensue_move_codes.restype = None
     found.ensue_encode.argtypes = [POINTER(EncodeCall)]
     found.ensue_sessions.argtypes = [POINTER(SessionCall)]
     found.ensue_short_scores.argtypes = [POINTER(ShortCall), c_int]

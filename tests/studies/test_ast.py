@@ -26,7 +26,7 @@ from ensue.tasks.link.predictor import LinkPredictor
 from tests.encoders import install
 from tests.studies.watcher import Watcher
 
-CHOSEN = ("ast", "cnn", "best")
+CHOSEN = ("ast", "cnn", "best", "best-alone", "best+ast")
 TINY = ast.Plan(options={"heads": 2, "dim": 8, "hidden": 8, "filters": 4, "epochs": 1}, seeds={"clickbait22": 1})
 THINGS = ("bridge", "budget", "school", "river", "market", "train", "stadium", "museum")
 FILLER = ("the", "town", "says", "that", "new", "old", "people", "today", "again", "more")
@@ -84,7 +84,7 @@ def test_every_set_has_a_row_for_each_model(finished: tuple[Study, Watcher, Path
     study, watcher, _ = finished
     rows = {(row["data"], row["model"]): row for row in study.tables["overall"]}
     assert [*rows] == [(name, model) for name in ("politifact", "clickbait22") for model in (*CHOSEN, *COUNTING)]
-    assert watcher.trained == 2 * 2 + 2  # two networks: two seeds of the one set, one of the other
+    assert watcher.trained == 2 * 2 + 2 + 2  # two networks: two seeds of the one set, one of the other; and best+ast
     for row in rows.values():
         assert row["seeds"] == (2 if row["data"] == "politifact" and row["model"] in ast.NETWORKS else 1)
         for measure in MEASURES:
@@ -220,11 +220,11 @@ def test_an_installed_encoder_adds_two_rows(data: Path, monkeypatch: pytest.Monk
     encoder.mkdir(parents=True)
     study, _ = run(data, kept, models=("best", f"sbert={encoder}"))
     rows = {row["model"]: row for row in study.tables["overall"] if row["data"] == "politifact"}
-    assert [*rows] == ["best", "sbert", "best+sbert", *COUNTING]
+    assert [*rows] == ["best", "sbert", "best+sbert", "best+sbert-alone", *COUNTING]
     assert rows["sbert"]["mrr"] < rows["best+sbert"]["mrr"]
     assert "sbert is the cosine of an installed encoder, stand-in," in study.page
     assert {row["other"] for row in study.tables["verdicts"] if row["model"] == "best+sbert"} == {
-        *("best", "sbert"), *COUNTING,
+        *("best", "sbert", "best+sbert-alone"), *COUNTING,
     }  # fmt: skip
     with pytest.raises(SettingError, match="encoder 'nowhere' cannot be read"):
         run(data, models=("ast", "sbert=nowhere"))

@@ -44,9 +44,19 @@ VARIANTS: Mapping[str, tuple[str, Values]] = {
 """Rows of AST otherwise, and their models and settings: as published, and with one thing taken away; one seed each."""
 FROM_FILE = ("ast-paper",)
 """Rows that read the vectors of a file."""
-TRAINED = (*NETWORKS, *VARIANTS, "best")
-ENCODED = {"sbert": "sbert", "best+sbert": "best"}
-"""Rows that an installed sentence encoder adds, and their models."""
+WEIGHED: Mapping[str, tuple[str, Values]] = {
+    "best": ("best", {}),
+    "best-alone": ("best", {"together": False}),
+    "best+ast": ("best", {"learned": "ast"}),
+}
+"""Rows of ``best``: every post without the others, and with the cosine of AST, which learned the posts of training."""
+TRAINED = (*NETWORKS, *VARIANTS, *WEIGHED)
+ENCODED: Mapping[str, tuple[str, Values]] = {
+    "sbert": ("sbert", {}),
+    "best+sbert": ("best", {}),
+    "best+sbert-alone": ("best", {"together": False}),
+}
+"""Rows that an installed sentence encoder adds."""
 VERDICTS = ("pooled_ap", "mrp", "mrr")
 
 
@@ -132,7 +142,7 @@ class _Study:
         return {
             "overall": [_row(own.name, name, cells[name], draws[name]) for name in cells],
             "precision": [_precision(own.name, name, cells[name]) for name in cells],
-            "verdicts": verdicts(own.name, draws, ("ast", "best", "best+sbert"), VERDICTS),
+            "verdicts": verdicts(own.name, draws, ("ast", "best", "best+ast", "best+sbert"), VERDICTS),
             "heads": [
                 {"data": own.name, "seed": seed, "step": step, "alphas": alphas}
                 for seed, cell in enumerate(cells.get("ast", []))
@@ -148,8 +158,9 @@ class _Study:
         }
 
     def _trained(self, key: Values, own: LinkSet, asked: Asked, model: str, seed: int) -> CachedRun:
-        name, changes = VARIANTS.get(model, (ENCODED.get(model, model), {}))
-        options = {**self.plan.options, **changes} if model in NETWORKS or model in VARIANTS else {}
+        name, changes = {**VARIANTS, **WEIGHED, **ENCODED}.get(model, (model, {}))
+        network = model in NETWORKS or model in VARIANTS or "learned" in changes
+        options = {**self.plan.options, **changes} if network else {**changes}
         if self.vectors and model in FROM_FILE:
             options.pop("dim", None)  # the file has its own
         options |= {"encoder": Path(self.encoder).name} if model in ENCODED else {}

@@ -57,9 +57,9 @@ def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick
         "R@10 and MAP: each test post ranks all articles; "
         "the same for articles, which rank the test posts; and pooled, as in the paper: all test posts with all "
         "articles that any of them is about, in one list. `best` weighs lexical scores by held-out posts, reads no "
-        "network, and lets posts of one corpus tell which articles are much discussed; tfidf and bm25 rank each post "
-        "alone. Figures are per cent, means over seeds; ± is half a 95 % interval over resampled articles with their "
-        "posts, and seeds. The epoch is chosen by the MRR of validation posts.",
+        "network, and lets posts of one corpus tell of each other; best-alone, tfidf and bm25 rank each post alone, "
+        "and best+ast weighs the cosine of AST too. Figures are per cent, means over seeds; ± is half a 95 % interval "
+        "over resampled articles with their posts, and seeds. The epoch is chosen by the MRR of validation posts.",
         "",
         *(
             [

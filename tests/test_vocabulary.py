@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,3 +67,15 @@ def test_equal_if_the_ids_are() -> None:
     assert Vocabulary("ab") == Vocabulary("ab")
     assert Vocabulary("ab") != Vocabulary("ba")
     assert Vocabulary("ab") != ["a", "b"]
+
+
+def test_ids_of_a_long_column_are_those_of_its_values() -> None:
+    """Words that arrived after the table was made, and some that never did."""
+    values = [f"word {number}" for number in range(4000)]
+    vocabulary = Vocabulary(values[:3000])
+    for known in (3000, 3100, 4000):
+        vocabulary.add(values[:known])
+        column = pl.Series([*values[::-1], "", "never", values[5]])
+        assert vocabulary.ids_of(column).tolist() == vocabulary.ids(column.to_list()).tolist()
+        assert vocabulary.ids_of(column[:0]).tolist() == []
+    assert Vocabulary().ids_of(pl.Series(["a", "b"])).tolist() == [1, 1]

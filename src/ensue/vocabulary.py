@@ -7,6 +7,7 @@ from itertools import repeat
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 PADDING = 0
 UNKNOWN = 1
@@ -25,6 +26,8 @@ class Vocabulary:
         self._values: list[str] = []
         self._ids: dict[str, int] = {}
         self._table: _Hashes | None = None
+        self._columns: _Hashes | None = None
+        """By hashes of polars, which takes a column at once."""
         self.add(values)
 
     def __len__(self) -> int:
@@ -71,12 +74,22 @@ class Vocabulary:
             ids = self.ids(values)
             return np.sort(ids[ids >= FIRST]).astype(np.int64)
         if self._table is None or len(self._table) < 0.9 * len(self._values):
-            self._table = _Hashes(self._values)
-        found, missing = self._table.look_up(values)
+            self._table = _Hashes(_hashed(self._values))
+        ids = self._table.look_up(_hashed(values))
+        found = ids[ids > 0]
         if len(self._table) < len(self._values):  # some arrived after it was made
-            late = self.ids(value for value, at in zip(values, missing.tolist(), strict=True) if at)
+            late = self.ids(value for value, id in zip(values, ids.tolist(), strict=True) if not id)
             found = np.concatenate([found, late[late >= FIRST]])
         return np.sort(found).astype(np.int64)
+
+    def ids_of(self, column: pl.Series) -> npt.NDArray[np.int32]:
+        """(values,) what :meth:`ids` gives, of a long column most of which arrived; as sure as :meth:`known`."""
+        if self._columns is None or len(self._columns) < 0.9 * len(self._values):
+            self._columns = _Hashes(pl.Series(self._values, dtype=pl.String).hash().to_numpy())
+        ids = self._columns.look_up(column.hash().to_numpy())
+        missing = np.flatnonzero(ids == 0)
+        ids[missing] = self.ids(column.gather(missing).to_list())
+        return ids
 
     def value(self, id: int) -> str:
         """The value with this id (2 or more)."""
@@ -84,22 +97,25 @@ class Vocabulary:
 
 
 class _Hashes:
-    """The ids of many values by their hashes, which are spread evenly: of as many buckets as values each holds few."""
+    """The ids of many values by their hashes, which are spread evenly: of as many buckets as values each holds few.
 
-    def __init__(self, values: Sequence[str]) -> None:
-        hashes = self._hash(values)
-        order = np.argsort(hashes)
-        self._shift = np.uint64(64 - len(values).bit_length())
+    Args:
+        hashes: (values,) in order of their ids.
+    """
+
+    def __init__(self, hashes: npt.NDArray[np.uint64]) -> None:
+        order, bits = np.argsort(hashes), len(hashes).bit_length()
+        self._shift = np.uint64(64 - bits)
         self._hashes, self._ids = hashes[order], (order + FIRST).astype(np.int32)
-        bounds = np.arange((1 << len(values).bit_length()) + 1, dtype=np.uint64)
+        bounds = np.arange((1 << bits) + 1, dtype=np.uint64)
         self._starts = np.searchsorted(self._hashes >> self._shift, bounds).astype(np.int32)
 
     def __len__(self) -> int:
         return len(self._ids)
 
-    def look_up(self, values: Collection[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
-        """The ids of those that it holds, and (values,) which it lacks."""
-        wanted, found = self._hash(values), np.zeros(len(values), np.int32)
+    def look_up(self, wanted: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
+        """(values,) their ids, 0 for what it lacks, by their hashes."""
+        found = np.zeros(len(wanted), np.int32)
         bucket = (wanted >> self._shift).astype(np.int64)
         place, end = self._starts[bucket], self._starts[bucket + 1]
         live = np.flatnonzero(place < end)
@@ -110,8 +126,8 @@ class _Hashes:
             live = live[~right]
             place[live] += 1
             live = live[place[live] < end[live]]
-        return found[found > 0], found == 0
+        return found
 
-    @staticmethod
-    def _hash(values: Collection[str]) -> npt.NDArray[np.uint64]:
-        return np.fromiter(map(hash, values), np.int64, len(values)).view(np.uint64)
+
+def _hashed(values: Collection[str]) -> npt.NDArray[np.uint64]:
+    return np.fromiter(map(hash, values), np.int64, len(values)).view(np.uint64)

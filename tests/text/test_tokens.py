@@ -284,3 +284,16 @@ def test_a_few_texts_are_split_as_many_are(texts: list[str], lower: bool) -> Non
     assert (few.sentences.tolist(), few.texts.tolist()) == (many.sentences.tolist(), many.texts.tolist())
     for one, other in zip(counted, table, strict=True):
         assert one.tolist() == other.tolist() and one.dtype == other.dtype
+
+
+@pytest.mark.parametrize("odd", ["", " late ", "two  spaces .", "a\tb .", "full\u3000width .", "\n"])
+@pytest.mark.parametrize("running", ['He said: "don\'t"!', "Über den Wolken, gleich dahinter!"])
+def test_tokenised_and_running_texts_side_by_side(odd: str, running: str) -> None:
+    """Whatever stands between the words, and however many of each there are."""
+    texts = ["a film , it 's .", running, odd, "Not a mark ,", running, running]
+    for column in (pl.Series(texts), pl.Series(texts * 40), pl.Series([texts[0], odd] * 40)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tokens, "_FEW", 1000)  # the running ones alone are few
+            found = split_words(column)
+        each = [split_words(pl.Series([text])).text(0)[0] for text in column]
+        assert [found.text(place)[0] for place in range(len(column))] == each

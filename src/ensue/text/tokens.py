@@ -50,7 +50,7 @@ _WORDS = "|".join(
 _FEW = 1 << 16
 """Bytes of texts that are split one by one."""
 _LOOKED_UP = 1 << 10
-"""Words that are looked up one by one: to look for the distinct ones takes longer."""
+"""Words that are looked up one by one: to hash them takes longer."""
 _PLAIN = re.compile("[\\x00-\\x7f‘’ʼ“”…–—•]*")
 _RUN, _JOINED, _WORD = (
     re.compile(pattern, re.ASCII) for pattern in (r"\S+", _SPLITS[1][0], _WORDS.replace(r"\p{L}", "[a-zA-Z]"))
@@ -59,6 +59,8 @@ _COUNTED = tuple(re.compile(pattern.replace("$)", r"\Z)"), re.ASCII) for pattern
 # A stop after one of these, or after a capital that is no "I", ends no sentence.
 _HOLD = rf"\b((?i:{_ABBREVIATIONS})|[A-HJ-Z])\.\s"
 _HELD = "\ue000"
+_ODD_SPACES = r"^$|^ | $|  |[^\S ]"
+"""What stands in a text whose words are not what stands between its spaces."""
 _END = r"([.!?…]['\"”’)\]]*)\s"
 
 
@@ -205,13 +207,8 @@ class Tokenizer:
         return tokens if max_words is None and max_sentences is None else _cut(tokens, max_words, max_sentences)
 
     def _ids(self, words: pl.Series) -> Ids:
-        """(words,) ids, looked up once a distinct word; of few words each."""
-        if len(words) <= _LOOKED_UP:
-            return self.vocabulary.ids(words.to_list())
-        distinct = words.unique()
-        ids_of = pl.Series(self.vocabulary.ids(distinct.to_list()))
-        ids: Ids = words.replace_strict(distinct, ids_of, default=UNKNOWN, return_dtype=pl.Int32).to_numpy()
-        return ids
+        """(words,) ids."""
+        return self.vocabulary.ids(words.to_list()) if len(words) <= _LOOKED_UP else self.vocabulary.ids_of(words)
 
     def to_json(self) -> str:
         """The settings and the words, read back by :meth:`from_json`."""
@@ -310,17 +307,26 @@ def _words(column: pl.Series, tokenised: pl.Series, lower: bool) -> pl.Series:
     """(sentences,) lists of words, by the rule of each."""
     if _is_few(column):
         return pl.Series(_few_words(column.to_list(), tokenised.to_list(), lower), dtype=pl.List(pl.String))
-    rule = pl.col("text").str.to_lowercase() if lower else pl.col("text")
-    spaced = rule
+    frame, rule = column.rename("text").to_frame(), pl.col("text").str.to_lowercase() if lower else pl.col("text")
+    if not tokenised.any():
+        return _running(frame, rule)
+    plain, places = frame.select(rule).to_series(), np.arange(len(column))
+    others = (~tokenised).arg_true()
+    few = column.gather(others)
+    if _is_few(few):  # and not by expressions, which take longer to make than to find words in so few
+        lists = pl.Series(_few_words(few.to_list(), [False] * len(few), lower), dtype=pl.List(pl.String))
+    else:
+        lists = _running(frame[others], rule)
+    places[others.to_numpy()] = len(column) + np.arange(len(others))
+    apart = pl.concat([plain, lists.list.join(" ")]).gather(places)  # no word holds a space
+    return apart.str.extract_all(r"\S+") if apart.str.contains(_ODD_SPACES).any() else apart.str.split(" ")
+
+
+def _running(frame: pl.DataFrame, rule: pl.Expr) -> pl.Series:
+    """(texts,) lists of the words of running texts."""
     for pattern, replacement in _SPLITS:
-        spaced = spaced.str.replace_all(pattern, replacement)
-    frame, alone = column.rename("text").to_frame(), tokenised.any()
-    running = (frame.filter(~tokenised) if alone else frame).select(spaced.str.extract_all(_WORDS)).to_series()
-    if not alone:
-        return running
-    plain = frame.filter(tokenised).select(rule.str.extract_all(r"\S+")).to_series()
-    places = np.argsort(np.concatenate([tokenised.arg_true().to_numpy(), (~tokenised).arg_true().to_numpy()]))
-    return pl.concat([plain, running]).gather(places)
+        rule = rule.str.replace_all(pattern, replacement)
+    return frame.select(rule.str.extract_all(_WORDS)).to_series()
 
 
 def _few_words(texts: list[str], tokenised: list[bool], lower: bool) -> list[list[str]]:

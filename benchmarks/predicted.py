@@ -2,9 +2,10 @@
 
 A step of SANSR (``sampled``) is taken for: a constant part; multiplications, targets x (blocks of the network + width x
 negatives x 3); and rows that are moved, each with its two moments. Three constants are found by least squares on small
-runs. Memory is ``ensue.training.memory``'s count, the log's columns and so many bytes a score of a step. Network bytes
-count what a rank sends: dense gradients in a ring, touched rows to every other rank. Both are checked at three larger
-sizes, each in fresh processes: CPU seconds a step, resident bytes, and with two ranks the bytes given to the group.
+runs. Memory is ``ensue.training.memory``'s count, the log's columns, and so many bytes a score of the largest step and
+a number of the network's layers. Network bytes count what a rank sends: dense gradients in a ring, touched rows to
+every other rank. Both are checked at three larger sizes, each in fresh processes: CPU seconds a step, resident bytes,
+and with two ranks the bytes given to the group.
 
     python benchmarks/predicted.py [--check 100000,300000,1000000] [--json FILE]
     python benchmarks/predicted.py --constants FILE --events 100000000 --items 5000000 --dim 64 --ranks 8
@@ -40,8 +41,8 @@ from ensue.training.memory import training_bytes
 from ensue.training.optimizer import by_row, make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
 
-MEAN, STEPS, WARM = 4, 40, 5
-"""Clicks a session; steps that are timed, after some that are not."""
+MEAN, STEPS, WARM = 4, 300, 5
+"""Clicks a session; steps that are timed at most, after some that are not: batches differ in what they hold."""
 CALIBRATED = ((10_000, 32, 512), (10_000, 128, 1024), (60_000, 64, 2048), (60_000, 128, 1024))
 """Items, width and negatives of the small runs."""
 BATCH, LENGTH = 256, 50
@@ -61,16 +62,19 @@ def made_up(events: int, items: int) -> Histories:
 
 
 def shape(events: int, items: int, dim: int, negatives: int) -> dict[str, float]:
-    """What a step does, by the numbers of the log and the model; a batch's rows are counted on a made-up log."""
-    windows = Windows(made_up(min(events, 200_000), items), LENGTH - 1)
-    plan = windows.plan(BATCH, 0)[:8]
-    batches = [windows.batch(index) for index in plan]
-    targets = statistics.mean(batch.num_targets for batch in batches)
+    """What a step does on average, and at most, by the numbers of the log and the model; batches are those of a log."""
+    windows = Windows(made_up(min(events, 400_000), items), LENGTH - 1)
+    batches = [windows.batch(index) for index in windows.plan(BATCH, 0)[: STEPS + WARM]]
+    targets, cells = (
+        [getter(batch) for batch in batches] for getter in (lambda b: b.num_targets, lambda b: b.ids.numel())
+    )
     own = statistics.mean(len(torch.unique(batch.ids)) for batch in batches)
     drawn = items * (1 - (1 - 1 / items) ** negatives)
-    cells = statistics.mean(batch.ids.numel() for batch in batches)
-    products = 3 * (targets * dim * negatives + cells * 8 * dim * dim)
-    return {"targets": targets, "rows": min(items, own + drawn), "own": own, "products": products, "dim": dim}
+    products = 3 * (statistics.mean(targets) * dim * negatives + statistics.mean(cells) * 8 * dim * dim)
+    return {
+        "targets": statistics.mean(targets), "rows": min(items, own + drawn), "own": own, "products": products,
+        "dim": dim, "scores": max(targets) * negatives, "numbers": max(cells) * dim,
+    }  # fmt: skip
 
 
 def measured(items: int, dim: int, negatives: int, events: int, world: bool) -> dict[str, float]:
@@ -106,7 +110,7 @@ def measured(items: int, dim: int, negatives: int, events: int, world: bool) -> 
         if report.step == STEPS + WARM:
             break
     return {
-        "cpu": statistics.median(spent[WARM:]),
+        "cpu": statistics.mean(spent[WARM:]),
         "memory": peak - before,
         "sent": (marks[-1] - marks[WARM]) / (len(marks) - 1 - WARM) if world else 0,
     }
@@ -153,8 +157,8 @@ def calibrated() -> dict[str, float]:
         rows.append([1.0, step["products"], step["rows"] * dim])
         found = in_process(items, dim, negatives, 60_000)
         times.append(found["cpu"])
-        working.append((found["memory"] - held(items, dim, negatives)) / (step["targets"] * negatives))
-        print(items, dim, negatives, times[-1], file=sys.stderr)
+        working.append((found["memory"] - held(items, dim, negatives), step["scores"], step["numbers"]))
+        print(items, dim, negatives, times[-1], *working[-1], file=sys.stderr)
     weights = 1 / np.array(times)  # relative errors count
     from scipy.optimize import nnls
 
@@ -162,8 +166,11 @@ def calibrated() -> dict[str, float]:
     units = scaled.max(0)
     solved, _ = nnls(scaled / units, np.ones(len(times)))
     fixed, product, row = (solved / units).tolist()
-    memory = statistics.median(working)
-    return {"step": fixed, "product": product, "number_of_a_row": row, "bytes_a_score": memory}
+    taken, *parts = np.array(working, float).T
+    most = np.array([part.max() for part in parts])
+    score, number = (nnls(np.stack(parts, 1) / most, taken)[0] / most).tolist()
+    memory = {"bytes_a_score": score, "bytes_a_number": number}
+    return {"step": fixed, "product": product, "number_of_a_row": row, **memory}
 
 
 def network(dim: int, negatives: int, num_ids: int) -> SANSR:
@@ -182,7 +189,6 @@ def predict(
 ) -> dict[str, float]:
     """What one rank takes: CPU seconds a step, bytes held, bytes sent a step."""
     step = shape(events, items, dim, negatives)
-    share = step["targets"] / world
     own = min(items, step["own"] / world)
     drawn = step["rows"] - step["own"]
     seconds = constants["step"] + constants["product"] * step["products"] / world
@@ -194,11 +200,11 @@ def predict(
     return {
         "cpu": seconds,
         "memory": held(items, dim, negatives)
-        + constants["bytes_a_score"] * share * negatives
+        + (constants["bytes_a_score"] * step["scores"] + constants["bytes_a_number"] * step["numbers"]) / world
         + events * BYTES_AN_EVENT,
         "given_to_the_group": sent if world > 1 else 0,
         "sent": 2 * (world - 1) / world * 4 * dense + (world - 1) * (drawn + own) * (8 + 4 * dim),
-        "targets": share,
+        "targets": step["targets"] / world,
     }
 
 

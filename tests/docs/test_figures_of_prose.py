@@ -57,9 +57,8 @@ def _large_logs() -> Iterator[str]:
     for row in checks:
         time, memory, sent = (_pair(row[name], digits) for name, digits in zip(names, (3, 0, 0), strict=True))
         yield f"| {row['items']:,} | {time} | {memory} | {sent} |"
-    off = [(row["items"], name) for row in checks for name in names if not 0.8 <= row[name]["ratio"] <= 1.2]
-    assert off == [(100_000, "memory_mb"), (300_000, "cpu_seconds_a_step")]
-    yield "Two of nine are off by more than a fifth: time at 300,000 items, and memory at 100,000"
+    assert all(0.8 <= row[name]["ratio"] <= 1.2 for row in checks for name in names)
+    yield "All nine are within a fifth"
     yield f"SANSR at width {checks[0]['dim']} with {checks[0]['negatives']:,} negatives"
     one, eight, many = found["predictions"]
     assert (one["ranks"], eight["ranks"], many["ranks"]) == (1, 8, 64)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import polars as pl
+
 from ensue.data.posts import Articles
 from ensue.records import Article
-from ensue.tasks.link.article_index import heads
+from ensue.tasks.link.article_index import KINDS, ArticleIndex, heads
 
 
 def test_heads_by_hand() -> None:
@@ -13,3 +15,12 @@ def test_heads_by_hand() -> None:
                      Article("", "c", "Only a title")])
     )  # fmt: skip
     assert found.to_list() == ["T\nOne.", "One.\nTwo.\nThree.", "Only a title"]
+
+
+def test_of_observed_texts_words_are_counted_and_pairs_are_not() -> None:
+    texts = pl.Series(["ferry night", "ferry port"])
+    index = ArticleIndex.of(Articles(texts, pl.Series(["", ""]), pl.Series(["a", "b"])))
+    index.observe(pl.Series(["a ferry at night"] * 3))
+    assert {name: own.num_seen for name, own in index.lexical.items()} == {
+        name: 0 if name == "pairs" else 3 for name in KINDS
+    }

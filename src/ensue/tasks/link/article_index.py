@@ -66,9 +66,11 @@ class ArticleIndex:
         return index
 
     def observe(self, texts: pl.Series) -> None:
-        """Take how rare a word is from these texts too."""
+        """Take how rare a word is from these texts too; of pairs nearly every one is rare, and there are too many."""
         found: dict[str, Frequencies] = {}
         for lexical in self.lexical.values():
+            if lexical.counted == "pairs":
+                continue
             if lexical.counted not in found:
                 found[lexical.counted] = lexical.frequencies(texts)
             lexical.take(found[lexical.counted])

@@ -1,6 +1,4 @@
 // Numbers for values by their hashes; ensue/data/sequences/codes.py does the same by polars' categories.
-#include <cstring>
-
 #include "kernels.h"
 
 namespace {

@@ -157,14 +157,9 @@ class Lexical:
         held[self._cells(self.terms_of(texts), len(texts))[0]] = True
         return held
 
-    def terms_from(self, low: int = 0) -> Terms:
-        """The terms of the documents from number ``low`` on, which becomes 0."""
-        cells = slice(self.offsets[low], None)
-        return (
-            np.repeat(np.arange(len(self) - low), np.diff(self.offsets[low:])),
-            self.keys[cells],
-            self.counts[cells].astype(np.int64),
-        )
+    def own_terms(self) -> Terms:
+        """The terms of the documents."""
+        return np.repeat(np.arange(len(self)), np.diff(self.offsets)), self.keys, self.counts.astype(np.int64)
 
     def _cells(self, terms: Terms, num: int) -> tuple[Index, Index, Floats]:
         """(cells,) whose, in the column of which term of the documents, and how much it weighs in the text."""

@@ -81,6 +81,21 @@ def sparse_between(
     return matrix
 
 
+def unit_rows(owners: Index, terms: Index, counts: Index, weights: npt.NDArray[np.floating], num: int) -> SparseRows:
+    """(num, terms) weighted logarithms of the counts of each document, at length 1.
+
+    Args:
+        owners: (cells,) the document, not decreasing.
+        terms: (cells,) what it holds, rising within it.
+        counts: (cells,) how often.
+        weights: (terms,).
+        num: documents.
+    """
+    values = (1 + np.log(counts)) * weights[terms]
+    values /= np.sqrt(np.bincount(owners, values**2, num))[owners]
+    return sparse_rows(owners, terms, values, (num, len(weights)))
+
+
 def stacked(parts: Sequence[SparseRows]) -> SparseRows:
     """The rows of several matrices of one width, one below the other."""
     from scipy.sparse import vstack

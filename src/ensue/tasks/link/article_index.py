@@ -53,7 +53,7 @@ class ArticleIndex:
         """(articles, width) of latent semantic analysis."""
         assert self.latent is not None
         if self._topics is None:
-            self._topics = self.latent.vectors(self.lexical["stems"].terms_from(0), len(self))
+            self._topics = self.latent.vectors(self.lexical["stems"].own_terms(), len(self))
         return self._topics
 
     @classmethod
@@ -62,7 +62,7 @@ class ArticleIndex:
         lexical = {name: Lexical(kind) for name, kind in KINDS.items()}
         index = cls(articles, lexical, torch.zeros(len(articles), 0))
         index._append(articles)
-        index.latent = Latent.of(index.lexical["stems"].terms_from(0), len(index))
+        index.latent = Latent.of(index.lexical["stems"].own_terms(), len(index))
         return index
 
     def observe(self, texts: pl.Series) -> None:

@@ -277,16 +277,17 @@ def _strength(data: Labelled, fit: _Fit, strengths: Sequence[float]) -> _Told:
             found[own] = log_shares(sums[own], transductive_prior(sums[own], strength, none), none)
         return found
 
-    worth, chosen = -1.0, _Told(0.0, 0.0, 0.0, sums)
+    worth, chosen, alone = -1.0, _Told(0.0, 0.0, 0.0, sums), dict[float, Floats]()
     for beside in WEIGHTS if len(strengths) > 1 and data.words is not None else WEIGHTS[:1]:
         for less in LESS if not beside else (chosen.less,):
-            alone = reciprocal(shares(less, 0.0), data.related)
             for strength in strengths:
                 own = shares(less, strength)
                 own = _beside(data, own, beside) if beside else own
+                if not (strength or beside):  # the first of each ``less``
+                    alone[less] = reciprocal(own, data.related)
                 if (new := _worth(own, data.related)) <= worth:
                     continue
-                if not (strength or beside) or _rises(reciprocal(own, data.related) - alone, data.clusters):
+                if not (strength or beside) or _rises(reciprocal(own, data.related) - alone[less], data.clusters):
                     worth, chosen = new, _Told(less, strength, beside, own)
     return chosen
 

@@ -20,7 +20,7 @@ import polars as pl
 
 from ensue.data.histories import Index
 from ensue.tasks.link.pieces import PIECES, pieces_of
-from ensue.text.sparse import SparseRows, sparse_rows
+from ensue.text.sparse import SparseRows, sparse_rows, unit_rows
 from ensue.text.terms import character_terms
 from ensue.text.tokens import Tokens
 from ensue.text.weights import smooth_idf
@@ -47,7 +47,7 @@ def term_vectors(tokens: Tokens, weights: npt.NDArray[np.float32], size: int, se
     owners = np.repeat(np.arange(len(part)), part.lengths)
     cells, counts = np.unique(owners * len(weights) + part.ids, return_counts=True)
     owners, terms = np.divmod(cells, len(weights))
-    rows = _unit_rows(owners, terms, counts, weights, len(part))
+    rows = unit_rows(owners, terms, counts, weights, len(part))
     axes, there = _axes(rows, size), np.unique(terms)
     vectors = FAINT * random.standard_normal((len(weights), size), np.float32)
     # The columns of V have length 1, so that their mean square over the terms is one over how many these are.
@@ -72,7 +72,7 @@ def word_vectors(texts: pl.Series, words: Sequence[str], size: int, seed: int) -
     owners, runs, counts = character_terms(read)
     keys, terms = np.unique(runs, return_inverse=True)
     idf = smooth_idf(np.bincount(terms, minlength=len(keys)), len(read))
-    rows = _unit_rows(owners, terms, counts, idf, len(read))
+    rows = unit_rows(owners, terms, counts, idf, len(read))
     axes = _axes(rows, size)
     held, runs, _ = character_terms(pl.Series(words, dtype=pl.String))
     places = np.searchsorted(keys, runs).clip(max=max(len(keys) - 1, 0))
@@ -93,21 +93,6 @@ def _by_piece(words: Sequence[str], vectors: npt.NDArray[np.float64]) -> npt.NDA
     holders: Index = np.repeat(np.arange(len(words)), sizes)[order]
     shares = 1 / np.bincount(numbers, minlength=PIECES).clip(min=1)[numbers[order]] / sizes[holders]
     return sparse_rows(numbers[order], holders, shares, (PIECES, len(words))) @ vectors
-
-
-def _unit_rows(owners: Index, terms: Index, counts: Index, weights: npt.NDArray[np.floating], num: int) -> SparseRows:
-    """(num, terms) the weighted counts of each article, at length 1.
-
-    Args:
-        owners: (cells,) the article, rising.
-        terms: (cells,) what it holds, rising within it.
-        counts: (cells,) how often.
-        weights: (terms,).
-        num: articles.
-    """
-    values = (1 + np.log(counts)) * weights[terms]
-    values /= np.sqrt(np.bincount(owners, values**2, num))[owners]
-    return sparse_rows(owners, terms, values, (num, len(weights)))
 
 
 def _axes(rows: SparseRows, size: int) -> npt.NDArray[np.float64]:

@@ -12,56 +12,82 @@ from torch import distributed
 
 from tests.processes import Started
 
-WORLD, ROWS = 3, 50_000
+WORLD = 3
 CHILD = """
 import sys
 import torch
 from safetensors.torch import save_file
 from torch import distributed, nn
-from ensue.training.distributed import rank_and_size, ranks, sum_gradients
+from ensue.training import gradients
+from ensue.training.distributed import ranks
 
-sent = []
-for name in ("all_reduce", "all_gather"):
+gradients.ROOM, gradients.MEMORY = int(sys.argv[2]), sys.argv[3]
+sent = [0]
+for name in ("all_reduce", "P2POp"):
     own = getattr(distributed, name)
-    def counted(*given, own=own):
+    def counted(*given, own=own, **named):
         sent.append(max(part.numel() for part in given if isinstance(part, torch.Tensor)))
-        return own(*given)
+        return own(*given, **named)
     setattr(distributed, name, counted)
 with ranks() as (rank, world):
     table, unused, dense = (nn.Parameter(torch.zeros(*shape)) for shape in ((50_000, 4), (7, 4), (3, 2)))
-    if rank < 2:  # the third rank has no part of this batch
-        ids = torch.tensor([[5, 2, 5, 49_999], [7, 5, 2, 2]][rank])
-        values = torch.full((4, 4), 0.1) * torch.arange(1, 5)[:, None] * (rank + 1)
-        table.grad = torch.sparse_coo_tensor(ids[None], values, table.shape, check_invariants=False)
-        dense.grad = torch.full((3, 2), rank + 0.5)
-    totals = sum_gradients([table, unused, dense], {table, unused}, torch.tensor([rank + 0.25, 1], dtype=torch.float64))
-    found = {"rows": table.grad.indices()[0], "values": table.grad.values(), "dense": dense.grad, "totals": totals}
-    assert table.grad.is_coalesced() and unused.grad.is_sparse and not unused.grad._nnz()
-    save_file({**found, "longest message": torch.tensor(max(sent))}, f"{sys.argv[1]}/{rank}")
+    summed = gradients.GradientSums([table, unused, dense], {table, unused})
+    sent.clear()
+    found = {}
+    for step in range(3):  # the last two as the first, after a step that touches 1,000 rows
+        table.grad = dense.grad = None
+        if rank < 2:  # the third rank has no part of this batch
+            ids = torch.tensor([[5, 2, 5, 49_999], [7, 5, 2, 2]][rank])
+            values = torch.full((4, 4), 0.1) * torch.arange(1, 5)[:, None] * (rank + 1)
+            if step == 1:
+                ids, values = torch.arange(1000), torch.ones(1000, 4)
+            table.grad = torch.sparse_coo_tensor(ids[None], values, table.shape, check_invariants=False)
+            dense.grad = torch.full((3, 2), rank + 0.5)
+        totals = summed(torch.tensor([rank + 0.25, 1], dtype=torch.float64))
+        if step == 0:
+            found["longest message"] = torch.tensor(max(sent))
+        parts = {"rows": table.grad.indices()[0], "values": table.grad.values(), "dense": dense.grad, "totals": totals}
+        found |= {f"{name} {step}": part.clone() for name, part in parts.items()}
+        assert table.grad.is_coalesced() and unused.grad.is_sparse and not unused.grad._nnz()
+    common = torch.tensor(int(summed._memory is not None))
+    save_file({**found, "common": common}, f"{sys.argv[1]}/{rank}")
 """
 
 
 @pytest.mark.skipif(
     not (distributed.is_available() and distributed.is_gloo_available()), reason="this torch has no gloo"
 )
-def test_rows_that_were_touched_are_summed_to_the_same_bytes(tmp_path: Path, free_port: Callable[[], int]) -> None:
+@pytest.mark.parametrize(("room", "memory"), [(8 * 2**20, ""), (512, ""), (512, "none")])
+def test_rows_that_were_touched_are_summed_to_the_same_bytes(
+    tmp_path: Path, free_port: Callable[[], int], room: int, memory: str
+) -> None:
+    """By memory that all see, by messages where a step has more than its room, and by messages alone."""
     common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(WORLD)}
     processes = [
-        Started(tmp_path, code=CHILD, environment={**common, "RANK": str(rank), "PYTHONWARNINGS": "error"})
+        Started(
+            tmp_path, room, tmp_path / memory, code=CHILD,
+            environment={**common, "RANK": str(rank), "PYTHONWARNINGS": "error"},
+        )
         for rank in range(WORLD)
-    ]
+    ]  # fmt: skip
     for process in processes:
         _, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors
     assert len({(tmp_path / str(rank)).read_bytes() for rank in range(WORLD)}) == 1
     found = load_file(tmp_path / "0")
     # Rank 0 looks up 5 with .1 and .3, 2 with .2, 49,999 with .4; rank 1, twice as much: 7 .2, 5 .4, 2 .6 and .8.
-    assert found["rows"].tolist() == [2, 5, 7, 49_999]
-    expected = torch.tensor([0.2 + 0.6 + 0.8, 0.1 + 0.3 + 0.4, 0.2, 0.4])
-    torch.testing.assert_close(found["values"], expected[:, None].expand(4, 4))
-    assert found["dense"].tolist() == [[2.0, 2.0]] * 3  # .5 + 1.5
-    assert found["totals"].tolist() == [0.25 + 1.25 + 2.25, 3]
-    assert found["longest message"] <= 4 * 4  # four rows, padded to the longest rank's: never the table's 200,000
+    for step in (0, 2):
+        assert found[f"rows {step}"].tolist() == [2, 5, 7, 49_999]
+        expected = torch.tensor([0.2 + 0.6 + 0.8, 0.1 + 0.3 + 0.4, 0.2, 0.4])
+        torch.testing.assert_close(found[f"values {step}"], expected[:, None].expand(4, 4))
+        assert found[f"dense {step}"].tolist() == [[2.0, 2.0]] * 3  # .5 + 1.5
+        assert found[f"totals {step}"].tolist() == [0.25 + 1.25 + 2.25, 3]
+    assert (
+        torch.equal(found["rows 1"], torch.arange(1000)) and (found["values 1"] == 2).all()
+    )  # 512 bytes hold no 1,000
+    assert bool(found["common"]) != bool(memory) and not [*tmp_path.glob("ensue-*")]
+    # Totals, and how many rows a rank has of two tables; or three rows themselves: never the table's 200,000 numbers.
+    assert found["longest message"] == 3 * 4 if memory else 2 + 2
 
 
 LAYERS = """
@@ -73,6 +99,7 @@ from ensue.data.world import make_world
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
 from ensue.schedule import Schedule
+from ensue.training import gradients
 from ensue.training.distributed import ranks
 from ensue.training.loop import train
 from ensue.training.optimizer import by_row, make_optimizer
@@ -81,10 +108,11 @@ torch.set_num_threads(1)
 data = make_world(num_cascades=60, seed=3).train
 sent = [0]
 own = distributed.all_reduce
-def counted(tensor, *given):
+def counted(tensor, *given, **named):
     sent[0] = max(sent[0], tensor.numel())
-    return own(tensor, *given)
+    return own(tensor, *given, **named)
 distributed.all_reduce = counted
+gradients.MEMORY = sys.argv[2]
 with ranks() as (rank, world):
     torch.manual_seed(0)
     # as many negatives as ids: all are gone through, by rows, and nothing is drawn; no dropout either
@@ -95,7 +123,7 @@ with ranks() as (rank, world):
     for _ in train(model, Windows(data, model.reach), None, schedule, optimizer=optimizer, seed=0):
         pass
     dense = sum(p.numel() for p in model.parameters() if p not in by_row(model))
-    assert world == 1 or sent[0] == dense, (sent, dense)
+    assert world == 1 or sent[0] == (2 if gradients.MEMORY == sys.argv[1] else dense), (sent, dense)
     save_file(model.state_dict(), f"{sys.argv[1]}/{world}-{rank}")
 """
 
@@ -103,13 +131,19 @@ with ranks() as (rank, world):
 @pytest.mark.skipif(
     not (distributed.is_available() and distributed.is_gloo_available()), reason="this torch has no gloo"
 )
+@pytest.mark.parametrize("memory", ["", "none"])
 def test_two_ranks_learn_an_output_layer_by_rows_to_what_one_learns(
-    tmp_path: Path, free_port: Callable[[], int]
+    tmp_path: Path, free_port: Callable[[], int], memory: str
 ) -> None:
-    alone = Started(tmp_path, code=LAYERS, environment={"PYTHONWARNINGS": "error"})
+    alone = Started(tmp_path, tmp_path / memory, code=LAYERS, environment={"PYTHONWARNINGS": "error"})
     common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "LOCAL_RANK": "0"}
     both = [
-        Started(tmp_path, code=LAYERS, environment={**common, "RANK": str(rank), "PYTHONWARNINGS": "error"})
+        Started(
+            tmp_path,
+            tmp_path / memory,
+            code=LAYERS,
+            environment={**common, "RANK": str(rank), "PYTHONWARNINGS": "error"},
+        )
         for rank in range(2)
     ]
     for process in (alone, *both):

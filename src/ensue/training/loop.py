@@ -32,7 +32,8 @@ from ensue.nn.device import in_order, memory_for
 from ensue.nn.sampling import drawn_together
 from ensue.schedule import Schedule
 from ensue.training.checkpoint import load_state, save_state
-from ensue.training.distributed import max_over_ranks, mean_over_ranks, rank_and_size, share, sum_gradients
+from ensue.training.distributed import max_over_ranks, mean_over_ranks, rank_and_size, share
+from ensue.training.gradients import GradientSums
 from ensue.training.optimizer import by_row
 from ensue.training.report import Report
 from ensue.training.source import Index, Learner, Source, TrainingBatch
@@ -217,6 +218,7 @@ class _Run:
         self.fingerprint = ""
         self.saved = time.monotonic()
         self.folder: tempfile.TemporaryDirectory[str] | None = None
+        self.sums: GradientSums | None = None
 
     def __enter__(self) -> _Run:
         return self
@@ -270,7 +272,10 @@ class _Run:
         """The part of a batch that this rank has, with the random state of its step; ``None`` where it has no part."""
         rank, world = rank_and_size()
         state = np.random.SeedSequence([self.seed, step, rank]).generate_state(1, np.uint64)
-        torch.manual_seed(int(state[0] >> np.uint64(1)))
+        seed = int(state[0] >> np.uint64(1))
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed notes where it was called for every other device
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
         self.model.train()
         if not len(part := index[rank::world]):
             yield None
@@ -301,7 +306,9 @@ class _Run:
     def _average(self, total: Tensor, signalled: int) -> tuple[Tensor, int]:
         """Sum the gradients of all ranks and divide by the number of targets; all ranks are asked to end, or none."""
         parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        sums = sum_gradients(parameters, by_row(self.model), torch.tensor([*total, signalled], dtype=torch.float64))
+        if self.sums is None:
+            self.sums = GradientSums(parameters, by_row(self.model))
+        sums = self.sums(torch.tensor([*total, signalled], dtype=torch.float64))
         for parameter in parameters:
             if parameter.grad is not None:
                 parameter.grad /= float(sums[1])

@@ -1,6 +1,7 @@
 // All that is compiled once for every instruction set: ENSUE_ARCH is its namespace, ENSUE_BYTES the width of a vector.
 #include "texts.h"
 #ifndef __AVX512BF16__  // of which nothing else makes use
+#include "adam.h"
 #include "band.h"
 #include "decoder.h"
 #include "encoder.h"

@@ -35,6 +35,7 @@
     void dropped_elu(const float* in, const int16_t* levels, int64_t count, int16_t least, float scale, float* out); \
     void dropped_elu_errors(const float* grad, const float* units, const int16_t* levels, int64_t count,       \
                             int16_t least, float scale, float* out);                                      \
+    void adam_rows(const AdamCall& call, int64_t first, int64_t last);                                    \
     void band_forward(const BandCall& call, int64_t row, float* room);                                    \
     void band_backward(const BandCall& call, int64_t row, float* room);                                   \
     }
@@ -68,6 +69,7 @@ struct Functions {
     decltype(&plain::exponentials) exponentials;
     decltype(&plain::dropped) dropped, dropped_elu;
     decltype(&plain::dropped_elu_errors) dropped_elu_errors;
+    decltype(&plain::adam_rows) adam_rows;
     decltype(&plain::band_forward) band_forward;
     decltype(&plain::band_backward) band_backward;
 };
@@ -76,7 +78,7 @@ struct Functions {
     {arch::entmax,       arch::log_mixture, arch::log_total,   arch::highest, arch::product,   \
      arch::decoder_step, arch::lstm,        arch::rounded_product, arch::pair_scores, arch::word_graph, arch::encode,  \
      arch::session,      arch::all_scores,  arch::window,      arch::exponentials, arch::dropped,   \
-     arch::dropped_elu,  arch::dropped_elu_errors, arch::band_forward, arch::band_backward}
+     arch::dropped_elu,  arch::dropped_elu_errors, arch::adam_rows, arch::band_forward, arch::band_backward}
 constexpr Functions PLAIN = FUNCTIONS(plain);
 #ifdef ENSUE_X86
 constexpr Functions AVX2 = FUNCTIONS(avx2), AVX512 = FUNCTIONS(avx512);
@@ -173,7 +175,7 @@ EXPORT int ensue_entmax(const EntmaxCall* call, int wide, int backward, int thre
 }
 
 // The number in ensue/kernels/loading.py: goes up with every change of what the functions take.
-EXPORT int ensue_interface() { return 11; }
+EXPORT int ensue_interface() { return 12; }
 
 // (rows, width) log(factor x totals + what is added), `cells` counted through all rows.
 EXPORT void ensue_log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells,
@@ -333,6 +335,16 @@ EXPORT void ensue_window(const WindowCall* call, int kind, int threads) {
     shared(16 * call->heads, int(std::min<int64_t>(threads, worth)), [&](int64_t first, int64_t last) {
         chosen->window(*call, kind, first / 16, last / 16);
     });
+}
+
+// 0: done; 2: a row that there is not; nothing is moved then.
+EXPORT int ensue_adam_rows(const AdamCall* call, int threads) {
+    for (int64_t row = 0; row < call->rows; row++)
+        if (uint64_t(call->ids[row]) >= uint64_t(call->num_ids)) return 2;
+    const int64_t worth = 1 + (call->rows * call->dim >> 17);
+    shared(call->rows, int(std::min<int64_t>(threads, worth)),
+           [&](int64_t first, int64_t last) { chosen->adam_rows(*call, first, last); });
+    return 0;
 }
 
 // 0: done; 1: no memory. Histories go to the threads one at a time.

@@ -169,6 +169,16 @@ struct BandCall {
     float *to_queries, *to_keys, *to_scores, *to_values;  // gradients that are added to
 };
 
+// Rows of a table and of its two moments, by Adam; rate and root hold the corrections of the step.
+struct AdamCall {
+    int64_t rows, dim, num_ids;
+    const int64_t* ids;   // (rows) which of the table; none comes twice
+    const float* grads;   // (rows, dim)
+    float *weights, *means, *squares;  // (ids, dim)
+    float rate, root;     // step size / (1 - beta1^n), sqrt(1 - beta2^n)
+    float rest1, beta2, rest2, eps, decay;  // 1 - beta1; 1 - beta2; L2
+};
+
 // A sparse matrix of documents term by term, and the cells of texts that it is multiplied with.
 struct PostingsCall {
     int64_t cells, documents;

@@ -25,7 +25,10 @@ from ensue.training.optimizer import (
     restore_optimizer,
     saved_optimizer,
 )
+from tests.kernels.paths import on_both_paths
 from tests.tasks.next.batches import pad
+
+pytestmark = on_both_paths
 
 ROWS, DIM, RATE = 9, 3, 0.05
 PLAIN = Schedule(learning_rate=RATE, weight_decay=0.0)

@@ -10,7 +10,7 @@ from pathlib import Path
 from ensue.errors import SettingError
 
 FILE = Path(__file__).with_name("libkernels.so.1")
-INTERFACE = 11
+INTERFACE = 12
 """Goes up with every change of what the functions take: a library of another is left alone."""
 VARIABLE = "ENSUE_KERNELS"
 LEVELS = ("plain", "avx2", "avx512")
@@ -180,6 +180,16 @@ class PostingsCall(ctypes.Structure):
     )
 
 
+class AdamCall(ctypes.Structure):
+    """``AdamCall`` of ``native/kernels.h``."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("rows", "dim", "num_ids")),
+        *((name, c_void_p) for name in ("ids", "grads", "weights", "means", "squares")),
+        *((name, c_float) for name in ("rate", "root", "rest1", "beta2", "rest2", "eps", "decay")),
+    )
+
+
 class CodesCall(ctypes.Structure):
     """``CodesCall`` of ``native/kernels.h``."""
 
@@ -254,6 +264,7 @@ def _opened() -> ctypes.CDLL | None:
     found.ensue_dropped_elu_errors.restype = None
     found.ensue_dropped_elu_errors.argtypes = [c_void_p, c_void_p, c_void_p, c_int64, c_int, c_float, c_void_p]
     found.ensue_band.argtypes = [POINTER(BandCall), c_int, c_int]
+    found.ensue_adam_rows.argtypes = [POINTER(AdamCall), c_int]
     found.ensue_postings.argtypes, found.ensue_postings.restype = [POINTER(PostingsCall)], None
     found.ensue_codes.argtypes, found.ensue_codes.restype = [POINTER(CodesCall)], c_int64
     found.ensue_move_codes.argtypes = [c_void_p, c_int64, POINTER(CodesCall)]

@@ -8,6 +8,7 @@ All other parameters are torch's Adam.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +18,8 @@ from torch import Tensor, nn
 from torch.optim import Adam
 from torch.optim.adam import adam
 
+from ensue.kernels import library
+from ensue.kernels.loading import AdamCall
 from ensue.nn.item_head import ItemLayer
 from ensue.nn.sampling import MANY
 from ensue.store.folder import damage
@@ -82,6 +85,8 @@ class RowAdam(Adam):
         rows = grad.indices()[0]
         if self.touched is not None:
             self.touched.setdefault(table, []).append(rows)
+        if _compiled(group, table, state, rows, grad.values()):
+            return
         wholes = (table, state["exp_avg"], state["exp_avg_sq"])
         weights, means, squares = (whole.index_select(0, rows) for whole in wholes)
         beta1, beta2 = group["betas"]
@@ -92,6 +97,27 @@ class RowAdam(Adam):
         )  # fmt: skip
         for whole, part in zip(wholes, (weights, means, squares), strict=True):
             whole.index_copy_(0, rows, part)
+
+
+def _compiled(
+    group: Mapping[str, Any], table: Tensor, state: Mapping[str, Tensor], rows: Tensor, values: Tensor
+) -> bool:
+    """Adam on some rows in one pass over them; ``False``, and nothing is done, where that is not compiled."""
+    functions, wholes = library(), (table, state["exp_avg"], state["exp_avg_sq"])
+    plain = all(part.dtype == torch.float32 and part.is_contiguous() for part in (*wholes, values))
+    if functions is None or not plain or table.device.type != "cpu":
+        return False
+    (beta1, beta2), step = group["betas"], float(state["step"]) + 1
+    rows = rows.contiguous()
+    call = AdamCall(
+        len(rows), table[0].numel(), len(table), *(part.data_ptr() for part in (rows, values, *wholes)),
+        rate=group["lr"] / (1 - beta1**step), root=math.sqrt(1 - beta2**step), rest1=1 - beta1, beta2=beta2,
+        rest2=1 - beta2, eps=group["eps"], decay=group["weight_decay"],
+    )  # fmt: skip
+    if functions.ensue_adam_rows(call, torch.get_num_threads()):
+        raise IndexError(f"a gradient is of rows that a table of {len(table):,} has not")
+    state["step"] += 1
+    return True
 
 
 def make_optimizer(model: nn.Module, schedule: Rates) -> RowAdam:

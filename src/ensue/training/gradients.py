@@ -1,8 +1,8 @@
 """Gradients of all ranks, summed to the same bytes on every rank.
 
 Of a table that is looked up only the rows travel that a rank touched. Ranks of one machine lay what they have into
-memory that all of them see, and tell each other when it is there; ranks of several send it straight to each other, as
-long as it is, while dense gradients are reduced beside it.
+memory that all of them see, and tell each other through pipes when it is there; ranks of several send it straight to
+each other, as long as it is, while dense gradients are reduced beside it.
 """
 
 from __future__ import annotations
@@ -10,10 +10,14 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import shutil
 import tempfile
 from collections.abc import Collection, Sequence
+from io import FileIO
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 
@@ -23,8 +27,6 @@ ROOM = 8 * 2**20
 """Bytes of common memory that a step of a rank has at most; gradients that need more are sent."""
 MEMORY = "/dev/shm"
 """Where files lie in memory."""
-TOKEN = 16
-"""Bytes by which ranks know a file that is theirs."""
 
 
 class GradientSums:
@@ -39,7 +41,7 @@ class GradientSums:
         self.tables = [parameter for parameter in parameters if parameter in tables]
         self.dense = [parameter for parameter in parameters if parameter not in tables]
         self._device = parameters[0].device
-        self._memory = common_memory() if self._device.type == "cpu" else None
+        self._common = _common() if self._device.type == "cpu" else None
         self._turn = 0
 
     def __call__(self, totals: Tensor) -> Tensor:
@@ -57,8 +59,7 @@ class GradientSums:
         if laid := self._laid(rank_and_size()[0], [len(ids) for ids, _ in rows]):
             for place, part in zip(laid, own, strict=True):
                 place.copy_(part)
-        numbers = torch.cat([totals, torch.tensor([len(ids) for ids, _ in rows], dtype=totals.dtype)])
-        told = torch.stack(_everyone(numbers.to(self._device), [len(numbers)] * rank_and_size()[1])).cpu()
+        told = self._told(torch.cat([totals, torch.tensor([len(ids) for ids, _ in rows], dtype=totals.dtype)]))
         lengths = told[:, len(totals) :].long().tolist()
         seen = [self._laid(rank, counts) for rank, counts in enumerate(lengths)]
         every = [parts for parts in seen if parts]
@@ -75,13 +76,19 @@ class GradientSums:
                 parameter.grad = part.view_as(parameter)
         return told[:, : len(totals)].sum(0)
 
+    def close(self) -> None:
+        """Let go of what the ranks share."""
+        if self._common is not None:
+            for end in (*self._common.readers.values(), *self._common.writers.values()):
+                end.close()
+
     def _laid(self, rank: int, counts: Sequence[int]) -> list[Tensor]:
         """Where in the common memory a rank that touched so many rows lays them; empty where it has too little room.
 
         No rank writes here before all have read what was here last: each tells of a step when it has read the one
         before, and every second step has the same half.
         """
-        if self._memory is None:
+        if self._common is None:
             return []
         sizes = [(count,) for count in counts] + [
             (count, *table.shape[1:]) for count, table in zip(counts, self.tables, strict=True)
@@ -90,7 +97,7 @@ class GradientSums:
         if self.dense:
             sizes.append((sum(parameter.numel() for parameter in self.dense),))
             kinds.append(self.dense[0].dtype)
-        half, low, parts = self._memory[rank, self._turn], 0, list[Tensor]()
+        half, low, parts = self._common.memory[rank, self._turn], 0, list[Tensor]()
         for kind, size in zip(kinds, sizes, strict=True):
             high = low + math.prod(size) * kind.itemsize
             if high > len(half):
@@ -98,6 +105,12 @@ class GradientSums:
             parts.append(half[low:high].view(kind).view(size))
             low = -(-high // 8) * 8
         return parts
+
+    def _told(self, numbers: Tensor) -> Tensor:
+        """(ranks, n) what each rank says, as many numbers as the others."""
+        if self._common is not None:
+            return self._common.tell(numbers)
+        return torch.stack(_everyone(numbers.to(self._device), [len(numbers)] * rank_and_size()[1])).cpu()
 
     def _sent(self, own: Sequence[Tensor], lengths: Sequence[Sequence[int]]) -> list[list[Tensor]]:
         """What each rank holds, by messages; the sum of dense gradients stands with the first."""
@@ -116,43 +129,82 @@ class GradientSums:
         return every
 
 
-def common_memory() -> Tensor | None:
-    """(ranks, 2, bytes) that all ranks read and write; ``None`` where they share no machine, or it has too little."""
+class _Common(NamedTuple):
+    """What the ranks of one machine share."""
+
+    memory: Tensor
+    """(ranks, 2, bytes) that all read and write."""
+    readers: dict[int, FileIO]
+    """By rank what comes from it."""
+    writers: dict[int, FileIO]
+    """By rank what goes to it."""
+
+    def tell(self, numbers: Tensor) -> Tensor:
+        """Give a few numbers to every other rank, and get theirs; what was laid before is seen by who got them.
+
+        Raises:
+            ConnectionError: another rank has ended.
+        """
+        said = numbers.numpy().tobytes()
+        every = dict.fromkeys(range(len(self.memory)), said)
+        for writer in self.writers.values():
+            writer.write(said)
+        for rank, reader in self.readers.items():
+            every[rank] = reader.read(len(said)) or b""
+            if len(every[rank]) < len(said):
+                raise ConnectionError(f"rank {rank} has ended")
+        return torch.tensor(np.frombuffer(b"".join(every.values()))).view(len(every), -1)
+
+
+def _common() -> _Common | None:
+    """Memory and pipes; ``None`` where the ranks share no machine, or it has too little memory."""
     rank, world = rank_and_size()
-    made = _made(TOKEN + world * 2 * ROOM) if rank == 0 else None
-    named = share(made)
-    mapped = None if named is None else _mapped(*named)
-    missed = max_over_ranks(int(mapped is None))
-    if made is not None:
-        Path(made[0]).unlink()  # it stays as long as somebody has it mapped, and no longer, however they end
-    return None if missed or mapped is None else mapped[TOKEN:].view(world, 2, ROOM)
+    others = [other for other in range(world) if other != rank]
+    made = share(_made(world) if rank == 0 else None)
+    common = None if made is None else _opened(Path(made), world, rank)
+    if not max_over_ranks(int(common is None)) and common is not None and made is not None:
+        for other in others:
+            common.writers[other] = FileIO(f"{made}/{rank}-{other}", "w")
+    everywhere = not max_over_ranks(int(common is None))
+    if rank == 0 and made is not None:
+        shutil.rmtree(made)  # what is open stays as long as somebody has it, and no longer, however they end
+    return common if everywhere else None
 
 
-def _made(size: int) -> tuple[str, str] | None:
-    """A file of so many bytes that lies in memory, with what it begins with; ``None`` where there is no such place."""
+def _made(world: int) -> str | None:
+    """A folder whose files lie in memory; ``None`` where there is no such place, or it has too little."""
+    folder = None
     try:
-        file, name = tempfile.mkstemp(prefix="ensue-", dir=MEMORY)
+        folder = tempfile.mkdtemp(prefix="ensue-", dir=MEMORY)
+        with Path(folder, "memory").open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, world * 2 * ROOM)  # for a page that cannot be had later ends a process
+        for one in range(world):
+            for other in range(world):
+                os.mkfifo(f"{folder}/{one}-{other}", 0o600)
+    except OSError:
+        if folder is not None:
+            shutil.rmtree(folder)
+        return None
+    return folder
+
+
+def _opened(folder: Path, world: int, rank: int) -> _Common | None:
+    """The memory and what comes to this rank."""
+    try:
+        with (folder / "memory").open("r+b") as file:
+            memory = torch.frombuffer(mmap.mmap(file.fileno(), 0), dtype=torch.uint8).view(world, 2, ROOM)
+        readers = {
+            other: FileIO(folder / f"{other}-{rank}", opener=_no_waiting) for other in range(world) if other != rank
+        }
+        for reader in readers.values():
+            os.set_blocking(reader.fileno(), True)
     except OSError:
         return None
-    token = os.urandom(TOKEN)
-    try:
-        os.posix_fallocate(file, 0, size)  # now, for a page that cannot be had later ends the process
-        os.pwrite(file, token, 0)
-    except OSError:
-        Path(name).unlink()
-        return None
-    finally:
-        os.close(file)
-    return name, token.hex()
+    return _Common(memory, readers, {})
 
 
-def _mapped(name: str, token: str) -> Tensor | None:
-    try:
-        with Path(name).open("r+b") as file:
-            mapped = torch.frombuffer(mmap.mmap(file.fileno(), 0), dtype=torch.uint8)
-    except OSError:
-        return None
-    return mapped if bytes(mapped[:TOKEN].tolist()).hex() == token else None
+def _no_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _touched(table: nn.Parameter) -> tuple[Tensor, Tensor]:

@@ -179,11 +179,11 @@ def one_pass(
     Raises:
         SettingError: the loss is no longer a number.
     """
-    run = _Run(model, optimizer, seed, None)
-    run.set_rate(rate)
-    for step, index in enumerate(plan, first):
-        run.learn(data, index, step)
-    return run.mean
+    with _Run(model, optimizer, seed, None) as run:
+        run.set_rate(rate)
+        for step, index in enumerate(plan, first):
+            run.learn(data, index, step)
+        return run.mean
 
 
 def mean_loss(model: nn.Module, source: Source, targets: int = 4096) -> float:
@@ -226,6 +226,8 @@ class _Run:
     def __exit__(self, *_: object) -> None:
         if self.folder is not None:
             self.folder.cleanup()
+        if self.sums is not None:
+            self.sums.close()
 
     @property
     def mean(self) -> float:
@@ -305,11 +307,11 @@ class _Run:
 
     def _average(self, total: Tensor, signalled: int) -> tuple[Tensor, int]:
         """Sum the gradients of all ranks and divide by the number of targets; all ranks are asked to end, or none."""
-        parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         if self.sums is None:
+            parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
             self.sums = GradientSums(parameters, by_row(self.model))
         sums = self.sums(torch.tensor([*total, signalled], dtype=torch.float64))
-        for parameter in parameters:
+        for parameter in (*self.sums.tables, *self.sums.dense):
             if parameter.grad is not None:
                 parameter.grad /= float(sums[1])
         return sums[:2], signalled or (int(signal.SIGTERM) if sums[2] else 0)

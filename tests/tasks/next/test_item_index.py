@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -330,3 +331,16 @@ def test_of_a_very_large_catalogue_fewer_events_are_ranked_whole() -> None:
     sizes = [len(train._evaluation_sample(data, num).ids) for num in (2, 100_000, 1_000_000, 10**9)]
     assert sizes[0] == sizes[1] and 30_000 <= sizes[0] < 30_010
     assert 3_000 <= sizes[2] < 3_010 and 1_000 <= sizes[3] < 1_010
+
+
+def test_a_list_that_comes_again_is_scored_by_what_was_learned_since(few: NextPredictor, tmp_path: Path) -> None:
+    few.save(tmp_path / "m")
+    own, asked = NextPredictor.load(tmp_path / "m"), sessions(5, 2)
+    shop = [f"v{at}" for at in range(0, ITEMS, 2)][:300]
+    for _ in range(2):
+        told, wanted = (ask(asked, 3, allow=shop, evidence=False) for ask in (own.predict, partial(exact, own)))
+        for one, other in zip(told, wanted, strict=True):
+            assert [choice.value for choice in one.choices] == [choice.value for choice in other.choices]
+        with torch.no_grad():
+            own.network.items.weight.mul_(-1)  # type: ignore[attr-defined]
+        own.learned()

@@ -8,7 +8,10 @@ import pytest
 from ensue.answers import Answer
 from ensue.data.histories import Histories
 from ensue.records import History
+from ensue.tasks.next import permitted
+from ensue.tasks.next.permitted import KeptLists
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.vocabulary import Vocabulary
 
 CLICKS = [("a", "b", "c", "a"), ("b", "c", "b"), ("c", "a", "b"), ("d", "a", "d"), ("e", "b", "c", "f")] * 12
 ASKED = [History(("a", "b")), History(()), History(("new", "b", "new")), History(("d",), (3.0,))]
@@ -63,3 +66,30 @@ def test_no_forbidden_value_is_let_through() -> None:
         record = [History((*random.choice(values, 3).tolist(), "other"))] * 5
         for answer in predictor.predict(record, 20, exclude=lists[0], allow=lists[1], evidence=False):
             assert {choice.value for choice in answer.choices} <= lists[1] - lists[0]
+
+
+def test_lists_that_come_again_are_found_and_no_other_is_taken_for_them() -> None:
+    vocabulary, kept = Vocabulary(f"v{at}" for at in range(600)), KeptLists()
+    shop = [f"v{at}" for at in range(300)]
+    first = kept.of(shop, None, vocabulary)
+    assert first is not None and kept.of([*shop], None, vocabulary) is first
+    assert kept.of([], shop, vocabulary) is not first and kept.of(shop[:2], None, vocabulary) is not None
+    assert kept.of(shop, None, Vocabulary(["v1"])) is not first
+    # texts that are the same when they are put together, of as many values
+    one, other = ["a\0b", "c", *shop], ["a", "b\0c", *shop]
+    for values in (one, other, one):
+        found = kept.of(values, None, vocabulary)
+        assert found is not None and found.excluded == {*values}
+
+
+def test_few_lists_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(permitted, "KEPT", 2)
+    vocabulary, kept = Vocabulary(["v1"]), KeptLists()
+    lists = [[f"{letter}{at}" for at in range(300)] for letter in "abc"]
+    made = [kept.of(own, None, vocabulary) for own in lists]
+    assert [kept.of(own, None, vocabulary) is one for own, one in zip(lists[::-1], made[::-1], strict=True)] == [
+        True, True, False,
+    ]  # fmt: skip
+    monkeypatch.setattr(permitted, "KEPT_VALUES", 500)
+    assert kept.of(lists[2], None, vocabulary) is not None
+    assert kept._values == 300 and len(kept._lists) == 1

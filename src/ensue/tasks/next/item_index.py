@@ -37,6 +37,8 @@ WANTED = 0.99
 """Its recall, of the exact list, at least; where not even all lists together reach that, there are more candidates."""
 SAMPLE = 4096
 """Ids by which the sum over the rest of the catalogue is estimated."""
+LISTS = 8
+"""Short lists whose vectors are kept, for a shop's own comes with every request."""
 FILE = "items.faiss"
 LEARNED, ROUNDS = 64, 8
 """Rows a list from which its centroid is learned, and rounds of that."""
@@ -88,6 +90,7 @@ class ItemIndex:
         )
         """(sample,) ids, rising: evenly spread over ids, which are in order of arrival."""
         self._sampled: Tensor | None = None
+        self._listed: tuple[tuple[Tensor, Tensor], ...] = ()
 
     @torch.no_grad()
     def sampled(self, product: Product) -> Tensor:
@@ -96,9 +99,19 @@ class ItemIndex:
             self._sampled = product.rows(self.sample)
         return self._sampled
 
+    @torch.no_grad()
+    def listed(self, product: Product, ids: Tensor) -> Tensor:
+        """(ids, dim) the vectors of a list; of the last few lists, by identity, they are kept until :meth:`forget`."""
+        for own, vectors in self._listed:
+            if own is ids:
+                return vectors
+        vectors = product.rows(ids)
+        self._listed = (ids, vectors), *self._listed[: LISTS - 1]
+        return vectors
+
     def forget(self) -> None:
         """What is kept is made anew: something was learned."""
-        self._sampled = None
+        self._sampled, self._listed = None, ()
 
     def search(self, product: Product, k: int, *, probed: int | None = None, bits: Bits | None = None) -> Tensor:
         """(targets, k) ids of large products, padding where fewer were found.

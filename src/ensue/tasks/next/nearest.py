@@ -64,17 +64,17 @@ class Sides:
         return (self.counts[ids] / self.counts.sum().clamp(min=1)).log()
 
     @torch.no_grad()
-    def score(self, ids: Tensor) -> Tensor:
-        """(histories, k) scores of (histories, k) ids, or of (k,) the same for all.
+    def score(self, ids: Tensor, vectors: Tensor | None = None) -> Tensor:
+        """(histories, k) scores of (histories, k) ids, or of (k,) the same for all, whose vectors may be at hand.
 
         They are -inf for padding, for unknown, and for what was seen.
         """
         if self.whole:
-            scores = self._products(ids)
+            scores = self._products(ids, vectors)
         else:
             filled = self.rows >= 0
             scores = self.popular(ids).expand(len(filled), -1).clone()
-            scores[filled] = self._products(ids if ids.dim() == 1 else ids[filled])
+            scores[filled] = self._products(ids if ids.dim() == 1 else ids[filled], vectors)
         hidden = ids < FIRST
         if self.seen.shape[1]:
             hidden = hidden | (ids[..., None] == self.seen[:, None]).any(2)
@@ -110,10 +110,10 @@ class Sides:
         found[self.rows >= 0] = scores
         return found
 
-    def _products(self, ids: Tensor) -> Tensor:
+    def _products(self, ids: Tensor, vectors: Tensor | None) -> Tensor:
         product = self.product
         if ids.dim() == 1:
-            scores = product.queries @ product.rows(ids).T
+            scores = product.queries @ (product.rows(ids) if vectors is None else vectors).T
         else:
             scores = (product.rows(ids) @ product.queries[:, :, None])[..., 0]
         if product.bias is not None:
@@ -236,7 +236,8 @@ class NearestBatch(Scored):
             extra[row, : len(some)] = some
         scored = torch.full(extra.shape, -torch.inf)
         if len(set(map(id, few.values()))) == 1:
-            scored[rows] = sides.score(extra[rows[0]])
+            one = few[int(rows[0])]
+            scored[rows] = sides.score(one, self.index.listed(sides.product, one))
         else:
             size = max(1, 8 * FEW // max(longest, 1))  # bounds memory
             for low in range(0, len(rows), size):

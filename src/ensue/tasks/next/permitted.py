@@ -135,18 +135,26 @@ class KeptLists:
 
     def of(self, exclude: Collection[str], allow: Collection[str] | None, vocabulary: Vocabulary) -> Permitted | None:
         """As :meth:`Permitted.of`. Sizes and hashes of 64 bits, which no client can foresee, stand for the contents."""
-        made = Permitted.of(exclude, allow, vocabulary)
-        if made is None or len(made) < WORTH:
-            return made
-        sizes = len(made.excluded), -1 if made.allowed is None else len(made.allowed), len(vocabulary)
-        key = (*sizes, hash(made.excluded), hash(made.allowed))
+        if len(exclude) + len(allow or ()) < WORTH:
+            return Permitted.of(exclude, allow, vocabulary)
+        key = (*_contents(exclude), *((-1, 0) if allow is None else _contents(allow)), len(vocabulary))
         with self._change:
             found = self._lists.pop(key, None)
-            self._values += len(made) if found is None else 0
-            self._lists[key] = found = found or made  # the latest is the last
+            if found is None:
+                found = Permitted.of(exclude, allow, vocabulary)
+                assert found is not None
+                self._values += len(found)
+            self._lists[key] = found  # the latest is the last
             while len(self._lists) > 1 and (len(self._lists) > KEPT or self._values > KEPT_VALUES):
                 self._values -= len(self._lists.pop(next(iter(self._lists))))
         return found
+
+
+def _contents(values: Collection[str]) -> tuple[int, int]:
+    """How many values there are, and a hash of them as they stand; one text is hashed faster than a set is made."""
+    joined = "\0".join(values)
+    apart = joined.count("\0") == len(values) - 1  # else one of them has it, and the text could be that of others
+    return len(values), hash(joined if apart else tuple(values))
 
 
 def best_of_all(

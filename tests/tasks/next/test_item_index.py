@@ -336,7 +336,7 @@ def test_of_a_very_large_catalogue_fewer_events_are_ranked_whole() -> None:
 def test_a_list_that_comes_again_is_scored_by_what_was_learned_since(few: NextPredictor, tmp_path: Path) -> None:
     few.save(tmp_path / "m")
     own, asked = NextPredictor.load(tmp_path / "m"), sessions(5, 2)
-    shop = [f"v{at}" for at in range(0, ITEMS, 2)][:300]
+    shop = [f"v{at}" for at in range(300)]
     for _ in range(2):
         told, wanted = (ask(asked, 3, allow=shop, evidence=False) for ask in (own.predict, partial(exact, own)))
         for one, other in zip(told, wanted, strict=True):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
@@ -13,6 +15,8 @@ from torch.nn import functional
 from ensue.nn.autograd import Context, apply
 from ensue.nn.cross_entropy import BLOCK
 from ensue.vocabulary import FIRST
+
+Places = npt.NDArray[np.int64]
 
 POWER = 0.5
 """Ids are drawn by their count to this power, unless told otherwise."""
@@ -168,9 +172,11 @@ class _SampledCrossEntropy(torch.autograd.Function):
         size = max(1, BLOCK // len(negatives))
         for low in range(0, num_targets, size):
             part = slice(low, low + size)
-            scores, first = torch.addmm(-expected, hidden[part], others.T), int(torch.searchsorted(row, low))
-            here = slice(first, first + int((row[first:] < low + size).sum()))
-            scores[row[here] - low, column[here]] = -torch.inf
+            scores, here = (
+                torch.addmm(-expected, hidden[part], others.T),
+                slice(*np.searchsorted(row, (low, low + size))),
+            )
+            scores[torch.from_numpy(row[here] - low), torch.from_numpy(column[here])] = -torch.inf
             wanted = (hidden[part] * own[part]).sum(1, keepdim=True)
             top = torch.maximum(scores.amax(1, keepdim=True), wanted)
             shares, share = scores.sub_(top).exp_(), (wanted - top).exp_()
@@ -190,14 +196,15 @@ class _SampledCrossEntropy(torch.autograd.Function):
         return (*(saved.mul(grad) for saved in ctx.saved_tensors), None, None, None)
 
 
-def _equal_pairs(targets: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor]:
+def _equal_pairs(targets: Tensor, negatives: Tensor) -> tuple[Places, Places]:
     """(pairs,) rows, rising, and columns of every negative that is a row's own target."""
-    ordered, order = negatives.sort()
-    low, high = (torch.searchsorted(ordered, targets, right=right) for right in (False, True))
+    drawn, wanted = negatives.numpy(), targets.numpy()
+    order = drawn.argsort()
+    low, high = (drawn.searchsorted(wanted, side, order) for side in ("left", "right"))
     lengths = high - low
-    row = torch.repeat_interleave(lengths)
-    before = lengths.cumsum(0) - lengths
-    return row, order[low[row] + torch.arange(len(row)) - before[row]]
+    row = np.repeat(np.arange(len(wanted)), lengths)
+    before = lengths.cumsum() - lengths
+    return row, order[low[row] + np.arange(len(row)) - before[row]]
 
 
 def sampled_pairwise_loss(hidden: Tensor, items: nn.Embedding, targets: Tensor, sampler: Sampler) -> Tensor:

@@ -44,11 +44,12 @@ class GradientSums:
         self._common = _common() if self._device.type == "cpu" else None
         self._turn = 0
 
-    def __call__(self, totals: Tensor) -> Tensor:
+    def __call__(self, totals: Tensor, divisor: int) -> Tensor:
         """Sum what the last step left, in the order of the ranks.
 
         Args:
             totals: (n,) float64, summed along.
+            divisor: which of their sums the gradients are divided by.
 
         Returns:
             (n,) float64 the sums of ``totals``, on the CPU.
@@ -60,21 +61,23 @@ class GradientSums:
             for place, part in zip(laid, own, strict=True):
                 place.copy_(part)
         told = self._told(torch.cat([totals, torch.tensor([len(ids) for ids, _ in rows], dtype=totals.dtype)]))
-        lengths = told[:, len(totals) :].long().tolist()
+        sums, lengths = told[:, : len(totals)].sum(0), told[:, len(totals) :].long().tolist()
+        whole = float(sums[divisor])
         seen = [self._laid(rank, counts) for rank, counts in enumerate(lengths)]
         every = [parts for parts in seen if parts]
         self._turn ^= 1
         if len(every) < len(seen):
             every = self._sent(own, lengths)
         for number, table in enumerate(self.tables):
-            table.grad = _sum_rows(table, [(parts[number], parts[number + len(self.tables)]) for parts in every])
+            table.grad = _sum_rows(table, [(parts[number], parts[number + len(self.tables)]) for parts in every], whole)
         if flat:
             total = every[0][-1].clone()
             for parts in every[1:]:
                 total += parts[-1]
+            total /= whole
             for parameter, part in zip(self.dense, torch.split(total, [p.numel() for p in self.dense]), strict=True):
                 parameter.grad = part.view_as(parameter)
-        return told[:, : len(totals)].sum(0)
+        return sums
 
     def close(self) -> None:
         """Let go of what the ranks share."""
@@ -219,12 +222,13 @@ def _touched(table: nn.Parameter) -> tuple[Tensor, Tensor]:
     return ids, grad[ids]
 
 
-def _sum_rows(table: nn.Parameter, every: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """The sparse gradient of all ranks, of which each touched some rows."""
+def _sum_rows(table: nn.Parameter, every: Sequence[tuple[Tensor, Tensor]], divisor: float) -> Tensor:
+    """The sparse gradient of all ranks, of which each touched some rows, by a divisor."""
     union, places = torch.unique(torch.cat([ids for ids, _ in every]), return_inverse=True)
     sums = table.new_zeros(len(union), *table.shape[1:])
     for place, (_, values) in zip(torch.split(places, [len(ids) for ids, _ in every]), every, strict=True):
         sums.index_add_(0, place, values)  # within a rank no row comes twice: no sum depends on the order of threads
+    sums /= divisor
     return torch.sparse_coo_tensor(union[None], sums, table.shape, is_coalesced=True, check_invariants=False)
 
 

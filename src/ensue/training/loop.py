@@ -278,7 +278,8 @@ class _Run:
         torch.default_generator.manual_seed(seed)  # torch.manual_seed notes where it was called for every other device
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
-        self.model.train()
+        if not self.model.training:
+            self.model.train()
         if not len(part := index[rank::world]):
             yield None
             return
@@ -310,10 +311,7 @@ class _Run:
         if self.sums is None:
             parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
             self.sums = GradientSums(parameters, by_row(self.model))
-        sums = self.sums(torch.tensor([*total, signalled], dtype=torch.float64))
-        for parameter in (*self.sums.tables, *self.sums.dense):
-            if parameter.grad is not None:
-                parameter.grad /= float(sums[1])
+        sums = self.sums(torch.tensor([*total, signalled], dtype=torch.float64), divisor=1)
         return sums[:2], signalled or (int(signal.SIGTERM) if sums[2] else 0)
 
     def close_epoch(self, valid: float | None, better: Callable[[float, float], bool]) -> float:

@@ -154,3 +154,44 @@ def test_two_ranks_learn_an_output_layer_by_rows_to_what_one_learns(
     one, two = load_file(tmp_path / "1-0"), load_file(tmp_path / "2-0")
     for name in one.keys() - {"context.bias"}:  # a softmax does not see it: its gradient is noise, made large by Adam
         torch.testing.assert_close(two[name], one[name], rtol=0, atol=1e-6, msg=name)
+
+
+INDEXED = """
+import sys
+from pathlib import Path
+import torch
+from ensue.data.histories import Histories
+from ensue.records import History
+from ensue.tasks.next import indexing
+from ensue.tasks.next.predictor import NextPredictor
+from ensue.training.distributed import ranks
+
+torch.set_num_threads(1)
+indexing.LARGE, made = 100, []
+own = indexing.make_index
+def counted(*given):
+    made.append(torch.get_num_threads())
+    return own(*given)
+indexing.make_index = counted
+clicks = [History(tuple(f"v{(7 * at + step) % 300}" for step in range(5))) for at in range(400)]
+with ranks() as (rank, world):
+    settings = {"dim": 8, "epochs": 1, "refit": False}
+    predictor = NextPredictor("sansr", settings=settings, seed=0, device="cpu")
+    for _ in predictor.fit(Histories.of(clicks[:350]), Histories.of(clicks[350:])):
+        pass
+    assert made == ([2, 1] if rank == 0 else []) and torch.get_num_threads() == 1, made  # for the check; the last alone
+    assert predictor.index is not None
+    Path(f"{sys.argv[1]}/{rank}").write_bytes(predictor.index.to_bytes())
+"""
+
+
+@pytest.mark.skipif(
+    not (distributed.is_available() and distributed.is_gloo_available()), reason="this torch has no gloo"
+)
+def test_the_first_rank_makes_the_index_for_all(tmp_path: Path, free_port: Callable[[], int]) -> None:
+    pytest.importorskip("faiss", reason="the extra ann is not there")
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    both = [Started(tmp_path, code=INDEXED, environment={**common, "RANK": str(rank)}) for rank in range(2)]
+    ended = [(process.communicate(timeout=120)[1], process.returncode) for process in both]
+    assert [code for _, code in ended] == [0, 0], ended
+    assert len({(tmp_path / str(rank)).read_bytes() for rank in range(2)}) == 1

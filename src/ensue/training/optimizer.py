@@ -25,6 +25,9 @@ from ensue.nn.sampling import MANY
 from ensue.store.folder import damage
 from ensue.store.tensors import open_tensors
 
+Group = Mapping[str, Any]
+"""Parameters that share settings, and these by name, as torch's optimisers have them."""
+
 FILE = "optimizer.safetensors"
 FIELDS = ("step", "exp_avg", "exp_avg_sq")
 """What Adam keeps of a parameter: its steps, and a mean of its gradient and of the square."""
@@ -76,7 +79,7 @@ class RowAdam(Adam):
             parameter.grad = grad
 
     @torch.no_grad()
-    def _move(self, group: Mapping[str, Any], table: Tensor, grad: Tensor) -> None:
+    def _move(self, group: Group, table: Tensor, grad: Tensor) -> None:
         """Adam on the rows that a coalesced gradient holds."""
         state = self.state[table]
         if not state:
@@ -99,9 +102,7 @@ class RowAdam(Adam):
             whole.index_copy_(0, rows, part)
 
 
-def _compiled(
-    group: Mapping[str, Any], table: Tensor, state: Mapping[str, Tensor], rows: Tensor, values: Tensor
-) -> bool:
+def _compiled(group: Group, table: Tensor, state: Mapping[str, Tensor], rows: Tensor, values: Tensor) -> bool:
     """Adam on some rows in one pass over them; ``False``, and nothing is done, where that is not compiled."""
     functions, wholes = library(), (table, state["exp_avg"], state["exp_avg_sq"])
     plain = all(part.dtype == torch.float32 and part.is_contiguous() for part in (*wholes, values))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import asdict
 
 import numpy as np
@@ -12,18 +14,19 @@ from ensue.data.histories import Histories
 from ensue.nn.approximate import has_faiss
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.infer import multiplied
-from ensue.tasks.next.item_index import LARGE, ItemIndex, make_index
+from ensue.tasks.next.item_index import LARGE, IndexFacts, ItemIndex, make_index
 from ensue.tasks.next.model import Multiplies
 from ensue.tasks.next.nearest import Sides, nearest
 from ensue.tasks.next.state import NextState
+from ensue.training.distributed import broadcast, rank_and_size, share
 from ensue.vocabulary import FIRST
 
 QUERIES = 256
 """Histories for which an index is measured."""
 
 
-def index_items(state: NextState) -> None:
-    """See :meth:`ensue.tasks.next.predictor.NextPredictor.index_items`."""
+def index_items(state: NextState, *, together: bool = False) -> None:
+    """See :meth:`ensue.tasks.next.predictor.NextPredictor.index_items`; ``together`` if every rank calls it."""
     state.index = None
     state.metadata.unset("index")
     if not indexes(state):
@@ -38,8 +41,24 @@ def index_items(state: NextState) -> None:
     def total(index: ItemIndex) -> Tensor:
         return nearest(index, sides, 1, (), [0] * len(histories)).totals
 
-    state.index = make_index(product, len(state.vocabulary), total)
+    state.index = _of_first_rank(lambda: make_index(product, len(state.vocabulary), total), alone=not together)
     state.metadata.index = asdict(state.index.facts)
+
+
+def _of_first_rank(make: Callable[[], ItemIndex], *, alone: bool) -> ItemIndex:
+    """What the first rank makes with the threads of all ranks of its machine, on every rank; or on this one alone."""
+    (rank, world), made = rank_and_size(), None
+    if alone or world == 1:
+        return make()
+    if rank == 0:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(threads * int(os.environ.get("LOCAL_WORLD_SIZE", 1)))  # the others wait
+        made = make()
+        torch.set_num_threads(threads)
+    data = bytearray() if made is None else bytearray(made.to_bytes())
+    size, facts = share((len(data), {} if made is None else asdict(made.facts)))
+    sent = broadcast(torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(size, dtype=torch.uint8))
+    return ItemIndex.of_bytes(sent.numpy().tobytes(), IndexFacts(**facts)) if made is None else made
 
 
 def indexes(state: NextState) -> bool:

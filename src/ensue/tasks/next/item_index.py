@@ -166,6 +166,7 @@ def make_index(product: Product, num_ids: int, total: Callable[[ItemIndex], Tens
         SettingError: the extra is missing.
     """
     faiss = import_faiss()
+    faiss.omp_set_num_threads(torch.get_num_threads())
     items, queries = num_ids - FIRST, _queries(product)
     lists = max(1, min(round(items**0.5), items // LEARNED))
     width = queries.shape[1]

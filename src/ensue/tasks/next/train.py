@@ -353,7 +353,7 @@ def mean_reciprocal_rank(state: NextState, valid: Histories, counting: str | Non
     and by how much that is off is measured on about ``LEAST_CHECKED`` events, which are ranked exactly too.
     """
     if counting is None:
-        index_items(state)
+        index_items(state, together=True)
     rank, world = rank_and_size()
 
     def mean(part: Histories, *, approximate: bool) -> float:

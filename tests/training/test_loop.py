@@ -35,6 +35,7 @@ from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.train import learn_values, train_once
 from ensue.training import distributed as group
+from ensue.training import loop
 from ensue.training.checkpoint import save_state
 from ensue.training.loop import Trained, mean_loss, one_pass, train
 from ensue.training.optimizer import make_optimizer, optimizer_tensors
@@ -194,14 +195,15 @@ def test_a_run_killed_many_times_goes_on_bit_for_bit(world: World, whole: Outcom
     assert resumed.reports == whole.reports
 
 
-def test_resume_remembers_which_epoch_was_best(world: World, tmp_path: Path) -> None:
-    # Best in epoch 2, three checks waited: epoch 5 is the last. The interruption lies in epoch 4, after three checks.
+@pytest.mark.parametrize("batches", [3 * 2, 3 * 2 + 1, 3 * 3 + 1])
+def test_resume_remembers_which_epoch_was_best(world: World, tmp_path: Path, batches: int) -> None:
+    # Best in epoch 2, three checks waited: epoch 5 is the last. The interruption lies before, in or after epoch 3.
     waiting, figures = replace(SCHEDULE, epochs=8, patience=3), [3.0, 2.0, 2.5, 2.6, 2.4]
     whole = run(world, waiting, figures=figures)
     assert (whole.epochs, whole.reports[-1].epoch) == (2, 5)
     with pytest.raises(InterruptionError):
-        run(world, waiting, figures=figures, batches=3 * 3 + 1, checkpoint=tmp_path / "c")
-    resumed = run(world, waiting, figures=figures[3:], checkpoint=tmp_path / "c", resume=True)
+        run(world, waiting, figures=figures, batches=batches, checkpoint=tmp_path / "c")
+    resumed = run(world, waiting, figures=figures[batches // 3 :], checkpoint=tmp_path / "c", resume=True)
     assert resumed.epochs == 2
     assert_same(resumed.weights, whole.weights)
     assert_same(resumed.moments, whole.moments)
@@ -341,6 +343,13 @@ def test_patience_counts_checks_without_a_better_loss_and_the_best_weights_come_
     ]
     assert epochs == 2
     torch.testing.assert_close(model.weight.detach(), torch.tensor([-2.0], dtype=torch.float64))  # two steps of -1
+
+
+def test_weights_that_nothing_moves_any_more_are_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    saved = list[float]()
+    monkeypatch.setattr(loop, "save_state", lambda path, model, optimizer, facts: saved.append(model.weight.item()))
+    play(Scripted([3.0, 2.0, 1.0]), plain(epochs=3))
+    assert saved == pytest.approx([-1.0, -2.0])  # after the third epoch they stay as they are
 
 
 def test_a_better_loss_starts_the_waiting_anew() -> None:

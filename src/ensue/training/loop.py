@@ -139,6 +139,7 @@ def _epochs(
             )
 
         while run.epoch < schedule.epochs and run.waited < run.patience(schedule, hardly):
+            run.keep_best()
             plan = data.plan(schedule.batch(run.halvings), (seed, run.epoch))
             for number in range(run.step, len(plan)):
                 run.set_rate(schedule.rate(run.taken, schedule.epochs * len(plan)))
@@ -315,17 +316,20 @@ class _Run:
         return sums[:2], signalled or (int(signal.SIGTERM) if sums[2] else 0)
 
     def close_epoch(self, valid: float | None, better: Callable[[float, float], bool]) -> float:
-        """Count the epoch, remember the weights if they are the best so far; returns the mean training loss."""
+        """Count the epoch, and whether its weights are the best so far; returns the mean training loss."""
         mean = self.mean
         self._require_number(valid or 0.0)
         self.epoch, self.step, self.loss_sum, self.loss_count = self.epoch + 1, 0, 0.0, 0.0
         if valid is not None and (self.best is None or better(valid, self.best)):
             self.best, self.waited, self.best_epoch = valid, 0, self.epoch
-            if rank_and_size()[0] == 0:
-                save_state(self._best_file(self.epoch), self.model, self.optimizer, {})
         elif valid is not None:
             self.waited, self.halvings = self.waited + 1, self.halvings + 1
         return mean
+
+    def keep_best(self) -> None:
+        """Before an epoch moves weights that are the best so far, save them (first rank only)."""
+        if self.best_epoch and self.best_epoch == self.epoch and not self.step and rank_and_size()[0] == 0:
+            save_state(self._best_file(self.epoch), self.model, self.optimizer, {})
 
     def _require_number(self, loss: float) -> None:
         if not math.isfinite(loss):

@@ -82,8 +82,7 @@ class GradientSums:
     def close(self) -> None:
         """Let go of what the ranks share."""
         if self._common is not None:
-            for end in (*self._common.readers.values(), *self._common.writers.values()):
-                end.close()
+            self._common.close()
 
     def _laid(self, rank: int, counts: Sequence[int]) -> list[Tensor]:
         """Where in the common memory a rank that touched so many rows lays them; empty where it has too little room.
@@ -158,6 +157,11 @@ class _Common(NamedTuple):
                 raise ConnectionError(f"rank {rank} has ended")
         return torch.tensor(np.frombuffer(b"".join(every.values()))).view(len(every), -1)
 
+    def close(self) -> None:
+        """Let go of the pipes."""
+        for end in (*self.readers.values(), *self.writers.values()):
+            end.close()
+
 
 def _common() -> _Common | None:
     """Memory and pipes; ``None`` where the ranks share no machine, or it has too little memory."""
@@ -168,10 +172,12 @@ def _common() -> _Common | None:
     if not max_over_ranks(int(common is None)) and common is not None and made is not None:
         for other in others:
             common.writers[other] = FileIO(f"{made}/{rank}-{other}", "w")
-    everywhere = not max_over_ranks(int(common is None))
+    missed = max_over_ranks(int(common is None))
     if rank == 0 and made is not None:
         shutil.rmtree(made)  # what is open stays as long as somebody has it, and no longer, however they end
-    return common if everywhere else None
+    if missed and common is not None:  # another rank is on another machine
+        common.close()
+    return None if missed else common
 
 
 def _made(world: int) -> str | None:
@@ -182,8 +188,9 @@ def _made(world: int) -> str | None:
         with Path(folder, "memory").open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, world * 2 * ROOM)  # for a page that cannot be had later ends a process
         for one in range(world):
-            for other in range(world):
+            for other in range(one):
                 os.mkfifo(f"{folder}/{one}-{other}", 0o600)
+                os.mkfifo(f"{folder}/{other}-{one}", 0o600)
     except OSError:
         if folder is not None:
             shutil.rmtree(folder)

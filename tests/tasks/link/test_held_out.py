@@ -20,6 +20,7 @@ from ensue.tasks.link.predictor import LinkPredictor
 from ensue.text.lexical import Lexical
 from ensue.text.terms import word_terms
 from tests.tasks.link.checks import NAMES, planted
+from tests.tasks.link.contract import NETWORK
 
 
 def labelled(num: int, gains: tuple[float, ...], seed: int = 0, size: int = 40) -> Labelled:
@@ -172,6 +173,28 @@ def test_all_labels_teach_and_the_folder_says_what_stands() -> None:
     list(untrained.fit(planted()))
     untrained.weights = {}
     assert (predictor.scores(data.posts).whole().argmax(1) == untrained.scores(data.posts).whole().argmax(1)).all()
+
+
+def ciphered(num: int = 6) -> Corpus:
+    """Posts that share no word with their article: what they say for it is told by other posts alone."""
+    corpus = planted(num=num)
+    texts = corpus.posts.texts.str.strip_chars("!").str.split(" ").list.eval(pl.element().str.reverse()).list.join(" ")
+    parts = pl.Series(["train"] * (num - 2) + ["valid"] * 2)
+    return replace(corpus, posts=replace(corpus.posts, texts=texts, parts=pl.concat([parts] * len(NAMES))))
+
+
+@pytest.mark.parametrize(("data", "helps"), [(planted(), False), (ciphered(), True)])
+def test_a_network_is_weighed_where_held_out_posts_are_ranked_better_by_it(data: Corpus, *, helps: bool) -> None:
+    """Else the posts that it was trained on teach weights too."""
+    predictor = LinkPredictor("best", settings={**NETWORK, "learned": "cnn"})
+    list(predictor.fit(data))
+    metadata, note = predictor.metadata, "the network is not weighed: held-out posts are ranked no better by it"
+    assert (scores.LEARNED in predictor.weights) == helps
+    assert any(own.startswith(note) for own in metadata.notes) != helps
+    every, held = len(data), len(data.split(0)[1])
+    assert (metadata.posts, metadata.validation_posts) == ((every - held, held) if helps else (every, every))
+    assert ("5 folds" in metadata.held_out) != helps
+    assert len(predictor.train_prints) == metadata.posts
 
 
 def beside(helps: bool) -> Labelled:

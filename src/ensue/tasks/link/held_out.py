@@ -26,7 +26,7 @@ from ensue.tasks.link.measures import Mask, at_cut, average_precision, by_row, c
 from ensue.tasks.link.metadata import Validation
 from ensue.tasks.link.models.network import LinkSettings
 from ensue.tasks.link.remembered import Remembered
-from ensue.tasks.link.scores import UNTRAINED, features, names_of, scores_of
+from ensue.tasks.link.scores import LEARNED, UNTRAINED, features, names_of, scores_of
 from ensue.tasks.link.state import LinkState
 from ensue.text.lexical import Lexical, Terms, chosen_terms
 
@@ -65,17 +65,26 @@ class Labelled:
 
     @property
     def clusters(self) -> Index:
-        """(posts,) the first article of each: posts about one article are right and wrong together."""
-        first: Index = np.unique(self.related.argmax(1), return_inverse=True)[1]
-        return first
+        """(posts,) as :func:`clusters` has them."""
+        return clusters(self.related)
+
+
+def clusters(related: Mask) -> Index:
+    """(posts,) the first article of each: posts about one article are right and wrong together."""
+    first: Index = np.unique(related.argmax(1), return_inverse=True)[1]
+    return first
+
+
+def most(state: LinkState) -> int:
+    """Labelled posts that can teach at once."""
+    return min(_POSTS, max(_CELLS // max(len(state.article_index), 1), 2 * FOLDS))
 
 
 def sample(state: LinkState, labelled: Corpus) -> Corpus:
     """As many of the posts as can teach at once, drawn at random where there are more."""
-    most = min(_POSTS, max(_CELLS // max(len(state.article_index), 1), 2 * FOLDS))
-    if len(labelled) <= most:
+    if len(labelled) <= most(state):
         return labelled
-    return labelled.select(np.sort(np.random.default_rng(state.seed).permutation(len(labelled))[:most]))
+    return labelled.select(np.sort(np.random.default_rng(state.seed).permutation(len(labelled))[: most(state)]))
 
 
 def folds(state: LinkState, labelled: Corpus) -> Index:
@@ -95,6 +104,7 @@ class Chosen:
         scores: (posts, articles) the logarithms of shares, of each fold by what the other folds taught.
         penalty: how strongly the weights are drawn to the centre.
         floors: the MRR of each score alone.
+        alone: (posts,) one over the rank of the best true article, each post alone, by what the other folds taught.
     """
 
     weights: dict[str, float]
@@ -104,17 +114,45 @@ class Chosen:
     scores: Floats
     penalty: float
     floors: dict[str, float]
+    alone: Floats
 
 
-def choose_weights(state: LinkState, labelled: Corpus) -> tuple[Corpus, Floats]:
+def choose_weights(state: LinkState, labelled: Corpus, every: Corpus | None = None) -> tuple[Corpus, Floats]:
     """Let labelled posts choose the weights, the number of none, and how far posts tell of each other.
 
     Where a part of them was given as validation data, the others teach only if that part is not the worse for it.
 
+    Args:
+        state: what else it has to learn is learned.
+        labelled: the posts.
+        every: of a network that was trained on posts those and then the labelled ones, where all can teach: they do,
+            and the network's cosine is not weighed, unless the labelled ones, each alone, are surely ranked better with
+            it by what they teach.
+
     Returns:
         The posts that taught, and (posts, articles) the scores of each fold of them by what the other folds taught.
     """
-    posts, names = encode_posts(state, labelled.posts, state.model_name), names_of(state)
+    num, names, notes = len(labelled), names_of(state), state.metadata.notes
+    labelled, chosen = _chosen(state, labelled, names)
+    if every is not None:
+        taught, other = _chosen(state, every, [name for name in names if name != LEARNED])
+        gains = chosen.alone - other.alone[-len(labelled) :]
+        if not _rises(gains, clusters(labelled.related)):
+            num, labelled, chosen = len(every), taught, other
+            notes.append("the network is not weighed: held-out posts are ranked no better by it than by all labels")
+    if len(labelled) < num:
+        others = plural(num - len(labelled), "other post")
+        notes.append(f"{others} teach no weights: validation posts are less likely by what they teach")
+    state.weights, state.null_logit = chosen.weights, chosen.null_logit
+    state.prior_strength, state.neighbour_weight = chosen.strength, chosen.beside
+    state.metadata.floors, state.metadata.penalty = chosen.floors, chosen.penalty
+    state.metadata.alone = next(iter(chosen.weights)) if len(chosen.weights) == 1 else None
+    return labelled, chosen.scores
+
+
+def _chosen(state: LinkState, labelled: Corpus, names: list[str]) -> tuple[Corpus, Chosen]:
+    """The posts that taught, and what they chose of some scores."""
+    posts = encode_posts(state, labelled.posts, state.model_name)
     scores = np.empty((len(labelled), len(state.article_index), len(names)), np.float32)
     for place, (_, values) in enumerate(features(state, posts, names)):
         scores[:, :, place] = values
@@ -122,17 +160,10 @@ def choose_weights(state: LinkState, labelled: Corpus) -> tuple[Corpus, Floats]:
     data = Labelled(names, scores, labelled.related, folds(state, labelled), words, counted)
     given = (labelled.posts.parts == "valid").to_numpy() if labelled.posts.parts is not None else None
     if given is not None and not alike(data, given, state.seed):
-        others = plural(int((~given).sum()), "other post")
-        state.metadata.notes.append(f"{others} teach no weights: validation posts are less likely by what they teach")
         labelled = labelled.select(given)
         words = chosen_terms(words, np.flatnonzero(given))
         data = Labelled(names, scores[given], labelled.related, folds(state, labelled), words, counted)
-    chosen = choose(data, state.seed, together=state.shared.together)
-    state.weights, state.null_logit = chosen.weights, chosen.null_logit
-    state.prior_strength, state.neighbour_weight = chosen.strength, chosen.beside
-    state.metadata.floors, state.metadata.penalty = chosen.floors, chosen.penalty
-    state.metadata.alone = next(iter(chosen.weights)) if len(chosen.weights) == 1 else None
-    return labelled, chosen.scores
+    return labelled, choose(data, state.seed, together=state.shared.together)
 
 
 def alike(data: Labelled, given: Mask, seed: int = 0) -> bool:
@@ -192,10 +223,11 @@ def choose(data: Labelled, seed: int = 0, *, together: bool = True) -> Chosen:
         posts = candidates(data.scores, data.related, seed)
         chosen, centre = _fits(data, posts)[0], 0
         told = _strength(data, chosen, strengths)
+        weighed = reciprocal(_crossed(data, chosen), data.related)
     fitted = fit_weights(posts, chosen.penalty, chosen.by_fold.mean(0), centre)
     weights = dict(zip(data.names, fitted[:-1].tolist(), strict=True))
     return Chosen(
-        weights, float(fitted[-1]) - told.less, told.strength, told.beside, told.scores, chosen.penalty, floors
+        weights, float(fitted[-1]) - told.less, told.strength, told.beside, told.scores, chosen.penalty, floors, weighed
     )
 
 

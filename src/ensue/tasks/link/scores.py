@@ -21,9 +21,9 @@ from ensue.tasks.link.state import LinkState
 from ensue.text.encoder import Encoder
 from ensue.text.terms import concatenated_terms
 
-UNTRAINED, SUM, TOPICS = "untrained", "sum", "topics"
-"""The names of scores: :func:`mean_cosine`, the sum of it and of ``ADDED``, standardised, and the cosine of
-latent semantic analysis."""
+UNTRAINED, SUM, TOPICS, LEARNED = "untrained", "sum", "topics", "learned"
+"""The names of scores: :func:`mean_cosine`, the sum of it and of ``ADDED``, standardised, the cosine of latent semantic
+analysis, and that of a network or an encoder."""
 ADDED = {"characters": 1.0, "bm25": 1.0, "stems": 1.0, "pairs": 0.5, "topics": 1.5}
 """Of the sums that were tried this one ranks the posts outside the tests best: of PolitiFact at an MRR of .497 (without
 topics .494, nor pairs .486, nor stems .482, the mean cosine alone .440), of Clickbait22 at .845 (.842, .834, .820,
@@ -172,7 +172,7 @@ def features(state: LinkState, posts: EncodedPosts, names: Sequence[str]) -> Ite
         return standardised(raw(name))
 
     def raw(name: str) -> npt.NDArray[np.floating]:
-        if name == "learned":
+        if name == LEARNED:
             return posts.cosines(index.vectors)
         if name == SUM:
             known = names_of(state)  # former folders have fewer
@@ -189,7 +189,7 @@ def features(state: LinkState, posts: EncodedPosts, names: Sequence[str]) -> Ite
 def names_of(state: LinkState) -> list[str]:
     """The scores that ``best`` weighs, those that need no label first."""
     index = state.article_index
-    beside = {TOPICS: index.latent is not None, "learned": state.model is not None}
+    beside = {TOPICS: index.latent is not None, LEARNED: state.model is not None}
     return [SUM, UNTRAINED, *index.lexical, *(name for name, there in beside.items() if there)]
 
 

@@ -27,7 +27,7 @@ from ensue.tasks.link.catalogue import WITHOUT_TRAINING
 from ensue.tasks.link.dataset import Links
 from ensue.tasks.link.encode import encode_posts, encoded, vectors_of
 from ensue.tasks.link.folds import FOLDS
-from ensue.tasks.link.held_out import choose_weights, learn_probabilities, remember, sample
+from ensue.tasks.link.held_out import choose_weights, learn_probabilities, most, remember, sample
 from ensue.tasks.link.index.vector_index import text_hashes
 from ensue.tasks.link.measures import by_row
 from ensue.tasks.link.metadata import Metadata
@@ -35,7 +35,7 @@ from ensue.tasks.link.models.network import LEARNED_DIM, Linker, LinkSettings
 from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.optimizer import link_optimizer
 from ensue.tasks.link.pretrain import pretrain
-from ensue.tasks.link.scores import mean_cosine
+from ensue.tasks.link.scores import LEARNED, mean_cosine
 from ensue.tasks.link.state import LinkState, State
 from ensue.tasks.state import module_of
 from ensue.text.encoder import Encoder
@@ -68,19 +68,10 @@ def fit(
         index = ArticleIndex.of(data.articles)
     part, held = _linked(part, index, "training data"), _linked(held, index, "validation data")
     state.article_index = index
-    learned = part
-    if state.schedule is None:  # nothing is trained on some of the posts, so that all can teach weights
-        learned = replace(part, posts=_both(part.posts, held.posts))
-        if valid is None and not {"train", "valid"} <= data.parts:
-            learned = replace(learned, posts=replace(learned.posts, parts=None))
-    state.metadata = Metadata(
-        articles=len(learned.articles),
-        posts=len(learned),
-        links=len(learned.pairs),
-        held_out=rule,
-    )
-    state.linked = tuple(learned.posts.about.unique().sort())
-    state.train_prints = torch.from_numpy(np.unique(training_hashes(learned.posts)))
+    every = replace(part, posts=_both(part.posts, held.posts))
+    if valid is None and not {"train", "valid"} <= data.parts:
+        every = replace(every, posts=replace(every.posts, parts=None))
+    state.metadata = Metadata(articles=len(index), held_out=rule)
     state.prior_strength, state.neighbour_weight, state.weights = 0.0, 0.0, {}
     state.calibration, state.post_index = None, None
     if state.schedule is not None:
@@ -89,18 +80,24 @@ def fit(
         _use_encoder(state)
     elif isinstance(state.settings, LinkSettings):
         yield from _of_texts(state, _read_first(state, part), checkpoint, resume=resume)
-    labelled, scores = sample(state, learned if state.schedule is None else held), None
+    labelled, scores = sample(state, every if state.schedule is None else held), None
     if state.model_name == "best":
-        labelled, scores = choose_weights(state, labelled)
+        spared = state.schedule is not None and len(every) <= most(state)
+        labelled, scores = choose_weights(state, labelled, every if spared else None)
     learn_probabilities(state, labelled, scores)
     state.metadata.validation_posts = len(labelled)
-    if state.schedule is None:
+    taught = state.schedule is None or (state.model_name == "best" and LEARNED not in state.weights)
+    learned = every if taught else part
+    state.metadata.posts, state.metadata.links = len(learned), len(learned.pairs)
+    state.linked = tuple(learned.posts.about.unique().sort())
+    state.train_prints = torch.from_numpy(np.unique(training_hashes(learned.posts)))
+    if taught:
         posts = plural(len(labelled), "post")
         state.metadata.held_out = f"{FOLDS} folds of {posts}, each scored by what the others taught"
     state.remembered = remember(state, held, state.shared.remembered)
     state.metadata.remembered = 0 if state.remembered is None else state.remembered.num
     if state.shared.remembered:
-        keep(state, len(held), lambda at: _example(held.posts.record(at)), learned=state.schedule is None)
+        keep(state, len(held), lambda at: _example(held.posts.record(at)), learned=taught)
 
 
 def _example(post: Post) -> Example | None:

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from ensue.nn.approximate import import_faiss
+from ensue.nn.topk import log_totals, topk
 from ensue.tasks.next.batch import Product
 from ensue.vocabulary import FIRST, PADDING
 
@@ -180,8 +181,8 @@ def make_index(product: Product, num_ids: int, total: Callable[[ItemIndex], Tens
     for first, rows in _blocks(product, num_ids):
         index.add(rows)
         scores = torch.from_numpy(queries) @ torch.from_numpy(rows).T
-        sums = np.logaddexp(sums, scores.double().logsumexp(1).numpy())
-        high, place = scores.topk(min(LISTED, scores.shape[1]), dim=1)
+        sums = np.logaddexp(sums, log_totals(scores).double().numpy())
+        high, place = topk(scores, LISTED)
         joint = np.concatenate([best, high.numpy()], axis=1)
         order = np.argsort(-joint, axis=1, kind="stable")[:, :LISTED]
         best = np.take_along_axis(joint, order, 1)
@@ -209,7 +210,7 @@ def _tuned(index: Any, queries: Vectors, names: Ids, lists: int) -> tuple[int, i
         probed = min(8, lists)
         while True:
             _, rows = index.search(queries, candidates, params=faiss.SearchParametersIVF(nprobe=probed))
-            recall = float(np.mean([np.isin(own, found).mean() for own, found in zip(names, rows, strict=True)]))
+            recall = float((names[:, :, None] == rows[:, None]).any(2).mean())
             if recall >= WANTED or probed == lists:
                 break
             probed = min(2 * probed, lists)

@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Collection, Sequence
+from functools import reduce
 from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
@@ -64,16 +65,15 @@ class GradientSums:
         sums, lengths = told[:, : len(totals)].sum(0), told[:, len(totals) :].long().tolist()
         whole = float(sums[divisor])
         seen = [self._laid(rank, counts) for rank, counts in enumerate(lengths)]
-        every = [parts for parts in seen if parts]
+        every, total = [parts for parts in seen if parts], None
         self._turn ^= 1
         if len(every) < len(seen):
-            every = self._sent(own, lengths)
+            every, total = self._sent(own, lengths)
+        elif flat:
+            total = reduce(torch.add, [parts[-1] for parts in every])
         for number, table in enumerate(self.tables):
             table.grad = _sum_rows(table, [(parts[number], parts[number + len(self.tables)]) for parts in every], whole)
-        if flat:
-            total = every[0][-1].clone()
-            for parts in every[1:]:
-                total += parts[-1]
+        if total is not None:
             total /= whole
             for parameter, part in zip(self.dense, torch.split(total, [p.numel() for p in self.dense]), strict=True):
                 parameter.grad = part.view_as(parameter)
@@ -114,21 +114,21 @@ class GradientSums:
             return self._common.tell(numbers)
         return torch.stack(_everyone(numbers.to(self._device), [len(numbers)] * rank_and_size()[1])).cpu()
 
-    def _sent(self, own: Sequence[Tensor], lengths: Sequence[Sequence[int]]) -> list[list[Tensor]]:
-        """What each rank holds, by messages; the sum of dense gradients stands with the first."""
+    def _sent(
+        self, own: Sequence[Tensor], lengths: Sequence[Sequence[int]]
+    ) -> tuple[list[list[Tensor]], Tensor | None]:
+        """What each rank holds of the tables, and the sum of dense gradients, by messages."""
         wide = len(self.tables)
-        reduced = distributed.all_reduce(own[-1], async_op=True) if self.dense else None
+        total = own[-1] if self.dense else None
+        reduced = distributed.all_reduce(total, async_op=True) if total is not None else None
         parts = list[list[Tensor]]()
         for part, counts in zip(own[: 2 * wide], [*zip(*lengths, strict=True)] * 2, strict=True):
             width = math.prod(part.shape[1:])
             flat = _everyone(part.reshape(-1), [count * width for count in counts])
             parts.append([held.view(-1, *part.shape[1:]) for held in flat])
-        every = [[part[rank] for part in parts] for rank in range(len(lengths))]
         if reduced is not None:
             reduced.wait()
-            for rank, held in enumerate(every):
-                held.append(own[-1] if rank == 0 else torch.zeros_like(own[-1]))
-        return every
+        return [[part[rank] for part in parts] for rank in range(len(lengths))], total
 
 
 class _Common(NamedTuple):

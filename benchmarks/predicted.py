@@ -7,7 +7,7 @@ a number of the network's layers. Network bytes count what a rank sends: dense g
 every other rank. Both are checked at three larger sizes, each in fresh processes: CPU seconds a step, resident bytes,
 and with two ranks the bytes given to the group.
 
-    python benchmarks/predicted.py [--check 100000,300000,1000000] [--json FILE]
+    python benchmarks/predicted.py [--check 100000:256,300000:512,1000000:1024] [--json FILE]
     python benchmarks/predicted.py --constants FILE --events 100000000 --items 5000000 --dim 64 --ranks 8
 """
 
@@ -34,6 +34,7 @@ from ensue.data.histories import Histories
 from ensue.schedule import Schedule
 from ensue.studies.provenance import provenance
 from ensue.tasks.next.dataset import Windows
+from ensue.tasks.next.models.core import SCHEDULE
 from ensue.tasks.next.models.sansr import SANSR, SANSRSettings
 from ensue.training import gradients
 from ensue.training.distributed import ranks
@@ -47,6 +48,7 @@ MEAN, STEPS, WARM = 4, 300, 5
 CALIBRATED = ((10_000, 32, 512), (10_000, 128, 1024), (60_000, 64, 2048), (60_000, 128, 1024))
 """Items, width and negatives of the small runs."""
 BATCH, LENGTH = 256, 50
+"""Sessions a batch of the small runs; clicks that are read."""
 BYTES_AN_EVENT = 4 + 8
 """Of a log: an id and a time."""
 BYTES_DRAWN = 4 + 8 + 8
@@ -62,10 +64,10 @@ def made_up(events: int, items: int) -> Histories:
     return Histories(ids, offsets, Vocabulary(), np.zeros(0))
 
 
-def shape(events: int, items: int, dim: int, negatives: int) -> dict[str, float]:
+def shape(events: int, items: int, dim: int, negatives: int, size: int) -> dict[str, float]:
     """What a step does on average, and at most, by the numbers of the log and the model; batches are those of a log."""
     windows = Windows(made_up(min(events, 400_000), items), LENGTH - 1)
-    batches = [windows.batch(index) for index in windows.plan(BATCH, 0)[: STEPS + WARM]]
+    batches = [windows.batch(index) for index in windows.plan(size, 0)[: STEPS + WARM]]
     targets, cells = (
         [getter(batch) for batch in batches] for getter in (lambda b: b.num_targets, lambda b: b.ids.numel())
     )
@@ -78,7 +80,7 @@ def shape(events: int, items: int, dim: int, negatives: int) -> dict[str, float]
     }  # fmt: skip
 
 
-def measured(items: int, dim: int, negatives: int, events: int, world: bool) -> dict[str, float]:
+def measured(items: int, dim: int, negatives: int, events: int, size: int, world: bool) -> dict[str, float]:
     """Steps in this process, or in this rank: CPU seconds a step, peak bytes over those before, bytes to the group."""
     torch.set_num_threads(1)
     data = made_up(events, items)
@@ -93,13 +95,14 @@ def measured(items: int, dim: int, negatives: int, events: int, world: bool) -> 
 
         return call
 
-    size = lambda tensor: tensor.numel() * tensor.element_size()  # noqa: E731
-    distributed.all_reduce = counted(distributed.all_reduce, lambda given: size(given[0]))
-    distributed.P2POp = counted(distributed.P2POp, lambda given: size(given[1]) if given[0] is distributed.isend else 0)
+    distributed.all_reduce = counted(distributed.all_reduce, lambda given: given[0].nbytes)
+    distributed.P2POp = counted(
+        distributed.P2POp, lambda given: given[1].nbytes if given[0] is distributed.isend else 0
+    )
     gradients.MEMORY = "none"  # as if each rank had a machine of its own
     before, peak = resident(), 0
     torch.manual_seed(0)
-    schedule = Schedule(epochs=1, batch_size=BATCH, weight_decay=0.0)
+    schedule = Schedule(epochs=1, batch_size=size, weight_decay=0.0)
     model = SANSR(SANSRSettings(dim=dim, negatives=negatives, length=LENGTH), items + FIRST)
     model.sampler.count(torch.from_numpy(np.bincount(data.ids, minlength=items + FIRST)).float())
     windows, spent, marks = Windows(data, LENGTH - 1), [], [0]
@@ -131,9 +134,9 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def in_process(items: int, dim: int, negatives: int, events: int, world: int = 1) -> dict[str, float]:
+def in_process(items: int, dim: int, negatives: int, events: int, size: int, world: int = 1) -> dict[str, float]:
     """The same in fresh processes; of several ranks the first one's."""
-    given = [sys.executable, __file__, "--child", f"{items},{dim},{negatives},{events}"]
+    given = [sys.executable, __file__, "--child", f"{items},{dim},{negatives},{events},{size}"]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -155,9 +158,9 @@ def calibrated() -> dict[str, float]:
     """The constants: seconds a step, a multiplication and a number of a moved row."""
     rows, times, working = [], [], []
     for items, dim, negatives in CALIBRATED:
-        step = shape(60_000, items, dim, negatives)
+        step = shape(60_000, items, dim, negatives, BATCH)
         rows.append([1.0, step["products"], step["rows"] * dim])
-        found = in_process(items, dim, negatives, 60_000)
+        found = in_process(items, dim, negatives, 60_000, BATCH)
         times.append(found["cpu"])
         working.append((found["memory"] - held(items, dim, negatives), step["scores"], step["numbers"]))
         print(items, dim, negatives, times[-1], *working[-1], file=sys.stderr)
@@ -187,10 +190,10 @@ def held(items: int, dim: int, negatives: int) -> int:
 
 
 def predict(
-    constants: dict[str, float], events: int, items: int, dim: int, negatives: int, world: int
+    constants: dict[str, float], events: int, items: int, dim: int, negatives: int, size: int, world: int
 ) -> dict[str, float]:
     """What one rank takes: CPU seconds a step, bytes held, bytes sent a step."""
-    step = shape(events, items, dim, negatives)
+    step = shape(events, items, dim, negatives, size)
     own = min(items, step["own"] / world)
     drawn = step["rows"] - step["own"]
     seconds = constants["step"] + constants["product"] * step["products"] / world
@@ -210,11 +213,11 @@ def predict(
     }
 
 
-def check(constants: dict[str, float], items: int) -> dict[str, Any]:
+def check(constants: dict[str, float], items: int, size: int) -> dict[str, Any]:
     """Predicted beside measured at one size, by one rank and by two."""
     dim, negatives, events = 64, 2048, items
-    one, two = (in_process(items, dim, negatives, events, world) for world in (1, 2))
-    said = [predict(constants, events, items, dim, negatives, world) for world in (1, 2)]
+    one, two = (in_process(items, dim, negatives, events, size, world) for world in (1, 2))
+    said = [predict(constants, events, items, dim, negatives, size, world) for world in (1, 2)]
     found = {
         "cpu_seconds_a_step": (said[0]["cpu"], one["cpu"]),
         "memory_mb": ((said[0]["memory"] - events * BYTES_AN_EVENT) / 1e6, one["memory"] / 1e6),
@@ -222,7 +225,7 @@ def check(constants: dict[str, float], items: int) -> dict[str, Any]:
     }
     print(items, found, file=sys.stderr)
     return {
-        "items": items, "events": events, "dim": dim, "negatives": negatives,
+        "items": items, "events": events, "dim": dim, "negatives": negatives, "batch": size,
         **{name: {"predicted": round(a, 5), "measured": round(b, 5), "ratio": round(a / b, 3)}
            for name, (a, b) in found.items()},
     }  # fmt: skip
@@ -230,12 +233,13 @@ def check(constants: dict[str, float], items: int) -> dict[str, Any]:
 
 def whole(constants: dict[str, float], args: argparse.Namespace) -> dict[str, Any]:
     """An epoch at any size on so many ranks; the speed of the network is given, not measured."""
-    said = predict(constants, args.events, args.items, args.dim, args.negatives, args.ranks)
-    targets = args.events * (1 - 1 / MEAN)
+    targets, sessions = args.events * (1 - 1 / MEAN), args.events // MEAN
+    size = SCHEDULE.fitted(sessions, round(targets)).batch_size
+    said = predict(constants, args.events, args.items, args.dim, args.negatives, size, args.ranks)
     steps = targets / (said["targets"] * args.ranks)
     seconds = said["cpu"] + said["sent"] / args.bandwidth
     return {
-        "events": args.events, "items": args.items, "dim": args.dim, "ranks": args.ranks,
+        "events": args.events, "items": args.items, "dim": args.dim, "batch": size, "ranks": args.ranks,
         "steps_an_epoch": round(steps), "hours_an_epoch": round(steps * seconds / 3600, 2),
         "seconds_a_step": round(seconds, 4), "of_it_network": round(said["sent"] / args.bandwidth, 4),
         "megabytes_sent_a_step_and_rank": round(said["sent"] / 1e6, 2),
@@ -246,7 +250,7 @@ def whole(constants: dict[str, float], args: argparse.Namespace) -> dict[str, An
 def main() -> None:
     """Measure, check and print; or predict from a file of constants."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", default="100000,300000,1000000")
+    parser.add_argument("--check", default="100000:256,300000:512,1000000:1024", help="items and batch")
     parser.add_argument("--constants", type=Path)
     parser.add_argument("--events", type=int, default=100_000_000)
     parser.add_argument("--items", type=int, default=5_000_000)
@@ -258,15 +262,15 @@ def main() -> None:
     parser.add_argument("--child", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
-        items, dim, negatives, events = map(int, args.child.split(","))
+        items, dim, negatives, events, size = map(int, args.child.split(","))
         with ranks() as (_, world):
-            print(json.dumps(measured(items, dim, negatives, events, world > 1)))
+            print(json.dumps(measured(items, dim, negatives, events, size, world > 1)))
         return
     if args.constants:
         found = whole(json.loads(args.constants.read_text())["constants"], args)
     else:
         constants = calibrated()
-        sizes = [check(constants, int(size)) for size in args.check.split(",")]
+        sizes = [check(constants, *map(int, one.split(":"))) for one in args.check.split(",")]
         found = {**provenance(), "constants": constants, "checks": sizes, "predictions": []}
         for machines in (1, 8, 64):
             args.ranks = machines

@@ -32,7 +32,7 @@ UNITS: dict[str, str] = {
     **dict.fromkeys(("blocks", "cycles"), "layers"),
     **dict.fromkeys(("depth",), "layers, as text"),
     **dict.fromkeys(("patience",), "checks"),
-    **dict.fromkeys(("smallest_batch",), "histories, texts or posts"),
+    **dict.fromkeys(("smallest_batch", "largest_batch"), "histories, texts or posts"),
     **dict.fromkeys(("learning_rate",), "step size"),
     **dict.fromkeys(("weight_decay", "regularisation", "entropy", "time_weight", "popularity", "idf"), "weight"),
     **dict.fromkeys(("temperature", "margin", "epsilon"), "cosine, or squared distance"),

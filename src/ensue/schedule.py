@@ -16,6 +16,8 @@ RISING = 10
 """It rises in one of so many steps at most: by fewer steps than ``WARM_UP`` where there are few in all."""
 LEAST_TARGETS = 32
 """Targets of a batch below which ``least_steps`` never cuts it: a gradient of fewer is mostly noise."""
+LARGER = 2
+"""So many times ``least_steps`` an epoch keeps at least where batches are larger than the schedule's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +42,9 @@ class Schedule(Settings):
     """Steps in which ``decay_rate`` is reached once."""
     least_steps: Count = 0
     """Where set, the batch halves until an epoch has so many steps, but not below 32 targets."""
+    largest_batch: Size | None = None
+    """Where set, the batch doubles as long as twice ``least_steps`` steps are left of an epoch, up to this, and
+    ``learning_rate`` grows with its root."""
     most_epochs: Size | None = None
     """Where that still gives fewer than ``epochs`` x ``least_steps`` steps in all, more epochs, so many at most."""
     smallest_batch: Size | None = None
@@ -81,7 +86,7 @@ class Schedule(Settings):
         return max(1, min(WARM_UP, steps // RISING)) if self.decay else 0
 
     def fitted(self, rows: int, targets: int) -> Schedule:
-        """The same schedule for a log: the largest batch with ``least_steps`` steps an epoch, or more epochs.
+        """The same schedule for a log: the largest batch with enough steps an epoch, or more epochs.
 
         An optimiser's step moves a weight by about the step size, whatever the batch: a log of few rows needs as many
         steps as a larger one before its weights are where they should be (Hoffer, Hubara & Soudry 2017, "Train longer,
@@ -94,10 +99,22 @@ class Schedule(Settings):
         size, wanted = self.batch_size, self.epochs * self.least_steps
         while rows < size * self.least_steps and targets * (size // 2) >= rows * LEAST_TARGETS:
             size //= 2
+        largest = self.largest_batch or 0
+        while self.least_steps and 2 * size <= largest and rows >= LARGER * 2 * size * self.least_steps:
+            size *= 2
         longer = min(wanted // max(1, -(-rows // size)), self.most_epochs or 0)
         epochs = max(self.epochs, longer)
         patience = epochs if self.patience >= self.epochs else self.patience  # as before: to the end of the cosine
-        return replace(self, batch_size=size, epochs=epochs, patience=patience)
+        return replace(self.sized(size), epochs=epochs, patience=patience)
+
+    def sized(self, size: int) -> Schedule:
+        """The same schedule with batches of another size; steps grow with the root of a larger one.
+
+        So much less noisy is its gradient, and Adam then moves as it did (Malladi, Lyu, Panigrahi & Arora 2022, "On the
+        SDEs and scaling rules for adaptive gradient algorithms").
+        """
+        rate = self.learning_rate * math.sqrt(max(1.0, size / self.batch_size))
+        return replace(self, batch_size=size, learning_rate=rate)
 
     def batch(self, halvings: int) -> int:
         """The batch size after so many checks without a better figure."""
@@ -123,7 +140,11 @@ def require_fixed(schedule: Schedule | None, task: str, watch: str) -> None:
 
 def by_hand(settings: Mapping[str, object]) -> dict[str, object]:
     """Settings with those that keep what a person set from being fitted to the log."""
-    kept = {"batch_size": ("least_steps", 0), "epochs": ("most_epochs", None)}
+    kept = {
+        "batch_size": ("least_steps", 0),
+        "epochs": ("most_epochs", None),
+        "learning_rate": ("largest_batch", None),
+    }
     return {
         **settings,
         **{key: value for name, (key, value) in kept.items() if name in settings and key not in settings},

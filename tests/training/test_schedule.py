@@ -17,6 +17,7 @@ FITTED = MODELS["core"][2]
     [
         (168_003, 3.85, 256, 8),  # Diginetica without the last tenth: 657 steps an epoch
         (104_550, 3.18, 256, 8),  # Yoochoose 1/64 likewise: 409
+        (409_599, 3.18, 256, 8),
         (102_400, 3.18, 256, 8),  # 400, to the row
         (102_399, 3.18, 128, 8),
         (12_800, 3.18, 32, 8),
@@ -33,6 +34,16 @@ def test_the_batch_is_the_largest_with_enough_steps_an_epoch(rows: int, each: fl
     assert FITTED is not None
     expected = Schedule(**vars(FITTED) | {"batch_size": size, "epochs": epochs, "patience": epochs})
     assert FITTED.fitted(rows, int(rows * each)) == expected
+
+
+@pytest.mark.parametrize(("rows", "size"), [(409_600, 512), (819_199, 512), (819_200, 1024), (10**8, 1024)])
+def test_a_large_log_has_larger_batches_and_steps_that_grow_with_their_root(rows: int, size: int) -> None:
+    assert FITTED is not None
+    found = FITTED.fitted(rows, 3 * rows)
+    assert (found.batch_size, found.epochs) == (size, 8) and rows // size >= 800
+    assert found.learning_rate == pytest.approx(2e-3 * (size / 256) ** 0.5)
+    assert FITTED.sized(64).learning_rate == 2e-3
+    assert Schedule(batch_size=256, largest_batch=1024).fitted(rows, rows).batch_size == 256
 
 
 def test_a_schedule_without_least_steps_fits_every_log() -> None:
@@ -64,6 +75,8 @@ def test_what_a_person_sets_is_not_fitted_to_the_log() -> None:
     assert by_hand is not None and by_hand.fitted(100, 320).batch_size == 128
     by_hand = NextPredictor("core", settings={"epochs": 3}).schedule
     assert by_hand is not None and (by_hand.fitted(100, 320).epochs, by_hand.fitted(100, 320).batch_size) == (3, 16)
+    by_hand = NextPredictor("core", settings={"learning_rate": 1e-4}).schedule
+    assert by_hand is not None and by_hand.fitted(10**6, 10**7) == by_hand
     both = NextPredictor("core", settings={"batch_size": 128, "least_steps": 10}).schedule
     assert both is not None and both.fitted(640, 2048).batch_size == 64
 

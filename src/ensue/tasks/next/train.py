@@ -271,7 +271,7 @@ def train_once(
     sample = _evaluation_sample(parts[-1]) if indexes(state) else exact
     schedule = state.schedule.fitted(len(windows), windows.targets)
     if like is not None and like.training is not None:
-        schedule = replace(schedule, epochs=like.epochs, batch_size=like.training["batch_size"])
+        schedule = replace(state.schedule.sized(like.training["batch_size"]), epochs=like.epochs)
     run = train(
         module,
         windows,

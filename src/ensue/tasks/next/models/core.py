@@ -54,6 +54,7 @@ SCHEDULE = Schedule(
     epochs=8,
     batch_size=256,
     least_steps=400,
+    largest_batch=1024,
     most_epochs=32,
     learning_rate=2e-3,
     decay=True,

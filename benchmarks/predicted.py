@@ -45,10 +45,19 @@ from ensue.vocabulary import FIRST, Vocabulary
 
 MEAN, STEPS, WARM = 4, 300, 5
 """Clicks a session; steps that are timed at most, after some that are not: batches differ in what they hold."""
-CALIBRATED = ((10_000, 32, 512), (10_000, 128, 1024), (60_000, 64, 2048), (60_000, 128, 1024))
-"""Items, width and negatives of the small runs."""
-BATCH, LENGTH = 256, 50
-"""Sessions a batch of the small runs; clicks that are read."""
+CALIBRATED = (
+    (10_000, 32, 512, 256),
+    (10_000, 128, 1024, 256),
+    (60_000, 64, 2048, 256),
+    (60_000, 128, 1024, 512),
+    (60_000, 64, 2048, 1024),
+    (200_000, 64, 8192, 64),
+)
+"""Items, width, negatives and sessions a batch of the small runs."""
+LENGTH = 50
+"""Clicks that are read."""
+EVENTS = 240_000
+"""Of the small runs: batches enough for a mean."""
 BYTES_AN_EVENT = 4 + 8
 """Of a log: an id and a time."""
 BYTES_DRAWN = 4 + 8 + 8
@@ -123,7 +132,7 @@ def measured(items: int, dim: int, negatives: int, events: int, size: int, world
 
 def rehearse() -> None:
     """Steps of a small model, so that what is imported and kept once counts for no size."""
-    data, schedule = made_up(4_000, 3_000), Schedule(epochs=1, batch_size=BATCH, weight_decay=0.0)
+    data, schedule = made_up(4_000, 3_000), Schedule(epochs=1, weight_decay=0.0)
     model = SANSR(SANSRSettings(dim=32, negatives=512, length=LENGTH), 3_000 + FIRST)
     for _ in train(model, Windows(data, LENGTH - 1), None, schedule, optimizer=make_optimizer(model, schedule), seed=0):
         pass
@@ -157,13 +166,13 @@ def in_process(items: int, dim: int, negatives: int, events: int, size: int, wor
 def calibrated() -> dict[str, float]:
     """The constants: seconds a step, a multiplication and a number of a moved row."""
     rows, times, working = [], [], []
-    for items, dim, negatives in CALIBRATED:
-        step = shape(60_000, items, dim, negatives, BATCH)
+    for items, dim, negatives, size in CALIBRATED:
+        step = shape(EVENTS, items, dim, negatives, size)
         rows.append([1.0, step["products"], step["rows"] * dim])
-        found = in_process(items, dim, negatives, 60_000, BATCH)
+        found = in_process(items, dim, negatives, EVENTS, size)
         times.append(found["cpu"])
         working.append((found["memory"] - held(items, dim, negatives), step["scores"], step["numbers"]))
-        print(items, dim, negatives, times[-1], *working[-1], file=sys.stderr)
+        print(items, dim, negatives, size, times[-1], *working[-1], file=sys.stderr)
     weights = 1 / np.array(times)  # relative errors count
     from scipy.optimize import nnls
 

@@ -56,15 +56,16 @@ def _large_logs() -> Iterator[str]:
     checks, names = found["checks"], ("cpu_seconds_a_step", "memory_mb", "kilobytes_to_the_group_a_step_2_ranks")
     for row in checks:
         time, memory, sent = (_pair(row[name], digits) for name, digits in zip(names, (3, 0, 0), strict=True))
-        yield f"| {row['items']:,} | {time} | {memory} | {sent} |"
+        yield f"| {row['items']:,} | {row['batch']:,} | {time} | {memory} | {sent} |"
     assert all(0.8 <= row[name]["ratio"] <= 1.2 for row in checks for name in names)
     yield "All nine are within a fifth"
     yield f"SANSR at width {checks[0]['dim']} with {checks[0]['negatives']:,} negatives"
     one, eight, many = found["predictions"]
     assert (one["ranks"], eight["ranks"], many["ranks"]) == (1, 8, 64)
-    hours = [f"{own['hours_an_epoch']:.1f}" for own in (one, eight, many)]
+    hours = [f"{own['hours_an_epoch']:.2f}" for own in (one, eight, many)]
     yield f"takes {hours[0]} hours on one machine, {hours[1]} on 8 and {hours[2]} on 64"
     yield f"an epoch of {one['events'] // 10**6} million events over {one['items'] // 10**6} million items"
+    yield f"in batches of {one['batch']:,} sessions"
     yield f"{one['gigabytes_a_rank']:.1f} GB a process"
 
 

@@ -13,6 +13,7 @@ from ensue.data.histories import Index
 from ensue.data.posts import Posts
 from ensue.metrics import Floats
 from ensue.tasks.link.encode import LEXICAL, EncodedPosts, encode_posts, encode_remembered
+from ensue.tasks.link.ensembles.choice import UNTRAINED
 from ensue.tasks.link.ensembles.neighbours import Neighbours
 from ensue.tasks.link.ensembles.weighted_sum import log_shares, standardised, transductive_prior, weighted_sum
 from ensue.tasks.link.measures import by_row
@@ -21,9 +22,9 @@ from ensue.tasks.link.state import LinkState
 from ensue.text.encoder import Encoder
 from ensue.text.terms import concatenated_terms
 
-UNTRAINED, SUM, TOPICS, LEARNED = "untrained", "sum", "topics", "learned"
-"""The names of scores: :func:`mean_cosine`, the sum of it and of ``ADDED``, standardised, the cosine of latent semantic
-analysis, and that of a network or an encoder."""
+SUM, TOPICS, LEARNED = "sum", "topics", "learned"
+"""The names of scores beside ``UNTRAINED``, :func:`mean_cosine`: the sum of it and of ``ADDED``, standardised; the
+cosine of latent semantic analysis; that of a network or an encoder."""
 ADDED = {"characters": 1.0, "bm25": 1.0, "stems": 1.0, "pairs": 0.5, "topics": 1.5}
 """Of the sums that were tried this one ranks the posts outside the tests best: of PolitiFact at an MRR of .497 (without
 topics .494, nor pairs .486, nor stems .482, the mean cosine alone .440), of Clickbait22 at .845 (.842, .834, .820,

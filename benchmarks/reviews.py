@@ -46,7 +46,8 @@ from ensue.studies.provenance import provenance
 from ensue.tasks.link.measures import Calibration
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.link.review.left import Walk, conformal_threshold, stopping_rule
-from ensue.tasks.link.review.review import ReviewSettings, review, walk
+from ensue.tasks.link.review.review import ReviewSettings, review, start_odds, walk
+from ensue.tasks.link.scores import scores_of
 from ensue.text.lexical import Lexical
 from ensue.text.sparse import SparseRows
 
@@ -60,9 +61,10 @@ Stopped = tuple[int, int]
 
 
 class Pool(NamedTuple):
-    """Scores of posts with all articles, what they mean, the links, TF-IDF rows of the posts, and TF-IDF scores."""
+    """Scores of posts with all articles, together and alone, what they mean, the links, TF-IDF rows and scores."""
 
     scores: Floats
+    alone: Floats
     calibration: Calibration
     related: Mask
     rows: SparseRows
@@ -84,9 +86,10 @@ def pool_of(learned: Corpus, asked: Corpus) -> Pool:
     for _ in predictor.fit(learned):
         pass
     lexical.add(asked.posts.texts)
-    scores, rows = predictor.scores(asked.posts).whole(), lexical.rows(asked.posts.texts)
+    scores, alone = (scores_of(predictor, asked.posts, alone=alone).whole() for alone in (False, True))
+    rows, tfidf = lexical.rows(asked.posts.texts), predictor.scores(asked.posts, "tfidf").whole()
     assert predictor.calibration is not None
-    return Pool(scores, predictor.calibration, asked.related, rows, predictor.scores(asked.posts, "tfidf").whole())
+    return Pool(scores, alone, predictor.calibration, asked.related, rows, tfidf)
 
 
 def stories(pool: Pool, share: float, seed: int) -> Iterator[Story]:
@@ -100,8 +103,8 @@ def stories(pool: Pool, share: float, seed: int) -> Iterator[Story]:
             relevant |= pool.related[:, article]
             if relevant.mean() >= share:
                 break
-        sure = pool.calibration.probabilities(pool.scores[:, chosen].max(1)).clip(1e-9, 1 - 1e-9)
-        yield Story(np.log(sure / (1 - sure)), pool.rows, relevant, pool.tfidf[:, chosen].max(1))
+        said = [pool.calibration.probabilities(own[:, chosen].max(1)) for own in (pool.scores, pool.alone)]
+        yield Story(start_odds(*said), pool.rows, relevant, pool.tfidf[:, chosen].max(1))
 
 
 def oracle(own: Walk, target: float) -> int:
@@ -158,7 +161,7 @@ def knee(own: Walk) -> Stopped:
 def chao(story: Story, own: Walk, target: float) -> Stopped:
     """The reading, the model's own order and TF-IDF's are read as far; what one and what two of them met is counted."""
     rest = np.setdiff1d(np.arange(own.posts), own.order)
-    lists = [np.concatenate([own.order, rest]), np.argsort(-story.start), np.argsort(-story.tfidf)]
+    lists = [np.concatenate([own.order, rest]), np.argsort(-story.start[:, 0]), np.argsort(-story.tfidf)]
     met = np.zeros(own.posts, np.int64)
     for low in range(0, own.posts, BATCH):
         for order in lists:

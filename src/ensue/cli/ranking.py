@@ -49,7 +49,7 @@ def rank_posts(
         show.read_report(one)
     predictor = _predictor(corpus, folder, model, encoder, learn=learn)
     with _encoding(predictor):
-        found = rank(predictor, corpus.articles, corpus.posts)
+        found = rank(predictor, corpus.articles, corpus.posts, reviewed=review)
     if review:
         found = review_posts(found, posts, labels, by, overlap)
     if as_json:

@@ -44,6 +44,7 @@ from ensue.tasks.link.measures import (
     precision_curve,
 )
 from ensue.tasks.link.predictor import LinkPredictor
+from ensue.tasks.link.scores import scores_of
 from ensue.tasks.link.train import part_of, training_hashes
 
 MEASURES = ("mrr", "recall@10", "map", "article_mrr", "article_map", "pooled_ap", "mrp", "auc")
@@ -134,7 +135,7 @@ def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus, rankings: 
     lines = []
     for seeds in entries:
         lines.append(Entry.of(seeds, partial(score, asked=asked)))
-        if _pulls(seeds[0]):
+        if seeds[0].pulls:
             alone = f"{seeds[0].model_name}{ALONE}"
             lines.append(Entry.of(seeds, partial(score, asked=asked, pulled=False), alone))
     lines = beside_counting(lines, COUNTING, [first], lambda own, name: score(own, asked, name))
@@ -168,11 +169,6 @@ def kept(summary: Json) -> list[str]:
     return lines
 
 
-def _pulls(predictor: LinkPredictor) -> bool:
-    told = predictor.prior_strength or predictor.neighbour_weight
-    return predictor.model_name == "best" and bool(told) and predictor.shared.together
-
-
 def score(predictor: LinkPredictor, asked: Asked, name: str | None = None, *, pulled: bool = True) -> LinkScored:
     """Every labelled post with every article that the model knows or the data brings.
 
@@ -184,9 +180,7 @@ def score(predictor: LinkPredictor, asked: Asked, name: str | None = None, *, pu
     """
     begun = time.perf_counter()
     knowing, places = predictor.joined(asked.data.articles)
-    if not pulled:
-        knowing.prior_strength = knowing.neighbour_weight = 0.0
-    scores = knowing.scores(asked.data.posts, name).whole()
+    scores = scores_of(knowing, asked.data.posts, name, alone=not pulled).whole()
     # The articles of the data come first, so that the labels fit; what else the model knows stays a candidate.
     others = np.setdiff1d(np.arange(scores.shape[1]), places)
     cut = None if name is not None or predictor.calibration is None else predictor.calibration.cut(0.5)
@@ -311,7 +305,7 @@ def _together(predictor: LinkPredictor) -> str:
     """What of the posts is ranked together, and by which score where one of ``best`` stands alone."""
     alone = predictor.metadata.alone
     stands = "" if alone is None else f"best is its score {alone} alone, which no weights beat on held-out posts; "
-    if not _pulls(predictor):
+    if not predictor.pulls:
         return f"{stands}every post is ranked alone"
     strength, beside = predictor.prior_strength, predictor.neighbour_weight
     told = [f"which articles are {'much discussed' if strength > 0 else 'taken'} (pull {strength:g})"] * bool(strength)

@@ -66,3 +66,21 @@ def test_a_folder_says_which_of_the_labelled_posts_it_learned() -> None:
     posts = Posts.of([post("ferry", 0), Post("a ferry at night", "n", ("ferry",)), post("storm", 1)])
     found = rank(predictor, planted(("ferry",)).articles.select(np.array([0])), posts)
     assert found.labels == FileLabels(2, 1, taught=False) and found.source == "learned from held-out posts"
+
+
+def test_a_review_weighs_what_posts_say_together_and_alone() -> None:
+    data = planted()
+    predictor = LinkPredictor("best")
+    list(predictor.fit(data))
+    assert not predictor.pulls and rank(predictor, data.articles, data.posts, reviewed=True).alone is None
+    predictor.neighbour_weight = 1.0
+    found = rank(predictor, data.articles, data.posts, reviewed=True)
+    plain = rank(predictor, data.articles, data.posts)
+    predictor.neighbour_weight = 0.0
+    alone = rank(predictor, data.articles, data.posts)
+    assert plain.alone is None and plain.probabilities is not None and alone.probabilities is not None
+    np.testing.assert_array_equal(found.probabilities, plain.probabilities)
+    np.testing.assert_array_equal(found.alone, alone.probabilities)
+    assert np.abs(plain.probabilities - alone.probabilities).max() > 1e-6
+    together, own = (rank.review_start()[0] for rank in (plain, alone))
+    np.testing.assert_array_equal(found.review_start()[0], np.concatenate([together, own], axis=1))

@@ -24,6 +24,7 @@ from ensue.tasks.link.folds import folds_of
 from ensue.tasks.link.measures import AtCut, Calibration, Mask, at_counts, calibrate, cross_fitted
 from ensue.tasks.link.quotes import Counted, Quotes
 from ensue.tasks.link.review.reranker import Reranker
+from ensue.tasks.link.review.review import start_odds
 from ensue.tasks.link.scores import scores_of
 from ensue.tasks.link.state import LinkState
 from ensue.tasks.link.train import training_hashes
@@ -71,6 +72,8 @@ class RankedCorpus:
             it, or where it cannot be told.
         languages: (posts,) the language of each post that is in none of the articles', empty for all others.
         said: after a review, number of a post -> reader -> 1 for yes, 0 for no, -1 for unsure.
+        alone: (posts,) probabilities of each without what the others tell; ``None`` where they tell nothing, or no
+            review was asked for.
     """
 
     articles: Articles
@@ -86,6 +89,7 @@ class RankedCorpus:
     suggested: SuggestedCut | None = None
     languages: pl.Series = field(default_factory=lambda: pl.Series(dtype=pl.String))
     said: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    alone: Floats | None = None
 
     def table(self, num: int | None = None) -> pl.DataFrame:
         """The best posts as the columns of ``COLUMNS``; ``score`` is the first where nothing is probable."""
@@ -129,8 +133,7 @@ class RankedCorpus:
         spread = float(self.scores.std()) or 1.0
         odds = (self.scores - self.scores.mean()) / spread - 2  # without labels, an order is all there is
         if self.probabilities is not None:
-            sure = np.clip(self.probabilities, 1e-9, 1 - 1e-9)
-            odds = np.log(sure / (1 - sure))
+            odds = start_odds(self.probabilities, *(() if self.alone is None else (self.alone,)))
         return odds, lexical.rows(self.posts.texts)
 
     def reviewed(
@@ -179,7 +182,9 @@ class RankedCorpus:
         return Quotes([Counted.of(text) for text in self.articles.texts])
 
 
-def rank(state: LinkState, articles: Articles, posts: Posts, *, grouped: bool = True) -> RankedCorpus:
+def rank(
+    state: LinkState, articles: Articles, posts: Posts, *, grouped: bool = True, reviewed: bool = False
+) -> RankedCorpus:
     """Rank a corpus for a story.
 
     Args:
@@ -187,6 +192,7 @@ def rank(state: LinkState, articles: Articles, posts: Posts, *, grouped: bool = 
         articles: the story.
         posts: the corpus.
         grouped: whether to look for posts that say the same.
+        reviewed: whether a review is to follow, which weighs what each post says alone too.
     """
     whole, places = joined(state, articles)
     scores, columns = scores_of(whole, posts).best(places)
@@ -209,8 +215,10 @@ def rank(state: LinkState, articles: Articles, posts: Posts, *, grouped: bool = 
     elif labels is not None:
         counted = cross_fitted(scores, related, folds_of(posts, related, state.seed)) if labels.taught else sure
         cut = _at_cut(counted >= EVEN, columns, articles, posts, calibration)
-    known = (sure, copies, cut, source, labels)
-    return RankedCorpus(articles, posts, order, scores, columns, *known, languages=languages)
+    known, alone = (sure, copies, cut, source, labels), None
+    if reviewed and state.pulls:
+        alone = calibration.probabilities(scores_of(whole, posts, alone=True).best(places)[0])
+    return RankedCorpus(articles, posts, order, scores, columns, *known, languages=languages, alone=alone)
 
 
 def labels_of(state: LinkState, articles: Articles, posts: Posts) -> FileLabels | None:

@@ -132,11 +132,15 @@ class LinkScores:
         return np.where(sample[places] == posts, places, -1)
 
 
-def scores_of(state: LinkState, posts: Posts, name: str | None = None) -> LinkScores:
+def scores_of(state: LinkState, posts: Posts, name: str | None = None, *, alone: bool = False) -> LinkScores:
     """See :meth:`ensue.tasks.link.predictor.LinkPredictor.scores`."""
     state.article_index  # noqa: B018 trained?
     model = name or state.model_name
-    return LinkScores(state, len(posts), lambda chosen: encode_posts(state, posts.select(chosen), model), model)
+
+    def encode(chosen: slice | Index) -> EncodedPosts:
+        return encode_posts(state, posts.select(chosen), model)
+
+    return LinkScores(state, len(posts), encode, model, alone=alone)
 
 
 def reciprocal_ranks(state: LinkState, posts: Remembered, ids: pl.Series, name: str = "") -> Floats:

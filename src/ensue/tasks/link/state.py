@@ -144,6 +144,12 @@ class LinkState:
         assert isinstance(self.settings, LinkSettings)
         return self.settings
 
+    @property
+    def pulls(self) -> bool:
+        """Whether posts of one corpus tell of each other what they are about."""
+        told = bool(self.prior_strength or self.neighbour_weight)
+        return self.model_name == "best" and told and self.shared.together
+
     def new_network(self, num_words: int, dim: int) -> Model:
         """An untrained network on this state's device."""
         settings = self.network_settings

@@ -28,13 +28,14 @@ def test_without_labels_the_order_is_the_models() -> None:
 def test_the_weights_are_scikit_learns() -> None:
     sparse, dense = rows(0)
     random = np.random.default_rng(2)
-    start = np.zeros(40)  # scikit-learn knows no offset
+    start = np.zeros((40, 2))  # scikit-learn knows no offset
+    start[:, 1] = random.normal(size=40)
     read, labels = random.permutation(40)[:25], random.random(25) < 0.4
     found = Reranker(start, sparse).odds(read, labels)
-    # Its features: the row, the start (0 here), and a one whose weight is held as the others are.
+    # Its features: the row, the start (0 here), what else was said, and a one whose weight is held as the others are.
     model = LogisticRegression(C=STRENGTH, fit_intercept=False, tol=1e-10, max_iter=10_000)
-    model.fit(np.column_stack([dense, np.ones(40)])[read], labels)
-    expected = np.column_stack([dense, np.ones(40)]) @ model.coef_[0]
+    features = np.column_stack([dense, (start[:, 1] - start[:, 1].mean()) / start[:, 1].std(), np.ones(40)])
+    expected = features @ model.fit(features[read], labels).coef_[0]
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 

@@ -1,10 +1,10 @@
 """Re-ranking by labels: logistic regression over sparse rows that starts from what a model said of each post.
 
-The log-odds of post i are start_i + x_i . w, where x_i is the post's TF-IDF row, its start and a one (the label's own
-share of all posts). w has a normal prior around 0, so that without labels the order is the model's. By the representer
-theorem w is a weighted sum of the labelled rows, and Newton's method solves for their weights alone (iteratively
-reweighted least squares; Hastie, Tibshirani & Friedman 2009, sections 4.4.1 and 12.3.3): its cost grows with the
-labels, not with the words.
+The log-odds of post i are start_i + x_i . w, where x_i is the post's TF-IDF row, its start, what else was said of it
+before any label, and a one (the label's own share of all posts). w has a normal prior around 0, so that without labels
+the order is the model's. By the representer theorem w is a weighted sum of the labelled rows, and Newton's method
+solves for their weights alone (iteratively reweighted least squares; Hastie, Tibshirani & Friedman 2009, sections 4.4.1
+and 12.3.3): its cost grows with the labels, not with the words.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ class Reranker:
     """Posts that are ranked anew as labels come.
 
     Args:
-        start: (posts,) log-odds before any label.
+        start: (posts,) log-odds before any label; or (posts, ways), the first of them that.
         rows: (posts, features) of length 1 each, or 0.
     """
 
     def __init__(self, start: Floats, rows: SparseRows) -> None:
-        self.start, self.rows = np.asarray(start, np.float64), rows
-        spread = float(self.start.std()) or 1.0
-        self.dense = np.stack([(self.start - self.start.mean()) / spread, np.ones(len(start))], axis=1)
+        ways = np.column_stack([start])
+        self.start, self.rows, spread = ways[:, 0], rows, ways.std(0)
+        standard = (ways - ways.mean(0)) / np.where(spread > 0, spread, 1.0)
+        self.dense = np.concatenate([standard, np.ones((len(start), 1))], axis=1)
         self.read: Index = np.empty(0, np.int64)
         """The labelled posts, in the order they came."""
         self.kernel: Floats = np.empty((0, 0))
@@ -93,7 +94,9 @@ def solve(
         chance = 1 / (1 + np.exp(-np.clip(start + moved, -500, 500)))
         curve = np.maximum(chance * (1 - chance), _LEAST)
         target = moved + (true - chance) / curve
-        step = np.linalg.solve(kernel + np.diag(1 / (strength * curve)), target) - shares
+        system = kernel.copy()
+        system.flat[:: len(true) + 1] += 1 / (strength * curve)
+        step = np.linalg.solve(system, target) - shares
         size = 1.0
         while (new := objective(shares + size * step)) > value and size > _LEAST:
             size /= 2

@@ -53,6 +53,7 @@ SPENT = 0.5
 """Part of the remaining chance of error that a look at an audit may use."""
 LOOKS = 4
 """Times that a sample is made larger before reading goes on."""
+_SURE = 1e-9
 Answers = npt.NDArray[np.int8] | npt.NDArray[np.bool_]
 """1 for a relevant post, 0 for another one, -1 where the reader is unsure."""
 Ask = Callable[[Index], Answers]
@@ -156,7 +157,8 @@ def review(
     """Ask for labels until the target is reached, everything is read, or the reader stops.
 
     Args:
-        start: (posts,) log-odds of relevance before any label; the order counts, and for ``rule`` the values do.
+        start: (posts,) log-odds of relevance before any label; the order counts, and for ``rule`` the values do. Or
+            (posts, ways), the first of them that; labels weigh the others too.
         rows: (posts, features) of length 1 each, for the re-ranking.
         ask: the reader.
         settings: how it goes.
@@ -205,6 +207,17 @@ def review(
             break
     done = not len(reader.unread())
     yield reader.progress(audits, settings, reader.unsure if done else None, reached=done)
+
+
+def start_odds(*said: Floats) -> Floats:
+    """(posts, ways) log-odds of (posts,) probabilities, the first of which a review starts from.
+
+    What posts of a corpus tell of each other finds most of a story sooner, and its last posts later, than what each
+    says alone; labels tell how far to trust either.
+    """
+    sure = np.clip(np.stack(said, axis=1), _SURE, 1 - _SURE)
+    odds: Floats = np.log(sure / (1 - sure))
+    return odds
 
 
 def walk(

@@ -80,7 +80,8 @@ def fit(
         _use_encoder(state)
     elif isinstance(state.settings, LinkSettings):
         yield from _of_texts(state, _read_first(state, part), checkpoint, resume=resume)
-    labelled, scores = sample(state, every if state.schedule is None else held), None
+    apart = replace(held, posts=replace(held.posts, parts=None))  # what its file calls parts of it is one part here
+    labelled, scores = sample(state, every if state.schedule is None else apart), None
     if state.model_name == "best":
         spared = state.schedule is not None and len(every) <= most(state)
         labelled, scores = choose_weights(state, labelled, every if spared else None)

@@ -102,3 +102,13 @@ def test_a_sample_of_the_posts_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = predictor.scores(data).whole()
     monkeypatch.setattr(scores, "_POSTS", 3)
     np.testing.assert_allclose(predictor.scores(data).whole(), whole, rtol=1e-9)
+
+
+def test_labels_that_are_too_many_to_teach_leave_a_network_its_posts(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = planted()
+    monkeypatch.setattr(held_out, "_CELLS", 12 * 40)
+    predictor = LinkPredictor("best", settings={**NETWORK, "learned": "cnn"})
+    list(predictor.fit(data))
+    held = len(data.split(0)[1])
+    assert (predictor.metadata.posts, predictor.metadata.validation_posts) == (len(data) - held, held)
+    assert not any("the network is not weighed" in note for note in predictor.metadata.notes)

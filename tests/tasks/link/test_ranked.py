@@ -82,5 +82,5 @@ def test_a_review_weighs_what_posts_say_together_and_alone() -> None:
     np.testing.assert_array_equal(found.probabilities, plain.probabilities)
     np.testing.assert_array_equal(found.alone, alone.probabilities)
     assert np.abs(plain.probabilities - alone.probabilities).max() > 1e-6
-    together, own = (rank.review_start()[0] for rank in (plain, alone))
+    together, own = (ranked.review_start()[0] for ranked in (plain, alone))
     np.testing.assert_array_equal(found.review_start()[0], np.concatenate([together, own], axis=1))

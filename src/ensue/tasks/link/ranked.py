@@ -132,8 +132,8 @@ class RankedCorpus:
         lexical.add(self.posts.texts)
         spread = float(self.scores.std()) or 1.0
         odds = (self.scores - self.scores.mean()) / spread - 2  # without labels, an order is all there is
-        if self.probabilities is not None:
-            odds = start_odds(self.probabilities, *(() if self.alone is None else (self.alone,)))
+        if said := [own for own in (self.probabilities, self.alone) if own is not None]:
+            odds = start_odds(*said)
         return odds, lexical.rows(self.posts.texts)
 
     def reviewed(

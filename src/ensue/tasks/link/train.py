@@ -82,12 +82,12 @@ def fit(
         yield from _of_texts(state, _read_first(state, part), checkpoint, resume=resume)
     apart = replace(held, posts=replace(held.posts, parts=None))  # what its file calls parts of it is one part here
     labelled, scores = sample(state, every if state.schedule is None else apart), None
+    spared = state.schedule is not None and state.model_name == "best" and len(every) <= most(state)
     if state.model_name == "best":
-        spared = state.schedule is not None and len(every) <= most(state)
         labelled, scores = choose_weights(state, labelled, every if spared else None)
     learn_probabilities(state, labelled, scores)
     state.metadata.validation_posts = len(labelled)
-    taught = state.schedule is None or (state.model_name == "best" and LEARNED not in state.weights)
+    taught = state.schedule is None or (spared and LEARNED not in state.weights)
     learned = every if taught else part
     state.metadata.posts, state.metadata.links = len(learned), len(learned.pairs)
     state.linked = tuple(learned.posts.about.unique().sort())

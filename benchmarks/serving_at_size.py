@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -127,10 +128,11 @@ def answers(predictor: NextPredictor, asked: list[tuple[History, str]]) -> dict[
 
 
 def with_lists(predictor: NextPredictor, records: list[History]) -> dict[str, Any]:
-    """Requests with lists of their own, as JSON gives them: what is let through, and what the lists cost, in turn.
+    """Requests with lists of their own, as JSON gives them: what is let through, and what the lists cost.
 
     Half of the best that are told without lists are on each; ``exclude`` has 80 values more and ``allow`` 500. A shop's
-    own list of 5,000 values, the same for all, is ``shared``.
+    own list of 5,000 values, the same for all, is ``shared``. Each history is asked once in each way, with many others
+    between, for an answer finds in the cache what the same answer just before had read.
     """
     random, values = np.random.default_rng(3), predictor.vocabulary.values
     forbidden = short = asked = 0
@@ -140,33 +142,33 @@ def with_lists(predictor: NextPredictor, records: list[History]) -> dict[str, An
         return [values[at] for at in random.integers(0, len(values), num).tolist()]
 
     shared = some(5000)
+    ways: dict[str, Callable[[list[str]], tuple[list[str], list[str] | None]]] = {
+        "plain": lambda own: ([], None),
+        "exclude": lambda own: ([*own, *some(80)], None),
+        "allow": lambda own: ([], [*own, *some(500)]),
+        "exclude shared": lambda own: (shared, None),
+        "allow shared": lambda own: ([], shared),
+    }
     for size, rounds in ((1, REQUESTS // 8), (BATCH, REQUESTS // 4 // BATCH)):
-        taken: dict[str, list[float]] = {
-            name: [] for name in ("plain", "exclude", "allow", "exclude shared", "allow shared")
-        }
-        for low in range(0, size * rounds, size):
-            part = [records[(low + at) % len(records)] for at in range(size)]
-            best = [[choice.value for choice in one.choices] for one in predictor.predict(part, K, evidence=False)]
-            drawn = [[value for value in own if random.random() < 0.5] for own in best]
-            given: dict[str, list[tuple[list[str], list[str] | None]]] = {
-                "plain": [([], None)] * size,
-                "exclude": [([*own, *some(80)], None) for own in drawn],
-                "allow": [([], [*own, *some(500)]) for own in drawn],
-                "exclude shared": [(shared, None)] * size,
-                "allow shared": [([], shared)] * size,
-            }
-            for name in random.permutation(list(given)).tolist():
-                lists = json.loads(json.dumps(given[name]))
+        parts = [records[low : low + size] for low in range(0, size * rounds, size)]
+        told = (predictor.predict(part, K, evidence=False) for part in parts)
+        best = [[[choice.value for choice in one.choices] for one in own] for own in told]
+        taken, names = {name: np.zeros(rounds) for name in ways}, [*ways]
+        for turn in range(rounds):
+            for number in random.permutation(len(ways)).tolist():
+                at, name = (turn + number * rounds // len(ways)) % rounds, names[number]
+                drawn = [[value for value in own if random.random() < 0.5] for own in best[at]]
+                lists = [json.loads(json.dumps(ways[name](own))) for own in drawn]
                 cpu = time.thread_time()
-                permitted = [predictor.lists.of(*one, predictor.vocabulary) for one in lists]
-                told = predict_each(predictor, part, permitted, K, evidence=False)
-                taken[name].append(time.thread_time() - cpu)
-                for answer, (exclude, allow) in zip(told, lists, strict=True):
+                permitted = predictor.lists.of_each(lists, predictor.vocabulary)
+                answers = predict_each(predictor, parts[at], permitted, K, evidence=False)
+                taken[name][at] = time.thread_time() - cpu
+                for answer, (exclude, allow) in zip(answers, lists, strict=True):
                     chosen = {choice.value for choice in answer.choices}
                     forbidden += bool(chosen & {*exclude}) or (allow is not None and not chosen <= {*allow})
                     short += len(chosen) < K
                     asked += name != "plain"
-        plain = np.array(taken.pop("plain"))
+        plain = taken.pop("plain")
         found["one at a time" if size == 1 else f"{size} together"] = {
             name: {
                 **{f"p{part}": round(float(np.percentile(own / plain, part)), 3) for part in (50, 95)},
@@ -192,12 +194,14 @@ def totals(predictor: NextPredictor, records: list[History]) -> dict[str, float]
 
 
 def service(
-    folder: Path, asked: list[tuple[History, str]], workers: int, interval: float, args: argparse.Namespace
+    folder: Path, items: int, asked: list[tuple[History, str]], workers: int, interval: float, args: argparse.Namespace
 ) -> dict[str, Any]:
-    """The service at a steady rate."""
-    bodies = [
-        json.dumps({"records": [{"values": record.values}], "k": K, "evidence": False}).encode() for record, _ in asked
-    ]
+    """The service at a steady rate, without lists, and with one of 90 excluded values in each request."""
+    random = np.random.default_rng(5)
+    questions = [{"records": [{"values": record.values}], "k": K, "evidence": False} for record, _ in asked]
+    lists = ([f"item{at}" for at in random.integers(0, items, 90).tolist()] for _ in questions)
+    bodies = [json.dumps(question).encode() for question in questions]
+    listed = [json.dumps({**question, "exclude": own}).encode() for question, own in zip(questions, lists, strict=True)]
     command = [sys.executable, "-m", "ensue", "serve", f"next={folder}", "--port", "0", "--workers", str(workers)]
     command += ["--set", f"interval={interval:g}"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -209,18 +213,20 @@ def service(
         pass
 
     try:
-        asyncio.run(send_all(port, bodies, args.rate, 3, nothing))  # warm
-        before = _value(_metrics(port), "process_cpu_seconds_total")
-        told = asyncio.run(send_all(port, bodies, args.rate, args.seconds, nothing))
-        cpu = _value(_metrics(port), "process_cpu_seconds_total") - before
+        asyncio.run(send_all(port, [*bodies[:100], *listed[:100]], args.rate, 3, nothing))  # warm
+        found = []
+        for sent in (bodies, listed):
+            before = _value(_metrics(port), "process_cpu_seconds_total")
+            told = asyncio.run(send_all(port, sent, args.rate, args.seconds, nothing))
+            cpu = _value(_metrics(port), "process_cpu_seconds_total") - before
+            found.append({**figures(told), "requests_a_cpu_second": round(len(told) / cpu)})
         memory = proportional(process.pid)
     finally:
         process.terminate()
         process.wait(60)
         drain.wait(60)
     asked_by = {"workers": workers, "interval": interval, "rate": args.rate, "seconds": args.seconds}
-    rate = {"requests_a_cpu_second": round(len(told) / cpu), "memory_mb": round(memory / 2**20)}
-    return {**asked_by, **figures(told), **rate}
+    return {**asked_by, **found[0], "memory_mb": round(memory / 2**20), "with_lists": found[1]}
 
 
 def proportional(pid: int) -> float:
@@ -245,14 +251,14 @@ def run(items: int, args: argparse.Namespace, place: Path) -> dict[str, Any]:
     asked = sessions(items, TARGETS)
     found |= answers(predictor, asked)
     print(json.dumps(found), flush=True)
-    found["lists"] = with_lists(predictor, [record for record, _ in asked])
+    found["lists"] = with_lists(predictor, [record for record, _ in sessions(items, REQUESTS // 4)])
     print(json.dumps(found["lists"]), flush=True)
     found["total_off"] = totals(predictor, [record for record, _ in asked[:512]])
     print(json.dumps(found["total_off"]), flush=True)
     del predictor
     found["service"] = []
     for workers, interval in ((workers, interval) for interval in args.intervals for workers in args.workers):
-        found["service"].append(service(folder, asked, workers, interval, args))
+        found["service"].append(service(folder, items, asked, workers, interval, args))
         print(json.dumps(found["service"][-1]), flush=True)
     return found
 

@@ -35,9 +35,11 @@ def test_those_of_some_values_that_are_known_are_found_by_hash_as_one_by_one(
         patch.setattr("ensue.vocabulary.LARGE", 0)
         for more in ((), later):
             vocabulary.add(more)
-            found = vocabulary.known(asked)
-            assert found.dtype == np.int64
-            assert found.tolist() == sorted(vocabulary.id(value) for value in asked if value in vocabulary)
+            lists = [asked, [], [*values, *later, *values]]
+            for found, own in zip(vocabulary.known_each(lists), lists, strict=True):
+                assert found.dtype == np.int64
+                assert found.tolist() == sorted(vocabulary.id(value) for value in {*own} if value in vocabulary)
+            assert vocabulary.known_each([]) == []
 
 
 def test_empty() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from itertools import repeat
+from itertools import chain, compress, repeat
 
 import numpy as np
 import numpy.typing as npt
@@ -64,26 +64,30 @@ class Vocabulary:
         """Ids of many values, ``UNKNOWN`` where a value never arrived."""
         return np.fromiter(map(self._ids.get, values, repeat(UNKNOWN)), np.int32)
 
-    def known(self, values: Collection[str]) -> npt.NDArray[np.int64]:
-        """The ids of those of some distinct values that ever arrived, rising.
+    def known_each(self, lists: Sequence[Collection[str]]) -> list[npt.NDArray[np.int64]]:
+        """Of each of some lists the ids of the values that ever arrived, each once and rising.
 
         Of many values hashes of 64 bits are compared: that one is mistaken for another of a million has a chance of
         one in 10^13.
         """
-        if len(values) < MANY or len(self._values) < LARGE:
-            ids = self.ids(values)
-            return np.sort(ids[ids >= FIRST]).astype(np.int64)
+        ids, ends = self._ids_by_hash(lists), np.cumsum([len(one) for one in lists])
+        found = (part[part >= FIRST].astype(np.int64) for part in np.split(ids, ends[:-1]))
+        return [np.unique(part) for part in found] if lists else []
+
+    def _ids_by_hash(self, lists: Sequence[Collection[str]]) -> npt.NDArray[np.int32]:
+        """(values of all lists,) ids; what never arrived has 0 or ``UNKNOWN``."""
+        if sum(map(len, lists)) < MANY or len(self._values) < LARGE:
+            return self.ids(chain.from_iterable(lists))
         if self._table is None or len(self._table) < 0.9 * len(self._values):
-            self._table = _Hashes(_hashed(self._values))
-        ids = self._table.look_up(_hashed(values))
-        found = ids[ids > 0]
+            self._table = _Hashes(_hashed([self._values]))
+        ids = self._table.look_up(_hashed(lists))
         if len(self._table) < len(self._values):  # some arrived after it was made
-            late = self.ids(value for value, id in zip(values, ids.tolist(), strict=True) if not id)
-            found = np.concatenate([found, late[late >= FIRST]])
-        return np.sort(found).astype(np.int64)
+            missing = ids == 0
+            ids[missing] = self.ids(compress(chain.from_iterable(lists), missing.tolist()))
+        return ids
 
     def ids_of(self, column: pl.Series) -> npt.NDArray[np.int32]:
-        """(values,) what :meth:`ids` gives, of a long column most of which arrived; as sure as :meth:`known`."""
+        """(values,) what :meth:`ids` gives, of a long column most of which arrived; as sure as :meth:`known_each`."""
         if self._columns is None or len(self._columns) < 0.9 * len(self._values):
             self._columns = _Hashes(pl.Series(self._values, dtype=pl.String).hash().to_numpy())
         ids = self._columns.look_up(column.hash().to_numpy())
@@ -129,5 +133,6 @@ class _Hashes:
         return found
 
 
-def _hashed(values: Collection[str]) -> npt.NDArray[np.uint64]:
-    return np.fromiter(map(hash, values), np.int64, len(values)).view(np.uint64)
+def _hashed(lists: Sequence[Collection[str]]) -> npt.NDArray[np.uint64]:
+    hashes = map(hash, chain.from_iterable(lists))
+    return np.fromiter(hashes, np.int64, sum(map(len, lists))).view(np.uint64)

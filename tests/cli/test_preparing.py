@@ -141,7 +141,7 @@ def test_a_signal_stops_it_and_the_same_command_goes_on(tmp_path: Path) -> None:
     words = [sys.executable, "-c", "from ensue.cli import main; main()", "prepare", str(path)]
     words += ["-o", str(tmp_path / "p")]
     running = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
-    while not (tmp_path / ".p.preparing" / "plan.json").exists() and running.poll() is None:
+    while not (tmp_path / ".p.preparing" / "whole").exists() and running.poll() is None:
         time.sleep(0.01)
     running.send_signal(signal.SIGTERM)
     _, said = running.communicate(timeout=60)

@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional
 
 from ensue.vocabulary import FIRST, PADDING
 
 Network = TypeVar("Network", bound=nn.Module)
+
+
+def rows_of(table: Tensor, ids: Tensor | slice) -> Tensor:
+    """(…, dim) those rows of a table (ids, dim): of many ids several times faster than ``table[ids]``."""
+    return table[ids] if isinstance(ids, slice) else functional.embedding(ids, table)
 
 
 def start_normal(table: nn.Embedding, std: float) -> None:

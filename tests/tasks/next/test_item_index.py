@@ -23,7 +23,7 @@ from ensue.tasks.next import indexing, item_index, nearest, permitted, train
 from ensue.tasks.next.batch import Product
 from ensue.tasks.next.infer import predict_each
 from ensue.tasks.next.item_index import ItemIndex, make_index
-from ensue.tasks.next.permitted import Permitted
+from ensue.tasks.next.permitted import Given, Permitted
 from ensue.tasks.next.predictor import NextPredictor
 from tests.folders import unsummed
 
@@ -152,12 +152,13 @@ def test_a_forbidden_value_is_never_let_through_and_k_answers_come(
         monkeypatch.setattr(module, "FEW", 15)
     random, values = np.random.default_rng(4), [f"v{at}" for at in range(ITEMS)]
     asked = sessions(300, 6)
-    lists: list[Permitted | None] = []
+    given: list[Given] = []
     for _ in asked:
         exclude = random.choice(values, random.choice([0, 1, 20, 200, 385]), replace=False).tolist()
         size = random.choice([0, 5, 30, 390])
         allow = random.choice([*values, "new"], size, replace=False).tolist() if random.random() < 0.6 else None
-        lists.append(Permitted.of(exclude, allow, few.vocabulary))
+        given.append((exclude, allow))
+    lists = Permitted.of_each(given, few.vocabulary)
     found = predict_each(few, asked, lists, 8, evidence=False)
     index, few.index = few.index, None
     wanted = predict_each(few, asked, lists, 8, evidence=False)
@@ -186,11 +187,12 @@ def test_of_ten_thousand_requests_with_lists_none_is_told_what_it_forbids(
     def some(sizes: list[int]) -> list[str]:
         return [values[at] for at in random.permutation(len(values))[: random.choice(sizes)].tolist()]
 
-    requests = 0
+    common, requests = [(some([30]), None), ([], some([380]))], 0
     while requests < 10_000:
         pairs = [(some([0, 1, 30, 400]), some([5, 60, 380]) if random.random() < 0.7 else None) for _ in range(20)]
+        pairs += common
         drawn = [pairs[at] for at in random.integers(0, len(pairs), 100).tolist()]
-        lists = [few.lists.of(exclude, allow, few.vocabulary) for exclude, allow in drawn]
+        lists = few.lists.of_each(drawn, few.vocabulary)
         records = [asked[at] for at in random.integers(0, len(asked), len(drawn)).tolist()]
         for (exclude, allow), answer in zip(drawn, predict_each(few, records, lists, 5, evidence=False), strict=True):
             chosen = {choice.value for choice in answer.choices}

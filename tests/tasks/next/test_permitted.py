@@ -9,9 +9,9 @@ from ensue.answers import Answer
 from ensue.data.histories import Histories
 from ensue.records import History
 from ensue.tasks.next import permitted
-from ensue.tasks.next.permitted import KeptLists
+from ensue.tasks.next.permitted import Given, KeptLists, Permitted
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.vocabulary import Vocabulary
+from ensue.vocabulary import UNKNOWN, Vocabulary
 
 CLICKS = [("a", "b", "c", "a"), ("b", "c", "b"), ("c", "a", "b"), ("d", "a", "d"), ("e", "b", "c", "f")] * 12
 ASKED = [History(("a", "b")), History(()), History(("new", "b", "new")), History(("d",), (3.0,))]
@@ -68,28 +68,74 @@ def test_no_forbidden_value_is_let_through() -> None:
             assert {choice.value for choice in answer.choices} <= lists[1] - lists[0]
 
 
+def kept_of(kept: KeptLists, exclude: list[str], allow: list[str] | None, vocabulary: Vocabulary) -> Permitted:
+    found = [kept.of_each([(exclude, allow)], vocabulary)[0] for _ in range(2)]  # the second time it is kept
+    assert found[1] is not None
+    return found[1]
+
+
 def test_lists_that_come_again_are_found_and_no_other_is_taken_for_them() -> None:
     vocabulary, kept = Vocabulary(f"v{at}" for at in range(600)), KeptLists()
     shop = [f"v{at}" for at in range(300)]
-    first = kept.of(shop, None, vocabulary)
-    assert first is not None and kept.of([*shop], None, vocabulary) is first
-    assert kept.of([], shop, vocabulary) is not first and kept.of(shop[:2], None, vocabulary) is not None
-    assert kept.of(shop, None, Vocabulary(["v1"])) is not first
+    first = kept_of(kept, shop, None, vocabulary)
+    assert kept_of(kept, [*shop], None, vocabulary) is first
+    assert kept_of(kept, [], shop, vocabulary) is not first and kept_of(kept, shop[:2], None, vocabulary) is not None
+    assert kept_of(kept, shop, None, Vocabulary(["v1"])) is not first
     # texts that are the same when they are put together, of as many values
     one, other = ["a\0b", "c", *shop], ["a", "b\0c", *shop]
     for values in (one, other, one):
-        found = kept.of(values, None, vocabulary)
-        assert found is not None and found.excluded == {*values}
+        assert kept_of(kept, values, None, vocabulary).excluded == {*values}
+
+
+def test_a_list_that_is_changed_after_a_request_is_another(predictor: NextPredictor) -> None:
+    shop = [*"abc", *(f"other {at}" for at in range(300))]
+    record = [History(("a", "b"))]
+    before = predictor.predict(record, 9, allow=shop)
+    shop.remove("c")
+    for allow, wanted in ((shop, "ab"), ([*"abc", *shop[2:]], "abc"), (shop, "ab")):
+        (answer,) = predictor.predict(record, 9, allow=allow)
+        assert {choice.value for choice in answer.choices} == {*wanted}
+    assert {choice.value for choice in before[0].choices} == {*"abc"}
+
+
+def test_lists_of_many_requests_are_looked_up_as_those_of_one() -> None:
+    random, vocabulary = np.random.default_rng(1), Vocabulary(f"v{at}" for at in range(600))
+    values = [*vocabulary.values, *(f"new {at}" for at in range(50))]
+    drawn = [random.choice(values, random.integers(0, 500)).tolist() for _ in range(12)]
+    given: list[Given] = [([], None), *zip(drawn[:6], drawn[6:], strict=True), *((own, None) for own in drawn)]
+    given += [([], own) for own in drawn]
+    together = KeptLists().of_each([*given, *given], vocabulary)
+    assert together[: len(given)] == together[len(given) :] and together[0] is None
+    for (exclude, allow), one in zip(given[1:], together[1:], strict=False):
+        assert one is not None and one.excluded == {*exclude}
+        wanted = None if allow is None else sorted(vocabulary.id(value) for value in {*allow} - {*exclude})
+        known = None if wanted is None else [id for id in wanted if id != UNKNOWN]
+        assert (None if one.inside is None else one.inside.tolist()) == known
+        assert all(
+            (value in one) == (value not in exclude and value in (values if allow is None else allow))
+            for value in values
+        )
 
 
 def test_few_lists_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(permitted, "KEPT", 2)
     vocabulary, kept = Vocabulary(["v1"]), KeptLists()
     lists = [[f"{letter}{at}" for at in range(300)] for letter in "abc"]
-    made = [kept.of(own, None, vocabulary) for own in lists]
-    assert [kept.of(own, None, vocabulary) is one for own, one in zip(lists[::-1], made[::-1], strict=True)] == [
+    made = [kept_of(kept, own, None, vocabulary) for own in lists]
+    assert [kept_of(kept, own, None, vocabulary) is one for own, one in zip(lists[::-1], made[::-1], strict=True)] == [
         True, True, False,
     ]  # fmt: skip
     monkeypatch.setattr(permitted, "KEPT_VALUES", 500)
-    assert kept.of(lists[2], None, vocabulary) is not None
+    kept_of(kept, lists[2], None, vocabulary)
     assert kept._values == 300 and len(kept._lists) == 1
+
+
+def test_lists_that_come_once_put_no_other_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(permitted, "KEPT", 2)
+    monkeypatch.setattr(permitted, "REMEMBERED", 3)
+    vocabulary, kept = Vocabulary(["v1"]), KeptLists()
+    shop = kept_of(kept, [f"v{at}" for at in range(300)], None, vocabulary)
+    for number in range(9):
+        kept.of_each([([f"{number} {at}" for at in range(300)], None)], vocabulary)
+    assert kept_of(kept, [f"v{at}" for at in range(300)], None, vocabulary) is shop
+    assert len(kept._lists) == 1 and len(kept._once) == 3

@@ -44,8 +44,8 @@ class Asked(NamedTuple):
     """A history, and the lists of its request."""
 
     record: History
-    exclude: frozenset[str] = frozenset()
-    allow: frozenset[str] | None = None
+    exclude: Sequence[str] = ()
+    allow: Sequence[str] | None = None
 
 
 class NextService(PlainService[NextPredictor, Asked]):
@@ -76,8 +76,7 @@ class NextService(PlainService[NextPredictor, Asked]):
         """Histories with the lists of their request."""
         records = [body.record] if isinstance(body, Figure) else body.records
         exclude, allow = (body.exclude, body.allow) if isinstance(body, PredictNext) else ([], None)
-        lists = frozenset(exclude), None if allow is None else frozenset(allow)
-        return [Asked(cast(History, record), *lists) for record in records]
+        return [Asked(cast(History, record), exclude, allow) for record in records]
 
     def texts_of(self, question: Asked) -> Sequence[str]:
         """Its values."""
@@ -89,8 +88,8 @@ class NextService(PlainService[NextPredictor, Asked]):
         if kind.verb == "explain":
             return [found.to_json() for found in predictor.explain(records, kind.k)]
         asked = [(question.exclude, question.allow) for question in questions]
-        lists = {one: predictor.lists.of(*one, predictor.vocabulary) for one in set(asked)}
-        found = predict_each(predictor, records, [lists[one] for one in asked], kind.k, evidence=kind.evidence)
+        lists = predictor.lists.of_each(asked, predictor.vocabulary)
+        found = predict_each(predictor, records, lists, kind.k, evidence=kind.evidence)
         return [answer.to_json() for answer in found]
 
     def draw(self, predictor: NextPredictor, drawn: Drawn, question: Asked) -> tuple[go.Figure, str]:

@@ -46,8 +46,8 @@ def predict(
     allow: Collection[str] | None = None,
 ) -> list[Answer]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.predict`."""
-    permitted = state.lists.of(exclude, allow, state.vocabulary)
-    return predict_each(state, records, [permitted] * len(records), k, evidence=evidence)
+    lists = state.lists.of_each([(exclude, allow)] * len(records), state.vocabulary)
+    return predict_each(state, records, lists, k, evidence=evidence)
 
 
 def predict_each(

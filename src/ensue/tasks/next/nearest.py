@@ -8,7 +8,6 @@ list allows is all scored, and the index then serves the total alone.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +16,7 @@ from typing import Self
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ensue.records import History
 from ensue.tasks.next.attributions import Scored
@@ -24,7 +24,7 @@ from ensue.tasks.next.batch import Product
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.own_unknown import OwnUnknown
 from ensue.tasks.next.permitted import FEW, Permitted, by_list
-from ensue.vocabulary import FIRST, PADDING
+from ensue.vocabulary import FIRST, PADDING, Vocabulary
 
 BRIEF = 8
 """For the total alone half the candidates of one in so many lists will do. At a million values the logarithm is off by
@@ -179,52 +179,59 @@ class NearestBatch(Scored):
             return high, ids.gather(1, place)
         if any(one and one.few is not None for one in lists):
             ids, scores = self._with_few(lists)
-        depth = max(2 * k, self.index.facts.candidates // 2)
-        high, place = scores.topk(min(depth, scores.shape[1]), dim=1)
-        columns = ids.gather(1, place)
-        found = [self._first(k, high[row], columns[row], lists[row], records, own, row) for row in range(len(ids))]
-        short = [one if one and one.few is None and len(found[row][0]) < k else None for row, one in enumerate(lists)]
-        for rows, one in by_list(short):
+        every = range(len(ids))
+        high, columns = self._first(k, *_falling(ids, scores, 2 * k), lists, every, records, own)
+        if deeper := self._short(high, lists):
+            found = _falling(ids[deeper], scores[deeper], scores.shape[1])
+            high[deeper], columns[deeper] = self._first(k, *found, lists, deeper, records, own)
+        beyond: list[Permitted | None] = [None] * len(ids)
+        for row in self._short(high, lists):
+            beyond[row] = lists[row]
+        for rows, one in by_list(beyond) if any(beyond) else ():
             if one:
                 more, theirs = self._searched(self.sides.of(rows), one, k)
-                for at, row in enumerate(rows.tolist()):
-                    among = more[at].masked_fill(torch.isin(more[at], ids[row]), PADDING)
-                    joined = torch.cat([theirs[at].masked_fill(among == PADDING, -torch.inf), scores[row]]).sort(
-                        descending=True
-                    )
-                    names = torch.cat([among, ids[row]])[joined.indices]
-                    found[row] = self._first(k, joined.values, names, one, records, own, row)
-        width = max(len(some) for some, _ in found)
-        high, columns = scores.new_full((len(ids), width), -torch.inf), torch.zeros(len(ids), width, dtype=torch.int64)
-        for row, (some, names) in enumerate(found):
-            high[row, : len(some)], columns[row, : len(some)] = some, names
+                known = (more[:, :, None] == ids[rows][:, None]).any(2)
+                theirs = torch.cat([theirs.masked_fill(known, -torch.inf), scores[rows]], 1)
+                found = _falling(torch.cat([more, ids[rows]], 1), theirs, theirs.shape[1])
+                high[rows], columns[rows] = self._first(k, *found, lists, rows.tolist(), records, own)
         return high, columns
+
+    def _short(self, high: Tensor, lists: Sequence[Permitted | None]) -> list[int]:
+        """Rows for which more is to be looked for: too little of what was found is permitted."""
+        lacking = (high[:, -1] == -torch.inf).tolist()
+        return [row for row, one in enumerate(lists) if one and one.few is None and lacking[row]]
 
     def _first(
         self,
         k: int,
         high: Tensor,
         columns: Tensor,
-        one: Permitted | None,
+        lists: Sequence[Permitted | None],
+        rows: Sequence[int],
         records: Sequence[History],
         own: OwnUnknown | None,
-        row: int,
     ) -> tuple[Tensor, Tensor]:
-        """The first ``k`` of a row's falling scores that its list permits, and their columns."""
-        if one is None:
-            return high[:k], columns[:k]
-        num_ids, places = self.sides.num_ids, list[int]()
-        for place, (score, column) in enumerate(zip(high.tolist(), columns.tolist(), strict=True)):
-            if score == -math.inf or len(places) == k:
-                break
-            if column < num_ids:
-                value = one.vocabulary.value(column)
+        """(rows, k) the first falling scores that each row's list permits, and their columns; then -inf and padding."""
+        lengths, last, places = (high > -torch.inf).sum(1).tolist(), high.shape[1], list[list[int]]()
+        for row, length, numbers in zip(rows, lengths, columns.tolist(), strict=True):
+            one = lists[row]
+            if one is None or (one.few is not None and own is None):  # of a short list there is nothing else
+                found = [*range(min(k, length))]
             else:
-                assert own is not None
-                value = records[row].values[own.places[row, column - num_ids]]
-            if value in one:
-                places.append(place)
-        return high[places], columns[places]
+                found = one.among(self._values(numbers[:length], row, records, own, one.vocabulary), k)
+            places.append(found + [last] * (k - len(found)))
+        place = torch.tensor(places)
+        filled = functional.pad(high, (0, 1), value=-torch.inf), functional.pad(columns, (0, 1))
+        return filled[0].gather(1, place), filled[1].gather(1, place)
+
+    def _values(
+        self, columns: Sequence[int], row: int, records: Sequence[History], own: OwnUnknown | None, known: Vocabulary
+    ) -> Iterator[str]:
+        """What some columns of a row stand for."""
+        if own is None:
+            return map(known.values.__getitem__, (column - FIRST for column in columns))
+        num_ids, held, places = self.sides.num_ids, records[row].values, own.places[row].tolist()
+        return (known.value(one) if one < num_ids else held[places[one - num_ids]] for one in columns)
 
     def _with_few(self, lists: Sequence[Permitted | None]) -> tuple[Tensor, Tensor]:
         """Candidates and scores, where of a short list all that it permits take the place of what was found."""
@@ -288,6 +295,12 @@ def nearest(
         totals=totals, weights=weights, rows=sides.rows.tolist(), lengths=lengths, index=index, sides=sides, ids=ids,
         scores=scores,
     )  # fmt: skip
+
+
+def _falling(ids: Tensor, scores: Tensor, num: int) -> tuple[Tensor, Tensor]:
+    """So many of the highest scores of each row, falling, and their ids."""
+    high, place = scores.topk(min(num, scores.shape[1]), dim=1)
+    return high, ids.gather(1, place)
 
 
 def log_totals(index: ItemIndex, sides: Sides, ids: Tensor, scores: Tensor) -> Tensor:

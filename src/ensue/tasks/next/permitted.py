@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import filterfalse, islice
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,14 @@ NARROW = 20
 """An allow list of fewer than one in so many values: what is best of all is hardly ever on it."""
 KEPT, KEPT_VALUES, WORTH = 64, 2**20, 256
 """Lists that are kept, how many values they have together at most, and each at least."""
+REMEMBERED = 1024
+"""Lists of which is known that they came once: most never come again."""
+Key = tuple[int, ...]
+"""What a list is known by."""
+
+
+Given = tuple[Collection[str], Collection[str] | None]
+"""Values that a request excludes, and those that it allows: all of them where that is ``None``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,23 +41,32 @@ class Permitted:
     Attributes:
         excluded: values that are no answer.
         allowed: the only ones that are, if given.
+        inside: (ids,) what is allowed and not excluded, as far as the model knows it, rising; ``None`` where all is
+            allowed.
         vocabulary: of the model.
     """
 
     excluded: frozenset[str]
-    allowed: frozenset[str] | None
+    allowed: tuple[str, ...] | None
+    inside: Tensor | None
     vocabulary: Vocabulary = field(repr=False)
 
     @classmethod
-    def of(cls, exclude: Collection[str], allow: Collection[str] | None, vocabulary: Vocabulary) -> Permitted | None:
-        """The lists in ids; ``None`` where everything is permitted."""
-        if not exclude and allow is None:
-            return None
-        return cls(frozenset(exclude), None if allow is None else frozenset(allow), vocabulary)
+    def of_each(cls, given: Iterable[Given], vocabulary: Vocabulary) -> list[Permitted | None]:
+        """Of some requests, whose values are looked up together; ``None`` where everything is permitted."""
+        lists = [(frozenset(exclude), None if allow is None else tuple(allow)) for exclude, allow in given]
+        inside = vocabulary.known_each(
+            [[*filterfalse(out.__contains__, allow)] if out else allow for out, allow in lists if allow is not None]
+        )
+        ids = map(torch.from_numpy, inside)
+        return [
+            cls(out, allow, None if allow is None else next(ids), vocabulary) if out or allow is not None else None
+            for out, allow in lists
+        ]
 
     def __contains__(self, value: object) -> bool:
         """Whether a value may be an answer."""
-        return value not in self.excluded and (self.allowed is None or value in self.allowed)
+        return value not in self.excluded and (self.allowed is None or value in self._allowed)
 
     def __len__(self) -> int:
         """Values on the lists."""
@@ -58,27 +76,33 @@ class Permitted:
         """Whether there are lists, empty ones too."""
         return True
 
+    def among(self, values: Iterable[str], k: int) -> list[int]:
+        """The places of the first ``k`` that may be answers."""
+        excluded = self.excluded
+        if self.allowed is None:
+            places = (place for place, value in enumerate(values) if value not in excluded)
+        else:
+            places = (place for place, value in enumerate(values) if value in self._allowed and value not in excluded)
+        return [*islice(places, k)]
+
+    @cached_property
+    def _allowed(self) -> frozenset[str]:
+        return frozenset(self.allowed or ())
+
     @cached_property
     def out(self) -> Tensor:
         """(ids,) of what is excluded, as far as the model knows it; rising."""
-        return torch.from_numpy(self.vocabulary.known(self.excluded))
-
-    @cached_property
-    def inside(self) -> Tensor | None:
-        """(ids,) of what is allowed and not excluded, rising; ``None`` where all is allowed."""
-        if self.allowed is None:
-            return None
-        return torch.from_numpy(self.vocabulary.known(self.allowed - self.excluded))
+        return torch.from_numpy(self.vocabulary.known_each([self.excluded])[0])
 
     @property
     def few(self) -> Tensor | None:
         """(ids,) all that is permitted, where that is a short list."""
-        return self.inside if self.allowed is not None and len(self.allowed) <= FEW else None
+        return self.inside if self.inside is not None and len(self.inside) <= FEW else None
 
     @property
     def narrow(self) -> bool:
         """Whether so little is allowed that the best of the whole catalogue are no use."""
-        return self.allowed is not None and NARROW * len(self.allowed) <= max(len(self.vocabulary), NARROW * FEW)
+        return self.inside is not None and NARROW * len(self.inside) <= max(len(self.vocabulary), NARROW * FEW)
 
     @cached_property
     def bits(self) -> npt.NDArray[np.uint8]:
@@ -126,32 +150,55 @@ class Permitted:
 
 
 class KeptLists:
-    """The longer lists that requests had lately, so that lists that come again are looked up once."""
+    """The longer lists that requests had more than once lately, so that lists that come again are looked up once."""
 
     def __init__(self) -> None:
-        self._lists: dict[tuple[int, ...], Permitted] = {}
+        self._lists: dict[Key, Permitted] = {}
+        self._once: dict[Key, None] = {}
         self._values = 0
         self._change = threading.Lock()
 
-    def of(self, exclude: Collection[str], allow: Collection[str] | None, vocabulary: Vocabulary) -> Permitted | None:
-        """As :meth:`Permitted.of`. Sizes and hashes of 64 bits, which no client can foresee, stand for the contents."""
-        if len(exclude) + len(allow or ()) < WORTH:
-            return Permitted.of(exclude, allow, vocabulary)
-        key = (*_contents(exclude), *((-1, 0) if allow is None else _contents(allow)), len(vocabulary))
+    def of_each(self, given: Sequence[Given], vocabulary: Vocabulary) -> list[Permitted | None]:
+        """As :meth:`Permitted.of_each`. Sizes and hashes of 64 bits, which no client can foresee, stand for lists."""
+        same: list[Key] = [(id(exclude), id(allow)) for exclude, allow in given]  # a request's are one object
+        asked = dict(zip(same, given, strict=True))
+        keys = {one: _key(*lists, len(vocabulary)) or one for one, lists in asked.items()}
         with self._change:
-            found = self._lists.pop(key, None)
-            if found is None:
-                found = Permitted.of(exclude, allow, vocabulary)
-                assert found is not None
-                self._values += len(found)
-            self._lists[key] = found  # the latest is the last
-            while len(self._lists) > 1 and (len(self._lists) > KEPT or self._values > KEPT_VALUES):
-                self._values -= len(self._lists.pop(next(iter(self._lists))))
-        return found
+            found: dict[Key, Permitted | None] = {key: self._lists[key] for key in keys.values() if key in self._lists}
+        new = {key: asked[one] for one, key in keys.items() if key not in found}
+        found |= zip(new, Permitted.of_each(new.values(), vocabulary), strict=True)
+        with self._change:
+            for key, one in found.items():
+                if one is not None and len(one) >= WORTH:
+                    self._came(key, one)
+        return [found[keys[one]] for one in same]
+
+    def _came(self, key: Key, one: Permitted) -> None:
+        """Keep it as the latest, if it is not the first time."""
+        earlier = self._lists.pop(key, None)
+        if earlier is None and key not in self._once:
+            self._once[key] = None
+            if len(self._once) > REMEMBERED:
+                del self._once[next(iter(self._once))]
+            return
+        self._once.pop(key, None)
+        self._values += len(one) - len(earlier or ())
+        self._lists[key] = one
+        while len(self._lists) > 1 and (len(self._lists) > KEPT or self._values > KEPT_VALUES):
+            self._values -= len(self._lists.pop(next(iter(self._lists))))
+
+
+def _key(exclude: Collection[str], allow: Collection[str] | None, num_ids: int) -> Key | None:
+    """What long lists are known by among so many ids; ``None`` of short ones."""
+    if len(exclude) + len(allow or ()) < WORTH:
+        return None
+    return (*_contents(exclude), *((-1, 0) if allow is None else _contents(allow)), num_ids)
 
 
 def _contents(values: Collection[str]) -> tuple[int, int]:
     """How many values there are, and a hash of them as they stand; one text is hashed faster than a set is made."""
+    if isinstance(values, frozenset):  # which keeps its own
+        return len(values), hash(values)
     joined = "\0".join(values)
     apart = joined.count("\0") == len(values) - 1  # else one of them has it, and the text could be that of others
     return len(values), hash(joined if apart else tuple(values))

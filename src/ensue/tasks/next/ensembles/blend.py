@@ -44,6 +44,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.data.histories import Histories, Index, entries_of
+from ensue.nn.embedding import rows_of
 from ensue.settings import Size
 from ensue.tasks.next.baselines.counting import CountingSettings, Markov
 from ensue.tasks.next.baselines.interpolated import Interpolated
@@ -227,7 +228,7 @@ class Blend(nn.Module):
         """(…, dim + counts) the network's candidates, leaning, of some ids."""
         rows = self.network.candidates(ids)
         own, counts = rows[..., : self.settings.dim] * self.settings.temperature, rows[..., self.settings.dim :]
-        leaning = functional.normalize(own + self.lean * self.beside[ids], dim=-1) / self.settings.temperature
+        leaning = functional.normalize(own + self.lean * rows_of(self.beside, ids), dim=-1) / self.settings.temperature
         return torch.cat([leaning, counts], dim=-1)
 
     def finish(self, learned: Histories, valid: Histories | None, earlier: Model | None) -> None:

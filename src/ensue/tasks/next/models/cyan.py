@@ -32,6 +32,7 @@ user i the alignment of the step before it is shown: what the decoder looked at 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import torch
@@ -42,7 +43,7 @@ from torch.nn import functional
 from ensue.nn.attention import masked_softmax
 from ensue.nn.autograd import Context, apply
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import with_rows_of
+from ensue.nn.embedding import rows_of, with_rows_of
 from ensue.nn.item_head import ItemLayer
 from ensue.settings import Positive, Share, Size, variant_of
 from ensue.tasks.next.batch import Batch, Output, Product
@@ -238,7 +239,7 @@ class CYANRNN(nn.Module):
         """What :meth:`forward` multiplies."""
         cascades, weights = self.cascades(batch)
         aligned = functional.pad(weights, (0, 0, 1, 0))[:, :-1], weights
-        return Product(cascades, self.output.weight.__getitem__, self.output.bias, aligned)
+        return Product(cascades, partial(rows_of, self.output.weight), self.output.bias, aligned)
 
     def loss(self, batch: Batch) -> Tensor:
         """Cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""

@@ -25,13 +25,14 @@ of the validation data.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.attention import band, masked_mean
-from ensue.nn.embedding import start_normal, with_rows_of
+from ensue.nn.embedding import rows_of, start_normal, with_rows_of
 from ensue.nn.sampling import Sampler, sampled_pairwise_loss
 from ensue.schedule import Schedule
 from ensue.settings import NonNegative, Settings, Size
@@ -116,7 +117,7 @@ class BPRMF(nn.Module):
     def product(self, batch: Batch) -> Product:
         """What :meth:`forward` multiplies."""
         sessions, weights = self.sessions(batch)
-        return Product(sessions, self.items.weight.__getitem__, None, (weights,))
+        return Product(sessions, partial(rows_of, self.items.weight), None, (weights,))
 
     def loss(self, batch: Batch) -> Tensor:
         """BPR-Opt, a mean over pairs."""
@@ -165,7 +166,7 @@ class FPMC(nn.Module):
         """What :meth:`forward` multiplies."""
         sessions, weights = self.sessions(batch)
         latest = torch.eye(weights.shape[1], dtype=weights.dtype, device=weights.device) * batch.mask[:, None, :]
-        return Product(sessions, self.items.weight.__getitem__, None, ((weights + latest) / 2,))
+        return Product(sessions, partial(rows_of, self.items.weight), None, ((weights + latest) / 2,))
 
     def loss(self, batch: Batch) -> Tensor:
         """The pairwise criterion, a mean over pairs, and the L2 of the factors a target touches."""

@@ -30,6 +30,7 @@ latest click, the one the state moved by last.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import torch
@@ -37,7 +38,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import clear_padding, with_rows_of
+from ensue.nn.embedding import clear_padding, rows_of, with_rows_of
 from ensue.nn.item_head import item_loss
 from ensue.nn.sampling import Sampler
 from ensue.schedule import Schedule
@@ -130,7 +131,7 @@ class GRU4Rec(nn.Module):
         """What :meth:`forward` multiplies."""
         sessions = self.sessions(batch)
         latest = torch.eye(batch.mask.shape[1], dtype=sessions.dtype, device=sessions.device)
-        return Product(sessions, self.items.weight.__getitem__, self.bias, (latest * batch.mask[:, None, :],))
+        return Product(sessions, partial(rows_of, self.items.weight), self.bias, (latest * batch.mask[:, None, :],))
 
     def loss(self, batch: Batch) -> Tensor:
         """The loss of the settings, a mean over the targets; outside training ``ce`` is over the whole catalogue."""

@@ -35,6 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -42,7 +43,7 @@ from torch.nn import functional
 
 from ensue.nn.attention import band, masked_mean, masked_softmax
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import clear_padding, with_rows_of
+from ensue.nn.embedding import clear_padding, rows_of, with_rows_of
 from ensue.nn.fused_band import Ages, Band, fits
 from ensue.nn.fused_cascades import Reading, Weights, cascades
 from ensue.nn.item_head import ItemLayer
@@ -287,5 +288,5 @@ class HiDAN(nn.Module):
     def _sides(self, cascades: Tensor) -> tuple[Tensor, Callable[[Tensor | slice], Tensor]]:
         weight, queries = self.output.weight, self.scaled(cascades)
         if not self.settings.cosine:
-            return queries, weight.__getitem__
-        return queries, lambda ids: functional.normalize(weight[ids], dim=-1)
+            return queries, partial(rows_of, weight)
+        return queries, lambda ids: functional.normalize(rows_of(weight, ids), dim=-1)

@@ -28,6 +28,7 @@ click is drawn once a session. Early stopping watches the ranking of the validat
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import torch
@@ -35,7 +36,7 @@ from torch import Tensor, nn
 
 from ensue.nn.attention import absolute_shares, additive_scores
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import start_normal, with_rows_of
+from ensue.nn.embedding import rows_of, start_normal, with_rows_of
 from ensue.nn.item_head import table_loss
 from ensue.nn.sampling import Sampler
 from ensue.schedule import Schedule
@@ -110,7 +111,7 @@ class NARM(nn.Module):
     def product(self, batch: Batch) -> Product:
         """What :meth:`forward` multiplies."""
         sessions, heeded = self.sessions(batch)
-        return Product(sessions, self.items.weight.__getitem__, None, (absolute_shares(heeded, batch.mask),))
+        return Product(sessions, partial(rows_of, self.items.weight), None, (absolute_shares(heeded, batch.mask),))
 
     def loss(self, batch: Batch) -> Tensor:
         """Cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""

@@ -28,6 +28,7 @@ the one the state moved by last.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import torch
@@ -36,7 +37,7 @@ from torch.nn import functional
 
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import with_rows_of
+from ensue.nn.embedding import rows_of, with_rows_of
 from ensue.nn.item_head import ItemLayer
 from ensue.settings import DropoutRate, Size, variant_of
 from ensue.tasks.next.batch import Batch, Output, Product
@@ -158,7 +159,7 @@ class Recurrent(nn.Module):
         """What :meth:`forward` multiplies."""
         cascades, weights = self.cascades(batch)
         shown = (latest_only(batch.mask, cascades.dtype),) if weights is None else (weights, weights)
-        return Product(cascades, self.output.weight.__getitem__, self.output.bias, shown)
+        return Product(cascades, partial(rows_of, self.output.weight), self.output.bias, shown)
 
     def loss(self, batch: Batch) -> Tensor:
         """Cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""

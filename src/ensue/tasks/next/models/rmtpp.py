@@ -32,6 +32,7 @@ the start of the weights are as in ``ensue.tasks.next.models.recurrent``. w star
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import torch
@@ -39,7 +40,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import with_rows_of
+from ensue.nn.embedding import rows_of, with_rows_of
 from ensue.nn.item_head import ItemLayer
 from ensue.settings import NonNegative, Share, Size, must_be
 from ensue.tasks.next.batch import Batch, Output, Product
@@ -184,7 +185,7 @@ class RMTPP(nn.Module):
         """What :meth:`forward` multiplies."""
         states = self.states(batch)[batch.target_mask]
         latest = (latest_only(batch.mask, states.dtype),)
-        return Product(states, self.output.weight.__getitem__, self.output.bias, latest)
+        return Product(states, partial(rows_of, self.output.weight), self.output.bias, latest)
 
     def loss(self, batch: Batch) -> Tensor:
         """-log of marker and time, a mean over the targets in nats; padding and unknown are no candidates."""

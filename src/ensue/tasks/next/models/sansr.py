@@ -30,6 +30,7 @@ vanish with the size of the catalogue. Early stopping watches the ranking of the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import torch
@@ -38,7 +39,7 @@ from torch.nn import functional
 
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import start_normal, with_rows_of
+from ensue.nn.embedding import rows_of, start_normal, with_rows_of
 from ensue.nn.item_head import table_loss
 from ensue.nn.sampling import Sampler, pairwise_softmax_loss, sampled_pairwise_loss
 from ensue.settings import DEEPEST, Settings, Share, Size, must_be, require_heads, variant_of
@@ -153,7 +154,7 @@ class SANSR(nn.Module):
     def product(self, batch: Batch) -> Product:
         """What :meth:`forward` multiplies."""
         sessions, weights = self.sessions(batch)
-        return Product(sessions, self.items.weight.__getitem__, None, (weights,))
+        return Product(sessions, partial(rows_of, self.items.weight), None, (weights,))
 
     def loss(self, batch: Batch) -> Tensor:
         """The loss of the settings, a mean over the targets; padding and unknown are no candidates."""

@@ -26,13 +26,14 @@ validation data.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
 from ensue.nn.attention import absolute_shares, additive_scores, band, masked_mean
-from ensue.nn.embedding import clear_padding, with_rows_of
+from ensue.nn.embedding import clear_padding, rows_of, with_rows_of
 from ensue.nn.item_head import table_loss
 from ensue.nn.sampling import Sampler
 from ensue.schedule import Schedule
@@ -109,7 +110,7 @@ class STAMP(nn.Module):
     def product(self, batch: Batch) -> Product:
         """What :meth:`forward` multiplies."""
         sessions, heeded = self.sessions(batch)
-        return Product(sessions, self.items.weight.__getitem__, None, (absolute_shares(heeded, batch.mask),))
+        return Product(sessions, partial(rows_of, self.items.weight), None, (absolute_shares(heeded, batch.mask),))
 
     def loss(self, batch: Batch) -> Tensor:
         """Cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""

@@ -27,8 +27,8 @@ from ensue.tasks.next.batch import Product
 from ensue.vocabulary import FIRST, PADDING
 
 LARGE = 100_000
-"""Values from which answers come from an index. There an exact answer costs about what one by an index does (SANSR of
-width 64, one at a time: 2.8 and 2.2 ms of CPU time, ``benchmarks/serving_at_size.py``), beyond it the product over all
+"""Values from which answers come from an index. There an exact answer costs little more than one by an index (SANSR of
+width 64, one at a time: 1.9 and 1.2 ms of CPU time, ``benchmarks/serving_at_size.py``), beyond it the product over all
 of them takes over. Below, every answer is exact, as it is without faiss."""
 CANDIDATES = 300
 """Candidates whose scores are computed; more where more choices are asked for."""

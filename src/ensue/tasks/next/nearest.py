@@ -28,7 +28,7 @@ from ensue.vocabulary import FIRST, PADDING, Vocabulary
 
 BRIEF = 8
 """For the total alone half the candidates of one in so many lists will do. At a million values the logarithm is off by
-.031 then, and by .026 with all (``benchmarks/serving_at_size.py``)."""
+.031 then, and by .028 with all (``benchmarks/serving_at_size.py``)."""
 
 
 @dataclass(frozen=True, kw_only=True)

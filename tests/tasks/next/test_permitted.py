@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import pytest
 
@@ -68,7 +70,7 @@ def test_no_forbidden_value_is_let_through() -> None:
             assert {choice.value for choice in answer.choices} <= lists[1] - lists[0]
 
 
-def kept_of(kept: KeptLists, exclude: list[str], allow: list[str] | None, vocabulary: Vocabulary) -> Permitted:
+def kept_of(kept: KeptLists, exclude: Collection[str], allow: list[str] | None, vocabulary: Vocabulary) -> Permitted:
     found = [kept.of_each([(exclude, allow)], vocabulary)[0] for _ in range(2)]  # the second time it is kept
     assert found[1] is not None
     return found[1]
@@ -83,8 +85,10 @@ def test_lists_that_come_again_are_found_and_no_other_is_taken_for_them() -> Non
     assert kept_of(kept, shop, None, Vocabulary(["v1"])) is not first
     # texts that are the same when they are put together, of as many values
     one, other = ["a\0b", "c", *shop], ["a", "b\0c", *shop]
-    for values in (one, other, one):
+    for values in (one, other, one, ["half a character: \ud800", *shop]):
         assert kept_of(kept, values, None, vocabulary).excluded == {*values}
+    held = frozenset(shop)
+    assert kept_of(kept, held, None, vocabulary) is kept_of(kept, frozenset(shop[::-1]), None, vocabulary)
 
 
 def test_a_list_that_is_changed_after_a_request_is_another(predictor: NextPredictor) -> None:

@@ -179,22 +179,33 @@ class NearestBatch(Scored):
             return high, ids.gather(1, place)
         if any(one and one.few is not None for one in lists):
             ids, scores = self._with_few(lists)
-        every = range(len(ids))
-        high, columns = self._first(k, *_falling(ids, scores, 2 * k), lists, every, records, own)
-        if deeper := self._short(high, lists):
-            found = _falling(ids[deeper], scores[deeper], scores.shape[1])
-            high[deeper], columns[deeper] = self._first(k, *found, lists, deeper, records, own)
-        beyond: list[Permitted | None] = [None] * len(ids)
-        for row in self._short(high, lists):
-            beyond[row] = lists[row]
-        for rows, one in by_list(beyond) if any(beyond) else ():
+        high, columns = self._first(k, *_falling(ids, scores, 2 * k), lists, range(len(ids)), records, own)
+        if rows := self._short(high, lists):
+            found = _falling(ids[rows], scores[rows], scores.shape[1])
+            high[rows], columns[rows] = self._first(k, *found, lists, rows, records, own)
+            self._search_more(k, high, columns, ids, scores, lists, records, own)
+        return high, columns
+
+    def _search_more(
+        self,
+        k: int,
+        high: Tensor,
+        columns: Tensor,
+        ids: Tensor,
+        scores: Tensor,
+        lists: Sequence[Permitted | None],
+        records: Sequence[History],
+        own: OwnUnknown | None,
+    ) -> None:
+        """Fill up rows of which all candidates were looked through: the index is searched among what is permitted."""
+        short = {*self._short(high, lists)}
+        for rows, one in by_list([one if row in short else None for row, one in enumerate(lists)]):
             if one:
                 more, theirs = self._searched(self.sides.of(rows), one, k)
-                known = (more[:, :, None] == ids[rows][:, None]).any(2)
+                known = torch.stack([torch.isin(some, held) for some, held in zip(more, ids[rows], strict=True)])
                 theirs = torch.cat([theirs.masked_fill(known, -torch.inf), scores[rows]], 1)
                 found = _falling(torch.cat([more, ids[rows]], 1), theirs, theirs.shape[1])
                 high[rows], columns[rows] = self._first(k, *found, lists, rows.tolist(), records, own)
-        return high, columns
 
     def _short(self, high: Tensor, lists: Sequence[Permitted | None]) -> list[int]:
         """Rows for which more is to be looked for: too little of what was found is permitted."""
@@ -212,26 +223,29 @@ class NearestBatch(Scored):
         own: OwnUnknown | None,
     ) -> tuple[Tensor, Tensor]:
         """(rows, k) the first falling scores that each row's list permits, and their columns; then -inf and padding."""
-        lengths, last, places = (high > -torch.inf).sum(1).tolist(), high.shape[1], list[list[int]]()
-        for row, length, numbers in zip(rows, lengths, columns.tolist(), strict=True):
+        places = list[list[int]]()
+        for row, numbers in zip(rows, columns.tolist(), strict=True):
             one = lists[row]
             if one is None or (one.few is not None and own is None):  # of a short list there is nothing else
-                found = [*range(min(k, length))]
+                places.append([*range(min(k, len(numbers)))])
             else:
-                found = one.among(self._values(numbers[:length], row, records, own, one.vocabulary), k)
-            places.append(found + [last] * (k - len(found)))
+                places.append(one.among(self._values(numbers, row, records, own, one.vocabulary), k))
+        if min(map(len, places)) < k:
+            last = high.shape[1]
+            high, columns = functional.pad(high, (0, 1), value=-torch.inf), functional.pad(columns, (0, 1))
+            places = [found + [last] * (k - len(found)) for found in places]
         place = torch.tensor(places)
-        filled = functional.pad(high, (0, 1), value=-torch.inf), functional.pad(columns, (0, 1))
-        return filled[0].gather(1, place), filled[1].gather(1, place)
+        return high.gather(1, place), columns.gather(1, place)
 
     def _values(
         self, columns: Sequence[int], row: int, records: Sequence[History], own: OwnUnknown | None, known: Vocabulary
     ) -> Iterator[str]:
-        """What some columns of a row stand for."""
+        """What some columns of a row stand for; of padding, which scores -inf, it does not matter."""
         if own is None:
             return map(known.values.__getitem__, (column - FIRST for column in columns))
-        num_ids, held, places = self.sides.num_ids, records[row].values, own.places[row].tolist()
-        return (known.value(one) if one < num_ids else held[places[one - num_ids]] for one in columns)
+        held, beyond = records[row].values, range(self.sides.num_ids, self.sides.num_ids + own.places.shape[1])
+        theirs = {one: held[place] for one, place in zip(beyond, own.places[row].tolist(), strict=True) if place >= 0}
+        return (known.value(one) if one < beyond.start else theirs.get(one, "") for one in columns)
 
     def _with_few(self, lists: Sequence[Permitted | None]) -> tuple[Tensor, Tensor]:
         """Candidates and scores, where of a short list all that it permits take the place of what was found."""

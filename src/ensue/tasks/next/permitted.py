@@ -200,7 +200,9 @@ def _contents(values: Collection[str]) -> tuple[int, int]:
     if isinstance(values, frozenset):  # which keeps its own
         return len(values), hash(values)
     joined = "\0".join(values)
-    apart = joined.count("\0") == len(values) - 1  # else one of them has it, and the text could be that of others
+    text = joined.encode("utf-8", "surrogatepass")
+    ends = len(text) - np.count_nonzero(np.frombuffer(text, np.uint8))
+    apart = ends == len(values) - 1  # else one of them has it, and the text could be that of others
     return len(values), hash(joined if apart else tuple(values))
 
 

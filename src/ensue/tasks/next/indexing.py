@@ -16,7 +16,8 @@ from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.infer import multiplied
 from ensue.tasks.next.item_index import LARGE, IndexFacts, ItemIndex, make_index
 from ensue.tasks.next.model import Multiplies
-from ensue.tasks.next.nearest import Sides, nearest
+from ensue.tasks.next.nearest import nearest
+from ensue.tasks.next.sides import Sides
 from ensue.tasks.next.state import NextState
 from ensue.training.distributed import broadcast, rank_and_size, share
 from ensue.vocabulary import FIRST

@@ -22,9 +22,10 @@ from ensue.tasks.next.batch import Output, Product
 from ensue.tasks.next.dataset import Windows, draw_negatives, hide_seen
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.model import Model, Multiplies
-from ensue.tasks.next.nearest import Sides, nearest, rest_of
+from ensue.tasks.next.nearest import nearest, rest_of
 from ensue.tasks.next.own_unknown import Candidates, of_targets
 from ensue.tasks.next.permitted import Permitted
+from ensue.tasks.next.sides import Sides
 from ensue.tasks.next.state import NextState
 from ensue.tasks.state import evaluating
 

@@ -208,6 +208,10 @@ def test_lists_of_one_request_hold_for_values_that_only_a_history_knows(few: Nex
     assert "new" not in {choice.value for choice in few.predict(asked, 400, exclude=["new"])[0].choices}
     (only,) = few.predict(asked, 400, allow=["new", "v9"])
     assert {choice.value for choice in only.choices} == {"new", "v9"}
+    many = [History(("v1", *(f"new {at}" for at in range(8)), "v2"))]
+    for k in (1, 2, 3):
+        (best,) = few.predict(many, k, allow=["v9", "v8", "v7"])
+        assert {choice.value for choice in best.choices} <= {"v7", "v8", "v9"} and len(best.choices) == k
 
 
 def test_what_came_later_is_a_candidate_without_a_new_index(few: NextPredictor, tmp_path: Path) -> None:

@@ -78,7 +78,9 @@ class NearestBatch(Scored):
         if any(one and one.few is not None for one in lists):
             ids, scores = self._with_few(lists)
         high, columns = self._first(k, *_falling(ids, scores, 2 * k), lists, range(len(ids)), records, own)
-        if rows := self._short(high, lists):
+        lacking = (high[:, -1] == -torch.inf).tolist()
+        rows = [row for row, one in enumerate(lists) if one and lacking[row] and (one.few is None or own is not None)]
+        if rows:
             found = _falling(ids[rows], scores[rows], scores.shape[1])
             high[rows], columns[rows] = self._first(k, *found, lists, rows, records, own)
             self._search_more(k, high, columns, ids, scores, lists, records, own)
@@ -96,19 +98,15 @@ class NearestBatch(Scored):
         own: OwnUnknown | None,
     ) -> None:
         """Fill up rows of which all candidates were looked through: the index is searched among what is permitted."""
-        short = {*self._short(high, lists)}
-        for rows, one in by_list([one if row in short else None for row, one in enumerate(lists)]):
+        lacking = (high[:, -1] == -torch.inf).tolist()
+        short = [one if one and one.few is None and lacking[row] else None for row, one in enumerate(lists)]
+        for rows, one in by_list(short):
             if one:
                 more, theirs = self._searched(self.sides.of(rows), one, k)
                 known = torch.stack([torch.isin(some, held) for some, held in zip(more, ids[rows], strict=True)])
                 theirs = torch.cat([theirs.masked_fill(known, -torch.inf), scores[rows]], 1)
                 found = _falling(torch.cat([more, ids[rows]], 1), theirs, theirs.shape[1])
                 high[rows], columns[rows] = self._first(k, *found, lists, rows.tolist(), records, own)
-
-    def _short(self, high: Tensor, lists: Sequence[Permitted | None]) -> list[int]:
-        """Rows for which more is to be looked for: too little of what was found is permitted."""
-        lacking = (high[:, -1] == -torch.inf).tolist()
-        return [row for row, one in enumerate(lists) if one and one.few is None and lacking[row]]
 
     def _first(
         self,

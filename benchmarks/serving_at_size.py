@@ -132,8 +132,8 @@ def with_lists(predictor: NextPredictor, records: list[History]) -> dict[str, An
 
     Half of the best that are told without lists are on each; ``exclude`` has 80 values more and ``allow`` 500. A shop's
     own list of 5,000 values, the same for all, is ``shared``; a program that asks in Python has it as one frozen set,
-    ``held``. Each history is asked once in each way, with many others between, for an answer finds in the cache what
-    the same answer just before had read.
+    ``held``, as it has longer ones. Each history is asked once in each way, with many others between, for an answer
+    finds in the cache what the same answer just before had read.
     """
     random, values = np.random.default_rng(3), predictor.vocabulary.values
     forbidden = short = asked = 0
@@ -143,16 +143,18 @@ def with_lists(predictor: NextPredictor, records: list[History]) -> dict[str, An
         return [values[at] for at in random.integers(0, len(values), num).tolist()]
 
     shared = some(5000)
-    held = frozenset(shared)
+    sizes = [size for size in (5000, 10_000, 50_000, 100_000) if 4 * size <= len(values)]
+    held = {size: frozenset(shared if size == len(shared) else some(size)) for size in sizes}
     ways: dict[str, Callable[[list[str]], tuple[Collection[str], Collection[str] | None]]] = {
         "plain": lambda own: ([], None),
         "exclude": lambda own: ([*own, *some(80)], None),
         "allow": lambda own: ([], [*own, *some(500)]),
         "exclude shared": lambda own: (shared, None),
         "allow shared": lambda own: ([], shared),
-        "exclude held": lambda own: (held, None),
-        "allow held": lambda own: ((), held),
     }
+    for number, given in held.items():
+        ways[f"exclude {number:,} held"] = lambda own, given=given: (given, None)
+        ways[f"allow {number:,} held"] = lambda own, given=given: ((), given)
     for size, rounds in ((1, REQUESTS // 8), (BATCH, REQUESTS // 4 // BATCH)):
         parts = [records[low : low + size] for low in range(0, size * rounds, size)]
         told = (predictor.predict(part, K, evidence=False) for part in parts)
@@ -171,7 +173,7 @@ def with_lists(predictor: NextPredictor, records: list[History]) -> dict[str, An
                 taken[name][at] = time.thread_time() - cpu
                 for answer, (exclude, allow) in zip(answers, lists, strict=True):
                     chosen = {choice.value for choice in answer.choices}
-                    forbidden += bool(chosen & {*exclude}) or (allow is not None and not chosen <= {*allow})
+                    forbidden += not chosen.isdisjoint(exclude) or not (allow is None or chosen.issubset(allow))
                     short += len(chosen) < K
                     asked += name != "plain"
         plain = taken.pop("plain")

@@ -145,11 +145,13 @@ def test_few_candidates_hold_nearly_all_that_is_best(few: NextPredictor) -> None
     assert few.index.facts.recall > 0.95 and "recall" in describe(few)
 
 
+@pytest.mark.parametrize("narrow", [20, 3])
 def test_a_forbidden_value_is_never_let_through_and_k_answers_come(
-    few: NextPredictor, monkeypatch: pytest.MonkeyPatch
+    few: NextPredictor, monkeypatch: pytest.MonkeyPatch, narrow: int
 ) -> None:
     for module in (nearest, permitted):
         monkeypatch.setattr(module, "FEW", 15)
+    monkeypatch.setattr(permitted, "NARROW", narrow)
     random, values = np.random.default_rng(4), [f"v{at}" for at in range(ITEMS)]
     asked = sessions(300, 6)
     given: list[Given] = []
@@ -199,6 +201,30 @@ def test_of_ten_thousand_requests_with_lists_none_is_told_what_it_forbids(
             assert not chosen & {*exclude} and (allow is None or chosen <= {*allow})
         requests += len(drawn)
     assert 1 < len(few.lists._lists) <= permitted.KEPT
+
+
+def test_a_list_of_a_part_of_the_catalogue_is_all_scored_or_gets_more_candidates(
+    few: NextPredictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither looks through the index again, and both tell nearly what is best of all that is allowed."""
+    for module in (nearest, permitted):
+        monkeypatch.setattr(module, "FEW", 15)
+    monkeypatch.setattr(nearest.NearestBatch, "_searched", lambda *_: pytest.fail("searched again"))
+    monkeypatch.setattr(item_index, "NUMBERS", 100 * 8)
+    random, asked = np.random.default_rng(8), [*sessions(30, 4), History(())]
+    lists = [random.permutation([f"v{at}" for at in range(ITEMS)])[:160].tolist() for _ in range(3)]
+    for narrow, least in ((2, 1.0), (20, 0.95)):
+        monkeypatch.setattr(permitted, "NARROW", narrow)
+        for allow in [*lists, *lists]:
+            found = few.predict(asked, 8, allow=allow, evidence=False)
+            wanted = exact(few, asked, 8, allow=allow, evidence=False)
+            both = [
+                ({c.value for c in one.choices}, {c.value for c in other.choices})
+                for one, other in zip(found, wanted, strict=True)
+            ]
+            assert all(len(one) == 8 and one <= {*allow} for one, _ in both)
+            assert np.mean([len(one & other) / 8 for one, other in both]) >= least
+    assert few.index is not None and len(few.index._listed) == 1  # what does not fit beside the latest is not kept
 
 
 def test_lists_of_one_request_hold_for_values_that_only_a_history_knows(few: NextPredictor) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from functools import partial
 from typing import cast
@@ -237,9 +238,10 @@ def score_nearest(
     hidden = torch.zeros(len(seen), 0, dtype=torch.int64) if state.metadata.repeats else _padded(seen)
     product = multiplied(state, windows, np.arange(len(filled)))
     sides = Sides(product=product, rows=rows, counts=state.counting["popularity"].totals, seen=hidden)
-    brief = [lists is None or bool(one and one.narrow) for one in lists or [None] * len(lengths)]
+    brief = [lists is None or bool(one and one.few is not None) for one in lists or [None] * len(lengths)]
     wanted = torch.tensor(brief) if any(brief) else None
-    return nearest(index, sides, k, product.weights, lengths.tolist(), wanted)
+    share = min([1.0, *(one.share for one in lists or () if one and one.few is None)])
+    return nearest(index, sides, math.ceil(k / share), product.weights, lengths.tolist(), wanted)
 
 
 def multiplied(state: NextState, windows: Windows, index: Index) -> Product:

@@ -38,8 +38,8 @@ WANTED = 0.99
 """Its recall, of the exact list, at least; where not even all lists together reach that, there are more candidates."""
 SAMPLE = 4096
 """Ids by which the sum over the rest of the catalogue is estimated."""
-LISTS = 8
-"""Short lists whose vectors are kept, for a shop's own comes with every request."""
+LISTS, NUMBERS = 8, 2**24
+"""Lists whose vectors are kept, for a shop's own comes with every request, and numbers of all together (64 MB)."""
 FILE = "items.faiss"
 LEARNED, ROUNDS = 64, 8
 """Rows a list from which its centroid is learned, and rounds of that."""
@@ -103,12 +103,12 @@ class ItemIndex:
     @torch.no_grad()
     def listed(self, product: Product, ids: Tensor) -> Tensor:
         """(ids, dim) the vectors of a list; of the last few lists, by identity, they are kept until :meth:`forget`."""
-        for own, vectors in self._listed:
-            if own is ids:
-                return vectors
-        vectors = product.rows(ids)
-        self._listed = (ids, vectors), *self._listed[: LISTS - 1]
-        return vectors
+        found = next((pair for pair in self._listed if pair[0] is ids), None) or (ids, product.rows(ids))
+        kept = [found, *(pair for pair in self._listed if pair is not found)][:LISTS]
+        while len(kept) > 1 and sum(vectors.numel() for _, vectors in kept) > NUMBERS:
+            kept.pop()
+        self._listed = tuple(kept)
+        return found[1]
 
     def forget(self) -> None:
         """What is kept is made anew: something was learned."""

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ensue.nn.topk import topk
 from ensue.records import History
 from ensue.tasks.next.attributions import Scored
 from ensue.tasks.next.item_index import ItemIndex
@@ -76,7 +77,7 @@ class NearestBatch(Scored):
             high, place = scores.topk(min(k, scores.shape[1]), dim=1)
             return high, ids.gather(1, place)
         if any(one and one.few is not None for one in lists):
-            ids, scores = self._with_few(lists)
+            ids, scores = self._with_few(k, lists)
         high, columns = self._first(k, *_falling(ids, scores, 2 * k), lists, range(len(ids)), records, own)
         lacking = (high[:, -1] == -torch.inf).tolist()
         rows = [row for row, one in enumerate(lists) if one and lacking[row] and (one.few is None or own is not None)]
@@ -143,26 +144,31 @@ class NearestBatch(Scored):
         theirs = {one: held[place] for one, place in zip(beyond, own.places[row].tolist(), strict=True) if place >= 0}
         return (known.value(one) if one < beyond.start else theirs.get(one, "") for one in columns)
 
-    def _with_few(self, lists: Sequence[Permitted | None]) -> tuple[Tensor, Tensor]:
-        """Candidates and scores, where of a short list all that it permits take the place of what was found."""
-        few = {row: one.few for row, one in enumerate(lists) if one and one.few is not None}
-        rows, longest = torch.tensor([*few]), max(map(len, few.values()))
-        sides = self.sides if len(rows) == len(lists) else self.sides.of(rows)
-        extra = torch.zeros(len(lists), longest, dtype=torch.int64)
-        for row, some in few.items():
-            extra[row, : len(some)] = some
+    def _with_few(self, k: int, lists: Sequence[Permitted | None]) -> tuple[Tensor, Tensor]:
+        """Candidates and scores, where the ``k`` best of what a short list permits take the place of what was found.
+
+        Different lists of a few values, one a row, are scored in one go, and all stay.
+        """
+        few = [(rows, one.few) for rows, one in by_list(lists) if one and one.few is not None]
+        alone = [len(few) > 1 and len(rows) == 1 and len(ids) <= FEW for rows, ids in few]
+        shared = [pair for pair, single in zip(few, alone, strict=True) if not single]
+        lone = {int(rows): ids for (rows, ids), single in zip(few, alone, strict=True) if single}
+        longest = max(map(len, lone.values()), default=0)
+        extra = torch.zeros(len(lists), max([longest, *(min(k, len(ids)) for _, ids in shared)]), dtype=torch.int64)
         scored = torch.full(extra.shape, -torch.inf)
-        if len(set(map(id, few.values()))) == 1:
-            one = few[int(rows[0])]
-            scored[rows] = sides.score(one, self.index.listed(sides.product, one))
-        else:
-            size = max(1, 8 * FEW // max(longest, 1))  # bounds memory
-            for low in range(0, len(rows), size):
-                part = torch.arange(low, min(low + size, len(rows)))
-                scored[rows[part]] = (sides if len(part) == len(rows) else sides.of(part)).score(extra[rows[part]])
+        for rows, ids in shared:
+            sides = self.sides if len(rows) == len(lists) else self.sides.of(rows)
+            high, place = topk(sides.score(ids, self.index.listed(sides.product, ids)), min(k, len(ids)))
+            extra[rows, : high.shape[1]], scored[rows, : high.shape[1]] = ids[place], high
+        for row, ids in lone.items():
+            extra[row, : len(ids)] = ids
+        rows, size = torch.tensor([*lone], dtype=torch.int64), max(1, 8 * FEW // max(longest, 1))  # bounds memory
+        for part in (rows[low : low + size] for low in range(0, len(rows), size)):
+            scored[part] = (self.sides if len(part) == len(lists) else self.sides.of(part)).score(extra[part])
+        every = torch.cat([rows for rows, _ in few])
         width = self.ids.shape[1] - (0 if self.own is None else self.own.odds.shape[1])
         scores = self.scores.clone()
-        scores[rows, :width] = -torch.inf
+        scores[every, :width] = -torch.inf
         return torch.cat([extra, self.ids], 1), torch.cat([scored, scores], 1)
 
     def _searched(self, sides: Sides, one: Permitted, k: int) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import filterfalse, islice
+from itertools import compress, filterfalse, islice
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +18,9 @@ from ensue.records import History
 from ensue.tasks.next.own_unknown import OwnUnknown
 from ensue.vocabulary import FIRST, Vocabulary
 
-FEW = 8192
-"""So many permitted values are all scored: to search takes longer."""
-NARROW = 20
-"""An allow list of fewer than one in so many values: what is best of all is hardly ever on it."""
+FEW, NARROW, MOST = 8192, 20, 2**17
+"""So many allowed values are all scored: to search takes longer. And more, of a large catalogue: one in so many values,
+for what is best of all is hardly ever on such a list; the last at most."""
 KEPT, KEPT_VALUES, WORTH = 64, 2**20, 256
 """Lists that are kept, how many values they have together at most, and each at least."""
 REMEMBERED = 1024
@@ -41,27 +40,27 @@ class Permitted:
     Attributes:
         excluded: values that are no answer.
         allowed: the only ones that are, if given.
-        inside: (ids,) what is allowed and not excluded, as far as the model knows it, rising; ``None`` where all is
-            allowed.
         vocabulary: of the model.
+        looked_up: what :attr:`inside` is, where it is known already.
     """
 
     excluded: frozenset[str]
-    allowed: tuple[str, ...] | None
-    inside: Tensor | None
+    allowed: Collection[str] | None
     vocabulary: Vocabulary = field(repr=False)
+    looked_up: Tensor | None = field(default=None, repr=False)
 
     @classmethod
     def of_each(cls, given: Iterable[Given], vocabulary: Vocabulary) -> list[Permitted | None]:
-        """Of some requests, whose values are looked up together; ``None`` where everything is permitted."""
-        lists = [(frozenset(exclude), None if allow is None else tuple(allow)) for exclude, allow in given]
-        inside = vocabulary.known_each(
-            [[*filterfalse(out.__contains__, allow)] if out else allow for out, allow in lists if allow is not None]
-        )
-        ids = map(torch.from_numpy, inside)
+        """Of some requests; ``None`` where everything is permitted. Short allow lists are looked up together."""
+        lists = [
+            (frozenset(exclude), allow if allow is None or isinstance(allow, frozenset) else tuple(allow))
+            for exclude, allow in given
+        ]
+        short = [allow is not None and len(allow) <= FEW for _, allow in lists]
+        ids = map(torch.from_numpy, vocabulary.known_each([_left(*one) for one in compress(lists, short)]))
         return [
-            cls(out, allow, None if allow is None else next(ids), vocabulary) if out or allow is not None else None
-            for out, allow in lists
+            cls(*one, vocabulary, next(ids) if few else None) if one[0] or one[1] is not None else None
+            for one, few in zip(lists, short, strict=True)
         ]
 
     def __contains__(self, value: object) -> bool:
@@ -94,15 +93,24 @@ class Permitted:
         """(ids,) of what is excluded, as far as the model knows it; rising."""
         return torch.from_numpy(self.vocabulary.known_each([self.excluded])[0])
 
-    @property
-    def few(self) -> Tensor | None:
-        """(ids,) all that is permitted, where that is a short list."""
-        return self.inside if self.inside is not None and len(self.inside) <= FEW else None
+    @cached_property
+    def inside(self) -> Tensor | None:
+        """(ids,) what is allowed and not excluded, as far as the model knows it; ``None`` where all is allowed."""
+        if self.allowed is None or self.looked_up is not None:
+            return self.looked_up
+        return torch.from_numpy(self.vocabulary.known_each([_left(self.excluded, self.allowed)])[0])
 
     @property
-    def narrow(self) -> bool:
-        """Whether so little is allowed that the best of the whole catalogue are no use."""
-        return self.inside is not None and NARROW * len(self.inside) <= max(len(self.vocabulary), NARROW * FEW)
+    def few(self) -> Tensor | None:
+        """(ids,) all that is permitted, where that is little enough to be scored."""
+        most = max(FEW, min(len(self.vocabulary) // NARROW, MOST))
+        return self.inside if self.allowed is not None and len(self.allowed) <= most else None
+
+    @property
+    def share(self) -> float:
+        """About which part of all values is permitted; of hardly any, more."""
+        num = len(self.vocabulary)
+        return max((num - len(self.excluded) if self.allowed is None else len(self.allowed)) / num, 1 / NARROW)
 
     @cached_property
     def bits(self) -> npt.NDArray[np.uint8]:
@@ -147,6 +155,11 @@ class Permitted:
         for row, column in (own.places >= 0).nonzero().tolist():
             hidden[row, column] = records[row].values[own.places[row, column]] not in self
         return hidden
+
+
+def _left(exclude: frozenset[str], allow: Collection[str] | None) -> Collection[str]:
+    """What is allowed and not excluded."""
+    return [*filterfalse(exclude.__contains__, allow or ())] if exclude else allow or ()
 
 
 class KeptLists:

@@ -46,7 +46,7 @@ class Sides:
 
     @torch.no_grad()
     def score(self, ids: Tensor, vectors: Tensor | None = None) -> Tensor:
-        """(histories, k) scores of (histories, k) ids, or of (k,) the same for all, whose vectors may be at hand.
+        """(histories, k) scores of (histories, k) ids, or of (k,) rising ones for all, whose vectors may be at hand.
 
         They are -inf for padding, for unknown, and for what was seen.
         """
@@ -56,10 +56,15 @@ class Sides:
             filled = self.rows >= 0
             scores = self.popular(ids).expand(len(filled), -1).clone()
             scores[filled] = self._products(ids if ids.dim() == 1 else ids[filled], vectors)
-        hidden = ids < FIRST
-        if self.seen.shape[1]:
-            hidden = hidden | (ids[..., None] == self.seen[:, None]).any(2)
-        return scores.masked_fill(hidden, -torch.inf)
+        scores = scores.masked_fill(ids < FIRST, -torch.inf)
+        if not self.seen.shape[1] or not len(ids):
+            return scores
+        if ids.dim() > 1:
+            return scores.masked_fill((ids[..., None] == self.seen[:, None]).any(2), -torch.inf)
+        place = torch.searchsorted(ids, self.seen).clamp(max=len(ids) - 1)
+        row, column = (ids[place] == self.seen).nonzero(as_tuple=True)
+        scores[row, place[row, column]] = -torch.inf
+        return scores
 
     def of(self, rows: Tensor) -> Sides:
         """Those of some histories."""

@@ -71,8 +71,8 @@ class Vocabulary:
         one in 10^13.
         """
         ids, ends = self._ids_by_hash(lists), np.cumsum([len(one) for one in lists])
-        found = (part[part >= FIRST].astype(np.int64) for part in np.split(ids, ends[:-1]))
-        return [np.unique(part) for part in found] if lists else []
+        rising = [np.sort(part[part >= FIRST]) for part in np.split(ids, ends[:-1])] if lists else []
+        return [part[np.diff(part, prepend=PADDING) > 0].astype(np.int64) for part in rising]
 
     def _ids_by_hash(self, lists: Sequence[Collection[str]]) -> npt.NDArray[np.int32]:
         """(values of all lists,) ids; what never arrived has 0 or ``UNKNOWN``."""

@@ -139,7 +139,7 @@ class NearestBatch(Scored):
     ) -> Iterator[str]:
         """What some columns of a row stand for; of padding, which scores -inf, it does not matter."""
         if own is None:
-            return map(known.values.__getitem__, (column - FIRST for column in columns))
+            return map(known.values.__getitem__, map((-FIRST).__add__, columns))
         held, beyond = records[row].values, range(self.sides.num_ids, self.sides.num_ids + own.places.shape[1])
         theirs = {one: held[place] for one, place in zip(beyond, own.places[row].tolist(), strict=True) if place >= 0}
         return (known.value(one) if one < beyond.start else theirs.get(one, "") for one in columns)

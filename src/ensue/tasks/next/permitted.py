@@ -6,7 +6,8 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import compress, filterfalse, islice
+from itertools import compress, count, filterfalse, islice
+from operator import not_
 
 import numpy as np
 import numpy.typing as npt
@@ -77,12 +78,11 @@ class Permitted:
 
     def among(self, values: Iterable[str], k: int) -> list[int]:
         """The places of the first ``k`` that may be answers."""
-        excluded = self.excluded
-        if self.allowed is None:
-            places = (place for place, value in enumerate(values) if value not in excluded)
+        if self.allowed is None:  # without a step of Python a value
+            permitted = map(not_, map(self.excluded.__contains__, values))
         else:
-            places = (place for place, value in enumerate(values) if value in self._allowed and value not in excluded)
-        return [*islice(places, k)]
+            permitted = map(self.__contains__, values)
+        return [*islice(compress(count(), permitted), k)]
 
     @cached_property
     def _allowed(self) -> frozenset[str]:

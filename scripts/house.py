@@ -29,8 +29,8 @@ BOUNDS = {
     "files that branch on a task": 1,
     "late imports": 59,
     "files above 400 lines": 0,
-    "lines": 69_229,
-    "lines of code": 37_851,
+    "lines": 69_240,
+    "lines of code": 37_857,
 }
 NUMBERED = "ensue.tasks.link.index.vector_index"
 """Its ``manifest["next"]`` is the number of the next shard, no task."""

@@ -211,6 +211,7 @@ def test_a_list_of_a_part_of_the_catalogue_is_all_scored_or_gets_more_candidates
         monkeypatch.setattr(module, "FEW", 15)
     monkeypatch.setattr(nearest.NearestBatch, "_searched", lambda *_: pytest.fail("searched again"))
     monkeypatch.setattr(item_index, "NUMBERS", 100 * 8)
+    monkeypatch.setattr(nearest, "CELLS", 7 * 160)
     random, asked = np.random.default_rng(8), [*sessions(30, 4), History(())]
     lists = [random.permutation([f"v{at}" for at in range(ITEMS)])[:160].tolist() for _ in range(3)]
     for narrow, least in ((2, 1.0), (20, 0.95)):

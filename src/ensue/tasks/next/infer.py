@@ -34,6 +34,8 @@ CELLS = 2**24
 """Scores held at once (64 MB in float32): bounds memory whatever the catalogue."""
 SOME = 256
 """Numbers that a candidate of an index takes, of its vector and of what is computed from that."""
+MOST = 1024
+"""Twice so many candidates are looked for at most where lists rule out most of what would be found."""
 LEAST = 1024
 """Smaller catalogues count as this large, since attention takes memory too."""
 
@@ -241,7 +243,8 @@ def score_nearest(
     brief = [lists is None or bool(one and one.few is not None) for one in lists or [None] * len(lengths)]
     wanted = torch.tensor(brief) if any(brief) else None
     share = min([1.0, *(one.share for one in lists or () if one and one.few is None)])
-    return nearest(index, sides, math.ceil(k / share), product.weights, lengths.tolist(), wanted)
+    asked = max(k, min(math.ceil(k / share), MOST))
+    return nearest(index, sides, asked, product.weights, lengths.tolist(), wanted)
 
 
 def multiplied(state: NextState, windows: Windows, index: Index) -> Product:

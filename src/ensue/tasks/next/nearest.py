@@ -26,6 +26,8 @@ from ensue.tasks.next.permitted import FEW, Permitted, by_list
 from ensue.tasks.next.sides import Sides
 from ensue.vocabulary import FIRST, PADDING, Vocabulary
 
+CELLS = 2**22
+"""Scores of a list that many histories have, which are held at once (16 MB in float32)."""
 BRIEF = 8
 """For the total alone half the candidates of one in so many lists will do. At a million values the logarithm is off by
 .031 then, and by .028 with all (``benchmarks/serving_at_size.py``)."""
@@ -156,14 +158,14 @@ class NearestBatch(Scored):
         longest = max(map(len, lone.values()), default=0)
         extra = torch.zeros(len(lists), max([longest, *(min(k, len(ids)) for _, ids in shared)]), dtype=torch.int64)
         scored = torch.full(extra.shape, -torch.inf)
-        for rows, ids in shared:
+        blocks = ((part, ids) for rows, ids in shared for part in _parts(rows, CELLS // max(len(ids), 1)))
+        for rows, ids in blocks:
             sides = self.sides if len(rows) == len(lists) else self.sides.of(rows)
             high, place = topk(sides.score(ids, self.index.listed(sides.product, ids)), min(k, len(ids)))
             extra[rows, : high.shape[1]], scored[rows, : high.shape[1]] = ids[place], high
         for row, ids in lone.items():
             extra[row, : len(ids)] = ids
-        rows, size = torch.tensor([*lone], dtype=torch.int64), max(1, 8 * FEW // max(longest, 1))  # bounds memory
-        for part in (rows[low : low + size] for low in range(0, len(rows), size)):
+        for part in _parts(torch.tensor([*lone], dtype=torch.int64), 8 * FEW // max(longest, 1)):
             scored[part] = (self.sides if len(part) == len(lists) else self.sides.of(part)).score(extra[part])
         every = torch.cat([rows for rows, _ in few])
         width = self.ids.shape[1] - (0 if self.own is None else self.own.odds.shape[1])
@@ -211,6 +213,12 @@ def nearest(
         totals=totals, weights=weights, rows=sides.rows.tolist(), lengths=lengths, index=index, sides=sides, ids=ids,
         scores=scores,
     )  # fmt: skip
+
+
+def _parts(rows: Tensor, size: int) -> Iterator[Tensor]:
+    """So many of some rows at a time, and one at least: bounds memory."""
+    size = max(1, size)
+    return (rows[low : low + size] for low in range(0, len(rows), size))
 
 
 def _falling(ids: Tensor, scores: Tensor, num: int) -> tuple[Tensor, Tensor]:

@@ -30,7 +30,7 @@ CELLS = 2**22
 """Scores of a list that many histories have, which are held at once (16 MB in float32)."""
 BRIEF = 8
 """For the total alone half the candidates of one in so many lists will do. At a million values the logarithm is off by
-.031 then, and by .028 with all (``benchmarks/serving_at_size.py``)."""
+.033 then, and by .029 with all (``benchmarks/serving_at_size.py``)."""
 
 
 @dataclass(frozen=True, kw_only=True)

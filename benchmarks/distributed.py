@@ -1,10 +1,10 @@
 """Two processes of `torchrun` against one process, a thread each: seconds an epoch of SANSR over 100,000 items.
 
 The same made-up sessions are learned by one process, and then by two ranks on this machine; each has one thread, so
-that two cores are at work on one side and one on the other. A batch is of 256 sessions, or
-more of a large log, as any log is learned (``Schedule.fitted``). An epoch holds its check on held-out sessions, as
-always. The sides take turns, so that a busy moment meets both; what a rank computes, in CPU seconds, stands beside, for
-on a machine that has other work two ranks wait for each other.
+that two cores are at work on one side and one on the other. A batch is of 256 sessions, or more of a large log, as any
+log is learned (``Schedule.fitted``). An epoch holds its check on held-out sessions, as always. The sides take turns, so
+that a busy moment meets both; what a rank computes, in CPU seconds, stands beside, for on a machine that has other work
+two ranks wait for each other.
 
     python benchmarks/distributed.py [--items 100000] [--clicks 1000000] [--rounds 3] [--json FILE]
 """

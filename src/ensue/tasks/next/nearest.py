@@ -23,7 +23,7 @@ from ensue.tasks.next.attributions import Scored
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.own_unknown import OwnUnknown
 from ensue.tasks.next.permitted import FEW, Permitted, by_list
-from ensue.tasks.next.sides import Sides
+from ensue.tasks.next.sides import Sides, hide_
 from ensue.vocabulary import FIRST, PADDING, Vocabulary
 
 CELLS = 2**22
@@ -241,11 +241,8 @@ def rest_of(index: ItemIndex, sides: Sides, ids: Tensor) -> tuple[Tensor, Tensor
         sides: of the histories.
         ids: (histories, candidates).
     """
-    sample, tail = index.sample, sides.tail(index.sample, index.sampled(sides.product))
-    known = torch.cat([ids, sides.seen], dim=1)
-    place = torch.searchsorted(sample, known).clamp(max=len(sample) - 1)
-    row, column = (sample[place] == known).nonzero(as_tuple=True)
-    tail[row, place[row, column]] = -torch.inf
+    tail = sides.tail(index.sample, index.sampled(sides.product))
+    hide_(tail, index.sample, torch.cat([ids, sides.seen], dim=1))
     others = sides.num_ids - FIRST - (ids >= FIRST).sum(1)
     return tail, others / (tail > -torch.inf).sum(1).clamp(min=1)
 

@@ -28,8 +28,6 @@ REMEMBERED = 1024
 """Lists of which is known that they came once: most never come again."""
 Key = tuple[int, ...]
 """What a list is known by."""
-
-
 Given = tuple[Collection[str], Collection[str] | None]
 """Values that a request excludes, and those that it allows: all of them where that is ``None``."""
 
@@ -95,7 +93,7 @@ class Permitted:
 
     @cached_property
     def inside(self) -> Tensor | None:
-        """(ids,) what is allowed and not excluded, as far as the model knows it; ``None`` where all is allowed."""
+        """(ids,) what is allowed, not excluded and known to the model, rising; ``None`` where all is allowed."""
         if self.allowed is None or self.looked_up is not None:
             return self.looked_up
         return torch.from_numpy(self.vocabulary.known_each([_left(self.excluded, self.allowed)])[0])

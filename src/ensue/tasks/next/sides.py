@@ -61,10 +61,7 @@ class Sides:
             return scores
         if ids.dim() > 1:
             return scores.masked_fill((ids[..., None] == self.seen[:, None]).any(2), -torch.inf)
-        place = torch.searchsorted(ids, self.seen).clamp(max=len(ids) - 1)
-        row, column = (ids[place] == self.seen).nonzero(as_tuple=True)
-        scores[row, place[row, column]] = -torch.inf
-        return scores
+        return hide_(scores, ids, self.seen)
 
     def of(self, rows: Tensor) -> Sides:
         """Those of some histories."""
@@ -116,3 +113,11 @@ class Sides:
             return scores
         shares, kept = self.product.lately
         return torch.logaddexp(scores - self.base[:, None] + kept, shares[ids])
+
+
+def hide_(scores: Tensor, ids: Tensor, hidden: Tensor) -> Tensor:
+    """Scores (rows, ids) of rising ids, in place at -inf where they are among each row's hidden ones (rows, many)."""
+    place = torch.searchsorted(ids, hidden).clamp(max=len(ids) - 1)
+    row, column = (ids[place] == hidden).nonzero(as_tuple=True)
+    scores[row, place[row, column]] = -torch.inf
+    return scores

@@ -19,6 +19,7 @@ FLOORS = [
     "settings",
     "schedule",
     "lines",
+    "ids",
     "records",
     "answers",
     "vocabulary",

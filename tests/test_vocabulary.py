@@ -81,3 +81,9 @@ def test_ids_of_a_long_column_are_those_of_its_values() -> None:
         assert vocabulary.ids_of(column).tolist() == vocabulary.ids(column.to_list()).tolist()
         assert vocabulary.ids_of(column[:0]).tolist() == []
     assert Vocabulary().ids_of(pl.Series(["a", "b"])).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("id", [-1, PADDING, UNKNOWN])
+def test_placeholders_stand_for_no_value(id: int) -> None:
+    with pytest.raises(IndexError, match=f"id {id} is a placeholder"):
+        Vocabulary(["a", "b"]).value(id)

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from ensue.schedule import Schedule
 from ensue.tasks.next.batch import Batch, Output
+from ensue.vocabulary import FIRST
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ class Latest(nn.Module):
 
     def loss(self, batch: Batch) -> Tensor:
         """The mean over the batch's targets, in nats."""
-        return functional.cross_entropy(self(batch).scores, batch.targets)
+        # Padding and unknown (ids 0 and 1) never come: they take no share of the softmax.
+        return functional.cross_entropy(self(batch).scores[:, FIRST:], batch.targets - FIRST)
 
     def grow(self, num_ids: int) -> "Latest":
         """The same model with room for more ids; old ids keep their rows."""

@@ -96,7 +96,13 @@ class Vocabulary:
         return ids
 
     def value(self, id: int) -> str:
-        """The value with this id (2 or more)."""
+        """Return the value with this id.
+
+        Raises:
+            IndexError: no value has it; padding and unknown are ids that stand for none.
+        """
+        if id < FIRST:
+            raise IndexError(f"id {id} is a placeholder (padding or unknown) and stands for no value")
         return self._values[id - FIRST]
 
 

@@ -76,9 +76,11 @@ def test_it_is_scored_saved_loaded_asked_and_updated(
     assert ran.code == 0 and name in rows and len(rows) > 2, "counting stands beside it"
     record = json.dumps(RECORDS[task])
     forget()
-    ran = ensue("predict", folder, f"--model={reference}", "--json", stdin=record)
-    (choice, *_) = json.loads(ran.out)["choices"]
-    assert ran.code == 0 and choice["heeded"], "its weights are evidence"
+    ran = ensue("predict", folder, "-k", "99", f"--model={reference}", "--json", stdin=record)
+    choices = json.loads(ran.out)["choices"]
+    assert ran.code == 0 and choices[0]["heeded"], "its weights are evidence"
+    values = [choice["value"] for choice in choices]
+    assert len(set(values)) == len(values), "padding and unknown are not printed under names of others"
     forget()
     assert ensue("explain", folder, "-", f"--model={reference}", "--json", stdin=record).code == 0
     forget()

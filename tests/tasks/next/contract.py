@@ -14,11 +14,12 @@ from ensue.answers import Answer
 from ensue.data.histories import Histories
 from ensue.records import History
 from ensue.tasks.next.attributions import encode_records
+from ensue.tasks.next.batch import Batch, Output
 from ensue.tasks.next.infer import score_histories
 from ensue.tasks.next.model import Baseline, Network
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.optimizer import optimizer_tensors
-from ensue.vocabulary import UNKNOWN, Vocabulary
+from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
 from tests.tasks.contract import Contract, close
 
 CYCLE = 10
@@ -120,6 +121,24 @@ class NextContract(Contract):
             assert sum(scores) == pytest.approx(1, abs=1e-5)
         for answer in predictor.predict(self.data(20, 2), 3):
             assert sum(choice.score for choice in answer.choices) <= 1 + 1e-5
+
+    def test_scores_of_padding_and_unknown_are_ignored(
+        self, predictor: NextPredictor, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        records, data = self.data(6, 2), Histories.of(self.data(6, 2), predictor.vocabulary)
+        expected, (ranks, *_) = predictor.predict(records, 99), predictor.ranks(data)
+        network = network_of(predictor)
+        forward = network.forward
+
+        def planted(batch: Batch) -> Output:
+            output: Output = forward(batch)
+            scores = output.scores.clone()
+            scores[:, :FIRST] = 50.0
+            return output._replace(scores=scores)
+
+        monkeypatch.setattr(network, "forward", planted)
+        assert predictor.predict(records, 99) == expected
+        np.testing.assert_array_equal(predictor.ranks(data)[0], ranks)
 
     def test_no_answer_repeats_a_value_where_the_data_never_does(self, predictor: NextPredictor) -> None:
         for record, answer in zip(self.data(20, 2), predictor.predict(self.data(20, 2), 99), strict=True):

@@ -29,6 +29,7 @@ from ensue.tasks.next.permitted import Permitted
 from ensue.tasks.next.sides import Sides
 from ensue.tasks.next.state import NextState
 from ensue.tasks.state import evaluating
+from ensue.vocabulary import FIRST
 
 CELLS = 2**24
 """Scores held at once (64 MB in float32): bounds memory whatever the catalogue."""
@@ -76,7 +77,15 @@ def scores(state: NextState, windows: Windows, index: Index, module: Model | Non
     batch = windows.batch(index)
     with torch.no_grad():
         output = chosen(batch.to(device))
-    return Output(output.scores.float().cpu(), tuple(weight.cpu() for weight in output.weights)), batch.targets
+    weights = tuple(weight.cpu() for weight in output.weights)
+    return Output(_without_placeholders(output.scores.float().cpu()), weights), batch.targets
+
+
+def _without_placeholders(scores: Tensor) -> Tensor:
+    """Scores (targets, ids) with padding and unknown at -inf; copied only where a model scores them."""
+    if (scores[:, :FIRST] == -torch.inf).all():
+        return scores
+    return scores.index_fill(1, torch.arange(FIRST), -torch.inf)
 
 
 def ranks(

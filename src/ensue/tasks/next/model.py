@@ -24,7 +24,10 @@ class Model(Protocol):
         ...
 
     def __call__(self, batch: Batch) -> Output:
-        """Scores (targets, ids) before normalising, and the weights behind them, (batch, time, time) each."""
+        """Scores (targets, ids) before normalising, and the weights behind them, (batch, time, time) each.
+
+        The columns of padding and unknown are ignored: they are set to -inf wherever scores are taken.
+        """
         ...
 
     def grow(self, num_ids: int) -> Model:

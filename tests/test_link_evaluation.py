@@ -49,7 +49,7 @@ def test_figures_by_hand() -> None:
     assert mine["article_mrr"] == 1 and mine["article_map"] == 1
     # The pool of 3 posts and 2 articles: the three true pairs share words, no false one does.
     assert (mine["pooled_ap"], mine["auc"]) == (1, 1)
-    assert found.protocol.data == "3 posts, 3 links"
+    assert found.protocol.data == "3 posts, 3 links; 1 post is about no article: left out of every row"
     assert found.protocol.candidates.startswith("3: ")
     assert found.protocol.leaked == "articles with posts in training: 2 of 2; posts that were trained on: 3"
     assert [own.model for own in found.rows] == ["tfidf", "bm25"]

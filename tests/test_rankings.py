@@ -64,6 +64,13 @@ def test_json_lines_and_our_own_answers_are_read(tmp_path: Path) -> None:
         (["q Q0 a 1 1.0 x", "q Q0 a"], ":2: 3 fields; expected query Q0 document rank score tag"),
         (["q Q0 a 1 much x"], ":1: score 'much' is no number"),
         (["q Q0 a 1 nan x"], ":1: score 'nan' is no number"),
+        (
+            ['{"id": "q", "ranking": ["a"], "scores": [NaN]}'],
+            ":1: scores holds something that is no number: 'nan'; give finite numbers, or leave the scores out",
+        ),
+        (['{"id": "q", "ranking": ["a", "b"], "scores": [1, null]}'], ":1: scores holds something that is no number"),
+        (['{"id": "q", "ranking": ["a"], "scores": [true]}'], ":1: scores holds something that is no number: 'True'"),
+        (['{"id": "q", "ranking": [1.5]}'], ":1: 1.5 is not"),
         (["q Q0 a 1 1 x", "q Q0 a 2 0 x"], ": 'a' stands twice in the ranking of 'q'"),
         (['{"id": "q", "ranking": "a"}'], ":1: ranking is no list of values, best first"),
         (['{"id": "q", "ranking": ["a"], "scores": []}'], ":1: scores is no list of 1 number, one for each value"),
@@ -77,6 +84,53 @@ def test_what_is_no_ranking_is_refused_with_its_line(tmp_path: Path, lines: list
     with pytest.raises(DataError) as error:
         written(path, lines)
     assert str(error.value).startswith(f"{path}{said}")
+
+
+def test_ids_have_one_form(tmp_path: Path) -> None:
+    frame = written(tmp_path / "own.jsonl", ['{"id": 7.0, "ranking": [110, 111.0, "x"]}']).frame
+    assert frame.select("query", "value").rows() == [("7", "110"), ("7", "111"), ("7", "x")]
+
+
+def test_equal_scores_of_a_list_count_against_the_target_and_rising_ones_are_refused(tmp_path: Path) -> None:
+    frame = written(
+        tmp_path / "own.jsonl", ['{"id": "q", "ranking": ["a", "b", "c", "d"], "scores": [3, 2, 2, 1]}']
+    ).frame
+    assert frame.select("value", "position", "rank").rows() == [("a", 1, 1), ("b", 2, 3), ("c", 3, 3), ("d", 4, 4)]
+    rising = ['{"id": "s0", "ranking": ["c"]}', '{"id": "s1", "ranking": ["a", "b"], "scores": [0.5, 2]}']
+    own, markov = written(tmp_path / "own.jsonl", rising), fitted("next", "markov", SESSIONS)
+    with pytest.raises(DataError) as error:
+        score_rankings([own], [markov], SESSIONS)
+    assert str(error.value) == (
+        f"{tmp_path / 'own.jsonl'}:2: scores rise along the ranking, from 0.5 of 'a' to 2 of 'b'; list the best value "
+        "first with the highest score: negate distances, or leave the scores out if the order is right"
+    )
+    data, sessions = corpus(6), Queries(SESSIONS)
+    rising = ['{"id": "p0", "ranking": ["a1", "a0"], "scores": [0, 1]}']
+    with pytest.raises(DataError, match="scores rise along the ranking"):
+        score_rankings([written(tmp_path / "own.jsonl", rising)], [fitted("link", "tfidf", data)], data)
+    rising = ['{"id": "s0", "place": 1, "ranking": ["b", "c"], "scores": [0, 1]}']
+    ours = fitted("suggest", "most-frequent-next", sessions, min_users=1)
+    with pytest.raises(DataError, match="scores rise along the ranking"):
+        score_rankings([written(tmp_path / "own.jsonl", rising)], [ours], sessions)
+
+
+def test_a_run_of_equal_scores_says_that_document_ids_order_it(tmp_path: Path) -> None:
+    markov = fitted("next", "markov", SESSIONS)
+    trec = written(tmp_path / "run.run", [f"s{n} Q0 {item} 1 1.0 x" for n in range(4) for item in "abcd"])
+    lists = [json.dumps({"id": f"s{n}", "ranking": [*"dcba"], "scores": [1, 1, 1, 1]}) for n in range(4)]
+    result = score_rankings([trec, written(tmp_path / "list.jsonl", lists)], [markov], SESSIONS)
+    # Targets d, c, a and b at the positions 1, 2, 4 and 3 by document id, and last where ties count against them.
+    last = {"run": (1 + 1 / 2 + 1 / 4 + 1 / 3) / 4, "list": 1 / 4}
+    expected = {"c": 2, "d": 1, "a": 4, "b": 3}
+    assert figures(result, "run")["mrr"] == pytest.approx(np.mean([1 / expected[target] for target in "cdab"]))
+    assert last["run"] == pytest.approx(figures(result, "run")["mrr"])
+    assert figures(result, "list")["mrr"] == pytest.approx(last["list"])
+    assert result.card["ties"] == "count against the target; in TREC runs (run) by document id, as trec_eval"
+    assert result.rows[0].notes["unmatched"] == (
+        "in 4 of 4 lists all scores are equal, so the ranking is that of the document ids"
+    )
+    alone = score_rankings([trec], [markov], SESSIONS)
+    assert alone.card["ties"] == "count against the target; in runs of other programs by document id, as trec_eval"
 
 
 def test_rankings_of_every_event_score_what_they_hold(tmp_path: Path) -> None:
@@ -136,6 +190,42 @@ def test_labels_of_others_are_scored_with_their_probabilities(tmp_path: Path) ->
         score_rankings([written(tmp_path / "own.run", ["one Q0 a 1 7 x"])], [ours], data)
 
 
+def test_the_most_probable_label_is_the_answer_in_whatever_order_labels_are_listed(tmp_path: Path) -> None:
+    texts = Texts.of(
+        [Text((f"{word} {n}",), label, f"t{n}") for n, (word, label) in enumerate([("g", "a"), ("b", "c")] * 6)]
+    )
+    ours, random = fitted("classify", "majority", texts), np.random.default_rng(0)
+    lines: dict[str, list[str]] = {"classes": [], "sorted": []}
+    for n in range(12):
+        shares = dict(zip("ac", random.dirichlet([1, 1]).tolist(), strict=True))
+        lines["classes"].append(json.dumps({"id": f"t{n}", "ranking": [*shares], "scores": [*shares.values()]}))
+        best = sorted(shares, key=lambda label: -shares[label])
+        lines["sorted"].append(
+            json.dumps({"id": f"t{n}", "ranking": best, "scores": [shares[label] for label in best]})
+        )
+    own = [written(tmp_path / f"{name}.jsonl", each) for name, each in lines.items()]
+    result = score_rankings(own, [ours], texts)
+    assert figures(result, "classes") == figures(result, "sorted")
+    answers = [json.loads(line)["ranking"][0] for line in lines["sorted"]]
+    assert figures(result, "sorted")["accuracy"] == pytest.approx(
+        np.mean([a == b for a, b in zip(answers, "ac" * 6, strict=True)])
+    )
+
+
+def test_probabilities_are_required_to_add_up_and_a_list_without_any_is_certain(tmp_path: Path) -> None:
+    texts = Texts.of(
+        [Text((f"{word} {n}",), label, f"t{n}") for n, (word, label) in enumerate([("g", "a"), ("b", "c")] * 2)]
+    )
+    ours = fitted("classify", "majority", texts)
+    own = written(tmp_path / "own.jsonl", ['{"id": "t0", "ranking": ["a", "c"], "scores": [0.9, 0.8]}'])
+    with pytest.raises(DataError, match=r"own: the probabilities of the labels of .t0. add up to 1\.7; give"):
+        score_rankings([own], [ours], texts)
+    own = written(tmp_path / "own.jsonl", [json.dumps({"id": f"t{n}", "ranking": ["a", "c"]}) for n in range(4)])
+    result = score_rankings([own], [ours], texts)
+    assert figures(result, "own")["log_loss"] == pytest.approx(-np.log(np.finfo(float).eps) / 2)
+    assert result.card["averaging"].endswith("; without probabilities the first label counts as certain (own)")
+
+
 def corpus(num: int) -> Corpus:
     articles = [Article(f"word{n} thing{n}", f"a{n}") for n in range(num)]
     posts = [Post(f"word{n}", f"p{n}", (f"a{n}", f"a{(n * 3 + 1) % num}")[: 1 + n % 2]) for n in range(num)]
@@ -175,6 +265,76 @@ def test_the_figures_of_a_run_are_those_of_trec_eval(tmp_path: Path) -> None:
     assert {ours: np.mean([row[name] for row in theirs.values()]) for ours, name in names.items()} == pytest.approx(
         TREC
     )
+
+
+def test_scores_that_are_equal_in_single_precision_are_ordered_by_document_id(tmp_path: Path) -> None:
+    data = corpus(6)
+    # 1e-9 apart: a0 is above a1 in double precision and below it in single precision.
+    own = written(tmp_path / "own.run", [f"p{n} Q0 a{n} 1 1.000000001 x" for n in range(6)])
+    lists = [line for n in range(6) for line in (f"p{n} Q0 a{n} 1 1.000000001 x", f"p{n} Q0 x{n} 2 1 x")]
+    result = score_rankings([own, written(tmp_path / "x.run", lists)], [fitted("link", "tfidf", data)], data)
+    assert figures(result, "own")["mrr"] == 1 and figures(result, "x")["mrr"] == 1 / 2
+
+
+QRELS = ["q1 0 d1 1", "q1 0 d9 1", "q2 0 d8 1", "q3 0 d2 1", "q3 0 d3 0", "q4 0 d3 0", "q9 0 d1 1"]
+
+
+def test_relevant_documents_that_are_not_there_count_and_queries_that_are_not_there_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docs, queries = tmp_path / "docs.tsv", tmp_path / "queries.tsv"
+    docs.write_text("id\ttext\nd1\tferry at night\nd2\tcouncil roads\nd3\tbakery bread\n")
+    queries.write_text("id\ttext\nq1\tferry\nq2\tlamp\nq3\troads\nq4\tbread\nq5\tnot judged\n")
+    qrels, own = tmp_path / "qrels.txt", tmp_path / "own.run"
+    qrels.write_text("".join(f"{line}\n" for line in QRELS))
+    # d7 is in no file and keeps its rank: d1 is second for q1. d8 is relevant for q2, and only this run lists it.
+    own.write_text("q1 Q0 d7 1 3 x\nq1 Q0 d1 2 2 x\nq2 Q0 d8 1 1 x\nq3 Q0 d3 1 2 x\nq3 Q0 d2 2 1 x\n")
+    options = ("--queries", queries, "--documents", docs)
+    assert run(monkeypatch, "fit", "link", qrels, *options, "-o", tmp_path / "m", "--model", "tfidf").code == 0
+    ran = run(monkeypatch, "score", own, qrels, *options, "--folder", tmp_path / "m", "--json")
+    found = json.loads(ran.out)
+    assert ran.code == 0
+    rows = {row["model"]: row for row in found["rows"]}
+    assert rows["own"]["mrr"] == pytest.approx((1 / 2 + 1 + 1 / 2) / 3)
+    assert rows["own"]["map"] == pytest.approx((1 / 2 / 2 + 1 + 1 / 2) / 3)
+    assert rows["own"]["recall@10"] == pytest.approx((1 / 2 + 1 + 1) / 3)
+    assert rows["tfidf"]["mrr"] == pytest.approx((1 + 0 + 1) / 3)
+    assert rows["tfidf"]["recall@10"] == pytest.approx((1 / 2 + 0 + 1) / 3)
+    assert found["protocol"]["data"] == (
+        "3 posts, 4 links; 2 links to 2 articles that the data lacks, such as 'd9', which is all that 1 post is about: "
+        "relevant, never retrieved by our models; 1 judged query has no text, such as 'q9': left out of every row; "
+        "1 post is about no article: left out of every row"
+    )
+    ran = run(monkeypatch, "check", qrels, *options)
+    assert "1 of 5 judged queries is not among the queries, such as 'q9': left out" in ran.out + ran.err
+    assert (
+        "2 of 4 relevant judgements name a document that is not among the documents, such as 'd9'" in ran.out + ran.err
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{n} 0 d1 1", "none of its queries matches: it judges query '0', and the id of a query or post is 'q0'; give"),
+        (
+            "q{n} 0 {n} 1",
+            "none of its documents matches: it judges document '0', and the id of a document is 'd0'; give",
+        ),
+    ],
+)
+def test_judgements_of_other_files_are_refused_with_an_id_of_each_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, said: str
+) -> None:
+    docs, queries, qrels = (tmp_path / name for name in ("docs.tsv", "queries.tsv", "qrels.txt"))
+    docs.write_text("id\ttext\n" + "".join(f"d{n}\tword{n}\n" for n in range(30)))
+    queries.write_text("id\ttext\n" + "".join(f"q{n}\tword{n}\n" for n in range(30)))
+    qrels.write_text("".join(line.format(n=n) + "\n" for n in range(30)))
+    command = ("check", qrels, "--queries", queries, "--documents", docs)
+    ran = run(monkeypatch, *command)
+    assert ran.code == 2 and f"ensue: {qrels}: {said}" in ran.err
+    qrels.write_text(qrels.read_text() + "q1 0 d1 1\n")  # one that matches by accident makes it no better
+    ran = run(monkeypatch, *command)
+    assert ran.code == 2 and f"ensue: {qrels}: 1 of its " in ran.err
 
 
 def test_rankings_of_nothing_and_names_of_models_are_refused(tmp_path: Path) -> None:

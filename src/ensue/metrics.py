@@ -107,15 +107,15 @@ def per_sequence(values: Floats, sequence: npt.NDArray[np.int64], num_sequences:
 
 
 def label_counts(given: npt.NDArray[np.int64], targets: npt.NDArray[np.int64], num_labels: int) -> Floats:
-    """(3, labels) how often each label was given and true, was given, and was true.
+    """Return (3, labels) how often each label was predicted and true, was predicted, and was true.
 
     Args:
-        given: (texts,) labels as codes from 0.
-        targets: (texts,) the true ones.
+        given: (texts,) predicted labels as codes from 0; ``num_labels`` stands for no label.
+        targets: (texts,) true labels.
         num_labels: number of labels, those that no text has included.
     """
     right = given[given == targets]
-    counts = [np.bincount(codes, minlength=num_labels) for codes in (right, given, targets)]
+    counts = [np.bincount(codes, minlength=num_labels)[:num_labels] for codes in (right, given, targets)]
     return np.stack(counts).astype(np.float64)
 
 
@@ -128,8 +128,9 @@ def precision_recall_f1(counts: Floats) -> Floats:
 
 
 def macro_f1(counts: Floats) -> float:
-    """Mean F1 over the labels that texts truly have; one that is given but never true costs the others precision."""
-    return float(precision_recall_f1(counts)[2][counts[2] > 0].mean())
+    """Return the mean F1 over all labels that are true or predicted for some text, as scikit-learn's ``f1_score``."""
+    _, predicted, true = counts
+    return float(precision_recall_f1(counts)[2][predicted + true > 0].mean())
 
 
 def log_loss(shares: Floats) -> Floats:

@@ -113,7 +113,7 @@ def of_queries(found: SuggestResult) -> None:
                     (row.model, name, f"{own['targets']:,}", *(f"{100 * own[key]:.2f}" for key in _QUERY_PARTS))
                 )
     show.table(("model", "targets that follow", "number", *(_QUERY_MEASURES[name] for name in _QUERY_PARTS)), rows)
-    for name in ("data", "targets", "words", "ranks", "floor", "counting", "leaked", "interval"):
+    for name in ("data", "targets", "words", "ranks", "floor", "counting", "leaked", "interval", "ties"):
         show.line(f"  {name}: {getattr(card, name)}")
     show.line(found.verdict)
 
@@ -124,6 +124,6 @@ def of_links(found: LinkResult) -> None:
     for row in found.rows:
         if (caught := even(row)) is not None:
             show.line(f"  {row.model}, P at least .5: {cut_in_words(caught, 'pair')}")
-    for name in ("data", "candidates", "pool", "together", "averaging", "leaked", "headlines", "interval"):
+    for name in ("data", "candidates", "pool", "together", "averaging", "leaked", "headlines", "interval", "ties"):
         show.line(f"  {name}: {getattr(found.protocol, name)}")
     show.line(found.verdict)

@@ -1,32 +1,36 @@
-"""What another program ranked, to be scored beside ours: a TREC run, or JSON Lines.
+"""Ranked lists of other programs, to be scored next to our models: a TREC run, or JSON Lines.
 
 ===========  =========================================================================================
-trec         ``query Q0 document rank score tag``: as trec_eval reads it, by the score in single
-             precision, equal scores by the document's id, the last one first; the rank is not looked at
+trec         ``query Q0 document rank score tag``: ordered as trec_eval orders it, by the score in single
+             precision, equal scores by document id, the last id first; the rank column is not read
 jsonl        ``{"id": "s1", "place": 2, "ranking": ["a", "b"], "scores": [2.5, 1]}``, best first; also
-             the answers of ``ensue predict --json`` (``choices`` with ``value`` and ``score``)
+             the answers of ``ensue predict --json`` (``choices`` with ``value`` and ``score``). Of equal
+             scores the target is ranked last, as in every row of our own models
 ===========  =========================================================================================
 
-A query is the id of what was asked; of one event of a sequence the id, a colon and how many events stand before it.
+The query is the id of the example; for one event of a sequence it is the id, a colon and the number of earlier events.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Unpack
+from typing import Literal, NamedTuple, Unpack
 
 import polars as pl
 
 from ensue.data.files import Content, answering, open_file
 from ensue.data.packed import Opening
 from ensue.errors import DataError
+from ensue.ids import normal_id
 from ensue.lines import plural, quoted
 
 _TREC = "query Q0 document rank score tag"
 _JSON = '{"id": "…", "ranking": ["…", "…"]}'
+_FINITE = "give finite numbers, or leave the scores out of JSON Lines, best value first"
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,38 +38,82 @@ class Rankings:
     """Ranked lists.
 
     Attributes:
-        name: of the row.
-        frame: ``query``, ``value``, its ``rank`` from 1, its ``score``, null where none was given, and ``given``, how
-            much an answer of ours was made from, null in other lists.
+        name: name of the row.
+        frame: one row per listed value: ``query``, ``value``, ``position`` in the list from 1, ``rank`` (the position,
+            or the last position of an equal score where ties count against the target), ``score``, null where the list
+            has none, and ``given``, the number of events that an answer of ours was made from, null in other lists.
+        layout: layout of the file.
+        rising: message about the first list whose scores rise along the ranking; empty where none does.
     """
 
     name: str
     frame: pl.DataFrame
+    layout: Literal["trec", "jsonl"] = "jsonl"
+    rising: str = ""
+
+    def best_first(self) -> Rankings:
+        """Return these lists, whose scores fall along the ranking.
+
+        Raises:
+            DataError: the scores of a list rise, so that the order and the scores contradict each other.
+        """
+        if self.rising:
+            raise DataError(self.rising)
+        return self
+
+    def by_score(self) -> Rankings:
+        """Return these lists in the order of their scores, whatever the order in which the values were listed."""
+        if not self.rising:
+            return self
+        order = self.frame.sort("query", "score", "position", descending=[False, True, False], nulls_last=True)
+        return replace(self, frame=_ranked(order.drop("position", "rank")), rising="")
 
     def ranks(self, queries: pl.Series, targets: pl.Series) -> pl.Series:
-        """(targets,) the rank of each target in the list of its query, null where it is not in it."""
-        asked = pl.DataFrame({"query": queries, "value": targets})
-        return asked.join(self.frame, on=["query", "value"], how="left", maintain_order="left")["rank"]
+        """Return the (targets,) rank of each target in the list of its query, null where the list lacks it."""
+        wanted = pl.DataFrame({"query": queries, "value": targets})
+        return wanted.join(self.frame, on=["query", "value"], how="left", maintain_order="left")["rank"]
 
-    def unmatched(self, scored: pl.DataFrame) -> str:
-        """What of lists and queries does not belong together, for people; empty where all does.
+    def warnings(self, scored: pl.DataFrame) -> list[str]:
+        """Return sentences about lists and queries that do not match, and about scores that give no order.
 
         Args:
-            scored: a row for each thing that is scored: its ``id``, and the ``place`` of an event in a sequence.
+            scored: one row per scored example: its ``id``, and its ``place`` where it is an event of a sequence.
         """
         names = [scored["id"]]
         if "place" in scored.columns:
             names.append(placed(scored))
-        own = self.frame["query"].unique(maintain_order=True)
-        queries = max(names, key=lambda each: own.is_in(each.implode()).sum())
-        missing = queries.filter(~queries.is_in(own.implode()))
-        stray = own.filter(~own.is_in(queries.implode()))
-        said = []
+        listed = self.frame["query"].unique(maintain_order=True)
+        queries = max(names, key=lambda column: listed.is_in(column.implode()).sum())
+        missing = queries.filter(~queries.is_in(listed.implode()))
+        stray = listed.filter(~listed.is_in(queries.implode()))
+        sentences = []
         if len(missing):
-            said.append(f"no list for {len(missing):,} of {len(queries):,} queries, such as {missing[0]}: misses")
+            sentences.append(f"no list for {len(missing):,} of {len(queries):,} queries, such as {missing[0]}: misses")
         if len(stray):
-            said.append(f"{plural(len(stray), 'list')} of nothing that is scored, such as {stray[0]}: not looked at")
-        return "; ".join(said)
+            sentences.append(
+                f"{plural(len(stray), 'list')} of nothing that is scored, such as {stray[0]}: not looked at"
+            )
+        if constant := self._constant_lists():
+            order = "that of the document ids" if self.layout == "trec" else "no order at all"
+            sentences.append(
+                f"in {constant:,} of {plural(len(listed), 'list')} all scores are equal, so the ranking is {order}"
+            )
+        return sentences
+
+    def _constant_lists(self) -> int:
+        """Return the number of lists of two or more values whose scores are all equal in single precision."""
+        single = pl.col("score").cast(pl.Float32)
+        lists = self.frame.group_by("query").agg(size=pl.len(), low=single.min(), high=single.max())
+        return int(lists.select(((pl.col("size") > 1) & (pl.col("low") == pl.col("high"))).sum()).item())
+
+
+def tie_rule(rankings: Sequence[Rankings]) -> str:
+    """Return the rule for equal scores in TREC runs, as the end of a sentence on the card; empty without a run."""
+    runs = [own.name for own in rankings if own.layout == "trec"]
+    if not runs:
+        return ""
+    named = "runs of other programs" if len(runs) == len(rankings) else f"TREC runs ({', '.join(runs)})"
+    return f"; in {named} by document id, as trec_eval"
 
 
 def placed(scored: pl.DataFrame) -> pl.Series:
@@ -74,11 +122,11 @@ def placed(scored: pl.DataFrame) -> pl.Series:
 
 
 def read_rankings(path: str | Path, name: str = "", **opening: Unpack[Opening]) -> Rankings:
-    """What another program ranked.
+    """Read the ranked lists of another program.
 
     Args:
         path: a TREC run or JSON Lines.
-        name: of the row; that of the file unless stated.
+        name: name of the row; [default: the name of the file].
         opening: ``encoding``, ``sheet`` and ``max_unpacked``.
 
     Raises:
@@ -89,79 +137,134 @@ def read_rankings(path: str | Path, name: str = "", **opening: Unpack[Opening]) 
         content = open_file(path, **opening)
         if content.parquet:
             raise DataError(f"{path}: is no file of rankings; give lines of {_TREC}, or of {_JSON}")
-        frame = _json(content) if content.json else _trec(content)
-        twice = frame.select("query", "value").is_duplicated()
-        for query, value in frame.filter(twice).select("query", "value").head(1).iter_rows():
+        rising = ""
+        if content.json:
+            frame, rising = _read_json_lines(content)
+        else:
+            frame = _read_trec(content)
+        duplicates = frame.filter(frame.select("query", "value").is_duplicated())
+        for query, value in duplicates.select("query", "value").head(1).iter_rows():
             raise DataError(f"{path}: {quoted(value)} stands twice in the ranking of {quoted(query)}")
-    return Rankings(name or path.name.partition(".")[0], frame)
+    layout: Literal["trec", "jsonl"] = "jsonl" if content.json else "trec"
+    return Rankings(name or path.name.partition(".")[0], frame, layout, rising)
 
 
-def _trec(content: Content) -> pl.DataFrame:
+def _read_trec(content: Content) -> pl.DataFrame:
     lines, numbers, _ = content.filled_lines()
     words = lines.str.extract_all(r"\S+")
     for row in (words.list.len() != 6).arg_true()[:1]:
-        found = plural(len(words[row]), "field")
-        raise DataError(f"{content.path}:{numbers[row]}: {found}; expected {_TREC}, or lines of {_JSON}")
+        fields = plural(len(words[row]), "field")
+        raise DataError(f"{content.path}:{numbers[row]}: {fields}; expected {_TREC}, or lines of {_JSON}")
     score = words.list.get(4).cast(pl.Float64, strict=False)
     for row in (score.is_null() | ~score.is_finite()).arg_true()[:1]:
-        raise DataError(f"{content.path}:{numbers[row]}: score {quoted(words[row][4])} is no number")
+        raise DataError(f"{content.path}:{numbers[row]}: score {quoted(words[row][4])} is no number; {_FINITE}")
     frame = pl.DataFrame({"query": words.list.get(0), "value": words.list.get(2), "score": score})
     frame = frame.with_columns(single=pl.col("score").cast(pl.Float32), given=pl.lit(None, pl.Int64))
     frame = frame.sort("query", "single", "value", descending=[False, True, True], maintain_order=True).drop("single")
-    return _numbered(frame)
+    # The document id has decided every tie, so that the rank is the position.
+    return _positioned(frame).with_columns(rank=pl.col("position"))
 
 
-def _json(content: Content) -> pl.DataFrame:
-    """Lists as they stand, best first."""
-    queries: list[str] = []
-    values: list[list[str]] = []
-    scores: list[list[float | None]] = []
-    given: list[int | None] = []
-    for number, line in content.filled():
-        query, own, theirs, amount = _listed(f"{content.path}:{number}", line)
-        queries.append(query)
-        values.append(own)
-        scores.append(theirs)
-        given.append(amount)
-    columns = {"query": pl.Series(queries, dtype=pl.String), "value": pl.Series(values, dtype=pl.List(pl.String))}
-    columns |= {"score": pl.Series(scores, dtype=pl.List(pl.Float64)), "given": pl.Series(given, dtype=pl.Int64)}
-    frame = pl.DataFrame(columns)
-    return _numbered(frame.explode("value", "score").filter(pl.col("value").is_not_null()))
+class _Line(NamedTuple):
+    """One line of JSON: a query and its list; of an answer of ours, the number of events it was made from."""
+
+    query: str
+    values: list[str]
+    scores: list[float | None]
+    num_events: int | None
 
 
-def _listed(place: str, line: str) -> tuple[str, list[str], list[float | None], int | None]:
-    """The query, the values and the scores of one line; of an answer of ours, from how much it was made."""
+def _read_json_lines(content: Content) -> tuple[pl.DataFrame, str]:
+    """Return the lists in the order of the file, and a message about the first list whose scores rise."""
+    parsed = list[_Line]()
+    rising = ""
+    for number, text in content.filled():
+        line = _parse(f"{content.path}:{number}", text)
+        parsed.append(line)
+        rising = rising or _rising_message(f"{content.path}:{number}", line)
+    columns = {
+        "query": pl.Series([line.query for line in parsed], dtype=pl.String),
+        "value": pl.Series([line.values for line in parsed], dtype=pl.List(pl.String)),
+        "score": pl.Series([line.scores for line in parsed], dtype=pl.List(pl.Float64)),
+        "given": pl.Series([line.num_events for line in parsed], dtype=pl.Int64),
+    }
+    frame = pl.DataFrame(columns).explode("value", "score").filter(pl.col("value").is_not_null())
+    return _ranked(frame), rising
+
+
+def _rising_message(location: str, line: _Line) -> str:
+    """Return why the order of a list contradicts its scores; empty where the scores fall or there are none."""
+    pairs = zip(line.scores, line.scores[1:], strict=False)
+    for index, (score, following) in enumerate(pairs):
+        if score is not None and following is not None and following > score:
+            return (
+                f"{location}: scores rise along the ranking, from {score:g} of {quoted(line.values[index])} to "
+                f"{following:g} of {quoted(line.values[index + 1])}; list the best value first with the highest score: "
+                "negate distances, or leave the scores out if the order is right"
+            )
+    return ""
+
+
+def _parse(location: str, text: str) -> _Line:
+    """Return one line of JSON.
+
+    Raises:
+        DataError: naming the field and what to do.
+    """
     try:
-        row = json.loads(line)
+        row = json.loads(text)
     except ValueError as error:
-        raise DataError(f"{place}: is no JSON; expected {_JSON}") from error
-    if not isinstance(row, dict) or not isinstance(row.get("id"), str | int) or row.get("id") == "":
-        raise DataError(f"{place}: has no id; expected {_JSON}")
-    query = str(row["id"])
+        raise DataError(f"{location}: is no JSON; expected {_JSON}") from error
+    if not isinstance(row, dict) or row.get("id") in (None, ""):
+        raise DataError(f"{location}: has no id; expected {_JSON}")
+    query = _id(location, row["id"])
     if isinstance(row.get("place"), int):
         query = f"{query}:{row['place']}"
-    listed, scores, given = row.get("ranking"), row.get("scores"), None
-    if listed is None and isinstance(row.get("choices"), list):
-        given = row["given"] if isinstance(row.get("given"), int) else None
-        pairs = [*_chosen(row["choices"])]
-        listed, scores = [value for value, _ in pairs], [score for _, score in pairs]
-    if not isinstance(listed, list) or not all(isinstance(value, str | int) for value in listed):
-        raise DataError(f"{place}: ranking is no list of values, best first; expected {_JSON}")
-    if scores is not None and (not isinstance(scores, list) or len(scores) != len(listed)):
-        raise DataError(f"{place}: scores is no list of {plural(len(listed), 'number')}, one for each value")
-    numbers = [None] * len(listed) if scores is None else scores
-    if not all(score is None or isinstance(score, int | float) for score in numbers):
-        raise DataError(f"{place}: scores holds something that is no number")
-    return query, [str(value) for value in listed], numbers, given
+    values = row.get("ranking")
+    scores = row.get("scores")
+    num_events = None
+    if values is None and isinstance(row.get("choices"), list):
+        num_events = row["given"] if isinstance(row.get("given"), int) else None
+        pairs = [*_choice_pairs(row["choices"])]
+        values = [value for value, _ in pairs]
+        scores = [score for _, score in pairs]
+    if not isinstance(values, list):
+        raise DataError(f"{location}: ranking is no list of values, best first; expected {_JSON}")
+    if scores is None:
+        scores = [None] * len(values)
+    elif not isinstance(scores, list) or len(scores) != len(values):
+        raise DataError(f"{location}: scores is no list of {plural(len(values), 'number')}, one for each value")
+    elif not all(map(_is_number, scores)):
+        wrong = next(score for score in scores if not _is_number(score))
+        raise DataError(f"{location}: scores holds something that is no number: {quoted(str(wrong))}; {_FINITE}")
+    return _Line(query, [_id(location, value) for value in values], scores, num_events)
 
 
-def _chosen(choices: list[object]) -> Iterator[tuple[object, object]]:
-    """(value, score) of the choices of an answer."""
+def _is_number(score: object) -> bool:
+    return isinstance(score, int | float) and not isinstance(score, bool) and math.isfinite(score)
+
+
+def _id(location: str, value: object) -> str:
+    try:
+        return normal_id(value)
+    except DataError as error:
+        raise DataError(f"{location}: {error}") from error
+
+
+def _choice_pairs(choices: list[object]) -> Iterator[tuple[object, object]]:
+    """Yield the (value, score) of the choices of an answer."""
     for choice in choices:
         if isinstance(choice, dict):
             yield choice.get("value"), choice.get("score")
 
 
-def _numbered(frame: pl.DataFrame) -> pl.DataFrame:
-    """With the rank of each value in its list, from 1, in the order of the rows."""
-    return frame.with_columns(rank=pl.int_range(1, pl.len() + 1).over("query"))
+def _positioned(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with their position in the list of their query, from 1."""
+    return frame.with_columns(position=pl.int_range(1, pl.len() + 1).over("query"))
+
+
+def _ranked(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with position and rank, where an equal score has the last of its positions as rank."""
+    frame = _positioned(frame)
+    last = pl.col("position").max().over("query", "score")
+    return frame.with_columns(rank=pl.when(pl.col("score").is_null()).then(pl.col("position")).otherwise(last))

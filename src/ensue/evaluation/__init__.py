@@ -179,12 +179,19 @@ def score_rankings(
     found = _compare([[one] for one in predictors], data, protocol, at, rankings=rankings)
     assert found.examples is not None  # every evaluator of rankings gives them
     scored = found.examples.asked()
-    notes = {own.name: {"unmatched": said} if (said := own.unmatched(scored)) else {} for own in rankings}
+    warnings = {own.name: own.warnings(scored) for own in rankings}
     rows = tuple(
-        replace(row, seconds_per_1000=None, notes={**row.notes, **notes[row.model]}) if row.model in notes else row
+        replace(row, seconds_per_1000=None, notes={**row.notes, **_unmatched(warnings[row.model])})
+        if row.model in warnings
+        else row
         for row in found.rows
     )
     return replace(found, rows=rows)
+
+
+def _unmatched(warnings: Sequence[str]) -> dict[str, str]:
+    """Return the warnings about a row of another program as a note of that row."""
+    return {"unmatched": "; ".join(warnings)} if warnings else {}
 
 
 def _compare(

@@ -21,7 +21,7 @@ import polars as pl
 
 from ensue import metrics
 from ensue.data.histories import Index
-from ensue.data.rankings import Rankings
+from ensue.data.rankings import Rankings, tie_rule
 from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, resample
@@ -30,7 +30,7 @@ from ensue.evaluation.examples import Examples, found_of, named
 from ensue.evaluation.paired_test import paired_tests
 from ensue.evaluation.result import TaskResult, with_seeds
 from ensue.evaluation.rows import Json, Row, seed_notes
-from ensue.lines import plural
+from ensue.lines import plural, quoted
 from ensue.metrics import Floats
 from ensue.tasks.classify.calibration import BINS, calibration_error
 from ensue.tasks.classify.catalogue import COUNTING
@@ -42,7 +42,10 @@ from ensue.vocabulary import UNKNOWN
 MEASURES = ("accuracy", "macro_f1", "calibration_error", "log_loss")
 _LISTED = 12
 _NO_LABEL = "(none of these)"
-"""What another program says of a text that it leaves out, or labels as nothing here is labelled."""
+"""Shown as the label of a text for which another program has no list."""
+TIES = "of labels that are equally likely the first is the answer"
+TOLERANCE = 0.05
+"""Probabilities of one text may add up to this much more than 1, because programs write few decimals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class TextCard:
     leaked: str
     unknown: str
     interval: str
-    ties: str = "of labels that are equally likely the first is the answer"
+    ties: str = TIES
 
 
 class TextResult(TaskResult[TextCard]):
@@ -133,7 +136,7 @@ def compare(
     if not len(data):
         raise DataError("nothing to score: there are no texts")
     first = entries[0][0]
-    labels = [*_labels(entries, data), *([_NO_LABEL] if rankings else [])]
+    labels = _labels(entries, data, rankings)
     lines: list[Entry[TextScored]] = []
     for seeds in entries:
         lines.append(Entry.of(seeds, partial(score, data=data, labels=labels)))
@@ -149,7 +152,7 @@ def compare(
     rows = tuple(_row(labels, line, own, base) for line, own in zip(lines, found, strict=True))
     duels = paired_tests(("accuracy",), COUNTING, names, found)
     examples = Examples(partial(_asked, data, owners), partial(found_of, lines, partial(_given, labels)))
-    card = with_seeds(_card(first, data, labels, interval), lines)
+    card = with_seeds(_card(first, data, labels, interval, rankings), lines)
     return TextResult(card, rows, duels, tuple(found), examples=examples)
 
 
@@ -160,7 +163,7 @@ def _asked(data: Texts, owners: Index) -> pl.DataFrame:
 
 def _given(labels: Sequence[str], run: TextScored) -> dict[str, pl.Series]:
     """The label that each text got, and how sure the model was."""
-    given = pl.Series(labels, dtype=pl.String).gather(run.given)
+    given = pl.Series([*labels, _NO_LABEL], dtype=pl.String).gather(run.given)
     return {"label": given, "probability": pl.Series(run.sure), "log_loss": pl.Series(run.loss)}
 
 
@@ -205,36 +208,65 @@ def score(
     return TextScored(counting or predictor.model_name, columns[best], targets, found[texts, best], loss, seconds)
 
 
-def _labelled(own: Rankings, data: Texts, labels: Sequence[str]) -> TextScored:
-    """What another program says: a text that it leaves out is wrong.
+def _labelled(rankings: Rankings, data: Texts, labels: Sequence[str]) -> TextScored:
+    """Return the labels of another program: the most probable one of each list; a text without a list is wrong.
+
+    A list without probabilities is certain of its first label.
 
     Raises:
-        DataError: it names none of the texts, or scores are no probabilities.
+        DataError: no list is of one of the texts, or scores are not probabilities.
     """
-    frame = own.frame.with_columns(pl.col("score").fill_null(1.0))
-    if not frame["score"].is_between(0, 1).all():
-        raise DataError(f"{own.name}: scores of labels are their probabilities; give numbers from 0 to 1, or none")
+    lists = rankings.by_score().frame
+    _require_probabilities(rankings.name, lists)
+    certain = (pl.col("position") == 1).cast(pl.Float64)
+    lists = lists.with_columns(score=pl.coalesce("score", certain))
     ids = _ids(data)
-    asked = pl.DataFrame({"query": ids, "true": data.labels})
-    first = asked.join(frame.filter(rank=1), on="query", how="left", maintain_order="left")
+    texts = pl.DataFrame({"query": ids, "true": data.labels})
+    first = texts.join(lists.filter(position=1), on="query", how="left", maintain_order="left")
     if not first["value"].count():
-        raise DataError(f"{own.name}: labels none of the texts, whose ids are such as {ids[0]}")
-    true = asked.join(frame, left_on=["query", "true"], right_on=["query", "value"], how="left", maintain_order="left")
+        raise DataError(
+            f"{rankings.name}: labels none of the texts; its first list is of {quoted(lists['query'].first() or '')}, "
+            f"the first text is {quoted(ids[0])}"
+        )
+    true = texts.join(lists, left_on=["query", "true"], right_on=["query", "value"], how="left", maintain_order="left")
     numbers = {label: number for number, label in enumerate(labels)}
-    given = first["value"].replace_strict(numbers, default=numbers[_NO_LABEL], return_dtype=pl.Int64).to_numpy()
+    given = first["value"].replace_strict(numbers, default=len(labels), return_dtype=pl.Int64).to_numpy()
     loss = metrics.log_loss(true["score"].fill_null(0.0).to_numpy())
-    return TextScored(own.name, given, codes(data, labels), first["score"].fill_null(0.0).to_numpy(), loss, 0.0)
+    sure = first["score"].fill_null(0.0).to_numpy()
+    return TextScored(rankings.name, given, codes(data, labels), sure, loss, 0.0)
+
+
+def _require_probabilities(name: str, lists: pl.DataFrame) -> None:
+    """Refuse scores that are not probabilities of labels that exclude each other.
+
+    Raises:
+        DataError: a score is not between 0 and 1, or those of a text add up to more than 1.
+    """
+    for query, score in lists.filter(~pl.col("score").is_between(0, 1)).select("query", "score").head(1).iter_rows():
+        raise DataError(
+            f"{name}: scores of labels are their probabilities, and that of a label of {quoted(query)} is {score:g}; "
+            "give numbers from 0 to 1, or JSON Lines without scores, best label first"
+        )
+    sums = lists.group_by("query", maintain_order=True).agg(pl.col("score").sum())
+    for query, total in sums.filter(pl.col("score") > 1 + TOLERANCE).head(1).iter_rows():
+        raise DataError(
+            f"{name}: the probabilities of the labels of {quoted(query)} add up to {total:.3g}; give probabilities "
+            "that add up to 1, or JSON Lines without scores, best label first"
+        )
 
 
 def _ids(data: Texts) -> pl.Series:
     return named(pl.Series() if data.ids is None else data.ids, np.arange(len(data)), len(data))
 
 
-def _labels(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> list[str]:
-    """All labels of all models, then those of the data that no model has learned."""
+def _labels(
+    entries: Sequence[Sequence[ClassifyPredictor]], data: Texts, rankings: Sequence[Rankings] = ()
+) -> list[str]:
+    """Return all labels of all models, then those that the data and the lists of other programs add."""
     learned = [label for seeds in entries for predictor in seeds for label in predictor.labels]
-    asked = [] if data.labels is None else data.labels.unique().sort().to_list()
-    return list(dict.fromkeys([*learned, *asked]))
+    true = [] if data.labels is None else data.labels.unique().sort().to_list()
+    listed = [label for own in rankings for label in own.frame["value"].unique().sort().to_list()]
+    return list(dict.fromkeys([*learned, *true, *listed]))
 
 
 def _owners(data: Texts) -> tuple[Index, str]:
@@ -286,7 +318,13 @@ def _warning(found: BootstrapResult, majority: BootstrapResult) -> str:
     return f"accuracy {own:.4f} is not clearly above {other:.4f}, that of always naming the most frequent label"
 
 
-def _card(predictor: ClassifyPredictor, data: Texts, labels: Sequence[str], interval: str) -> TextCard:
+def _card(
+    predictor: ClassifyPredictor,
+    data: Texts,
+    labels: Sequence[str],
+    interval: str,
+    rankings: Sequence[Rankings] = (),
+) -> TextCard:
     assert data.labels is not None
     counts = data.labels.value_counts(sort=True, name="count")
     listed = ", ".join(f"{label} {count:,}" for label, count in counts.head(_LISTED).iter_rows())
@@ -302,12 +340,20 @@ def _card(predictor: ClassifyPredictor, data: Texts, labels: Sequence[str], inte
         f"{plural(len(data), 'pair' if data.paired else 'text')}",
         f"{len(counts):,}: {listed}{more}; {_part(new, len(data))} have a label that was never learned and count as "
         "wrong",
-        f"accuracy, calibration error ({BINS} bins) and log loss over texts; macro-F1 over the labels they have",
+        f"accuracy, calibration error ({BINS} bins) and log loss over texts; macro-F1 over all labels that are true "
+        f"or predicted{_certain(rankings)}",
         f"{_part(int(predictor.seen(data).sum()), len(data))} stand in the training data, case and spaces aside",
         f"{_part(int((known == 0).sum()), len(data))} hold no word that the model knows, {int((given == 0).sum()):,} "
         f"of them no word at all{caps}",
         f"{interval}; the verdict is paired and two-sided",
+        f"{TIES}{tie_rule(rankings)}",
     )
+
+
+def _certain(rankings: Sequence[Rankings]) -> str:
+    """Return what is said of programs that list labels without probabilities; empty where there are none."""
+    names = [own.name for own in rankings if own.frame["score"].null_count()]
+    return f"; without probabilities the first label counts as certain ({', '.join(names)})" if names else ""
 
 
 def _known(ids: npt.NDArray[np.integer[Any]], offsets: Index) -> Index:

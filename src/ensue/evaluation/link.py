@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -22,8 +22,8 @@ import polars as pl
 
 from ensue.data.histories import Index
 from ensue.data.near_copies import headline_copies
-from ensue.data.posts import Corpus
-from ensue.data.rankings import Rankings
+from ensue.data.posts import Articles, Corpus
+from ensue.data.rankings import Rankings, tie_rule
 from ensue.errors import DataError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, drawn_apart, seeds_apart
 from ensue.evaluation.entries import Entry, beside_counting
@@ -31,7 +31,7 @@ from ensue.evaluation.examples import Examples, found_of, ranked
 from ensue.evaluation.paired_test import paired_tests
 from ensue.evaluation.result import TaskResult, with_seeds
 from ensue.evaluation.rows import Json, Row, seed_notes
-from ensue.lines import plural
+from ensue.lines import plural, quoted
 from ensue.metrics import Floats
 from ensue.tasks.link.catalogue import COUNTING
 from ensue.tasks.link.measures import (
@@ -40,6 +40,7 @@ from ensue.tasks.link.measures import (
     area_under_curve,
     at_cut,
     average_precision,
+    by_list,
     by_row,
     precision_curve,
 )
@@ -68,6 +69,7 @@ class LinkCard:
     leaked: str
     headlines: str
     interval: str
+    ties: str
 
 
 class LinkResult(TaskResult[LinkCard]):
@@ -85,15 +87,19 @@ class LinkScored:
     seconds: float
     cut: float | None
     """The score that the model calls even; ``None`` for counting, and where every score has one probability."""
+    by_post: Floats | None = None
+    """(posts, 3) of :func:`by_list` where another program ranked; ``None``: they follow from the scores."""
 
 
 class Asked:
-    """The labelled posts of a data set, and the articles they are about.
+    """The judged posts of a data set, and the articles they are about.
 
     Attributes:
         data: the posts that are scored, and all articles.
         part: what to say of the part of the file they are, after a semicolon.
         related: (posts, articles) whether a post is about an article.
+        links: a row per ``post`` and ``article`` id that it is about, whether or not the data has that article.
+        relevant: (posts,) number of articles that each post is about, those that the data lacks included.
         pool: the places of the articles that any post is about.
         clusters: (posts,) what each post is drawn with.
         times: (resamples, clusters) how often each is drawn.
@@ -104,19 +110,40 @@ class Asked:
 
     def __init__(self, data: Corpus, seed: int = 0) -> None:
         data, self.part = part_of(data, "test")
-        self.data = data.linked()
-        if not len(self.data):
-            raise DataError("nothing to score: no post is about an article that is there")
+        self.num_posts = len(data)
+        self.data = data.judged()
+        posts = self.data.posts
         self.related: Mask = self.data.related
+        if not self.related.any():
+            raise DataError("nothing to score: no post is about an article that is there")
+        owners = np.repeat(np.arange(len(posts)), np.diff(posts.offsets))
+        self.links = pl.DataFrame({"post": owners, "article": posts.about}).unique(maintain_order=True)
+        self.relevant: Index = np.bincount(self.links["post"].to_numpy(), minlength=len(posts)).astype(np.int64)
         self.pool = np.flatnonzero(self.related.any(0))
-        clusters: Index = np.unique(self.related.argmax(1), return_inverse=True)[1].astype(np.int64)
-        self.clusters = clusters
-        self.times: Floats = drawn_apart(int(clusters.max()) + 1, RESAMPLES, seed)
+        self.clusters = self._clusters()
+        self.times: Floats = drawn_apart(int(self.clusters.max()) + 1, RESAMPLES, seed)
+
+    def _clusters(self) -> Index:
+        """Return the (posts,) number of the first article of each post, in the order of the articles.
+
+        A post about absent articles alone belongs to the first of these that it names.
+        """
+        first_article = self.links.unique("post", keep="first", maintain_order=True)["article"]
+        absent = first_article.rank("dense").to_numpy().astype(np.int64) + self.related.shape[1]
+        first = np.where(self.related.any(1), self.related.argmax(1), absent)
+        return np.unique(first, return_inverse=True)[1].astype(np.int64)
+
+    @property
+    def absent(self) -> pl.DataFrame:
+        """The links to articles that the data lacks, as :attr:`links`."""
+        return self.links.filter(~pl.col("article").is_in(self.data.articles.ids.implode()))
 
     def to_frame(self) -> pl.DataFrame:
-        """A row a post, in the order of the data."""
-        articles = self.data.articles.ids.to_list()
-        target = [[articles[place] for place in np.flatnonzero(row)] for row in self.related]
+        """Return one row per post, in the order of the data."""
+        rank = pl.DataFrame({"article": self.data.articles.ids, "column": np.arange(len(self.data.articles))})
+        links = self.links.join(rank, on="article", how="left", maintain_order="left")
+        links = links.sort("post", "column", nulls_last=True, maintain_order=True)
+        target = links.group_by("post", maintain_order=True).agg("article")["article"]
         return pl.DataFrame({"id": self.data.posts.ids, "unit": self.clusters, "target": target})
 
 
@@ -131,7 +158,8 @@ def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus, rankings: 
     Raises:
         DataError: nothing to score.
     """
-    asked, first = Asked(data), entries[0][0]
+    first = entries[0][0]
+    asked = Asked(_with_known_articles(data, first))
     lines = []
     for seeds in entries:
         lines.append(Entry.of(seeds, partial(score, asked=asked)))
@@ -144,15 +172,31 @@ def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus, rankings: 
     rows = tuple(_row(line, asked, own) for line, own in zip(lines, found, strict=True))
     duels = paired_tests(RIVAL, COUNTING, [line.name for line in lines], found)
     examples = Examples(asked.to_frame, partial(found_of, lines, partial(_first_true, asked)))
-    return LinkResult(with_seeds(_card(first, asked), lines), rows, duels, tuple(found), examples=examples)
+    card = with_seeds(_card(first, asked, rankings), lines)
+    return LinkResult(card, rows, duels, tuple(found), examples=examples)
+
+
+def _with_known_articles(data: Corpus, predictor: LinkPredictor) -> Corpus:
+    """Return the data with the articles that its posts are about, that it lacks, and that the model knows."""
+    missing = data.posts.about.filter(~data.posts.about.is_in(data.articles.ids.implode()))
+    known = predictor.article_index.articles
+    is_wanted = known.ids.is_in(missing.implode()) & known.ids.is_first_distinct()
+    if not is_wanted.any():
+        return data
+    added = known.select(is_wanted.arg_true().to_numpy().astype(np.int64))
+    columns = [pl.concat(pair) for pair in zip(_columns(data.articles), _columns(added), strict=True)]
+    return replace(data, articles=Articles(*columns))
+
+
+def _columns(articles: Articles) -> tuple[pl.Series, pl.Series, pl.Series]:
+    return articles.bodies, articles.titles, articles.ids
 
 
 def _first_true(asked: Asked, run: LinkScored) -> dict[str, pl.Series]:
-    """The rank of the first article that each post is about, and the score of that article."""
-    wide = _wide(asked, run.scores)
+    """Return the rank of the first article that each post is about, and the highest score of such an article."""
     with np.errstate(divide="ignore"):
-        rank = np.rint(1 / by_row(run.scores, wide)[:, 0])
-    score = np.where(wide, run.scores, -np.inf).max(1)
+        rank = np.rint(1 / _by_post(run, asked)[:, 0])
+    score = np.where(_wide(asked, run.scores), run.scores, -np.inf).max(1)
     return {"rank": ranked(rank), "score": pl.Series(score)}
 
 
@@ -187,23 +231,35 @@ def score(predictor: LinkPredictor, asked: Asked, name: str | None = None, *, pu
     return LinkScored(scores[:, [*places, *others.tolist()]], time.perf_counter() - begun, cut)
 
 
-def _listed(own: Rankings, asked: Asked) -> LinkScored:
-    """What another program ranked: an article that stands in no list is below all, and never found.
+def _listed(rankings: Rankings, asked: Asked) -> LinkScored:
+    """Return the ranks that the lists of another program give to the articles that each post is about.
+
+    The rank is that of the list, whether or not the data has the articles above it, as in trec_eval. The pool orders
+    its pairs by score, those without a score by rank.
 
     Raises:
-        DataError: no post, or no article of it, is there.
+        DataError: no post, or no article of it, is in the lists.
     """
+    lists = rankings.best_first()
     posts = pl.DataFrame({"query": asked.data.posts.ids, "post": np.arange(len(asked.data))})
     articles = pl.DataFrame({"value": asked.data.articles.ids, "article": np.arange(len(asked.data.articles))})
-    known = own.frame.join(posts, on="query").join(articles, on="value")
+    known = lists.frame.join(posts, on="query").join(articles, on="value")
     if not len(known):
-        raise DataError(f"{own.name}: ranks no article that is there for a post that is asked, such as {posts[0, 0]}")
+        raise DataError(
+            f"{rankings.name}: ranks no article that is there for a post that is scored; it ranks "
+            f"{quoted(lists.frame['value'].first() or '')} for {quoted(lists.frame['query'].first() or '')}, and the "
+            f"first post and article are {quoted(posts[0, 0])} and {quoted(articles[0, 0])}"
+        )
     scores = np.full(asked.related.shape, -np.inf)
-    given = -known["rank"].to_numpy().astype(np.float64)
-    if not known["score"].null_count():  # only the order counts, and of equal scores that of the list
-        given = np.argsort(np.lexsort((given, known["score"].to_numpy()))).astype(np.float64)
-    scores[known["post"].to_numpy(), known["article"].to_numpy()] = given
-    return LinkScored(scores, 0.0, None)
+    by_score = not known["score"].null_count()
+    values = known["score"].to_numpy() if by_score else -known["rank"].to_numpy().astype(np.float64)
+    if rankings.layout == "trec":
+        values = values.astype(np.float32).astype(np.float64)
+    scores[known["post"].to_numpy(), known["article"].to_numpy()] = values
+    ranks = lists.ranks(asked.data.posts.ids.gather(asked.links["post"]), asked.links["article"])
+    owners = asked.links["post"].to_numpy()
+    by_post = by_list(owners, ranks.cast(pl.Float64).fill_null(np.inf).to_numpy(), asked.relevant)
+    return LinkScored(scores, 0.0, None, by_post)
 
 
 def _wide(asked: Asked, scores: Floats) -> Mask:
@@ -212,20 +268,28 @@ def _wide(asked: Asked, scores: Floats) -> Mask:
     return wide
 
 
+def _by_post(run: LinkScored, asked: Asked) -> Floats:
+    """Return (posts, 3) reciprocal rank, recall@10 and average precision of each post."""
+    if run.by_post is not None:
+        return run.by_post
+    return by_row(run.scores, _wide(asked, run.scores), relevant=asked.relevant)
+
+
 def _resample(runs: Sequence[LinkScored], asked: Asked) -> BootstrapResult:
-    """Figures of a model, and the same for resampled articles."""
-    by_seed, draws = zip(*(figures_of(run.scores, asked) for run in runs), strict=True)
+    """Return the metrics of a model, and the same for resampled articles."""
+    by_seed, draws = zip(*(figures_of(run, asked) for run in runs), strict=True)
     return BootstrapResult(MEASURES, np.stack(by_seed), seeds_apart(np.stack(draws)))
 
 
-def figures_of(scores: Floats, asked: Asked) -> tuple[Floats, Floats]:
-    """``MEASURES`` of some scores: (measures,), and (resamples, measures) on the same draws for every model.
+def figures_of(run: LinkScored, asked: Asked) -> tuple[Floats, Floats]:
+    """Return ``MEASURES`` of a run: (measures,), and (resamples, measures) on the same draws for every model.
 
     Args:
-        scores: (posts, articles), those of the data first.
+        run: scores of all posts, the articles of the data first.
         asked: what was scored.
     """
-    posts = by_row(scores, _wide(asked, scores))
+    scores = run.scores
+    posts = _by_post(run, asked)
     pool, true = _pool(scores, asked), asked.related[:, asked.pool]
     articles = by_row(scores[:, asked.pool].T, true.T)[:, list(_ARTICLES)]
     curve = precision_curve(pool, true)
@@ -235,7 +299,8 @@ def figures_of(scores: Floats, asked: Asked) -> tuple[Floats, Floats]:
     by_post = weights @ posts / weights.sum(1, keepdims=True)
     # An article counts as often as the posts whose first it is were drawn; one that is never first stays as it is.
     first = np.full(asked.related.shape[1], -1)
-    first[asked.related.argmax(1)] = asked.clusters
+    is_linked = asked.related.any(1)
+    first[asked.related[is_linked].argmax(1)] = asked.clusters[is_linked]
     held = first[asked.pool]
     often = np.where(held >= 0, asked.times[:, held], 1.0)
     by_article = often @ articles / np.maximum(often.sum(1, keepdims=True), 1)
@@ -280,7 +345,7 @@ def _row(entry: Entry[LinkScored], asked: Asked, found: BootstrapResult) -> Row:
     return Row(entry.name, found.by_name(), found.interval(), seconds, notes)
 
 
-def _card(predictor: LinkPredictor, asked: Asked) -> LinkCard:
+def _card(predictor: LinkPredictor, asked: Asked, rankings: Sequence[Rankings] = ()) -> LinkCard:
     data, posts = asked.data, asked.data.posts
     about = data.articles.ids.gather(asked.pool)
     shared = int(about.is_in(list(predictor.linked)).sum())
@@ -289,7 +354,7 @@ def _card(predictor: LinkPredictor, asked: Asked) -> LinkCard:
     known = len(predictor.joined(data.articles)[0].article_index)
     return LinkCard(
         "full",
-        f"{plural(len(data), 'post')}, {plural(int(asked.related.sum()), 'link')}{asked.part}",
+        f"{plural(len(data), 'post')}, {plural(len(asked.links), 'link')}{_absent(asked)}{asked.part}",
         f"{known:,}: every article that the model knows or the data brings",
         f"{plural(len(data), 'post')} with {plural(len(asked.pool), 'article')} that any is about, in one list of "
         f"{plural(len(data) * len(asked.pool), 'pair')}, {int(asked.related.sum()):,} of them true",
@@ -298,7 +363,31 @@ def _card(predictor: LinkPredictor, asked: Asked) -> LinkCard:
         f"articles with posts in training: {shared:,} of {len(asked.pool):,}; posts that were trained on: {copies:,}",
         f"posts that repeat a headline: {pasted:,}",
         f"95 %, {RESAMPLES} resamples of articles with their posts; the verdict is paired and two-sided",
+        f"count against the articles that a post is about; pooled AP and AUC take them together{tie_rule(rankings)}",
     )
+
+
+def _absent(asked: Asked) -> str:
+    """Return what is said of links to articles that are not there, and of judged queries without a text."""
+    sentences = []
+    if len(absent := asked.absent):
+        names = absent["article"].unique(maintain_order=True)
+        posts = int((~asked.related.any(1)).sum())
+        alone = f", which is all that {plural(posts, 'post')} {'is' if posts == 1 else 'are'} about" if posts else ""
+        sentences.append(
+            f"{plural(len(absent), 'link')} to {plural(len(names), 'article')} that the data lacks, such as "
+            f"{quoted(names[0])}{alone}: relevant, never retrieved by our models"
+        )
+    if missing := asked.data.missing_queries:
+        verb = "has" if len(missing) == 1 else "have"
+        sentences.append(
+            f"{plural(len(missing), 'judged query', 'judged queries')} {verb} no text, such as "
+            f"{quoted(missing[0][1])}: left out of every row"
+        )
+    if unrelated := asked.num_posts - len(asked.data):
+        verb = "is" if unrelated == 1 else "are"
+        sentences.append(f"{plural(unrelated, 'post')} {verb} about no article: left out of every row")
+    return "".join(f"; {sentence}" for sentence in sentences)
 
 
 def _together(predictor: LinkPredictor) -> str:

@@ -30,7 +30,7 @@ import polars as pl
 
 from ensue import metrics
 from ensue.data.histories import Histories, Index
-from ensue.data.rankings import Rankings, placed
+from ensue.data.rankings import Rankings, placed, tie_rule
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, p_value_above, resample
 from ensue.evaluation.entries import Entry, beside_counting
@@ -169,6 +169,7 @@ def compare(
     rows = tuple(_row(line, at, own, candidates) for line, own in zip(lines, found, strict=True))
     duels = paired_tests(("mrr",), COUNTING, [line.name for line in lines], found, p_value_above)
     card = with_seeds(_card(first, data, asked, protocol, lines[len(rankings)].runs[0], what), lines)
+    card = replace(card, ties=f"{card.ties}{tie_rule(rankings)}")
     examples = Examples(partial(_asked, data, np.sort(lines[0].runs[0].event)), partial(found_of, lines, _ranks))
     return Result(card, rows, duels, tuple(found), examples=examples)
 
@@ -307,7 +308,7 @@ def _require_last(own: Rankings, data: Histories) -> None:
 def _ranked(own: Rankings, data: Histories, queries: pl.Series, chosen: npt.NDArray[np.bool_]) -> Scored:
     """What another program ranked: what its list does not hold is a miss."""
     events = np.flatnonzero(chosen)
-    found = own.ranks(queries.gather(events), _asked(data, events)["target"])
+    found = own.best_first().ranks(queries.gather(events), _asked(data, events)["target"])
     rank = found.cast(pl.Float64).fill_null(metrics.MISS).to_numpy()
     return Scored(own.name, rank, data.sequence_index()[events], events, 0.0)
 

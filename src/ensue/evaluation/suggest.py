@@ -28,7 +28,7 @@ from ensue import metrics
 from ensue.data.histories import Histories, Index
 from ensue.data.queries import Queries, prefixes
 from ensue.data.queries.rules import PAPER_RULES, normalise
-from ensue.data.rankings import Rankings, placed
+from ensue.data.rankings import Rankings, placed, tie_rule
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, resample
 from ensue.evaluation.entries import Entry, beside_counting
@@ -74,6 +74,7 @@ class SuggestCard:
     counting: str
     leaked: str
     interval: str
+    ties: str
 
 
 class SuggestResult(TaskResult[SuggestCard]):
@@ -162,7 +163,7 @@ def compare(
     seen = np.isin(asked.prints, first.train_prints.numpy())
     rows = tuple(_row(line, asked, seen, own) for line, own in zip(lines, found, strict=True))
     duels = paired_tests(RIVAL, COUNTING, [line.name for line in lines], found)
-    card = with_seeds(_card(first, asked, protocol, seen, part), lines)
+    card = with_seeds(_card(first, asked, protocol, seen, part, rankings), lines)
     examples = Examples(asked.to_frame, partial(found_of, lines, _shown))
     return SuggestResult(card, rows, duels, tuple(found), examples=examples)
 
@@ -218,11 +219,14 @@ def _score(predictor: SuggestPredictor, asked: _Asked, counting: str | None) -> 
 
 def _suggested(own: Rankings, asked: _Asked) -> SuggestScored:
     """What another program suggests."""
+    own = own.best_first()
     queries = placed(asked.to_frame())
-    shown = own.frame.filter(pl.col("rank") <= SHOWN)
+    shown = own.frame.filter(pl.col("position") <= SHOWN)
     if asked.paper:
         shown = shown.with_columns(value=normalise(shown["value"], "paper"))
-    first = pl.DataFrame({"query": queries}).join(shown.filter(rank=1), on="query", how="left", maintain_order="left")
+    first = pl.DataFrame({"query": queries}).join(
+        shown.filter(position=1), on="query", how="left", maintain_order="left"
+    )
     least = shown.group_by("query", "value").agg(pl.col("rank").min())  # two may be one under the paper's rules
     rank = replace(own, frame=least).ranks(queries, asked.true).cast(pl.Float64).fill_null(metrics.MISS).to_numpy()
     if not first["value"].count():
@@ -301,7 +305,9 @@ def _part(seeds: Sequence[SuggestScored], chosen: Mask) -> dict[str, float]:
     return {"targets": int(count), **dict(zip(MEASURES, found.tolist(), strict=True))}
 
 
-def _card(predictor: SuggestPredictor, asked: _Asked, protocol: str, seen: Mask, part: str) -> SuggestCard:
+def _card(
+    predictor: SuggestPredictor, asked: _Asked, protocol: str, seen: Mask, part: str, rankings: Sequence[Rankings] = ()
+) -> SuggestCard:
     num_targets, floor = len(asked.true), predictor.floor
     passing = int(floor.allowed(asked.true).sum())
     stored = int(np.isin(asked.true.to_list(), predictor.following.queries.to_list()).sum())
@@ -319,6 +325,7 @@ def _card(predictor: SuggestPredictor, asked: _Asked, protocol: str, seen: Mask,
         "repeat-last shows people their own queries, whatever the floor; the others go on with what is typed most",
         f"{_share(int(seen.sum()), num_targets)} of the targets follow the same query in the training data",
         f"95 %, {RESAMPLES} resamples of whole sessions; the verdict is paired and two-sided",
+        f"count against the target; our models suggest in a strict order{tie_rule(rankings)}",
     )
 
 

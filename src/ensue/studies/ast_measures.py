@@ -26,7 +26,7 @@ SHARED = 10
 
 def measured(scored: LinkScored, asked: Asked) -> CachedRun:
     """The figures of a model, the same on each draw, precision by r, and what two cuts catch."""
-    figures, draws = figures_of(scored.scores, asked)
+    figures, draws = figures_of(scored, asked)
     pool, true = scored.scores[:, asked.pool], asked.related[:, asked.pool]
     cuts = {"cosine": CUT} | ({"even": scored.cut} if scored.cut is not None else {})
     caught = {name: at_cut(pool, true, cut) for name, cut in cuts.items()}

@@ -72,8 +72,14 @@ def test_a_folder_of_beir_has_its_parts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("qrels", "message"),
     [
-        ("x1 0 d1 1\n", ": none of its queries, such as 'x1', is the id of a query or post, such as 'q1'"),
-        ("q1 0 x1 1\n", ": none of its documents, such as 'x1', has an id such as 'd1'"),
+        (
+            "x1 0 d1 1\n",
+            ": none of its queries matches: it judges query 'x1', and the id of a query or post is 'q1'; give",
+        ),
+        (
+            "q1 0 x1 1\n",
+            ": none of its documents matches: it judges document 'x1', and the id of a document is 'd1'; give",
+        ),
         ("q1 0 d1 1\nq1 0 d1 yes\n", ":2: relevance 'yes' is no number"),
         ("q1 0 d1 1\nq1 d1 1\n", ":2: 3 fields, but the file begins with 4; ids hold no spaces"),
         ("q1\n", ":1: 1 field; expected query 0 document relevance"),

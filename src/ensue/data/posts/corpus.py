@@ -36,6 +36,7 @@ class Corpus:
     Attributes:
         articles: all that a post may be about.
         posts: the posts.
+        missing_queries: (part, id) of the judged queries that are not among the posts.
 
     Example:
         >>> from ensue import Article, Articles, Corpus, Post, Posts
@@ -47,6 +48,7 @@ class Corpus:
 
     articles: Articles
     posts: Posts
+    missing_queries: tuple[tuple[str, str], ...] = ()
 
     def __len__(self) -> int:
         """Number of posts."""
@@ -77,13 +79,18 @@ class Corpus:
         """The posts that are about an article of this corpus, and all articles."""
         return self.select(np.unique(self.pairs[:, 1]))
 
+    def judged(self) -> Corpus:
+        """Return the posts that are about an article, in this corpus or not, and all articles."""
+        return self.select(np.flatnonzero(np.diff(self.posts.offsets)))
+
     def part(self, name: str) -> Corpus:
         """The posts that the file puts in one part, and all articles.
 
         Raises:
             DataError: the file has no such part.
         """
-        return replace(self, posts=given_part(self.posts, name))
+        missing = tuple((part, query) for part, query in self.missing_queries if part in ("", name))
+        return replace(self, posts=given_part(self.posts, name), missing_queries=missing)
 
     @property
     def parts(self) -> set[str]:
@@ -149,10 +156,11 @@ def read_corpus(
     theirs = {role: name for role, name in given.items() if role not in ROLES}
     stories, understood = read_articles(articles, columns=ours, **opening)
     posts, said = read_posts(source, columns=theirs, **opening)
+    missing: tuple[tuple[str, str], ...] = ()
     if found:
-        posts, notes = _judged(posts, found, stories, opening)
+        posts, notes, missing = _judged(posts, found, stories, opening)
         said = replace(said, notes=(*said.notes, *notes))
-    return Corpus(stories, posts), (understood, said)
+    return Corpus(stories, posts, missing), (understood, said)
 
 
 def judgement_files(folder: Path) -> dict[str, Path]:
@@ -163,19 +171,27 @@ def judgement_files(folder: Path) -> dict[str, Path]:
     return parts or ({"": alone[0]} if alone else {})
 
 
-def _judged(posts: Posts, files: Mapping[str, Path], articles: Articles, opening: Opening) -> tuple[Posts, list[str]]:
-    """Posts about what files of judgements say, each in the part of the first file that names it."""
+def _judged(
+    posts: Posts, files: Mapping[str, Path], articles: Articles, opening: Opening
+) -> tuple[Posts, list[str], tuple[tuple[str, str], ...]]:
+    """Return the posts that files of judgements name, each in the part of the first file that names it.
+
+    Returns:
+        The posts with the articles they are about; notes; and (part, id) of the judged queries that are not among them.
+    """
     frames, notes = list[pl.DataFrame](), list[str]()
     for part, path in files.items():
         frame, more = read_judgements(path, **opening)
         frames.append(frame.with_columns(part=pl.lit(part)))
         notes += [f"about by {path}", *more]
-    whole = pl.concat(frames)
-    found, more = judged(posts, whole, str(next(iter(files.values()))), articles.ids)
+    judgements = pl.concat(frames)
+    found, more = judged(posts, judgements, str(next(iter(files.values()))), articles.ids)
+    first_part = judgements.unique("query", keep="first", maintain_order=True)
     if "" not in files:
-        parts = dict(whole.unique("query", keep="first").select("query", "part").iter_rows())
+        parts = dict(first_part.select("query", "part").iter_rows())
         found = replace(found, parts=found.ids.replace_strict(parts, return_dtype=pl.String))
-    return found, [*notes, *more]
+    missing = first_part.filter(~pl.col("query").is_in(posts.ids.implode()))
+    return found, [*notes, *more], tuple(missing.select("part", "query").iter_rows())
 
 
 def is_corpus(path: Path) -> bool:

@@ -29,6 +29,8 @@ from ensue.lines import part_of, plural, quoted
 
 _WIDTHS = {2: (0, 1, None), 3: (0, 1, 2), 4: (0, 2, 3)}
 """Number of fields -> places of query, document and relevance."""
+MIN_MATCHES = 0.1
+"""Fraction of the smaller of two files of ids that must match; below it the files do not belong together."""
 _SHAPES = "query 0 document relevance, or query TAB document TAB relevance"
 
 
@@ -50,37 +52,68 @@ def read_judgements(path: str | Path, **opening: Unpack[Opening]) -> tuple[pl.Da
 
 
 def judged(posts: Posts, judgements: pl.DataFrame, name: str, documents: pl.Series) -> tuple[Posts, tuple[str, ...]]:
-    """The posts that judgements name, each about what is relevant to it; and notes on what was left out.
+    """Return the judged posts, each about the documents that are relevant to it, and notes about what does not match.
+
+    A relevant document that ``documents`` lacks stays among those that a post is about.
 
     Args:
-        posts: all of them.
-        judgements: as :func:`read_judgements` gives them.
-        name: their file, for messages.
-        documents: (documents,) ids, for messages.
+        posts: all posts, or queries.
+        judgements: as :func:`read_judgements` returns them.
+        name: file of the judgements, for messages.
+        documents: (documents,) ids.
 
     Raises:
-        DataError: they name no post, or no document.
+        DataError: few or none of the judged ids are ids of posts, or of documents.
     """
-    places = pl.DataFrame({"query": posts.ids, "post": np.arange(len(posts))})
-    known = judgements.join(places, on="query", maintain_order="left")
-    asked = np.sort(known["post"].unique().to_numpy())
-    if not len(asked):
-        first, own = judgements["query"][0], posts.ids[0]
-        raise DataError(
-            f"{name}: none of its queries, such as {quoted(first)}, is the id of a query or post, such as {quoted(own)}"
+    queries = judgements["query"].unique(maintain_order=True)
+    _require_matches(name, ("query", "queries"), queries, posts.ids, "query or post")
+    table = pl.DataFrame({"query": posts.ids, "post": np.arange(len(posts))})
+    matches = judgements.join(table, on="query", maintain_order="left")
+    index = np.sort(matches["post"].unique().to_numpy())
+    relevant = matches.filter(pl.col("relevant")).unique(["post", "document"], maintain_order=True)
+    if len(relevant):
+        _require_matches(
+            name, ("document", "documents"), relevant["document"].unique(maintain_order=True), documents, "document"
         )
-    relevant = known.filter(pl.col("relevant")).unique(["post", "document"], maintain_order=True)
-    if len(relevant) and not relevant["document"].is_in(documents.implode()).any():
-        first, own = relevant["document"][0], documents[0]
-        raise DataError(f"{name}: none of its documents, such as {quoted(first)}, has an id such as {quoted(own)}")
     notes = []
-    if left := len(posts) - len(asked):
-        notes.append(f"{part_of(left, len(posts), 'post', 'is', 'are')} not judged: left out")
-    if lost := judgements["query"].n_unique() - len(asked):
-        notes.append(f"{plural(lost, 'query', 'queries')} of {name} not there: left out")
-    own = relevant.sort("post", maintain_order=True)
-    counts = np.bincount(own["post"].to_numpy(), minlength=len(posts)).astype(np.int64)[asked]
-    return replace(posts.select(asked), about=own["document"], offsets=offsets_of(counts)), tuple(notes)
+    if unjudged := len(posts) - len(index):
+        notes.append(f"{part_of(unjudged, len(posts), 'post', 'is', 'are')} not judged: left out")
+    if missing := len(queries) - len(index):
+        example = queries.filter(~queries.is_in(posts.ids.implode()))[0]
+        verb = "is" if missing == 1 else "are"
+        notes.append(
+            f"{missing:,} of {plural(len(queries), 'judged query', 'judged queries')} {verb} not among the queries, "
+            f"such as {quoted(example)}: left out"
+        )
+    if absent := int((~relevant["document"].is_in(documents.implode())).sum()):
+        example = relevant["document"].filter(~relevant["document"].is_in(documents.implode()))[0]
+        judgement = part_of(absent, len(relevant), "relevant judgement", "names", "name")
+        notes.append(
+            f"{judgement} a document that is not among the documents, such as {quoted(example)}: never retrieved"
+        )
+    relevant = relevant.sort("post", maintain_order=True)
+    counts = np.bincount(relevant["post"].to_numpy(), minlength=len(posts)).astype(np.int64)[index]
+    return replace(posts.select(index), about=relevant["document"], offsets=offsets_of(counts)), tuple(notes)
+
+
+def _require_matches(name: str, nouns: tuple[str, str], judged_ids: pl.Series, ids: pl.Series, owner: str) -> None:
+    """Refuse ids of judgements of which few or none are ids of the file they belong to.
+
+    Raises:
+        DataError: with one id of each side that the other lacks.
+    """
+    is_match = judged_ids.is_in(ids.implode())
+    matches = int(is_match.sum())
+    if matches and matches >= MIN_MATCHES * min(len(judged_ids), len(ids)):
+        return
+    unmatched = judged_ids.filter(~is_match)[0]
+    others = ids.filter(~ids.is_in(judged_ids.implode()))
+    example = others[0] if len(others) else ids[0]
+    count = f"{matches:,} of its {len(judged_ids):,} {nouns[1]} match" if matches else f"none of its {nouns[1]} matches"
+    raise DataError(
+        f"{name}: {count}: it judges {nouns[0]} {quoted(unmatched)}, and the id of a {owner} is {quoted(example)}; "
+        "give the files that belong together, or name their columns of ids with --columns id=…,article_id=…"
+    )
 
 
 def _judgements(content: Content) -> tuple[pl.DataFrame, tuple[str, ...]]:

@@ -57,24 +57,53 @@ def area_under_curve(scores: Scores, related: Mask) -> float:
     return float((np.diff(wrong, prepend=0) * middle).sum() / (right[-1] * wrong[-1]))
 
 
-def by_row(scores: Scores, related: Mask, at: int = 10) -> Floats:
-    """(rows with a true pair, 3) reciprocal rank of the first true one, recall among the first ``at``, mean precision.
+def by_row(scores: Scores, related: Mask, at: int = 10, relevant: Index | None = None) -> Floats:
+    """Return (rows with a relevant column, 3) reciprocal rank, recall among the first ``at``, and average precision.
 
-    What scores minus infinity is in no list, and never found. Rows are posts, or articles if both arguments are
-    transposed. The means of the columns are MRR, recall@10 and MAP.
+    A column at minus infinity is not retrieved. Rows are posts, or articles if both arguments are transposed. The means
+    of the columns are MRR, recall@10 and MAP.
 
     Args:
         scores: (rows, columns).
         related: (rows, columns).
-        at: the cut-off of recall.
+        at: cutoff of the recall.
+        relevant: (rows,) number of relevant columns, those that ``scores`` lacks included: they count as not retrieved,
+            as in trec_eval. [default: the number of related columns]
     """
-    rows = related.any(1)
-    scores, related = scores[rows], related[rows]
-    hits = np.take_along_axis(related & (scores > -np.inf), np.lexsort((related, -scores), axis=-1), axis=1)
+    total = related.sum(1) if relevant is None else relevant
+    rows = total > 0
+    scores, related, total = scores[rows], related[rows], total[rows]
+    order = np.lexsort((related, -scores), axis=-1)  # a relevant column comes after the others of the same score
+    hits = np.take_along_axis(related & (scores > -np.inf), order, axis=1)
     count, places = hits.cumsum(1), np.arange(1, hits.shape[1] + 1)
-    total = related.sum(1)
     precision = (count / places * hits).sum(1) / total
-    return np.stack([hits.any(1) / (hits.argmax(1) + 1), hits[:, :at].sum(1) / total, precision], axis=1)
+    first = hits.any(1) / (hits.argmax(1) + 1) if hits.shape[1] else np.zeros(len(hits))
+    return np.stack([first, hits[:, :at].sum(1) / total, precision], axis=1)
+
+
+def by_list(owners: Index, ranks: Floats, relevant: Index, at: int = 10) -> Floats:
+    """Return (queries, 3) reciprocal rank, recall among the first ``at``, and average precision of ranked lists.
+
+    Args:
+        owners: (relevant documents,) the query of each, in ascending order.
+        ranks: (relevant documents,) rank of each in the list of its query; infinite where the list lacks it. Relevant
+            documents of the same rank have equal scores: they fill the last positions up to that rank.
+        relevant: (queries,) number of relevant documents, at least 1.
+        at: cutoff of the recall.
+    """
+    order = np.lexsort((ranks, owners))
+    owners, ranks = owners[order], ranks[order]
+    index = np.arange(len(owners))
+    starts = np.searchsorted(owners, np.arange(len(relevant)))
+    hits = index - starts[owners] + 1  # relevant documents of the list up to this one
+    # Of g documents of one rank r, the j-th (j = 1 … g) is at position r - (g - j).
+    is_first = np.append(True, (owners[1:] != owners[:-1]) | (ranks[1:] != ranks[:-1]))
+    group = np.cumsum(is_first) - 1
+    last = np.cumsum(np.bincount(group))[group] - 1
+    positions = ranks - (last - index)
+    recall = np.bincount(owners, positions <= at, len(relevant)) / relevant
+    precision = np.bincount(owners, hits / positions, len(relevant)) / relevant
+    return np.stack([np.maximum.reduceat(1 / positions, starts), recall, precision], axis=1)
 
 
 def wilson(hits: float, trials: float) -> tuple[float, float]:

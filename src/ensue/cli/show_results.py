@@ -56,6 +56,8 @@ def figures(rows: Sequence[Row], measures: Mapping[str, str], title: str) -> Non
     for row in rows:
         if row.warning:
             show.warning("  warning:", row.warning)
+        for warning in row.notes.get("warnings", ()):
+            show.warning("  warning:", f"{row.model}: {warning}")
         if unmatched := row.notes.get("unmatched"):
             show.warning("  warning:", f"{row.model}: {unmatched}")
 

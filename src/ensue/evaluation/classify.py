@@ -41,6 +41,8 @@ from ensue.vocabulary import UNKNOWN
 
 MEASURES = ("accuracy", "macro_f1", "calibration_error", "log_loss")
 _LISTED = 12
+MAX_CALIBRATION_ERROR = 0.1
+"""Calibration error above which a row warns that its probabilities are not to be taken as such."""
 _NO_LABEL = "(none of these)"
 """Shown as the label of a text for which another program has no list."""
 TIES = "of labels that are equally likely the first is the answer"
@@ -305,9 +307,18 @@ def _row(labels: Sequence[str], entry: Entry[TextScored], found: BootstrapResult
         for label, p, r, f1, num in zip(labels, *shares, counts[0][2], strict=True)
     }
     notes = {"labels": by_label, **seed_notes(entry.seeds, found)}
+    if warnings := _miscalibrated(runs, figures["calibration_error"]):
+        notes["warnings"] = warnings
     seconds = 1000 * sum(run.seconds for run in runs) / sum(len(run.given) for run in runs)
     warning = _warning(found, majority)
     return Row(runs[0].model, figures, interval, seconds, notes, warning and f"{runs[0].model}: {warning}")
+
+
+def _miscalibrated(runs: Sequence[TextScored], error: float) -> list[str]:
+    """Return a warning where probabilities are far off; labels without probabilities are no claim of certainty."""
+    if error <= MAX_CALIBRATION_ERROR or all((run.sure == 1).all() for run in runs):
+        return []
+    return [f"calibration error {error:.3f}: the probabilities are not how often the model is right"]
 
 
 def _warning(found: BootstrapResult, majority: BootstrapResult) -> str:

@@ -1,51 +1,53 @@
-"""Probabilities that mean what they say: one temperature, found on held-out texts, and how far off they still are."""
+"""Temperature scaling of class probabilities on held-out texts, and the expected calibration error."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
 
 BINS = 15
 """Bins of :func:`calibration_error`, as in its source."""
+PRIOR_DEVIATION = 1.0
+"""Standard deviation of the logarithm of a temperature before any text is seen."""
 _LIMIT = 5.0  # of |log temperature|
 _ROUNDS = 60  # halvings of that range: down to rounding
 
 
-def temperature(scores: Tensor, targets: Tensor) -> float:
-    """The number that scores are divided by so that held-out labels are likeliest (Guo et al. 2017).
+def temperature(scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> float:
+    """Return the number by which scores are divided so that held-out labels are likely (Guo et al. 2017).
 
-    The loss is convex in the inverse temperature, so the sign of its slope leads there. Labels are smoothed by their
-    counts as Platt (1999) does: where every answer is right, the likeliest temperature would be 0.
+    Its logarithm is normal about 0 beforehand, so that few texts leave it near 1, and it stays finite where every
+    answer is right. From 1 on the loss falls up to the likeliest temperature, and the one returned lies between these:
+    the log loss of the texts given is never above what it is without calibration, however many labels there are.
 
     Args:
         scores: (texts, labels) before normalising.
         targets: (texts,) codes of the labels.
+        weights: (texts,) how much each counts; 1 unless given.
 
     Returns:
-        Between exp(-5) and exp(5); 1 where there is nothing to go by.
+        Between exp(-5) and exp(5); 1 where there are no texts, or where no scores differ.
     """
     if not len(targets):
         return 1.0
     scores = scores.double()
-    wanted = smoothed(targets, scores.shape[1])
+    shares = one_hot(targets, scores.shape[1]).double()
+    own = torch.ones(len(targets)).double() if weights is None else weights
     low, high = -_LIMIT, _LIMIT
-    for _ in range(_ROUNDS):
+    for _ in range(_ROUNDS):  # the slope of loss and prior by the logarithm of the inverse temperature
         middle = (low + high) / 2
-        slope = float((((math.exp(middle) * scores).softmax(1) - wanted) * scores).sum())
+        inverse = math.exp(middle)
+        by_text = (((inverse * scores).softmax(1) - shares) * scores).sum(1)
+        slope = inverse * float(own @ by_text) + middle / PRIOR_DEVIATION**2
         low, high = (low, middle) if slope > 0 else (middle, high)
-    return math.exp(-(low + high) / 2) if float(scores.std(1, correction=0).max()) > 0 else 1.0
-
-
-def smoothed(targets: Tensor, num_labels: int) -> Tensor:
-    """(texts, labels) to aim at: (n + 1) / (n + labels) at a label that n texts have, else equal parts of the rest."""
-    counts = targets.bincount(minlength=num_labels)[targets].double()
-    wanted = (1 / (counts + num_labels))[:, None].repeat(1, num_labels)
-    return wanted.scatter_(1, targets[:, None], ((counts + 1) / (counts + num_labels))[:, None])
+    return math.exp(-(low + high) / 2)
 
 
 def calibration_error(probabilities: Floats, targets: Index, bins: int = BINS) -> float:

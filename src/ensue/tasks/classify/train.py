@@ -179,7 +179,7 @@ def _count(state: ClassifyState, learned: Data, held: Data) -> dict[str, Unlearn
         state.metadata.strength[name], state.counting[name] = found.strength, found.model
         unlearned[name] = found.unlearned
         if name != "majority":
-            state.metadata.temperature[name] = temperature(*found.unlearned.usable())
+            state.metadata.temperature[name] = found.unlearned.temperature()
     for name in state.counting:
         _note_accuracy(state, name, held.sides, held.targets)
     return unlearned

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from ensue.data.texts import Texts
 from ensue.evaluation.classify import compare
-from ensue.tasks.classify.calibration import smoothed
-from ensue.tasks.classify.ensembles.blend import choose_weights, pool
+from ensue.tasks.classify.ensembles.blend import choose_weights, pool, smoothed
 from ensue.tasks.classify.infer import raw_scores
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from tests.tasks.classify.contract import planted

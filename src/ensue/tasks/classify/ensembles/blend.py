@@ -13,8 +13,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from ensue.tasks.classify.calibration import smoothed
-
 NETWORK = "network"
 """How the network is called beside the counting models."""
 PARTS = ("tfidf", "vectors")
@@ -39,7 +37,7 @@ def choose_weights(
     """The weights under which held-out labels are likeliest.
 
     The loss is convex in all of them together, so one after the other is set where its slope is 0 (or at its bound)
-    until none moves. Labels are smoothed as for a temperature: the weights are no surer than so many texts allow.
+    until none moves. Without a prior, labels are smoothed: the weights are no surer than so many texts allow.
 
     Args:
         scores: of each model the (texts, labels) scores, before normalising.
@@ -73,6 +71,17 @@ def choose_weights(
         if float((weights - before).abs().max()) < _STILL:
             break
     return dict(zip(names, weights.tolist(), strict=True))
+
+
+def smoothed(targets: Tensor, num_labels: int) -> Tensor:
+    """Return (texts, labels) target shares by the rule of succession, as Platt (1999) smooths two classes.
+
+    After N texts a label gets (N + 1) / (N + 2) and the others equal parts of the rest, however many labels there are:
+    a count by label would leave a label of few texts, and with it the whole scale, next to nothing.
+    """
+    rest = 1 / (len(targets) + 2)
+    shares = torch.full((len(targets), num_labels), rest / max(num_labels - 1, 1), dtype=torch.float64)
+    return shares.scatter_(1, targets[:, None], 1 - rest)
 
 
 class _Task(NamedTuple):

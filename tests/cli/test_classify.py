@@ -375,8 +375,7 @@ DATA: dict[str, tuple[str, str]] = {
     "too few fields": ("yes\tw1\nno\n", "{}:2: 1 field, but the file begins with 2: label TAB text"),
     "an unknown header": (
         "colour,size\nred,1\n",
-        "{}:1: 'colour,size' begins no known layout of texts; give label TAB text, NUMBER text, or a header whose "
-        "names are known or stated with --columns text=…,label=…",
+        "{}: no column is known as the text; the columns are 'colour', 'size'; name them with --columns text=…,label=…",
     ),
 }
 

@@ -45,7 +45,7 @@ MISTAKES: dict[str, tuple[str, tuple[str, ...]]] = {
     "a column without a role": ("check log.csv --columns item", ("'item' is not of the form key=value",)),
     "a unit that there is not": ("check log.csv --time-unit minutes", ("'minutes'", "the units are s, ms, h, iso")),
     "no known column": ("fit next texts.csv -o new", ("no column is known as the sequence", "--columns sequence=…")),
-    "clicks as texts": ("fit classify log.csv -o new", ("log.csv:1:", "--columns text=…,label=…")),
+    "clicks as texts": ("fit classify log.csv -o new", ("the columns are 'session'", "--columns text=…,label=…")),
     "clicks as queries": ("fit suggest log.csv -o new", ("known as the query", "--columns query=…")),
     "texts without labels": ("fit classify plain.csv -o new", ("the texts have no labels", "--columns label=…")),
     "one label": ("fit classify one.csv -o new", ("every text has the label 'yes'", "at least two labels")),

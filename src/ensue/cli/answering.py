@@ -51,7 +51,7 @@ def predict(
     if output is not None:
         writing.require_place(output, [Path(source)] if source != "-" else [])
     predictor = _load(folder)
-    asked = command.records(source, reading, predictor)
+    asked = command.records(source, reading.like(folder), predictor)
     more: dict[str, Any] = {"prefix": prefix} if prefix else {}
     more |= {"exclude": _values(exclude)} if exclude else {}
     more |= {"allow": _values(allow)} if allow else {}
@@ -106,7 +106,7 @@ def explain(
     truth = None if edges is None else read_edges(edges, **reading.opening)
     drawing: dict[str, object] = {} if truth is None else {"truth": truth}
     predictor = _load(folder)
-    every = _named(command.records(source, reading, predictor).records, source)
+    every = _named(command.records(source, reading.like(folder), predictor).records, source)
     records = (one for one in every if not isinstance(one, History) or _says_something(one, source))
     drawn, compared = False, Compared()
     while some := list(islice(records, 256)):

@@ -18,6 +18,7 @@ from ensue.data.files import open_file
 from ensue.data.kinds import is_plain
 from ensue.data.posts.fields import beside
 from ensue.data.report import ReadReport
+from ensue.data.schema import DataSchema
 from ensue.data.texts import Texts, read_texts
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
@@ -33,6 +34,12 @@ WRITES_EVIDENCE = False
 def read(path: Path, reading: Reading) -> Texts:
     """The texts of a file, after showing what was understood of it."""
     return _read(path, reading)[0]
+
+
+def read_for_training(path: Path, reading: Reading) -> tuple[Texts, DataSchema]:
+    """As :func:`read`, and how later files of the model are to be read."""
+    data, report = _read(path, reading)
+    return data, reading.schema_for(report.columns)
 
 
 def _read(path: Path, reading: Reading, *, unlabelled: bool = False) -> tuple[Texts, ReadReport]:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
+from ensue.data.schema import DataSchema
 from ensue.tasks.base import Task, named
 
 
@@ -19,6 +20,10 @@ class Command(Protocol):
 
     def read(self, path: Path, reading: Reading) -> Any:
         """The data of a file, after showing what was understood of it."""
+        ...
+
+    def read_for_training(self, path: Path, reading: Reading) -> tuple[object, DataSchema]:
+        """As :meth:`read`, and how later files of the model are to be read."""
         ...
 
     def require(self, data: Any, path: Path, *, learn: bool) -> None:

@@ -58,7 +58,7 @@ def update(
     chosen = tasks.of_folder(folder, context)
     from ensue.cli.command import command_of  # polars
 
-    command_of(chosen).update(folder, source, reading, None if no_test else max_drop, keep, json)
+    command_of(chosen).update(folder, source, reading.like(folder), None if no_test else max_drop, keep, json)
 
 
 def _roll_back(folder: Path, number: str | None, json: bool) -> None:

@@ -13,6 +13,8 @@ from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.data.kinds import is_articles
 from ensue.data.posts import Corpus, PostsReport, read_articles, read_corpus, read_posts
+from ensue.data.posts.corpus import columns_of
+from ensue.data.schema import DataSchema
 from ensue.errors import SettingError
 from ensue.lines import plural
 from ensue.records import Post
@@ -30,6 +32,13 @@ def read(path: Path, reading: Reading) -> Corpus:
     """Articles and posts, after showing what was understood of them and what was left out."""
     corpus, _ = _read(path, reading)
     return corpus.part(reading.part) if reading.part else corpus
+
+
+def read_for_training(path: Path, reading: Reading) -> tuple[Corpus, DataSchema]:
+    """As :func:`read`, and how later files of the model are to be read."""
+    corpus, reports = _read(path, reading)
+    data = corpus.part(reading.part) if reading.part else corpus
+    return data, reading.schema_for(columns_of(*reports))
 
 
 def _read(path: Path, reading: Reading) -> tuple[Corpus, tuple[PostsReport, PostsReport]]:

@@ -13,6 +13,7 @@ from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.data.edges import Edges
 from ensue.data.histories import Histories
+from ensue.data.schema import DataSchema
 from ensue.data.sequences import SequencesReport
 from ensue.data.sequences import read as read_log
 from ensue.data.sequences.telling import telling_columns
@@ -33,12 +34,18 @@ def read(path: Path, reading: Reading) -> Histories:
     return _read(path, reading)[0]
 
 
+def read_for_training(path: Path, reading: Reading) -> tuple[Histories, DataSchema]:
+    """As :func:`read`, and how later files of the model are to be read."""
+    data, report = _read(path, reading)
+    return data, reading.schema_for(report.columns)
+
+
 def _read(path: Path, reading: Reading) -> tuple[Histories, SequencesReport]:
     histories, understood = read_log(
         path,
         columns=reading.roles,
         time_unit=reading.time_unit,
-        sort=reading.sort,
+        sort=reading.may_sort,
         gap=reading.gap,
         **reading.opening,
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from shutil import disk_usage, rmtree
@@ -15,9 +15,11 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from ensue.data.packed import Opening, is_pattern
+from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.errors import DataError, SettingError
 from ensue.registry import require_task
 from ensue.settings import parse
+from ensue.store.schema import schema_of
 from ensue.tasks.own import add_named
 
 _STEP = 2**20
@@ -140,8 +142,9 @@ class Reading:
     ] = ""
     time_unit: Annotated[str | None, _option(help="unit of the times: s, ms, h or iso; found out unless stated")] = None
     sort: Annotated[
-        bool, _option("--sort/--no-sort", help="sort events that are out of order and say so, or refuse them")
-    ] = True
+        bool | None,
+        _option("--sort/--no-sort", help="sort events that are out of order and say so (default), or refuse them"),
+    ] = None
     gap: Annotated[float | None, _option(help="minutes of pause that end a session; 0 never cuts")] = None
     encoding: Annotated[
         str,
@@ -189,12 +192,44 @@ class Reading:
     ] = None
     min_users: MinUsers = None
     """Of ``check``: the privacy floor that is looked at."""
+    schema: DataSchema = NO_SCHEMA
+    """How the training data of the model was read; no option."""
 
     @property
     def opening(self) -> Opening:
         """How the bytes of a file are meant: keywords of every reader."""
-        found: Opening = {"encoding": self.encoding, "sheet": self.sheet}
+        found: Opening = {"encoding": self.encoding, "sheet": self.sheet, "schema": self.schema}
         return found if self.max_unpacked is None else {**found, "max_unpacked": self.max_unpacked}
+
+    @property
+    def may_sort(self) -> bool:
+        """Whether events may be put in order of time: as stated, or as for the training data."""
+        return self.schema.sort if self.sort is None else self.sort
+
+    def like(self, folder: Path) -> Reading:
+        """Return these options for a file that the model of a folder is asked about.
+
+        Raises:
+            ModelFolderError: the folder is damaged.
+        """
+        return replace(self, schema=schema_of(folder))
+
+    def schema_for(self, columns: Mapping[str, str]) -> DataSchema:
+        """Return what a model keeps of how its training data was read.
+
+        Args:
+            columns: role -> column, as they were read.
+        """
+        sessions = self.roles is not None and "sequence" in self.roles
+        return DataSchema(
+            columns=dict(columns),
+            encoding=self.encoding,
+            sheet=self.sheet,
+            time_unit=self.time_unit,
+            sort=self.may_sort,
+            gap=0.0 if self.gap is None and sessions else self.gap,
+            rules=self.rules,
+        )
 
     @property
     def roles(self) -> dict[str, str] | None:

@@ -12,6 +12,7 @@ from ensue.cli import show, stdin
 from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.data.report import ReadReport
+from ensue.data.schema import DataSchema
 from ensue.errors import DataError, SettingError
 from ensue.tasks.base import Task, named
 
@@ -33,6 +34,11 @@ class PlainCommand:
     def read(self, path: Path, reading: Reading) -> Any:
         """The data of a file, after showing what was understood of it."""
         return self._read(path, reading)[0]
+
+    def read_for_training(self, path: Path, reading: Reading) -> tuple[object, DataSchema]:
+        """As :meth:`read`, and how later files of the model are to be read."""
+        data, report = self._read(path, reading)
+        return data, reading.schema_for(report.columns)
 
     def _read(self, path: Path, reading: Reading) -> tuple[Any, ReadReport]:
         data, report = named(self.task.reader)(path, columns=reading.roles, **reading.opening)

@@ -61,7 +61,7 @@ def evaluate(task: Task, folder: Path, data: Path, protocol: str, at: str, readi
     command = command_of(task)
     scoring = command.scoring(protocol, at)
     predictor = load(folder)
-    test = command.read(data, reading)
+    test = command.read(data, reading.like(folder))
     command.require_like(test, data, predictor)
     result = evaluation.evaluate(predictor, test, **scoring)
     with suppress(ModelFolderError):  # a folder that may only be read keeps its old card
@@ -85,10 +85,11 @@ def compare(
     command = command_of(task)
     scoring = command.scoring(protocol, at)
     learned = dataclasses.replace(reading, part="")  # a part is of what is scored: nothing of it may be trained on
-    train_data, test_data = command.read(data, learned), command.read(test, reading)
+    train_data, schema = command.read_for_training(data, learned)
+    test_data = command.read(test, dataclasses.replace(reading, schema=schema))
     command.require(train_data, data, learn=True)
     command.require(test_data, test, learn=False)
-    valid_data = command.read(valid, learned) if valid else None
+    valid_data = command.read(valid, dataclasses.replace(learned, schema=schema)) if valid else None
     for predictors in entries:
         for predictor in predictors:
             show.remark(f"{predictor.model_name}, seed {predictor.seed}")
@@ -117,14 +118,15 @@ def score(
     command = command_of(task)
     scoring = command.scoring(protocol, at)
     ranked = [read_rankings(path, name, **reading.opening) for path, name in zip_longest(rankings, names, fillvalue="")]
-    test = command.read(data, reading)
     predictors = [load(folder) for folder in folders]
+    schema = reading.like(folders[0]).schema if folders else reading.schema
     if train is not None:
-        train_data = command.read(train, dataclasses.replace(reading, part=""))
+        train_data, schema = command.read_for_training(train, dataclasses.replace(reading, part="", schema=schema))
         command.require(train_data, train, learn=True)
         counted = make(task.name, next(model.name for model in models(task.name) if model.counting))
         show.training(counted.fit(train_data))
         predictors.append(counted)
+    test = command.read(data, dataclasses.replace(reading, schema=schema))
     for predictor in predictors:
         command.require_like(test, data, predictor)
     _show(command, evaluation.score_rankings(ranked, predictors, test, **scoring), scoring, wanted)

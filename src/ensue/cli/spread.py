@@ -45,7 +45,7 @@ def run(
         if path is not None:
             require_place(path, [data], option=option, **({} if formats is None else {"formats": formats}))
     predictor = _loaded(folder)
-    histories = next_event.read(data, reading)
+    histories = next_event.read(data, reading if folder is None else reading.like(folder))
     next_event.require(histories, data, learn=False)
     given, leaned = len(histories.ids), None
     if predictor is not None:

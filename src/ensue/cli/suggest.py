@@ -13,6 +13,7 @@ from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.data.queries import Queries, QueriesReport, read_queries
 from ensue.data.queries.rules import PAPER_RULES, QueryRules
+from ensue.data.schema import DataSchema
 from ensue.errors import SettingError
 from ensue.lines import part_of, plural
 from ensue.records import History
@@ -28,6 +29,12 @@ WRITES_EVIDENCE = False
 def read(path: Path, reading: Reading) -> Queries:
     """The sessions of a log, after showing what was understood of it and what was left out."""
     return _read(path, reading)[0]
+
+
+def read_for_training(path: Path, reading: Reading) -> tuple[Queries, DataSchema]:
+    """As :func:`read`, and how later files of the model are to be read."""
+    data, report = _read(path, reading)
+    return data, reading.schema_for(report.columns)
 
 
 def _read(path: Path, reading: Reading, *, least: int | None = None) -> tuple[Queries, QueriesReport]:
@@ -47,10 +54,12 @@ def _read(path: Path, reading: Reading, *, least: int | None = None) -> tuple[Qu
 
 
 def _rules(reading: Reading) -> QueryRules:
-    paper = reading.rules == "paper"
-    changes: dict[str, object] = {} if paper or not reading.rules else {**parse(reading.rules.split(","))}
-    if reading.gap is not None:
-        changes["gap"] = reading.gap
+    stated = reading.rules or reading.schema.rules
+    paper = stated == "paper"
+    changes: dict[str, object] = {} if paper or not stated else {**parse(stated.split(","))}
+    gap = reading.schema.gap if reading.gap is None else reading.gap
+    if gap is not None:
+        changes["gap"] = gap
     (rules,) = changed(changes, PAPER_RULES if paper else QueryRules())
     made: QueryRules = rules
     if made.least < 1:

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace as replaced
 from pathlib import Path
 
 import typer
@@ -52,14 +53,15 @@ def train(
         if rank == 0:
             sweep(output)
             _require_free(output, replace)  # another may have been saved before the lock was ours
-        known = command.read(data, reading)
+        known, schema = command.read_for_training(data, reading)
         command.require(known, data, learn=True)
-        held = command.read(valid, reading) if valid else None
+        held = command.read(valid, replaced(reading, schema=schema)) if valid else None
         reports = predictor.fit(known, held, checkpoint=checkpoint, resume=resume)
         with show.epochs() if rank == 0 else nullcontext(lambda report: None) as shown:
             for report in reports:
                 shown(report)
         if rank == 0:
+            predictor.metadata.reading = schema.to_dict()
             _save(predictor, output)
             _finish(predictor, output, checkpoint, command.told(predictor), as_json=as_json)
 

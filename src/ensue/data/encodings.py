@@ -13,6 +13,7 @@ from ensue.lines import plural
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 MARKS = (codecs.BOM_UTF8, *_UTF16)
 _UTF8 = ("utf-8", "ascii")
+_STEP = 2**20
 # A half of a pair as JSON escapes it, of which the other half is missing: what cut emoji leave.
 _HEX = rb"[0-9a-fA-F]{2}"
 _HIGH, _LOW = rb"\\u[dD][89abAB]" + _HEX, rb"\\u[dD][c-fC-F]" + _HEX
@@ -24,13 +25,16 @@ _LONE = re.compile(
 _ESCAPES = re.compile(rb"\\\\|" + _HIGH + _LOW + rb"|(\\u[dD][89a-fA-F]" + _HEX + rb")")
 
 
-def decode(path: Path, data: bytes | mmap.mmap, encoding: str) -> tuple[bytes | mmap.mmap, tuple[str, ...]]:
+def decode(
+    path: Path, data: bytes | mmap.mmap, encoding: str, usual: str = ""
+) -> tuple[bytes | mmap.mmap, tuple[str, ...]]:
     """A text as UTF-8; what is UTF-8 already stays as it is, and is looked at where it is read.
 
     Args:
         path: the file, for messages.
         data: its bytes, unpacked.
         encoding: as stated, or empty; a byte-order mark wins over it.
+        usual: the encoding of the model's training data, for a text that is not UTF-8 and has no mark.
 
     Returns:
         The text, its lines ended by a line feed at least, and notes.
@@ -39,6 +43,8 @@ def decode(path: Path, data: bytes | mmap.mmap, encoding: str) -> tuple[bytes | 
         DataError: bytes that the encoding does not have.
         SettingError: an encoding that Python does not know.
     """
+    if usual and not encoding and not _is_utf8(data):
+        encoding = usual
     stated = _known(encoding)
     name = _UTF16.get(data[:2], "utf-8" if data[:3] == codecs.BOM_UTF8 else stated)
     notes: tuple[str, ...] = ()
@@ -59,6 +65,19 @@ def decode(path: Path, data: bytes | mmap.mmap, encoding: str) -> tuple[bytes | 
     if data.find(b"\n") < 0 and data.find(b"\r") >= 0:
         data = data[:].replace(b"\r", b"\n")
     return data, notes
+
+
+def _is_utf8(data: bytes | mmap.mmap) -> bool:
+    """Whether bytes are UTF-8 text; UTF-16 of plain letters is UTF-8 too, but for the zero bytes in it."""
+    if data.find(b"\0") >= 0:
+        return False
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for low in range(0, len(data), _STEP):
+            decoder.decode(data[low : low + _STEP], final=low + _STEP >= len(data))
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def mend_halves(data: bytes | mmap.mmap) -> tuple[bytes | mmap.mmap, int]:

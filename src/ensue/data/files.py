@@ -25,6 +25,7 @@ from ensue.data.arrays import json_lines_of
 from ensue.data.encodings import MARKS, decode, mend_halves, mended
 from ensue.data.packed import Opening, allowed, memory_at_hand, packing, unpack
 from ensue.data.parquet import require_small
+from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.data.sheets import is_sheet, read_sheet
 from ensue.errors import DataError
 from ensue.lines import one_line, plural
@@ -61,6 +62,8 @@ class Content:
     """The number that an editor gives the first line of the text."""
     part: tuple[int, int] | None = None
     """Of Parquet, the first row that is read and how many are; all unless given."""
+    trained: DataSchema = NO_SCHEMA
+    """How the training data was read that this file is read like."""
 
     @property
     def source(self) -> Path | bytes:
@@ -253,7 +256,7 @@ def open_file(path: Path, **opening: Unpack[Opening]) -> Content:
         DataError: a missing, empty, truncated or binary file, one that unpacks to too much, or a line over 8 MiB.
         SettingError: an unknown encoding.
     """
-    data = _bytes(path)
+    data, trained = _bytes(path), opening.get("schema", NO_SCHEMA)
     limit, advice = allowed(len(data), opening.get("max_unpacked"))
     kind = packing(data[:6])
     if kind is not None:
@@ -261,16 +264,17 @@ def open_file(path: Path, **opening: Unpack[Opening]) -> Content:
         if packing(data[:6]) is not None:
             raise DataError(f"{path}: is packed twice; unpack it once")
     if is_sheet(path, data):
-        table, first_row, notes = read_sheet(path, data, opening.get("sheet", ""), limit, advice)
-        return Content(path, table, notes, byte_order_mark=True, first_row=first_row)
-    content = Content(path, data)
+        sheet = opening.get("sheet", "")
+        table, first_row, notes = read_sheet(path, data, sheet, limit, advice, usual=trained.sheet)
+        return Content(path, table, notes, byte_order_mark=True, first_row=first_row, trained=trained)
+    content = Content(path, data, trained=trained)
     if content.parquet:
         require_small(path, data, limit, advice)
         return content
     if data[:2] in _ZLIB:
         raise DataError(f"{path}: {_BINARY}")
     marked = any(data[: len(mark)] == mark for mark in MARKS)
-    text, notes = decode(path, data, opening.get("encoding", ""))
+    text, notes = decode(path, data, opening.get("encoding", ""), trained.encoding)
     first_line = 1
     if (stated := _STATED.match(text[:16])) is not None:
         text, first_line = text[stated.end() :], 2
@@ -280,7 +284,7 @@ def open_file(path: Path, **opening: Unpack[Opening]) -> Content:
         text, halves = mend_halves(text[3:] if text[:3] == MARKS[0] else text)  # JSON knows no mark
         if (listed := json_lines_of(path, text)) is not None:
             text, notes = listed[0], (*notes, listed[1])
-    content = Content(path, text, (*notes, *mended(halves)), marked, first_line=first_line)
+    content = Content(path, text, (*notes, *mended(halves)), marked, first_line=first_line, trained=trained)
     _check_text(content)
     return content
 

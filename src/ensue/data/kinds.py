@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, Unpack
 
 from ensue.data.files import Content, answering, open_file
-from ensue.data.packed import Opening
+from ensue.data.packed import Opening, ending
 from ensue.data.posts.corpus import is_corpus
 from ensue.data.posts.formats import collector_of
 from ensue.data.posts.platforms import READERS, is_json, layout_of, objects
@@ -20,7 +21,7 @@ from ensue.data.sequences.formats import recognise
 from ensue.data.sequences.sources import is_several
 from ensue.data.table import Table, read_object
 from ensue.data.texts.formats import ROLES as TEXT_ROLES
-from ensue.data.texts.formats import is_labelled, read_rows
+from ensue.data.texts.formats import has_unknown_header, is_labelled, read_rows
 from ensue.errors import DataError
 
 Kind = Literal["sequences", "texts", "queries", "posts"]
@@ -101,7 +102,7 @@ def is_articles(path: Path, columns: Mapping[str, str] | None = None, **opening:
 
 
 def is_plain(path: str | Path, **opening: Unpack[Opening]) -> bool:
-    """Whether a file is one text a line: no Parquet, no JSON, no tab, and no layout that its first line tells.
+    """Whether a file is one text a line: no Parquet, no JSON, no tab, no header, and no layout its first line tells.
 
     Raises:
         DataError: a missing, empty, truncated or binary file.
@@ -109,6 +110,8 @@ def is_plain(path: str | Path, **opening: Unpack[Opening]) -> bool:
     with answering(path):
         content = open_file(Path(path), **opening)
         if content.parquet or content.json or "\t" in content.head(1)[0]:
+            return False
+        if ending(content.path) == ".csv" or has_unknown_header(content):
             return False
         return _as_texts(content) is None and not is_labelled(content.head())
 
@@ -143,7 +146,7 @@ def _as_texts(content: Content) -> Table | None:
     row = re.sub(r"[^\t,;|]+", "x", line)
     for probe in (line, f"{line}\n{row}"):
         try:
-            return read_rows(Content(content.path, probe.encode()), {}, phrases=False)
+            return read_rows(replace(content, data=probe.encode(), first_line=1), {}, phrases=False)
         except DataError:
             continue
     return None

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO, TypedDict
 
+from ensue.data.schema import DataSchema
 from ensue.errors import DataError
 
 if sys.version_info >= (3, 14):
@@ -43,6 +44,10 @@ class Opening(TypedDict, total=False):
     """The name of an Excel file's sheet; the first unless stated."""
     max_unpacked: float | None
     """Gigabytes that a packed file may unpack to; 64 times its size, and half of the memory at hand, unless stated."""
+    day_first: bool | None
+    """Whether dates such as 03/04/2024 begin with the day; by the other dates of the column unless stated."""
+    schema: DataSchema
+    """How the training data of the model was read that this file is for."""
 
 
 def is_pattern(path: Path) -> bool:

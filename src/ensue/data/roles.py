@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, quoted
 
@@ -32,7 +33,13 @@ class Roles:
     """How many others a note names, at most."""
 
     def find(
-        self, path: Path, names: Sequence[str], stated: Mapping[str, str], among: Iterable[str] = (), **paired: str
+        self,
+        path: Path,
+        names: Sequence[str],
+        stated: Mapping[str, str],
+        among: Iterable[str] = (),
+        trained: DataSchema = NO_SCHEMA,
+        **paired: str,
     ) -> Found:
         """The column of each role.
 
@@ -41,6 +48,7 @@ class Roles:
             names: its columns.
             stated: role -> column.
             among: the columns that may be found; all unless given.
+            trained: how the training data was read; its columns come before those found by name.
             paired: role -> column, of columns that are known by standing together.
 
         Raises:
@@ -48,7 +56,9 @@ class Roles:
             SettingError: one column in two roles.
         """
         require_columns(path, names, stated)
-        columns, notes, free = {**stated, **paired}, list[str](), list(among) or names
+        usual = trained.present(names, stated)
+        stated = {**{role: name for role, name in usual.items() if role in self.known}, **stated}
+        columns, notes, free = {**paired, **stated}, list[str](), list(among) or names
         for role, words in self.known.items():
             fitting = [
                 name for word in words for name in free if self.plain(name) == word and name not in columns.values()
@@ -63,9 +73,29 @@ class Roles:
         if not columns.keys() & set(self.needed):
             raise DataError(
                 f"{path}: no column is known as the {self.needed[0]}; the columns are {listed(names)}; name them with "
-                f"--columns {self.example}"
+                f"--columns {self.example}{trained_on(trained)}"
             )
+        notes += renamed(columns, trained)
         return {role: columns[role] for role in self.known if role in columns}, tuple(notes)
+
+
+def renamed(columns: Mapping[str, str], trained: DataSchema) -> list[str]:
+    """Return a note for each role whose column in the training data is not the one that is read here.
+
+    Args:
+        columns: role -> column.
+        trained: how the training data was read.
+    """
+    return [
+        f"{role} is {quoted(columns[role])}; in the training data it was {quoted(name)}"
+        for role, name in trained.columns.items()
+        if role in columns and columns[role] != name
+    ]
+
+
+def trained_on(trained: DataSchema) -> str:
+    """Return what an error about columns adds for the file of a model: the columns that the model was trained on."""
+    return f" (the training data had {trained})" if trained.columns else ""
 
 
 def require_roles(stated: Mapping[str, str], allowed: Iterable[str]) -> None:

@@ -48,7 +48,7 @@ def is_sheet(path: Path, data: bytes | mmap.mmap) -> bool:
 
 
 def read_sheet(
-    path: Path, data: bytes | mmap.mmap, name: str, limit: int, advice: str
+    path: Path, data: bytes | mmap.mmap, name: str, limit: int, advice: str, *, usual: str = ""
 ) -> tuple[bytes, int, tuple[str, ...]]:
     """The cells of one sheet.
 
@@ -58,6 +58,7 @@ def read_sheet(
         name: of the sheet; empty for the first.
         limit: bytes that its parts may unpack to together.
         advice: what an error adds where there are more.
+        usual: the sheet that the model's training data was in, where ``name`` is empty and there are several.
 
     Returns:
         A Parquet file of texts, the number of the first row under the header, and notes.
@@ -72,6 +73,8 @@ def read_sheet(
     try:
         book = fastexcel.read_excel(data[:])
         names = book.sheet_names
+        if not name and len(names) > 1:
+            name = usual
         if name and name not in names:
             raise DataError(f"{path}: has no sheet {quoted(name)}; the sheets are {listed(names)}")
         if not names:

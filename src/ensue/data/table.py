@@ -18,6 +18,7 @@ from ensue.data.clock import UNITS, Where
 from ensue.data.delimited import Delimited, Types
 from ensue.data.files import Content, open_file
 from ensue.data.roles import Found
+from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural, quoted
 
@@ -37,7 +38,9 @@ class ReadOptions:
     encoding: str = ""
     sheet: str = ""
     max_unpacked: float | None = None
-    """These three as in :class:`~ensue.data.packed.Opening`."""
+    day_first: bool | None = None
+    schema: DataSchema = NO_SCHEMA
+    """These five as in :class:`~ensue.data.packed.Opening`."""
 
     def __post_init__(self) -> None:
         if self.time_unit not in (None, *UNITS):
@@ -45,7 +48,13 @@ class ReadOptions:
 
     def open(self, path: str | Path) -> Content:
         """The file, as :func:`~ensue.data.files.open_file` opens it."""
-        return open_file(Path(path), encoding=self.encoding, sheet=self.sheet, max_unpacked=self.max_unpacked)
+        return open_file(
+            Path(path),
+            encoding=self.encoding,
+            sheet=self.sheet,
+            max_unpacked=self.max_unpacked,
+            schema=self.schema,
+        )
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ class Noted(Protocol):
 
     examples: dict[str, object] | None
     """Some held-out records; see :mod:`ensue.tasks.held_examples`."""
+    reading: dict[str, object] | None
+    """How the training data was read (:class:`ensue.data.schema.DataSchema`); ``None`` where no file was."""
 
     def to_dict(self) -> dict[str, Any]:
         """As ``settings.json`` holds it under "facts"."""
@@ -42,6 +44,8 @@ class Metadata:
     """Digests and answers of the latest updates over HTTP, so that none is learned twice."""
     examples: dict[str, object] | None = None
     """Some held-out records (:mod:`ensue.tasks.held_examples`); ``None`` where none are kept."""
+    reading: dict[str, object] | None = None
+    """How the training data was read (:class:`ensue.data.schema.DataSchema`); ``None`` where no file was."""
 
     def to_dict(self) -> dict[str, Any]:
         """As ``settings.json`` holds it under "facts"."""

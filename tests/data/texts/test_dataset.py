@@ -278,8 +278,7 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     "late header": ("\ntext,label\na,1\n", ":1: is empty, the header stands in line 2; delete the lines before it"),
     "no names": (
         "\nfoo,bar\na,1\n",
-        ":2: 'foo,bar' begins no known layout of texts; give label TAB text, NUMBER text, or a header whose names "
-        "are known or stated with --columns text=…,label=…",
+        ": no column is known as the text; the columns are 'foo', 'bar'; name them with --columns text=…,label=…",
     ),
     "encoding": (
         b"1\ta\n2\tb\xff\n",

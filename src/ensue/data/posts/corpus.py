@@ -154,13 +154,28 @@ def read_corpus(
     given = columns or {}
     ours = {ROLES[role]: name for role, name in given.items() if role in ROLES}
     theirs = {role: name for role, name in given.items() if role not in ROLES}
-    stories, understood = read_articles(articles, columns=ours, **opening)
+    stories, understood = read_articles(articles, columns=ours, **_opening_of_articles(opening))
     posts, said = read_posts(source, columns=theirs, **opening)
     missing: tuple[tuple[str, str], ...] = ()
     if found:
         posts, notes, missing = _judged(posts, found, stories, opening)
         said = replace(said, notes=(*said.notes, *notes))
     return Corpus(stories, posts, missing), (understood, said)
+
+
+def _opening_of_articles(opening: Opening) -> Opening:
+    """Return how to open the file of articles: the columns of the training data by the roles of articles."""
+    if "schema" not in opening:
+        return opening
+    trained = opening["schema"]
+    columns = {ROLES[role]: name for role, name in trained.columns.items() if role in ROLES}
+    return {**opening, "schema": replace(trained, columns=columns)}
+
+
+def columns_of(articles: PostsReport, posts: PostsReport) -> dict[str, str]:
+    """Return role -> column of both files, roles as the ``columns`` of :func:`read_corpus` name them."""
+    names = {role: name for name, role in ROLES.items()}
+    return {**posts.columns, **{names[role]: name for role, name in articles.columns.items()}}
 
 
 def judgement_files(folder: Path) -> dict[str, Path]:

@@ -102,7 +102,7 @@ def read_post_rows(content: Content, stated: Mapping[str, str], roles: Roles, *,
     """
     require_roles(stated, roles.known)
     require_distinct(stated)
-    find = partial(roles.find, content.path, stated=stated)
+    find = partial(roles.find, content.path, stated=stated, trained=content.trained)
     if is_json(content):
         return _json(content, stated, roles)
     if not content.parquet and len(content.head(2)) < 2:
@@ -167,8 +167,10 @@ def _json(content: Content, stated: Mapping[str, str], accepted: Roles) -> Table
     roles, notes = dict[str, str](), tuple[str, ...]()
     if layout == "jsonl":
         names = names_of(samples)
-        paths = [path for path in stated.values() if any(dig(sample, path) is not None for sample in samples)]
-        roles, notes = accepted.find(content.path, [*names, *(path for path in paths if path not in names)], stated)
+        wanted = dict.fromkeys((*stated.values(), *content.trained.columns.values()))
+        paths = [path for path in wanted if any(dig(sample, path) is not None for sample in samples)]
+        fields = [*names, *(path for path in paths if path not in names)]
+        roles, notes = accepted.find(content.path, fields, stated, trained=content.trained)
     rows: dict[str, list[object]] = {role: [] for role in roles or ("text", "id")}
     numbers, other = [], 0
     for number, post in objects(content):

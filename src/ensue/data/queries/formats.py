@@ -249,7 +249,7 @@ def _find(content: Content, names: Sequence[str], stated: Mapping[str, str]) -> 
         DataError: a column that is missing, none for the query, or nothing that tells one session from the next.
     """
     paired = {} if "query" in stated else _texts_of_turns(names)
-    columns, notes = _COLUMNS.find(content.path, names, stated, **paired)
+    columns, notes = _COLUMNS.find(content.path, names, stated, trained=content.trained, **paired)
     if "session" not in columns and not {"user", "time"} <= columns.keys():
         lacking = " and no ".join(role for role in ("user", "time") if role not in columns)
         raise DataError(

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ensue.data.roles import renamed, trained_on
+from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, quoted
 
@@ -22,11 +24,19 @@ _TYPED = re.compile(r"[^:]+:(token|token_seq|float|float_seq)")
 _TIMES = ("time", "timestamp", "ts", "datetime", "createdat", "date", "eventdate", "timeframe")
 
 
-def find_columns(path: Path, names: Sequence[str], stated: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+def find_columns(
+    path: Path, names: Sequence[str], stated: Mapping[str, str], trained: DataSchema = NO_SCHEMA
+) -> tuple[dict[str, str], tuple[str, ...]]:
     """The column of each role, and a note wherever two columns would have fitted.
 
     A session holds items, never users. A story (a cascade, a page's address) holds the users who passed it on. A user
     without either holds items.
+
+    Args:
+        path: the file, for messages.
+        names: its columns.
+        stated: role -> column.
+        trained: how the training data was read; its columns come before those found by name.
 
     Raises:
         DataError: a column that is missing, or no column for the sequence or the value.
@@ -39,6 +49,8 @@ def find_columns(path: Path, names: Sequence[str], stated: Mapping[str, str]) ->
             raise DataError(f"{path}: column {quoted(name)} ({role}) is missing; the columns are {listed(names)}")
     if len(set(stated.values())) < len(stated):
         raise SettingError(f"columns: {listed(stated.values())} names one column twice; give each role its own")
+    if WITHIN not in trained.columns:  # a day and its milliseconds are found by their names alone
+        stated = {**trained.present(names, stated), **stated}
     columns = dict(stated)
 
     def fill(role: str, candidates: tuple[str, ...]) -> None:
@@ -55,7 +67,7 @@ def find_columns(path: Path, names: Sequence[str], stated: Mapping[str, str]) ->
         if role not in columns:
             raise DataError(
                 f"{path}: no column is known as the {role}; the columns are {listed(names)}; name them with --columns "
-                "sequence=…,value=…,time=…"
+                f"sequence=…,value=…,time=…{trained_on(trained)}"
             )
     if "time" not in stated and (within := _within(names, columns)):
         day, offset = within
@@ -65,7 +77,8 @@ def find_columns(path: Path, names: Sequence[str], stated: Mapping[str, str]) ->
     doubt = tuple(
         f"time is {quoted(columns['time'])}; {quoted(name)} would fit too, choose with --columns" for name in others
     )
-    return {role: columns[role] for role in ROLES if role in columns}, () if "time" in stated else doubt
+    notes = renamed(columns, trained)
+    return {role: columns[role] for role in ROLES if role in columns}, (*notes, *(() if "time" in stated else doubt))
 
 
 def is_user_log(columns: Mapping[str, str]) -> bool:

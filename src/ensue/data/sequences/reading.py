@@ -66,8 +66,9 @@ def read(
     check_gap(gap)
     place = Path(path)
     if is_prepared(place):
-        _require_plain(place, options, sort, gap)
+        _require_plain(place, options, sort or not options.schema.sort, gap)
         return read_prepared(place)
+    gap = options.schema.gap if gap is None else gap
     sources = sources_of(files_of(place), options) if is_several(place) else _large_file(place, options)
     if sources and _is_large(sources):
         return _through_a_folder(place, options, sort, gap)

@@ -129,7 +129,7 @@ def find_roles(content: Content, options: ReadOptions, layout: str | None) -> Fo
         names = list(content.schema())
     else:
         names = names_of(sample_objects(content)) if layout == "jsonl events" else _delimited(content).names
-    return find_columns(content.path, names, options.columns)
+    return find_columns(content.path, names, options.columns, content.trained)
 
 
 def read_rows(content: Content, options: ReadOptions, layout: str | None) -> Rows:
@@ -143,7 +143,7 @@ def read_rows(content: Content, options: ReadOptions, layout: str | None) -> Row
     Raises:
         DataError: the first row that does not fit.
     """
-    find = partial(find_columns, content.path, stated=options.columns)
+    find = partial(find_columns, content.path, stated=options.columns, trained=content.trained)
     if layout == "yoochoose":
         delimited = Delimited(content, ",", strict=False, given=_YOOCHOOSE)
         table = read_delimited(delimited, find(_YOOCHOOSE)[0], (), {"item": pl.Categorical})

@@ -45,7 +45,7 @@ def telling_columns(
     with suppress(DataError), answering(path):
         content = options.open(files_of(Path(path))[0])
         if (frame := _whole(content)) is not None:
-            return _told(frame, find_columns(content.path, frame.columns, options.columns)[0])
+            return _told(frame, find_columns(content.path, frame.columns, options.columns, content.trained)[0])
     return []
 
 

@@ -21,10 +21,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from itertools import islice
 
 import polars as pl
 
+from ensue.data.clock import is_number
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content
 from ensue.data.roles import Found, Roles, plain_name, require_columns, require_roles
@@ -65,6 +66,8 @@ _IMDB = re.compile(r"(pos|neg|unsup)/\d+\t[^\t]*\t\d+\t")
 _MARK = r"[-+]?\d+(?:\.\d+)?|[A-Z][A-Z_]*:\w+"
 _WORDS = re.compile(rf"\s*({_MARK}) +\S.*")
 _CSV = re.compile(r'"?[-+]?\d+"?,"')
+_PROBED = 50
+"""Rows that are looked at for a header of unknown names."""
 _SS = re.compile(r"[^\t]+\t\t[^\t]+\t\t[\d.]+\t\t")
 
 
@@ -94,7 +97,7 @@ def read_rows(content: Content, stated: Mapping[str, str], phrases: bool, *, eve
 
 
 def _table(content: Content, first: str, stated: Mapping[str, str]) -> Table:
-    find = partial(_find, content.path, stated=stated)
+    find = partial(_find, content, stated=stated)
     if content.parquet:
         return read_table(content, find)
     if first.startswith("{"):
@@ -107,6 +110,8 @@ def _table(content: Content, first: str, stated: Mapping[str, str]) -> Table:
         return _labelled_csv(content, stated)
     if separator is None and is_labelled(content.head()):
         return _labelled_words(content, stated)
+    if separator is None and "\t" not in first and has_unknown_header(content):
+        find(content.names())  # says which columns there are
     if separator is None:
         return _headless(content, first, stated)
     delimited = Delimited.of(content, separator)
@@ -234,9 +239,36 @@ def _separator(content: Content, first: str, stated: Mapping[str, str]) -> str |
         plain = set(map(plain_name, names))
         # One known word between tabs may be a label: "question TAB What is it ?".
         named = separator != "\t" or len(names) > 3 or len(plain & _NAMES) > 1
-        if set(stated.values()) <= set(names) if stated else named and plain & set(_COLUMNS.known["text"]):
+        if stated:
+            if set(stated.values()) <= set(names):
+                return separator
+        elif content.trained.columns.get("text") in names or (named and plain & set(_COLUMNS.known["text"])):
             return separator
     return None
+
+
+def has_unknown_header(content: Content) -> bool:
+    """Whether a text is a table between commas, semicolons or bars, whatever the names in its first line.
+
+    Names of columns differ, hold something, do not begin or end with a space as words after a comma do, and end in no
+    full stop; and the first lines all have as many fields as there are names.
+    """
+    return any(_is_header(content, separator) for separator in (",", ";", "|"))
+
+
+def _is_header(content: Content, separator: str) -> bool:
+    try:
+        rows = [row for _, row in islice(content.rows(separator), _PROBED) if any(row)]
+    except DataError:
+        return False
+    names = rows[0] if rows else []
+    return (
+        len(rows) > 1
+        and len(names) > 1
+        and all(len(row) == len(names) for row in rows)
+        and len(set(names)) == len(names)
+        and all(name == name.strip() and name and name[-1] not in ".!?" and not is_number(name) for name in names)
+    )
 
 
 def _lists(content: Content) -> Table:
@@ -269,7 +301,7 @@ def _agreed(content: Content, table: Table, every: bool) -> Table:
     return replace(table.select(~unsure), notes=(*table.notes, note))
 
 
-def _find(path: Path, names: Sequence[str], stated: Mapping[str, str]) -> Found:
+def _find(content: Content, names: Sequence[str], stated: Mapping[str, str]) -> Found:
     """As :meth:`Roles.find`; two texts that stand together are a pair where neither is stated.
 
     Raises:
@@ -278,6 +310,8 @@ def _find(path: Path, names: Sequence[str], stated: Mapping[str, str]) -> Found:
     """
     plain = {plain_name(name): name for name in reversed(names)}
     pair = next(((plain[a], plain[b]) for a, b in _PAIRS if a in plain and b in plain), None)
-    if pair is None or {"text", "second"} & stated.keys() or set(pair) & set(stated.values()):
-        return _COLUMNS.find(path, names, stated, plain.values())
-    return _COLUMNS.find(path, names, stated, plain.values(), text=pair[0], second=pair[1])
+    find = partial(_COLUMNS.find, content.path, names, stated, plain.values(), content.trained)
+    usual = {**content.trained.present(names, stated), **stated}
+    if pair is None or {"text", "second"} & usual.keys() or set(pair) & set(usual.values()):
+        return find()
+    return find(text=pair[0], second=pair[1])

@@ -72,6 +72,8 @@ class Metadata:
     """Digests and answers of the latest updates over HTTP, so that none is learned twice."""
     examples: dict[str, object] | None = None
     """Some held-out posts (:mod:`ensue.tasks.held_examples`); ``None`` where none are kept."""
+    reading: dict[str, object] | None = None
+    """How the training data was read (:class:`ensue.data.schema.DataSchema`); ``None`` where no file was."""
     others: dict[str, Any] = field(default_factory=dict)
     """What else the folder held that this was read from, such as a field of a newer ensue."""
     written: tuple[str, ...] = ()

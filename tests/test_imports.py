@@ -21,6 +21,7 @@ FLOORS = [
     "lines",
     "ids",
     "records",
+    "arguments",
     "answers",
     "vocabulary",
     "kernels",

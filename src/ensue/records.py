@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from numbers import Real
+from typing import ClassVar, Self, cast
 
 from ensue.errors import DataError
+from ensue.ids import as_tuple, normal_id, normal_ids
 from ensue.lines import line_of, plural, quoted
+
+OF_IDS = "must be a list of texts or whole numbers"
+"""What the ids in a record of JSON must be."""
 
 
 class Record(ABC):
@@ -21,6 +26,8 @@ class Record(ABC):
     """The field that is never left out."""
     EXAMPLE: ClassVar[str]
     """A line that an error shows."""
+    CALL: ClassVar[str]
+    """One in Python, that an error shows."""
 
     def to_json(self) -> str:
         """One line of JSON, read back by :meth:`from_json`; other fields than the needed one are left out if empty."""
@@ -49,7 +56,8 @@ class Record(ABC):
 class History(Record):
     """One timed sequence: a cascade of users, a session of clicks.
 
-    ``values`` are raw ids, oldest first. ``times`` are seconds, non-decreasing, as many as values or none at all.
+    ``values`` are raw ids, oldest first; whole numbers of any type become the text that a CSV file would hold.
+    ``times`` are seconds, non-decreasing, as many as values or none at all.
 
     Example:
         >>> from ensue import History
@@ -59,13 +67,26 @@ class History(Record):
 
     NEEDED: ClassVar[str] = "values"
     EXAMPLE: ClassVar[str] = '{"values": ["a", "b"]}'
+    CALL: ClassVar[str] = 'History(("a", "b"))'
 
     values: tuple[str, ...]
     times: tuple[float, ...] = ()
     id: str = ""
 
     def __post_init__(self) -> None:
-        if self.times and len(self.times) != len(self.values):
+        object.__setattr__(self, "id", _name(self.id, "history"))
+        try:
+            if isinstance(self.values, Set):
+                raise DataError("values is a set, which has no order; give a tuple of ids, oldest first")
+            object.__setattr__(self, "values", normal_ids(self.values, "values"))
+            object.__setattr__(self, "times", _seconds(self.times))
+        except DataError as error:
+            raise DataError(f"history {quoted(self.id)}: {error}") from None
+        if self.times:
+            self._require_rising_times()
+
+    def _require_rising_times(self) -> None:
+        if len(self.times) != len(self.values):
             values, times = plural(len(self.values), "value"), plural(len(self.times), "time")
             raise DataError(f"history {quoted(self.id)}: {values} but {times}; give one time a value, or none")
         for position, time in enumerate(self.times):
@@ -82,18 +103,18 @@ class History(Record):
         """See :meth:`Record.from_fields`."""
         _refuse_unknown(fields, ("values", "times", "id"), "a history has values, times and id", where)
         values, times = fields.get("values", []), fields.get("times", [])
-        if not isinstance(values, list) or not all(
-            isinstance(v, str | int) and not isinstance(v, bool) for v in values
-        ):
-            raise DataError(f'{where}: field "values" must be a list of texts or whole numbers')
-        if not isinstance(times, list) or not all(
-            isinstance(t, int | float) and not isinstance(t, bool) for t in times
-        ):
+        if not isinstance(values, list):
+            raise DataError(f'{where}: field "values" {OF_IDS}')
+        if not isinstance(times, list) or not all(map(_is_number, times)):
             raise DataError(f'{where}: field "times" must be a list of numbers (seconds)')
-        name = str(fields.get("id", ""))
-        _whole("".join([name, *map(str, values)]), where)
         try:
-            return cls(tuple(map(str, values)), tuple(map(float, times)), name)
+            ids = normal_ids(values, "values")
+        except DataError as error:
+            raise DataError(f'{where}: field "values" {OF_IDS}') from error
+        name = _read_name(fields, where)
+        _whole("".join([name, *ids]), where)
+        try:
+            return cls(ids, tuple(map(float, times)), name)
         except (DataError, OverflowError) as error:
             raise DataError(f"{where}: {error}") from error
 
@@ -110,16 +131,26 @@ class Text(Record):
 
     NEEDED: ClassVar[str] = "texts"
     EXAMPLE: ClassVar[str] = '{"texts": ["a text"]}'
+    CALL: ClassVar[str] = 'Text(("a text",))'
 
     texts: tuple[str, ...]
     label: str | None = None
     id: str = ""
 
     def __post_init__(self) -> None:
-        if len(self.texts) not in (1, 2):
-            raise DataError(f"text {quoted(self.id)}: {len(self.texts)} texts; give one text, or a pair")
-        if self.label == "":
-            raise DataError(f"text {quoted(self.id)}: label is empty; name one, or leave it out")
+        object.__setattr__(self, "id", _name(self.id, "text"))
+        try:
+            texts = as_tuple(self.texts, "texts", "one text or two")
+            if len(texts) not in (1, 2):
+                raise DataError(f"{len(texts)} texts; give one text, or a pair")
+            for position, text in enumerate(texts):
+                _require_text(text, f"texts[{position}]")
+            if self.label == "":
+                raise DataError("label is empty; name one, or leave it out")
+            object.__setattr__(self, "label", _label(self.label))
+        except DataError as error:
+            raise DataError(f"text {quoted(self.id)}: {error}") from None
+        object.__setattr__(self, "texts", texts)
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Self:
@@ -128,9 +159,11 @@ class Text(Record):
         texts, label = fields.get("texts", []), fields.get("label")
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise DataError(f'{where}: field "texts" must be a list of one or two texts')
-        if label is not None and (not isinstance(label, str | int) or isinstance(label, bool)):
-            raise DataError(f'{where}: field "label" must be a text or a whole number')
-        name, label_text = str(fields.get("id", "")), None if label is None else str(label)
+        try:
+            label_text = _label(label)
+        except DataError as error:
+            raise DataError(f'{where}: field "label" must be a text or a whole number') from error
+        name = _read_name(fields, where)
         _whole("".join([name, label_text or "", *texts]), where)
         try:
             return cls(tuple(texts), label_text, name)
@@ -150,20 +183,31 @@ class Post(Record):
 
     NEEDED: ClassVar[str] = "text"
     EXAMPLE: ClassVar[str] = '{"text": "a post"}'
+    CALL: ClassVar[str] = 'Post("a post")'
 
     text: str
     id: str = ""
     about: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id", _name(self.id, "post"))
+        try:
+            _require_text(self.text, "text")
+            object.__setattr__(self, "about", normal_ids(self.about, "about"))
+        except DataError as error:
+            raise DataError(f"post {quoted(self.id)}: {error}") from None
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Self:
         """See :meth:`Record.from_fields`."""
         _refuse_unknown(fields, ("text", "id", "about"), "a post has text, id and about", where)
         about = fields.get("about", [])
-        if not isinstance(about, list) or not all(_is_name(name) for name in about):
-            raise DataError(f'{where}: field "about" must be a list of ids of articles')
-        names = tuple(_whole(str(name), where) for name in about)
-        return cls(_read_text(fields, "text", where), _whole(str(fields.get("id", "")), where), names)
+        try:
+            names = normal_ids(about if isinstance(about, list) else None, "about")
+        except DataError as error:
+            raise DataError(f'{where}: field "about" must be a list of ids of articles') from error
+        _whole("".join(names), where)
+        return cls(_read_text(fields, "text", where), _whole(_read_name(fields, where), where), names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,17 +222,23 @@ class Article(Record):
 
     NEEDED: ClassVar[str] = "body"
     EXAMPLE: ClassVar[str] = '{"body": "an article"}'
+    CALL: ClassVar[str] = 'Article("an article")'
 
     body: str
     id: str = ""
     title: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id", _name(self.id, "article"))
+        _require_text(self.body, f"article {quoted(self.id)}: body")
+        _require_text(self.title, f"article {quoted(self.id)}: title")
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, object], where: str = "record") -> Self:
         """See :meth:`Record.from_fields`."""
         _refuse_unknown(fields, ("body", "id", "title"), "an article has body, id and title", where)
         title = _read_text(fields, "title", where) if "title" in fields else ""
-        return cls(_read_text(fields, "body", where), _whole(str(fields.get("id", "")), where), title)
+        return cls(_read_text(fields, "body", where), _whole(_read_name(fields, where), where), title)
 
 
 def _read_object(line: str, where: str, needed: str, example: str) -> dict[str, object]:
@@ -214,8 +264,49 @@ def _read_text(fields: Mapping[str, object], name: str, where: str) -> str:
     return _whole(text, where)
 
 
-def _is_name(name: object) -> bool:
-    return isinstance(name, str | int) and not isinstance(name, bool)
+def _read_name(fields: Mapping[str, object], where: str) -> str:
+    try:
+        return _name(fields.get("id", ""), where)
+    except DataError as error:
+        raise DataError(f'{where}: field "id" must be a text or a whole number') from error
+
+
+def _name(id: object, noun: str) -> str:
+    """Return the text of an id that may be left out."""
+    if type(id) is str:  # nearly always
+        return id
+    try:
+        return "" if id is None else normal_id(id)
+    except DataError as error:
+        raise DataError(f"{noun}: id: {error}") from None
+
+
+def _label(label: object) -> str | None:
+    """Return the text of a label that may be left out."""
+    try:
+        return None if label is None else normal_id(label)
+    except DataError:
+        raise DataError(f"label is {quoted(label, 60)}; it must be a text or a whole number") from None
+
+
+def _require_text(text: object, name: str) -> None:
+    if not isinstance(text, str):
+        raise DataError(f"{name} is of type {type(text).__name__}; it must be a text")
+
+
+def _seconds(times: object) -> tuple[float, ...]:
+    """Return times as Python's floats."""
+    seconds = as_tuple(times, "times", "seconds")
+    if set(map(type, seconds)) <= {float}:  # nearly always
+        return cast("tuple[float, ...]", seconds)
+    for position, time in enumerate(seconds):
+        if not _is_number(time):
+            raise DataError(f"times[{position}] is {quoted(time, 60)}; it must be a number (seconds)")
+    return tuple(map(float, cast("tuple[float, ...]", seconds)))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _whole(text: str, where: str) -> str:

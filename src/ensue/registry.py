@@ -13,6 +13,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from ensue.arguments import require_path
 from ensue.errors import ModelFolderError, SettingError
 from ensue.settings import meanings, near, require_encoder, require_file, require_known
 from ensue.store.folder import read_settings
@@ -153,7 +154,7 @@ def task_of(folder: str | Path) -> str:
     Raises:
         ModelFolderError: it is half, foreign, or of a newer ensue.
     """
-    task = read_settings(Path(folder))["task"]
+    task = read_settings(require_path(folder, "folder"))["task"]
     if not isinstance(task, str) or task not in TASKS:
         raise ModelFolderError(f"{folder}: task {task!r} is not known to this ensue; update ensue")
     return task

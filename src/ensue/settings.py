@@ -12,6 +12,7 @@ from functools import cache
 from importlib.util import find_spec
 from inspect import get_annotations, getsource
 from itertools import pairwise
+from numbers import Integral
 from pathlib import Path
 from textwrap import dedent
 from types import UnionType
@@ -200,16 +201,28 @@ def require_seed(seed: object) -> int:
     return seed
 
 
-def require_k(k: int, most: int | None = None) -> None:
-    """At least one choice must be asked for, and at most so many.
+def require_k(k: object, most: int | None = None) -> None:
+    """Refuse a number of choices that is not a whole number from 1 to ``most``.
 
     Raises:
-        SettingError: ``k`` is below 1, or above ``most``.
+        SettingError: ``k`` is of another type, below 1, or above ``most``.
     """
-    if k < 1:
+    number = require_integer("k", k)
+    if number < 1:
         raise SettingError(f"k is {k}; ask for at least 1 choice")
-    if most is not None and k > most:
+    if most is not None and number > most:
         raise SettingError(f"k is {k}; ask for at most {most:,} choices")
+
+
+def require_integer(name: str, value: object) -> int:
+    """Return a whole number of any type.
+
+    Raises:
+        SettingError: it is none.
+    """
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise SettingError(f"{name} is {value!r}; it must be a whole number")
+    return int(value)
 
 
 def meanings(settings: object) -> dict[str, str]:

@@ -83,6 +83,12 @@ def test_encode_marks_or_drops_what_is_unknown(same: bool) -> None:
     assert list(dropped.records()) == [History(("a", "b"), (1.0, 3.0), "p"), History((), (), "q")]
 
 
+def test_a_record_leaves_out_events_that_lost_their_value() -> None:
+    histories = Histories.of([History(("a", "b", "c"), (0.0, 1.0, 2.0), "x")]).encode(Vocabulary(["c", "a", "z"]))
+    assert histories.ids.tolist() == [3, UNKNOWN, 2]
+    assert histories.record(0) == History(("a", "c"), (0.0, 2.0), "x")
+
+
 def test_encode_in_the_same_vocabulary_copies_nothing() -> None:
     data = Histories.of([History(("a", "b"))])
     assert data.encode(data.vocabulary) is data

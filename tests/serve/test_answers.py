@@ -81,6 +81,11 @@ def test_lists_of_a_request_hold_for_its_records_alone(all_tasks: Running) -> No
     assert values(allow=["v3", "v5"], exclude=["v3"]) == {"v5"}
     assert values(allow=[]) == set()
     assert values() == every
+    null = all_tasks.post("/v1/models/clicks/predict", {"records": [{"values": ["v1"]}], "exclude": [None]})
+    assert (null.status_code, null.json()["error"]) == (
+        422,
+        "exclude[0]: None is not an id; leave out events whose id is missing",
+    )
     wrong = all_tasks.post("/v1/models/clicks/predict", {"records": [{"values": ["v1"]}], "exclude": "v3"})
     assert (wrong.status_code, "exclude" in wrong.json()["error"]) == (422, True)
     other = all_tasks.post("/v1/models/mood/predict", {"records": [{"texts": ["good"]}], "exclude": ["yes"]})

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from ensue.answers import Answer, Explanation, LinkAnswer, QueryExplanation, TextAnswer, TextExplanation
+from ensue.arguments import id_list
 from ensue.errors import DataError, EnsueError, ModelFolderError, SettingError
 from ensue.records import Article, History, Post, Text
 
@@ -92,8 +93,8 @@ class Requests:
         """See :meth:`ensue.client.Client.predict`."""
         body: dict[str, object] = {"records": _plain(records), "k": k, "evidence": evidence}
         body |= {"prefix": prefix} if prefix else {}
-        body |= {"exclude": sorted(exclude)} if exclude else {}
-        body |= {} if allow is None else {"allow": sorted(allow)}
+        body |= {"exclude": sorted(id_list(exclude, "exclude"))} if exclude else {}
+        body |= {} if allow is None else {"allow": sorted(id_list(allow, "allow"))}
 
         def read(found: Any) -> list[Answer | TextAnswer | LinkAnswer]:
             pairs = zip(records, found["answers"], strict=True)

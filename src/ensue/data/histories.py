@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ensue.arguments import require_records
 from ensue.records import History
-from ensue.vocabulary import PADDING, UNKNOWN, Vocabulary
+from ensue.vocabulary import FIRST, PADDING, UNKNOWN, Vocabulary
 
 Ids = npt.NDArray[np.int32]
 Times = npt.NDArray[np.float64]
@@ -62,7 +63,7 @@ class Histories:
 
         Times are kept only if every non-empty record has them.
         """
-        kept = list(records)
+        kept = require_records(records, History)
         flat = [value for record in kept for value in record.values]
         shared = Vocabulary(flat) if vocabulary is None else vocabulary
         lengths, names = np.array([len(record.values) for record in kept], np.int64), [record.id for record in kept]
@@ -77,10 +78,15 @@ class Histories:
         )
 
     def record(self, index: int) -> History:
-        """One history as a record."""
-        low, high = self.offsets[index], self.offsets[index + 1]
-        values = tuple(self.vocabulary.value(i) for i in self.ids[low:high].tolist())
-        times = tuple(self.times[low:high].tolist()) if self.timed else ()
+        """Return one history as a record.
+
+        Events that :meth:`encode` made ``UNKNOWN`` have no value any more: they are left out with their times.
+        """
+        events = slice(self.offsets[index], self.offsets[index + 1])
+        ids = self.ids[events]
+        known = ids >= FIRST
+        values = tuple(map(self.vocabulary.value, ids[known].tolist()))
+        times = tuple(self.times[events][known].tolist()) if self.timed else ()
         return History(values, times, self.names[index] if len(self.names) else "")
 
     def records(self) -> Iterator[History]:

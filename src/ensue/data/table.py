@@ -14,6 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
+from ensue.arguments import require_path
 from ensue.data.clock import UNITS, Where
 from ensue.data.delimited import Delimited, Types
 from ensue.data.files import Content, open_file
@@ -49,7 +50,7 @@ class ReadOptions:
     def open(self, path: str | Path) -> Content:
         """The file, as :func:`~ensue.data.files.open_file` opens it."""
         return open_file(
-            Path(path),
+            require_path(path),
             encoding=self.encoding,
             sheet=self.sheet,
             max_unpacked=self.max_unpacked,

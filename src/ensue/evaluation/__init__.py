@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from os import PathLike
 from typing import cast, overload
 
 from ensue.data.histories import Histories
@@ -25,11 +26,14 @@ from ensue.evaluation.link import LinkCard, LinkResult
 from ensue.evaluation.next_event import AT, PROTOCOLS, SAMPLED, Card, Result, Scored, chance, evaluate_alone, score
 from ensue.evaluation.rows import Row, table
 from ensue.evaluation.suggest import SuggestCard, SuggestResult
+from ensue.ids import as_tuple
 from ensue.predictor import AnyPredictor
 from ensue.registry import names_of
+from ensue.settings import require_integer
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.saved import SavedPredictor
 from ensue.tasks.suggest.predictor import SuggestPredictor
 
 __all__ = [
@@ -100,6 +104,7 @@ def evaluate(
         >>> result.card["candidates"], result.rows[0].model
         ('all 24 values', 'markov')
     """
+    _require_scorable([[predictor]], data)
     found = _compare([[predictor]], data, protocol, at)
     how = reads_others(predictor, data)
     return replace(found, leaks=(refusal(predictor.model_name, how),)) if how else found
@@ -147,6 +152,7 @@ def compare(
         >>> compare(entries, later).best_counting
         'markov'
     """
+    _require_scorable(entries, data)
     for seeds in entries:
         if how := reads_others(seeds[0], data):
             raise SettingError(refusal(seeds[0].model_name, how))
@@ -194,6 +200,23 @@ def _unmatched(warnings: Sequence[str]) -> dict[str, str]:
     return {"unmatched": "; ".join(warnings)} if warnings else {}
 
 
+def _require_scorable(entries: Sequence[Sequence[object]], data: object) -> None:
+    """Refuse what is no predictor, and data of another type than predictors score.
+
+    Raises:
+        DataError: the data is of another type, such as the name of a file.
+        SettingError: a name of a model or of a folder stands in place of a predictor.
+    """
+    for seeds in entries:
+        if not isinstance(seeds, list | tuple):
+            raise SettingError("compare takes a list of predictors for each model, such as [[first], [second]]")
+        for predictor in seeds:
+            if isinstance(predictor, str | PathLike):
+                raise SettingError(f"{str(predictor)!r} is a name, not a predictor; give ensue.load(folder)")
+            if isinstance(predictor, SavedPredictor):
+                predictor.require_data(data)
+
+
 def _compare(
     entries: Sequence[Sequence[AnyPredictor]],
     data: Data,
@@ -201,6 +224,7 @@ def _compare(
     at: Sequence[int] | None,
     **more: object,
 ) -> AnyResult:
-    given: dict[str, object] = {"protocol": protocol, "at": at}
+    cutoffs = None if at is None else [require_integer("at", k) for k in as_tuple(at, "at", "cut-offs")]
+    given: dict[str, object] = {"protocol": protocol, "at": cutoffs}
     given = {name: value for name, value in given.items() if value is not None} | more
     return cast("AnyResult", evaluator_of(entries[0][0].task).compare(entries, data, **given))

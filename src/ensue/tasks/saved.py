@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
+from ensue.arguments import require_data, require_path
 from ensue.store.folder import write_folder
 from ensue.store.tensors import TensorFile
 from ensue.tasks.state import Shown, shown, shown_as_html
@@ -26,6 +27,25 @@ class _Written(Shown, Protocol):
 
 class SavedPredictor:
     """A predictor that is shown in one line or as HTML, and written as a folder of its ``contents``."""
+
+    data_type: ClassVar[type]
+    """Class of the data that the task learns and scores."""
+    reader: ClassVar[str]
+    """Name of the public function that reads a file as such data."""
+
+    @classmethod
+    def require_data(cls, data: object, valid: object = None) -> None:
+        """Refuse data of other tasks, paths and frames.
+
+        Args:
+            data: what is learned or scored.
+            valid: what is held out, if anything is.
+
+        Raises:
+            DataError: the data is of another type than ``data_type``.
+        """
+        for given in (data,) if valid is None else (data, valid):
+            require_data(given, cls.data_type, cls.reader)
 
     @property
     def trained(self: _Learner) -> object | None:
@@ -56,4 +76,4 @@ class SavedPredictor:
             ModelFolderError: not writable, full, or taken by something that is no model.
             SettingError: not trained.
         """
-        write_folder(Path(folder), self.contents(card))
+        write_folder(require_path(folder, "folder"), self.contents(card))

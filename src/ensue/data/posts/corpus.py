@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ensue.arguments import require_path
 from ensue.data.packed import Opening
 from ensue.data.posts.dataset import Articles, Pairs, Posts, PostsReport, read_articles, read_posts
 from ensue.data.posts.judgements import judged, read_judgements
@@ -144,7 +145,7 @@ def read_corpus(
         >>> len(corpus.posts), len(corpus.articles)
         (400, 24)
     """
-    source = Path(path)
+    source = require_path(path)
     if articles is None:
         if not source.is_dir():
             raise SettingError(f"{path}: these are posts; name the file of articles with --articles FILE")

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ensue.arguments import require_records
 from ensue.data.files import Content, answering
 from ensue.data.histories import Index, offsets_of, ranges
 from ensue.data.markup import only_links, strip_markup
@@ -70,7 +71,7 @@ class Posts:
         Raises:
             DataError: an id stands twice.
         """
-        kept = list(records)
+        kept = require_records(records, Post)
         ids = _named([record.id for record in kept], "post")
         about = [name for record in kept for name in record.about]
         offsets = offsets_of([len(record.about) for record in kept])
@@ -164,7 +165,7 @@ class Articles:
         Raises:
             DataError: an id stands twice, or an article has neither body nor title.
         """
-        kept = list(records)
+        kept = require_records(records, Article)
         ids = _named([record.id for record in kept], "article")
         for record, name in zip(kept, ids, strict=True):
             if not (record.body.strip() or record.title.strip()):

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Unpack
 
+from ensue.arguments import require_path
 from ensue.data.histories import Histories
 from ensue.data.packed import Opening, packing
 from ensue.data.sequences.dataset import SequencesReport, read_file, read_together
@@ -64,7 +65,7 @@ def read(
     """
     options = ReadOptions(columns=columns or {}, time_unit=time_unit, **opening)
     check_gap(gap)
-    place = Path(path)
+    place = require_path(path)
     if is_prepared(place):
         _require_plain(place, options, sort or not options.schema.sort, gap)
         return read_prepared(place)

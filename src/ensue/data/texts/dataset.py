@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ensue.arguments import require_records
 from ensue.data.files import answering
 from ensue.data.histories import Index
 from ensue.data.originals import nothing
@@ -67,7 +68,7 @@ class Texts:
         Raises:
             DataError: single texts among pairs, or labels on some records only.
         """
-        kept = list(records)
+        kept = require_records(records, Text)
         width = len(kept[0].texts) if kept else 1
         for position, record in enumerate(kept):
             if len(record.texts) != width:

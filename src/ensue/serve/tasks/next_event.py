@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import NamedTuple, cast
+from typing import Annotated, NamedTuple, cast
 
 import plotly.graph_objects as go
-from pydantic import Field
+from pydantic import BeforeValidator, Field, ValidationInfo
 
 from ensue import figures
 from ensue.answers import Answer, Choice, Explanation
+from ensue.arguments import id_list
 from ensue.data.edges import Edges
 from ensue.data.histories import Histories
 from ensue.lines import plural
@@ -33,11 +34,19 @@ BARS = 60
 HISTORY = {"values": ["a17", "b03", "c44"], "times": [0, 20, 65]}
 
 
+def _texts_of_ids(ids: object, field: ValidationInfo) -> object:
+    """Return the ids of a list as texts, as those of a history; what is no list is refused as such."""
+    return [*id_list(ids, field.field_name or "ids")] if isinstance(ids, list) else ids
+
+
+Ids = Annotated[list[str], BeforeValidator(_texts_of_ids)]
+
+
 class PredictNext(Predict):
     """Histories, and which values may be answers."""
 
-    exclude: list[str] = Field([], description="values that are no answer, such as what is sold out")
-    allow: list[str] | None = Field(None, description="the only values that are answers; all of them unless given")
+    exclude: Ids = Field([], description="values that are no answer, such as what is sold out")
+    allow: Ids | None = Field(None, description="the only values that are answers; all of them unless given")
 
 
 class Asked(NamedTuple):

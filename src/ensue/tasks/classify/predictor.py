@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue.answers import TextAnswer, TextExplanation
+from ensue.arguments import require_records
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
 from ensue.metrics import Floats
@@ -25,6 +26,8 @@ from ensue.training.report import Report
 
 class ClassifyPredictor(SavedPredictor, ClassifyState):
     """Says which label fits a text, or a pair of texts: see :class:`ClassifyState` for its arguments."""
+
+    data_type, reader = Texts, "read_texts"
 
     def fit(
         self, data: Texts, valid: Texts | None = None, *, checkpoint: Path | None = None, resume: bool = False
@@ -44,6 +47,7 @@ class ClassifyPredictor(SavedPredictor, ClassifyState):
             DataError: no labels, or one only; single texts here and pairs there; vectors that cannot be read.
             SettingError: the loss is no longer a number, vectors of another width, or another run's checkpoint.
         """
+        self.require_data(data, valid)
         return train.fit(self, data, valid, checkpoint, resume)
 
     def update(self, data: Texts) -> Report:
@@ -55,6 +59,7 @@ class ClassifyPredictor(SavedPredictor, ClassifyState):
         Raises:
             DataError: no labels, a label that is new, or pairs where single texts were learned.
         """
+        self.require_data(data)
         return update.update(self, data)
 
     def predict(self, records: Sequence[Text], k: int = 10, *, evidence: bool = True) -> list[TextAnswer]:
@@ -71,7 +76,7 @@ class ClassifyPredictor(SavedPredictor, ClassifyState):
             DataError: pairs where single texts were learned, or the reverse.
             SettingError: not trained, or ``k`` below 1.
         """
-        return explain.answers(self, records, k, evidence=evidence)
+        return explain.answers(self, require_records(records, Text), k, evidence=evidence)
 
     def explain(self, records: Sequence[Text], k: int = 3) -> list[TextExplanation]:
         """What the model leaned on inside each record: weights of words and sentences, graphs, and deletion tests.
@@ -80,7 +85,7 @@ class ClassifyPredictor(SavedPredictor, ClassifyState):
             DataError: pairs where single texts were learned, or the reverse.
             SettingError: not trained.
         """
-        return explain.explanations(self, records, k)
+        return explain.explanations(self, require_records(records, Text), k)
 
     def scores(self, texts: Texts, counting: str | None = None) -> Floats:
         """(texts, labels) calibrated probabilities, the same that :meth:`predict` gives.

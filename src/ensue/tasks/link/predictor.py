@@ -10,6 +10,7 @@ import polars as pl
 from torch import Tensor
 
 from ensue.answers import LinkAnswer, LinkExplanation
+from ensue.arguments import require_records
 from ensue.data.posts import Articles, Corpus, Posts
 from ensue.metrics import Floats
 from ensue.records import Post
@@ -23,6 +24,8 @@ from ensue.training.report import Report
 
 class LinkPredictor(SavedPredictor, LinkState):
     """Says which articles a post is about, and which posts belong to a story; arguments as of :class:`LinkState`."""
+
+    data_type, reader = Corpus, "read_corpus"
 
     def fit(
         self, data: Corpus, valid: Corpus | None = None, *, checkpoint: Path | None = None, resume: bool = False
@@ -44,6 +47,7 @@ class LinkPredictor(SavedPredictor, LinkState):
             DataError: no post is about an article, or there is only one article.
             SettingError: the loss is no longer a number, or another run's checkpoint.
         """
+        self.require_data(data, valid)
         return train.fit(self, data, valid, checkpoint, resume)
 
     def learn(self, posts: Posts) -> Iterator[Report]:
@@ -62,6 +66,7 @@ class LinkPredictor(SavedPredictor, LinkState):
         Raises:
             DataError: neither an article nor a link is new.
         """
+        self.require_data(data)
         return update.update(self, data)
 
     def predict(self, records: Sequence[Post], k: int = 10, *, evidence: bool = True) -> list[LinkAnswer]:
@@ -75,7 +80,7 @@ class LinkPredictor(SavedPredictor, LinkState):
         Raises:
             SettingError: not trained, or ``k`` below 1.
         """
-        return infer.predict(self, records, k, evidence=evidence)
+        return infer.predict(self, require_records(records, Post), k, evidence=evidence)
 
     def explain(self, records: Sequence[Post], k: int = 3) -> list[LinkExplanation]:
         """What the best article's probability loses without each word of the post, and the sentences it matches.
@@ -83,7 +88,7 @@ class LinkPredictor(SavedPredictor, LinkState):
         Raises:
             SettingError: not trained.
         """
-        return explain.explain(self, records, k)
+        return explain.explain(self, require_records(records, Post), k)
 
     def scores(self, posts: Posts, name: str | None = None) -> LinkScores:
         """Scores of posts with the articles, a block of posts at a time.

@@ -16,6 +16,7 @@ from ensue.answers import Forecast, Foreseen
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.records import History
+from ensue.settings import require_integer
 from ensue.tasks.next.baselines.length_delay import SHARES, StopDelayEstimate
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.infer import predict
@@ -26,7 +27,7 @@ from ensue.vocabulary import FIRST
 
 def forecast(state: NextState, records: Sequence[History], steps: int, k: int) -> list[Forecast]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.forecast`."""
-    if steps < 1:
+    if require_integer("steps", steps) < 1:
         raise SettingError(f"steps is {steps}; look at least 1 step ahead")
     if state.length_delay is None:
         raise SettingError("this model was fitted before forecasts were known; fit it again")

@@ -10,6 +10,7 @@ from typing import Any, Self
 from torch import Tensor
 
 from ensue.answers import Answer, Explanation, Forecast
+from ensue.arguments import id_list, require_records
 from ensue.data.histories import Histories, Ids, Index
 from ensue.metrics import Floats
 from ensue.records import History
@@ -25,6 +26,8 @@ from ensue.training.report import Report
 
 class NextPredictor(SavedPredictor, NextState):
     """Ranks what follows a history."""
+
+    data_type, reader = Histories, "read"
 
     def fit(
         self, data: Histories, valid: Histories | None = None, *, checkpoint: Path | None = None, resume: bool = False
@@ -45,6 +48,7 @@ class NextPredictor(SavedPredictor, NextState):
             DataError: nothing follows anything in the data.
             SettingError: the loss is no longer a number, or the checkpoint is another run's.
         """
+        self.require_data(data, valid)
         return train.fit(self, data, valid, checkpoint, resume)
 
     def update(self, data: Histories) -> Report:
@@ -53,6 +57,7 @@ class NextPredictor(SavedPredictor, NextState):
         Raises:
             DataError: nothing follows anything in the data.
         """
+        self.require_data(data)
         report = [*update.passes(self, data)][-1]
         self.index_items()
         return report
@@ -110,7 +115,14 @@ class NextPredictor(SavedPredictor, NextState):
         Raises:
             SettingError: not trained, or ``k`` below 1.
         """
-        return infer.predict(self, records, k, evidence=evidence, exclude=exclude, allow=allow)
+        return infer.predict(
+            self,
+            require_records(records, History),
+            k,
+            evidence=evidence,
+            exclude=id_list(exclude, "exclude"),
+            allow=None if allow is None else id_list(allow, "allow"),
+        )
 
     def forecast(self, records: Sequence[History], steps: int, k: int = 10) -> list[Forecast]:
         """Roll each record forward: who comes, when, and the chance that nothing does.
@@ -126,14 +138,14 @@ class NextPredictor(SavedPredictor, NextState):
         Raises:
             SettingError: not trained, fitted by an ensue without forecasts, or ``steps`` or ``k`` below 1.
         """
-        return forecast.forecast(self, records, steps, k)
+        return forecast.forecast(self, require_records(records, History), steps, k)
 
     def explain(self, records: Sequence[History], k: int = 3) -> list[Explanation]:
         """What the model leaned on inside each record: weights between its events, and a deletion test.
 
         A history longer than the model's reach is explained by the latest events that can matter.
         """
-        return explain.explain(self, records, k)
+        return explain.explain(self, require_records(records, History), k)
 
     def scores(self, windows: Windows, index: Index, module: Model | None = None) -> tuple[Output, Tensor]:
         """Scores (targets, ids) on the CPU for some windows, with the weights behind them, and the targets.

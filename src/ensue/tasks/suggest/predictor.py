@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ensue.answers import Answer, QueryExplanation
+from ensue.arguments import require_records
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.records import History
@@ -24,6 +25,8 @@ class SuggestPredictor(SavedPredictor, SuggestState):
 
     See :class:`SuggestState` for its arguments.
     """
+
+    data_type, reader = Queries, "read_queries"
 
     def fit(
         self, data: Queries, valid: Queries | None = None, *, checkpoint: Path | None = None, resume: bool = False
@@ -47,6 +50,7 @@ class SuggestPredictor(SavedPredictor, SuggestState):
             DataError: no session of two queries, or nothing that enough people typed.
             SettingError: the loss is no longer a number, or another run's checkpoint.
         """
+        self.require_data(data, valid)
         return train.fit(self, data, valid, checkpoint, resume)
 
     def update(self, data: Queries) -> Report:
@@ -59,6 +63,7 @@ class SuggestPredictor(SavedPredictor, SuggestState):
         Raises:
             DataError: no session of two queries, or sessions without users where the floor counts users.
         """
+        self.require_data(data)
         return update.update(self, data)
 
     def predict(
@@ -78,7 +83,7 @@ class SuggestPredictor(SavedPredictor, SuggestState):
         Raises:
             SettingError: not trained, ``k`` below 1 or above 1,000, or not as many prefixes as records.
         """
-        return explain.answers(self, records, k, prefix, evidence=evidence)
+        return explain.answers(self, require_records(records, History), k, prefix, evidence=evidence)
 
     def explain(self, records: Sequence[History], k: int = 3) -> list[QueryExplanation]:
         """Which earlier words each word of the best suggestion leaned on.
@@ -86,7 +91,7 @@ class SuggestPredictor(SavedPredictor, SuggestState):
         Raises:
             SettingError: not trained.
         """
-        return explain.explanations(self, records, k)
+        return explain.explanations(self, require_records(records, History), k)
 
     def suggest(self, sessions: Histories, k: int = 10, counting: str | None = None) -> Suggestions:
         """What :meth:`predict` gives, for sessions in columns whose values are normalised.

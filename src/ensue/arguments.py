@@ -1,0 +1,76 @@
+"""Checks of what callers in Python pass, so that a wrong type is one line that says what is wanted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import TypeVar, cast
+
+from ensue.errors import DataError, SettingError
+from ensue.ids import normal_ids
+from ensue.records import Record
+
+R = TypeVar("R", bound=Record)
+
+
+def require_records(records: object, kind: type[R]) -> Sequence[R]:
+    """Return the records of a collection as a sequence.
+
+    Args:
+        records: what a caller gave as a list of records.
+        kind: the class that each must have.
+
+    Raises:
+        DataError: it is no collection, or a member is of another type.
+    """
+    wanted = f"give a list of {kind.__name__} records, such as [{kind.CALL}]"
+    if isinstance(records, kind):
+        raise DataError(f"records is one {kind.__name__}; {wanted}")
+    if isinstance(records, str | bytes) or not isinstance(records, Iterable):
+        raise DataError(f"records is of type {type(records).__name__}; {wanted}")
+    rows = records if isinstance(records, list | tuple) else list(records)
+    for position, record in enumerate(rows):
+        if not isinstance(record, kind):
+            raise DataError(f"records[{position}] is of type {type(record).__name__}; {wanted}")
+    return cast("Sequence[R]", rows)
+
+
+def require_data(data: object, kind: type, reader: str) -> None:
+    """Refuse data of another type than a task learns and scores.
+
+    Args:
+        data: what a caller gave.
+        kind: the class that it must have.
+        reader: the public function that reads a file as such data.
+
+    Raises:
+        DataError: it is of another type.
+    """
+    if not isinstance(data, kind):
+        raise DataError(
+            f"data is of type {type(data).__name__}; give {kind.__name__}: "
+            f"data, report = ensue.{reader}(path) reads a file as such"
+        )
+
+
+def require_path(path: object, name: str = "path") -> Path:
+    """Return the path of a file or a folder.
+
+    Raises:
+        SettingError: it is of another type, such as a data frame.
+    """
+    if isinstance(path, str | os.PathLike):
+        return Path(path)
+    raise SettingError(f"{name} is of type {type(path).__name__}; give the name of a file or a folder")
+
+
+def id_list(ids: object, name: str) -> Collection[str]:
+    """Return the texts of ids that a caller lists; a collection of texts is returned as it is.
+
+    Raises:
+        DataError: a single text, no collection, or a member that is no id.
+    """
+    if isinstance(ids, list | tuple | set | frozenset) and set(map(type, ids)) <= {str}:
+        return cast("Collection[str]", ids)
+    return normal_ids(ids, name)

@@ -109,7 +109,10 @@ def test_bad_input_is_one_line(ensue: Ensue, tmp_path: Path) -> None:
     path.write_text("session,item,time\n1,a,5\n2,,6\n")
     (tmp_path / "empty").mkdir()
     for words, expected in (
-        ([path], f"{path}:3: column 'item' is empty; every event needs a value"),
+        (
+            [path],
+            f"{path}:3: column 'item' is empty; every event needs a value: leave such rows out with --missing drop",
+        ),
         ([tmp_path / "none.csv"], f"{tmp_path / 'none.csv'}: no such file; check the name"),
         ([tmp_path / "*.parquet"], f"{tmp_path / '*.parquet'}: no file has such a name; check the pattern"),
         ([tmp_path / "empty"], f"{tmp_path / 'empty'}: is a folder; name a file in it, or one that holds files that"),

@@ -25,9 +25,18 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     "nan": (HEAD + "1,a,5\n1,b,nan\n", ":3: time nan is not a finite number"),
     "infinite": (HEAD + "1,a,5\n1,b,1e999\n", ":3: time inf is not a finite number"),
     "no time": (HEAD + "1,a,5\n1,b,\n", ":3: time is empty; give every event a time"),
-    "no value": (HEAD + "1,a,5\n\n1,,6\n", ":4: column 'item' is empty; every event needs a value"),
-    "quoted nothing": (HEAD + '1,a,5\n1,"",6\n', ":3: column 'item' is empty; every event needs a value"),
-    "no sequence": (HEAD + ",a,5\n", ":2: column 'session' is empty; every event needs a sequence"),
+    "no value": (
+        HEAD + "1,a,5\n\n1,,6\n",
+        ":4: column 'item' is empty; every event needs a value: leave such rows out with --missing drop",
+    ),
+    "quoted nothing": (
+        HEAD + '1,a,5\n1,"",6\n',
+        ":3: column 'item' is empty; every event needs a value: leave such rows out with --missing drop",
+    ),
+    "no sequence": (
+        HEAD + ",a,5\n",
+        ":2: column 'session' is empty; every event needs a sequence: leave such rows out with --missing drop",
+    ),
     "too few": (HEAD + "1,a,5\n1,b\n", ":3: 2 fields, but the header has 3; is a quote left open?"),
     "too few, shifted": (
         "session,item,time,note\n1,a,5,x\n1,6,y\n",
@@ -90,7 +99,7 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     "json, list": ('{"session":1,"item":2}\n[1]\n', ":2: is not a JSON object; expected one object a line"),
     "json, empty": (
         '{"session":1,"item":2}\n\n{"session":1}\n',
-        ":3: column 'item' is empty; every event needs a value",
+        ":3: column 'item' is empty; every event needs a value: leave such rows out with --missing drop",
     ),
     "json, nested": ('{"session":1,"item":[2]}\n', ": field 'item' holds more than a text or a number"),
     "history": ('{"values":["a"]}\n{"values":"b"}\n', ':2: field "values" must be a list of texts or whole numbers'),
@@ -195,7 +204,10 @@ def test_missing_column_names_the_others(tmp_path: Path) -> None:
 
 def test_parquet_names_the_row(tmp_path: Path) -> None:
     pl.DataFrame({"session": ["1", "1"], "item": ["a", None]}).write_parquet(tmp_path / "p")
-    assert refusal(tmp_path / "p") == " row 2: column 'item' is empty; every event needs a value"
+    assert (
+        refusal(tmp_path / "p")
+        == " row 2: column 'item' is empty; every event needs a value: leave such rows out with --missing drop"
+    )
     pl.DataFrame({"session": ["1"], "item": [["a"]]}).write_parquet(tmp_path / "p")
     assert refusal(tmp_path / "p") == ": column 'item' (value) holds List(String); give texts or numbers"
 

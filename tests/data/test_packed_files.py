@@ -191,7 +191,10 @@ def test_days_and_sheets_of_excel(tmp_path: Path) -> None:
 
 def test_a_row_of_excel_is_named_as_excel_does(tmp_path: Path) -> None:
     path = workbook(tmp_path / "x", [["session", "item"], ["1", "a"], ["2", None]])
-    assert refusal(path) == " row 3: column 'item' is empty; every event needs a value"
+    assert (
+        refusal(path)
+        == " row 3: column 'item' is empty; every event needs a value: leave such rows out with --missing drop"
+    )
 
 
 @pytest.mark.parametrize(
@@ -209,7 +212,10 @@ def test_a_sheet_with_rows_above_its_header(above: list[list[object]], note: str
     assert understood.notes == (note,)
     place = len(above) + 3  # the second row of data, from 1, under the header
     workbook(tmp_path / "x", [*above, *rows[:2], ["1", None, 2]])
-    assert refusal(tmp_path / "x") == f" row {place}: column 'item' is empty; every event needs a value"
+    assert (
+        refusal(tmp_path / "x")
+        == f" row {place}: column 'item' is empty; every event needs a value: leave such rows out with --missing drop"
+    )
 
 
 def test_a_sheet_of_one_column_has_no_title(tmp_path: Path) -> None:

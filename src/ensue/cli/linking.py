@@ -13,7 +13,7 @@ from ensue.registry import task_of
 from ensue.tasks.link import TASK
 
 
-@reads("columns", "encoding", "sheet", "max_unpacked")
+@reads("columns", "encoding", "sheet", "max_unpacked", "missing")
 def link(
     context: typer.Context,
     articles: Annotated[Path, typer.Argument(callback=present, help="the story: a file of one or many articles")],

@@ -155,6 +155,13 @@ class Reading:
         float | None,
         _option(min=0, help="gigabytes that a packed file may unpack to; 64 times its size unless stated"),
     ] = None
+    missing: Annotated[
+        str,
+        _option(
+            help="rows whose id is missing: drop (empty, NULL, NaN, None, or rounded by a spreadsheet) or keep (such "
+            "words are ids); unless stated words are left out with a warning and the rest is refused"
+        ),
+    ] = ""
     phrases: Annotated[bool, _option("--phrases", help="of trees, read every labelled phrase, not only sentences")] = (
         False
     )
@@ -198,7 +205,12 @@ class Reading:
     @property
     def opening(self) -> Opening:
         """How the bytes of a file are meant: keywords of every reader."""
-        found: Opening = {"encoding": self.encoding, "sheet": self.sheet, "schema": self.schema}
+        found: Opening = {
+            "encoding": self.encoding,
+            "sheet": self.sheet,
+            "missing": self.missing,
+            "schema": self.schema,
+        }
         return found if self.max_unpacked is None else {**found, "max_unpacked": self.max_unpacked}
 
     @property
@@ -229,6 +241,7 @@ class Reading:
             sort=self.may_sort,
             gap=0.0 if self.gap is None and sessions else self.gap,
             rules=self.rules,
+            missing=self.missing,
         )
 
     @property
@@ -268,7 +281,8 @@ class Reading:
 
 
 TABLES = (
-    "columns", "time_unit", "sort", "gap", "encoding", "sheet", "max_unpacked", "phrases", "rules", "part",
+    "columns", "time_unit", "sort", "gap", "encoding", "sheet", "max_unpacked", "missing", "phrases", "rules",
+    "part",
 )  # fmt: skip
 """The options of a verb that reads logs, texts or queries."""
 

@@ -77,6 +77,8 @@ def read_report(report: ReadReport) -> None:
         remark(f"  left out: {sentence}")
     for note in report.notes:
         remark(f"  note: {note}")
+    for sentence in report.warnings:
+        remark(f"  warning: {sentence}")
 
 
 def training(reports: Iterable[Report]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -98,6 +99,7 @@ def check(
     chosen = tasks.chosen(task, context) if task else tasks.of_file(data, reading, context)
     from ensue.cli.command import command_of  # polars
 
+    reading = replace(reading, missing=reading.missing or "report")
     command_of(chosen).check(data, other or [], reading, json)
 
 

@@ -35,6 +35,11 @@ def ending(path: Path) -> str:
     return name.suffix.lower()
 
 
+DROP, KEEP, REPORT = "drop", "keep", "report"
+"""What becomes of ids that are missing, see :class:`Opening`; ``report``, that of ``ensue check``, warns of rounded ids
+and refuses none."""
+
+
 class Opening(TypedDict, total=False):
     """How a file is opened, the same for every reader."""
 
@@ -48,6 +53,10 @@ class Opening(TypedDict, total=False):
     """Whether dates such as 03/04/2024 begin with the day; by the other dates of the column unless stated."""
     schema: DataSchema
     """How the training data of the model was read that this file is for."""
+    missing: str
+    """What becomes of rows whose id is missing. Unless stated, an empty cell is refused and a word such as NULL or NaN
+    is left out with a warning. ``drop`` leaves both out, and ids that a spreadsheet rounded; ``keep`` reads the words
+    and rounded ids as they are."""
 
 
 def is_pattern(path: Path) -> bool:

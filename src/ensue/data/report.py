@@ -1,8 +1,8 @@
 """What a reader says of a file: how it was read, what it left out, and remarks.
 
-Reports go into JSON field by field in the order ``path layout columns … notes byte_order_mark``. A dataclass takes the
-fields of its bases from the last to the first: in ``class PostsReport(ReadReport, Counted)`` those of :class:`Source`
-come first, then those of :class:`Counted`, and the remarks of :class:`ReadReport` end the list.
+Reports go into JSON field by field in the order ``path layout columns … notes byte_order_mark warnings``. A dataclass
+takes the fields of its bases from the last to the first: in ``class PostsReport(ReadReport, Counted)`` those of
+:class:`Source` come first, then those of :class:`Counted`, and the remarks of :class:`ReadReport` end the list.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class ReadReport(Source):
     notes: tuple[str, ...]
     byte_order_mark: bool = False
     """Whether tables written beside the file should begin with a byte-order mark."""
+    warnings: tuple[str, ...] = ()
+    """What would spoil a result, a sentence each; ``check`` puts them among its own."""
 
     @property
     def details(self) -> str:

@@ -31,6 +31,8 @@ class DataSchema:
     """Minutes of pause that end a session, as stated; 0 where a stated column tells the sessions."""
     rules: str = ""
     """As stated: the rules for query logs."""
+    missing: str = ""
+    """As stated: what becomes of rows whose id is missing."""
 
     def to_dict(self) -> dict[str, object]:
         """Return what differs from the defaults, as JSON holds it."""
@@ -47,7 +49,7 @@ class DataSchema:
         """
         kinds: dict[str, type | tuple[type, ...]] = {
             "columns": dict, "encoding": str, "sheet": str, "time_unit": str, "day_first": bool, "sort": bool,
-            "gap": (int, float), "rules": str,
+            "gap": (int, float), "rules": str, "missing": str,
         }  # fmt: skip
         for name, value in values.items():
             if name not in kinds or not isinstance(value, kinds[name]):

@@ -18,6 +18,7 @@ from ensue.arguments import require_path
 from ensue.data.clock import UNITS, Where
 from ensue.data.delimited import Delimited, Types
 from ensue.data.files import Content, open_file
+from ensue.data.packed import DROP, KEEP, REPORT
 from ensue.data.roles import Found
 from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.errors import DataError, SettingError
@@ -41,11 +42,19 @@ class ReadOptions:
     max_unpacked: float | None = None
     day_first: bool | None = None
     schema: DataSchema = NO_SCHEMA
-    """These five as in :class:`~ensue.data.packed.Opening`."""
+    missing: str = ""
+    """These six as in :class:`~ensue.data.packed.Opening`."""
 
     def __post_init__(self) -> None:
+        if self.missing not in ("", DROP, KEEP, REPORT):
+            raise SettingError(f"missing: {self.missing!r} is not known; choose from {DROP}, {KEEP}")
         if self.time_unit not in (None, *UNITS):
             raise SettingError(f"time_unit: {self.time_unit!r} is not known; the units are {', '.join(UNITS)}")
+
+    @property
+    def missing_ids(self) -> str:
+        """What becomes of rows whose id is missing: as stated, or as for the training data."""
+        return self.missing or self.schema.missing
 
     def open(self, path: str | Path) -> Content:
         """The file, as :func:`~ensue.data.files.open_file` opens it."""
@@ -72,6 +81,7 @@ class Table:
     notes: tuple[str, ...]
     originals: Callable[[], pl.DataFrame] | None = None
     """Reads all columns of the same rows anew; of JSON the objects in a column ``json``."""
+    warnings: tuple[str, ...] = ()
 
     def select(self, kept: pl.Series) -> Table:
         """The rows that a mask keeps."""

@@ -277,7 +277,11 @@ def refused(path: Path, error: type[EnsueError] = DataError, output: str = "out"
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
-        ("7,,1400000000", "log.csv:102: column 'item_id' is empty; every event needs a value"),
+        (
+            "7,,1400000000",
+            "log.csv:102: column 'item_id' is empty; every event needs a value: leave such rows out with --missing "
+            "drop",
+        ),
         ("7,1", "log.csv:102: 2 fields, but the header has 3; is a quote left open?"),
         ("7,1,", "log.csv:102: time is empty; give every event a time"),
         ("7,1,soon", "log.csv:102: time 'soon' is not a number or an ISO date"),

@@ -17,14 +17,15 @@ import numpy as np
 import polars as pl
 
 from ensue.data.files import answering
+from ensue.data.ids import IdColumns
 from ensue.data.sequences.codes import Codes
 from ensue.data.sequences.parts import parted
 from ensue.data.sequences.pieces import ROWS, Cursor, pieces
-from ensue.data.sequences.rows import Rows, read_rows
+from ensue.data.sequences.rows import Rows, id_columns, read_rows
 from ensue.data.sequences.running_clock import RunningClock
 from ensue.data.sequences.slices import read_numbers, read_texts, write_slices
 from ensue.data.sequences.sources import Source
-from ensue.data.table import ReadOptions
+from ensue.data.table import ReadOptions, Table
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,10 @@ class Batches:
     places: list[list[int]] = field(default_factory=list)
     """Of each batch, at which byte the sequences of each part begin."""
     codes: Codes = field(default_factory=Codes)
+    ids: IdColumns = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ids = id_columns(self.options)
 
     @property
     def numbers(self) -> bool:
@@ -94,6 +99,7 @@ class Batches:
                 found[name] for name in ("rows", "empty", "filled", "latest")
             )
             self.notes = dict.fromkeys(found["notes"])
+            self.ids = self.ids.resume(found["ids"])
             self.head = Head(**{**found["head"], "remarks": tuple(found["head"]["remarks"])})
 
     def read(self, progress: Callable[[int], None]) -> None:
@@ -107,6 +113,7 @@ class Batches:
         """
         held, count = list[pl.DataFrame](), 0
         for rows, cursor in self._rows(self.cursor):
+            rows = replace(rows, table=self.ids.normalise(rows.table, self._tables))
             if len(rows.table.frame):
                 held.append(self._events(rows))
                 count += len(held[-1])
@@ -144,6 +151,7 @@ class Batches:
             self.rows += offsets[-1]
         self.empty, self.filled = self.empty + other.empty, self.filled + other.filled
         self.notes |= other.notes
+        self.ids.take(other.ids)
         self.head = self.head or other.head
         if other.clock is not None:
             self.clock = other.clock if self.clock is None else self.clock.then(other.clock)
@@ -214,6 +222,11 @@ class Batches:
                 return found
         return None
 
+    def _tables(self) -> Iterator[Table]:
+        """All pieces of the log, from its beginning."""
+        other = replace(self, cursor=Cursor(), until=None, notes={})
+        return (rows.table for rows, _ in other._rows(Cursor()))
+
     def _write(self, events: pl.DataFrame) -> None:
         events = events.with_columns(pl.Series("row", np.arange(len(events), dtype=np.uint32)))
         events, offsets = parted(events, self.bits)
@@ -237,6 +250,7 @@ class Batches:
             "filled": self.filled,
             "latest": self.latest,
             "notes": list(self.notes),
+            "ids": self.ids.to_json(),
             "head": None if self.head is None else asdict(self.head),
             "crc32": sums,
         }

@@ -18,9 +18,9 @@ from ensue.data.files import Content, answering
 from ensue.data.histories import Histories, Ids, Index, offsets_of
 from ensue.data.report import Clocked, ReadReport
 from ensue.data.sequences.columns import is_user_log
-from ensue.data.sequences.events import Events
+from ensue.data.sequences.events import Events, with_ids
 from ensue.data.sequences.formats import READERS, list_events, read_lists_of_parquet
-from ensue.data.sequences.rows import Rows, holds_lists, layout_of, lists_of, read_rows
+from ensue.data.sequences.rows import Rows, holds_lists, id_columns, layout_of, lists_of, read_rows
 from ensue.data.sequences.sessions import GAP, cut, drop_prefixes, read_lists
 from ensue.data.sequences.sources import Source, rows_together
 from ensue.data.table import ReadOptions
@@ -69,6 +69,8 @@ def _understood(
     notes: tuple[str, ...],
     byte_order_mark: bool = False,
 ) -> tuple[Histories, SequencesReport]:
+    if not len(events.values):
+        raise DataError(f"{path}: no event is left: {'; '.join(events.warnings)}")
     clock = None if events.times is None else read_clock(events.times, layout, events.where, options.time_unit)
     require_times(path, gap, timed=clock is not None)
     histories, order_notes = _histories(events, clock, sort)
@@ -80,6 +82,7 @@ def _understood(
         events.columns,
         clock,
         (*notes, *events.notes, *order_notes, *cut_notes),
+        events.warnings,
         byte_order_mark=byte_order_mark,
     )
 
@@ -90,6 +93,7 @@ def report_of(
     columns: dict[str, str],
     clock: Clock | None,
     notes: tuple[str, ...],
+    warnings: tuple[str, ...] = (),
     *,
     byte_order_mark: bool = False,
 ) -> SequencesReport:
@@ -103,6 +107,7 @@ def report_of(
         absolute=clock is not None and clock.absolute,
         notes=notes,
         byte_order_mark=byte_order_mark,
+        warnings=warnings,
     )
 
 
@@ -170,7 +175,13 @@ def read_events(content: Content, options: ReadOptions) -> tuple[str, Events]:
     if not holds_lists(content, options, layout):
         rows = read_rows(content, options, layout)
         filled = rows.table.filled(content.path, "event")
-        return rows.layout, group(replace(rows, table=filled))
+        return rows.layout, group(replace(rows, table=filled).with_ids(id_columns(options)))
+    layout, events = _read_lists(content, options, layout)
+    return layout, with_ids(events, id_columns(options))
+
+
+def _read_lists(content: Content, options: ReadOptions, layout: str | None) -> tuple[str, Events]:
+    """The layout and the events of a file with a whole sequence in a row."""
     if layout in READERS:
         return layout, READERS[layout](content)
     if layout == "parquet":
@@ -203,6 +214,7 @@ def group(rows: Rows) -> Events:
         lambda event: table.where(event if order is None else int(order[event])),
         rows.columns,
         (*table.notes, *rows.remarks),
+        table.warnings,
         unordered=rows.unordered,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -10,6 +10,9 @@ import polars as pl
 from ensue.data.clock import Where
 from ensue.data.files import Content
 from ensue.data.histories import Index
+from ensue.data.ids import IdColumns
+from ensue.data.packed import KEEP
+from ensue.data.table import Table
 from ensue.errors import DataError
 from ensue.lines import quoted
 
@@ -30,6 +33,7 @@ class Events:
     """The place of an event in the file."""
     columns: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     unordered: bool = False
     """Whether the layout is known to keep events in no order of time."""
 
@@ -117,3 +121,37 @@ def categorical(values: pl.Series, where: Where) -> pl.Series:
     if len(empty):
         raise DataError(f"{where(empty[0])}: a value is empty; every event needs one")
     return values.cast(pl.Categorical)
+
+
+def with_ids(events: Events, ids: IdColumns) -> Events:
+    """Return events with their values and the names of their sequences in normal form.
+
+    Events without a value are left out, and sequences of which none is left.
+
+    Raises:
+        DataError: a value was rounded, or none is left.
+    """
+    row = pl.int_range(len(events.values), eager=True)
+    table = ids.normalise(Table("", pl.DataFrame({"value": events.values, "row": row}), events.where, {}, ()))
+    names = events.names
+    if len(names):
+        named = Table("", pl.DataFrame({"sequence": names}), events.where, {}, ())
+        names = replace(ids, missing=KEEP, tallies={}, whole={}).normalise(named).frame["sequence"]
+    rows = table.frame["row"].to_numpy()
+    lengths, times, where = events.lengths, events.times, events.where
+    if len(rows) < len(events.values):
+        owners = np.repeat(np.arange(len(lengths)), lengths)[rows]
+        lengths = np.bincount(owners, minlength=len(lengths)).astype(np.int64)
+        filled = lengths > 0
+        lengths, names = lengths[filled], names.filter(filled) if len(names) else names
+        times = None if times is None else times.gather(rows)
+    return replace(
+        events,
+        values=table.frame["value"],
+        times=times,
+        lengths=lengths,
+        names=names,
+        where=lambda event: where(int(rows[event])),
+        notes=(*events.notes, *ids.notes),
+        warnings=ids.warnings,
+    )

@@ -224,7 +224,8 @@ def _put_together(
 ) -> tuple[SequencesReport, Counts]:
     """From batches to the columns that stay."""
     if not batches.rows:
-        raise DataError(f"{shown}: none of {plural(len(batches.sources), 'file')} holds an event")
+        none = f"{shown}: none of {plural(len(batches.sources), 'file')} holds an event"
+        raise DataError("; ".join([none, *batches.ids.warnings]))
     for number in range(1 << batches.bits):
         if not (work / f"{number:06}.part").exists():
             write_part(work / f"{number:06}.part", ordered(batches.part(number)))
@@ -272,13 +273,14 @@ def _merge(
         progress("written", writer.events, batches.rows)
     notes = (
         *batches.notes,
+        *batches.ids.notes,
         *notes_on_files(len(batches.sources), len(batches.sources) - batches.filled),
         *((skipped(batches.empty),) if batches.empty else ()),
         *alike.remarks,
         *sorted_note(num_sorted, before),
         *cut_notes(before, writer.histories, gap, alike.layout, users=users),
     )
-    report = report_of(shown, alike.layout, alike.columns, clock, notes)
+    report = report_of(shown, alike.layout, alike.columns, clock, notes, batches.ids.warnings)
     return report, writer.finish(batches.codes.every().gather(np.concatenate(order)), report, read)
 
 

@@ -10,7 +10,7 @@ from typing import Unpack
 
 from ensue.arguments import require_path
 from ensue.data.histories import Histories
-from ensue.data.packed import Opening, packing
+from ensue.data.packed import DROP, KEEP, Opening, packing
 from ensue.data.sequences.dataset import SequencesReport, read_file, read_together
 from ensue.data.sequences.prepare import keeps_sequences, prepare
 from ensue.data.sequences.prepared import is_prepared, read_prepared
@@ -123,6 +123,7 @@ def _require_plain(path: Path, options: ReadOptions, sort: bool, gap: float | No
         "--gap": gap is not None,
         "--encoding": bool(options.encoding),
         "--sheet": bool(options.sheet),
+        "--missing": options.missing in (DROP, KEEP),
     }
     for name, given in stated.items():
         if given:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
@@ -13,6 +13,7 @@ import polars as pl
 from ensue.data.clock import is_number
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content
+from ensue.data.ids import IdColumns
 from ensue.data.roles import Found
 from ensue.data.sequences.columns import WITHIN, find_columns, is_retailrocket, is_typed
 from ensue.data.sequences.formats import READERS, recognise
@@ -68,6 +69,11 @@ class Rows:
             return add_offsets(times, frame[WITHIN].rename(columns[WITHIN]), self.table.where)
         return times
 
+    def with_ids(self, ids: IdColumns) -> Rows:
+        """The rows with their ids in normal form, and what there is to say about them."""
+        table = ids.normalise(self.table)
+        return replace(self, table=replace(table, notes=(*table.notes, *ids.notes), warnings=ids.warnings))
+
     def require_filled(self) -> None:
         """Refuse an event without a sequence or a value.
 
@@ -82,7 +88,15 @@ class Rows:
             if len(empty):
                 place = self.table.where(empty[0])
                 name = quoted(self.table.columns[role])
-                raise DataError(f"{place}: column {name} is empty; every event needs a {role}")
+                raise DataError(
+                    f"{place}: column {name} is empty; every event needs a {role}: leave such rows out with --missing "
+                    "drop"
+                )
+
+
+def id_columns(options: ReadOptions) -> IdColumns:
+    """The columns of ids that a log of events has."""
+    return IdColumns({"sequence": "session", "value": "item"}, missing=options.missing_ids)
 
 
 def layout_of(content: Content, options: ReadOptions) -> str | None:

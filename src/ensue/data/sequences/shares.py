@@ -36,6 +36,8 @@ class Manifest:
     empty: int
     filled: int
     notes: list[str]
+    ids: str
+    """As :meth:`~ensue.data.ids.IdColumns.to_json` gives them."""
     read: dict[str, object]
 
 
@@ -95,6 +97,7 @@ def write_share(folder: Path, batches: Batches, share: Share, plan: Mapping[str,
         batches.empty,
         batches.filled,
         list(batches.notes),
+        batches.ids.to_json(),
         dict(plan),
     )
     (folder / MANIFEST).write_text(json.dumps(asdict(manifest), indent=1), encoding="utf-8")
@@ -154,6 +157,7 @@ def read_share(folder: Path, batches: Batches) -> Batches:
         raise DataError(f"{folder}: is not what was written (damaged or half copied); copy it again, or {_AGAIN}")
     found.empty, found.filled = manifest.empty, manifest.filled
     found.notes = dict.fromkeys(manifest.notes)
+    found.ids = found.ids.resume(manifest.ids)
     return found
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from ensue.data.packed import SUFFIXES, ending, is_pattern
-from ensue.data.sequences.rows import Rows, find_roles, holds_lists, layout_of, read_rows
+from ensue.data.sequences.rows import Rows, find_roles, holds_lists, id_columns, layout_of, read_rows
 from ensue.data.table import ReadOptions, Table, skipped
 from ensue.errors import DataError
 from ensue.lines import listed, plural
@@ -127,7 +127,7 @@ def rows_together(path: Path, sources: Sequence[Source], options: ReadOptions) -
     Raises:
         DataError: the first row that does not fit, times of two kinds, or no event in any file.
     """
-    parts, notes = list[Rows](), dict[str, None]()
+    parts, notes, ids = list[Rows](), dict[str, None](), id_columns(options)
     empty = rowless = 0
     for source in sources:
         content = options.open(source.path)
@@ -136,7 +136,7 @@ def rows_together(path: Path, sources: Sequence[Source], options: ReadOptions) -
         empty += without
         rowless += not len(table.frame)
         notes |= dict.fromkeys((*content.notes, *table.notes))
-        parts += [replace(rows, table=table)] if len(table.frame) else []
+        parts += [replace(rows, table=ids.plain(table))] if len(table.frame) else []
     if not parts:
         raise DataError(f"{path}: none of {plural(len(sources), 'file')} holds an event")
     kinds = [time_kind(rows) for rows in parts]
@@ -151,7 +151,8 @@ def rows_together(path: Path, sources: Sequence[Source], options: ReadOptions) -
 
     frame = pl.concat([_texts(rows.table.frame) for rows in parts], how="vertical_relaxed")
     said = (*notes, *notes_on_files(len(sources), rowless), *((skipped(empty),) if empty else ()))
-    return replace(parts[0], table=Table(parts[0].layout, frame, where, parts[0].table.columns, said))
+    table = Table(parts[0].layout, frame, where, parts[0].table.columns, said)
+    return replace(parts[0], table=table).with_ids(ids)
 
 
 def notes_on_files(files: int, rowless: int) -> tuple[str, ...]:

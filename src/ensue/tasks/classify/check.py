@@ -61,7 +61,12 @@ def check_texts(texts: Texts, understood: ReadReport, others: Mapping[str, Texts
     found = {name: leaks(texts, other) for name, other in (others or {}).items()}
     words, sentences, silent = _lengths(texts)
     labels = _labels(texts)
-    warnings = [*_of_labels(labels, len(texts)), *_repeats(leaks(texts, texts.select(slice(0, 0)))), *_telling(texts)]
+    warnings = [
+        *understood.warnings,
+        *_of_labels(labels, len(texts)),
+        *_repeats(leaks(texts, texts.select(slice(0, 0)))),
+        *_telling(texts),
+    ]
     if silent:
         warnings.append(f"{_part(silent, len(texts), 'row', 'has', 'have')} a text without words")
     for name, other in (others or {}).items():

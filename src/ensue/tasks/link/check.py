@@ -83,7 +83,10 @@ def check_links(
         parts=dict(posts.parts.value_counts(sort=True).iter_rows()) if posts.parts is not None else {},
         rows=tuple(_glance(corpus, row) for row in range(min(_ROWS, len(posts)))),
         splits=splits,
-        warnings=tuple(_warnings(corpus, unknown, pasted, splits)),
+        warnings=(
+            *(warning for report in understood for warning in report.warnings),
+            *_warnings(corpus, unknown, pasted, splits),
+        ),
     )
 
 
@@ -123,7 +126,10 @@ def check_alone(texts_alone: Posts | Articles, understood: PostsReport) -> Alone
         longest_words=int(words.max()),
         near_copies=copies,
         rows=tuple(Post(_cut(text), name) for text, name in shown),
-        warnings=(f"nothing is learned or scored without the {lacking}",),
+        warnings=(
+            *understood.warnings,
+            f"nothing is learned or scored without the {lacking}",
+        ),
     )
 
 

@@ -59,6 +59,7 @@ def check(
     splits = dict(others or {})
     lengths = histories.lengths
     warnings = [
+        *understood.warnings,
         *_single(lengths),
         *_duplicates(histories),
         *_repeats(histories),

@@ -76,7 +76,7 @@ def check_queries(
         shown=shown,
         rows=tuple(_glance(queries, floor, row) for row in range(min(_ROWS, len(queries)))),
         splits=shared,
-        warnings=(*_warnings(floor, shown, shared, understood), *late, *_order(queries)),
+        warnings=(*understood.warnings, *_warnings(floor, shown, shared, understood), *late, *_order(queries)),
     )
 
 

@@ -1,0 +1,317 @@
+"""Columns of ids in one normal form: ``7``, ``7.0`` and a number of Excel are one id, ``NaN`` is none.
+
+The texts are those of :func:`ensue.ids.normal_id`. A file decides about whole numbers by column: where every id of a
+column of texts is a whole number and some are written as ``7.0``, as tools write a column with a gap, they lose their
+``.0``. A column that also holds ``1.5`` or a name keeps its texts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Self
+
+import numpy as np
+import polars as pl
+
+from ensue.data.packed import DROP, KEEP
+from ensue.data.table import Table
+from ensue.errors import DataError
+from ensue.ids import MAX_EXACT
+from ensue.lines import plural, quoted
+
+MISSING = (
+    *("nan", "NaN", "NAN", "-nan", "NaT", "NULL", "Null", "null", "None", "NA", "N/A", "n/a", "<NA>", "#N/A", "#NA"),
+    "\\N",
+)
+"""Words that tools write in place of an id that is missing."""
+MAX_WORDS = 3
+"""Words for nothing that a message shows."""
+_WORDS = "|".join(map(re.escape, MISSING))
+_UNUSUAL = rf"^\s|\s$|\.0+$|[eE]\+|^(?:{_WORDS})$"
+"""Ids that need a closer look; of most columns no id does."""
+_FLOAT = r"^\s*-?\d+(?:\.0+\s*|\s+)$|^\s+-?\d+$"
+"""A whole number that is not written as one: ``7.0``, or with spaces around it."""
+_NUMBER = rf"^\s*(?:-?\d+(?:\.0+)?|{_WORDS}|)\s*$"
+_SCIENTIFIC = r"^-?\d(?:[.,]\d+)?[eE]\+\d{2,}$"
+_FIRST_INEXACT_FLOAT32 = 2**24
+
+
+@dataclass
+class Tally:
+    """What was noticed about the ids of one column, over all pieces of a log."""
+
+    column: str
+    cells: int = 0
+    missing: int = 0
+    """Ids that are empty or a word of ``MISSING``, in rows that are left out."""
+    words: list[str] = field(default_factory=list)
+    """Up to ``MAX_WORDS`` such words."""
+    rounded: int = 0
+    """Ids in scientific notation, or floats beyond 2^53."""
+    example: str = ""
+    """The first of these."""
+    number: str = ""
+    """A whole number as the column writes it: ``7.0``."""
+    number_place: str = ""
+    """Where the first of these is in the file."""
+    missing_place: str = ""
+
+
+@dataclass
+class IdColumns:
+    """The columns of ids of a log, which is read in one piece or in many.
+
+    Attributes:
+        nouns: role -> what its ids name, such as ``session``.
+        rows: what a row is called.
+        missing: what is done about ids that are missing, see :class:`~ensue.data.packed.Opening`.
+        drops: whether rows without an id are left out; otherwise the id becomes null.
+    """
+
+    nouns: Mapping[str, str]
+    rows: str = "event"
+    missing: str = ""
+    drops: bool = True
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    whole: dict[str, bool] = field(default_factory=dict)
+    """Role -> whether all its ids are whole numbers; known once some were written as floats."""
+
+    def normalise(self, table: Table, pieces: Callable[[], Iterable[Table]] | None = None) -> Table:
+        """Return the table with its ids in normal form, without the rows that lack one.
+
+        Args:
+            table: a piece of the log, with a column per role.
+            pieces: reads all pieces of the log from its beginning, where ``table`` is one of many.
+
+        Raises:
+            DataError: an id was rounded, and the policy does not say what to do about it.
+        """
+        dropped = np.zeros(len(table.frame), np.bool_)
+        columns = {}
+        for role in (role for role in self.nouns if role in table.frame.columns):
+            columns[role], without = self._normal(role, table, pieces)
+            if self.drops:
+                dropped |= without.to_numpy()
+            elif without.any():
+                columns[role] = columns[role].set(without, None)
+        table = replace(table, frame=table.frame.with_columns(column.alias(role) for role, column in columns.items()))
+        return table.select(pl.Series(~dropped)) if dropped.any() else table
+
+    def plain(self, table: Table) -> Table:
+        """Return the table with ids that have a type as whole numbers or texts; what texts say is not looked at.
+
+        Raises:
+            DataError: a fraction, or a truth.
+        """
+        roles = [role for role in self.nouns if role in table.frame.columns]
+        return replace(table, frame=table.frame.with_columns(self._plain(role, table).alias(role) for role in roles))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on what was changed and cannot be wrong."""
+        return tuple(
+            f"column {quoted(tally.column)} holds whole numbers written as floats, first in {tally.number_place}: "
+            f"{tally.number} is read as {tally.number.partition('.')[0]}"
+            for tally in self.tallies.values()
+            if tally.number
+        )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences on ids that are missing or were rounded."""
+        return tuple(
+            sentence
+            for role, tally in self.tallies.items()
+            for sentence in (self._missing(role, tally), self._rounded(role, tally))
+            if sentence
+        )
+
+    def to_json(self) -> str:
+        """Return what a piece hands on to the next."""
+        tallies = {role: asdict(tally) for role, tally in self.tallies.items()}
+        return json.dumps({"tallies": tallies, "whole": self.whole})
+
+    def take(self, other: Self) -> None:
+        """Add what was noticed in the files that follow, which were read elsewhere."""
+        for role, tally in other.tallies.items():
+            own = self.tallies.setdefault(role, Tally(tally.column))
+            own.cells += tally.cells
+            own.missing += tally.missing
+            own.rounded += tally.rounded
+            own.words = list(dict.fromkeys([*own.words, *tally.words]))[:MAX_WORDS]
+            own.example = own.example or tally.example
+            own.number_place = own.number_place or tally.number_place
+            own.number = own.number or tally.number
+            own.missing_place = own.missing_place or tally.missing_place
+
+    def resume(self, state: str) -> Self:
+        """Return the columns as :meth:`to_json` left them."""
+        found = json.loads(state)
+        tallies = {role: Tally(**tally) for role, tally in found["tallies"].items()}
+        return replace(self, tallies=tallies, whole=found["whole"])
+
+    def _normal(
+        self, role: str, table: Table, pieces: Callable[[], Iterable[Table]] | None
+    ) -> tuple[pl.Series, pl.Series]:
+        """The ids of a role in normal form, and which rows have none that can be used.
+
+        Raises:
+            DataError: an id was rounded or can be none.
+        """
+        column, tally = self._plain(role, table), self._tally(role, table)
+        absent = rounded = pl.repeat(False, len(column), eager=True)
+        if column.dtype in (pl.String, pl.Categorical) and _distinct(column).str.contains(_UNUSUAL).any():
+            column, absent, rounded = self._of_texts(role, column, table, pieces)
+        if rounded.any():
+            self._refuse_rounded(role, tally, table, rounded)
+        without = absent
+        if self.missing == DROP:
+            empty = column.is_null() if column.dtype != pl.String else column.is_null() | (column == "")
+            absent = absent | empty.fill_null(True)
+            without = absent | rounded
+        tally.cells += len(column)
+        if absent.any():
+            tally.missing += int(absent.sum())
+            tally.missing_place = tally.missing_place or table.where(int(absent.arg_true()[0]))
+        return column, without
+
+    def _tally(self, role: str, table: Table) -> Tally:
+        return self.tallies.setdefault(role, Tally(table.columns.get(role, role)))
+
+    def _plain(self, role: str, table: Table) -> pl.Series:
+        """The ids of a role as whole numbers, texts or categories.
+
+        Raises:
+            DataError: a fraction, or a truth.
+        """
+        column, name = table.frame[role], quoted(table.columns.get(role, role))
+        if column.dtype == pl.Boolean:
+            raise DataError(f"{table.where(0)}: column {name} ({role}) holds true and false, which are no ids")
+        if column.dtype.is_decimal() or isinstance(column.dtype, pl.Enum):
+            return column.cast(pl.String)
+        if not column.dtype.is_float():
+            return column
+        limit = _FIRST_INEXACT_FLOAT32 if column.dtype == pl.Float32 else MAX_EXACT
+        numbers = column.cast(pl.Float64)
+        numbers = numbers.set(~numbers.is_finite(), None)  # NaN is how a column of floats writes an empty cell
+        for row in (numbers != numbers.round()).arg_true()[:1]:
+            raise DataError(
+                f"{table.where(row)}: {self.nouns[role]} {numbers[row]} in column {name} is not an id; ids are texts "
+                "or whole numbers"
+            )
+        inexact = (numbers.abs() >= limit).fill_null(False)
+        if inexact.any():
+            texts = [f"{number:.16e}" for number in numbers.filter(inexact)]
+            whole = numbers.set(inexact, None).cast(pl.Int64).cast(pl.String)
+            return whole.scatter(inexact.arg_true(), pl.Series(texts))
+        self._note_float(role, table, numbers.is_not_null(), "{:.1f}".format, numbers)
+        return numbers.cast(pl.Int64)
+
+    def _of_texts(
+        self, role: str, column: pl.Series, table: Table, pieces: Callable[[], Iterable[Table]] | None
+    ) -> tuple[pl.Series, pl.Series, pl.Series]:
+        """Texts in normal form, which of them are words for nothing, and which were rounded."""
+        # Of categories each distinct text is looked at once; ``index`` is the place of every row's text.
+        texts, index = (column, None) if column.dtype == pl.String else _categories(column)
+        stripped, tally = texts.str.strip_chars(), self.tallies[role]
+        absent = stripped.is_in(MISSING).fill_null(False) & (self.missing != KEEP)
+        floats = texts.str.contains(_FLOAT).fill_null(False)
+        rounded = stripped.str.contains(_SCIENTIFIC).fill_null(False) | (floats & _is_inexact(stripped))
+        floats &= ~rounded
+        if floats.any() and self._is_whole(role, table, pieces):
+            self._note_float(role, table, floats if index is None else floats.gather(index), str, column)
+            texts = texts.zip_with(~floats, stripped.str.replace(r"\.0+$", ""))
+        words = stripped.filter(absent).unique(maintain_order=True).to_list()
+        tally.words = list(dict.fromkeys([*tally.words, *words]))[:MAX_WORDS]
+        texts = texts.zip_with(~absent, pl.Series([None], dtype=pl.String).new_from_index(0, len(texts)))
+        if rounded.any():
+            tally.example = tally.example or texts.filter(rounded)[0]
+        if index is None:
+            return texts, absent, rounded
+        absent, rounded = (mask.gather(index).fill_null(False) for mask in (absent, rounded))
+        return texts.cast(pl.Categorical).gather(index), absent, rounded
+
+    def _is_whole(self, role: str, table: Table, pieces: Callable[[], Iterable[Table]] | None) -> bool:
+        """Whether every id of a role is a whole number, in all pieces of the log."""
+        if role not in self.whole:
+            tables = [table] if pieces is None else pieces()
+            self.whole[role] = all(_is_number(other.frame[role]) for other in tables)
+        return self.whole[role]
+
+    def _note_float(
+        self, role: str, table: Table, floats: pl.Series, shown: Callable[..., str], column: pl.Series
+    ) -> None:
+        tally, rows = self._tally(role, table), floats.arg_true()
+        if not tally.number and len(rows):
+            tally.number, tally.number_place = shown(column[rows[0]]).strip(), table.where(int(rows[0]))
+
+    def _refuse_rounded(self, role: str, tally: Tally, table: Table, rounded: pl.Series) -> None:
+        """Count ids that were rounded.
+
+        Raises:
+            DataError: unless the policy says what becomes of them.
+        """
+        tally.rounded += int(rounded.sum())
+        if not self.missing:
+            tally.cells += len(rounded)
+            place = table.where(int(rounded.arg_true()[0]))
+            raise DataError(f"{place}: {self._rounded(role, tally)}, or leave such rows out with --missing drop")
+
+    def _missing(self, role: str, tally: Tally) -> str:
+        if not tally.missing:
+            return ""
+        lacking = f"{tally.missing:,} of {plural(tally.cells, self.rows)} {'has' if tally.missing == 1 else 'have'} no"
+        cells = listed_words([*tally.words, "an empty cell"] if self.missing == DROP else tally.words)
+        left = "left out" if self.drops else "not looked at"
+        keep = "; --missing keep reads such words as ids" if tally.words else ""
+        return (
+            f"{lacking} {self.nouns[role]} ({cells} in column {quoted(tally.column)}, first in "
+            f"{tally.missing_place}): {left}{keep}"
+        )
+
+    def _rounded(self, role: str, tally: Tally) -> str:
+        if not tally.rounded:
+            return ""
+        left = "left out" if self.missing == DROP else "different ones fall together"
+        count = f"{tally.rounded:,} of {plural(tally.cells, self.rows)}"
+        return (
+            f"ids such as {tally.example} were cut by a spreadsheet or a column of floats: {count} have one as their "
+            f"{self.nouns[role]} in column {quoted(tally.column)}, and {left}; export again with ids as text"
+        )
+
+
+def listed_words(words: list[str]) -> str:
+    """Return words with commas and a final ``or`` between them."""
+    return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def _distinct(column: pl.Series) -> pl.Series:
+    """Texts that include each text of a column: its categories, or one for each run of equal texts."""
+    if column.dtype == pl.Categorical:
+        return column.unique().cast(pl.String)
+    return column.rle().struct.field("value")
+
+
+def _categories(column: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """The distinct texts of a column, and the place of each row's text among them; null of a row without one."""
+    distinct = column.drop_nulls().unique(maintain_order=True)
+    physical, codes = column.to_physical().fill_null(0).to_numpy(), distinct.to_physical().to_numpy()
+    table = np.zeros(int(physical.max(initial=0)) + 1, np.uint32)
+    table[codes] = np.arange(len(codes), dtype=np.uint32)
+    index = pl.Series(table[physical])
+    return distinct.cast(pl.String), index.set(column.is_null(), None) if column.null_count() else index
+
+
+def _is_number(column: pl.Series) -> bool:
+    """Whether every id of a column is a whole number, missing or rounded."""
+    if column.dtype not in (pl.String, pl.Categorical):
+        return column.dtype.is_numeric()
+    texts = _distinct(column)
+    return bool((texts.str.contains(_NUMBER) | texts.str.contains(_SCIENTIFIC)).fill_null(True).all())
+
+
+def _is_inexact(texts: pl.Series) -> pl.Series:
+    return (texts.cast(pl.Float64, strict=False).abs() >= MAX_EXACT).fill_null(False)

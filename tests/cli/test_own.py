@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from torch import nn
 
-from ensue import add_model, load, make
+from ensue import Histories, History, add_model, load, make
 from ensue.errors import ModelFolderError, SettingError
 from ensue.registry import models
 from ensue.tasks import own
@@ -172,3 +172,22 @@ def test_an_installed_package_offers_models(monkeypatch: pytest.MonkeyPatch, tmp
     assert [model.name for model in models("next")][-1] == "theirs"
     assert "theirs" not in [model.name for model in models("classify")]
     assert make("next", "theirs", settings={"ages": "3"}).settings.ages == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "message"),
+    [
+        ("torch.zeros(2, 3) @ torch.zeros(2, 3)", RuntimeError, "shapes cannot be multiplied"),
+        ("torch.zeros(settings.dim, 2**60)", SettingError, "^Broken with these settings does not fit into memory"),
+        ("torch.zeros(2**31, 2**31, 2**31)", SettingError, "^Broken with these settings does not fit into memory"),
+    ],
+)
+def test_only_failed_allocations_are_reported_as_lack_of_memory(
+    tmp_path: Path, line: str, error: type[Exception], message: str
+) -> None:
+    source = (EXAMPLES / "latest.py").read_text().replace("class Latest(", "class Broken(")
+    source = source.replace("super().__init__()\n", f"super().__init__()\n        {line}\n")
+    (tmp_path / "broken.py").write_text(source)
+    predictor = make("next", own.add_named(f"{tmp_path}/broken.py:Broken"))
+    with pytest.raises(error, match=message):
+        list(predictor.fit(Histories.of([History(("a", "b"))] * 4)))

@@ -1,4 +1,8 @@
-"""What is made of a network's parameters for reading alone, such as weights laid out anew, kept while they stand."""
+"""Tensors computed from parameters for inference, such as repacked weights, cached until a parameter changes.
+
+A change is seen by the version that torch counts for each tensor. Fused optimizers, ours and torch's, write without
+counting; so a hook counts for every optimizer after each of its steps.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +12,27 @@ from typing import Generic, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import increment_version
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 Made = TypeVar("Made")
 
 
-class DerivedCache(nn.Module, Generic[Made]):
-    """What was made of some parameters, made anew once one of them has changed. It is no part of a saved state.
+def _count_step(optimizer: Optimizer, args: object, kwargs: object) -> None:
+    """Raise the version of all parameters of an optimizer that took a step."""
+    increment_version([parameter for group in optimizer.param_groups for parameter in group["params"]])
 
-    A part of the module whose parameters they are: going to training and back forgets it too, for a fused optimiser
-    writes where no tensor notices.
+
+register_optimizer_step_post_hook(_count_step)
+
+
+class DerivedCache(nn.Module, Generic[Made]):
+    """A value computed from parameters, computed again once one of them has changed; no part of a saved state.
+
+    It is a submodule of the module whose parameters they are, so that training, which needs none, frees its memory.
 
     Args:
-        make: makes it.
+        make: computes it.
     """
 
     def __init__(self, make: Callable[[], Made]) -> None:
@@ -29,7 +42,7 @@ class DerivedCache(nn.Module, Generic[Made]):
         self.value: Made | None = None
 
     def get(self, parameters: Iterable[Tensor]) -> Made:
-        """It, as the parameters are now."""
+        """Return the value for the parameters as they are now."""
         key = tuple((part.data_ptr(), part._version, part.shape) for part in parameters)
         if self.value is None or key != self.key:
             with torch.inference_mode(False), torch.no_grad():
@@ -37,7 +50,7 @@ class DerivedCache(nn.Module, Generic[Made]):
         return self.value
 
     def train(self, mode: bool = True) -> Self:
-        """Forget it."""
+        """Free the memory of the value."""
         self.value = None
         return super().train(mode)
 

@@ -11,6 +11,9 @@ from torch.overrides import TorchFunctionMode
 
 from ensue.errors import SettingError
 
+ALLOCATION = ("can't allocate memory", "Storage size calculation overflowed", "std::bad_alloc")
+"""What errors of torch say where an allocation failed, or where sizes are beyond any memory."""
+
 
 def find_device(name: str | None) -> torch.device:
     """A device by name; a GPU, if there is one, where none is named.
@@ -24,19 +27,6 @@ def find_device(name: str | None) -> torch.device:
         if gpu or device.type != "cuda":
             return device
     raise SettingError(f"device {name!r} is not at hand; choose from cpu{', cuda' if gpu else ''}")
-
-
-@contextmanager
-def room_for(model: str) -> Iterator[None]:
-    """Whatever fails while a network is made is one error: it is too large.
-
-    Raises:
-        SettingError: it does not fit into memory.
-    """
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        raise SettingError(f"{model} with these settings does not fit into memory; make it smaller") from error
 
 
 class Undrawn(TorchFunctionMode):
@@ -56,15 +46,15 @@ class Undrawn(TorchFunctionMode):
 
 @contextmanager
 def memory_for(what: str) -> Iterator[None]:
-    """Says what it is that memory does not suffice for, on a CPU and on a GPU.
+    """Name what does not fit into memory, on a CPU and on a GPU; other errors pass as they are.
 
     Raises:
-        SettingError: it does not.
+        SettingError: an allocation failed.
     """
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error):
+        if isinstance(error, MemoryError | torch.OutOfMemoryError) or any(text in str(error) for text in ALLOCATION):
             raise SettingError(f"{what} does not fit into memory; make it smaller") from error
         raise
 

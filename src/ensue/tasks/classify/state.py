@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
 from ensue.errors import DataError
-from ensue.nn.device import find_device, room_for
+from ensue.nn.device import find_device, memory_for
 from ensue.schedule import Schedule, require_fixed
 from ensue.settings import changed, require_seed
 from ensue.tasks.classify.baselines.majority import Majority
@@ -196,7 +196,7 @@ class ClassifyState:
     def new_network(self, num_words: int, dim: int) -> Network:
         """An untrained network on this predictor's device."""
         shape = Shape(num_words, dim, len(self.labels), self.architecture)
-        with room_for(self.model_name):
+        with memory_for(f"{self.model_name} with these settings"):
             network: Network = MODELS[self.model_name][0](self.settings, shape)
             module_of(network).to(self.device)
         return network

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ensue.data.posts import Articles
 from ensue.errors import SettingError
-from ensue.nn.device import find_device, room_for
+from ensue.nn.device import find_device, memory_for
 from ensue.schedule import Schedule, by_hand, require_fixed
 from ensue.settings import changed, require_seed
 from ensue.tasks.link.article_index import ArticleIndex
@@ -153,7 +153,7 @@ class LinkState:
     def new_network(self, num_words: int, dim: int) -> Model:
         """An untrained network on this state's device."""
         settings = self.network_settings
-        with room_for(settings.encoder):
+        with memory_for(f"{settings.encoder} with these settings"):
             return Linker(settings, num_words, dim).to(self.device)
 
 

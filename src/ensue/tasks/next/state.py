@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ensue.errors import SettingError
-from ensue.nn.device import find_device, room_for
+from ensue.nn.device import find_device, memory_for
 from ensue.nn.sampling import Sampler
 from ensue.schedule import by_hand
 from ensue.settings import changed, require_seed
@@ -147,7 +147,7 @@ class NextState:
         """An untrained model of the name, the settings and the vocabulary that stand here, on its device."""
         if self.schedule is None:
             return self.new_baseline(self.model_name)
-        with room_for(self.model_name):
+        with memory_for(f"{self.model_name} with these settings"):
             network: Model = MODELS[self.model_name][0](self.settings, len(self.vocabulary))
         module_of(network).to(self.device)
         return network
@@ -155,7 +155,7 @@ class NextState:
     def new_baseline(self, name: str) -> Baseline:
         """A counting model that has counted nothing, on the CPU."""
         make, settings, _ = MODELS[name]
-        with room_for(name):
+        with memory_for(f"{name} with these settings"):
             baseline: Baseline = make(self.settings if name == self.model_name else settings, len(self.vocabulary))
         return baseline
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.data.queries.tokens import QueryTokenizer
-from ensue.nn.device import find_device, room_for
+from ensue.nn.device import find_device, memory_for
 from ensue.schedule import Schedule, by_hand, require_fixed
 from ensue.settings import changed, require_seed
 from ensue.tasks.state import Kept, module_of, require_trained
@@ -197,7 +197,7 @@ class SuggestState:
 
     def new_network(self) -> AnyModel:
         """An untrained network on this predictor's device."""
-        with room_for(self.model_name):
+        with memory_for(f"{self.model_name} with these settings"):
             network: AnyModel = MODELS[self.model_name][0](self.settings, len(self.tokenizer))
             module_of(network).to(self.device)
         return network

@@ -115,9 +115,8 @@ class CORE(nn.Module):
         self.lately: Tensor
         self.pace: Tensor
         """Events of the stream so far, the time of the first and of the latest (seconds)."""
-        self._table: tuple[list[int], Tensor] | None = None
         self._fused, self._short = DerivedCache(self._packed), DerivedCache(self._shortened)
-        self._lately = DerivedCache(self._recent_shares)
+        self._table, self._lately = DerivedCache(self._all_candidates), DerivedCache(self._recent_shares)
         start_normal(self.items, std=0.1)
 
     @property
@@ -195,19 +194,11 @@ class CORE(nn.Module):
         """(ids, dim + counts) :meth:`candidates` of all ids; without a gradient it is kept until something changes."""
         if torch.is_grad_enabled():
             return self.candidates(slice(None))
-        sources = (self.items.weight, self.sampler.totals, self.lately)
-        state = [number for tensor in sources for number in (tensor.data_ptr(), tensor._version)]
-        if self._table is None or self._table[0] != state:
-            # Column after column in memory: for one session that is several times faster to multiply by.
-            self._table = state, self.candidates(slice(None)).T.contiguous().T
-        return self._table[1]
+        return self._table.get((self.items.weight, self.sampler.totals, self.lately))
 
-    def train(self, mode: bool = True) -> CORE:
-        """As ever; and forget :meth:`table`, for an optimiser's step leaves no trace in a tensor's version."""
-        if mode or self.training:
-            self._table = None
-        super().train(mode)
-        return self
+    def _all_candidates(self) -> Tensor:
+        # Column-major: a product with a single session is several times faster.
+        return self.candidates(slice(None)).T.contiguous().T
 
     def forward(self, batch: Batch) -> Output:
         """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time)."""

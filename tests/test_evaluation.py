@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,39 +54,39 @@ def popularity_figures(train: Sequence[str], protocol: str) -> dict[str, float]:
 
 def test_full_by_hand_with_the_seen_ruled_out() -> None:
     # a|b: b without a is first. d|c: a, b, then c: third. dc|a: a, b left, a first. X is unknown: a miss. X|b: b
-    # follows nothing that is known: a miss. Five targets.
+    # follows nothing that is known, so popularity ranks it: second. Five targets.
     figures = popularity_figures(UNIQUE, "full")
-    assert figures["mrr"] == pytest.approx((1 + 1 / 3 + 1 + 0 + 0) / 5)
-    assert (figures["hit@1"], figures["hit@2"]) == pytest.approx((2 / 5, 2 / 5))
-    assert list(figures.values()) == pytest.approx(oracles.micro([[1], [3, 1, np.inf], [np.inf]], AT))
+    assert figures["mrr"] == pytest.approx((1 + 1 / 3 + 1 + 0 + 1 / 2) / 5)
+    assert (figures["hit@1"], figures["hit@2"]) == pytest.approx((2 / 5, 3 / 5))
+    assert list(figures.values()) == pytest.approx(oracles.micro([[1], [3, 1, np.inf], [2]], AT))
 
 
 def test_full_by_hand_with_the_seen_kept() -> None:
     # a|b: a stands above b: second. The rest as before.
     figures = popularity_figures(REPEATING, "full")
-    assert figures["mrr"] == pytest.approx((1 / 2 + 1 / 3 + 1 + 0 + 0) / 5)
-    assert (figures["hit@1"], figures["hit@2"]) == pytest.approx((1 / 5, 2 / 5))
+    assert figures["mrr"] == pytest.approx((1 / 2 + 1 / 3 + 1 + 0 + 1 / 2) / 5)
+    assert (figures["hit@1"], figures["hit@2"]) == pytest.approx((1 / 5, 3 / 5))
 
 
 @pytest.mark.parametrize("train", [UNIQUE, REPEATING])
 def test_paper_by_hand(train: Sequence[str]) -> None:
-    # X is a miss, and so is b after X alone: 2; 3, 1, miss; miss. (1/2 + (1/3 + 1 + 0)/3 + 0)/3 = 17/54,
-    # where micro would be 11/30. Nothing is ruled out, whether the data repeats or not.
+    # X is a miss; b after X alone is second by popularity: 2; 3, 1, miss; 2. (1/2 + (1/3 + 1 + 0)/3 + 1/2)/3 = 13/27,
+    # where micro would be 7/15. Nothing is ruled out, whether the data repeats or not.
     figures = popularity_figures(train, "paper")
-    assert figures["mrr"] == pytest.approx(17 / 54)
-    assert figures["mrr"] != pytest.approx(oracles.micro([[2], [3, 1, np.inf], [np.inf]], AT)[0])
-    assert list(figures.values()) == pytest.approx(oracles.macro([[2], [3, 1, np.inf], [np.inf]], AT))
+    assert figures["mrr"] == pytest.approx(13 / 27)
+    assert figures["mrr"] != pytest.approx(oracles.micro([[2], [3, 1, np.inf], [2]], AT)[0])
+    assert list(figures.values()) == pytest.approx(oracles.macro([[2], [3, 1, np.inf], [2]], AT))
 
 
 def test_scores_name_every_target_once() -> None:
     predictor = fitted(histories(*UNIQUE))
     full = score(predictor, histories(*TEST), "full")
     assert sorted(zip(full.sequence.tolist(), full.rank.tolist(), strict=True)) == [
-        (0, 1), (1, 1), (1, 3), (1, np.inf), (2, np.inf)
+        (0, 1), (1, 1), (1, 3), (1, np.inf), (2, 2)
     ]  # fmt: skip
     paper = score(predictor, histories(*TEST), "paper")
     assert sorted(zip(paper.sequence.tolist(), paper.rank.tolist(), strict=True)) == [
-        (0, 2), (1, 1), (1, 3), (1, np.inf), (2, np.inf)
+        (0, 2), (1, 1), (1, 3), (1, np.inf), (2, 2)
     ]  # fmt: skip
 
 
@@ -94,7 +95,14 @@ def test_cards_say_what_was_done() -> None:
         evaluate(fitted(histories(*UNIQUE)), histories(*TEST), name, AT).protocol for name in ("full", "paper")
     )
     assert (full.name, full.data) == ("full", "3 sequences, 8 events")
-    assert full.targets == "5: every event after the first, 2 of them unknown to the model and counted as misses"
+    assert full.targets == (
+        "5: every event after the first; 1 unknown to the training data (misses), "
+        "1 after no known event (ranked by popularity)"
+    )
+    assert (full.unknown, full.published.partition(":")[2]) == (
+        "miss",
+        " GRU4Rec, NARM, STAMP and SR-GNN, whose papers drop unseen items and rule nothing out",
+    )
     assert full.candidates == "all 4 values"
     assert full.repeats == "what the sequence already holds is ruled out"
     assert full.averaging == "micro: over targets"
@@ -231,18 +239,19 @@ def test_figures_equal_the_loop_on_random_cascades(protocol: str) -> None:
     result = evaluate(predictor, world.test, protocol, AT)
     ranks: list[list[float]] = []
     for record in world.test.records():
-        known = [v for v in record.values if v in predictor.vocabulary]
         own: list[float] = []
-        for place in range(1, len(known)):
-            (answer,) = predictor.predict([History(tuple(known[:place]))], 99, evidence=False)
+        for place in range(1, len(record.values)):
+            known = [v for v in record.values[:place] if v in predictor.vocabulary]
+            (answer,) = predictor.predict([History(tuple(known))], 99, evidence=False)
             shares = {choice.value: choice.score for choice in answer.choices}
-            if protocol == "paper":  # nothing ruled out: ask the model itself
-                scores = predictor.network(_question(predictor, known[:place])).scores[0].exp().tolist()
+            if protocol == "paper" and known:  # nothing ruled out: ask the model itself
+                scores = predictor.network(_question(predictor, known)).scores[0].exp().tolist()
                 shares = dict(zip(predictor.vocabulary.values, scores[FIRST:], strict=True))
             values = list(predictor.vocabulary.values)
-            own.append(oracles.rank([shares.get(v, 0.0) for v in values], values.index(known[place])))
-        missed = len(record.values) - 1 - len(own)
-        ranks.append(own + [np.inf] * missed)
+            target = record.values[place]
+            shown = [shares.get(v, 0.0) for v in values]
+            own.append(oracles.rank(shown, values.index(target)) if target in shares else np.inf)
+        ranks.append(own)
     expected = (oracles.micro if protocol == "full" else oracles.macro)(ranks, AT)
     assert list(result.rows[0].figures.values()) == pytest.approx(expected)
 
@@ -260,7 +269,8 @@ def test_a_small_catalogue_does_not_make_large_batches(monkeypatch: pytest.Monke
     whole = evaluate(predictor, world.train).rows[0].figures
     rows: list[int] = []
     module_of(predictor.network).register_forward_pre_hook(lambda module, inputs: rows.append(len(inputs[0].ids)))
-    monkeypatch.setattr("ensue.tasks.next.infer.CELLS", 1024 * 16)  # 16 targets, or records, at once
+    for module in ("infer", "ranking"):
+        monkeypatch.setattr(f"ensue.tasks.next.{module}.CELLS", 1024 * 16)  # 16 targets, or records, at once
     parts = evaluate(predictor, world.train).rows[0].figures
     assert parts == pytest.approx(whole) and 1 < max(rows) <= 16 < sum(rows)
     rows.clear()
@@ -290,7 +300,7 @@ def test_the_same_question_twice_gives_the_same_table() -> None:
 def test_an_unknown_protocol_is_refused() -> None:
     with pytest.raises(SettingError) as error:
         evaluate(fitted(histories(*UNIQUE)), histories(*TEST), "best")
-    assert str(error.value) == "protocol 'best' is not known; choose from full, paper, macro, sampled"
+    assert str(error.value) == "protocol 'best' is not known; choose from full, last, paper, macro, sampled"
 
 
 @pytest.mark.parametrize(("protocol", "sequences"), [("paper", ("a", "X")), ("full", ("a", "X")), ("full", ())])
@@ -370,8 +380,8 @@ def test_chance_is_no_matter_where_every_candidate_is_within_the_cut_off() -> No
 @pytest.mark.parametrize("k", [10, 20])
 def test_ndcg_is_among_the_measures(k: int) -> None:
     result = evaluate(fitted(histories(*UNIQUE)), histories(*TEST), "full", (10, 20))
-    # Ranks by hand, see above: a|b first, d|c third, dc|a first, two misses of five. log2(1 + 3) = 2.
-    assert result.rows[0].figures[f"ndcg@{k}"] == pytest.approx((1 + 1 / 2 + 1) / 5)
+    # Ranks by hand, see above: a|b first, d|c third, dc|a first, a miss, X|b second. log2(1 + 3) = 2.
+    assert result.rows[0].figures[f"ndcg@{k}"] == pytest.approx((1 + 1 / 2 + 1 + 1 / math.log2(3)) / 5)
 
 
 @pytest.mark.parametrize("protocol", ["full", "sampled"])

@@ -369,10 +369,10 @@ def test_lists_and_queries_that_do_not_belong_together_are_said(tmp_path: Path) 
     result = score_rankings([own], [markov], SESSIONS)
     expected = "no list for 5 of 7 queries, such as s1:1: misses; 2 lists of nothing that is scored, such as s0:3: "
     assert result.rows[0].to_dict()["unmatched"] == f"{expected}not looked at"
-    assert result.card["targets"].startswith("7: every event after the first, ")
+    assert result.card["targets"].startswith("7: every event after the first; ")
     last = score_rankings([written(tmp_path / "own.run", [f"s{n} Q0 a 1 1 x" for n in range(4)])], [markov], SESSIONS)
     assert "unmatched" not in last.rows[0].to_dict()
-    assert last.card["targets"].startswith("4: the last event of each sequence, ")
+    assert last.card["name"] == "last" and last.card["targets"].startswith("4: the last event of each sequence; ")
 
 
 def test_a_text_and_a_post_without_a_list_are_said(tmp_path: Path) -> None:

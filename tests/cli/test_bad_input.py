@@ -273,7 +273,7 @@ OPTIONS: dict[str, tuple[list[str], str]] = {
     "seeds": (["compare", "next", "TRAIN", "--test", "TEST", "--seeds=0"], "--seeds 0: give at least 1"),
     "protocol of compare, before any training": (
         ["compare", "next", "TRAIN", "--test", "TEST", "--protocol=x"],
-        "protocol 'x' is not known; choose from full, paper, macro, sampled",
+        "protocol 'x' is not known; choose from full, last, paper, macro, sampled",
     ),
     "at": (["evaluate", "MODEL", "TEST", "--at", "x"], "--at 'x' is not a list of ranks such as 10,20"),
     "at nought": (["evaluate", "MODEL", "TEST", "--at", "0"], "--at '0' is not a list of ranks such as 10,20"),
@@ -325,7 +325,8 @@ def test_a_bad_option(ensue: Ensue, logs: Logs, model: Path, tmp_path: Path, nam
 def test_the_protocol_of_evaluate(ensue: Ensue, logs: Logs, model: Path) -> None:
     ran = ensue("evaluate", model, logs.test, "--protocol=x")
     check_refused(
-        ran._replace(err=ran.lines[-1] + "\n"), "protocol 'x' is not known; choose from full, paper, macro, sampled"
+        ran._replace(err=ran.lines[-1] + "\n"),
+        "protocol 'x' is not known; choose from full, last, paper, macro, sampled",
     )
 
 

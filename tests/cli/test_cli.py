@@ -22,7 +22,10 @@ from tests.studies.small_demo import shrink
 
 CLOCK = "jsonl histories; time: seconds from 0 (the record's convention), 0 to 1"
 MEASURES = ["mrr", "hit@5", "mrr@5", "ndcg@5", "hit@10", "mrr@10", "ndcg@10"]
-CARD = ["name", "data", "targets", "candidates", "repeats", "averaging", "ties", "interval", "leaked"]
+CARD = [
+    "name", "data", "targets", "unknown", "candidates", "repeats", "averaging", "published", "ties",
+    "interval", "leaked",
+]  # fmt: skip
 COUNTING = list(next_event.COUNTING)
 
 

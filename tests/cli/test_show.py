@@ -42,7 +42,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, width: int | None, at: tuple[int, ...
     figures = dict.fromkeys(measures, 1.0)
     interval = dict.fromkeys(measures, (0.8, 1.0))
     rows = (Row("cooccurrence", figures, interval, 123.45, warning=warning), Row("vsknn", figures, interval, 1.0))
-    card = Card("full", "data", "targets", "all", "kept", "micro")
+    card = Card("full", "data", "targets", "miss", "all", "kept", "micro", "papers")
     text = terminal(monkeypatch, width)
     show_results.of_events(Result(card, rows, (PairedTest("mrr", "hidan", "vsknn", (0.1, 0.2), 1.0),)), at)
     return text.getvalue()

@@ -41,6 +41,7 @@ def predict(
     prefix: str,
     exclude: Path | None,
     allow: Path | None,
+    rank_unknown: bool,
     steps: int | None,
     reading: Reading,
     *,
@@ -55,6 +56,7 @@ def predict(
     more: dict[str, Any] = {"prefix": prefix} if prefix else {}
     more |= {"exclude": _values(exclude)} if exclude else {}
     more |= {"allow": _values(allow)} if allow else {}
+    more |= {"rank_unknown": True} if rank_unknown else {}
     more["evidence"] = evidence and (output is None or as_json or command.WRITES_EVIDENCE)
     records, found = _named(asked.records, source), []
     with show.counted("answers") if output is not None else nullcontext(lambda done, total: None) as count:

@@ -101,7 +101,7 @@ def told(predictor: ClassifyPredictor) -> list[str]:
     return [f"right on validation texts: {', '.join(rows)}", *(f"note: {note}" for note in predictor.metadata.notes)]
 
 
-def scoring(protocol: str, at: str) -> dict[str, Any]:
+def scoring(protocol: str, unknown: str, at: str) -> dict[str, Any]:
     """There is one protocol, and no cut-off."""
     return {}
 

@@ -127,7 +127,7 @@ def told(predictor: LinkPredictor) -> list[str]:
     return [*lines, *(f"note: {note}" for note in metadata.notes)]
 
 
-def scoring(protocol: str, at: str) -> dict[str, Any]:
+def scoring(protocol: str, unknown: str, at: str) -> dict[str, Any]:
     """There is one protocol, and no cut-off."""
     return {}
 

@@ -86,23 +86,25 @@ def told(predictor: NextPredictor) -> list[str]:
     return [*chosen, f"replay=0: nothing of a single history stays in the folder{alone}"]
 
 
-def scoring(protocol: str, at: str) -> dict[str, Any]:
-    """The protocol and the cut-offs.
+def scoring(protocol: str, unknown: str, at: str) -> dict[str, Any]:
+    """Return the protocol, the rule for unknown events and the cutoffs.
 
     Raises:
-        SettingError: an unknown protocol, or no list of ranks.
+        SettingError: an unknown protocol or rule, or no list of ranks.
     """
-    from ensue.evaluation import PROTOCOLS
+    from ensue.evaluation import next_event as evaluator
 
-    if protocol not in PROTOCOLS:
-        raise SettingError(f"protocol {protocol!r} is not known; choose from {', '.join(PROTOCOLS)}")
+    if protocol not in evaluator.PROTOCOLS:
+        raise SettingError(f"protocol {protocol!r} is not known; choose from {', '.join(evaluator.PROTOCOLS)}")
+    if unknown not in evaluator.UNKNOWN_RULES:
+        raise SettingError(f"--unknown {unknown!r} is not a rule; choose from {', '.join(evaluator.UNKNOWN_RULES)}")
     try:
         cuts = sorted({int(k) for k in at.split(",")})
     except ValueError:
         cuts = []
     if not cuts or cuts[0] < 1:
         raise SettingError(f"--at {at!r} is not a list of ranks such as 10,20")
-    return {"protocol": protocol, "at": cuts}
+    return {"protocol": protocol, "at": cuts, "unknown": unknown}
 
 
 def show_result(found: Result, scoring: Mapping[str, Any]) -> None:

@@ -48,6 +48,14 @@ def predict(
     allow: Annotated[
         Path | None, typer.Option(callback=present, help="of next: a file of the only values that are answers")
     ] = None,
+    rank_unknown: Annotated[
+        bool,
+        typer.Option(
+            "--rank-unknown",
+            help="of next: values of a history that the training data lacks may be answers too, as `evaluate --unknown "
+            "rank` scores them",
+        ),
+    ] = False,
     steps: Annotated[int | None, typer.Option(help="of next: roll forward so far, who and when and whether")] = None,
     model: Own = "",
     *,
@@ -58,12 +66,14 @@ def predict(
     reading = Reading(**options)
     if output is not None and steps is not None:
         raise SettingError("-o and --steps: a forecast has no row a sequence; give --json and > instead of -o")
-    if steps is not None and (exclude or allow):
-        raise SettingError("--steps: rolls forward over all values; leave out --exclude and --allow")
+    if steps is not None and (exclude or allow or rank_unknown):
+        raise SettingError("--steps: rolls forward over all values; leave out --exclude, --allow and --rank-unknown")
     chosen = tasks.of_folder(folder, context)
     from ensue.cli.answering import predict as answer  # polars
 
-    answer(chosen, folder, source, k, output, evidence, prefix, exclude, allow, steps, reading, as_json=json)
+    answer(
+        chosen, folder, source, k, output, evidence, prefix, exclude, allow, rank_unknown, steps, reading, as_json=json
+    )
 
 
 @reads(*TABLES)

@@ -55,11 +55,20 @@ class Wanted:
             require_place(self.per_example, inputs, option="--per-example")
 
 
-def evaluate(task: Task, folder: Path, data: Path, protocol: str, at: str, reading: Reading, wanted: Wanted) -> None:
+def evaluate(
+    task: Task,
+    folder: Path,
+    data: Path,
+    protocol: str,
+    unknown: str,
+    at: str,
+    reading: Reading,
+    wanted: Wanted,
+) -> None:
     """Score the model of a folder, and write the table into its card too."""
     wanted.require([data])
     command = command_of(task)
-    scoring = command.scoring(protocol, at)
+    scoring = command.scoring(protocol, unknown, at)
     predictor = load(folder)
     test = command.read(data, reading.like(folder))
     command.require_like(test, data, predictor)
@@ -76,6 +85,7 @@ def compare(
     test: Path,
     valid: Path | None,
     protocol: str,
+    unknown: str,
     at: str,
     reading: Reading,
     wanted: Wanted,
@@ -83,7 +93,7 @@ def compare(
     """Train models, each in as many seeds as there are of it, and score them side by side."""
     wanted.require([data, test, *([valid] if valid else [])])
     command = command_of(task)
-    scoring = command.scoring(protocol, at)
+    scoring = command.scoring(protocol, unknown, at)
     learned = dataclasses.replace(reading, part="")  # a part is of what is scored: nothing of it may be trained on
     train_data, schema = command.read_for_training(data, learned)
     test_data = command.read(test, dataclasses.replace(reading, schema=schema))
@@ -109,6 +119,7 @@ def score(
     folders: Sequence[Path],
     train: Path | None,
     protocol: str,
+    unknown: str,
     at: str,
     reading: Reading,
     wanted: Wanted,
@@ -116,7 +127,7 @@ def score(
     """Score what other programs ranked, beside models of ours and counting."""
     wanted.require([data, *rankings, *([train] if train else [])])
     command = command_of(task)
-    scoring = command.scoring(protocol, at)
+    scoring = command.scoring(protocol, unknown, at)
     ranked = [read_rankings(path, name, **reading.opening) for path, name in zip_longest(rankings, names, fillvalue="")]
     predictors = [load(folder) for folder in folders]
     schema = reading.like(folders[0]).schema if folders else reading.schema

@@ -30,6 +30,9 @@ _QUERY_MEASURES = {
     "recall@10": "recall@10",
 }
 _TEXT_MEASURES = {"accuracy": "accuracy", "macro_f1": "macro-F1", "calibration_error": "ECE", "log_loss": "log loss"}
+_EVENT_CARD = (
+    "data", "targets", "unknown", "candidates", "repeats", "averaging", "published", "ties", "interval", "leaked",
+)  # fmt: skip
 _QUERY_PARTS = ("bleu", "content@1", "mrr@10", "recall@10")
 
 
@@ -87,7 +90,18 @@ def of_events(found: Result, at: Sequence[int]) -> None:
     measures = ["mrr", *(f"hit@{k}" for k in at), *(f"ndcg@{k}" for k in at[: 2 if len(at) < 3 else 1])]
     card = found.protocol
     figures(found.rows, dict(zip(measures, measures, strict=True)), f"protocol {card.name}: figures x 100, ± 95 %")
-    for name in ("data", "targets", "candidates", "repeats", "averaging", "ties", "interval", "leaked"):
+    for name in (
+        "data",
+        "targets",
+        "unknown",
+        "candidates",
+        "repeats",
+        "averaging",
+        "published",
+        "ties",
+        "interval",
+        "leaked",
+    ):
         show.line(f"  {name}: {getattr(card, name)}")
     show.line(found.verdict)
 

@@ -120,7 +120,7 @@ def told(predictor: SuggestPredictor) -> list[str]:
     return [*lines, *(f"note: {note}" for note in metadata.notes)]
 
 
-def scoring(protocol: str, at: str) -> dict[str, Any]:
+def scoring(protocol: str, unknown: str, at: str) -> dict[str, Any]:
     """The protocol.
 
     Raises:

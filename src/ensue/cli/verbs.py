@@ -53,7 +53,18 @@ app = typer.Typer(
 )
 
 Protocol = Annotated[
-    str, typer.Option(help="full; paper (the model's own, of queries the paper's rules); of next also macro, sampled")
+    str,
+    typer.Option(
+        help="full; paper (the one of the model's paper, of queries the paper's rules); of next also last "
+        "(leave-one-out), macro, sampled"
+    ),
+]
+Unknown = Annotated[
+    str,
+    typer.Option(
+        help="of next: how events count that the training data lacks: miss, drop (not scored) or rank (those that the "
+        "sequence holds already are candidates), the same for every row"
+    ),
 ]
 At = Annotated[str, typer.Option(help="of next: cut-offs of the figures")]
 Output = Annotated[
@@ -114,6 +125,7 @@ def evaluate(
     folder: Folder,
     data: Data = None,
     protocol: Protocol = "full",
+    unknown: Unknown = "miss",
     at: At = "10,20,50,100",
     model: Own = "",
     output: Output = None,
@@ -129,7 +141,7 @@ def evaluate(
     from ensue.cli import scoring  # the evaluator, which imports every task
 
     wanted = scoring.Wanted(output=output, per_example=per_example, verdicts=verdicts, json=json)
-    scoring.evaluate(chosen, folder, reading.data(data), protocol, at, reading, wanted)
+    scoring.evaluate(chosen, folder, reading.data(data), protocol, unknown, at, reading, wanted)
 
 
 @app.command()
@@ -145,6 +157,7 @@ def compare(
     set_: Set = None,
     min_users: MinUsers = None,
     protocol: Protocol = "full",
+    unknown: Unknown = "miss",
     at: At = "10,20,50,100",
     output: Output = None,
     per_example: PerExample = None,
@@ -166,7 +179,7 @@ def compare(
     from ensue.cli import scoring  # the evaluator, which imports every task
 
     wanted = scoring.Wanted(output=output, per_example=per_example, verdicts=verdicts, json=json)
-    scoring.compare(chosen, entries, reading.data(data), test, valid, protocol, at, reading, wanted)
+    scoring.compare(chosen, entries, reading.data(data), test, valid, protocol, unknown, at, reading, wanted)
 
 
 @app.command()
@@ -186,6 +199,7 @@ def score(
         list[str] | None, typer.Option(help="of the rows, in their order; of the files unless stated")
     ] = None,
     protocol: Protocol = "full",
+    unknown: Unknown = "miss",
     at: At = "10,20,50,100",
     output: Output = None,
     per_example: PerExample = None,
@@ -212,7 +226,7 @@ def score(
     from ensue.cli import scoring  # the evaluator, which imports every task
 
     wanted = scoring.Wanted(output=output, per_example=per_example, verdicts=verdicts, json=json)
-    scoring.score(chosen, ranked, name or [], data, folder or [], train, protocol, at, reading, wanted)
+    scoring.score(chosen, ranked, name or [], data, folder or [], train, protocol, unknown, at, reading, wanted)
 
 
 app.command()(predicting.predict)

@@ -23,7 +23,18 @@ from ensue.evaluation.classify import TextCard, TextResult
 from ensue.evaluation.evaluator import Evaluator, evaluator_of
 from ensue.evaluation.leaks import LeakRow, reads_others, refusal, untrained_with_leaks
 from ensue.evaluation.link import LinkCard, LinkResult
-from ensue.evaluation.next_event import AT, PROTOCOLS, SAMPLED, Card, Result, Scored, chance, evaluate_alone, score
+from ensue.evaluation.next_event import (
+    AT,
+    PROTOCOLS,
+    SAMPLED,
+    UNKNOWN_RULES,
+    Card,
+    Result,
+    Scored,
+    chance,
+    evaluate_alone,
+    score,
+)
 from ensue.evaluation.rows import Row, table
 from ensue.evaluation.suggest import SuggestCard, SuggestResult
 from ensue.ids import as_tuple
@@ -41,6 +52,7 @@ __all__ = [
     "PROTOCOLS",
     "RESAMPLES",
     "SAMPLED",
+    "UNKNOWN_RULES",
     "Card",
     "Evaluator",
     "LeakRow",
@@ -70,7 +82,9 @@ AnyResult = Result | TextResult | SuggestResult | LinkResult
 
 
 @overload
-def evaluate(predictor: NextPredictor, data: Histories, protocol: str = "full", at: Sequence[int] = AT) -> Result: ...
+def evaluate(
+    predictor: NextPredictor, data: Histories, protocol: str = "full", at: Sequence[int] = AT, *, unknown: str = "miss"
+) -> Result: ...
 @overload
 def evaluate(predictor: ClassifyPredictor, data: Texts) -> TextResult: ...
 @overload
@@ -78,9 +92,16 @@ def evaluate(predictor: SuggestPredictor, data: Queries, protocol: str = "full")
 @overload
 def evaluate(predictor: LinkPredictor, data: Corpus) -> LinkResult: ...
 @overload
-def evaluate(predictor: AnyPredictor, data: Data, protocol: str = ..., at: Sequence[int] = ...) -> AnyResult: ...
 def evaluate(
-    predictor: AnyPredictor, data: Data, protocol: str | None = None, at: Sequence[int] | None = None
+    predictor: AnyPredictor, data: Data, protocol: str = ..., at: Sequence[int] = ..., *, unknown: str = ...
+) -> AnyResult: ...
+def evaluate(
+    predictor: AnyPredictor,
+    data: Data,
+    protocol: str | None = None,
+    at: Sequence[int] | None = None,
+    *,
+    unknown: str | None = None,
 ) -> AnyResult:
     """Score a predictor and the counting models that were fitted on the same data.
 
@@ -88,12 +109,14 @@ def evaluate(
         predictor: fitted.
         data: histories for task ``next``, labelled texts for ``classify``, sessions of queries for ``suggest``,
             articles with posts for ``link``.
-        protocol: of ``next`` full, paper, macro or sampled, of ``suggest`` full or paper; the others have one.
+        protocol: of ``next`` full, last, paper, macro or sampled, of ``suggest`` full or paper; the others have one.
         at: of ``next``, the cut-offs.
+        unknown: of ``next``, how events count that the training data lacks: ``miss`` (the default), ``drop`` or
+            ``rank``, the same for every row (:mod:`ensue.evaluation.next_event`).
 
     Raises:
         DataError: the data holds nothing to score.
-        SettingError: an unknown protocol.
+        SettingError: an unknown protocol or rule.
 
     Example:
         >>> from ensue import evaluate, make, read
@@ -105,14 +128,19 @@ def evaluate(
         ('all 24 values', 'markov')
     """
     _require_scorable([[predictor]], data)
-    found = _compare([[predictor]], data, protocol, at)
+    found = _compare([[predictor]], data, protocol, at, unknown)
     how = reads_others(predictor, data)
     return replace(found, leaks=(refusal(predictor.model_name, how),)) if how else found
 
 
 @overload
 def compare(
-    entries: Sequence[Sequence[NextPredictor]], data: Histories, protocol: str = "full", at: Sequence[int] = AT
+    entries: Sequence[Sequence[NextPredictor]],
+    data: Histories,
+    protocol: str = "full",
+    at: Sequence[int] = AT,
+    *,
+    unknown: str = "miss",
 ) -> Result: ...
 @overload
 def compare(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> TextResult: ...
@@ -122,10 +150,20 @@ def compare(entries: Sequence[Sequence[SuggestPredictor]], data: Queries, protoc
 def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus) -> LinkResult: ...
 @overload
 def compare(
-    entries: Sequence[Sequence[AnyPredictor]], data: Data, protocol: str = ..., at: Sequence[int] = ...
+    entries: Sequence[Sequence[AnyPredictor]],
+    data: Data,
+    protocol: str = ...,
+    at: Sequence[int] = ...,
+    *,
+    unknown: str = ...,
 ) -> AnyResult: ...
 def compare(
-    entries: Sequence[Sequence[AnyPredictor]], data: Data, protocol: str | None = None, at: Sequence[int] | None = None
+    entries: Sequence[Sequence[AnyPredictor]],
+    data: Data,
+    protocol: str | None = None,
+    at: Sequence[int] | None = None,
+    *,
+    unknown: str | None = None,
 ) -> AnyResult:
     """Score several models, each a list of predictors that differ in their seed alone.
 
@@ -135,12 +173,13 @@ def compare(
         entries: fitted predictors of one task, by model.
         data: histories for task ``next``, labelled texts for ``classify``, sessions of queries for ``suggest``,
             articles with posts for ``link``.
-        protocol: of ``next`` full, paper, macro or sampled, of ``suggest`` full or paper; the others have one.
+        protocol: of ``next`` full, last, paper, macro or sampled, of ``suggest`` full or paper; the others have one.
         at: of ``next``, the cut-offs.
+        unknown: of ``next``, as of :func:`evaluate`.
 
     Raises:
         DataError: the data holds nothing to score.
-        SettingError: an unknown protocol, or a model whose scores change with what else is in the batch.
+        SettingError: an unknown protocol or rule, or a model whose scores change with what else is in the batch.
 
     Example:
         >>> from ensue import compare, make, read
@@ -156,7 +195,7 @@ def compare(
     for seeds in entries:
         if how := reads_others(seeds[0], data):
             raise SettingError(refusal(seeds[0].model_name, how))
-    return _compare(entries, data, protocol, at)
+    return _compare(entries, data, protocol, at, unknown)
 
 
 def score_rankings(
@@ -165,6 +204,8 @@ def score_rankings(
     data: Data,
     protocol: str | None = None,
     at: Sequence[int] | None = None,
+    *,
+    unknown: str | None = None,
 ) -> AnyResult:
     """Score what other programs ranked, beside predictors of ours and all that counts.
 
@@ -174,6 +215,7 @@ def score_rankings(
         data: to score.
         protocol: as of :func:`compare`.
         at: as of :func:`compare`.
+        unknown: as of :func:`evaluate`.
 
     Raises:
         DataError: the data holds nothing to score, or rankings of nothing that is scored.
@@ -182,7 +224,7 @@ def score_rankings(
     for own in rankings:
         if own.name in [*names_of(predictors[0].task), *(other.name for other in rankings if other is not own)]:
             raise SettingError(f"rankings {own.name!r} have the name of another row; give --name")
-    found = _compare([[one] for one in predictors], data, protocol, at, rankings=rankings)
+    found = _compare([[one] for one in predictors], data, protocol, at, unknown, rankings=rankings)
     assert found.examples is not None  # every evaluator of rankings gives them
     scored = found.examples.asked()
     warnings = {own.name: own.warnings(scored) for own in rankings}
@@ -222,9 +264,10 @@ def _compare(
     data: Data,
     protocol: str | None,
     at: Sequence[int] | None,
+    unknown: str | None,
     **more: object,
 ) -> AnyResult:
     cutoffs = None if at is None else [require_integer("at", k) for k in as_tuple(at, "at", "cut-offs")]
-    given: dict[str, object] = {"protocol": protocol, "at": cutoffs}
+    given: dict[str, object] = {"protocol": protocol, "at": cutoffs, "unknown": unknown}
     given = {name: value for name, value in given.items() if value is not None} | more
     return cast("AnyResult", evaluator_of(entries[0][0].task).compare(entries, data, **given))

@@ -13,7 +13,7 @@ from ensue.evaluation.rows import PLAIN, Row, cell, figure, label, table
 
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
 _LATEX |= {sign: f"\\{sign}" for sign in "&%$#_{}"}
-_CAPTION = ("data", "targets", "candidates", "repeats", "averaging", "ties", "interval", "leaked")
+_CAPTION = ("data", "targets", "unknown", "candidates", "repeats", "averaging", "ties", "interval", "leaked")
 """What of a card a caption says, where the card has it."""
 LEAST = ("calibration_error", "log_loss")
 """Measures of which the least is best."""

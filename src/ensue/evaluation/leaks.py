@@ -22,7 +22,7 @@ from ensue.data.leaks import before_the_last
 from ensue.metrics import Floats
 from ensue.predictor import AnyPredictor
 from ensue.records import History
-from ensue.vocabulary import Vocabulary
+from ensue.vocabulary import UNKNOWN, Vocabulary
 
 ASKED = 8
 """Records that are asked alone."""
@@ -65,6 +65,8 @@ def reads_others(predictor: AnyPredictor, data: Recorded) -> str:
         predictor: fitted.
         data: what is scored.
     """
+    if isinstance(data, Histories):
+        data = data.keep(data.ids != UNKNOWN)  # an id that stands for no value cannot be asked about
     asked, beside, strangers = _sampled(data)
     alone = [predictor.predict([record], _K, evidence=False)[0] for record in asked]
     near = [predictor.predict([record, *own], _K, evidence=False)[0] for record, own in zip(asked, beside, strict=True)]

@@ -1,20 +1,31 @@
-"""The evaluator of ``next``: one protocol card, counting rows beside every model, intervals by resampling sequences.
+"""The evaluator of ``next``: a protocol card, baselines next to every model, intervals by resampling sequences.
 
-Under every protocol each event after the first of its sequence is a target; models read the values they know. A value
-that a model does not know is a candidate where its history holds it already and the training data repeats values
-(:mod:`ensue.tasks.next.own_unknown`); elsewhere it counts as a miss, and so does a target that follows nothing known.
+A target is an event that a model has to predict from the events before it. The protocols:
 
-``full``: all values are candidates; what the sequence already holds is ruled out if the training data never repeats a
-value; micro average, the mean over targets.
+``full``: every event after the first of its sequence is a target, ranked among all values; what the sequence already
+holds is ruled out if the training data never repeats a value; micro average, the mean over targets.
 
-``paper``: what the first model's paper does, one of the next two.
+``last``: as ``full``, but only the last event of each sequence is a target (leave-one-out).
 
-``macro`` (HiDAN, section 3.3): all values are candidates, nothing is ruled out; macro average, the mean over a
-sequence's targets, then over sequences.
+``macro`` (HiDAN, section 3.3): every event after the first, all values are candidates, nothing is ruled out; macro
+average, the mean over a sequence's targets, then over sequences.
 
 ``sampled`` (SANSR, section IV.A): each target is ranked against 100 candidates drawn at random, nothing is ruled out;
-micro average. Figures of this kind are high for any ranker and may order models wrongly (Krichene & Rendle 2020): the
-card states the level of chance, and under any protocol a warning stands beside a row that is not above it.
+micro average. Metrics of this kind are high for any ranker and may order models wrongly (Krichene & Rendle 2020): the
+card states the level of chance, and under any protocol a warning is printed for a row that is not above it.
+
+``paper``: the one of these that the first model's paper uses.
+
+Unknown events are those that the training data lacks. One rule holds for every row, and the card names it:
+
+``miss``: an unknown target is a miss, and unknown events of a sequence are no candidates; what ``predict`` answers.
+
+``drop``: unknown targets are not scored; what most papers print.
+
+``rank``: unknown events that a sequence holds already are candidates for its later targets, by the share of such events
+that came again in the training data (:mod:`ensue.tasks.next.own_unknown`); other unknown targets are misses.
+
+Under all three a known target that follows no known event is ranked by popularity, which is what ``predict`` answers.
 """
 
 from __future__ import annotations
@@ -46,22 +57,60 @@ from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.reservoir import LATEST
 from ensue.vocabulary import FIRST, UNKNOWN
 
-PROTOCOLS = ("full", "paper", "macro", "sampled")
+Mask = npt.NDArray[np.bool_]
+"""(events,) of a data set."""
+
+PROTOCOLS = ("full", "last", "paper", "macro", "sampled")
+PUBLISHED = {
+    "full": "all items ranked after every event: GRU4Rec, NARM, STAMP and SR-GNN, whose papers drop unseen items and "
+    "rule nothing out",
+    "last": "leave-one-out: SASRec and BERT4Rec, whose papers rank against 100 sampled items",
+    "macro": "mean over cascades: HiDAN and CYAN-RNN, whose papers drop unseen users",
+    "sampled": "100 sampled candidates: SANSR's own row in its paper",
+}
+"""Which papers use a protocol, and where they differ from it."""
+PAPER_PROTOCOLS = {
+    "sansr": "sampled",
+    "sansr-rc": "sampled",
+    "gru4rec": "full",
+    "narm": "full",
+    "stamp": "full",
+    "fpmc": "full",
+    "bpr-mf": "last",
+}
+"""By model, the protocol of its paper; ``macro`` for all others."""
+UNKNOWN_RULES = ("miss", "drop", "rank")
 SAMPLED = 100
-SAMPLED_IN_PAPER = ("sansr", "sansr-rc", "bpr-mf", "fpmc", "gru4rec", "narm", "stamp")
 AT = (10, 20, 50, 100)
+EVERY, LAST = "every event after the first", "the last event of each sequence"
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What the figures mean: stands beside every table."""
+    """What the metrics of a table mean.
+
+    Attributes:
+        name: of the protocol.
+        data: sequences and events.
+        targets: how many are scored, how many the training data lacks, and how many follow no known event.
+        unknown: the rule for events that the training data lacks, one of ``UNKNOWN_RULES``.
+        candidates: what each target is ranked among.
+        repeats: whether events of the sequence are ruled out.
+        averaging: over what the mean is taken.
+        published: which papers use this protocol.
+        ties: how equal scores count.
+        interval: what is resampled.
+        leaked: how many sequences the training data holds too.
+    """
 
     name: str
     data: str
     targets: str
+    unknown: str
     candidates: str
     repeats: str
     averaging: str
+    published: str
     ties: str = "count against the target"
     interval: str = f"95 %, {RESAMPLES} resamples of whole sequences"
     leaked: str = ""
@@ -105,20 +154,21 @@ class Scored:
     """(targets,) which event of the data each target is."""
     seconds: float
 
-    def only(self, chosen: npt.NDArray[np.bool_]) -> Scored:
-        """The targets among (events,) some events."""
-        kept = chosen[self.event]
-        return replace(self, rank=self.rank[kept], sequence=self.sequence[kept], event=self.event[kept])
 
-
-def evaluate(predictor: NextPredictor, data: Histories, protocol: str = "full", at: Sequence[int] = AT) -> Result:
-    """Score a predictor and the counting models that were fitted on the same data.
+def evaluate(
+    predictor: NextPredictor,
+    data: Histories,
+    protocol: str = "full",
+    at: Sequence[int] = AT,
+    unknown: str = "miss",
+) -> Result:
+    """Score a predictor and the baselines that were fitted on the same data.
 
     Raises:
         DataError: the data holds nothing to score.
-        SettingError: an unknown protocol.
+        SettingError: an unknown protocol or rule.
     """
-    return compare([[predictor]], data, protocol, at)
+    return compare([[predictor]], data, protocol, at, unknown)
 
 
 def compare(
@@ -126,52 +176,70 @@ def compare(
     data: Histories,
     protocol: str = "full",
     at: Sequence[int] = AT,
+    unknown: str = "miss",
     rankings: Sequence[Rankings] = (),
 ) -> Result:
     """Score several models, each a list of predictors that differ in their seed alone.
 
-    Figures are means over seeds; intervals resample sequences, and seeds where there are several.
+    Metrics are means over seeds; intervals resample sequences, and seeds where there are several.
 
     Args:
         entries: by model.
         data: to score.
         protocol: one of ``PROTOCOLS``.
-        at: the cut-offs.
+        at: the cutoffs.
+        unknown: one of ``UNKNOWN_RULES``. A target is dropped where no model's training data holds it.
         rankings: what other programs ranked, as it stands: of every event (``ID:PLACE``), or else of the last one of
-            each sequence (``ID``), which then is all that is scored.
+            each sequence (``ID``), which then is all that is scored. ``miss`` holds for them too.
 
     Raises:
         DataError: the data holds nothing to score, or rankings of nothing that is scored.
-        SettingError: an unknown protocol, or rankings under ``sampled``.
+        SettingError: an unknown protocol or rule, or rankings under ``sampled``.
+    """
+    first = entries[0][0]
+    applied = resolve_protocol(protocol, first.model_name)
+    is_target = _targets(data, applied)
+    if rankings:
+        if applied == "sampled":
+            raise SettingError("rankings of all values cannot be scored under the protocol sampled")
+        queries, is_ranked = _queries(data, rankings, is_target)
+        if applied == "full" and not is_ranked[is_target].all():
+            protocol = applied = "last"
+        is_target = is_target & is_ranked
+    predictors = [predictor for seeds in entries for predictor in seeds]
+    is_scored = _scored(data, is_target, unknown, predictors)
+    rank = partial(_rank_targets, data=data, is_scored=is_scored, protocol=applied, unknown=unknown)
+    lines = beside_counting(
+        (Entry.of(seeds, rank) for seeds in entries),
+        first.counted_baselines,
+        [first],
+        lambda predictor, name: rank(predictor, counting=name),
+    )
+    card = _card(first, lines[0].runs[0], data, (protocol, applied, unknown), is_target, _common_vocabulary(predictors))
+    if rankings:
+        is_known = is_scored if unknown != "miss" else is_scored & _in_training(data, predictors)
+        lines = [
+            *(Entry(own.name, [_ranked(own, data, queries, is_scored, is_known)], [0]) for own in rankings),
+            *lines,
+        ]
+    found = _resample([line.runs for line in lines], len(data), at, macro=applied == "macro")
+    candidates = _candidates(first, applied)
+    rows = tuple(_row(line, at, own, candidates) for line, own in zip(lines, found, strict=True))
+    duels = paired_tests(("mrr",), COUNTING, [line.name for line in lines], found, p_value_above)
+    examples = Examples(partial(_asked, data, lines[0].runs[0].event), partial(found_of, lines, _ranks))
+    card = replace(with_seeds(card, lines), ties=f"{card.ties}{tie_rule(rankings)}")
+    return Result(card, rows, duels, tuple(found), examples=examples)
+
+
+def resolve_protocol(protocol: str, model_name: str) -> str:
+    """Return the protocol that is applied: ``paper`` stands for the one of the model's paper.
+
+    Raises:
+        SettingError: an unknown protocol.
     """
     if protocol not in PROTOCOLS:
         raise SettingError(f"protocol {protocol!r} is not known; choose from {', '.join(PROTOCOLS)}")
-    first = entries[0][0]
-    asked = protocol
-    if protocol == "paper":
-        protocol = "sampled" if first.model_name in SAMPLED_IN_PAPER else "macro"
-    lines = beside_counting(
-        (Entry.of(seeds, lambda predictor: score(predictor, data, protocol)) for seeds in entries),
-        first.counted_baselines,
-        [first],
-        lambda own, name: score(own, data, protocol, counting=name),
-    )
-    what = "every event after the first"
-    if rankings:
-        if protocol == "sampled":
-            raise SettingError("rankings of all values cannot be scored under the protocol sampled")
-        queries, chosen = _queries(data, rankings)
-        lines = [replace(line, runs=[run.only(chosen) for run in line.runs]) for line in lines]
-        lines = [*(Entry(own.name, [_ranked(own, data, queries, chosen)], [0]) for own in rankings), *lines]
-        what = what if (chosen == _targets(data)).all() else "the last event of each sequence"
-    found = _resample([line.runs for line in lines], len(data), at, macro=protocol == "macro")
-    candidates = _candidates(first, protocol)
-    rows = tuple(_row(line, at, own, candidates) for line, own in zip(lines, found, strict=True))
-    duels = paired_tests(("mrr",), COUNTING, [line.name for line in lines], found, p_value_above)
-    card = with_seeds(_card(first, data, asked, protocol, lines[len(rankings)].runs[0], what), lines)
-    card = replace(card, ties=f"{card.ties}{tie_rule(rankings)}")
-    examples = Examples(partial(_asked, data, np.sort(lines[0].runs[0].event)), partial(found_of, lines, _ranks))
-    return Result(card, rows, duels, tuple(found), examples=examples)
+    return PAPER_PROTOCOLS.get(model_name, "macro") if protocol == "paper" else protocol
 
 
 def kept(summary: Json) -> list[str]:
@@ -199,24 +267,31 @@ def kept(summary: Json) -> list[str]:
 
 
 def evaluate_alone(
-    predictor: NextPredictor, data: Histories, protocol: str, at: Sequence[int] = AT, counting: str | None = None
+    predictor: NextPredictor,
+    data: Histories,
+    protocol: str,
+    at: Sequence[int] = AT,
+    counting: str | None = None,
+    unknown: str = "miss",
 ) -> tuple[Row, Card]:
-    """One row without the others, for a study that puts its table together from many runs: counting stands beside.
+    """Return one row without the others, for a study that makes its table from many runs, and its card.
 
     Args:
         predictor: fitted.
         data: to score.
-        protocol: full, macro or sampled.
-        at: the cut-offs.
-        counting: one of the predictor's counting models in its place.
+        protocol: full, last, macro or sampled.
+        at: the cutoffs.
+        counting: one of the predictor's baselines instead of its model.
+        unknown: one of ``UNKNOWN_RULES``.
 
     Raises:
         DataError: the data holds nothing to score.
+        SettingError: an unknown rule.
     """
-    run = score(predictor, data, protocol, counting)
+    run = score(predictor, data, protocol, counting, unknown)
     (found,) = _resample([[run]], len(data), at, macro=protocol == "macro")
     row = _row(Entry(run.model, [run], [predictor.seed]), at, found, _candidates(predictor, protocol))
-    return row, _card(predictor, data, protocol, protocol, run)
+    return row, _card(predictor, run, data, (protocol, protocol, unknown), _targets(data, protocol))
 
 
 def _candidates(predictor: NextPredictor, protocol: str) -> int:
@@ -242,46 +317,104 @@ def _warning(
     return f"{found}: no better than a random order"
 
 
-def score(predictor: NextPredictor, data: Histories, protocol: str, counting: str | None = None) -> Scored:
-    """Rank every target of the data, by the predictor's model or by one of its counting models.
+def score(
+    predictor: NextPredictor, data: Histories, protocol: str, counting: str | None = None, unknown: str = "miss"
+) -> Scored:
+    """Rank every target of the data, by the predictor's model or by one of its baselines.
 
     Raises:
         DataError: the data holds nothing to score.
+        SettingError: an unknown rule.
     """
+    is_scored = _scored(data, _targets(data, protocol), unknown, [predictor])
+    return _rank_targets(predictor, data, is_scored, protocol, unknown, counting)
+
+
+def _rank_targets(
+    predictor: NextPredictor,
+    data: Histories,
+    is_scored: Mask,
+    protocol: str,
+    unknown: str,
+    counting: str | None = None,
+) -> Scored:
+    """Rank the events that are scored; one that cannot be ranked is a miss."""
     coded = data.encode(predictor.vocabulary, number_unknown=True)
-    kept = np.flatnonzero(coded.ids != UNKNOWN)
-    coded = coded.keep(coded.ids != UNKNOWN)
-    sampled = min(SAMPLED, len(predictor.vocabulary) - FIRST - 1) if protocol == "sampled" else 0
     begun = time.perf_counter()
-    rank, sequence, event = predictor.ranks(coded, hide=_hides(predictor, protocol), sampled=sampled, counting=counting)
+    rank, _, event = predictor.ranks(
+        coded,
+        hide=_hides(predictor, protocol),
+        sampled=min(SAMPLED, len(predictor.vocabulary) - FIRST - 1) if protocol == "sampled" else 0,
+        counting=counting,
+        context=np.maximum(data.lengths - 1, 0) if protocol == "last" else None,
+        rank_unknown=unknown == "rank",
+    )
     seconds = time.perf_counter() - begun
-    missed = _targets(data)
-    missed[kept[event]] = False
-    events = np.concatenate([kept[event], np.flatnonzero(missed)])
-    if not len(events):
-        raise DataError("nothing to score: no sequence has two events")
-    rank = np.concatenate([rank, np.full(int(missed.sum()), metrics.MISS)])
-    sequence = np.concatenate([sequence, data.sequence_index()[missed]])
-    return Scored(counting or predictor.model_name, rank, sequence, events, seconds)
+    ranks = np.full(len(data.ids), metrics.MISS)
+    ranks[event] = rank
+    events = np.flatnonzero(is_scored)
+    return Scored(counting or predictor.model_name, ranks[events], data.sequence_index()[events], events, seconds)
 
 
-def _targets(data: Histories) -> npt.NDArray[np.bool_]:
-    """(events,) whether an event is a target: all but the first of each sequence."""
+def _targets(data: Histories, protocol: str) -> Mask:
+    """(events,) whether an event is a target: all but the first of each sequence, or the last of two and more."""
     targets = np.ones(len(data.ids), np.bool_)
     targets[data.offsets[:-1][data.lengths > 0]] = False
-    return targets
+    return targets & _last(data) if protocol == "last" else targets
 
 
-def _queries(data: Histories, rankings: Sequence[Rankings]) -> tuple[pl.Series, npt.NDArray[np.bool_]]:
-    """(events,) what rankings call each event, and which events are scored.
+def _last(data: Histories) -> Mask:
+    """(events,) whether an event is the last of its sequence."""
+    last = np.zeros(len(data.ids), np.bool_)
+    last[data.offsets[1:][data.lengths > 0] - 1] = True
+    return last
+
+
+def _scored(data: Histories, is_target: Mask, unknown: str, predictors: Sequence[NextPredictor]) -> Mask:
+    """(events,) which targets are scored: all, or those that the training data of any predictor holds.
+
+    Raises:
+        DataError: none.
+        SettingError: an unknown rule.
+    """
+    if unknown not in UNKNOWN_RULES:
+        raise SettingError(f"unknown {unknown!r} is not a rule; choose from {', '.join(UNKNOWN_RULES)}")
+    if not is_target.any():
+        raise DataError("nothing to score: no sequence has two events")
+    if unknown != "drop":
+        return is_target
+    is_scored = is_target & _in_training(data, predictors)
+    if not is_scored.any():
+        raise DataError(
+            f"nothing to score: the training data holds none of the {plural(int(is_target.sum()), 'target')}; "
+            "--unknown miss counts them as misses"
+        )
+    return is_scored
+
+
+def _in_training(data: Histories, predictors: Sequence[NextPredictor]) -> Mask:
+    """(events,) whether the training data of any predictor holds the value."""
+    vocabularies = {id(predictor.vocabulary): predictor.vocabulary for predictor in predictors}
+    known = np.zeros(len(data.ids), np.bool_)
+    for vocabulary in vocabularies.values():
+        known |= data.encode(vocabulary).ids != UNKNOWN
+    return known
+
+
+def _common_vocabulary(predictors: Sequence[NextPredictor]) -> bool:
+    """Whether all predictors know the same values."""
+    first, *others = (predictor.vocabulary for predictor in predictors)
+    return all(other == first or set(other.values) == set(first.values) for other in others)
+
+
+def _queries(data: Histories, rankings: Sequence[Rankings], is_target: Mask) -> tuple[pl.Series, Mask]:
+    """(events,) what rankings call each event, and whether they rank it: all targets, or the last of each sequence.
 
     Raises:
         DataError: rankings of nothing that is there, or answers of what follows the last event.
     """
     every = _asked(data, np.arange(len(data.ids)))
-    last = np.zeros(len(data.ids), np.bool_)
-    last[data.offsets[1:][data.lengths > 1] - 1] = True
-    for queries, chosen in ((placed(every), _targets(data)), (every["id"], last)):
+    for queries, chosen in ((placed(every), is_target), (every["id"], is_target & _last(data))):
         known = queries.filter(pl.Series(chosen)).implode()
         if any(own.frame["query"].is_in(known).any() for own in rankings):
             for own in rankings:
@@ -305,36 +438,35 @@ def _require_last(own: Rankings, data: Histories) -> None:
         )
 
 
-def _ranked(own: Rankings, data: Histories, queries: pl.Series, chosen: npt.NDArray[np.bool_]) -> Scored:
-    """What another program ranked: what its list does not hold is a miss."""
-    events = np.flatnonzero(chosen)
+def _ranked(own: Rankings, data: Histories, queries: pl.Series, is_scored: Mask, is_known: Mask) -> Scored:
+    """What another program ranked: a target that its list lacks is a miss, and so is one that is not known."""
+    events = np.flatnonzero(is_scored)
     found = own.best_first().ranks(queries.gather(events), _asked(data, events)["target"])
-    rank = found.cast(pl.Float64).fill_null(metrics.MISS).to_numpy()
+    rank = np.where(is_known[events], found.cast(pl.Float64).fill_null(metrics.MISS).to_numpy(), metrics.MISS)
     return Scored(own.name, rank, data.sequence_index()[events], events, 0.0)
 
 
 def _asked(data: Histories, events: Index) -> pl.DataFrame:
     """A row an event, in the order of the data."""
     sequence = data.sequence_index()[events]
+    values = pl.Series(data.ids[events].astype(np.int64) - FIRST).replace(UNKNOWN - FIRST, None)  # no value, no text
     return pl.DataFrame(
         {
             "id": named(data.names, sequence, len(data)),
             "unit": sequence,
             "place": events - data.offsets[sequence],
-            "target": pl.Series(data.vocabulary.values, dtype=pl.String).gather(
-                data.ids[events].astype(np.int64) - FIRST
-            ),
+            "target": pl.Series(data.vocabulary.values, dtype=pl.String).gather(values),
         }
     )
 
 
 def _ranks(run: Scored) -> dict[str, pl.Series]:
     """The rank of every target, in the order of the data."""
-    return {"rank": ranked(run.rank[np.argsort(run.event)])}
+    return {"rank": ranked(run.rank)}
 
 
 def _hides(predictor: NextPredictor, protocol: str) -> bool:
-    return protocol == "full" and not predictor.metadata.repeats
+    return protocol in ("full", "last") and not predictor.metadata.repeats
 
 
 def _resample(
@@ -365,31 +497,61 @@ def _resample(
 
 def _card(
     predictor: NextPredictor,
-    data: Histories,
-    asked: str,
-    protocol: str,
     run: Scored,
-    what: str = "every event after the first",
+    data: Histories,
+    rules: tuple[str, str, str],
+    is_target: Mask,
+    same_vocabulary: bool = True,
 ) -> Card:
+    """Return the card of a table.
+
+    Args:
+        predictor: the first model's.
+        run: its ranks.
+        data: what is scored.
+        rules: the protocol by its name, the one that is applied, and the rule for unknown events.
+        is_target: (events,) the targets of the protocol, dropped ones among them.
+        same_vocabulary: whether the training data of all models holds the same values.
+    """
+    name, applied, unknown = rules
     coded = data.encode(predictor.vocabulary)
     leaked = np.isin(fingerprints(coded).view(np.int64), predictor.training_hashes.numpy())
-    hide = _hides(predictor, protocol)
-    twins = f"{plural(int(leaked.sum()), 'sequence')} ({100 * leaked.mean():.1f} %)"
+    copies = f"{plural(int(leaked.sum()), 'sequence')} ({100 * leaked.mean():.1f} %)"
     if not predictor.keeps_histories:
-        twins = "not known: with replay=0 the model keeps no fingerprints"
-    misses = f"{int(np.isinf(run.rank).sum()):,} of them unknown to the model and counted as misses"
+        copies = "not known: with replay=0 the model keeps no fingerprints"
+    hide = _hides(predictor, applied)
     values = len(predictor.vocabulary) - FIRST
+    training = "the training data" if same_vocabulary else f"the training data of {predictor.model_name}"
+    every = applied != "last" and np.array_equal(is_target, _targets(data, applied))
     return Card(
-        asked,
+        name,
         f"{plural(len(data), 'sequence')}, {plural(len(data.ids), 'event')}",
-        f"{len(run.rank):,}: {what}, {misses}",
-        chance(min(SAMPLED, values - 1)) if protocol == "sampled" else f"all {plural(values, 'value')}",
+        f"{len(run.rank):,}: {EVERY if every else LAST}; {_counts(coded, run, is_target, unknown, training)}",
+        unknown,
+        chance(min(SAMPLED, values - 1)) if applied == "sampled" else f"all {plural(values, 'value')}",
         "what the sequence already holds is ruled out"
         if hide
         else "what the sequence already holds stays in the ranking",
-        "micro: over targets" if protocol != "macro" else "macro: over a sequence's targets, then over sequences",
-        leaked=f"{twins} stand value for value in the training data",
+        "micro: over targets" if applied != "macro" else "macro: over a sequence's targets, then over sequences",
+        PUBLISHED[applied],
+        leaked=f"{copies} stand value for value in the training data",
     )
+
+
+def _counts(coded: Histories, run: Scored, is_target: Mask, unknown: str, training: str) -> str:
+    """How many targets the training data lacks and what became of them, and how many follow no known event."""
+    is_known = coded.ids != UNKNOWN
+    num_unknown = int((is_target & ~is_known).sum())
+    num_ranked = int(np.isfinite(run.rank[~is_known[run.event]]).sum())
+    num_known_before = np.concatenate([[0], np.cumsum(is_known)])
+    starts = coded.offsets[:-1][run.sequence]
+    after_none = is_known[run.event] & (num_known_before[run.event] == num_known_before[starts])
+    became = {
+        "miss": f"{num_unknown:,} unknown to {training} (misses)",
+        "drop": f"{num_unknown:,} more unknown to {training} (not scored)",
+        "rank": f"{num_unknown:,} unknown to {training} ({num_ranked:,} ranked, {num_unknown - num_ranked:,} misses)",
+    }
+    return f"{became[unknown]}, {int(after_none.sum()):,} after no known event (ranked by popularity)"
 
 
 def chance(sampled: int) -> str:

@@ -230,14 +230,16 @@ def test_a_list_of_a_part_of_the_catalogue_is_all_scored_or_gets_more_candidates
 
 def test_lists_of_one_request_hold_for_values_that_only_a_history_knows(few: NextPredictor) -> None:
     asked = [History(("v1", "new", "other", "new"))]
-    plain = {choice.value for choice in few.predict(asked, 400)[0].choices}
+    plain = {choice.value for choice in few.predict(asked, 400, rank_unknown=True)[0].choices}
     assert {"new", "other"} <= plain
-    assert "new" not in {choice.value for choice in few.predict(asked, 400, exclude=["new"])[0].choices}
-    (only,) = few.predict(asked, 400, allow=["new", "v9"])
+    assert "new" not in {
+        choice.value for choice in few.predict(asked, 400, exclude=["new"], rank_unknown=True)[0].choices
+    }
+    (only,) = few.predict(asked, 400, allow=["new", "v9"], rank_unknown=True)
     assert {choice.value for choice in only.choices} == {"new", "v9"}
     many = [History(("v1", *(f"new {at}" for at in range(8)), "v2"))]
     for k in (1, 2, 3):
-        (best,) = few.predict(many, k, allow=["v9", "v8", "v7"])
+        (best,) = few.predict(many, k, allow=["v9", "v8", "v7"], rank_unknown=True)
         assert {choice.value for choice in best.choices} <= {"v7", "v8", "v9"} and len(best.choices) == k
 
 

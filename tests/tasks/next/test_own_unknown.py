@@ -1,4 +1,4 @@
-"""Values that only a history knows are candidates: in figures, in answers, and nowhere that nothing repeats."""
+"""Unknown values of a history: candidates where that is asked for, in ranks as in answers, and nowhere else."""
 
 from __future__ import annotations
 
@@ -115,7 +115,8 @@ def test_novelty_is_counted_as_good_did() -> None:
 def test_the_answer_holds_it_with_the_share_of_its_distance(predictor: NextPredictor) -> None:
     record = History(("a1", "new", "a3"), (0.0, HOUR, 2 * HOUR))
     plain = History(("a1", "a3"), (0.0, 2 * HOUR))
-    (answer,), (without,) = predictor.predict([record], 99), predictor.predict([plain], 99)
+    (answer,), (without,) = (predictor.predict([one], 99, rank_unknown=True) for one in (record, plain))
+    assert "new" not in {choice.value for choice in predictor.predict([record], 99)[0].choices}
     assert (answer.known, answer.given) == (2, 3)
     found = {choice.value: choice for choice in answer.choices}
     mass = share(predictor, 2)
@@ -126,7 +127,7 @@ def test_the_answer_holds_it_with_the_share_of_its_distance(predictor: NextPredi
     (heed,) = found["new"].heeded
     assert (heed.value, heed.position, heed.share) == ("new", 1, 1.0) and heed.lost == pytest.approx(mass, abs=1e-5)
     # What it held before too is lost but in part: the one at 0 would stand two before the next.
-    (twice,) = predictor.predict([History(("new", "a1", "new"))], 99)
+    (twice,) = predictor.predict([History(("new", "a1", "new"))], 99, rank_unknown=True)
     (heed,) = next(choice for choice in twice.choices if choice.value == "new").heeded
     assert heed.position == 2
     assert heed.lost == pytest.approx(share(predictor, 1) - share(predictor, 2), abs=1e-5)
@@ -140,65 +141,66 @@ def test_batches_and_evidence_change_no_answer(predictor: NextPredictor) -> None
         History(()),
         History(("a1", "y")),
     ]
-    together = predictor.predict(records, 99)
+    together = predictor.predict(records, 99, rank_unknown=True)
     for record, answer in zip(records, together, strict=True):
-        (alone,) = predictor.predict([record], 99)
+        (alone,) = predictor.predict([record], 99, rank_unknown=True)
         assert {one.value: one.score for one in alone.choices} == pytest.approx(
             {one.value: one.score for one in answer.choices}, abs=1e-6
         )
-    assert [[one.value for one in answer.choices] for answer in predictor.predict(records, 99, evidence=False)] == [
+    brief = predictor.predict(records, 99, evidence=False, rank_unknown=True)
+    assert [[one.value for one in answer.choices] for answer in brief] == [
         [one.value for one in answer.choices] for answer in together
     ]
     assert not {"x", "y", "z"} & {choice.value for choice in together[1].choices}
 
 
-def test_ranks_are_those_of_the_answers(predictor: NextPredictor) -> None:
-    """Every target of histories with and without unknown values, against the answer to what stood before it."""
+@pytest.mark.parametrize("rank_unknown", [False, True])
+def test_ranks_are_those_of_the_answers(predictor: NextPredictor, *, rank_unknown: bool) -> None:
+    """Every target of histories with and without unknown values, against the answer to what came before it."""
     values = ("x", "a1", "x", "a2", "y", "a2", "x", "y", "a1", "a9")
     records = [History(values), History(("x", "x", "a3", "x")), History(("a1", "a2", "a2"))]
     data = Histories.of(records)
-    coded = data.encode(predictor.vocabulary, drop_unknown=True, number_unknown=True)
-    rank, sequence, event = predictor.ranks(coded)
+    coded = data.encode(predictor.vocabulary, number_unknown=True)
+    rank, sequence, event = predictor.ranks(coded, rank_unknown=rank_unknown)
     expected, seen = {}, set()
     for number, record in enumerate(records):
         for place in range(1, len(record.values)):
             past, target = record.values[:place], record.values[place]
-            known = [value for value in past if value in predictor.vocabulary]
-            if target in predictor.vocabulary and not known:
-                continue  # a miss, as it always was
-            if target not in predictor.vocabulary and target not in past:
-                continue
-            (answer,) = predictor.predict([History(past)], 99, evidence=False)
+            (answer,) = predictor.predict([History(past)], 99, evidence=False, rank_unknown=rank_unknown)
             scores = {choice.value: choice.score for choice in answer.choices}
-            expected[number, place] = sum(score >= scores[target] * (1 - 1e-6) for score in scores.values())
-            seen.add(target)
+            if target in scores:
+                expected[number, place] = sum(score >= scores[target] * (1 - 1e-6) for score in scores.values())
+                seen.add(target)
     found = dict(zip(zip(sequence.tolist(), (event - data.offsets[sequence]).tolist(), strict=True), rank, strict=True))
-    assert {"x", "y"} < seen and found == expected
+    assert seen >= {"a1", "a3"} and ({"x", "y"} <= seen) == rank_unknown and found == expected
 
 
-def test_an_evaluation_finds_what_comes_again(predictor: NextPredictor) -> None:
-    test = [History((f"n{number}", "a1", f"n{number}"), (0.0, 1.0, 2.0)) for number in range(20)]
-    scored = score(predictor, Histories.of(test), "full")
-    assert np.isinf(scored.rank).sum() == 20 and len(scored.rank) == 40  # a1 follows nothing known
-    assert (scored.rank[np.isfinite(scored.rank)] <= 3).all()
-    sampled = score(predictor, Histories.of(test), "sampled")
-    assert np.isfinite(sampled.rank).sum() == 20 and sampled.rank.min() >= 1
+def test_an_evaluation_finds_what_comes_again_where_that_is_asked_for(predictor: NextPredictor) -> None:
+    test = Histories.of([History((f"n{number}", "a1", f"n{number}"), (0.0, 1.0, 2.0)) for number in range(20)])
+    scored = score(predictor, test, "full", unknown="rank")
+    assert len(scored.rank) == 40 and (scored.rank[1::2] <= 3).all()  # n comes again
+    assert (scored.rank[::2] == scored.rank[0]).all() and scored.rank[0] <= 13  # a1 follows nothing known
+    sampled = score(predictor, test, "sampled", unknown="rank")
+    assert np.isfinite(sampled.rank).all() and sampled.rank.min() >= 1
+    for counting in (None, "popularity"):
+        assert np.isinf(score(predictor, test, "full", counting).rank[1::2]).all()
+        assert len(score(predictor, test, "full", counting, "drop").rank) == 20
 
 
 def test_nothing_is_added_where_nothing_repeats() -> None:
     walks = [History(tuple(f"a{(start + step) % 9}" for step in range(4))) for start in range(40)]
     predictor = fitted(walks)
     assert predictor.repeat_shares is None
-    (answer,) = predictor.predict([History(("new", "a1"))], 99)
+    (answer,) = predictor.predict([History(("new", "a1"))], 99, rank_unknown=True)
     assert "new" not in {choice.value for choice in answer.choices}
-    scored = score(predictor, Histories.of([History(("new", "a1", "new"))]), "macro")
-    assert np.isinf(scored.rank).all()
+    scored = score(predictor, Histories.of([History(("new", "a1", "new"))]), "macro", unknown="rank")
+    assert np.isfinite(scored.rank).tolist() == [True, False]
 
 
 def test_a_folder_of_before_answers_as_before() -> None:
     predictor = fitted(again(60, 0))
     del predictor.counting["own-items"]
-    (answer,) = predictor.predict([History(("a1", "new"))], 99)
+    (answer,) = predictor.predict([History(("a1", "new"))], 99, rank_unknown=True)
     assert "new" not in {choice.value for choice in answer.choices}
 
 
@@ -206,7 +208,7 @@ def test_scores_of_known_values_are_not_touched() -> None:
     predictor = fitted(again(60, 0))
     data = Histories.of(again(20, 1), predictor.vocabulary)
     coded = data.encode(predictor.vocabulary, drop_unknown=True, number_unknown=True)
-    rank, *_ = predictor.ranks(coded)
+    rank, *_ = predictor.ranks(coded, rank_unknown=True)
     assert np.array_equal(rank, predictor.ranks(data)[0]) and metrics.reciprocal_rank(rank).mean() > 0.2
     encoded = encode_records([History(("a1", "new"))], predictor.vocabulary)
     scored = score_histories(predictor, encoded.histories, encoded.histories)

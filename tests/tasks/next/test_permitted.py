@@ -35,17 +35,17 @@ def pairs(answer: Answer) -> list[tuple[str, float]]:
 
 
 def test_what_is_excluded_is_no_answer_and_all_else_is_as_before(predictor: NextPredictor) -> None:
-    plain = predictor.predict(ASKED, 50)
+    plain = predictor.predict(ASKED, 50, rank_unknown=True)
     for exclude in (["b"], ["b", "c", "new"], ["nobody knows this"], list("abcdef")):
-        found = predictor.predict(ASKED, 50, exclude=exclude)
+        found = predictor.predict(ASKED, 50, exclude=exclude, rank_unknown=True)
         for one, other in zip(found, plain, strict=True):
             assert pairs(one) == [pair for pair in pairs(other) if pair[0] not in exclude]
 
 
 def test_only_what_is_allowed_is_an_answer(predictor: NextPredictor) -> None:
-    plain = predictor.predict(ASKED, 50)
+    plain = predictor.predict(ASKED, 50, rank_unknown=True)
     for allow, exclude in ((["b", "f"], []), (["new", "a"], []), (list("abc"), ["b"]), ([], []), (["x"], [])):
-        found = predictor.predict(ASKED, 50, allow=allow, exclude=exclude)
+        found = predictor.predict(ASKED, 50, allow=allow, exclude=exclude, rank_unknown=True)
         for one, other in zip(found, plain, strict=True):
             kept = [pair for pair in pairs(other) if pair[0] in set(allow) - set(exclude)]
             assert pairs(one) == kept
@@ -66,7 +66,9 @@ def test_no_forbidden_value_is_let_through() -> None:
     for _ in range(40):
         lists = [frozenset(random.choice([*values, "other"], random.integers(1, 290)).tolist()) for _ in range(2)]
         record = [History((*random.choice(values, 3).tolist(), "other"))] * 5
-        for answer in predictor.predict(record, 20, exclude=lists[0], allow=lists[1], evidence=False):
+        for answer in predictor.predict(
+            record, 20, exclude=lists[0], allow=lists[1], evidence=False, rank_unknown=True
+        ):
             assert {choice.value for choice in answer.choices} <= lists[1] - lists[0]
 
 

@@ -16,6 +16,8 @@ TASK = Task(
     command="ensue.cli.classify",
     service="ensue.serve.tasks.classify:ClassifyService",
     foreign=(
+        "unknown",
+        "rank_unknown",
         "time_unit",
         "sort",
         "gap",

@@ -16,6 +16,8 @@ TASK = Task(
     command="ensue.cli.link",
     service="ensue.serve.tasks.link:LinkService",
     foreign=(
+        "unknown",
+        "rank_unknown",
         "time_unit",
         "sort",
         "gap",

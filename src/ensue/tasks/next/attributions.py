@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
@@ -155,8 +156,9 @@ def answers(
     tests = _deletions(histories, scored, score, best, own) if evidence else [[] for _ in records]
     for row, record in enumerate(records):
         choices = []
-        for number, (id, share) in enumerate(zip(best[row].tolist(), shares[row].tolist(), strict=True)):
-            if share <= 0:
+        row_choices = zip(best[row].tolist(), shown[row].tolist(), shares[row].tolist(), strict=True)
+        for number, (id, raw_score, share) in enumerate(row_choices):
+            if raw_score == -math.inf:  # ruled out; a probability that only rounds to 0 keeps its rank
                 continue
             if own is not None and repeats is not None and id >= len(vocabulary):
                 place = int(own.places[row, id - len(vocabulary)])

@@ -1,4 +1,4 @@
-"""Scores, ranks and answers of a model."""
+"""Scores and answers of a model."""
 
 from __future__ import annotations
 
@@ -11,20 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ensue import metrics
 from ensue.answers import Answer
-from ensue.data.histories import Histories, Index, offsets_of, ranges
-from ensue.metrics import Floats
+from ensue.data.histories import Histories, Index, ranges
 from ensue.nn.topk import log_totals
 from ensue.records import History
 from ensue.settings import require_k
 from ensue.tasks.next.attributions import TESTED, Lists, Scored, ScoredBatch, answers
 from ensue.tasks.next.batch import Output, Product
-from ensue.tasks.next.dataset import Windows, draw_negatives, hide_seen
+from ensue.tasks.next.dataset import Windows, hide_seen
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.model import Model, Multiplies
-from ensue.tasks.next.nearest import nearest, rest_of
-from ensue.tasks.next.own_unknown import Candidates, of_targets
+from ensue.tasks.next.nearest import nearest
 from ensue.tasks.next.permitted import Permitted
 from ensue.tasks.next.sides import Sides
 from ensue.tasks.next.state import NextState
@@ -49,24 +46,32 @@ def predict(
     evidence: bool,
     exclude: Collection[str] = (),
     allow: Collection[str] | None = None,
+    rank_unknown: bool = False,
 ) -> list[Answer]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.predict`."""
     lists = state.lists.of_each([(exclude, allow)] * len(records), state.vocabulary)
-    return predict_each(state, records, lists, k, evidence=evidence)
+    return predict_each(state, records, lists, k, evidence=evidence, rank_unknown=rank_unknown)
 
 
 def predict_each(
-    state: NextState, records: Sequence[History], lists: Sequence[Permitted | None], k: int, *, evidence: bool
+    state: NextState,
+    records: Sequence[History],
+    lists: Sequence[Permitted | None],
+    k: int,
+    *,
+    evidence: bool,
+    rank_unknown: bool = False,
 ) -> list[Answer]:
     """As :func:`predict`, each record by a list of its own."""
     require_k(k)
     scored = len(state.vocabulary) if state.index is None else SOME * state.index.facts.candidates
     size = max(1, CELLS // max(scored, LEAST) // (1 + TESTED * evidence))
     score = partial(score_histories, state) if state.index is None else partial(score_nearest, state, state.index, k)
+    repeats = state.repeat_shares if rank_unknown else None
     found: list[Answer] = []
     for low in range(0, len(records), size):
-        part, theirs = records[low : low + size], lists[low : low + size]
-        found += answers(part, state.vocabulary, score, k, state.repeat_shares, theirs, evidence=evidence)
+        chunk, chunk_lists = records[low : low + size], lists[low : low + size]
+        found += answers(chunk, state.vocabulary, score, k, repeats, chunk_lists, evidence=evidence)
     return found
 
 
@@ -86,129 +91,6 @@ def _without_placeholders(scores: Tensor) -> Tensor:
     if (scores[:, :FIRST] == -torch.inf).all():
         return scores
     return scores.index_fill(1, torch.arange(FIRST), -torch.inf)
-
-
-def ranks(
-    state: NextState,
-    data: Histories,
-    *,
-    hide: bool = False,
-    sampled: int = 0,
-    counting: str | None = None,
-    context: Index | None = None,
-    approximate: bool = False,
-) -> tuple[Floats, Index, Index]:
-    """See :meth:`ensue.tasks.next.predictor.NextPredictor.ranks`."""
-    module: Model = state.counting[counting] if counting else state.network
-    inside = data.ids < len(state.vocabulary)
-    known = data if inside.all() else data.keep(inside)
-    own = of_targets(data, state.repeat_shares) if known is not data and state.repeat_shares else None
-    events = np.flatnonzero(inside)
-    windows = Windows(known, module.reach, context=context)
-    parts, places = [np.empty(0)], [np.empty(0, np.int64)]
-    near = state.index if approximate and not (counting or sampled) else None
-    scored = len(state.vocabulary) if near is None else SOME * near.facts.candidates
-    for index in windows.groups(max(1, CELLS // max(scored, LEAST))):
-        positions = windows.positions(index)
-        if near is not None:
-            found, totals, score = _ranks_nearest(state, near, windows, index, hide=hide)
-            if own is not None:
-                found = found + _ahead(own, events[positions + 1], totals, score)
-            parts.append(found.double().numpy())
-            places.append(events[positions + 1])
-            continue
-        output, targets = scores(state, windows, index, module)
-        shown = hide_seen(output.scores, known, positions) if hide else output.scores
-        if sampled:
-            negatives = draw_negatives(targets, positions, len(state.vocabulary), sampled)
-            found = metrics.sampled_ranks(shown, targets, negatives)
-        else:
-            found = metrics.ranks(shown, targets)
-            if own is not None:
-                found = found + _ahead_in(own, events[positions + 1], shown, targets)
-        parts.append(found.double().numpy())
-        places.append(events[positions + 1])
-    if own is not None:
-        unknown, ranked = _unknown_ranks(state, data, known, own, module, sampled)
-        parts.append(ranked)
-        places.append(unknown)
-    place = np.concatenate(places)
-    return np.concatenate(parts), data.sequence_index()[place], place
-
-
-def _ranks_nearest(
-    state: NextState, near: ItemIndex, windows: Windows, index: Index, *, hide: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """(targets,) ranks by an index, the log totals, and the targets' scores.
-
-    Among the candidates a rank is exact; beyond them the sample says how many others are ahead.
-    """
-    product, targets = multiplied(state, windows, index), windows.batch(index).targets
-    positions = windows.positions(index)
-    data = windows.histories
-    starts = data.offsets[np.searchsorted(data.offsets, positions, side="right") - 1]
-    seen = torch.zeros(len(targets), 0, dtype=torch.int64)
-    if hide:
-        chosen = ranges(starts, positions - starts + 1)
-        seen = _padded(Histories(data.ids[chosen], offsets_of(positions - starts + 1), data.vocabulary))
-    counts = state.counting["popularity"].totals
-    sides = Sides(product=product, rows=torch.arange(len(targets)), counts=counts, seen=seen)
-    found = nearest(near, sides, 1, product.weights, [0] * len(targets))
-    score = found.score(targets[:, None])
-    ahead = ((found.scores >= score) & (found.ids != targets[:, None])).sum(1).double()
-    tail, each = rest_of(near, found.sides, found.ids)
-    ahead += ((tail >= score) & (near.sample != targets[:, None])).sum(1) * each
-    ranks = torch.where(score[:, 0] > -torch.inf, 1 + ahead.floor(), metrics.MISS)
-    return ranks, found.totals, score[:, 0]
-
-
-def _ahead_in(own: Candidates, events: Index, shown: Tensor, targets: Tensor) -> Tensor:
-    """As :func:`_ahead`, of (targets, ids) scores."""
-    rows = torch.from_numpy(np.flatnonzero(np.isin(events, own.target)))
-    totals = torch.zeros(len(targets))
-    totals[rows] = log_totals(shown[rows])
-    return _ahead(own, events, totals, shown.gather(1, targets[:, None])[:, 0])
-
-
-def _ahead(own: Candidates, events: Index, totals: Tensor, score: Tensor) -> Tensor:
-    """(targets,) how many values that only the history knows stand above each target, by its score and log total."""
-    ahead = torch.zeros(len(score), dtype=torch.int64)
-    rows = torch.from_numpy(np.flatnonzero(np.isin(events, own.target)))
-    if len(rows):
-        ahead[rows] = own.ahead(events[rows.numpy()], totals[rows], score[rows])
-    return ahead
-
-
-def _unknown_ranks(
-    state: NextState, data: Histories, known: Histories, own: Candidates, module: Model, sampled: int
-) -> tuple[Index, Floats]:
-    """Where in the data the targets stand that only their history knows, and their ranks."""
-    right = np.flatnonzero(data.ids[own.target] == own.value)
-    targets, odds = own.target[right], torch.from_numpy(own.odds[right])
-    history = data.sequence_index()[targets]
-    before = np.cumsum(data.ids < len(state.vocabulary))
-    stops = before[targets]  # of the known events before: the target is none
-    starts = known.offsets[history]
-    if module.reach is not None:
-        starts = np.maximum(starts, stops - module.reach - 1)
-    size, parts = max(1, CELLS // max(len(state.vocabulary), LEAST)), [np.empty(0)]
-    for low in range(0, len(targets), size):
-        part = slice(low, low + size)
-        chosen = ranges(starts[part], (stops - starts)[part])
-        times = known.times[chosen] if known.timed else known.times
-        offsets = offsets_of((stops - starts)[part])
-        past = Histories(known.ids[chosen], offsets, known.vocabulary, times)
-        scored = score_histories(state, past, past, module=module)
-        own_score = (scored.totals.double() + odds[part]).float()
-        column = torch.full((len(own_score),), scored.scores.shape[1])
-        shown = torch.cat([scored.scores, own_score[:, None]], dim=1)
-        if sampled:
-            negatives = draw_negatives(column, targets[part], len(state.vocabulary), sampled)
-            parts.append(metrics.sampled_ranks(shown, column, negatives).double().numpy())
-        else:
-            others = own.ahead(targets[part], scored.totals, scored.totals.double() + odds[part]) - 1
-            parts.append((metrics.ranks(shown, column) + others).double().numpy())
-    return targets, np.concatenate(parts)
 
 
 def score_histories(
@@ -246,7 +128,7 @@ def score_nearest(
     rows, lengths = torch.full((len(histories),), -1), np.zeros(len(histories), np.int64)
     windows = Windows(histories.select(filled), state.network.reach, last_only=True)
     rows[filled], lengths[filled] = torch.arange(len(filled)), windows.stops - windows.starts
-    hidden = torch.zeros(len(seen), 0, dtype=torch.int64) if state.metadata.repeats else _padded(seen)
+    hidden = torch.zeros(len(seen), 0, dtype=torch.int64) if state.metadata.repeats else padded(seen)
     product = multiplied(state, windows, np.arange(len(filled)))
     sides = Sides(product=product, rows=rows, counts=state.counting["popularity"].totals, seen=hidden)
     brief = [lists is None or bool(one and one.few is not None) for one in lists or [None] * len(lengths)]
@@ -264,8 +146,8 @@ def multiplied(state: NextState, windows: Windows, index: Index) -> Product:
         return network.product(windows.batch(index))
 
 
-def _padded(histories: Histories) -> Tensor:
-    """(histories, events) ids, filled up with padding."""
+def padded(histories: Histories) -> Tensor:
+    """Return (histories, events) ids, with padding at the end."""
     found = np.zeros((len(histories), int(histories.lengths.max(initial=0))), np.int64)
     found[histories.sequence_index(), ranges(np.zeros_like(histories.lengths), histories.lengths)] = histories.ids
     return torch.from_numpy(found)

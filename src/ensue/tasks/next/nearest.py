@@ -144,7 +144,7 @@ class NearestBatch(Scored):
             return map(known.values.__getitem__, map((-FIRST).__add__, columns))
         held, beyond = records[row].values, range(self.sides.num_ids, self.sides.num_ids + own.places.shape[1])
         theirs = {one: held[place] for one, place in zip(beyond, own.places[row].tolist(), strict=True) if place >= 0}
-        return (known.value(one) if one < beyond.start else theirs.get(one, "") for one in columns)
+        return (known.value(one) if FIRST <= one < beyond.start else theirs.get(one, "") for one in columns)
 
     def _with_few(self, k: int, lists: Sequence[Permitted | None]) -> tuple[Tensor, Tensor]:
         """Candidates and scores, where the ``k`` best of what a short list permits take the place of what was found.

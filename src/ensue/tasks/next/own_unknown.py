@@ -1,9 +1,10 @@
-"""Values that a history holds and the model lacks: they too may come again, and so they are candidates.
+"""Unknown events of a history as candidates: values that it holds and the training data lacks may come again.
 
-A model has no score for them. What is counted is how often a value that no other history held came again, by its
-distance (:class:`ensue.tasks.next.baselines.repeats.RepeatShares`): that share is the candidate's probability. The
-model's own probabilities are of what it knows, and what comes is often new: of all that the history does not hold a
-share ``novelty``, by Good's estimate (1953). So all that the model knows together has
+They are ranked only where that is asked for (``predict(rank_unknown=True)``, ``evaluate(unknown="rank")``), and then by
+the same rule for every model and baseline. A model has no score for them. What is counted is how often a value that no
+other history held came again, by its distance (:class:`ensue.tasks.next.baselines.repeats.RepeatShares`): that share is
+the candidate's probability. The model's own probabilities are of what it knows, and what comes is often new: of all
+that the history does not hold a share ``novelty``, by Good's estimate (1953). So all that the model knows together has
 
     known = sum over own values that it knows of their shares + (1 - ``novelty``) x what all own values leave
 
@@ -25,7 +26,7 @@ from ensue.data.histories import Histories, Index, ranges
 from ensue.metrics import Floats
 from ensue.records import History
 from ensue.tasks.next.baselines.repeats import RepeatShares, spans
-from ensue.vocabulary import Vocabulary
+from ensue.vocabulary import UNKNOWN, Vocabulary
 
 Mask = npt.NDArray[np.bool_]
 FARTHEST = 100
@@ -86,10 +87,13 @@ class OwnUnknown(NamedTuple):
 
 
 def of_targets(data: Histories, repeats: RepeatShares) -> Candidates:
-    """What each target of encoded histories has before it of values from id ``len(vocabulary)`` on."""
+    """Return the candidates of each target of encoded histories: unknown values before it.
+
+    Those have ids from ``len(vocabulary)`` on. UNKNOWN names no value, so it is no candidate.
+    """
     owner, unknown = data.sequence_index(), data.ids >= len(data.vocabulary)
     span, _, _ = spans(data, owner)
-    (events,) = np.nonzero((span > 0) & (np.bincount(owner, unknown, len(data)) > 0)[owner])
+    (events,) = np.nonzero((span > 0) & (np.bincount(owner, unknown, len(data)) > 0)[owner] & (data.ids != UNKNOWN))
     lengths = np.minimum(span[events], FARTHEST)
     # An event at 5 that is the latest of its value up to 7 is a candidate at 6 and at 7: 1 and 2 away.
     distance = ranges(np.ones_like(lengths), lengths)

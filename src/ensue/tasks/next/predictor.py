@@ -14,7 +14,7 @@ from ensue.arguments import id_list, require_records
 from ensue.data.histories import Histories, Ids, Index
 from ensue.metrics import Floats
 from ensue.records import History
-from ensue.tasks.next import explain, forecast, grow, indexing, infer, save, train, update
+from ensue.tasks.next import explain, forecast, grow, indexing, infer, ranking, save, train, update
 from ensue.tasks.next.batch import Output
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.model import Model
@@ -98,12 +98,13 @@ class NextPredictor(SavedPredictor, NextState):
         evidence: bool = True,
         exclude: Collection[str] = (),
         allow: Collection[str] | None = None,
+        rank_unknown: bool = False,
     ) -> list[Answer]:
-        """The ``k`` likeliest next values of each record, with the earlier events they leaned on.
+        """Return the ``k`` likeliest next values of each record, with the earlier events they leaned on.
 
-        Values the model never saw are left out of a history and counted in ``Answer.known``; with none known, the
-        model's part of the answer is plain popularity. Where the training data repeats values they may come again, and
-        are choices too; where it never does, what a history holds is no answer.
+        Values that the training data lacks are left out of a history and counted in ``Answer.known``; they are no
+        choices unless ``rank_unknown`` is set. A history without a known value is answered with plain popularity.
+        Where the training data never repeats a value in a history, values of the history are no choices.
 
         Args:
             records: any number.
@@ -111,6 +112,9 @@ class NextPredictor(SavedPredictor, NextState):
             evidence: whether to fill ``Choice.heeded`` (a few more passes).
             exclude: values that are no answer, such as what is sold out; probabilities stay those of all values.
             allow: the only values that are answers, ``None`` for all.
+            rank_unknown: rank values of a record that the training data lacks too, by how often such values come
+                again (:mod:`ensue.tasks.next.own_unknown`): what ``evaluate`` scores with ``unknown="rank"``. Nothing
+                changes where the training data never repeats a value in a history.
 
         Raises:
             SettingError: not trained, or ``k`` below 1.
@@ -122,6 +126,7 @@ class NextPredictor(SavedPredictor, NextState):
             evidence=evidence,
             exclude=id_list(exclude, "exclude"),
             allow=None if allow is None else id_list(allow, "allow"),
+            rank_unknown=rank_unknown,
         )
 
     def forecast(self, records: Sequence[History], steps: int, k: int = 10) -> list[Forecast]:
@@ -166,20 +171,34 @@ class NextPredictor(SavedPredictor, NextState):
         counting: str | None = None,
         context: Index | None = None,
         approximate: bool = False,
+        rank_unknown: bool = False,
     ) -> tuple[Floats, Index, Index]:
-        """The rank of every event after the first of each history, the index of its history, and its own in the data.
+        """Return the rank of each target that can be ranked, the index of its history, and its own in the data.
+
+        A target is an event after the first of its history. Targets of the vocabulary are all ranked: after known
+        events by the model, after none by popularity, as :meth:`predict` answers. Ties count against the target, and
+        a target that is ruled out has rank ``metrics.MISS``.
 
         Args:
-            data: in this predictor's vocabulary, without unknown values, or with ids beyond it for those
-                (``Histories.encode(number_unknown=True)``): these are ranked where their history holds them already.
+            data: in the ids of this predictor's vocabulary. UNKNOWN, and ids from ``len(vocabulary)`` on
+                (``Histories.encode(number_unknown=True)``), are events that the training data lacks.
             hide: whether to rule out what a history already holds.
-            sampled: rank against so many sampled candidates in place of all; the same ones for every model.
-            counting: one of ``COUNTING`` in place of the model.
-            context: (histories,) how many leading events of each are not to be ranked.
-            approximate: of a large catalogue, rank by the model's index: exact among its candidates, estimated beyond.
+            sampled: rank against this many sampled candidates instead of all; the same ones for every model.
+            counting: one of ``COUNTING`` instead of the model.
+            context: (histories,) how many leading events of each are no targets.
+            approximate: rank a large catalogue by the model's index: exact among its candidates, estimated beyond.
+            rank_unknown: rank unknown events (those with ids) that their history holds already as candidates and
+                targets, by the rule of :mod:`ensue.tasks.next.own_unknown`, which is the same for every model.
         """
-        return infer.ranks(
-            self, data, hide=hide, sampled=sampled, counting=counting, context=context, approximate=approximate
+        return ranking.target_ranks(
+            self,
+            data,
+            hide=hide,
+            sampled=sampled,
+            counting=counting,
+            context=context,
+            approximate=approximate,
+            rank_unknown=rank_unknown,
         )
 
     def index_items(self) -> None:

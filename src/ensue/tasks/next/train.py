@@ -22,9 +22,9 @@ from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.check import require_targets
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
 from ensue.tasks.next.indexing import index_items, indexes
-from ensue.tasks.next.infer import ranks
 from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.model import CountsToo, Finishes, Model
+from ensue.tasks.next.ranking import target_ranks
 from ensue.tasks.next.reservoir import joined
 from ensue.tasks.next.save import fingerprint
 from ensue.tasks.next.state import NextState
@@ -194,7 +194,7 @@ def _gains(state: NextState, sample: Histories, counting: str | None = None) -> 
     """(targets,) reciprocal ranks in order of the targets, by a counting row if named; only the first rank has them."""
     if rank_and_size()[0]:
         return np.empty(0)
-    rank, _, place = ranks(state, sample, hide=not state.metadata.repeats, counting=counting)
+    rank, _, place = target_ranks(state, sample, hide=not state.metadata.repeats, counting=counting)
     return metrics.reciprocal_rank(rank[np.argsort(place)])
 
 
@@ -359,7 +359,7 @@ def mean_reciprocal_rank(state: NextState, valid: Histories, counting: str | Non
     def mean(part: Histories, *, approximate: bool) -> float:
         own = part.select(np.arange(rank, len(part), world)) if world > 1 else part
         hide = not state.metadata.repeats
-        found, *_ = ranks(state, own, hide=hide, counting=counting, approximate=approximate)
+        found, *_ = target_ranks(state, own, hide=hide, counting=counting, approximate=approximate)
         return mean_over_ranks(metrics.reciprocal_rank(found))
 
     if counting is not None or state.index is None:

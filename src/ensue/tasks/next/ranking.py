@@ -1,0 +1,219 @@
+"""Ranks of targets: at which rank a model puts each event of a data set, given the events before it.
+
+A target is an event after the first of its history. There are three kinds:
+
+- a known target after known events is ranked by the model, or by a count-based baseline;
+- a known target after no known event is ranked by popularity, which is what ``predict`` answers there;
+- a target that the training data lacks is not ranked, unless ``rank_unknown`` is set and its own history holds it
+  already: then its score is the one of :mod:`ensue.tasks.next.own_unknown`.
+
+A target that is ruled out or has a probability of 0 is never an answer: its rank is ``metrics.MISS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ensue import metrics
+from ensue.data.histories import Histories, Index, offsets_of, ranges
+from ensue.metrics import Floats
+from ensue.nn.topk import log_totals
+from ensue.tasks.next.dataset import Windows, draw_negatives, hide_seen
+from ensue.tasks.next.infer import CELLS, LEAST, SOME, multiplied, padded, score_histories, scores
+from ensue.tasks.next.item_index import ItemIndex
+from ensue.tasks.next.model import Model
+from ensue.tasks.next.nearest import nearest, rest_of
+from ensue.tasks.next.own_unknown import Candidates, of_targets
+from ensue.tasks.next.sides import Sides
+from ensue.tasks.next.state import NextState
+from ensue.vocabulary import UNKNOWN
+
+Chunk = tuple[Index, Tensor]
+"""(targets,) which events of the data some targets are, and their ranks."""
+
+
+def target_ranks(
+    state: NextState,
+    data: Histories,
+    *,
+    hide: bool = False,
+    sampled: int = 0,
+    counting: str | None = None,
+    context: Index | None = None,
+    approximate: bool = False,
+    rank_unknown: bool = False,
+) -> tuple[Floats, Index, Index]:
+    """See :meth:`ensue.tasks.next.predictor.NextPredictor.ranks`."""
+    module: Model = state.counting[counting] if counting else state.network
+    in_vocabulary = (data.ids != UNKNOWN) & (data.ids < len(state.vocabulary))
+    repeats = state.repeat_shares if rank_unknown and not in_vocabulary.all() else None
+    ranker = _Ranker(
+        state=state,
+        module=module,
+        data=data,
+        known=data.keep(in_vocabulary),
+        events=np.flatnonzero(in_vocabulary),
+        num_known_before=np.concatenate([[0], np.cumsum(in_vocabulary)]),
+        first_scored=data.offsets[:-1] + (1 if context is None else np.maximum(context, 1)),
+        own=None if repeats is None else of_targets(data, repeats),
+        hide=hide,
+        sampled=sampled,
+        index=state.index if approximate and not (counting or sampled) else None,
+    )
+    chunks = [*ranker.after_known(), *ranker.after_unknown(), *ranker.unknown()]
+    events = np.concatenate([np.empty(0, np.int64), *(events for events, _ in chunks)])
+    ranks = np.concatenate([np.empty(0), *(ranks.double().numpy() for _, ranks in chunks)])
+    return ranks, data.sequence_index()[events], events
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Ranker:
+    """One data set and one model.
+
+    Attributes:
+        state: of the predictor.
+        module: its model, or one of its baselines.
+        data: in the ids of the vocabulary; UNKNOWN and ids from ``len(vocabulary)`` on are unknown events.
+        known: the same histories without their unknown events.
+        events: (known events,) the index of each in ``data``.
+        num_known_before: (events + 1,) how many known events come before each event of ``data``.
+        first_scored: (histories,) the first event of each that may be a target.
+        own: unknown events of the histories that are candidates, ``None`` where none are.
+        hide: whether events of the history are ruled out.
+        sampled: how many candidates are drawn; 0 for all.
+        index: of a large catalogue, ``None`` for exact ranks.
+    """
+
+    state: NextState
+    module: Model
+    data: Histories
+    known: Histories
+    events: Index
+    num_known_before: Index
+    first_scored: Index
+    own: Candidates | None
+    hide: bool
+    sampled: int
+    index: ItemIndex | None
+
+    def after_known(self) -> Iterator[Chunk]:
+        """Rank known targets that follow a known event."""
+        start = self.num_known_before[self.data.offsets[:-1]]
+        context = self.num_known_before[np.minimum(self.first_scored, self.data.offsets[1:])] - start
+        windows = Windows(self.known, self.module.reach, context=context)
+        size = len(self.state.vocabulary) if self.index is None else SOME * self.index.facts.candidates
+        for group in windows.groups(max(1, CELLS // max(size, LEAST))):
+            positions = windows.positions(group)
+            events = self.events[positions + 1]
+            if self.index is not None:
+                ranks, totals, target_scores = self._approximate(self.index, windows, group)
+                yield events, ranks + self._num_own_ahead(events, totals, target_scores)
+                continue
+            output, targets = scores(self.state, windows, group, self.module)
+            shown = hide_seen(output.scores, self.known, positions) if self.hide else output.scores
+            yield events, self._exact(shown, targets, events, positions)
+
+    def after_unknown(self) -> Iterator[Chunk]:
+        """Rank known targets that follow no known event, by popularity as ``predict`` does."""
+        owner = self.data.sequence_index()[self.events]
+        first_known = self.num_known_before[self.data.offsets[:-1]][owner] == np.arange(len(self.events))
+        (positions,) = np.nonzero(first_known & (self.events >= self.first_scored[owner]))
+        popular = self.state.counting["popularity"].shares().log()
+        size = max(1, CELLS // max(len(popular), LEAST))
+        for low in range(0, len(positions), size):
+            chunk = positions[low : low + size]
+            events = self.events[chunk]
+            targets = torch.from_numpy(self.data.ids[events]).long()
+            yield events, self._exact(popular.expand(len(chunk), -1), targets, events, chunk - 1)
+
+    def unknown(self) -> Iterator[Chunk]:
+        """Rank targets that the vocabulary lacks and their own history holds already."""
+        if self.own is None:
+            return
+        is_target = self.data.ids[self.own.target] == self.own.value
+        is_target &= self.own.target >= self.first_scored[self.data.sequence_index()[self.own.target]]
+        events, odds = self.own.target[is_target], torch.from_numpy(self.own.odds[is_target])
+        size = max(1, CELLS // max(len(self.state.vocabulary), LEAST))
+        for low in range(0, len(events), size):
+            chunk = slice(low, low + size)
+            past = self._known_before(events[chunk])
+            scored = score_histories(self.state, past, past, module=self.module)
+            own_scores = scored.totals.double() + odds[chunk]
+            shown = torch.cat([scored.scores, own_scores.float()[:, None]], dim=1)
+            column = torch.full((len(past),), scored.scores.shape[1])
+            if self.sampled:
+                negatives = draw_negatives(column, events[chunk], len(self.state.vocabulary), self.sampled)
+                yield events[chunk], metrics.sampled_ranks(shown, column, negatives)
+            else:
+                others = self.own.ahead(events[chunk], scored.totals, own_scores) - 1
+                yield events[chunk], metrics.ranks(shown, column) + others
+
+    def _exact(self, shown: Tensor, targets: Tensor, events: Index, positions: Index) -> Tensor:
+        """(targets,) ranks by scores of the whole catalogue.
+
+        Args:
+            shown: (targets, ids) scores, -inf where an id is ruled out.
+            targets: (targets,) ids.
+            events: (targets,) where they are in the data.
+            positions: (targets,) where the events before them are in the known events; what is sampled hangs on it.
+        """
+        target_scores = shown.gather(1, targets[:, None])[:, 0]
+        if self.sampled:
+            negatives = draw_negatives(targets, positions, len(self.state.vocabulary), self.sampled)
+            ranks = metrics.sampled_ranks(shown, targets, negatives).double()
+        else:
+            ranks = metrics.ranks(shown, targets).double()
+            if self.own is not None:
+                totals = torch.zeros(len(targets))
+                rows = torch.from_numpy(np.flatnonzero(np.isin(events, self.own.target)))
+                totals[rows] = log_totals(shown[rows])
+                ranks += self._num_own_ahead(events, totals, target_scores)
+        return ranks.masked_fill(target_scores == -torch.inf, metrics.MISS)
+
+    def _approximate(self, index: ItemIndex, windows: Windows, group: Index) -> tuple[Tensor, Tensor, Tensor]:
+        """(targets,) ranks by an index, the log totals, and the scores of the targets.
+
+        Among the candidates a rank is exact; a sample of the others says how many of them are ahead.
+        """
+        product, targets = multiplied(self.state, windows, group), windows.batch(group).targets
+        positions = windows.positions(group)
+        seen = torch.zeros(len(targets), 0, dtype=torch.int64)
+        if self.hide:
+            starts = self.known.offsets[np.searchsorted(self.known.offsets, positions, side="right") - 1]
+            lengths = positions - starts + 1
+            seen = padded(
+                Histories(self.known.ids[ranges(starts, lengths)], offsets_of(lengths), self.known.vocabulary)
+            )
+        counts = self.state.counting["popularity"].totals
+        sides = Sides(product=product, rows=torch.arange(len(targets)), counts=counts, seen=seen)
+        found = nearest(index, sides, 1, product.weights, [0] * len(targets))
+        target_scores = found.score(targets[:, None])
+        ahead = ((found.scores >= target_scores) & (found.ids != targets[:, None])).sum(1).double()
+        tail, ids_per_sample = rest_of(index, found.sides, found.ids)
+        ahead += ((tail >= target_scores) & (index.sample != targets[:, None])).sum(1) * ids_per_sample
+        ranks = torch.where(target_scores[:, 0] > -torch.inf, 1 + ahead.floor(), metrics.MISS)
+        return ranks, found.totals, target_scores[:, 0]
+
+    def _num_own_ahead(self, events: Index, totals: Tensor, target_scores: Tensor) -> Tensor:
+        """(targets,) how many unknown events of each target's own history score at least as much as it does."""
+        ahead = torch.zeros(len(target_scores), dtype=torch.int64)
+        if self.own is not None:
+            rows = torch.from_numpy(np.flatnonzero(np.isin(events, self.own.target)))
+            ahead[rows] = self.own.ahead(events[rows.numpy()], totals[rows], target_scores[rows])
+        return ahead
+
+    def _known_before(self, events: Index) -> Histories:
+        """The known events before each of some events, as far back as the model reads."""
+        history = self.data.sequence_index()[events]
+        stops = self.num_known_before[events]
+        starts = self.known.offsets[history]
+        if self.module.reach is not None:
+            starts = np.maximum(starts, stops - self.module.reach - 1)
+        chosen = ranges(starts, stops - starts)
+        times = self.known.times[chosen] if self.known.timed else self.known.times
+        return Histories(self.known.ids[chosen], offsets_of(stops - starts), self.known.vocabulary, times)

@@ -69,12 +69,14 @@ class IdColumns:
         rows: what a row is called.
         missing: what is done about ids that are missing, see :class:`~ensue.data.packed.Opening`.
         drops: whether rows without an id are left out; otherwise the id becomes null.
+        consequence: what a warning says of rows without an id.
     """
 
     nouns: Mapping[str, str]
     rows: str = "event"
     missing: str = ""
     drops: bool = True
+    consequence: str = "left out"
     tallies: dict[str, Tally] = field(default_factory=dict)
     whole: dict[str, bool] = field(default_factory=dict)
     """Role -> whether all its ids are whole numbers; known once some were written as floats."""
@@ -265,22 +267,34 @@ class IdColumns:
             return ""
         lacking = f"{tally.missing:,} of {plural(tally.cells, self.rows)} {'has' if tally.missing == 1 else 'have'} no"
         cells = listed_words([*tally.words, "an empty cell"] if self.missing == DROP else tally.words)
-        left = "left out" if self.drops else "not looked at"
         keep = "; --missing keep reads such words as ids" if tally.words else ""
         return (
             f"{lacking} {self.nouns[role]} ({cells} in column {quoted(tally.column)}, first in "
-            f"{tally.missing_place}): {left}{keep}"
+            f"{tally.missing_place}): {self.consequence}{keep}"
         )
 
     def _rounded(self, role: str, tally: Tally) -> str:
         if not tally.rounded:
             return ""
         left = "left out" if self.missing == DROP else "different ones fall together"
-        count = f"{tally.rounded:,} of {plural(tally.cells, self.rows)}"
+        count = f"{tally.rounded:,} of {plural(tally.cells, self.rows)} {'has' if tally.rounded == 1 else 'have'}"
         return (
-            f"ids such as {tally.example} were cut by a spreadsheet or a column of floats: {count} have one as their "
+            f"ids such as {tally.example} were cut by a spreadsheet or a column of floats: {count} such a "
             f"{self.nouns[role]} in column {quoted(tally.column)}, and {left}; export again with ids as text"
         )
+
+
+def whole_numbers(column: pl.Series) -> pl.Series:
+    """Return a column of texts without ``.0``, where all are whole numbers; ``:3`` may follow, as in a TREC run.
+
+    A column that also holds other texts is returned as it is.
+    """
+    texts = _distinct(column)
+    if not texts.str.contains(r"^-?\d+\.0+(?::\d+)?$").any():
+        return column
+    if not texts.str.contains(r"^-?\d+(?:\.0+)?(?::\d+)?$").all():
+        return column
+    return column.str.replace(r"\.0+(:\d+)?$", "$1")
 
 
 def listed_words(words: list[str]) -> str:

@@ -23,6 +23,7 @@ from typing import Literal, NamedTuple, Unpack
 import polars as pl
 
 from ensue.data.files import Content, answering, open_file
+from ensue.data.ids import whole_numbers
 from ensue.data.packed import Opening
 from ensue.errors import DataError
 from ensue.ids import normal_id
@@ -158,7 +159,8 @@ def _read_trec(content: Content) -> pl.DataFrame:
     score = words.list.get(4).cast(pl.Float64, strict=False)
     for row in (score.is_null() | ~score.is_finite()).arg_true()[:1]:
         raise DataError(f"{content.path}:{numbers[row]}: score {quoted(words[row][4])} is no number; {_FINITE}")
-    frame = pl.DataFrame({"query": words.list.get(0), "value": words.list.get(2), "score": score})
+    query, value = (whole_numbers(words.list.get(place)) for place in (0, 2))
+    frame = pl.DataFrame({"query": query, "value": value, "score": score})
     frame = frame.with_columns(single=pl.col("score").cast(pl.Float32), given=pl.lit(None, pl.Int64))
     frame = frame.sort("query", "single", "value", descending=[False, True, True], maintain_order=True).drop("single")
     # The document id has decided every tie, so that the rank is the position.

@@ -15,12 +15,19 @@ import polars as pl
 
 from ensue.data.packed import memory_at_hand
 from ensue.errors import DataError
+from ensue.ids import MAX_EXACT
 from ensue.lines import listed, one_line, quoted
 
 _ZIP, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 _SAVE = "save it as .xlsx or as CSV"
 _CELL = re.compile(rb"""\sr\s*=\s*["']\$?([A-Za-z]{0,3})\$?(\d{1,10})["']""")
+_CELL_OF_NUMBER = re.compile(
+    rb"""<c\s+r\s*=\s*["']\$?([A-Za-z]{1,3})\$?\d{1,10}["'](?:\s+(?!t=)\w+="[^"]*"|\s+t="n")*\s*><v>(-?[\d.eE+]{16,30})</v>"""
+)
+"""A cell with a number of many digits; ``t`` would say that it is a text."""
+_TEXT_OF_NUMBER = r"^-?\d{16,}$"
 _STEP = 2**20
+_LONGEST_CELL = 256
 _TOP = 50
 """Rows among which the header is looked for."""
 # A reader of sheets keeps a place of 32 bytes for every cell of the rectangle, a column of texts 16 more.
@@ -69,7 +76,7 @@ def read_sheet(
     import fastexcel
 
     logging.getLogger("fastexcel").setLevel(logging.ERROR)  # it would print what types it guessed
-    _require_small(path, data, limit, advice)
+    rounded = _require_small(path, data, limit, advice)
     try:
         book = fastexcel.read_excel(data[:])
         names = book.sheet_names
@@ -94,7 +101,8 @@ def read_sheet(
         (f"sheet {quoted(names[0])} of {len(names)}; name another with --sheet",) if len(names) > 1 and not name else ()
     )
     buffer = io.BytesIO()
-    frame.select(_as_seen(column) for column in frame).write_parquet(buffer, compression="uncompressed")
+    seen = [_as_seen(_rounded(column) if place in rounded else column) for place, column in enumerate(frame)]
+    pl.DataFrame(seen).write_parquet(buffer, compression="uncompressed")
     if header:
         rows = "row 1 stands" if header == 1 else f"rows 1 to {header:,} stand"
         others = (*others, f"{rows} above the header, and {'is' if header == 1 else 'are'} left out")
@@ -116,33 +124,63 @@ def _as_seen(column: pl.Series) -> pl.Series:
     return column.str.strip_prefix("1899-12-31 ")
 
 
-def _require_small(path: Path, data: bytes | mmap.mmap, limit: int, advice: str) -> None:
-    """Refuse what unpacks to too much, or spans more cells than fit into memory."""
-    total, cells = 0, memory_at_hand() // _BYTES_A_CELL
+def _rounded(column: pl.Series) -> pl.Series:
+    """A column whose numbers beyond 2^53 are as Excel shows them, ``1.23456789012346E+18``: it keeps 15 digits.
+
+    The reader of the file writes all the digits of the float, as if they were known; a text of digits is told from them
+    by digits that no float has.
+    """
+    long = column.str.contains(_TEXT_OF_NUMBER).fill_null(False)
+    numbers = column.filter(long).cast(pl.Float64)
+    texts = [
+        f"{number:.14E}" if abs(number) >= MAX_EXACT and f"{number:.0f}" == text else text
+        for text, number in zip(column.filter(long), numbers, strict=True)
+    ]
+    return column.scatter(long.arg_true(), pl.Series(texts, dtype=pl.String))
+
+
+def _require_small(path: Path, data: bytes | mmap.mmap, limit: int, advice: str) -> set[int]:
+    """Refuse what unpacks to too much, or spans more cells than fit into memory.
+
+    Returns:
+        The columns, from 0, that hold numbers beyond 2^53 in any sheet.
+    """
+    total, cells, rounded = 0, memory_at_hand() // _BYTES_A_CELL, set[int]()
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             for part in archive.infolist():
                 with archive.open(part) as stream:
-                    total, spanned = _measure(stream, total, limit)
+                    total, spanned, columns = _measure(stream, total, limit)
+                rounded |= columns
                 if total > limit:
                     raise DataError(f"{path}: unpacks to more than {limit / 1e9:.3g} GB{advice}")
                 if part.filename.startswith("xl/worksheets/") and spanned > cells:
                     raise DataError(f"{path}: {part.filename} spans {spanned:,} cells; delete what stands far out")
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, OSError) as error:
         raise DataError(f"{path}: is a damaged archive; fetch it again") from error
+    return rounded
 
 
-def _measure(stream: IO[bytes], total: int, limit: int) -> tuple[int, int]:
-    """Bytes so far, and the cells of the rectangle that the references in it span."""
+def _measure(stream: IO[bytes], total: int, limit: int) -> tuple[int, int, set[int]]:
+    """Bytes so far, the cells of the rectangle that the references in it span, and its columns with long numbers."""
     kept, right, low, high = b"", 1, 2**40, 0
+    left, long = 2**40, set[int]()
     while (step := stream.read(_STEP)) and total <= limit:
         total += len(step)
         cells = _CELL.findall(kept + step)
         columns, rows = {column for column, _ in cells}, {int(row) for _, row in cells}
-        right = max([right, *map(_number, columns)])
+        right, left = max([right, *map(_number, columns)]), min([left, *map(_number, filter(None, columns))])
+        long |= {_number(column) for column, text in _CELL_OF_NUMBER.findall(kept + step) if _is_long(text)}
         low, high = min([low, *rows]), max([high, *rows])
-        kept = step[-64:]
-    return total, max(high - low + 1, 0) * right
+        kept = step[-_LONGEST_CELL:]
+    return total, max(high - low + 1, 0) * right, {column - left for column in long}
+
+
+def _is_long(text: bytes) -> bool:
+    try:
+        return abs(float(text)) >= MAX_EXACT
+    except ValueError:
+        return False
 
 
 def _number(column: bytes) -> int:

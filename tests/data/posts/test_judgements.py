@@ -84,7 +84,10 @@ def test_a_folder_of_beir_has_its_parts(tmp_path: Path) -> None:
         ("q1 0 d1 1\nq1 d1 1\n", ":2: 3 fields, but the file begins with 4; ids hold no spaces"),
         ("q1\n", ":1: 1 field; expected query 0 document relevance"),
         ("query-id\tcorpus-id\tscore\n", ": has a header but no judgement"),
-        ('{"a": 1}\n', ": are no judgements; give lines of query 0 document relevance"),
+        (
+            '{"a": 1}\n',
+            ": are no judgements; name columns query-id, corpus-id and score, or give lines of query 0 document",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(tmp_path: Path, qrels: str, message: str) -> None:

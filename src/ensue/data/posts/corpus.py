@@ -159,9 +159,24 @@ def read_corpus(
     posts, said = read_posts(source, columns=theirs, **opening)
     missing: tuple[tuple[str, str], ...] = ()
     if found:
+        for report, option in ((understood, "article_id"), (said, "id")):
+            _require_ids(report, next(iter(found.values())), option)
         posts, notes, missing = _judged(posts, found, stories, opening)
         said = replace(said, notes=(*said.notes, *notes))
     return Corpus(stories, posts, missing), (understood, said)
+
+
+def _require_ids(report: PostsReport, judgements: Path, option: str) -> None:
+    """Refuse a table without ids that judgements could name: the numbers of its rows are none.
+
+    Raises:
+        DataError: naming the file and the option.
+    """
+    if report.columns and "id" not in report.columns:
+        raise DataError(
+            f"{report.path}: has no column of ids that {judgements} could name; name it id in the header, also if it "
+            f"is the first column and has no name, or with --columns {option}=…"
+        )
 
 
 def _opening_of_articles(opening: Opening) -> Opening:

@@ -15,9 +15,10 @@ import polars as pl
 from ensue.arguments import require_records
 from ensue.data.files import Content, answering
 from ensue.data.histories import Index, offsets_of, ranges
+from ensue.data.ids import IdColumns
 from ensue.data.markup import only_links, strip_markup
 from ensue.data.originals import extended, nothing
-from ensue.data.packed import Opening
+from ensue.data.packed import DROP, REPORT, Opening
 from ensue.data.posts.documents import read_document
 from ensue.data.posts.formats import ARTICLE_ROLES, POST_ROLES, flat_posts, read_post_rows
 from ensue.data.posts.platforms import is_json
@@ -243,7 +244,30 @@ def read_posts(
         options = ReadOptions(columns=columns or {}, **opening)
         content = options.open(path)
         rows = read_post_rows(content, options.columns, POST_ROLES, every=every)
-        return _posts(path, content, rows, every)
+        return _posts(path, content, _with_ids(rows, "post", REPORT if every else options.missing_ids), every)
+
+
+def _with_ids(rows: Table, noun: str, missing: str) -> Table:
+    """The rows with their ids, and those of what they are about, in normal form."""
+    ids = IdColumns(
+        {"id": "id"}, noun, missing, drops=missing == DROP, consequence="the number of the row stands for it"
+    )
+    rows = ids.normalise(rows)
+    links = IdColumns({"about": "id"}, "link", missing, consequence="no link")
+    if "about" in rows.frame.columns:
+        rows = replace(rows, frame=rows.frame.with_columns(_normal_links(rows, links)))
+    notes = (*rows.notes, *ids.notes, *links.notes)
+    return replace(rows, notes=notes, warnings=(*rows.warnings, *ids.warnings, *links.warnings))
+
+
+def _normal_links(rows: Table, ids: IdColumns) -> pl.Series:
+    """(rows,) lists of the ids that posts are about, in normal form."""
+    links = pl.DataFrame({"about": rows.frame["about"]}).with_row_index("row").explode("about").drop_nulls("about")
+    row = links["row"].to_numpy()
+    table = ids.normalise(Table("", links, lambda link: rows.where(int(row[link])), rows.columns, ()))
+    lists = table.frame.group_by("row", maintain_order=True).agg("about")
+    every = pl.DataFrame({"row": pl.int_range(len(rows.frame), dtype=pl.UInt32, eager=True)})
+    return every.join(lists, on="row", how="left", maintain_order="left")["about"]
 
 
 def _posts(path: str | Path, content: Content, rows: Table, every: bool) -> tuple[Posts, PostsReport]:
@@ -293,7 +317,7 @@ def read_articles(
         options = ReadOptions(columns=columns or {}, **opening)
         content = options.open(path)
         rows = read_document(content, options, ARTICLE_ROLES) or read_post_rows(content, options.columns, ARTICLE_ROLES)
-        return _articles(path, content, rows)
+        return _articles(path, content, _with_ids(rows, "article", options.missing_ids))
 
 
 def _articles(path: str | Path, content: Content, rows: Table) -> tuple[Articles, PostsReport]:
@@ -377,6 +401,7 @@ def _report(path: str | Path, content: Content, rows: Table, why: pl.Series, not
         dropped=dropped,
         notes=tuple(notes),
         byte_order_mark=content.byte_order_mark,
+        warnings=rows.warnings,
     )
 
 

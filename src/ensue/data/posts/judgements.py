@@ -3,16 +3,18 @@
 ===========  ================================================================================
 trec         ``query 0 document relevance``, spaces or tabs between them
 beir         ``query TAB document TAB relevance``, with a header (``query-id corpus-id score``)
+table        CSV, TSV, Excel, Parquet or JSON Lines whose columns are named so, in any order
 pairs        ``query TAB document``: each pair is relevant
 ===========  ================================================================================
 
-Ids hold no spaces. A relevance above 0 is a link; what is judged as 0 is none.
+Ids hold no spaces, but in tables with names. A relevance above 0 is a link; what is judged as 0 is none.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -22,8 +24,11 @@ import polars as pl
 from ensue.data.clock import is_number
 from ensue.data.files import Content, answering, open_file
 from ensue.data.histories import offsets_of
+from ensue.data.ids import IdColumns
 from ensue.data.packed import Opening
 from ensue.data.posts.dataset import Posts
+from ensue.data.roles import Roles, plain_name
+from ensue.data.table import Table, names_of, read_table, sample_objects
 from ensue.errors import DataError
 from ensue.lines import part_of, plural, quoted
 
@@ -31,6 +36,28 @@ _WIDTHS = {2: (0, 1, None), 3: (0, 1, 2), 4: (0, 2, 3)}
 """Number of fields -> places of query, document and relevance."""
 MIN_MATCHES = 0.1
 """Fraction of the smaller of two files of ids that must match; below it the files do not belong together."""
+_COLUMNS = Roles(
+    known={
+        "query": ("queryid", "qid", "query", "topicid", "topic", "postid", "tweetid"),
+        "document": (
+            "corpusid",
+            "docid",
+            "docno",
+            "documentid",
+            "document",
+            "did",
+            "pid",
+            "passageid",
+            "articleid",
+            "vclaimid",
+        ),
+        "relevance": ("score", "relevance", "rel", "relevant", "label", "judgement", "judgment", "grade"),
+    },
+    needed=("query", "document"),
+    doubted=(),
+    example="",
+    plain=plain_name,
+)
 _SHAPES = "query 0 document relevance, or query TAB document TAB relevance"
 
 
@@ -46,9 +73,7 @@ def read_judgements(path: str | Path, **opening: Unpack[Opening]) -> tuple[pl.Da
     """
     with answering(path):
         content = open_file(Path(path), **opening)
-        if content.parquet or content.json:
-            raise DataError(f"{path}: are no judgements; give lines of {_SHAPES}")
-        return _judgements(content)
+        return _judgements(content, opening.get("missing", ""))
 
 
 def judged(posts: Posts, judgements: pl.DataFrame, name: str, documents: pl.Series) -> tuple[Posts, tuple[str, ...]]:
@@ -116,7 +141,48 @@ def _require_matches(name: str, nouns: tuple[str, str], judged_ids: pl.Series, i
     )
 
 
-def _judgements(content: Content) -> tuple[pl.DataFrame, tuple[str, ...]]:
+def _judgements(content: Content, missing: str) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    table = _by_name(content) or _by_width(content)
+    ids = IdColumns({"query": "query", "document": "document"}, "judgement", missing)
+    table = ids.normalise(table)
+    notes = (*table.notes, *ids.notes, *ids.warnings)
+    frame = table.frame
+    for role in ("query", "document"):
+        for row in (frame[role].fill_null("") == "").arg_true()[:1]:
+            raise DataError(f"{table.where(row)}: has no {role}; leave such rows out with --missing drop")
+    if not len(frame):
+        raise DataError(f"{content.path}: holds no judgement; {'; '.join(ids.warnings) or 'is it a header alone?'}")
+    if "relevance" not in frame.columns:
+        return frame.with_columns(relevant=pl.lit(True)), (
+            *notes,
+            "no relevance stands beside the pairs: each is a link",
+        )
+    relevance = frame["relevance"].cast(pl.Float64, strict=False)
+    for row in relevance.is_null().arg_true()[:1]:
+        raise DataError(f"{table.where(row)}: relevance {quoted(str(frame['relevance'][row]))} is no number")
+    return frame.select("query", "document", relevant=relevance > 0), notes
+
+
+def _by_name(content: Content) -> Table | None:
+    """Judgements of a table whose header names a query and a document; ``None`` of another file.
+
+    A column without a name, as pandas writes the numbers of its rows, is passed over.
+    """
+    names = names_of(sample_objects(content)) if content.json else content.names()
+    plain = set(map(plain_name, names))
+    if not all(plain & {*_COLUMNS.known[role]} for role in ("query", "document")):
+        if content.parquet or content.json:
+            raise DataError(
+                f"{content.path}: are no judgements; name columns query-id, corpus-id and score, or give lines of "
+                f"{_SHAPES}"
+            )
+        return None
+    table = read_table(content, partial(_COLUMNS.find, content.path, stated={}))
+    return table.filled(content.path, "judgement")
+
+
+def _by_width(content: Content) -> Table:
+    """Judgements by the number of fields in a line, and a table's column of row numbers passed over."""
     lines, numbers, notes = content.filled_lines()
     words = lines.str.extract_all(r"\S+" if re.search(r"\s", lines[0].strip()) else r"[^\s,]+")
     width = len(words[0])
@@ -130,13 +196,18 @@ def _judgements(content: Content) -> tuple[pl.DataFrame, tuple[str, ...]]:
     for row in (words.list.len() != width).arg_true()[:1]:
         found = plural(len(words[row]), "field")
         raise DataError(f"{content.path}:{numbers[row]}: {found}, but the file begins with {width}; ids hold no spaces")
-    relevant = pl.Series([True]).new_from_index(0, len(words))
+    if width == 4 and _counts_rows(words):
+        query, document = 1, 2
+        notes = (*notes, "the first field numbers the lines and is passed over")
+    frame = pl.DataFrame({"query": words.list.get(query), "document": words.list.get(document)})
     if score is not None:
-        relevance = words.list.get(score).cast(pl.Float64, strict=False)
-        for row in relevance.is_null().arg_true()[:1]:
-            raise DataError(f"{content.path}:{numbers[row]}: relevance {quoted(words[row][score])} is no number")
-        relevant = relevance > 0
-    else:
-        notes = (*notes, "no relevance stands beside the pairs: each is a link")
-    frame = pl.DataFrame({"query": words.list.get(query), "document": words.list.get(document), "relevant": relevant})
-    return frame, notes
+        frame = frame.with_columns(relevance=words.list.get(score))
+    return Table("qrels", frame, lambda row: f"{content.path}:{numbers[row]}", {}, notes)
+
+
+def _counts_rows(words: pl.Series) -> bool:
+    """Whether four fields are a row number, a query, a document and a relevance, and not TREC's with an iteration."""
+    first, second = words.list.get(0), words.list.get(1)
+    counts = pl.int_range(len(words), eager=True)
+    numbered = any((first == (counts + begin).cast(pl.String)).all() for begin in (0, 1))
+    return numbered and len(words) > 1 and second.n_unique() > 1

@@ -153,7 +153,7 @@ def read_queries(
     rules = QueryRules() if rules is None else rules
     with answering(path):
         content = options.open(path)
-        log = read_log(content, options.columns)
+        log = read_log(content, options.columns, options.missing_ids)
         rows = order_rows(log, rules, time_unit)
     whole = rows.histories
     sessions = cut(whole, rules.gap) if log.sessions is None and rules.gap else whole
@@ -170,6 +170,7 @@ def read_queries(
         dropped=rows.dropped | dropped,
         notes=content.notes + log.notes + rows.notes,
         byte_order_mark=content.byte_order_mark,
+        warnings=log.warnings,
     )
     if not len(kept):
         reasons = "; ".join(report.sentences)

@@ -25,6 +25,8 @@ import polars as pl
 from ensue.data.clock import Where, is_number
 from ensue.data.files import Content
 from ensue.data.histories import Index
+from ensue.data.ids import IdColumns
+from ensue.data.packed import DROP
 from ensue.data.queries.conversations import (
     CONVERSATIONS,
     SPEAKERS,
@@ -91,10 +93,16 @@ class Log:
     """(rows,) whether the file marks the session as one that no other part shares."""
     columns: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
-def read_log(content: Content, stated: Mapping[str, str]) -> Log:
+def read_log(content: Content, stated: Mapping[str, str], missing: str = "") -> Log:
     """The rows of a log, whatever its layout.
+
+    Args:
+        content: the file.
+        stated: role -> column.
+        missing: what becomes of ids that are missing, see :class:`~ensue.data.packed.Opening`.
 
     Raises:
         DataError: no column for the query, nothing that tells sessions, or a line that does not fit its layout.
@@ -112,7 +120,7 @@ def read_log(content: Content, stated: Mapping[str, str]) -> Log:
         return _histories(content)
     if not stated and (listed := list_of_turns(content)) is not None:
         return _conversations(content, listed)
-    return _table(content, names, stated)
+    return _table(content, names, stated, missing)
 
 
 def is_query_log(line: str, names: Sequence[str]) -> bool:
@@ -133,7 +141,7 @@ def is_query_log(line: str, names: Sequence[str]) -> bool:
     return "query" in named and bool(named & {"user", "session"}) and not plain & _OTHERS
 
 
-def _table(content: Content, names: Sequence[str], stated: Mapping[str, str]) -> Log:
+def _table(content: Content, names: Sequence[str], stated: Mapping[str, str], missing: str) -> Log:
     nested = names == ["_source"] and content.json
     if nested:
         content = _unnested(content)
@@ -141,7 +149,8 @@ def _table(content: Content, names: Sequence[str], stated: Mapping[str, str]) ->
             raise DataError(f"{content.path}: no line has an object under _source; give ubi_queries as JSON Lines")
         names = _names(content)
     table = read_table(content, partial(_find, content, stated=stated)).filled(content.path, "text")
-    table, notes = in_turn(content, of_users(table))
+    ids = IdColumns({"user": "user", "session": "session"}, rows="row", missing=missing, drops=missing == DROP)
+    table, notes = in_turn(content, of_users(ids.normalise(table)))
     columns = {role: table.frame[role].rename(name) for role, name in table.columns.items()}
     plain = set(map(_plain, names))
     ubi = nested or {"userquery", "clientid", "queryid"} <= plain
@@ -154,7 +163,8 @@ def _table(content: Content, names: Sequence[str], stated: Mapping[str, str]) ->
         table.where,
         parts=columns.get("part"),
         columns=table.columns,
-        notes=notes,
+        notes=(*notes, *ids.notes),
+        warnings=ids.warnings,
     )
 
 

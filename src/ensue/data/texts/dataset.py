@@ -14,8 +14,9 @@ import polars as pl
 from ensue.arguments import require_records
 from ensue.data.files import answering
 from ensue.data.histories import Index
+from ensue.data.ids import IdColumns
 from ensue.data.originals import nothing
-from ensue.data.packed import Opening
+from ensue.data.packed import DROP, Opening
 from ensue.data.report import ReadReport
 from ensue.data.table import ReadOptions, Table
 from ensue.data.texts.formats import read_rows
@@ -140,7 +141,14 @@ def read_texts(
         options = ReadOptions(columns=columns or {}, **opening)
         content = options.open(path)
         rows = read_rows(content, options.columns, phrases, every=unlabelled)
-        rows, labels, notes = _labels(rows, unlabelled)
+        numbers = IdColumns(
+            {"id": "id", "group": "group"},
+            rows="row",
+            missing=options.missing_ids,
+            drops=options.missing_ids == DROP and not unlabelled,
+            consequence="read without",
+        )
+        rows, labels, notes = _labels(numbers.normalise(rows), unlabelled)
     texts = tuple(rows.frame[role].fill_null("") for role in ("text", "second") if role in rows.frame.columns)
     silent = pl.DataFrame([~column.str.contains(r"\S").alias(str(i)) for i, column in enumerate(texts)])
     if num_silent := int(silent.select(pl.any_horizontal(pl.all())).to_series().sum()):
@@ -151,8 +159,9 @@ def read_texts(
         path=str(path),
         layout=rows.layout,
         columns=rows.columns,
-        notes=content.notes + rows.notes + notes,
+        notes=content.notes + rows.notes + notes + numbers.notes,
         byte_order_mark=content.byte_order_mark,
+        warnings=numbers.warnings,
     )
     originals = rows.originals if unlabelled and rows.originals is not None else lambda: rows.frame
     return Texts(texts, labels, ids, groups, originals), report

@@ -10,18 +10,18 @@ from torch import Tensor, nn
 
 from ensue.nn import sampling
 from ensue.nn.sampling import (
-    PAIRS,
     AliasTable,
     Sampler,
+    draw_unseen,
     drawn_together,
+    pairwise_loss,
     pairwise_softmax_loss,
     sampled_cross_entropy,
-    sampled_pairwise_loss,
 )
-from ensue.vocabulary import FIRST
+from ensue.vocabulary import FIRST, PADDING, UNKNOWN
 
-Loss = Callable[[Tensor, nn.Embedding, Tensor, Sampler], Tensor]
-LOSSES = pytest.mark.parametrize("loss", [sampled_pairwise_loss, pairwise_softmax_loss])
+Loss = Callable[[Tensor, nn.Embedding, Tensor, Tensor], Tensor]
+LOSSES = pytest.mark.parametrize("loss", [pairwise_loss, pairwise_softmax_loss])
 
 
 @pytest.mark.parametrize(("power", "weights"), [(0.0, [1, 1, 1]), (0.5, [1, 2, 3]), (1.0, [1, 4, 9])])
@@ -36,32 +36,51 @@ def test_ids_are_drawn_by_their_count_to_a_power(power: float, weights: list[int
 
 
 @LOSSES
-def test_losses_are_the_mean_over_true_pairs(loss: Loss) -> None:
+@pytest.mark.parametrize("shared", [False, True])
+def test_pairwise_losses_are_the_mean_over_true_pairs(loss: Loss, shared: bool) -> None:
     torch.manual_seed(1)
     items, hidden, targets = nn.Embedding(6, 3).double(), torch.randn(4, 3).double(), torch.tensor([2, 3, 5, 2])
-    sampler = Sampler(6)
-    torch.manual_seed(2)
-    negatives = sampler.draw(PAIRS).tolist()
-    torch.manual_seed(2)
-    found = loss(hidden, items, targets, sampler)
+    negatives = torch.tensor([[3, 2, 0], [5, 5, 4], [2, 3, 4], [0, 0, 0]])
+    if shared:
+        if loss is pairwise_softmax_loss:
+            return
+        negatives = negatives[1]
     terms = []
-    for vector, target in zip(hidden, targets.tolist(), strict=True):
+    for row, (vector, target) in enumerate(zip(hidden, targets.tolist(), strict=True)):
         scores = items.weight @ vector
         if loss is pairwise_softmax_loss:
             scores = torch.cat([torch.zeros(FIRST), scores[FIRST:].exp() / scores[FIRST:].exp().sum()])
-        terms += [-torch.sigmoid(scores[target] - scores[id]).log() for id in negatives if id != target]
-    assert 0 < len(terms) < 4 * PAIRS  # some draws were a row's own target
-    torch.testing.assert_close(found, torch.stack(terms).mean())
+        drawn = (negatives if shared else negatives[row]).tolist()
+        terms += [-torch.sigmoid(scores[target] - scores[id]).log() for id in drawn if id not in (target, PADDING)]
+    assert len(terms) == (10 if shared else 7)
+    torch.testing.assert_close(loss(hidden, items, targets, negatives), torch.stack(terms).mean())
 
 
 @LOSSES
-def test_a_catalogue_of_one_has_no_pairs_and_costs_nothing(loss: Loss) -> None:
+def test_targets_without_pairs_cost_nothing(loss: Loss) -> None:
     items, hidden = nn.Embedding(FIRST + 1, 3), torch.randn(4, 3, requires_grad=True)
-    found = loss(hidden, items, torch.full((4,), FIRST), Sampler(FIRST + 1))
+    found = loss(hidden, items, torch.full((4,), FIRST), torch.full((4, 2), PADDING))
     assert found.item() == 0
     found.backward()  # type: ignore[no-untyped-call]
     assert hidden.grad is not None and items.weight.grad is not None
     assert (hidden.grad == 0).all() and (items.weight.grad == 0).all()
+
+
+def test_negatives_of_a_session_are_uniform_over_what_it_lacks() -> None:
+    sessions = torch.tensor([[3, 5, 3, 0], [0, 0, 0, 0], [7, 2, UNKNOWN, 4], [2, 3, 4, 5]], dtype=torch.int32)
+    torch.manual_seed(0)
+    drawn = draw_unseen(sessions, 8, 30_000)
+    assert drawn.shape == (4, 30_000)
+    for row, unseen in zip(drawn, ([2, 4, 6, 7], [2, 3, 4, 5, 6, 7], [3, 5, 6], [6, 7]), strict=True):
+        shares = row.bincount(minlength=8) / 30_000
+        expected = [float(id in unseen) / len(unseen) for id in range(8)]
+        # The standard deviation of a share is at most 0.5 / sqrt(30,000) = 0.003: within four of them.
+        assert shares.tolist() == pytest.approx(expected, abs=0.012)
+        assert {*row.tolist()} == {*unseen}
+
+
+def test_a_session_of_the_whole_catalogue_has_no_negatives() -> None:
+    assert draw_unseen(torch.tensor([[3, 2, 2], [2, 0, 0]]), 4, 5).tolist() == [[PADDING] * 5, [3] * 5]
 
 
 def test_a_catalogue_of_no_more_than_would_be_drawn_is_gone_through_whole() -> None:

@@ -14,14 +14,14 @@ from torch.nn import functional
 
 from ensue.nn.autograd import Context, apply
 from ensue.nn.cross_entropy import BLOCK
-from ensue.vocabulary import FIRST
+from ensue.vocabulary import FIRST, PADDING
 
 Places = npt.NDArray[np.int64]
 
 POWER = 0.5
 """Ids are drawn by their count to this power, unless told otherwise."""
 PAIRS = 32
-"""Negatives a target for the pairwise losses."""
+"""Negatives of the pairwise losses: for each target of SANSR, for each batch of BPR-MF."""
 WORTH = 2**16
 """From so many scores on the sampled loss takes them in blocks, with the gradient at once."""
 MANY = 100_000
@@ -207,33 +207,65 @@ def _equal_pairs(targets: Tensor, negatives: Tensor) -> tuple[Places, Places]:
     return row, order[low[row] + np.arange(len(row)) - before[row]]
 
 
-def sampled_pairwise_loss(hidden: Tensor, items: nn.Embedding, targets: Tensor, sampler: Sampler) -> Tensor:
-    """BPR on scores (Rendle et al. 2009): mean of -ln sigmoid(target's score - a negative's), ``PAIRS`` a batch row.
+def draw_unseen(sessions: Tensor, num_ids: int, drawn: int = PAIRS) -> Tensor:
+    """Draw ids uniformly, with replacement, from those that a session lacks.
+
+    With ids 2 to 7 and a session of 3 and 5, the unseen ones are 2 4 6 7. One of them lies below 3 and two below 5, so
+    the number 2 of ``0 … 3`` has both below it, and stands for id 2 + 2 + 2 = 6.
+
+    Args:
+        sessions: (sessions, time) ids of each; padding and unknown are passed over.
+        num_ids: size of the catalogue, padding and unknown included.
+        drawn: how many for each session.
+
+    Returns:
+        (sessions, drawn) ids; ``PADDING`` for a session that holds the whole catalogue.
+    """
+    ids = sessions.long().sort(dim=1).values
+    repeated = ids == functional.pad(ids[:, :-1], (1, 0))
+    distinct = (ids >= FIRST) & ~repeated
+    count = distinct.cumsum(1)
+    # Unseen ids below each distinct seen one, rising; other places are above every number that can be drawn.
+    below = torch.where(distinct, ids - FIRST - (count - 1), num_ids).sort(dim=1).values
+    left = num_ids - FIRST - count[:, -1:]
+    uniform = torch.rand(len(sessions), drawn, dtype=torch.float64, device=sessions.device)
+    number = (uniform * left).long()
+    unseen = number + FIRST + torch.searchsorted(below, number, right=True)
+    return torch.where(left > 0, unseen, PADDING)
+
+
+def pairwise_loss(hidden: Tensor, items: nn.Embedding, targets: Tensor, negatives: Tensor) -> Tensor:
+    """BPR on scores (Rendle et al. 2009): mean over pairs of -ln sigmoid(target's score - a negative's).
 
     Args:
         hidden: (targets, dim).
         items: the table of candidates.
         targets: (targets,) ids.
-        sampler: draws the negatives.
+        negatives: (targets, drawn) ids for each target, or (drawn,) shared ones; pairs with padding or with the target
+            itself are left out.
     """
-    negatives = sampler.draw(PAIRS)
-    apart = (hidden * items(targets)).sum(1, keepdim=True) - hidden @ items(negatives).T
-    return _mean_loss(apart, negatives != targets[:, None])
+    vectors = items(negatives)
+    others = hidden @ vectors.T if negatives.dim() == 1 else (vectors @ hidden[:, :, None])[:, :, 0]
+    return _mean_loss((hidden * items(targets)).sum(1, keepdim=True) - others, _pairs(targets, negatives))
 
 
-def pairwise_softmax_loss(hidden: Tensor, items: nn.Embedding, targets: Tensor, sampler: Sampler) -> Tensor:
-    """BPR on softmax outputs, as SANSR's Eqs. 7-8 print it: each pair's loss lies in [0.313, 1.313].
+def pairwise_softmax_loss(hidden: Tensor, items: nn.Embedding, targets: Tensor, negatives: Tensor) -> Tensor:
+    """BPR on softmax outputs, as SANSR's Eqs. 7-8 print it: the loss of a pair lies in [0.313, 1.313].
 
     Args:
         hidden: (targets, dim).
         items: the table of candidates.
         targets: (targets,) ids.
-        sampler: draws the negatives.
+        negatives: (targets, drawn) ids for each target; pairs with padding are left out.
     """
-    negatives = sampler.draw(PAIRS)
     shares = (hidden @ items.weight[FIRST:].T).softmax(dim=1)
-    apart = shares.gather(1, targets[:, None] - FIRST) - shares[:, negatives - FIRST]
-    return _mean_loss(apart, negatives != targets[:, None])
+    others = shares.gather(1, (negatives - FIRST).clamp(min=0))
+    return _mean_loss(shares.gather(1, targets[:, None] - FIRST) - others, _pairs(targets, negatives))
+
+
+def _pairs(targets: Tensor, negatives: Tensor) -> Tensor:
+    """(targets, drawn) where a negative is an id, and not the target."""
+    return (negatives != targets[:, None]) & (negatives >= FIRST)
 
 
 def _mean_loss(apart: Tensor, pairs: Tensor) -> Tensor:

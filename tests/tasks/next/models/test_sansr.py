@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ensue.errors import SettingError
 from ensue.nn.sampling import Sampler, sampled_cross_entropy
 from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.models.sansr import LOSSES, SANSR, Block, SANSRSettings
+from ensue.tasks.next.models.sansr import LOSSES, PAIRWISE, SANSR, Block, SANSRSettings
 from ensue.vocabulary import FIRST
 
 NUM_IDS = 23
@@ -138,6 +138,43 @@ def test_the_printed_loss_is_bounded() -> None:
     for seed in range(5):
         value = network(seed, loss="bpr_softmax").loss(batch(9, 9, seed=seed)).item()
         assert math.log(1 + math.exp(-1)) <= value <= math.log(1 + math.e)
+
+
+@pytest.mark.parametrize("loss", ["bpr", "bpr_softmax"])
+def test_pairwise_losses_compare_each_target_with_32_items_outside_its_session(
+    loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = batch(5, 2, 7)
+    seen = []
+
+    def spied(hidden: Tensor, items: nn.Embedding, targets: Tensor, negatives: Tensor) -> Tensor:
+        seen.append(negatives)
+        return hidden.sum()
+
+    monkeypatch.setitem(PAIRWISE, loss, spied)
+    network(loss=loss).loss(asked)
+    (negatives,) = seen
+    assert negatives.shape == (14, 32) and len({*map(tuple, negatives.tolist())}) == 14
+    targets = iter(asked.targets.tolist())
+    sessions = [{*ids[:num].tolist()} for ids, num in zip(asked.ids, (5, 2, 7), strict=True)]
+    owners = [session for session, num in zip(sessions, (5, 2, 7), strict=True) for _ in range(num)]
+    for owner in owners:
+        owner.add(next(targets))
+    assert all({*drawn}.isdisjoint({*owner, 0, 1}) for drawn, owner in zip(negatives.tolist(), owners, strict=True))
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_weights_of_repeated_and_early_events_are_all_kept(blocks: int) -> None:
+    """Places before the first event fall on event 0, whose own weight must stand beside theirs."""
+    model = network(blocks=blocks, length=6)
+    asked = batch(9, 3, 1)
+    asked = asked._replace(ids=torch.where(asked.mask, 5, 0))
+    (weights,) = model(asked).weights
+    torch.testing.assert_close(weights.sum(-1)[asked.mask], torch.ones(13, dtype=weights.dtype))
+    (_, prefixes) = model._prefixes(asked)
+    assert torch.equal(prefixes[2, 0, :1], torch.ones(1)), "the first event attends to itself alone"
+    if blocks == 1:
+        torch.testing.assert_close(prefixes.to(weights)[asked.mask], weights[asked.mask], atol=1e-6, rtol=0)
 
 
 def test_sampled_softmax_comes_close_to_the_full_one() -> None:

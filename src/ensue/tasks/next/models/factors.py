@@ -33,7 +33,7 @@ from torch.nn import functional
 
 from ensue.nn.attention import band, masked_mean
 from ensue.nn.embedding import rows_of, start_normal, with_rows_of
-from ensue.nn.sampling import Sampler, sampled_pairwise_loss
+from ensue.nn.sampling import PAIRS, Sampler, pairwise_loss
 from ensue.schedule import Schedule
 from ensue.settings import NonNegative, Settings, Size
 from ensue.tasks.next.batch import Batch, Output, Product
@@ -121,7 +121,7 @@ class BPRMF(nn.Module):
 
     def loss(self, batch: Batch) -> Tensor:
         """BPR-Opt, a mean over pairs."""
-        return sampled_pairwise_loss(self.sessions(batch)[0], self.items, batch.targets, self.sampler)
+        return pairwise_loss(self.sessions(batch)[0], self.items, batch.targets, self.sampler.draw(PAIRS))
 
 
 class FPMC(nn.Module):

@@ -19,12 +19,15 @@ the layer norm of a sum splits into a part of the event, a part of the position,
 each (event, distance): ``SANSR._one_pass`` makes (time x length) tables and gathers from them, and no (time x time x
 dim) tensor exists. With no block, or more than one, each prefix is a row of its own, as the paper trains.
 
-Defaults are the paper's best (2 heads, 1 block, 128 wide); what it leaves out (length, dropout, negatives) was chosen
-on validation data.
+The defaults of width, heads and blocks are the paper's best (128, 2, 1); what it leaves out (length, dropout,
+negatives, learning rate, batch) was chosen on validation data.
 
-**Departures.** Heads are dim / heads wide (Eq. 2 prints dim x dim). The loss is ``sampled``: softmax over the target
-and shared negatives, corrected by their chance of being drawn. The printed loss compares probabilities, whose gradients
-vanish with the size of the catalogue. Early stopping watches the ranking of the validation data.
+**Departures.** Heads are dim / heads wide (Eq. 2 prints dim x dim). P has a row for each position, not |V| rows.
+Dropout also acts on the embeddings of items. The loss is ``sampled``: softmax over the target and shared negatives,
+corrected by their chance of being drawn. The printed loss (``bpr_softmax``) compares probabilities, whose gradients
+vanish with the size of the catalogue; of the pairs of Eq. 8 it takes 32 for each target, uniformly from the items
+outside its session. The L2 term of Eq. 8 is the schedule's ``weight_decay``, 0 unless set, for the paper gives no
+lambda. The learning rate warms up and falls by a cosine; early stopping watches the ranking of the validation data.
 """
 
 from __future__ import annotations
@@ -41,12 +44,13 @@ from ensue.nn.attention import band, masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import rows_of, start_normal, with_rows_of
 from ensue.nn.item_head import table_loss
-from ensue.nn.sampling import Sampler, pairwise_softmax_loss, sampled_pairwise_loss
+from ensue.nn.sampling import Sampler, draw_unseen, pairwise_loss, pairwise_softmax_loss
 from ensue.settings import DEEPEST, Settings, Share, Size, must_be, require_heads, variant_of
 from ensue.tasks.next.batch import Batch, Output, Product
 from ensue.vocabulary import PADDING
 
-LOSSES = ("sampled", "ce", "bpr", "bpr_softmax")
+PAIRWISE = {"bpr": pairwise_loss, "bpr_softmax": pairwise_softmax_loss}
+LOSSES = ("sampled", "ce", *PAIRWISE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,11 +72,19 @@ class SANSRSettings(Settings):
     loss: Annotated[str, variant_of(*LOSSES)] = "sampled"
     """sampled, ce, bpr (on scores) or bpr_softmax (Eq. 8 as printed)."""
     negatives: Size = 2048
-    """Items drawn a batch for ``sampled``; a target for the pairwise losses draws 32."""
+    """Items drawn for each batch by ``sampled``; the pairwise losses draw 32 for each target, outside its session."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_heads(self.dim, self.heads)
+
+
+def _session_ids(batch: Batch) -> Tensor:
+    """(targets, 2 x time) the ids of each target's session, as far as the batch holds it, its targets included."""
+    following = torch.zeros_like(batch.ids)
+    following[batch.target_mask] = batch.targets.to(following.dtype)
+    row, _ = batch.target_mask.nonzero(as_tuple=True)
+    return torch.cat([batch.ids, following], dim=1)[row]
 
 
 class Block(nn.Module):
@@ -159,10 +171,9 @@ class SANSR(nn.Module):
     def loss(self, batch: Batch) -> Tensor:
         """The loss of the settings, a mean over the targets; padding and unknown are no candidates."""
         sessions, _ = self.sessions(batch)
-        if self.settings.loss == "bpr":
-            return sampled_pairwise_loss(sessions, self.items, batch.targets, self.sampler)
-        if self.settings.loss == "bpr_softmax":
-            return pairwise_softmax_loss(sessions, self.items, batch.targets, self.sampler)
+        if self.settings.loss in PAIRWISE:
+            negatives = draw_unseen(_session_ids(batch), self.items.num_embeddings)
+            return PAIRWISE[self.settings.loss](sessions, self.items, batch.targets, negatives)
         drawn = self.settings.negatives if self.settings.loss == "sampled" and self.training else None
         return table_loss(sessions, self.items, batch.targets, self.sampler, drawn)
 
@@ -187,7 +198,9 @@ class SANSR(nn.Module):
             where = step[at, None] - torch.arange(min(width // 2, longest) - 1, -1, -1, device=step.device)
             vectors, weights, mask = self._latest(batch, row[at], where)
             sessions = sessions.index_copy(0, at, vectors)
-            heeded[row[at, None], step[at, None], where.clamp(min=0)] += weights * mask
+            # Places before the first event are clamped to event 0 and add 0 to it: plain += would keep one of both.
+            places = row[at, None], step[at, None], where.clamp(min=0)
+            heeded.index_put_(places, (weights * mask).to(heeded.dtype), accumulate=True)
         return sessions, heeded
 
     def _latest(self, batch: Batch, row: Tensor, where: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -11,7 +11,7 @@ from numbers import Real
 from typing import ClassVar, Self, cast
 
 from ensue.errors import DataError
-from ensue.ids import as_tuple, normal_id, normal_ids
+from ensue.ids import MAX_EXACT, as_tuple, normal_id, normal_ids
 from ensue.lines import line_of, plural, quoted
 
 OF_IDS = "must be a list of texts or whole numbers"
@@ -162,7 +162,7 @@ class Text(Record):
         try:
             label_text = _label(label)
         except DataError as error:
-            raise DataError(f'{where}: field "label" must be a text or a whole number') from error
+            raise DataError(f'{where}: field "label" must be a text, a number, true or false') from error
         name = _read_name(fields, where)
         _whole("".join([name, label_text or "", *texts]), where)
         try:
@@ -282,11 +282,15 @@ def _name(id: object, noun: str) -> str:
 
 
 def _label(label: object) -> str | None:
-    """Return the text of a label that may be left out."""
-    try:
-        return None if label is None else normal_id(label)
-    except DataError:
-        raise DataError(f"label is {quoted(label, 60)}; it must be a text or a whole number") from None
+    """Return the text of a label that may be left out; numbers and booleans as they print."""
+    if label is None or isinstance(label, str):
+        return None if label is None else str(label)
+    if type(label).__name__ in ("bool", "bool_"):  # NumPy's too
+        return str(label)
+    if isinstance(label, Real) and math.isfinite(label):
+        number = float(label)
+        return str(int(number)) if number.is_integer() and abs(number) < MAX_EXACT else str(label)
+    raise DataError(f"label is {quoted(label, 60)}; it must be a text, a number, true or false")
 
 
 def _require_text(text: object, name: str) -> None:

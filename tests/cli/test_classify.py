@@ -343,7 +343,7 @@ def test_poisoned_labels_are_refused(ensue: Ensue, files: Files, tmp_path: Path)
 def test_a_bad_update_changes_nothing(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     folder = shutil.copytree(files.model, tmp_path / "m")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    new = write(tmp_path / "new.tsv", [("maybe", "w1")])
+    new = write(tmp_path / "new.tsv", [("yes", "w2"), ("maybe", "w1")])
     check_refused(
         ensue("update", folder, new),
         "new data: the label 'maybe' is new to the model, which knows no, yes; fit anew on all the data",

@@ -20,6 +20,7 @@ from ensue.data.posts.fields import beside
 from ensue.data.report import ReadReport
 from ensue.data.schema import DataSchema
 from ensue.data.texts import Texts, read_texts
+from ensue.data.texts.labels import require_known
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
 from ensue.records import Text
@@ -63,13 +64,18 @@ def require(data: Texts, path: Path, *, learn: bool) -> None:
 
 
 def require_like(data: Texts, path: Path, predictor: ClassifyPredictor) -> None:
-    """Refuse texts without labels, and pairs where single texts were learned, or the reverse.
+    """Refuse texts without labels or with unknown ones alone, and pairs for a model of single texts, or the reverse.
 
     Raises:
         DataError: naming the file.
     """
     _require_paired(data, path, predictor)
     require(data, path, learn=False)
+    spelled, warnings = data.match_spellings(predictor.labels)
+    assert spelled.labels is not None
+    require_known(spelled.labels, predictor.labels, str(path))
+    for sentence in warnings:
+        show.remark(f"warning: {path}: {sentence}")
 
 
 def _require_paired(data: Texts, path: Path, predictor: ClassifyPredictor) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from ensue import metrics
 from ensue.data.histories import Index
 from ensue.data.rankings import Rankings, tie_rule
 from ensue.data.texts import Texts
+from ensue.data.texts.labels import match_spellings, require_known
 from ensue.errors import DataError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, resample
 from ensue.evaluation.entries import Entry, beside_counting
@@ -138,6 +139,11 @@ def compare(
     if not len(data):
         raise DataError("nothing to score: there are no texts")
     first = entries[0][0]
+    known = _labels(entries, None)
+    data, matched = data.match_spellings(known)
+    if data.labels is not None:
+        require_known(data.labels, known, "the texts to score")
+    rankings = [_respelled(own, _labels(entries, data)) for own in rankings]
     labels = _labels(entries, data, rankings)
     lines: list[Entry[TextScored]] = []
     for seeds in entries:
@@ -155,7 +161,14 @@ def compare(
     duels = paired_tests(("accuracy",), COUNTING, names, found)
     examples = Examples(partial(_asked, data, owners), partial(found_of, lines, partial(_given, labels)))
     card = with_seeds(_card(first, data, labels, interval, rankings), lines)
+    card = replace(card, labels="; ".join((card.labels, *matched)))
     return TextResult(card, rows, duels, tuple(found), examples=examples)
+
+
+def _respelled(rankings: Rankings, labels: Sequence[str]) -> Rankings:
+    """Return the lists of another program with labels spelled as here."""
+    values, _ = match_spellings(rankings.frame["value"], labels)
+    return replace(rankings, frame=rankings.frame.with_columns(values.alias("value")))
 
 
 def _asked(data: Texts, owners: Index) -> pl.DataFrame:
@@ -262,11 +275,11 @@ def _ids(data: Texts) -> pl.Series:
 
 
 def _labels(
-    entries: Sequence[Sequence[ClassifyPredictor]], data: Texts, rankings: Sequence[Rankings] = ()
+    entries: Sequence[Sequence[ClassifyPredictor]], data: Texts | None, rankings: Sequence[Rankings] = ()
 ) -> list[str]:
     """Return all labels of all models, then those that the data and the lists of other programs add."""
     learned = [label for seeds in entries for predictor in seeds for label in predictor.labels]
-    true = [] if data.labels is None else data.labels.unique().sort().to_list()
+    true = [] if data is None or data.labels is None else data.labels.unique().sort().to_list()
     listed = [label for own in rankings for label in own.frame["value"].unique().sort().to_list()]
     return list(dict.fromkeys([*learned, *true, *listed]))
 

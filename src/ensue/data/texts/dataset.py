@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
@@ -20,6 +20,7 @@ from ensue.data.packed import DROP, Opening
 from ensue.data.report import ReadReport
 from ensue.data.table import ReadOptions, Table
 from ensue.data.texts.formats import read_rows
+from ensue.data.texts.labels import join_spellings, match_spellings, present
 from ensue.errors import DataError, SettingError
 from ensue.lines import part_of
 from ensue.records import Text
@@ -62,6 +63,20 @@ class Texts:
         """Whether a row is a pair."""
         return len(self.texts) == 2
 
+    def join_spellings(self) -> tuple[Texts, tuple[str, ...]]:
+        """Return the texts with each label spelled in one way, and a warning that lists what was joined."""
+        if self.labels is None:
+            return self, ()
+        labels, warnings = join_spellings(self.labels)
+        return replace(self, labels=labels), warnings
+
+    def match_spellings(self, known: Sequence[str]) -> tuple[Texts, tuple[str, ...]]:
+        """Return the texts with labels spelled as ``known`` ones are, and a warning that lists what was matched."""
+        if self.labels is None:
+            return self, ()
+        labels, warnings = match_spellings(self.labels, known)
+        return replace(self, labels=labels), warnings
+
     @classmethod
     def of(cls, records: Iterable[Text]) -> Texts:
         """Columns of a few records.
@@ -79,10 +94,10 @@ class Texts:
             if (record.label is None) != (kept[0].label is None):
                 raise DataError(f"text {position}: give every text a label, or none")
         columns = (pl.Series([record.texts[place] for record in kept], dtype=pl.String) for place in range(width))
-        labelled, named = bool(kept and kept[0].label), any(record.id for record in kept)
+        labelled, named = bool(kept and kept[0].label is not None), any(record.id for record in kept)
         return cls(
             tuple(columns),
-            pl.Series([record.label for record in kept], dtype=pl.String) if labelled else None,
+            pl.Series([str(record.label) for record in kept], dtype=pl.String) if labelled else None,
             pl.Series([record.id for record in kept], dtype=pl.String) if named else None,
         )
 
@@ -148,7 +163,7 @@ def read_texts(
             drops=options.missing_ids == DROP and not unlabelled,
             consequence="read without",
         )
-        rows, labels, notes = _labels(numbers.normalise(rows), unlabelled)
+        rows, labels, notes, warnings = _labels(numbers.normalise(rows), unlabelled)
     texts = tuple(rows.frame[role].fill_null("") for role in ("text", "second") if role in rows.frame.columns)
     silent = pl.DataFrame([~column.str.contains(r"\S").alias(str(i)) for i, column in enumerate(texts)])
     if num_silent := int(silent.select(pl.any_horizontal(pl.all())).to_series().sum()):
@@ -161,31 +176,29 @@ def read_texts(
         columns=rows.columns,
         notes=content.notes + rows.notes + notes + numbers.notes,
         byte_order_mark=content.byte_order_mark,
-        warnings=numbers.warnings,
+        warnings=(*numbers.warnings, *warnings),
     )
     originals = rows.originals if unlabelled and rows.originals is not None else lambda: rows.frame
     return Texts(texts, labels, ids, groups, originals), report
 
 
-def _labels(rows: Table, unlabelled: bool) -> tuple[Table, pl.Series | None, tuple[str, ...]]:
-    """The rows, their labels, and notes; where some have a label, the others are left out unless they are wanted."""
+def _labels(rows: Table, unlabelled: bool) -> tuple[Table, pl.Series | None, tuple[str, ...], tuple[str, ...]]:
+    """Return the rows, their labels, notes and warnings; rows without a label go unless none has one or all stay."""
     if "label" not in rows.frame.columns:
-        return rows, None, ()
-    labels = rows.frame["label"].str.strip_chars()
-    given = (labels != "").fill_null(False)
+        return rows, None, (), ()
+    given = present(rows.frame["label"])
     if not given.any():
-        return rows, None, ("no row has a label",)
+        return rows, None, ("no row has a label",), ()
+    labels, warnings = join_spellings(rows.frame["label"].set(~given, None))
     notes: tuple[str, ...] = ()
     if not given.all():
         empty = f"{part_of(len(labels) - int(given.sum()), len(labels), 'row', 'has', 'have')} no label"
-        if unlabelled:
-            labels = labels.set(~given, None)
-        else:
+        if not unlabelled:
             rows, labels = rows.select(given), labels.filter(given)
         notes = (empty if unlabelled else f"{empty}: left out",)
     if len(labels) >= _MANY_LABELS and labels.n_unique() == len(labels):
         notes = (*notes, f"each of the {len(labels):,} rows has a label of its own: is it the label?")
-    return rows, labels, notes
+    return rows, labels, notes, warnings
 
 
 def hold_out_texts(texts: Texts, share: float = 0.1, seed: int = 0) -> tuple[Texts, Texts, str]:
@@ -310,6 +323,8 @@ def leaks(train: Texts, other: Texts) -> Leaks:
     """
     if train.paired != other.paired:
         raise DataError("one part holds single texts and the other pairs; give two parts of one data set")
+    if train.labels is not None:
+        other, _ = other.match_spellings(train.labels.drop_nulls().unique().sort().to_list())
     here, there = _keys(train), _keys(other)
     spans = here.group_by("key").agg(low=pl.col("label").min(), high=pl.col("label").max())
     joined = there.join(spans, on="key", how="inner", maintain_order="left")

@@ -58,18 +58,23 @@ def check_texts(texts: Texts, understood: ReadReport, others: Mapping[str, Texts
     Raises:
         DataError: single texts here and pairs there.
     """
-    found = {name: leaks(texts, other) for name, other in (others or {}).items()}
+    texts, joined = texts.join_spellings()
+    known = [] if texts.labels is None else texts.labels.drop_nulls().unique().sort().to_list()
+    matched = {name: other.match_spellings(known) for name, other in (others or {}).items()}
+    found = {name: leaks(texts, other) for name, (other, _) in matched.items()}
     words, sentences, silent = _lengths(texts)
     labels = _labels(texts)
     warnings = [
         *understood.warnings,
+        *joined,
         *_of_labels(labels, len(texts)),
         *_repeats(leaks(texts, texts.select(slice(0, 0)))),
         *_telling(texts),
     ]
     if silent:
         warnings.append(f"{_part(silent, len(texts), 'row', 'has', 'have')} a text without words")
-    for name, other in (others or {}).items():
+    for name, (other, respelled) in matched.items():
+        warnings += [f"{name}: {sentence}" for sentence in respelled]
         warnings += [*_shared(name, found[name], "here"), *_near(texts, other, name, "here")]
         warnings += [*_new_labels(name, labels, _labels(other), len(other))]
     return TextFindings(

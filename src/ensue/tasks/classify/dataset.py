@@ -12,6 +12,7 @@ import torch
 
 from ensue.data.histories import Ids, Index, ranges
 from ensue.data.texts import Texts
+from ensue.data.texts.labels import match_spellings
 from ensue.errors import DataError
 from ensue.tasks.classify.batch import Batch, Block
 from ensue.text.tokens import Tokens
@@ -131,15 +132,16 @@ class Passages:
 
 
 def codes(texts: Texts, labels: Sequence[str]) -> Index:
-    """(texts,) which of the labels each text has; -1 for one that is not among them.
+    """Return (texts,) the code of each text's label, whatever its spelling; -1 for one that is not among ``labels``.
 
     Raises:
         DataError: the texts have no labels.
     """
     if texts.labels is None:
         raise DataError("the texts have no labels; name their column, such as label=COLUMN")
+    spelled, _ = match_spellings(texts.labels, labels)
     columns = {label: code for code, label in enumerate(labels)}
-    matched = texts.labels.replace_strict(list(columns), list(columns.values()), default=-1, return_dtype=pl.Int64)
+    matched = spelled.replace_strict(list(columns), list(columns.values()), default=-1, return_dtype=pl.Int64)
     return np.array(matched.to_numpy(), np.int64)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ensue.data.histories import Index
 from ensue.data.texts import Texts, hold_out_texts
+from ensue.data.texts.labels import require_known
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
 from ensue.records import Text
@@ -51,12 +52,17 @@ def fit(
     if state.encoder is not None:
         require_encoder(state.encoder.name)
     require_labels(data, "training data")
+    data, joined = data.join_spellings()
     part, held, rule = data, valid, None
     if held is None:
         part, held, rule = hold_out_texts(data, seed=state.seed)
     require_labels(part, "training data")
     _require_like(part, held)
     _learn_words(state, data if state.schedule is None else part)
+    held, matched = held.match_spellings(state.labels)
+    assert held.labels is not None
+    require_known(held.labels, state.labels, "validation data")
+    state.metadata.notes += [*joined, *(f"validation data: {sentence}" for sentence in matched)]
     if rule is not None:
         state.metadata.held_out = rule
     sides = state.encode(part)

@@ -29,7 +29,7 @@ FILES: dict[str, tuple[str | bytes, str]] = {
     "missing column": (
         "a,item,time\n1,2,3\n",
         ": no column is known as the sequence; the columns are 'a', 'item', 'time'; name them with --columns "
-        "sequence=…,value=…,time=…",
+        "sequence=…,value=item,time=time",
     ),
     "text in the time column": (HEAD + "1,a,5\n1,b,soon\n", ":3: time 'soon' is not a number or an ISO date"),
     "NaN": (HEAD + "1,a,5\n1,b,nan\n", ":3: time nan is not a finite number"),

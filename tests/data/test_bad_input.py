@@ -68,8 +68,8 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     ),
     "no header": (
         "832,2014-04-06T20:21:58.444Z,214717095\n",
-        ":1: a header was expected, but '832,2014-04-06T20:21:58.444Z,214717095' looks like data; add a line of "
-        "column names",
+        ":1: a header was expected, but '832,2014-04-06T20:21:58.444Z,214717095' looks like data; number "
+        "the columns, such as --columns sequence=1,value=2,time=3, or add a line of column names",
     ),
     "no layout": (
         "just some words\n",
@@ -79,12 +79,12 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     "missing names": (
         "a,b,time\n1,2,3\n",
         ": no column is known as the sequence; the columns are 'a', 'b', 'time'; name them with --columns "
-        "sequence=…,value=…,time=…",
+        "sequence=…,value=…,time=time",
     ),
     "one stream": (
         "item,time\n1,2\n",
         ": no column is known as the sequence; the columns are 'item', 'time'; name them with --columns "
-        "sequence=…,value=…,time=…",
+        "sequence=…,value=item,time=time",
     ),
     "empty": ("", ": is empty"),
     "white": (" \n\n", ": is empty"),

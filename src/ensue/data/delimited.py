@@ -35,7 +35,7 @@ class Delimited:
     def of(cls, content: Content, separator: str | None = None) -> Delimited:
         """A table as it comes: with tabs, quotes are looked at before they are trusted."""
         between = separator or content.separator
-        return cls(content, between, quoted=between != "\t" or is_quoted(content))
+        return cls(content, between, quoted=between != "\t" or is_quoted(content), given=content.header)
 
     @cached_property
     def names(self) -> list[str]:

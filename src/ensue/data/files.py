@@ -64,6 +64,12 @@ class Content:
     """Of Parquet, the first row that is read and how many are; all unless given."""
     trained: DataSchema = NO_SCHEMA
     """How the training data was read that this file is read like."""
+    header: tuple[str, ...] = ()
+    """Names of the columns of a text whose first line is data, see :mod:`ensue.data.headerless`."""
+    published: str = ""
+    """The name under which a table without a header is known, if it is."""
+    between: str = ""
+    """The separator of a table without a header."""
 
     @property
     def source(self) -> Path | bytes:
@@ -96,6 +102,8 @@ class Content:
     @property
     def separator(self) -> str:
         """What stands between the fields of a table's first line: a tab if there is one, else what is there most."""
+        if self.between:
+            return self.between
         line = self.head(1)[0]
         return "\t" if "\t" in line else max(",;|", key=line.count)
 
@@ -103,6 +111,8 @@ class Content:
         """The columns that the first line names; empty names at its end, as trailing separators leave, are none."""
         if self.parquet:
             return list(self.schema())
+        if self.header:
+            return list(self.header)
         rows = (row for _, row in self.rows(separator or self.separator))
         header = next((row for row in rows if any(row)), [])
         while header and not header[-1].strip():

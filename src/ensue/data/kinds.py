@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Literal, Unpack
 
 from ensue.data.files import Content, answering, open_file
+from ensue.data.headerless import KINDS, with_columns
 from ensue.data.packed import Opening, ending
 from ensue.data.posts.corpus import is_corpus
-from ensue.data.posts.formats import collector_of
+from ensue.data.posts.formats import ARTICLES, collector_of
 from ensue.data.posts.platforms import READERS, is_json, layout_of, objects
 from ensue.data.queries.conversations import are_queries, list_of_turns
 from ensue.data.queries.formats import is_query_log
@@ -69,9 +70,11 @@ def _kind_of(path: Path, stated: set[str], phrases: bool, opening: Opening) -> K
         return "texts"
     if "query" in stated:
         return "queries"
-    content = open_file(path, **opening)
+    content = with_columns(open_file(path, **opening), encoding=opening.get("encoding", ""))
     if stated & set(LOG_ROLES):
         return "sequences"
+    if content.published:
+        return KINDS[content.published]
     if _is_collected(content):
         return "posts"
     if _is_queries(content):
@@ -97,8 +100,8 @@ def is_articles(path: Path, columns: Mapping[str, str] | None = None, **opening:
     if set(columns or {}) & {"body", "summary"}:
         return True
     with answering(path):
-        content = open_file(path, **opening)
-        return not is_json(content) and collector_of(content.names()) == "media cloud"
+        content = with_columns(open_file(path, **opening), encoding=opening.get("encoding", ""))
+        return not is_json(content) and collector_of(content.names()) in ARTICLES
 
 
 def is_plain(path: str | Path, **opening: Unpack[Opening]) -> bool:
@@ -138,9 +141,8 @@ def _is_queries(content: Content) -> bool:
 
 def _as_texts(content: Content) -> Table | None:
     """What the reader of texts makes of the first line: as it is, or as a header above one row."""
-    line = (
-        ",".join(re.sub(r'[",\n\r]', " ", name) for name in _names(content)) if content.parquet else content.head(1)[0]
-    )
+    named = content.parquet or content.header
+    line = ",".join(re.sub(r'[",\n\r]', " ", name) for name in _names(content)) if named else content.head(1)[0]
     if not line.strip():
         return None
     row = re.sub(r"[^\t,;|]+", "x", line)

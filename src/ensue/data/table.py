@@ -18,6 +18,7 @@ from ensue.arguments import require_path
 from ensue.data.clock import UNITS, Where
 from ensue.data.delimited import Delimited, Types
 from ensue.data.files import Content, open_file
+from ensue.data.headerless import with_columns
 from ensue.data.packed import DROP, KEEP, REPORT
 from ensue.data.roles import Found
 from ensue.data.schema import NO_SCHEMA, DataSchema
@@ -57,14 +58,15 @@ class ReadOptions:
         return self.missing or self.schema.missing
 
     def open(self, path: str | Path) -> Content:
-        """The file, as :func:`~ensue.data.files.open_file` opens it."""
-        return open_file(
+        """Open a file; the columns of a table without a header get names."""
+        content = open_file(
             require_path(path),
             encoding=self.encoding,
             sheet=self.sheet,
             max_unpacked=self.max_unpacked,
             schema=self.schema,
         )
+        return with_columns(content, (self.columns or self.schema.columns).values(), self.encoding)
 
 
 @dataclass(frozen=True)

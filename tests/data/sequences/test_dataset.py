@@ -63,7 +63,6 @@ def test_empty_rows_quotes_and_mark(tmp_path: Path) -> None:
         ("user_id,item_id,time", {"sequence": "user_id", "value": "item_id", "time": "time"}),
         ("user_id,item_id,session_id", {"sequence": "session_id", "value": "item_id"}),
         ("cascade,user,date", {"sequence": "cascade", "value": "user", "time": "date"}),
-        ("user,url,ts", {"sequence": "url", "value": "user", "time": "ts"}),
         ("user,url,item", {"sequence": "user", "value": "item"}),
         ("session,url,ts", {"sequence": "session", "value": "url", "time": "ts"}),
         ("SessionId,ItemId,Time", {"sequence": "SessionId", "value": "ItemId", "time": "Time"}),

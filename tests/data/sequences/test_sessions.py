@@ -66,8 +66,14 @@ def test_yoochoose_by_hand(tmp_path: Path) -> None:
     histories, understood = read(write(tmp_path, text))
     ten = 1396864800.0  # 16,167 days after 1970 and 10 hours: 16,167 x 86,400 + 36,000
     assert records(histories) == [History(("214", "7"), (ten + 0.5, ten + 60.5), "1"), History(("007",), (ten,), "2")]
-    assert (understood.layout, understood.columns) == ("yoochoose", {})
-    assert understood.notes == ("1 empty row skipped",)
+    assert (understood.layout, understood.columns) == (
+        "yoochoose",
+        {"sequence": "session", "value": "item", "time": "time"},
+    )
+    assert understood.notes == (
+        "no header: the columns are read as session, time, item, category",
+        "1 empty row skipped",
+    )
 
 
 def test_retailrocket_events_by_hand(tmp_path: Path) -> None:
@@ -245,7 +251,7 @@ def test_gap_stated(tmp_path: Path, gap: float, names: list[str], notes: tuple[s
     "text",
     [
         LOG.replace("user", "session"),
-        LOG.replace("item", "url"),
+        LOG.replace("item", "url").replace("user", "session"),
         LOG.replace(str(START)[:4], "1"),  # not since 1970
         "user,item,time,session\n" + "".join(f"{line},{line[0]}s\n" for line in LOG.splitlines()[1:]),
     ],
@@ -335,7 +341,7 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
     "diginetica, no item": (
         DIGINETICA.replace("item_id", "thing") + "1;NA;b;5;2016-05-09\n",
         ": no column is known as the value; the columns are 'session_id', 'user_id', 'thing', 'timeframe', "
-        "'eventdate'; name them with --columns sequence=…,value=…,time=…",
+        "'eventdate'; name them with --columns sequence=session_id,value=…,time=eventdate",
     ),
     "retailrocket, units": (
         EVENTS + "1433221332117,u,view,a,\n1433221332,u,view,b,\n",
@@ -393,5 +399,5 @@ def test_settings(tmp_path: Path) -> None:
     assert len(read(path, gap=0)[0]) == 2
     with pytest.raises(SettingError, match="the layout sessions has no columns; leave --columns out"):
         read(path, columns={"value": "a"})
-    with pytest.raises(SettingError, match="the layout yoochoose has no columns; leave --columns out"):
+    with pytest.raises(DataError, match="column 'a' \\(value\\) is missing; the columns are 'session', 'time', 'item'"):
         read(write(tmp_path, "1,2014-04-07T10:00:00Z,2,0\n"), columns={"value": "a"})

@@ -75,8 +75,11 @@ _COLLECTORS: Mapping[str, tuple[set[str], ...]] = {
     "twarc csv": ({"id", "conversationid", "authorid", "createdat", "text"}, {"tweeturl", "userscreenname", "text"}),
     "bluesky csv": ({"uri", "cid", "text"}, {"uri", "userhandle", "text"}),
     "zeeschuimer csv": ({"itemid", "sourceplatform", "navindex"},),
+    "mind news": ({"id", "category", "subcategory", "title", "abstract"},),
     "media cloud": ({"storiesid", "title", "url"}, {"title", "url", "publishdate"}),
 }
+ARTICLES = ("media cloud", "mind news")
+"""Those of them that hold articles."""
 _COLLECTIONS = {2: ("id", "text"), 3: ("id", "title", "text"), 4: ("id", "url", "title", "text")}
 _SAMPLES = 100
 
@@ -105,7 +108,7 @@ def read_post_rows(content: Content, stated: Mapping[str, str], roles: Roles, *,
     find = partial(roles.find, content.path, stated=stated, trained=content.trained)
     if is_json(content):
         return _json(content, stated, roles)
-    if not content.parquet and len(content.head(2)) < 2:
+    if not (content.parquet or content.header) and len(content.head(2)) < 2:
         raise DataError(f"{content.path}: has one line, a header at best; give a header and a row for each text")
     if content.parquet and any(content.schema()[name].is_nested() for name in find(content.names())[0].values()):
         return _nested_parquet(content, find)
@@ -124,7 +127,7 @@ def collection_of(content: Content, roles: Roles) -> tuple[str, ...]:
 
     No name of the first line is known, ids hold no space, and of every line the last field does.
     """
-    if content.parquet:
+    if content.parquet or content.header:
         return ()
     rows = [line.split("\t") for line in content.head()]
     known = {word for words in roles.known.values() for word in words}

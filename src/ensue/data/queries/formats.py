@@ -109,7 +109,7 @@ def read_log(content: Content, stated: Mapping[str, str], missing: str = "") -> 
         SettingError: an unknown role, or roles where the layout has none.
     """
     require_roles(stated, ROLES)
-    if not content.parquet and not content.json:
+    if not content.parquet and not content.json and not content.header:
         log = _lists(content, stated)
         if log is not None:
             return log

@@ -17,20 +17,36 @@ WITHIN = "within"
 _SESSIONS = ("session", "sessionid", "sequence", "sequenceid")
 _STORIES = ("cascade", "cascadeid", "story", "storyid", "conversationid", "threadid")
 _PAGES = ("url", "pageurl")
-_USERS = ("user", "userid", "visitorid", "author", "authorid", "username", "account", "customerid")
+_USERS = ("user", "userid", "visitorid", "author", "authorid", "username", "account", "customerid", "reviewerid")
 _ITEMS = ("item", "itemid", "articleid", "article", "productid", "product", "page", "pageid", "value", "valueid")
+_PRODUCTS = (
+    *("movieid", "bookid", "businessid", "venueid", "locationid", "placeid", "poiid", "asin", "parentasin", "trackid"),
+    *("songid", "artistid", "videoid", "newsid", "courseid", "gameid", "appid", "recipeid", "aid", "sku"),
+)
+"""Names of items in published logs; a table with two of them does not say which of them is the item."""
+WHOLE_USERS = (
+    *("recbole", "ratings", "movielens", "movielens 100k", "amazon", "amazon 2018"),
+    *("check-ins", "foursquare", "foursquare global"),
+)
+"""Layouts whose sequences are users: their events are days apart, and no published protocol cuts them by pauses."""
+_RATINGS = ("rating", "ratings", "stars", "overall")
+_ASKED: Mapping[frozenset[str], str] = {frozenset(("sessionid", "actiontype", "reference")): "reference"}
+"""Columns of published logs (Trivago) whose values are items in some rows only, and the column that holds them."""
 _RETAILROCKET = {"timestamp", "visitorid", "event", "itemid", "transactionid"}
 _TYPED = re.compile(r"[^:]+:(token|token_seq|float|float_seq)")
-_TIMES = ("time", "timestamp", "ts", "datetime", "createdat", "date", "eventdate", "timeframe")
+_TIMES = (
+    *("time", "timestamp", "ts", "datetime", "createdat", "date", "eventdate", "timeframe", "utctime", "utctimestamp"),
+    *("unixreviewtime", "reviewtime"),
+)
 
 
 def find_columns(
     path: Path, names: Sequence[str], stated: Mapping[str, str], trained: DataSchema = NO_SCHEMA
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The column of each role, and a note wherever two columns would have fitted.
+    """Find the column of each role, and write a note wherever two columns would have fitted.
 
-    A session holds items, never users. A story (a cascade, a page's address) holds the users who passed it on. A user
-    without either holds items.
+    A session holds items, never users. A story or a cascade holds the users who passed it on. A user without either
+    holds items. A user and a page's address may be either: users open pages, and pages are shared by users.
 
     Args:
         path: the file, for messages.
@@ -39,7 +55,7 @@ def find_columns(
         trained: how the training data was read; its columns come before those found by name.
 
     Raises:
-        DataError: a column that is missing, or no column for the sequence or the value.
+        DataError: a column that is missing, no column for the sequence or the value, or several that may be meant.
         SettingError: a role that does not exist, or one column in two roles.
     """
     for role, name in stated.items():
@@ -58,16 +74,24 @@ def find_columns(
         if role not in columns and fitting:
             columns[role] = fitting[0]
 
-    fill("sequence", _SESSIONS + _STORIES + (_USERS + _PAGES if _named(names, _ITEMS) else _PAGES + _USERS))
+    items = _ITEMS + _PRODUCTS
+    fill("sequence", _SESSIONS + _STORIES + (_USERS + _PAGES if _named(names, items) else _PAGES + _USERS))
+    if not stated:
+        _require_one_meaning(path, names, columns)
     story = columns.get("sequence") in _named(names, _STORIES + _PAGES)
     visit = _plain(columns.get("sequence", "")) in _SESSIONS[:2]
-    fill("value", _USERS + _ITEMS if story else _ITEMS + _PAGES + (() if visit else _USERS))
+    fill("value", _USERS + items if story else items + _PAGES + (() if visit else _USERS))
     fill("time", _TIMES)
+    products = [name for name in names if _plain(name) in _PRODUCTS]
+    if "value" not in stated and columns.get("value") in products and len(products) > 1:
+        choices = " or ".join(f"value={name}" for name in products)
+        raise DataError(f"{path}: the columns {listed(products)} may all be the item; choose with --columns {choices}")
     for role in ROLES[:2]:
         if role not in columns:
             raise DataError(
                 f"{path}: no column is known as the {role}; the columns are {listed(names)}; name them with --columns "
-                f"sequence=…,value=…,time=…{trained_on(trained)}"
+                + ",".join(f"{name}={_asked(name, names, columns)}" for name in ROLES)
+                + trained_on(trained)
             )
     if "time" not in stated and (within := _within(names, columns)):
         day, offset = within
@@ -83,7 +107,37 @@ def find_columns(
 
 def is_user_log(columns: Mapping[str, str]) -> bool:
     """Whether a sequence is all that a user clicked: the columns are a user and an item."""
-    return _plain(columns.get("sequence", "")) in _USERS and _plain(columns.get("value", "")) in _ITEMS
+    return _plain(columns.get("sequence", "")) in _USERS and _plain(columns.get("value", "")) in _ITEMS + _PRODUCTS
+
+
+def is_ratings(names: Sequence[str]) -> bool:
+    """Whether a table holds ratings of items by users, whose unit is a user and no session."""
+    return bool(_named(names, _RATINGS)) and not _named(names, _SESSIONS)
+
+
+def _asked(role: str, names: Sequence[str], columns: Mapping[str, str]) -> str:
+    """The column of a role for a message: the one that is known, or that a published log has; else a gap to fill."""
+    plain = {_plain(name): name for name in names}
+    published = next((plain[word] for known, word in _ASKED.items() if known <= plain.keys()), "…")
+    column = columns.get(role, published if role == "value" else "…")
+    # Without an item, a user may be what a sequence is made of.
+    return "…" if role == "sequence" and _plain(column) in _USERS else column
+
+
+def _require_one_meaning(path: Path, names: Sequence[str], columns: Mapping[str, str]) -> None:
+    """Refuse a user beside a page's address where neither a session, a story nor an item says what is meant.
+
+    Raises:
+        DataError: with both readings.
+    """
+    pages, users = _named(names, _PAGES), _named(names, _USERS)
+    if columns.get("sequence") in pages and users:
+        page, user = pages[0], users[0]
+        raise DataError(
+            f"{path}: {quoted(user)} may open {quoted(page)}, or pass it on; name what is meant with --columns: "
+            f"sequence={user},value={page} for the page that a user opens next, sequence={page},value={user} for the "
+            "user who shares a page next"
+        )
 
 
 def is_retailrocket(names: Sequence[str]) -> bool:

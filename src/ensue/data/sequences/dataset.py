@@ -17,7 +17,7 @@ from ensue.data.clock import Clock, Where, read_clock
 from ensue.data.files import Content, answering
 from ensue.data.histories import Histories, Ids, Index, offsets_of
 from ensue.data.report import Clocked, ReadReport
-from ensue.data.sequences.columns import is_user_log
+from ensue.data.sequences.columns import WHOLE_USERS, is_user_log
 from ensue.data.sequences.events import Events, with_ids
 from ensue.data.sequences.formats import READERS, list_events, read_lists_of_parquet
 from ensue.data.sequences.rows import Rows, holds_lists, id_columns, layout_of, lists_of, read_rows
@@ -28,7 +28,7 @@ from ensue.errors import DataError, SettingError
 from ensue.lines import plural, quoted
 from ensue.vocabulary import FIRST, Vocabulary
 
-UNORDERED = ("diginetica", "retailrocket", "recbole", "deephawkes")
+UNORDERED = ("diginetica", "retailrocket", "deephawkes", *WHOLE_USERS)
 """Layouts known to keep events in no order of time."""
 
 
@@ -149,16 +149,17 @@ def _cut(histories: Histories, gap: float | None, layout: str, users: bool) -> t
 
 
 def pause_of(gap: float | None, layout: str, *, users: bool) -> float:
-    """Minutes of pause that end a sequence, 0 for never: 30 for users, but for those of RecBole, unless stated."""
-    return (GAP if users and layout != "recbole" else 0.0) if gap is None else gap
+    """Return the minutes of pause that end a sequence, 0 for never: unless stated, 30 for click logs of users."""
+    return (GAP if users and layout not in WHOLE_USERS else 0.0) if gap is None else gap
 
 
 def cut_notes(before: int, after: int, gap: float | None, layout: str, *, users: bool) -> tuple[str, ...]:
     """What is said of cutting ``before`` sequences into ``after``."""
     minutes = pause_of(gap, layout, users=users)
     if not minutes:
-        whole = f"a user is one sequence, as in RecBole; cut it into sessions with --gap {GAP:g}"
-        return (whole,) if gap is None and users and layout == "recbole" else ()
+        usual = "as in RecBole" if layout == "recbole" else "as is usual for ratings and check-ins"
+        whole = f"a user is one sequence, {usual}; cut it into sessions with --gap {GAP:g}"
+        return (whole,) if gap is None and users and layout in WHOLE_USERS else ()
     keep = "; --gap 0 keeps users whole" if gap is None else ""
     sequences = plural(before, "user" if users else "sequence")
     return (f"{plural(after, 'session')} cut from {sequences} at pauses over {minutes:g} minutes{keep}",)

@@ -3,52 +3,68 @@
 =================  ============================================
 cascades           :mod:`ensue.data.sequences.cascades`
 sessions           ``item item item …``, no times
+user histories     ``user item item item …``, no times (:mod:`ensue.data.sequences.id_lines`)
+user items         ``user item``, no times
 jsonl histories    ``{"values": […], "times": […], "id": "…"}``
+jsonl events       an event a line
+jsonl sessions     ``{"session": …, "events": [{"aid": …, "ts": …}, …]}`` (OTTO)
+mind behaviors     MIND's ``behaviors.tsv``
 =================  ============================================
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 
-from ensue.data.clock import Where
+from ensue.data.clock import Where, read_clock
+from ensue.data.delimited import Delimited
 from ensue.data.files import Content
 from ensue.data.sequences.cascades import CASCADES, is_cyan, recognise_cascades
-from ensue.data.sequences.events import Events, categorical, events_of, filled_lines, refuse
-from ensue.data.table import read_object, read_objects
+from ensue.data.sequences.columns import find_columns
+from ensue.data.sequences.events import Events, categorical, events_of, filled_lines, flat_events, refuse
+from ensue.data.sequences.id_lines import USER_LINES, is_id_lines, layout_of_lines, stated_layout
+from ensue.data.table import names_of, read_object, read_objects, sample_objects
 from ensue.errors import DataError
-from ensue.lines import plural
+from ensue.lines import plural, quoted
 from ensue.records import History
 
+_EVENTS = ("events", "actions", "interactions", "clicks", "history")
 _HISTORY = {"values": pl.List(pl.String), "times": pl.List(pl.Float64), "id": pl.String()}
-_YOOCHOOSE = re.compile(r"[^,\s]+,\d{4}-\d\d-\d\d[T ][\d:.]+Z?,[^,\s]+,[^,]*")
-_IDS = re.compile(r"[\w \ufffd-]+")  # what is not UTF-8 is refused by line, later
+_MOST_LINES = 100_000
 
 
-def recognise(content: Content) -> str | None:
-    """The layout with one sequence a line, or ``None`` for a table (a header and one event a row).
+def recognise(content: Content, stated: Mapping[str, str] | None = None) -> str | None:
+    """Return the layout with one sequence a line, or ``None`` for a table (columns and one event a row).
 
-    JSON Lines of events are ``"jsonl events"``, Parquet is ``"parquet"``, a table of Yoochoose clicks, which has no
-    header, is ``"yoochoose"``.
+    JSON Lines of events are ``"jsonl events"``, Parquet is ``"parquet"``.
+
+    Args:
+        content: the file.
+        stated: role -> column, where columns are stated.
+
+    Raises:
+        DataError: lines of ids that may begin with a user or with an item.
     """
     if content.parquet:
         return "parquet"
+    if content.header:
+        return content.published if content.published in READERS else None
     head = content.head()
     if head[0].lstrip().startswith("{"):
         number, _ = next(content.filled())
-        listed = isinstance(read_object(head[0], f"{content.path}:{number}").get("values"), list)
-        return "jsonl histories" if listed else "jsonl events"
+        first = read_object(head[0], f"{content.path}:{number}")
+        if isinstance(first.get("values"), list):
+            return "jsonl histories"
+        return "jsonl events" if listed_events(first) is None else "jsonl sessions"
     if (cascades := recognise_cascades(head)) is not None:
         return cascades
-    if _YOOCHOOSE.fullmatch(head[0]):
-        return "yoochoose"
-    if _is_sessions(head):
-        return "sessions"
+    if is_id_lines(head):
+        return stated_layout(stated or {}) or layout_of_lines(content.path, content.head(_MOST_LINES))
     return "cyan-rnn" if is_cyan(head) else None
 
 
@@ -66,6 +82,93 @@ def read_sessions(content: Content) -> Events:
     if len(lengths) > 2 and width > 1 and bool((lengths == width).all()):
         notes = (*notes, f"every line has {width} ids and is read as a session; if they are columns, add a header")
     return events_of(content, values, None, numbers, notes)
+
+
+def read_user_lines(content: Content) -> Events:
+    """Read lines of a user and items; what several lines hold of a user is one sequence, in the file's order.
+
+    Raises:
+        DataError: a line with the separators of another layout, or no line with an item.
+    """
+    lines, numbers, notes = filled_lines(content)
+    refuse(lines, lines.str.contains(r"[,;|\t]"), content, numbers, "expected ids with spaces between them")
+    words = split_ids(lines)
+    frame = pl.DataFrame({"user": words.list.first(), "items": words.list.slice(1), "line": numbers})
+    rows = frame.filter(pl.col("items").list.len() > 0).explode("items")
+    if not len(rows):
+        raise DataError(f"{content.path}: no line has an item after its user")
+    if without := frame["user"].n_unique() - rows["user"].n_unique():
+        notes = (*notes, f"{plural(without, 'user')} without items left out")
+    users = rows.group_by("user", maintain_order=True).agg("items", "line")
+    at = users["line"].explode().to_numpy()
+    lengths = users["items"].list.len().to_numpy()
+    note = "the first id of a line is its user, the others are items; --columns value=1- reads all ids as items"
+    events = flat_events(content, users["items"].explode(), None, lengths, at, (*notes, note), users["user"])
+    return replace(events, columns=USER_LINES)
+
+
+def listed_events(first: Mapping[str, object]) -> str | None:
+    """Return the field that holds a list of events, each an object; ``None`` where there is none."""
+    return next((name for name in _EVENTS if _are_objects(first.get(name))), None)
+
+
+def read_listed_events(content: Content) -> Events:
+    """Read JSON Lines of sessions with a list of their events, such as OTTO's.
+
+    Raises:
+        DataError: no column for the session or the item, or a line without events.
+    """
+    samples = sample_objects(content)
+    listed = listed_events(samples[0]) or ""
+    outer = [name for name in names_of(samples) if not isinstance(samples[0].get(name), list | dict)]
+    inner = names_of(event for sample in samples for event in _objects(sample.get(listed)))
+    columns, notes = find_columns(content.path, [*outer, *(name for name in inner if name not in outer)], {})
+    if columns["sequence"] not in outer or not {columns["value"], columns.get("time", inner[0])} <= {*inner}:
+        raise DataError(
+            f"{content.path}: the events in {quoted(listed)} are read as items of the object's session; give an object "
+            "a session, with an item and a time in each event"
+        )
+    fields = {columns["value"]: pl.String, **({columns["time"]: pl.String} if "time" in columns else {})}
+    schema = {columns["sequence"]: pl.String(), listed: pl.List(pl.Struct(fields))}
+    frame = read_objects(content, schema, read_object)
+    element = pl.element().struct
+    lists = frame.select(
+        values=pl.col(listed).list.eval(element.field(columns["value"])),
+        id=pl.col(columns["sequence"]),
+        **({"times": pl.col(listed).list.eval(element.field(columns["time"]))} if "time" in columns else {}),
+    )
+    events = list_events(content, lists, content.place_of_line, notes)
+    if events.times is not None:
+        events = replace(events, times=events.times.rename(columns["time"]))
+    return replace(events, columns=columns)
+
+
+def read_mind(content: Content) -> Events:
+    """Read MIND's impressions: a user is one sequence, the history and then the clicks in order of time.
+
+    The history of a user has no times and is the same in all impressions; the longest is taken.
+
+    Raises:
+        DataError: a row that does not fit the layout, a time that is none, or no user with news.
+    """
+    delimited = Delimited(content, content.separator, quoted=False, strict=False, given=content.header)
+    frame = delimited.read(("user_id", "time", "history", "impressions")).with_row_index("row")
+    seconds = read_clock(frame["time"], content.published, delimited.where).seconds
+    clicks = pl.col("impressions").str.extract_all(r"\S+-1\b").list.eval(pl.element().str.strip_suffix("-1"))
+    history = pl.col("history").fill_null("").str.extract_all(r"\S+")
+    rows = frame.select("row", "user_id", clicks=clicks, history=history).with_columns(time=seconds)
+    users = (
+        rows.sort("time", maintain_order=True)
+        .group_by("user_id", maintain_order=True)
+        .agg(pl.col("row").min(), pl.col("history").sort_by(pl.col("history").list.len()).last(), pl.col("clicks"))
+        .sort("row")
+        .with_columns(values=pl.concat_list("history", pl.col("clicks").list.eval(pl.element().explode())))
+    )
+    lists, at = users.select("values", id="user_id"), users["row"]
+    if not lists["values"].list.len().sum():
+        raise DataError(f"{content.path}: no user has a history or a click")
+    note = "a user is one sequence: the history, then what was clicked (N…-1) in order of time; histories have no times"
+    return list_events(content, lists, lambda row: delimited.where(at[row]), (note,))
 
 
 def split_ids(lines: pl.Series) -> pl.Series:
@@ -147,11 +250,12 @@ def read_lists_of_parquet(content: Content) -> pl.DataFrame:
     )
 
 
-def _is_sessions(head: list[str]) -> bool:
-    """Whether most lines are words of letters and digits, each with a digit; ``just some words`` are no ids."""
-    fields = [line.split() if _IDS.fullmatch(line) else [""] for line in head]
-    fitting = [all(any(map(str.isdigit, word)) for word in words) for words in fields]
-    return fitting[0] and sum(fitting) > len(fitting) / 2 and max(map(len, fields)) > 1
+def _are_objects(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
+
+
+def _objects(value: object) -> list[dict[str, object]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _require_history(line: str, where: str) -> None:
@@ -166,5 +270,9 @@ def _require_history(line: str, where: str) -> None:
 READERS: dict[str, Callable[[Content], Events]] = {
     **CASCADES,
     "sessions": read_sessions,
+    "user histories": read_user_lines,
+    "user items": read_user_lines,
+    "jsonl sessions": read_listed_events,
+    "mind behaviors": read_mind,
     "jsonl histories": read_histories,
 }

@@ -39,7 +39,7 @@ def pieces(content: Content, layout: str | None, cursor: Cursor) -> Iterator[tup
         for low in range(cursor.at, rows, ROWS):
             yield replace(content, part=(low, min(ROWS, rows - low))), replace(cursor, at=low + ROWS)
         return
-    header = _header(content) if layout is None else b""
+    header = _header(content) if layout is None and not content.header else b""
     if not cursor.at and (len(content.data) <= BYTES or header.count(b'"') % 2):  # a header over several lines
         yield content, replace(cursor, at=len(content.data))
         return

@@ -15,8 +15,17 @@ from ensue.data.delimited import Delimited
 from ensue.data.files import Content
 from ensue.data.ids import IdColumns
 from ensue.data.roles import Found
-from ensue.data.sequences.columns import WITHIN, find_columns, is_retailrocket, is_typed
+from ensue.data.sequences.columns import (
+    WHOLE_USERS,
+    WITHIN,
+    find_columns,
+    is_ratings,
+    is_retailrocket,
+    is_typed,
+    is_user_log,
+)
 from ensue.data.sequences.formats import READERS, recognise
+from ensue.data.sequences.id_lines import stated_layout
 from ensue.data.sequences.sessions import Lists, add_offsets, find_lists
 from ensue.data.table import (
     ReadOptions,
@@ -31,7 +40,6 @@ from ensue.errors import DataError, SettingError
 from ensue.lines import quoted
 
 _SEPARATORS = ("\t", ",", ";", "|")
-_YOOCHOOSE = ("session", "time", "item", "category")
 
 
 @dataclass(frozen=True)
@@ -45,12 +53,12 @@ class Rows:
     @property
     def unordered(self) -> bool:
         """Whether the layout is known to keep events in no order of time."""
-        return WITHIN in self.table.columns or self.layout in ("retailrocket", "recbole")
+        return WITHIN in self.table.columns or self.layout in ("retailrocket", *WHOLE_USERS)
 
     @property
     def columns(self) -> dict[str, str]:
-        """Role -> column; empty for Yoochoose, whose columns have no names."""
-        return {} if self.layout == "yoochoose" else self.table.columns
+        """Role -> column."""
+        return self.table.columns
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -105,8 +113,8 @@ def layout_of(content: Content, options: ReadOptions) -> str | None:
     Raises:
         SettingError: columns are stated for a layout that has none.
     """
-    layout = recognise(content)
-    if options.columns and (layout in READERS or layout == "yoochoose"):
+    layout = recognise(content, options.columns or content.trained.columns)
+    if options.columns and layout in READERS and layout != stated_layout(options.columns):
         raise SettingError(f"{content.path}: the layout {layout} has no columns; leave --columns out")
     return layout
 
@@ -137,10 +145,8 @@ def find_roles(content: Content, options: ReadOptions, layout: str | None) -> Fo
     Raises:
         DataError: a role without a column.
     """
-    if layout == "yoochoose":
-        names: Sequence[str] = _YOOCHOOSE
-    elif layout == "parquet":
-        names = list(content.schema())
+    if layout == "parquet":
+        names: Sequence[str] = list(content.schema())
     else:
         names = names_of(sample_objects(content)) if layout == "jsonl events" else _delimited(content).names
     return find_columns(content.path, names, options.columns, content.trained)
@@ -158,10 +164,6 @@ def read_rows(content: Content, options: ReadOptions, layout: str | None) -> Row
         DataError: the first row that does not fit.
     """
     find = partial(find_columns, content.path, stated=options.columns, trained=content.trained)
-    if layout == "yoochoose":
-        delimited = Delimited(content, ",", strict=False, given=_YOOCHOOSE)
-        table = read_delimited(delimited, find(_YOOCHOOSE)[0], (), {"item": pl.Categorical})
-        return Rows(layout, table)
     if layout == "parquet":
         return Rows(content.layout, read_parquet(content, find))
     if layout == "jsonl events":
@@ -179,29 +181,37 @@ def _read_delimited(content: Content, options: ReadOptions, find: Callable[[Sequ
     types: dict[str, type[pl.DataType]] = {columns["value"]: pl.Categorical}
     if "time" in columns and options.time_unit != "iso":
         at = names.index(columns["time"])
-        rows = islice(delimited.rows(), 1, 100)
+        rows = islice(delimited.rows(), not content.header, 100)
         if is_number(next((row[at] for _, row in rows if len(row) > at and row[at]), "")):
             types[columns["time"]] = pl.Float64
     table = read_delimited(delimited, columns, notes, types)
+    if content.published:
+        return Rows(content.published, table)
     if is_retailrocket(names):
         return Rows("retailrocket", table)
+    if not typed and is_user_log(columns) and is_ratings(names):
+        return Rows("ratings", table)
     return Rows("recbole" if typed else "diginetica" if WITHIN in columns else table.layout, table)
 
 
 def _delimited(content: Content) -> Delimited:
     """A table of events: what would be its first line of data, or one column alone, is no header."""
+    if content.header:
+        quoted_fields = content.separator != "\t"
+        return Delimited(content, content.separator, quoted=quoted_fields, strict=False, given=content.header)
     line = content.head(1)[0]
     delimited = Delimited(content, max(_SEPARATORS, key=line.count), strict=False)
     header = content.names(delimited.separator)
     where = f"{content.path}:{delimited.number}"
-    if len(header) < 2:
+    if len(header) < 2 and "::" not in line:
         raise DataError(
             f"{where}: {quoted(line, 40)} is neither a header nor a layout known here; give one, such as "
             "session,item,time, or of texts, queries and posts name the task: classify, suggest, link"
         )
     named = header[not header[0].strip() :]  # a table may begin with a column of row numbers that has no name
-    if any(not name.strip() or is_number(name) or re.match(r"\d{4}-\d\d-\d\d", name) for name in named):
+    if "::" in line or any(not name.strip() or is_number(name) or re.match(r"\d{4}-\d\d-\d\d", name) for name in named):
         raise DataError(
-            f"{where}: a header was expected, but {quoted(line, 40)} looks like data; add a line of column names"
+            f"{where}: a header was expected, but {quoted(line, 40)} looks like data; number the columns, such as "
+            "--columns sequence=1,value=2,time=3, or add a line of column names"
         )
     return delimited

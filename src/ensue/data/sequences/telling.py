@@ -52,7 +52,7 @@ def telling_columns(
 def _whole(content: Content) -> pl.DataFrame | None:
     """All columns of the first rows of a table as texts; ``None`` of what is none."""
     layout = recognise(content)
-    if layout in READERS or layout == "yoochoose":
+    if layout in READERS or content.header:
         return None
     if layout == "parquet":
         plain = [name for name, kind in content.schema().items() if not kind.is_nested() and kind != pl.Binary]

@@ -541,17 +541,21 @@ def _card(
 def _counts(coded: Histories, run: Scored, is_target: Mask, unknown: str, training: str) -> str:
     """How many targets the training data lacks and what became of them, and how many follow no known event."""
     is_known = coded.ids != UNKNOWN
-    num_unknown = int((is_target & ~is_known).sum())
+    num_dropped = int(is_target.sum()) - len(run.rank)
+    num_unknown = int((~is_known[run.event]).sum())
     num_ranked = int(np.isfinite(run.rank[~is_known[run.event]]).sum())
     num_known_before = np.concatenate([[0], np.cumsum(is_known)])
     starts = coded.offsets[:-1][run.sequence]
     after_none = is_known[run.event] & (num_known_before[run.event] == num_known_before[starts])
-    became = {
+    lacking = {
         "miss": f"{num_unknown:,} unknown to {training} (misses)",
-        "drop": f"{num_unknown:,} more unknown to {training} (not scored)",
+        "drop": f"{num_dropped:,} more unknown to all training data (not scored)",
         "rank": f"{num_unknown:,} unknown to {training} ({num_ranked:,} ranked, {num_unknown - num_ranked:,} misses)",
     }
-    return f"{became[unknown]}, {int(after_none.sum()):,} after no known event (ranked by popularity)"
+    counts = [lacking[unknown], f"{int(after_none.sum()):,} after no known event (ranked by popularity)"]
+    if unknown == "drop" and num_unknown:  # another model's training data holds them
+        counts.insert(1, lacking["miss"])
+    return ", ".join(counts)
 
 
 def chance(sampled: int) -> str:

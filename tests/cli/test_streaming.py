@@ -41,8 +41,12 @@ def test_hours_as_json_and_a_summary(ensue: Ensue, folder: Path, clicks: Path, t
     assert (last["events"], last["rejected"], last["behind"]) == (360, 1, {"amount": 0, "unit": "bytes"})
     assert set(last["figures"]) == {"model", "popular 15 min", "popular 1 h", "popular 6 h"}
     assert ran.lines[0] == f"{clicks}: sequence=session, value=item, time=time; times in seconds"
+    reason = "not JSON (Expecting value: line 1 column 1 (char 0))"
+    place = f"clicks.jsonl: byte {clicks.stat().st_size - 9}"
+    assert ran.lines[1] == (f"warning: {clicks}: 1 event rejected, the first at {place}: {reason}; see m.rejects.jsonl")
+    assert last["rejects"] == {"file": "m.rejects.jsonl", "first": [{"place": place, "reason": reason}]}
     assert "360 events at" in ran.lines[-1]
-    assert "1 put aside" in ran.lines[-1]
+    assert "1 rejected" in ran.lines[-1]
     page = (tmp_path / "page.html").read_text()
     assert "HR@20 by hour" in page
     assert (tmp_path / "m.rejects.jsonl").exists()
@@ -93,6 +97,39 @@ def test_mistakes_are_one_line(
     assert ran.code == 2
     assert len(ran.lines) == 1
     assert told in ran.err
+
+
+def test_a_source_without_one_event_is_refused(ensue: Ensue, folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"session": "s1", "item": "a", "time": "noon"}\n{"session": "s1"}\n')
+    ran = ensue("stream", folder, path, "--no-follow")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        f"ensue: {path}: 2 events rejected, the first at bad.jsonl: byte 0: time 'noon' is not a number or an ISO "
+        "date; see m.rejects.jsonl; not one event was left\n"
+    )
+    assert len((tmp_path / "m.rejects.jsonl").read_text().splitlines()) == 2
+
+
+def test_events_with_impossible_times_are_rejected(ensue: Ensue, folder: Path, clicks: Path, tmp_path: Path) -> None:
+    """One of 2099 and one of 1970 among those of 2023: the hours are those of the log without them."""
+    lines = clicks.read_text().splitlines()[:-1]
+    clicks.write_text("".join(f"{line}\n" for line in lines))
+    ensue("stream", shutil.copytree(folder, tmp_path / "clean" / "m"), clicks, "--no-follow")
+    lines[200:200] = [json.dumps({"session": "x", "item": "u1", "time": time}) for time in (4_070_908_800, 1)]
+    lines.append(json.dumps({"session": "x", "item": "u1", "time": 1_500_000_000}))
+    clicks.write_text("".join(f"{line}\n" for line in lines))
+    ran = ensue("stream", folder, clicks, "--no-follow", "--json")
+    assert ran.code == 0, ran.err
+    *_, last = (json.loads(line) for line in ran.out.splitlines())
+    assert [line["reason"].partition(";")[0] for line in last["rejects"]["first"]] == [
+        "time 2099-01-01 00:00 is in the future",
+        "time 1 s is 19,676 days before the stream's clock (2023-11-15 01:25)",
+        "time 2017-07-14 02:40 is 2,315 days before the stream's clock (2023-11-15 04:05)",
+    ]
+    state, clean = (json.loads((place / "m" / "stream.json").read_text()) for place in (tmp_path, tmp_path / "clean"))
+    assert state["hours"] == clean["hours"]
+    assert (state["counts"]["events"], state["counts"]["rejected"]) == (360, 3)
 
 
 def test_one_writer_a_folder(ensue: Ensue, folder: Path, clicks: Path) -> None:

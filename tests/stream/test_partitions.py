@@ -13,11 +13,12 @@ import pytest
 from ensue.errors import DataError, SettingError
 from ensue.stream import SQLiteQueue, partition_of
 from ensue.stream.blocks import Source
-from ensue.stream.events import Events
 from ensue.stream.partitions import Partitions, PartitionSessions
 from ensue.stream.queue import SQLiteSource
+from ensue.stream.sessions import Chunk
 from ensue.stream.sources import open_source
 from ensue.stream.status import StreamSettings
+from ensue.vocabulary import Vocabulary
 from tests.stream.conftest import Server, log, streamed
 
 NUM = 4
@@ -106,13 +107,15 @@ def test_counts_do_not_depend_on_the_order_between_partitions(
 def test_sessions_of_partitions_are_kept_under_their_names() -> None:
     sessions = PartitionSessions(60.0)
     assert sessions.clock == sessions.settled == float("-inf")
-    sessions.of("").take(Events(["s"], ["v"], [5.0], [""]), [2])
-    sessions.of("a@b").take(Events(["s", "t"], ["v", "w"], [50.0, 70.0], ["", ""]), [2, 3])
+    chunk = Chunk(Vocabulary())
+    sessions.of("").add("s", "v", 5.0, "", "", chunk)
+    sessions.of("a@b").add("s", "v", 50.0, "", "", chunk)
+    sessions.of("a@b").add("t", "w", 70.0, "", "", chunk)
     assert (len(sessions), sessions.settled, sessions.clock) == (3, 5.0, 50.0)
     tensors = sessions.tensors()
     assert {"names", "ids", "a@b@names", "a@b@ids"} <= set(tensors)
     again = PartitionSessions(60.0)
-    again.restore(tensors)
+    again.restore(tensors, sessions.waiting())
     assert (len(again), again.settled, again.clock) == (3, 5.0, 50.0)
 
 

@@ -84,52 +84,51 @@ def test_what_comes_later_changes_no_rank(predictor: NextPredictor) -> None:
     asked.add([2, 3, 4, 5], [0.0, 1.0, 2.0, 3.0], 2)
     changed.add([2, 3, 4, 9], [0.0, 1.0, 2.0, 3.5], 2)
     changed.add([OLD, OLD + 1, 6], [0.0, 1.0, 2.0], 0)  # values nobody knew, in the same batch
-    recent = RecentPopularity(900)
-    recent.see(np.array([4, 4, 5], np.int32), np.array([0.0, 1.0, 2.0]), 2.0)
-    live = LiveModel(predictor)
-
-    def popular(histories: Histories, known: Index) -> Floats:
-        return recent.ranks(histories, known, OLD, hide=True)
-
-    def model(histories: Histories, known: Index) -> Floats:
-        return live.ranks(histories, known, OLD)
-
-    for one in (model, popular):
-        before, after = (one(*part.histories(predictor.vocabulary)) for part in (asked, changed))
-        assert before[0] == after[0] < MISS
-        assert after[2] == MISS
+    before, after = (
+        LiveModel(predictor).ranks(*part.histories(predictor.vocabulary), OLD) for part in (asked, changed)
+    )
+    assert before[0] == after[0] < MISS
+    assert after[2] == MISS
 
 
 @pytest.mark.parametrize("hide", [False, True])
-def test_recent_popularity_is_a_count_of_the_window(hide: bool) -> None:
+@pytest.mark.parametrize("size", [1, 7, 200])
+def test_recent_popularity_is_a_count_of_the_window_just_before_each_event(hide: bool, size: int) -> None:
+    """However the events are cut: a literal count for each, by the clock after the one before."""
     draw = np.random.default_rng(5)
-    recent = RecentPopularity(50.0)
-    log: list[tuple[int, float]] = []
-    for step in range(6):
-        histories, known = batch(step, new=5)
-        found = recent.ranks(histories, known, OLD, hide=hide)
-        counts = [sum(value == id and time >= 20.0 * step - 50 for value, time in log) for id in range(OLD)]
-        expected = []
-        for index in range(len(histories)):
-            ids = histories.ids[histories.offsets[index] : histories.offsets[index + 1]].tolist()
-            for at in range(max(1, int(known[index])), len(ids)):
-                seen = set(ids[:at]) if hide else set()
-                others = [id for id in range(FIRST, OLD) if id not in seen]
-                missed = ids[at] >= OLD or ids[at] in seen
-                expected.append(MISS if missed else sum(counts[id] >= counts[ids[at]] for id in others))
-        assert np.array_equal(found, np.array(expected, np.float64))
-        ids, times = draw.integers(FIRST, OLD, 40).astype(np.int32), 20.0 * step + draw.random(40) * 20
-        recent.see(ids, times, 20.0 * (step + 1))
-        log += list(zip(ids.tolist(), times.tolist(), strict=True))
+    num_events, window, clock = 200, 50.0, -np.inf
+    ids = draw.integers(FIRST, OLD, num_events).astype(np.int32)
+    ids[20::20] = np.arange(OLD, OLD + 9)  # new values, in order
+    times = np.cumsum(draw.integers(0, 4, num_events)).astype(float)
+    times[::7] -= 60  # late by more than the window
+    clocks = np.maximum.accumulate(times)
+    excluded = [draw.integers(FIRST, OLD, 3 if hide else 0).astype(np.int32) for _ in range(num_events)]
+    recent, found = RecentPopularity(window), []
+    for low in range(0, num_events, size):
+        part = slice(low, low + size)
+        known = max(OLD, int(ids[:low].max(initial=0)) + 1)
+        targets = np.arange(len(ids[part]))
+        found += recent.ranks(ids[part], times[part], clocks[part], known, targets, excluded[part]).tolist()
+        again = RecentPopularity(window)
+        again.restore(recent.tensors())
+        recent = again
+    expected = []
+    for event, value in enumerate(ids.tolist()):
+        known = max(OLD, int(ids[:event].max(initial=0)) + 1)
+        clock = clocks[event - 1] if event else clock
+        earlier = zip(ids[:event], times[:event], clocks[:event], strict=True)
+        counted = [other for other, time, then in earlier if time >= clock - window and time >= then - window]
+        hidden = set(excluded[event].tolist())
+        others = [other for other in range(FIRST, known) if other not in hidden]
+        missed = value >= known or value in hidden
+        count = counted.count(value)
+        expected.append(MISS if missed else float(sum(counted.count(other) >= count for other in others)))
+    assert found == expected
+    assert MISS in found
 
 
-def test_a_window_survives_a_restart_and_is_named() -> None:
-    one, other = RecentPopularity(900), RecentPopularity(900)
-    one.see(np.array([2, 3], np.int32), np.array([1.0, 2.0]), 2.0)
-    other.restore(one.tensors())
-    histories, known = batch(0)
-    assert np.array_equal(one.ranks(histories, known, OLD, hide=False), other.ranks(histories, known, OLD, hide=False))
-    assert (one.name, RecentPopularity(21600).name) == ("popular 15 min", "popular 6 h")
+def test_windows_are_named() -> None:
+    assert (RecentPopularity(900).name, RecentPopularity(21600).name) == ("popular 15 min", "popular 6 h")
 
 
 def test_unknown_is_no_value() -> None:

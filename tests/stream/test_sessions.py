@@ -5,28 +5,29 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from statistics import median_low
-from typing import Any
 
 import numpy as np
 import pytest
 
 from ensue.stream import sessions
-from ensue.stream.events import Events
-from ensue.stream.sessions import OpenSessions, SessionColumns, SortedEvents, targets
+from ensue.stream.sessions import Chunk, OpenSessions, SessionColumns, targets
 from ensue.vocabulary import Vocabulary
 
 GAP = 100.0
 Event = tuple[str, int, float, str]
+VALUES = Vocabulary(f"v{value}" for value in range(2, 1000))
 
 
-def events_of(rows: list[Event]) -> tuple[Events, list[int]]:
-    names, values, times, marks = (list(column) for column in zip(*rows, strict=True)) if rows else ([],) * 4
-    return Events(names, [f"v{value}" for value in values], times, marks), values
-
-
-def taken(rows: list[Event], size: int, held: OpenSessions | None = None) -> list[SortedEvents]:
+def taken(rows: list[Event], size: int, held: OpenSessions | None = None) -> list[Chunk]:
+    """The rows in chunks of so many."""
     opened = OpenSessions(GAP) if held is None else held
-    return [opened.take(*events_of(rows[low : low + size])) for low in range(0, len(rows), size)]
+    chunks = []
+    for low in range(0, len(rows), size):
+        chunks.append(Chunk(VALUES))
+        for name, value, time, mark in rows[low : low + size]:
+            opened.add(name, f"v{value}", time, mark, "", chunks[-1])
+        opened.hand_over(chunks[-1])
+    return chunks
 
 
 def asked_of(parts: list[SessionColumns]) -> list[tuple[tuple[int, ...], tuple[float, ...], int]]:
@@ -40,7 +41,7 @@ def asked_of(parts: list[SessionColumns]) -> list[tuple[tuple[int, ...], tuple[f
     return found
 
 
-def answered(parts: list[SortedEvents]) -> list[tuple[tuple[int, ...], float]]:
+def answered(parts: list[Chunk]) -> list[tuple[tuple[int, ...], float]]:
     """Each target with all it may be predicted from, however the batches cut the sessions: sorted."""
     rows = []
     for ids, times, known in asked_of([part.scored for part in parts]):
@@ -53,7 +54,7 @@ class Oracle:
     """The rules as they are written, an event at a time, nothing bounded but what a session holds."""
 
     open: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
-    marks: set[str] = field(default_factory=set)
+    came: set[object] = field(default_factory=set)
     times: list[float] = field(default_factory=list)
     targets: list[tuple[tuple[int, ...], float]] = field(default_factory=list)
     late: list[tuple[tuple[int, ...], int]] = field(default_factory=list)
@@ -63,16 +64,13 @@ class Oracle:
     kept: list[tuple[int, float]] = field(default_factory=list)
 
     def take(self, name: str, value: int, time: float, mark: str) -> None:
-        if mark and mark in self.marks:
+        if (mark or (name, value, time)) in self.came:
             self.num_repeated += 1
             return
-        self.marks.add(mark)
+        self.came.add(mark or (name, value, time))
         if name in self.open and time - self.open[name][-1][0] > GAP:
             self.close(name)
         own = self.open.get(name, [])
-        if not mark and (time, value) in own:
-            self.num_repeated += 1
-            return
         self.kept.append((value, time))
         if own and time < own[-1][0]:
             self.num_late += 1
@@ -153,16 +151,16 @@ def test_a_session_holds_its_latest_fifty() -> None:
     parts = asked_of([part.scored for part in found])
     assert [known for _, _, known in parts] == [0, 50, 50, 50]  # 64 fresh ones are asked about at once
     assert len(answered(found)) == 199
-    repeated = taken([*rows, ("s", 3, 1.0, ""), ("s", 190, 188.0, "")], 512)
-    assert sum(part.num_repeated for part in repeated) == 1  # the one it still holds
-    assert sum(part.num_late for part in repeated) == 1
+    repeated = taken([*rows, ("s", 3, 1.0, ""), ("s", 190, 188.0, ""), ("s", 191, 188.0, "")], 512)
+    assert (sum(part.num_repeated for part in repeated), sum(part.num_late for part in repeated)) == (2, 1)
 
 
 def test_a_wrong_time_does_not_end_all_sessions() -> None:
     rows: list[Event] = [(f"s{at % 3}", 2, float(at), "") for at in range(30)]
     held = OpenSessions(GAP)
-    taken([*rows, ("wrong", 3, 4e9, ""), ("s1", 4, 31.0, "")], 512, held)
+    (found,) = taken([*rows, ("wrong", 3, 1e6, ""), ("s1", 4, 31.0, "")], 512, held)
     assert (len(held), held.clock) == (4, 24.0)
+    assert found.rejections == []  # eleven days are no reason to reject it
 
 
 def test_the_longest_untouched_session_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,6 +202,23 @@ def test_targets_are_the_fresh_events_that_follow_something() -> None:
     assert targets(histories, known_array).tolist() == [1, 2, 4]
 
 
-def test_no_events_at_all() -> None:
-    found: Any = OpenSessions(GAP).take(Events(), [])
-    assert found == SortedEvents()
+def test_a_chunk_survives_a_restart_between_two_events() -> None:
+    rows = made_up(300, seed=4)
+    whole, chunk = OpenSessions(GAP), Chunk(VALUES)
+    again, restored = OpenSessions(GAP), Chunk(VALUES)
+    for number, (name, value, time, mark) in enumerate(rows):
+        text = f"v{value}" if value < 8 else f"new {value}"
+        whole.add(name, text, time, mark, "", chunk)
+        if number == 150:
+            again.restore(whole.tensors())
+            restored.restore(chunk.tensors(), list(chunk.new_values))
+            restored.num_late, restored.num_repeated, restored.num_opened = (
+                chunk.num_late,
+                chunk.num_repeated,
+                chunk.num_opened,
+            )
+        elif number > 150:
+            again.add(name, text, time, mark, "", restored)
+    whole.hand_over(chunk)
+    again.hand_over(restored)
+    assert chunk == restored

@@ -6,23 +6,23 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ensue import figures
 from ensue.cli import show
-from ensue.data.clock import format_time
-from ensue.errors import FolderInUseError
+from ensue.data.clock import SINCE_1970, format_time
+from ensue.errors import DataError, FolderInUseError
+from ensue.lines import plural
 from ensue.store.lock import only_writer
 from ensue.stream.board import Hour
 from ensue.stream.engine import Stream
 from ensue.stream.sources import open_source
-from ensue.stream.status import Status, StreamSettings
+from ensue.stream.status import Counts, Status, StreamSettings
 
 TURN = 0.5
 """Seconds between two looks of one on standby."""
-DATED = 1e8
-"""Times after this (seconds, 1973) count from 1970."""
 
 
 def follow_source(
@@ -46,14 +46,36 @@ def follow_source(
         if not _enter(held, folder, standby=standby, stopped=lambda: bool(caught)):
             return signal.SIGINT in caught
         running = Stream(folder, log, chosen, columns=columns, unit=time_unit, anew=anew)
-        said = ""
+        said, warned, former = "", False, replace(running.counts)
         for status in running.run(follow=follow, until=until, stopped=lambda: bool(caught)):
             if said != running.reader.understood:
                 said = running.reader.understood
                 show.remark(f"{source}: {said}")
+            if status.over and not caught:
+                _require_events(source, former, status)
+            if status.rejects.first and not warned:
+                show.remark(f"warning: {_rejected(source, former, status)}")
+                warned = True
             _tell(status, chart, as_json)
         log.close()
     return signal.SIGINT in caught
+
+
+def _require_events(source: str, former: Counts, status: Status) -> None:
+    """Refuse a source of which every line was rejected.
+
+    Raises:
+        DataError: naming the first reason.
+    """
+    counts = status.counts
+    if counts.rejected > former.rejected and (counts.events, counts.repeated) == (former.events, former.repeated):
+        raise DataError(f"{_rejected(source, former, status)}; not one event was left")
+
+
+def _rejected(source: str, former: Counts, status: Status) -> str:
+    """How much of this run was rejected, the first reason, and where all of them are."""
+    num, (place, reason) = status.counts.rejected - former.rejected, status.rejects.first[0]
+    return f"{source}: {plural(num, 'event')} rejected, the first at {place}: {reason}; see {status.rejects.path.name}"
 
 
 def _enter(held: ExitStack, folder: Path, *, standby: bool, stopped: Callable[[], bool]) -> bool:
@@ -93,7 +115,7 @@ def _tell(status: Status, chart: Path | None, json: bool) -> None:
 def _put_row(hour: Hour) -> None:
     """One hour that is over: HR@20 and MRR@20 of everyone."""
     begins = hour.to_dict()["begins"]
-    time = format_time(begins, "h", absolute=begins > DATED)
+    time = format_time(begins, "h", absolute=begins > SINCE_1970)
     cells = [f"{name} {row['hr@20']:.3f} {row['mrr@20']:.3f}" for name, row in hour.figures().items()]
     line = "   ".join([f"{time:>16}", f"{hour.events:>7,} events {hour.targets:>7,} targets", *cells])
     show.line(line)

@@ -1,22 +1,28 @@
 """The life of a stream: read, predict, score, learn, commit.
 
-Each batch is predicted and scored before it is learned. Then its fresh events are learned once, a share of remembered
-sessions among them, in small steps; sessions that ended join the reservoir and the counts.
+Events are gathered to chunks. A chunk is complete after 512 events that count, or once the stream's clock enters
+another quarter of an hour: repeats, rejected lines, the blocks that the source gives, commits and restarts do not
+change where it ends, so they change no metric either. It is predicted and scored before it is learned. Then its fresh
+events are learned once, a share of remembered sessions among them, in small steps; sessions that ended join the
+reservoir and the counts.
 
 A commit replaces the model folder at once, and the folder holds everything: weights, the position in the source, open
-sessions, figures. So after a kill at any moment the folder that stands is a whole one, and reading goes on where its
-weights stopped: every event counts once.
+sessions, events of a chunk that is not complete, metrics. So after a kill at any moment the folder is a whole one, and
+reading goes on where it stopped: every event counts once. A stream that ends learns its last chunk early, and keeps the
+folder from before it beside; it goes on from there, so that the end of a run is no end of a chunk either.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from ensue.data.histories import Histories, Index
+from ensue.data.clock import SINCE_1970
+from ensue.data.histories import Histories, Index, ranges
 from ensue.errors import DataError
 from ensue.store.folder import write_folder
 from ensue.store.swap import sweep
@@ -26,7 +32,7 @@ from ensue.stream.board import HOUR, Hour
 from ensue.stream.events import Reader
 from ensue.stream.journal import Changes, Journal, large_by_rows
 from ensue.stream.ranking import FixedModel, LiveModel
-from ensue.stream.sessions import SortedEvents, joined, targets
+from ensue.stream.sessions import Chunk, joined, targets
 from ensue.stream.state import StreamState, no_histories
 from ensue.stream.status import Status, StreamSettings
 from ensue.tasks.next import reservoir, update
@@ -34,14 +40,16 @@ from ensue.tasks.next.model import Remembers
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.state import module_of
 
+CHUNK = 512
+"""Events that are scored by one model and then learned together, at most."""
+PERIOD = 900.0
+"""Seconds of the stream's clock after which a chunk is complete with fewer events."""
 COUNTED = 65_536
 """Events of ended sessions that are put into the reservoir and the counts together."""
 GROWN = 1.0
 """The folder is written whole once the journal is so many times as large as weights and moments."""
 HEAVY = 2**27
 """A commit does not wait longer once it would write so many bytes of rows."""
-DATED = 1e8
-"""Times after this (seconds, 1973) count from 1970, and can be compared with the machine's clock."""
 
 
 class Stream(StreamState):
@@ -71,20 +79,23 @@ class Stream(StreamState):
         unit: str | None = None,
         anew: bool = False,
     ) -> None:
-        predictor = NextPredictor.load(folder)
         sweep(folder)
+        place, commit = saved.begin_of(folder)
+        predictor = NextPredictor.load(folder if anew else place)
         reader = Reader(source.name, columns, unit)
-        commit, self._journal = saved.read_state(folder), Journal(folder)
+        self._journal = Journal(folder)
         begins = anew or commit is None
         entries = [] if begins else self._journal.read()
         rejected = entries[-1].state["rejects"] if entries else commit["rejects"] if commit else 0
         super().__init__(folder, source, settings, predictor, reader, begins=begins, rejected=rejected)
         self._busy, self._done, self._dirty, self._live = 0.0, 0, False, False
         if commit is not None and not begins:
-            saved.restore(self, commit)
+            saved.restore(self, place, commit)
         for entry in entries:
             saved.replay(self, entry)
-        self._whole, self._seen, self._counted = begins, list[saved.Seen](), list[Histories]()
+        self._early = place != folder  # the folder has learned the chunk that is not complete here
+        self._whole = begins or self._early
+        self._seen, self._counted = list[saved.Seen](), list[Histories]()
         self._changes = self._tracked()
         source.begin(self.position)
 
@@ -122,75 +133,104 @@ class Stream(StreamState):
         yield self.commit(over=True)
 
     def step(self, block: Block, stopped: Callable[[], bool] = lambda: False) -> None:
-        """Predict, score and learn one block of lines."""
+        """Take a block of lines; each chunk that it completes is predicted, scored and learned."""
         begun = time.perf_counter()
         events, rejects = self.reader.read(block.lines, block.places)
         for number, reason in rejects:
             self.rejects.add(block.lines[number], block.places[number], reason)
-        vocabulary = self.predictor.vocabulary
-        old = len(vocabulary)
-        new = {
-            value: old + at for at, value in enumerate(dict.fromkeys(v for v in events.values if v not in vocabulary))
-        }
-        sessions = self.sessions.of(block.partition)
-        taken = sessions.take(events, [new[v] if v in new else vocabulary.id(v) for v in events.values])
-        scored, context = taken.scored.histories(vocabulary)
-        self._score(scored, context, old, taken, sessions.clock)
-        self.predictor.add_values(new)
-        self._learn(scored, context, taken)
-        seen = saved.Seen(np.array(taken.ids, np.int32), np.array(taken.times, np.float64), sessions.clock)
-        self.predictor.observe(seen.ids, seen.times)
-        if self._changes is not None:
-            self._seen.append(seen)
+        sessions, before = self.sessions.of(block.partition), self.counts.events
+        for session, value, seconds, mark, number in events.rows():
+            sessions.add(session, value, seconds, mark, block.places[number], self.chunk)
+            if len(self.chunk) >= CHUNK or self._is_next_period():
+                self._learn_chunk(stopped)
+        self._count_arrivals()
         self.counts.lines += len(block.lines)
-        self.counts.events += len(taken.ids)
-        self.counts.late += taken.num_late
-        self.counts.repeated += taken.num_repeated
         self.counts.rejected += len(rejects)
-        self.counts.sessions += taken.num_opened
-        self.counts.new_values += len(new)
         self.position, self._dirty = block.position, True
-        self._done += len(taken.ids)
+        self._done += self.counts.events - before
         self._busy += time.perf_counter() - begun
-        if self.nightly is not None and len(taken.ids):
+
+    def _is_next_period(self) -> bool:
+        """Return whether the clock has entered a later period than ever before, in which the next chunk begins."""
+        clock, former = self.sessions.clock, self.period
+        if not np.isfinite(clock):
+            return False
+        period = int(clock // PERIOD)
+        self.period = period if former is None else max(former, period)
+        return former is not None and former < period
+
+    def _count_arrivals(self) -> None:
+        """Add what became of the events that have come to the counts, and write down those that were rejected."""
+        chunk = self.chunk
+        self.counts.events = self.counts.learned + len(chunk)
+        self.counts.late += chunk.num_late
+        self.counts.repeated += chunk.num_repeated
+        self.counts.sessions += chunk.num_opened
+        self.counts.rejected += len(chunk.rejections)
+        for event, reason in chunk.rejections:
+            line = json.dumps({"item": event.value, "time": event.time})
+            self.rejects.add(line.encode(), event.place, reason)
+        chunk.num_late = chunk.num_repeated = chunk.num_opened = 0
+        chunk.rejections.clear()
+
+    def _learn_chunk(self, stopped: Callable[[], bool] = lambda: True) -> None:
+        """Predict, score and learn the events that were gathered; the next chunk begins."""
+        chunk = self.chunk
+        self._count_arrivals()
+        self.sessions.hand_over(chunk)
+        scored, context = chunk.scored.histories(self.predictor.vocabulary)
+        events = saved.Seen(np.array(chunk.ids, np.int32), np.array(chunk.times), np.array(chunk.clocks))
+        self._score(chunk, scored, context, events)
+        self.predictor.add_values(chunk.new_values)
+        self.counts.learned = self.counts.events
+        self.counts.new_values += len(chunk.new_values)
+        self._learn(scored, context, chunk)
+        self.predictor.observe(events.ids, events.times)
+        if self._changes is not None:
+            self._seen.append(events)
+        self.chunk = Chunk(self.predictor.vocabulary)
+        if self.nightly is not None and not stopped():
             self.nightly.pass_time(self.sessions.settled, stopped)
 
-    def _score(self, scored: Histories, context: Index, num_ids: int, taken: SortedEvents, clock: float) -> None:
-        """Ask everyone, then let recent popularity see the batch."""
-        ids, times = np.array(taken.ids, np.int32), np.array(taken.times, np.float64)
+    def _score(self, chunk: Chunk, scored: Histories, context: Index, events: saved.Seen) -> None:
+        """Rank each fresh event that follows something by every model, and count all events as recently popular."""
+        arrivals = np.full(len(scored.ids), -1)
+        arrivals[ranges(scored.offsets[:-1] + context, scored.lengths - context)] = chunk.scored.arrivals
         if self.settings.score < 1:
-            chosen = taken.scored.drawn(self.settings.score)
+            chosen = chunk.scored.drawn(self.settings.score)
+            arrivals = arrivals[ranges(scored.offsets[:-1][chosen], scored.lengths[chosen])]
             scored, context = scored.select(chosen), context[chosen]
-        places = targets(scored, context)
+        places, num_ids = targets(scored, context), len(chunk.vocabulary)
         ranks = {}
         if len(places):
-            hide = not self.predictor.metadata.repeats
-            everyone: dict[str, LiveModel | FixedModel] = {"model": self.live, **self.fixed}
+            models: dict[str, LiveModel | FixedModel] = {"model": self.live, **self.fixed}
             if self.nightly is not None:
-                everyone["nightly"] = self.nightly.model
-            ranks = {name: one.ranks(scored, context, num_ids) for name, one in everyone.items()}
-            ranks |= {one.name: one.ranks(scored, context, num_ids, hide=hide) for one in self.popular}
-        self.board.add(times, scored.times[places], ranks)
+                models["nightly"] = self.nightly.model
+            ranks = {name: model.ranks(scored, context, num_ids) for name, model in models.items()}
+        # a target's ranking leaves out what its session holds, where the data never repeats a value
+        starts = places if self.predictor.metadata.repeats else scored.offsets[:-1][scored.sequence_index()[places]]
+        excluded = [scored.ids[start:place] for start, place in zip(starts, places, strict=True)]
+        for popular in self.popular:
+            ranks[popular.name] = popular.ranks(*events, num_ids, arrivals[places], excluded)
+        self.board.add(events.times, scored.times[places], ranks)
         self.counts.targets += len(places)
-        for one in self.popular:
-            one.see(ids, times, clock)
 
-    def _learn(self, scored: Histories, context: Index, taken: SortedEvents) -> None:
+    def _learn(self, scored: Histories, context: Index, chunk: Chunk) -> None:
         vocabulary = self.predictor.vocabulary
-        parts = [(scored, context), taken.late.histories(vocabulary)]
-        num = len(scored) + len(taken.late.lengths)
+        parts = [(scored, context), chunk.late.histories(vocabulary)]
+        num = len(scored) + len(chunk.late.lengths)
         share = self.settings.replay
         if num and share:
-            drawn = self.predictor.reservoir.draw(round(num * share / (1 - share)), self.counts.lines)
+            drawn = self.predictor.reservoir.draw(round(num * share / (1 - share)), self.counts.learned)
             parts.append((drawn, np.zeros(len(drawn), np.int64)))
         if num:
             histories, held = joined(parts)
             histories = self._timed(histories)
-            order = np.random.default_rng([self.predictor.seed, self.counts.lines]).permutation(len(histories))
+            order = np.random.default_rng([self.predictor.seed, self.counts.learned]).permutation(len(histories))
             for low in range(0, len(order), self.settings.step):
                 index = order[low : low + self.settings.step]
                 self.predictor.learn(histories.select(index), held[index])
-        closed, _ = taken.closed.histories(vocabulary)
+        closed, _ = chunk.closed.histories(vocabulary)
         if len(closed):
             self.ended = reservoir.joined(self.ended, closed)
             if self.nightly is not None:
@@ -228,33 +268,57 @@ class Stream(StreamState):
             ModelFolderError: the folder cannot be written; the last commit stands.
         """
         begun = time.perf_counter()
+        if len(self.chunk) and not self.predictor.keeps_histories:
+            self._learn_chunk()  # nothing of a session that is over stays, in no chunk either
         closed = self._closed()
-        if self._dirty or (over and self._journal.size):
-            if len(self.ended) and not self.predictor.keeps_histories:
-                self._count()  # nothing of a session that is over stays
-            self.rejects.flush()
+        unlearned = bool(len(self.chunk) or self.sessions.waiting()) and not self._early
+        if self._dirty or (over and (self._journal.size or unlearned)):
             self._write(over)
             assert self.position is not None
             self.source.committed(self.position)
             if self.nightly is not None:
                 self.nightly.committed()
+        elif over:
+            self._learn_rest()
         self._dirty = False
         self._busy += time.perf_counter() - begun
         rate = self._done / self._busy if self._busy else 0.0
-        lag = time.time() - self.sessions.clock if self._live and self.sessions.clock > DATED else None
-        return Status(self.counts, closed, self.board, len(self.sessions), rate, self.source.behind(), lag, over)
+        lag = time.time() - self.sessions.clock if self._live and self.sessions.clock > SINCE_1970 else None
+        behind = self.source.behind()
+        return Status(self.counts, closed, self.board, len(self.sessions), rate, behind, self.rejects, lag, over)
+
+    def _learn_rest(self) -> None:
+        """Decide about the events that wait, and learn the last chunk early."""
+        self.sessions.settle(self.chunk)
+        self._count_arrivals()
+        if len(self.chunk):
+            self._learn_chunk()
+        self._count_rest()
+        self.rejects.flush()
+
+    def _count_rest(self) -> None:
+        """Count sessions that are over where they must not wait for more: a model that keeps no histories."""
+        if len(self.ended) and not self.predictor.keeps_histories:
+            self._count()
 
     def _write(self, over: bool) -> None:
         """Append what changed to the journal; the folder where much of it has, where a stream begins and at its end."""
+        self._count_rest()
+        self.rejects.flush()
+        self._early = over
         model = 3 * sum(parameter.nbytes for parameter in self.predictor.network.parameters())
-        full = over or self._whole or self._journal.size > GROWN * model
-        if self._changes is not None and not full:
+        if over and (len(self.chunk) or self.sessions.waiting()):
+            saved.write_end(self, self._learn_rest)
+        elif self._changes is not None and not (over or self._whole or self._journal.size > GROWN * model):
             self._journal.append(saved.entry_of(self, *self._changes.take(), self._seen, self._counted))
+            self._seen, self._counted = [], []
+            return
         else:
             write_folder(self.folder, saved.files(self))
-            self._journal.restart()
-            self._changes = self._tracked()
-            self._whole = False
+        saved.remove_former(self.folder, self.counts.lines)
+        self._journal.restart()
+        self._changes = self._tracked()
+        self._whole = False
         self._seen, self._counted = [], []
 
     def _closed(self) -> list[Hour]:

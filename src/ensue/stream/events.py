@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ from ensue.lines import listed, one_line, quoted
 from ensue.records import History
 
 LONGEST = 2**20
-"""Bytes of a line; a longer one is put aside."""
+"""Bytes of a line; a longer one is rejected."""
 MARKS = ("id", "event_id", "eventid")
 """Fields that tell one event from a repeat of it."""
 
@@ -41,19 +41,25 @@ class Events:
         values: what was seen.
         times: seconds.
         marks: an id that a repeat of the event carries too, or nothing.
+        lines: which line each is of.
     """
 
     sessions: list[str] = field(default_factory=list)
     values: list[str] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     marks: list[str] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
 
     def __len__(self) -> int:
         """Number of events."""
         return len(self.values)
 
+    def rows(self) -> Iterator[tuple[str, str, float, str, int]]:
+        """The session, value, seconds, mark and line of each."""
+        return zip(self.sessions, self.values, self.times, self.marks, self.lines, strict=True)
 
-class Reject(Exception):  # noqa: N818 - not an error of the run: the line is put aside
+
+class Reject(Exception):  # noqa: N818 - not an error of the run: the line is rejected
     """Why a line is no event."""
 
 
@@ -111,6 +117,7 @@ class Reader:
         for number, (line, place) in enumerate(zip(lines, places, strict=True)):
             try:
                 self._read(line, place, events)
+                events.lines.extend([number] * (len(events) - len(events.lines)))
             except Reject as reason:
                 rejects.append((number, str(reason)))
         return events, rejects

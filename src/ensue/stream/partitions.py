@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os.path import commonprefix
 from string import digits
 from typing import cast
@@ -19,7 +19,8 @@ from torch import Tensor
 
 from ensue.errors import DataError
 from ensue.stream.blocks import POLL, Behind, Block, Position, Source
-from ensue.stream.sessions import OpenSessions
+from ensue.stream.clock import Event
+from ensue.stream.sessions import Chunk, OpenSessions
 
 
 def partition_of(sequence: str, partitions: int) -> int:
@@ -121,19 +122,33 @@ class PartitionSessions:
         """The time that every partition has reached."""
         return min((part.clock for part in self._parts.values()), default=-np.inf)
 
+    def settle(self, chunk: Chunk) -> None:
+        """Decide about the events that wait for others, where no more will come."""
+        for _, part in sorted(self._parts.items()):
+            part.settle(chunk)
+
+    def hand_over(self, chunk: Chunk) -> None:
+        """Hand over the fresh events of every partition, where a chunk is complete."""
+        for _, part in sorted(self._parts.items()):
+            part.hand_over(chunk)
+
+    def waiting(self) -> dict[str, list[Event]]:
+        """The events of each partition that wait for others, because their times are far from the clock."""
+        return {partition: part.times.waiting for partition, part in self._parts.items() if part.times.waiting}
+
     def tensors(self) -> dict[str, Tensor]:
-        """All of it, between two batches; a stream without partitions has the names of before there were any."""
+        """All else, between two events; the columns of a stream without partitions have no prefix."""
         return {
             f"{partition}@{name}" if partition else name: tensor
             for partition, part in self._parts.items()
             for name, tensor in part.tensors().items()
         }
 
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put back what :meth:`tensors` gave."""
-        found: dict[str, dict[str, Tensor]] = {}
+    def restore(self, tensors: Mapping[str, Tensor], waiting: Mapping[str, Sequence[Event]]) -> None:
+        """Put back what :meth:`tensors` and :meth:`waiting` gave."""
+        columns: dict[str, dict[str, Tensor]] = {}
         for key, tensor in tensors.items():
             partition, _, name = key.rpartition("@")
-            found.setdefault(partition, {})[name] = tensor
-        for partition, own in found.items():
-            self.of(partition).restore(own)
+            columns.setdefault(partition, {})[name] = tensor
+        for partition, own in columns.items():
+            self.of(partition).restore(own, waiting.get(partition, ()))

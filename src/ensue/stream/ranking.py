@@ -1,18 +1,20 @@
 """The rank of each fresh event before it is learned, by a model and by recent popularity, over all known values.
 
-Ties count against the target. A value that was not known before the batch came is a miss for everyone. Where a model
-knows nothing of the context it answers with plain popularity, as it does everywhere.
+Ties count against the target. A model learns a chunk of events at a time: it misses a value that came first in the
+chunk. Recent popularity counts event by event: it misses only the first event of a value. Where a model knows nothing
+of the context it answers with plain popularity, as it does everywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ensue.data.histories import Histories, Ids, Index, Times, ranges
+from ensue.data.histories import Histories, Ids, Index, Times
 from ensue.metrics import MISS, Floats
 from ensue.stream.sessions import targets
 from ensue.tasks.next.predictor import NextPredictor
@@ -87,7 +89,9 @@ class FixedModel:
 
 
 class RecentPopularity:
-    """How often each value came in the last seconds of the stream's clock.
+    """How often each value came in the last seconds of the stream's clock, before the event that is ranked.
+
+    Events are forgotten in the order in which they came; one that comes later than the window is long does not count.
 
     Args:
         window: seconds.
@@ -95,47 +99,87 @@ class RecentPopularity:
 
     def __init__(self, window: float) -> None:
         self.window = window
-        self._ids, self._times = np.empty(0, np.int32), np.empty(0)
+        self._ids, self._times = array("i"), array("d")
+        self._begin = 0  # the first event of the window in the two columns
+        self._counts: dict[int, int] = {}
+        self._at_least = [0]  # of each count from 1, how many values have it or more; the rank of a value with it
 
     @property
     def name(self) -> str:
         """For tables."""
         return f"popular {self.window / 60:g} min" if self.window < 3600 else f"popular {self.window / 3600:g} h"
 
-    def see(self, ids: Ids, times: Times, clock: float) -> None:
-        """Count a batch, and forget what is older than the window."""
-        ids, times = np.concatenate([self._ids, ids])[-MOST:], np.concatenate([self._times, times])[-MOST:]
-        held = times >= clock - self.window
-        self._ids, self._times = ids[held], times[held]
+    def ranks(
+        self, ids: Ids, times: Times, clocks: Times, num_ids: int, targets: Index, excluded: Sequence[Ids]
+    ) -> Floats:
+        """Return the ranks of some events, each by the counts just before it, and count all of them.
 
-    def ranks(self, histories: Histories, context: Index, num_ids: int, *, hide: bool) -> Floats:
-        """(targets,) ranks; with ``hide``, where data never repeats, what a session holds is ruled out."""
-        counts = np.bincount(self._ids, minlength=num_ids)
-        places = targets(histories, context)
-        ids = histories.ids[places]
-        old = ids < num_ids
-        ranks = np.full(len(places), MISS)
-        ranks[old] = _count_ranks(counts, ids[old])
-        if hide and len(places):
-            # Of a b | c with the target c: row 0 holds a and b, which are ruled out. Each that counts as much as c or
-            # more stood above it, so c moves up by one for each; if c itself was held, it is a miss.
-            starts = histories.offsets[:-1][histories.sequence_index()[places]]
-            rows = np.repeat(np.arange(len(places)), places - starts)
-            seen = np.unique(np.stack([rows, histories.ids[ranges(starts, places - starts)]]), axis=1)
-            rows, seen = seen[:, (seen[1] < num_ids) & old[seen[0]]]
-            same = seen == ids[rows]
-            above = ~same & (counts[seen] >= counts[ids[rows]])
-            ranks -= np.bincount(rows[above], minlength=len(places))
-            ranks[rows[same]] = MISS
+        Args:
+            ids: (events,) in order of arrival.
+            times: (events,) their seconds.
+            clocks: (events,) the stream's clock after each.
+            num_ids: ids that were known before the first of them; the ids of new values follow in order.
+            targets: (targets,) which events are ranked.
+            excluded: (targets,) the ids that each target's ranking leaves out; a target among them is a miss.
+        """
+        rows = {event: row for row, event in enumerate(targets.tolist())}
+        ranks = np.full(len(targets), MISS)
+        columns = zip(ids.tolist(), times.tolist(), clocks.tolist(), strict=True)
+        for event, (value, seconds, clock) in enumerate(columns):
+            row = rows.get(event)
+            if row is not None and value < num_ids:
+                ranks[row] = self._rank(value, num_ids, set(excluded[row].tolist()))
+            num_ids = max(num_ids, value + 1)
+            self._count(value, seconds, clock)
         return ranks
+
+    def see(self, ids: Ids, times: Times, clocks: Times) -> None:
+        """Count events without ranking them; see :meth:`ranks`."""
+        self.ranks(ids, times, clocks, 0, np.empty(0, np.int64), ())
+
+    def _rank(self, value: int, num_ids: int, excluded: set[int]) -> float:
+        if value in excluded:
+            return MISS
+        count = self._counts.get(value, 0)
+        rank = self._at_least[count] if count else num_ids - FIRST
+        return float(rank - sum(self._counts.get(other, 0) >= count for other in excluded))
+
+    def _count(self, value: int, seconds: float, clock: float) -> None:
+        """Add an event, and forget what is older than the window."""
+        if seconds >= clock - self.window:
+            self._ids.append(value)
+            self._times.append(seconds)
+            count = self._counts[value] = self._counts.get(value, 0) + 1
+            if count == len(self._at_least):
+                self._at_least.append(0)
+            self._at_least[count] += 1
+        size = len(self._ids)
+        while self._begin < size and (self._times[self._begin] < clock - self.window or size - self._begin > MOST):
+            self._forget(self._ids[self._begin])
+            self._begin += 1
+        if self._begin > MOST:  # the columns are cut rarely: it moves all that is left
+            del self._ids[: self._begin], self._times[: self._begin]
+            self._begin = 0
+
+    def _forget(self, value: int) -> None:
+        count = self._counts[value]
+        self._at_least[count] -= 1
+        if count > 1:
+            self._counts[value] = count - 1
+        else:
+            del self._counts[value]
 
     def tensors(self) -> dict[str, Tensor]:
         """The window."""
-        return {"ids": torch.from_numpy(self._ids), "times": torch.from_numpy(self._times)}
+        ids, times = (np.array(column[self._begin :]) for column in (self._ids, self._times))
+        return {"ids": torch.from_numpy(ids), "times": torch.from_numpy(times)}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Put back what :meth:`tensors` gave."""
-        self._ids, self._times = tensors["ids"].numpy(), tensors["times"].numpy()
+        self._ids, self._times = array("i"), array("d")
+        self._begin, self._counts, self._at_least = 0, {}, [0]
+        for value, seconds in zip(tensors["ids"].tolist(), tensors["times"].tolist(), strict=True):
+            self._count(value, seconds, -np.inf)
 
 
 def _count_ranks(counts: np.ndarray, ids: Ids) -> Floats:

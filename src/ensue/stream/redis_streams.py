@@ -180,7 +180,7 @@ def _order(entry: str) -> tuple[int, int]:
 
 
 def _line(fields: Mapping[bytes, bytes] | None) -> bytes:
-    """An entry as a line; one that the server has deleted meanwhile is ``null``, which is put aside."""
+    """An entry as a line; one that the server has deleted meanwhile is ``null``, which is rejected."""
     if not fields:
         return b"null"
     if b"line" in fields:

@@ -1,7 +1,7 @@
-"""Lines that are no events, put aside with their reason beside the model folder.
+"""Lines that are no events and events with impossible times: written with their reason beside the model folder.
 
 The file's length is committed with the position. A restart cuts the file back to it and reads on from the position, so
-that a line is put aside once, whenever the process was killed.
+that a line is written once, whenever the process was killed.
 """
 
 from __future__ import annotations
@@ -9,9 +9,20 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 from ensue.errors import ModelFolderError
 from ensue.stream.events import LONGEST
+
+SHOWN = 5
+"""Rejected lines of a run that its summary shows."""
+
+
+class Rejected(NamedTuple):
+    """Where a rejected line is, and why it was rejected."""
+
+    place: str
+    reason: str
 
 
 class Rejects:
@@ -25,13 +36,17 @@ class Rejects:
     def __init__(self, folder: Path, length: int) -> None:
         place = folder.resolve()
         self.path = place.with_name(f"{place.name}.rejects.jsonl")
+        self.first: list[Rejected] = []
+        """The first rejected lines of this run."""
         self.length = 0
         if self.path.exists():
             self.length = min(length, self.path.stat().st_size)
             os.truncate(self.path, self.length)
 
     def add(self, line: bytes, place: str, reason: str) -> None:
-        """Put one line aside; of one that is too long, the beginning."""
+        """Write one line; of one that is too long, the beginning."""
+        if len(self.first) < SHOWN:
+            self.first.append(Rejected(place, reason))
         text = line.decode("utf-8", "backslashreplace")
         entry = {"place": place, "reason": reason, "line": text[:1000] if len(line) > LONGEST else text}
         data = f"{json.dumps(entry)}\n".encode()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import json
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple, TypedDict, cast
@@ -13,16 +16,20 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Histories, Ids, Times
-from ensue.errors import SettingError
+from ensue.errors import ModelFolderError, SettingError
 from ensue.lines import plural
-from ensue.store.folder import damage, read_file
+from ensue.store import checksums
+from ensue.store.checksums import opened
+from ensue.store.folder import damage, read_file, read_settings, write_folder
 from ensue.store.tensors import TensorFile, read_tensors, tensor_bytes
 from ensue.stream.blocks import Position
 from ensue.stream.board import Board, HourState
+from ensue.stream.clock import Event
 from ensue.stream.events import ReaderState
 from ensue.stream.journal import Entry, apply_changes
 from ensue.stream.partitions import PartitionSessions
 from ensue.stream.references import NightState, histories_of, history_tensors
+from ensue.stream.sessions import Chunk
 from ensue.stream.state import StreamState
 from ensue.stream.status import Counts
 from ensue.tasks.next import save, update
@@ -41,6 +48,13 @@ class Commit(TypedDict):
     position: Position | None
     counts: dict[str, int]
     reader: ReaderState
+    new_values: list[str]
+    """Values that came first in the chunk that is not complete."""
+    waiting: dict[str, list[Event]]
+    """By partition, events that wait for others, because their times are far from the clock."""
+    period: int | None
+    resume: str
+    """The checksum of the folder beside it that a stream goes on from, where the last chunk was learned early."""
     hours: list[HourState]
     told: int
     """The latest hour that was reported."""
@@ -50,11 +64,11 @@ class Commit(TypedDict):
 
 
 class Seen(NamedTuple):
-    """What a step brought, as recent popularity and the model are told of it."""
+    """The events of a chunk as recent popularity and the model count them: ids, seconds, the clock after each."""
 
     ids: Ids
     times: Times
-    clock: float
+    clocks: Times
 
 
 def read_state(folder: Path) -> Commit | None:
@@ -72,25 +86,39 @@ def read_state(folder: Path) -> Commit | None:
         return commit
 
 
-def small_parts(stream: StreamState) -> tuple[Commit, dict[str, Tensor]]:
-    """What every commit holds beside the model: what is said, and open sessions and those that wait to be counted."""
+def small_parts(stream: StreamState, resume: str = "") -> tuple[Commit, dict[str, Tensor]]:
+    """Return what every commit holds beside the model: ``stream.json``, and sessions and events as tensors."""
     state: Commit = {
         "version": VERSION,
         "source": stream.source.name,
         "position": stream.position,
         "counts": asdict(stream.counts),
         "reader": stream.reader.state(),
+        "new_values": list(stream.chunk.new_values),
+        "waiting": stream.sessions.waiting(),
+        "period": stream.period,
+        "resume": resume,
         "hours": stream.board.state(),
         "told": stream.reported_hour,
         "rejects": stream.rejects.length,
         "nightly": stream.nightly.state() if stream.nightly else None,
     }
-    return state, _named({"sessions": stream.sessions.tensors(), "ended": history_tensors(stream.ended)})
+    parts = {
+        "sessions": stream.sessions.tensors(),
+        "chunk": stream.chunk.tensors(),
+        "ended": history_tensors(stream.ended),
+    }
+    return state, _named(parts)
 
 
-def files(stream: StreamState) -> dict[str, bytes | TensorFile]:
-    """All the files of a commit that is a whole folder, the model's included."""
-    state, tensors = small_parts(stream)
+def files(stream: StreamState, resume: str = "") -> dict[str, bytes | TensorFile]:
+    """Return all the files of a commit that is a whole folder, the model's included.
+
+    Args:
+        stream: the stream as it is.
+        resume: the checksum of the folder that it goes on from, where that is another one.
+    """
+    state, tensors = small_parts(stream, resume)
     parts = {one.name: one.tensors() for one in stream.popular}
     if stream.nightly is not None:
         parts["nightly"] = stream.nightly.tensors()
@@ -102,8 +130,58 @@ def files(stream: StreamState) -> dict[str, bytes | TensorFile]:
     }
 
 
-def restore(stream: StreamState, commit: Commit) -> None:
+def begin_of(folder: Path) -> tuple[Path, Commit | None]:
+    """Return the folder that a stream goes on from, and its ``stream.json``.
+
+    A stream that ended in the midst of a chunk learned it early, so that nothing is missing in the model. To go on as
+    if it had never ended, it needs the model from before; that is in a folder beside it (:func:`write_end`). Where the
+    model has been updated since, or that folder is gone, the stream goes on from the model itself.
+
+    Raises:
+        ModelFolderError: it is damaged.
+    """
+    commit = read_state(folder)
+    if commit is None or not commit["resume"]:
+        return folder, commit
+    with damage(folder):
+        place = _resumed_from(folder, commit["counts"]["lines"])
+    with suppress(ModelFolderError):
+        if _checksum(place) == commit["resume"] and _updates(place) == _updates(folder):
+            return place, read_state(place)
+    return folder, commit
+
+
+def write_end(stream: StreamState, learn: Callable[[], None]) -> None:
+    """Write the folder of a stream that ends in the midst of a chunk, and beside it the one to go on from.
+
+    Args:
+        stream: as it is; its chunk is not complete.
+        learn: learns the chunk early.
+
+    Raises:
+        ModelFolderError: the folder cannot be written; the last commit stands.
+    """
+    place = _resumed_from(stream.folder, stream.counts.lines)
+    write_folder(place, files(stream))
+    learn()
+    write_folder(stream.folder, files(stream, _checksum(place)))
+
+
+def remove_former(folder: Path, lines: int) -> None:
+    """Remove folders that a stream of a model went on from before it had read so many lines."""
+    current = _resumed_from(folder, lines)
+    for path in current.parent.glob(f"{glob.escape(current.stem)}.*"):
+        if path != current:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def restore(stream: StreamState, folder: Path, commit: Commit) -> None:
     """Put a new stream where a commit stood.
+
+    Args:
+        stream: of the commit's model.
+        folder: of the commit.
+        commit: its ``stream.json``.
 
     Raises:
         SettingError: the folder learns from another source.
@@ -114,8 +192,8 @@ def restore(stream: StreamState, commit: Commit) -> None:
             f"{stream.folder} learns from {commit['source']}, not from {stream.source.name}; name that one, or begin "
             "with this one by --anew"
         )
-    tensors = read_tensors(stream.folder, TENSORS)
-    with damage(stream.folder):
+    tensors = read_tensors(folder, TENSORS)
+    with damage(folder):
         _restore_small(stream, commit, tensors)
         for one in stream.popular:
             one.restore(_part(tensors, one.name))
@@ -142,9 +220,9 @@ def entry_of(
     state, tensors = small_parts(stream)
     columns = {
         "seen.lengths": torch.tensor([len(one.ids) for one in seen], dtype=torch.int64),
-        "seen.clocks": torch.tensor([one.clock for one in seen], dtype=torch.float64),
-        "seen.ids": torch.from_numpy(np.concatenate([one.ids for one in seen])),
-        "seen.times": torch.from_numpy(np.concatenate([one.times for one in seen])),
+        "seen.ids": torch.from_numpy(np.concatenate([np.empty(0, np.int32), *(one.ids for one in seen)])),
+        "seen.times": torch.from_numpy(np.concatenate([np.empty(0), *(one.times for one in seen)])),
+        "seen.clocks": torch.from_numpy(np.concatenate([np.empty(0), *(one.clocks for one in seen)])),
     }
     columns |= _named({f"counted {number}": history_tensors(part) for number, part in enumerate(counted)})
     told = {**state, "values": values, "counted": len(counted), "metadata": stream.predictor.metadata.to_dict()}
@@ -167,11 +245,11 @@ def replay(stream: StreamState, entry: Entry) -> None:
             update.count(predictor, part)
         predictor.metadata = Metadata.from_dict(entry.state["metadata"])
         begin = 0
-        for length, clock in zip(tensors["seen.lengths"].tolist(), tensors["seen.clocks"].tolist(), strict=True):
-            step = slice(begin, begin + length)
-            ids, times = tensors["seen.ids"][step].numpy(), tensors["seen.times"][step].numpy()
+        for length in tensors["seen.lengths"].tolist():
+            chunk = slice(begin, begin + length)
+            ids, times, clocks = (tensors[f"seen.{name}"][chunk].numpy() for name in Seen._fields)
             for one in stream.popular:
-                one.see(ids, times, clock)
+                one.see(ids, times, clocks)
             predictor.observe(ids, times)
             begin += length
         stream.sessions = PartitionSessions(stream.sessions.gap)
@@ -184,8 +262,26 @@ def _restore_small(stream: StreamState, commit: Commit, tensors: Mapping[str, Te
     stream.counts = Counts(**commit["counts"])
     stream.reader.restore(commit["reader"])
     stream.board.restore(commit["hours"])
-    stream.sessions.restore(_part(tensors, "sessions"))
+    waiting = {partition: [Event(*event) for event in events] for partition, events in commit["waiting"].items()}
+    stream.sessions.restore(_part(tensors, "sessions"), waiting)
+    stream.chunk, stream.period = Chunk(stream.predictor.vocabulary), commit["period"]
+    stream.chunk.restore(_part(tensors, "chunk"), commit["new_values"])
     stream.ended = histories_of(_part(tensors, "ended"), stream.predictor.vocabulary)
+
+
+def _resumed_from(folder: Path, lines: int) -> Path:
+    """Return the folder to go on from that is written when a stream ends after so many lines."""
+    place = folder.resolve()
+    return place.with_name(f".{place.name}.resume.{lines}")
+
+
+def _checksum(folder: Path) -> str:
+    with opened(folder, checksums.FILE) as file:
+        return checksums.digest([file.read()])
+
+
+def _updates(folder: Path) -> object:
+    return read_settings(folder)["facts"].get("updates", 0)
 
 
 def _named(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -1,14 +1,15 @@
 """Open sessions: which context each event has, and which events are late, repeated, or the first of a new session.
 
 Every decision is made an event at a time, in order of arrival, from state that is committed with the position: how the
-stream happened to be cut into batches changes none of them.
+stream happened to be cut into blocks, stops and restarts changes none of them.
 
-* **Repeated**: its ``id`` is among the latest 200,000, or, without one, the session holds the same value at the same
-  time. It is dropped.
+* **Repeated**: its ``id`` is among those of the latest 200,000 events; without one, its session, value and time are.
+  It is dropped.
+* **Far away**: its time lies far from the stream's clock (:mod:`ensue.stream.clock`). It waits or is rejected.
 * **Late**: before the latest event of its session. It takes its place in the context and is learned, but not scored,
   for the answer to it would know what came after. One from before all that is held of the session is only counted.
-* **A new session** begins after a pause longer than ``gap``. A session ends then, or when the stream's clock, the
-  median time of the latest events, has moved on by as much, or when too many are open: the one untouched for longest.
+* **A new session** begins after a pause longer than ``gap``. A session ends then, or when the stream's clock has moved
+  on by as much, or when too many are open: the one untouched for longest.
 
 Sessions and ids are held by 64-bit digests, so that no names of people stand in a model folder.
 """
@@ -17,19 +18,18 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import accumulate
-from statistics import median_low
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ensue.data.histories import Histories, Index, ranges
-from ensue.stream.events import Events
+from ensue.stream.clock import Event, Rejection, StreamClock
 from ensue.tasks.next import reservoir
 from ensue.vocabulary import Vocabulary
 
@@ -38,13 +38,11 @@ LATEST = 50
 MOST = 200_000
 """Open sessions."""
 RECENT = 200_000
-"""Event ids that are remembered."""
+"""Latest events that a repeat is recognised by."""
 LONG = 64
 """Fresh events of a session that are asked about at once."""
 PARTS = 10_000
 """A share of the sessions is drawn in so many parts."""
-CLOCK = 15
-"""Events whose median time is the stream's clock: a few wrong times do not move it."""
 
 
 @dataclass
@@ -52,7 +50,7 @@ class SessionColumns:
     """Sessions with fresh events, in columns: history i is ``context[i]`` events of context, then the fresh ones.
 
     Of one session a b | c and one of d | e f (fresh after the bar):
-    ``ids`` a b c d e f, ``lengths`` 3 3, ``context`` 2 1.
+    ``ids`` a b c d e f, ``lengths`` 3 3, ``context`` 2 1. ``arrivals`` numbers c e f in their order of arrival.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -60,14 +58,18 @@ class SessionColumns:
     lengths: list[int] = field(default_factory=list)
     context: list[int] = field(default_factory=list)
     names: list[int] = field(default_factory=list)
+    arrivals: list[int] = field(default_factory=list)
 
-    def add(self, ids: Sequence[int], times: Sequence[float], context: int, name: int = 0) -> None:
-        """One more session, and the digest of its name."""
+    def add(
+        self, ids: Sequence[int], times: Sequence[float], context: int, name: int = 0, arrivals: Sequence[int] = ()
+    ) -> None:
+        """One more session, the digest of its name, and which events of the chunk its fresh ones are."""
         self.names.append(name)
         self.ids.extend(ids)
         self.times.extend(times)
         self.lengths.append(len(ids))
         self.context.append(context)
+        self.arrivals.extend(arrivals)
 
     def drawn(self, share: float) -> Index:
         """Which of them are in a share of all, drawn by their names: a session is in it for as long as it goes on."""
@@ -79,44 +81,82 @@ class SessionColumns:
         ids, times = np.array(self.ids, np.int32), np.array(self.times, np.float64)
         return Histories(ids, offsets, vocabulary, times), np.array(self.context, np.int64)
 
+    def tensors(self) -> dict[str, Tensor]:
+        """The columns, for :meth:`restore`."""
+        return {name: torch.tensor(column, dtype=_dtype(name)) for name, column in vars(self).items()}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put back what :meth:`tensors` gave."""
+        for name in vars(self):
+            setattr(self, name, tensors[name].tolist())
+
 
 @dataclass
-class SortedEvents:
-    """What became of a batch of events.
+class Chunk:
+    """Events that are scored by one model and then learned together, in order of arrival.
 
     Attributes:
+        vocabulary: the ids of the values from before the chunk.
+        new_values: ids of values that came in it for the first time.
         scored: to be scored, then learned.
         late: to be learned only: each ends with its late event, all before it is context.
         closed: sessions that ended.
         ids: (events,) of all that count, late ones included.
         times: (events,) their seconds.
+        clocks: (events,) the stream's clock after each.
+        rejections: events whose times are far from all others.
         num_late: events that came late.
         num_repeated: events that were dropped.
         num_opened: sessions that began.
     """
 
+    vocabulary: Vocabulary
+    new_values: dict[str, int] = field(default_factory=dict)
     scored: SessionColumns = field(default_factory=SessionColumns)
     late: SessionColumns = field(default_factory=SessionColumns)
     closed: SessionColumns = field(default_factory=SessionColumns)
     ids: list[int] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
+    clocks: list[float] = field(default_factory=list)
+    rejections: list[Rejection] = field(default_factory=list)
     num_late: int = 0
     num_repeated: int = 0
     num_opened: int = 0
 
+    def __len__(self) -> int:
+        """Number of events that count."""
+        return len(self.ids)
+
+    def id(self, value: str) -> int:
+        """Return the id of a value; a new one gets the next."""
+        if value in self.vocabulary:
+            return self.vocabulary.id(value)
+        return self.new_values.setdefault(value, len(self.vocabulary) + len(self.new_values))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The columns of a chunk that is not complete, for :meth:`restore`; new values are texts and not among them."""
+        parts = {"scored": self.scored, "late": self.late, "closed": self.closed}
+        columns = {f"{part}.{name}": tensor for part, own in parts.items() for name, tensor in own.tensors().items()}
+        own = {name: torch.tensor(getattr(self, name), dtype=_dtype(name)) for name in ("ids", "times", "clocks")}
+        return columns | own
+
+    def restore(self, tensors: Mapping[str, Tensor], new_values: Sequence[str]) -> None:
+        """Put back what :meth:`tensors` gave, and the new values."""
+        for part, columns in (("scored", self.scored), ("late", self.late), ("closed", self.closed)):
+            columns.restore({name: tensors[f"{part}.{name}"] for name in vars(columns)})
+        self.ids, self.times, self.clocks = (tensors[name].tolist() for name in ("ids", "times", "clocks"))
+        for value in new_values:
+            self.id(value)
+
 
 class _Session:
-    """One open session: its latest events, and from which on they are fresh."""
+    """One open session: its latest events, from which on they are fresh, and which of the chunk's events those are."""
 
-    __slots__ = ("fresh", "ids", "name", "times")
+    __slots__ = ("arrivals", "fresh", "ids", "name", "times")
 
-    def __init__(self, name: int, ids: list[int], times: list[float]) -> None:
-        self.name, self.ids, self.times, self.fresh = name, ids, times, len(ids)
-
-    @property
-    def held(self) -> int:
-        """Where the latest events begin; those before are context of a batch that is not over."""
-        return max(0, len(self.ids) - LATEST)
+    def __init__(self, name: int, ids: list[int], times: list[float], arrivals: list[int]) -> None:
+        self.name, self.ids, self.times, self.arrivals = name, ids, times, arrivals
+        self.fresh = len(ids) - len(arrivals)
 
 
 class OpenSessions:
@@ -130,56 +170,77 @@ class OpenSessions:
         self.gap = gap
         self._open: OrderedDict[int, _Session] = OrderedDict()
         self._recent: OrderedDict[int, None] = OrderedDict()
-        self._latest: deque[float] = deque(maxlen=CLOCK)
-        self.clock = -np.inf
+        self._touched: dict[int, None] = {}
+        self.times = StreamClock()
 
     def __len__(self) -> int:
         """Number of open sessions."""
         return len(self._open)
 
-    def take(self, events: Events, ids: Sequence[int]) -> SortedEvents:
-        """Sort a batch of events into their sessions.
+    @property
+    def clock(self) -> float:
+        """The median time of the latest events."""
+        return self.times.time
+
+    def add(self, session: str, value: str, time: float, mark: str, place: str, chunk: Chunk) -> None:
+        """Sort an event into its session.
 
         Args:
-            events: in order of arrival.
-            ids: of their values.
+            session: its session's name.
+            value: what was seen.
+            time: its seconds.
+            mark: an id that a repeat of it carries too, or nothing.
+            place: where it stands, for people.
+            chunk: takes what becomes of it, and of those that waited for it.
         """
-        taken = SortedEvents()
-        touched: dict[_Session, None] = {}
-        for text, value, time, mark in zip(events.sessions, ids, events.times, events.marks, strict=True):
-            if mark and self._seen(mark):
-                taken.num_repeated += 1
-                continue
-            name = _digest(text)
-            session = self._open.get(name)
-            if session is not None and time - session.times[-1] > self.gap:
-                self._close(name, taken)
-                session = None
-            if session is not None and not mark and _holds(session, value, time):
-                taken.num_repeated += 1
-                continue
-            taken.ids.append(value)
-            taken.times.append(time)
-            if session is None:
-                session = self._open[name] = _Session(name, [], [])
-                taken.num_opened += 1
-            self._open.move_to_end(name)
-            if session.times and time < session.times[-1]:
-                taken.num_late += 1
-                self._insert(session, value, time, taken)
-            else:
-                session.ids.append(value)
-                session.times.append(time)
-                touched[session] = None
-                if len(session.ids) - session.fresh >= LONG:
-                    _hand_over(session, taken)
-            self._expire(time, taken)
-        for session in touched:
-            _hand_over(session, taken)
-        return taken
+        if self._is_repeat(mark or f"{session}\n{value}\n{time!r}"):
+            chunk.num_repeated += 1
+            return
+        self._take(*self.times.judge(Event(_digest(session), value, time, place)), chunk)
 
-    def _insert(self, session: _Session, value: int, time: float, taken: SortedEvents) -> None:
-        _hand_over(session, taken)
+    def settle(self, chunk: Chunk) -> None:
+        """Decide about the events that wait for others, where no more will come."""
+        self._take(*self.times.settle(), chunk)
+
+    def hand_over(self, chunk: Chunk) -> None:
+        """Hand over all fresh events, where a chunk is complete; from here on they are context."""
+        for name in self._touched:
+            _hand_over(self._open[name], chunk)
+        self._touched.clear()
+
+    def _take(self, accepted: Sequence[Event], rejected: Sequence[Rejection], chunk: Chunk) -> None:
+        chunk.rejections.extend(rejected)
+        for event in accepted:
+            self._accept(event, chunk)
+
+    def _accept(self, event: Event, chunk: Chunk) -> None:
+        name, time, value = event.session, event.time, chunk.id(event.value)
+        session = self._open.get(name)
+        if session is not None and time - session.times[-1] > self.gap:
+            self._close(name, chunk)
+            session = None
+        chunk.ids.append(value)
+        chunk.times.append(time)
+        if session is None:
+            session = self._open[name] = _Session(name, [], [], [])
+            chunk.num_opened += 1
+        self._open.move_to_end(name)
+        if session.times and time < session.times[-1]:
+            chunk.num_late += 1
+            self._insert(session, value, time, chunk)
+        else:
+            session.ids.append(value)
+            session.times.append(time)
+            session.arrivals.append(len(chunk.ids) - 1)
+            self._touched[name] = None
+            if len(session.arrivals) >= LONG:
+                _hand_over(session, chunk)
+        self.times.advance(time)
+        chunk.clocks.append(self.clock)
+        self._expire(chunk)
+
+    def _insert(self, session: _Session, value: int, time: float, chunk: Chunk) -> None:
+        _hand_over(session, chunk)
         if session.times[0] - time > self.gap:
             return
         place = bisect_right(session.times, time)
@@ -187,27 +248,26 @@ class OpenSessions:
         session.times.insert(place, time)
         session.fresh = len(session.ids)
         if place:
-            taken.late.add(session.ids[: place + 1], session.times[: place + 1], place)
+            chunk.late.add(session.ids[: place + 1], session.times[: place + 1], place)
         _cut(session)
 
-    def _expire(self, time: float, taken: SortedEvents) -> None:
-        self._latest.append(time)
-        self.clock = median_low(self._latest)
+    def _expire(self, chunk: Chunk) -> None:
         while self._open:
             name, oldest = next(iter(self._open.items()))
             if len(self._open) <= MOST and oldest.times[-1] >= self.clock - self.gap:
                 return
-            self._close(name, taken)
+            self._close(name, chunk)
 
-    def _close(self, name: int, taken: SortedEvents) -> None:
+    def _close(self, name: int, chunk: Chunk) -> None:
         session = self._open.pop(name)
-        _hand_over(session, taken)
+        self._touched.pop(name, None)
+        _hand_over(session, chunk)
         if len(session.ids) > 1:
-            taken.closed.add(session.ids, session.times, 0)
+            chunk.closed.add(session.ids, session.times, 0)
 
-    def _seen(self, mark: str) -> bool:
-        """Whether an event of this id came lately; it is remembered."""
-        key = _digest(mark)
+    def _is_repeat(self, text: str) -> bool:
+        """Return whether the same came lately; it is remembered."""
+        key = _digest(text)
         if key in self._recent:
             return True
         self._recent[key] = None
@@ -216,31 +276,40 @@ class OpenSessions:
         return False
 
     def tensors(self) -> dict[str, Tensor]:
-        """All of it, between two batches."""
-        lengths = [len(session.ids) for session in self._open.values()]
-        ids = [value for session in self._open.values() for value in session.ids]
-        times = [time for session in self._open.values() for time in session.times]
-        return {
-            "names": torch.tensor(list(self._open), dtype=torch.int64),
-            "lengths": torch.tensor(lengths, dtype=torch.int64),
-            "ids": torch.tensor(ids, dtype=torch.int32),
-            "times": torch.tensor(times, dtype=torch.float64),
-            "recent": torch.tensor(list(self._recent), dtype=torch.int64),
-            "latest": torch.tensor(list(self._latest), dtype=torch.float64),
+        """Everything but the events that wait, between two events."""
+        sessions = list(self._open.values())
+        columns: dict[str, list[int] | list[float]] = {
+            "names": list(self._open),
+            "lengths": [len(session.ids) for session in sessions],
+            "fresh": [len(session.arrivals) for session in sessions],
+            "ids": [value for session in sessions for value in session.ids],
+            "times": [time for session in sessions for time in session.times],
+            "arrivals": [arrival for session in sessions for arrival in session.arrivals],
+            "touched": list(self._touched),
+            "recent": list(self._recent),
+            "latest": list(self.times.latest),
         }
+        return {name: torch.tensor(column, dtype=_dtype(name)) for name, column in columns.items()}
 
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put back what :meth:`tensors` gave."""
-        names, lengths = tensors["names"].tolist(), tensors["lengths"].tolist()
-        ids, times = (tensors[column].tolist() for column in ("ids", "times"))
-        stops = accumulate(lengths)
+    def restore(self, tensors: Mapping[str, Tensor], waiting: Sequence[Event] = ()) -> None:
+        """Put back what :meth:`tensors` gave, and the events that wait."""
+        names, lengths, fresh = (tensors[column].tolist() for column in ("names", "lengths", "fresh"))
+        ids, times, arrivals = (tensors[column].tolist() for column in ("ids", "times", "arrivals"))
+        stops, fresh_stops = accumulate(lengths), accumulate(fresh)
         self._open = OrderedDict(
-            (name, _Session(name, ids[stop - length : stop], times[stop - length : stop]))
-            for name, length, stop in zip(names, lengths, stops, strict=True)
+            (name, _Session(name, ids[stop - length : stop], times[stop - length : stop], arrivals[end - num : end]))
+            for name, length, stop, num, end in zip(names, lengths, stops, fresh, fresh_stops, strict=True)
         )
+        self._touched = dict.fromkeys(tensors["touched"].tolist())
         self._recent = OrderedDict.fromkeys(tensors["recent"].tolist())
-        self._latest = deque(tensors["latest"].tolist(), CLOCK)
-        self.clock = median_low(self._latest) if self._latest else -np.inf
+        self.times.restore(tensors["latest"].tolist(), waiting)
+
+
+def _dtype(column: str) -> torch.dtype:
+    """Return the type of a column's tensor: seconds, ids, or 64-bit numbers."""
+    if column in ("times", "latest", "clocks"):
+        return torch.float64
+    return torch.int32 if column == "ids" else torch.int64
 
 
 def targets(histories: Histories, context: Index) -> Index:
@@ -264,26 +333,14 @@ def _digest(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
 
-def _holds(session: _Session, value: int, time: float) -> bool:
-    """Whether the session has the same value at the same time."""
-    if time > session.times[-1]:
-        return False
-    place = bisect_right(session.times, time, session.held) - 1
-    while place >= session.held and session.times[place] == time:
-        if session.ids[place] == value:
-            return True
-        place -= 1
-    return False
-
-
-def _hand_over(session: _Session, taken: SortedEvents) -> None:
+def _hand_over(session: _Session, chunk: Chunk) -> None:
     """Hand over the fresh events; from here on they are context."""
     if session.fresh < len(session.ids) > 1:
-        taken.scored.add(session.ids, session.times, session.fresh, session.name)
+        chunk.scored.add(session.ids, session.times, session.fresh, session.name, session.arrivals)
     _cut(session)
 
 
 def _cut(session: _Session) -> None:
     if len(session.ids) > LATEST:
         del session.ids[:-LATEST], session.times[:-LATEST]
-    session.fresh = len(session.ids)
+    session.fresh, session.arrivals = len(session.ids), []

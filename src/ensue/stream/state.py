@@ -14,6 +14,7 @@ from ensue.stream.partitions import PartitionSessions
 from ensue.stream.ranking import WINDOWS, FixedModel, LiveModel, RecentPopularity
 from ensue.stream.references import Nightly, keep_frozen
 from ensue.stream.rejects import Rejects
+from ensue.stream.sessions import Chunk
 from ensue.stream.status import Counts, StreamSettings
 from ensue.tasks.next.predictor import NextPredictor
 
@@ -62,7 +63,11 @@ class StreamState:
         self.ended = no_histories(predictor)
         """Sessions that are over and not counted yet."""
         self.rejects = Rejects(folder, rejected)
-        """Lines that were put aside."""
+        """Lines that were rejected."""
+        self.chunk = Chunk(predictor.vocabulary)
+        """Events that are not scored and learned yet."""
+        self.period: int | None = None
+        """The period of the stream's clock that the chunk is of."""
         self.live = LiveModel(predictor)
         """The model that learns."""
         self.fixed: dict[str, FixedModel] = {}

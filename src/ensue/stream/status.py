@@ -9,6 +9,7 @@ from ensue.lines import plural
 from ensue.stream.blocks import Behind
 from ensue.stream.board import Board, Hour
 from ensue.stream.references import REFERENCES
+from ensue.stream.rejects import Rejects
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +25,7 @@ class StreamSettings:
     every: float = 30.0
     """Seconds between two commits."""
     batch: int = 512
-    """Lines that are predicted before they are learned, at most."""
+    """Lines that are read at once, at most; the metrics do not depend on it."""
     wait: float = 0.2
     """Seconds to wait for a batch to fill."""
     score: float = 1.0
@@ -50,6 +51,7 @@ class Counts:
 
     lines: int = 0
     events: int = 0
+    learned: int = 0
     targets: int = 0
     late: int = 0
     repeated: int = 0
@@ -69,6 +71,7 @@ class Status:
         num_open: open sessions.
         rate: events a second of this run, waiting for the source (and nightly fits) left out.
         behind: what is left of the source.
+        rejects: rejected lines, with the first of this run.
         lag: seconds between the latest event and now, where the source was read to its end; else ``None``.
         over: whether this is the last one.
     """
@@ -79,6 +82,7 @@ class Status:
     num_open: int
     rate: float
     behind: Behind
+    rejects: Rejects
     lag: float | None
     over: bool = False
 
@@ -89,7 +93,7 @@ class Status:
         return (
             f"{plural(counts.events, 'event')} at {self.rate:,.0f}/s, {counts.targets:,} predicted, "
             f"{counts.late:,} late, "
-            f"{counts.repeated:,} repeated, {counts.rejected:,} put aside; {plural(self.num_open, 'open session')}; "
+            f"{counts.repeated:,} repeated, {counts.rejected:,} rejected; {plural(self.num_open, 'open session')}; "
             f"{self.behind.amount:,.0f} {self.behind.unit} to read{lag}"
         )
 
@@ -100,6 +104,10 @@ class Status:
             "open_sessions": self.num_open,
             "events_a_second": self.rate,
             "behind": self.behind._asdict(),
+            "rejects": {
+                "file": self.rejects.path.name if self.counts.rejected else None,
+                "first": [line._asdict() for line in self.rejects.first],
+            },
             "lag": self.lag,
             "figures": self.board.total().figures(),
             "hours": [row.to_dict() for row in self.board.rows()],

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-import xlsxwriter
 
 from ensue.data.posts import read_articles, read_corpus, read_posts
 from ensue.data.queries import read_queries
@@ -16,36 +15,8 @@ from ensue.data.sequences import read
 from ensue.data.texts import read_texts
 from ensue.errors import DataError
 from tests.data.files import records, write
+from tests.data.forms import FORMS, write_excel
 
-Writer = Callable[[pl.DataFrame, Path], object]
-
-
-def write_excel(frame: pl.DataFrame, path: Path) -> None:
-    """A workbook whose numbers are numbers and whose texts are texts."""
-    with xlsxwriter.Workbook(path) as book:
-        sheet = book.add_worksheet()
-        for column, name in enumerate(frame.columns):
-            sheet.write(0, column, name)
-            for row, cell in enumerate(frame[name], 1):
-                if isinstance(cell, str):
-                    sheet.write_string(row, column, cell)
-                elif cell is not None:
-                    sheet.write_number(row, column, cell)
-
-
-def write_json(frame: pl.DataFrame, path: Path) -> None:
-    """One array of objects."""
-    path.write_text(frame.write_json(), encoding="utf-8")
-
-
-FORMS: dict[str, Writer] = {
-    "csv": lambda frame, path: frame.write_csv(path),
-    "tsv": lambda frame, path: frame.write_csv(path, separator="\t"),
-    "jsonl": lambda frame, path: frame.write_ndjson(path),
-    "json": write_json,
-    "parquet": lambda frame, path: frame.write_parquet(path),
-    "xlsx": write_excel,
-}
 KINDS = {"texts": pl.String, "whole": pl.Int64, "floats": pl.Float64}
 
 

@@ -67,13 +67,22 @@ def learn(
             show.remark(f"note: it was not tested ({why}); `ensue evaluate` tells what it is worth")
 
 
-def learn_histories(folder: Path, data: Histories, max_drop: float | None, keep: int, json: bool) -> None:
+def learn_histories(
+    folder: Path, read: Callable[[Any], Histories], max_drop: float | None, keep: int, json: bool
+) -> None:
     """Learn histories unless that makes the model worse; the pass has a bar, and the test a table.
+
+    Args:
+        folder: a model folder.
+        read: returns what is new, for the predictor that the folder holds.
+        max_drop: the largest fall that is let pass; ``None`` for no test.
+        keep: former versions kept.
+        json: whether JSON is printed.
 
     Raises:
         Exit: with code 1, refused.
     """
-    found = refresh(folder, data, max_drop=max_drop, keep=keep, follow=show.training)
+    found = refresh(folder, read, max_drop=max_drop, keep=keep, follow=show.training)
     show.put_json({"folder": str(folder), **found.to_dict()}) if json else _show_refreshed(found)
     if not found.accepted:
         show.remark(f"{folder}: {found.verdict}")

@@ -17,6 +17,7 @@ from ensue.data.schema import DataSchema
 from ensue.data.sequences import SequencesReport
 from ensue.data.sequences import read as read_log
 from ensue.data.sequences.telling import telling_columns
+from ensue.data.unknown_ids import hardly_known
 from ensue.errors import SettingError
 from ensue.records import History
 from ensue.tasks.next.check import check as look
@@ -59,7 +60,13 @@ def require(data: Histories, path: Path, *, learn: bool) -> None:
 
 
 def require_like(data: Histories, path: Path, predictor: NextPredictor) -> None:
-    """Any log will do; the evaluator says where there is nothing to score."""
+    """Warn of a log whose ids the model hardly knows; the evaluator says where there is nothing to score."""
+    _warn_of_unknown(data, predictor)
+
+
+def _warn_of_unknown(data: Histories, predictor: NextPredictor) -> None:
+    if sentence := hardly_known(data, predictor.vocabulary, "the model"):
+        show.remark(f"warning: {sentence}")
 
 
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
@@ -121,9 +128,21 @@ def records(source: str, reading: Reading, predictor: NextPredictor) -> Asked:
         DataError: naming the file, the line, the field and what to do.
     """
     if source == "-":
-        return Asked(History.from_json(line, f"-:{number}") for number, line in stdin.lines() if line.strip())
+        lines = (History.from_json(line, f"-:{number}") for number, line in stdin.lines() if line.strip())
+        return Asked(_warned(lines, predictor))
     histories, understood = _read(Path(source), reading)
+    _warn_of_unknown(histories, predictor)
     return Asked(histories.records(), len(histories), byte_order_mark=understood.byte_order_mark)
+
+
+def _warned(records: Iterator[History], predictor: NextPredictor) -> Iterator[History]:
+    """Yield records as they come; the first of which no item is known is warned of."""
+    warned = False
+    for record in records:
+        if record.values and not warned and not any(value in predictor.vocabulary for value in record.values):
+            _warn_of_unknown(Histories.of([record]), predictor)
+            warned = True
+        yield record
 
 
 def show_answer(found: Answer | Forecast) -> None:
@@ -151,4 +170,10 @@ def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, ke
     """
     from ensue.cli.learning import learn_histories  # torch
 
-    learn_histories(folder, read(new, reading), max_drop, keep, json)
+    data = read(new, reading)
+
+    def look(predictor: NextPredictor) -> Histories:
+        _warn_of_unknown(data, predictor)
+        return data
+
+    learn_histories(folder, look, max_drop, keep, json)

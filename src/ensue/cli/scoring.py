@@ -104,6 +104,7 @@ def compare(
         for predictor in predictors:
             show.remark(f"{predictor.model_name}, seed {predictor.seed}")
             show.training(predictor.fit(train_data, valid_data))
+    command.require_like(test_data, test, entries[0][0])
     result = evaluation.compare(entries, test_data, **scoring)
     leaks = [*command.leaks(train_data, test_data, "the test data")]
     if valid_data is not None:

@@ -127,7 +127,7 @@ class IdColumns:
         return tuple(
             sentence
             for role, tally in self.tallies.items()
-            for sentence in (self._missing(role, tally), self._rounded(role, tally))
+            for sentence in (self._missing(role, tally), self._rounded(tally))
             if sentence
         )
 
@@ -260,7 +260,7 @@ class IdColumns:
         if not self.missing:
             tally.cells += len(rounded)
             place = table.where(int(rounded.arg_true()[0]))
-            raise DataError(f"{place}: {self._rounded(role, tally)}, or leave such rows out with --missing drop")
+            raise DataError(f"{place}: {self._rounded(tally)}, or leave such rows out with --missing drop")
 
     def _missing(self, role: str, tally: Tally) -> str:
         if not tally.missing:
@@ -273,14 +273,14 @@ class IdColumns:
             f"{tally.missing_place}): {self.consequence}{keep}"
         )
 
-    def _rounded(self, role: str, tally: Tally) -> str:
+    def _rounded(self, tally: Tally) -> str:
         if not tally.rounded:
             return ""
-        left = "left out" if self.missing == DROP else "different ones fall together"
+        left = "are left out" if self.missing == DROP else "different ids fall together"
         count = f"{tally.rounded:,} of {plural(tally.cells, self.rows)} {'has' if tally.rounded == 1 else 'have'}"
         return (
-            f"ids such as {tally.example} were cut by a spreadsheet or a column of floats: {count} such a "
-            f"{self.nouns[role]} in column {quoted(tally.column)}, and {left}; export again with ids as text"
+            f"ids such as {tally.example} were cut by a spreadsheet or a column of floats: {count} such an "
+            f"id in column {quoted(tally.column)}, and {left}; export again with ids as text"
         )
 
 

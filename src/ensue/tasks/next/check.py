@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ensue.data.histories import Histories, Index, scrambled
 from ensue.data.leaks import answers_beside, before_the_last, begun_beside, near_sequences, not_compared
 from ensue.data.sequences.dataset import UNORDERED, SequencesReport
+from ensue.data.unknown_ids import hardly_known
 from ensue.errors import DataError
 from ensue.lines import part_of
 from ensue.records import History
@@ -155,7 +156,10 @@ def _unseen(histories: Histories, other: Histories, name: str) -> Iterator[str]:
     seen = set(histories.vocabulary.values)
     new = np.array([False, False, *(value not in seen for value in other.vocabulary.values)])
     if unseen := int(new[other.ids].sum()):
+        hardly = hardly_known(other, histories.vocabulary, "this file")
         yield f"{_part(unseen, len(other.ids), 'event', 'has', 'have', of=name)} a value never seen here"
+        if hardly:
+            yield f"{name}: {hardly}"
 
 
 def _repeats(histories: Histories) -> Iterator[str]:
